@@ -213,6 +213,48 @@ IMPORT = Document(
         "notes": ("list of texts", "What else to know, such as a setting that the configuration lacks."),
     },
 )
+TRY = Document(
+    "frazil try",
+    "",
+    {
+        "pipeline": ("text", "The pipeline's name."),
+        "table": ("text", "The table."),
+        "columns": ("list", "The table's columns, each with `name` and `type`; those that the records bring included."),
+        "written": ("number", "Records that change the table."),
+        "dropped": ("number", "Records that change nothing and are no bad records."),
+        "failed": ("number", "Bad records; the exit code is 4 where there are some."),
+        "records": ("list", "The records, in the order of their timestamps."),
+    },
+)
+TRIED_RECORD = Document(
+    "frazil try: records",
+    "",
+    {
+        "topic": ("text", "The record's topic."),
+        "partition": ("number", "Its partition."),
+        "offset": ("number", "Its offset."),
+        "timestamp": ("text", "Its timestamp in ISO 8601; null without one."),
+        "table": ("text", "The table that it goes to, which a route may decide."),
+        "outcome": ("text", "`written`, `dropped` or `failed`."),
+        "input": (
+            "list",
+            "The fields of each row in the record, as a query sees them, protected where the table protects them; empty"
+            " where the record has none, or cannot be read.",
+        ),
+        "output": (
+            "list",
+            "Each change of the table: `change` is `append`, `upsert`, `delete` or `truncate`; `row` has the row, of a"
+            " delete its key, without values that stay as they are in the table.",
+        ),
+        "dropped": ("list of texts", "What drops or ignores the record, such as `where`."),
+        "error": ("object", "Of a bad record `error_class`, `path` and `message`; null otherwise."),
+        "value": (
+            "object",
+            "The record's value as `text` or `base64`, where it cannot be read and the table protects no field; null"
+            " otherwise.",
+        ),
+    },
+)
 MAINTAIN = Document(
     "frazil maintain: tables.&lt;name&gt;",
     "The document also has `dry_run`. Dead-letter tables are among the tables.",
@@ -310,7 +352,7 @@ DEAD_LETTER = Document(
 )
 DOCUMENTS = (
     STATUS, PROCESS, TABLE, LAST_UPSERT, MAINTENANCE, RUN, PLAN, CHECK,
-    LINEAGE, IMPORT, MAINTAIN, ACTION, HEALTH,
+    LINEAGE, IMPORT, TRY, TRIED_RECORD, MAINTAIN, ACTION, HEALTH,
     DEAD_LETTER_CLASS, DEAD_LETTER,
 )  # fmt: skip
 ABOUT = """\

@@ -82,12 +82,21 @@ class Scene:
         #: What `status` reported, and the rows of orders, before a test replayed a dead letter.
         self.status: Mapping[str, Any] = {}
         self.orders_before: list[dict[str, Any]] = []
+        #: How `frazil try` ended and what it printed, before the first run.
+        self.tried: tuple[int, Mapping[str, Any]] = (0, {})
 
     def command(self, *words: str) -> tuple[int, Mapping[str, Any]]:
         """The exit code and the document of a command."""
-        command = [sys.executable, "-m", "frazil.cli.main", *words, "--output", "json", "--file"]
-        done = subprocess.run(
-            [*command, str(self.pipeline.file)],
+        done = self._done(*words, "--output", "json")
+        return done.returncode, json.loads(done.stdout)
+
+    def text(self, *words: str) -> str:
+        """What a command prints for people."""
+        return self._done(*words).stdout
+
+    def _done(self, *words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "frazil.cli.main", *words, "--file", str(self.pipeline.file)],
             cwd=self.folder,
             env=plain_environment(),
             capture_output=True,
@@ -95,7 +104,6 @@ class Scene:
             timeout=200,
             check=False,
         )
-        return done.returncode, json.loads(done.stdout)
 
 
 @pytest.fixture(scope="module")
@@ -107,6 +115,7 @@ def scene(broker: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory) -> S
     assert columns["s.orders"] == [("id", "long"), ("email", "string"), ("amount", "decimal(12, 2)"), ("at", "long")]
     assert columns["s.visits"] == [("visit", "long"), ("origin", "string")]
     assert [check for check in made.pipeline.checks() if not check["ok"]] == []
+    made.tried = made.command("try", "s.orders", "--records", "3")
     made.pipeline.run()
     assert made.command("plan")[0] == 0
     assert [check for check in made.pipeline.checks() if not check["ok"]] == []
@@ -128,6 +137,20 @@ def test_rows_are_what_the_query_makes_and_the_rest_is_counted(scene: Scene) -> 
 
 def test_changes_keep_what_the_query_takes_of_the_current_rows(scene: Scene) -> None:
     assert rows(scene.folder, "people") == [{"person": 1, "name": "ANNA"}]
+
+
+def test_try_shows_each_record_with_its_row_its_drop_or_its_error(scene: Scene) -> None:
+    code, found = scene.tried
+    assert (code, found["written"], found["dropped"], found["failed"]) == (4, 1, 1, 1)
+    assert found["columns"][2] == {"name": "amount", "type": "decimal(12, 2)"}
+    failed, row, dropped = found["records"]
+    assert (failed["offset"], failed["error"]["path"], failed["input"][0]["amount"]) == (1, "amount", "1,5")
+    assert row["output"] == [{"change": "append", "row": {"id": 3, "email": None, "amount": "7.00", "at": 2}}]
+    assert (dropped["dropped"], dropped["input"][0]["kind"]) == (["where"], "visit")
+    text = scene.text("try", "s.people", "--from", "earliest")
+    assert text.splitlines()[0] == "s.people: 5 records tried, 5 written, 0 dropped, 0 failed; nothing was changed"
+    assert "\n  upsert  {" in text
+    assert "\n  delete  {" in text
 
 
 def test_lineage_names_the_fields_of_each_column(scene: Scene) -> None:

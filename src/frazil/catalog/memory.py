@@ -123,6 +123,12 @@ class MemoryCatalog:
         other.losses = self.losses
         return other
 
+    def adopt(self, state: TableState) -> None:
+        """Adds a table as another catalog has it, without its snapshots."""
+        marks = {key(self._pipeline, name): value for name, value in state.marks.items()}
+        copied = replace(state, properties={**state.properties, **marks})
+        self._tables[state.name] = _Table(copied, adopted_by={self._pipeline}, specs=[state.partitioning])
+
     def load(self, table: str) -> TableState | None:
         found = self._tables.get(table)
         if found is None:

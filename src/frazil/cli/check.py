@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import ExitStack
 from functools import partial
 from typing import Any
 
@@ -13,8 +14,10 @@ from frazil.cli.output import DEFAULT_FILE, Output, SpecFile
 from frazil.cli.plan import plan_of
 from frazil.cli.wiring import (
     has_catalog,
+    has_queries,
     light_jvm,
     open_catalog_for_reading,
+    open_queries,
     open_schemas,
     read_spec,
     sqlite_file,
@@ -22,6 +25,7 @@ from frazil.cli.wiring import (
 )
 from frazil.errors import FrazilError, UnavailableError
 from frazil.ingest.discovery import Discovery
+from frazil.ingest.queries import Queries, QueryTables
 from frazil.ingest.table import Table
 from frazil.kafka.topics import KafkaTopics, denied_topics
 from frazil.ops.check import (
@@ -30,6 +34,7 @@ from frazil.ops.check import (
     check_local_folder,
     check_machine,
     check_orders,
+    check_queries,
     check_records,
     check_service,
     check_store,
@@ -48,10 +53,13 @@ def command(output: Output, file: SpecFile = DEFAULT_FILE) -> int:
     """Validate the pipeline file and check what it needs: Java, jars, Kafka, topics, catalog, store, schema registry.
 
     Compares the newest schemas of the registry with the tables and shows which schema changes would be refused; decodes a
-    sample of up to 10,000 unread records per table and shows where a run would stop at them. Shows what each check did and,
+    sample of up to 10,000 unread records per table and shows where a run would stop at them. Analyses each query for the
+    fields of the sample, of the table and of the registry's schemas, and shows the columns that it makes, or what is wrong
+    with it, such as a column that no record has. Shows what each check did and,
     when it failed, what to do. A failed check does not prevent the others. Changes nothing: no table, no folder, no file.
 
-    Exit code: 0 when `frazil run` would find all it needs; 1 when a service is unreachable or something is missing; 2 when
+    Exit code: 0 when `frazil run` would find all it needs; 1 when a service is unreachable, something is missing, or a
+    query cannot be computed; 2 when
     the pipeline file is wrong, also when one of its regular expressions matches no topic.
     """
     spec = read_spec(output, file)
@@ -69,21 +77,34 @@ def command(output: Output, file: SpecFile = DEFAULT_FILE) -> int:
 def _check(spec: PipelineSpec) -> Iterator[Finding]:
     yield from check_machine(uses_aws(spec))
     yield from check_transport(spec)
-    source = topics_for_reading(spec)
-    discovery = Discovery(spec, source, MemoryCatalog(spec.state_dir, spec.pipeline))
+    with ExitStack() as opened:
+        queries = None
+        try:
+            queries = opened.enter_context(open_queries(spec))
+        except UnavailableError as error:
+            yield failed("queries", "started a JVM to analyse the queries of tables", error)
+        yield from _check_services(spec, queries)
+
+
+def _check_services(spec: PipelineSpec, queries: Queries | None) -> Iterator[Finding]:
+    source, unmade = topics_for_reading(spec), MemoryCatalog(spec.state_dir, spec.pipeline)
+    discovery = Discovery(spec, source, unmade)
     of_kafka = list(check_kafka(spec, source, discovery, partial(denied_topics, spec.kafka)))
     yield from of_kafka
     tables = list(discovery.tables.values())
-    yield from _check_storage(spec, source if of_kafka[0].is_ok else None, tables)
+    yield from _check_storage(spec, source if of_kafka[0].is_ok else None, tables, queries)
     schemas = open_schemas(spec)
     if spec.registry is not None and schemas is not None:
         registry = check_registry(schemas, spec.registry.urls)
         yield registry
         if registry.is_ok:
-            yield from check_schemas(tables, schemas, spec.path)
+            analysed = QueryTables(unmade, queries) if queries is not None else None
+            yield from check_schemas(tables, schemas, spec.path, analysed)
 
 
-def _check_storage(spec: PipelineSpec, source: KafkaTopics | None, tables: list[Table]) -> Iterator[Finding]:
+def _check_storage(
+    spec: PipelineSpec, source: KafkaTopics | None, tables: list[Table], queries: Queries | None
+) -> Iterator[Finding]:
     file, warehouse = sqlite_file(spec), spec.catalog.warehouse
     if file is not None:
         folder = check_local_folder("catalog", file.parent)
@@ -93,14 +114,14 @@ def _check_storage(spec: PipelineSpec, source: KafkaTopics | None, tables: list[
         unmade = MemoryCatalog(spec.state_dir, spec.pipeline)
         found = [one for one in check_tables(tables, comparison(spec, source, unmade)) if not one.is_ok]
         yield from found
-        yield from _check_records(spec, source, unmade, found)
+        yield from _check_records(spec, source, unmade, found, queries)
     if not has_catalog(spec) and _is_local(warehouse):
         yield check_store(warehouse, {}, [], lambda *_: "")
         return
     try:
         with light_jvm(spec) as jvm:
             if has_catalog(spec):
-                yield from _check_tables(jvm, spec, tables, source)
+                yield from _check_tables(jvm, spec, tables, source, queries)
             states = [table.state for table in tables if table.state is not None]
             probe = partial(probe_store, jvm.gateway, jvm.hadoop)
             yield check_store(warehouse, properties_for_reading(spec), states, probe)
@@ -109,7 +130,7 @@ def _check_storage(spec: PipelineSpec, source: KafkaTopics | None, tables: list[
 
 
 def _check_tables(
-    jvm: LightJvm, spec: PipelineSpec, tables: list[Table], source: KafkaTopics | None
+    jvm: LightJvm, spec: PipelineSpec, tables: list[Table], source: KafkaTopics | None, queries: Queries | None
 ) -> Iterator[Finding]:
     address = spec.catalog.uri or spec.catalog.warehouse or spec.catalog.impl or spec.catalog.type
     tried = f"opened the catalog at {address}"
@@ -125,18 +146,22 @@ def _check_tables(
     yield from check_service(spec, tables)
     yield from check_orders(tables, spec.path)
     if source is not None:
-        yield from _check_records(spec, source, catalog, found)
+        yield from _check_records(spec, source, catalog, found, queries)
 
 
 def _check_records(
-    spec: PipelineSpec, source: KafkaTopics, catalog: Catalog, found: list[Finding]
+    spec: PipelineSpec, source: KafkaTopics, catalog: Catalog, found: list[Finding], queries: Queries | None
 ) -> Iterator[Finding]:
-    """Decodes a sample of the unread records of each table. Services that do not answer, and topics that may not be read,
-    have been reported before. found: those of the tables.
+    """Decodes a sample of the unread records of each table, and analyses its query for their fields. Services that do not
+    answer, and topics that may not be read, have been reported before. found: those of the tables.
     """
+    if queries is None and has_queries(spec):
+        return
     stopped = {finding.name.removeprefix("table ") for finding in found if not finding.is_ok}
     try:
-        yield from check_records(plan_of(spec, source, catalog), stopped)
+        planned = plan_of(spec, source, catalog, queries)
+        yield from check_records(planned, stopped)
+        yield from check_queries(planned, stopped)
     except FrazilError as error:
         if "Group authorization failed" in error.message:
             yield failed("records", "read a sample of the unread records", error)

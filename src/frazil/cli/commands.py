@@ -69,6 +69,7 @@ COMMANDS = (
     ),
     Command("dead-letters drop", "frazil.cli.dead_letters:drop", "Remove dead letters permanently."),
     Command("verify", "frazil.cli.verify:command", "Prove that tables have exactly the rows of their topics."),
+    Command("try", "frazil.cli.trial:command", "Show what a table makes of live records; write nothing."),
     Command("lineage", "frazil.cli.lineage:command", "Show which fields each column comes from."),
     Command("schema", "frazil.cli.schema:command", "Print the pipeline file's JSON Schema."),
     Command("doctor", "frazil.cli.doctor:command", "Check that this machine has what Frazil needs."),

@@ -219,17 +219,17 @@ def _class_lines(classes: list[DeadLetterClass]) -> Iterator[str]:
 
 def dead_letter_document(dead_letter: dict[str, Any]) -> dict[str, Any]:
     """Returns the JSON of one dead letter, with all of its columns."""
-    headers = [{"key": one["key"], "value": _bytes_document(one["value"])} for one in dead_letter["headers"] or ()]
+    headers = [{"key": one["key"], "value": bytes_document(one["value"])} for one in dead_letter["headers"] or ()]
     return {
         **dead_letter,
         "timestamp": _time(dead_letter["timestamp"]),
-        "key": _bytes_document(dead_letter["key"]),
-        "value": _bytes_document(dead_letter["value"]),
+        "key": bytes_document(dead_letter["key"]),
+        "value": bytes_document(dead_letter["value"]),
         "headers": headers,
     }
 
 
-def _bytes_document(raw: bytes | None) -> dict[str, str] | None:
+def bytes_document(raw: bytes | None) -> dict[str, str] | None:
     """Returns bytes as text where they are UTF-8, else in base64; None for no value, which differs from an empty one. Of
     encrypted bytes only the id of their key is returned.
     """
@@ -259,7 +259,7 @@ def _dead_letter_lines(table: str, dead_letter: dict[str, Any]) -> Iterator[str]
 
 
 def _shown(raw: bytes | None) -> str:
-    found = _bytes_document(raw)
+    found = bytes_document(raw)
     if found is None or raw is None:
         return "none"
     [(form, text)] = found.items()

@@ -10,6 +10,7 @@ from frazil.catalog.port import Catalog
 from frazil.cli.output import DEFAULT_FILE, Output, SpecFile
 from frazil.cli.wiring import catalog_for_reading, open_queries, open_schemas, read_spec, topics_for_reading
 from frazil.clock import SystemClock
+from frazil.ingest.queries import Queries
 from frazil.kafka.reader import read_sample
 from frazil.kafka.topics import KafkaTopics
 from frazil.ops.plan import FirstOffset, PlannedTable, plan_tables
@@ -39,8 +40,8 @@ def command(output: Output, file: SpecFile = DEFAULT_FILE) -> int:
     does not answer; 2 when the pipeline file is wrong.
     """
     spec = read_spec(output, file)
-    with catalog_for_reading(spec) as catalog:
-        tables = plan_of(spec, topics_for_reading(spec), catalog)
+    with catalog_for_reading(spec) as catalog, open_queries(spec) as queries:
+        tables = plan_of(spec, topics_for_reading(spec), catalog, queries)
     is_idle = all(table.is_idle for table in tables)
     planned = {table.name: table.document() for table in tables}
     document: dict[str, Any] = {"pipeline": spec.pipeline, "changes": not is_idle, "tables": planned}
@@ -48,18 +49,12 @@ def command(output: Output, file: SpecFile = DEFAULT_FILE) -> int:
     return 0 if is_idle else SOMETHING_TO_DO
 
 
-def plan_of(spec: PipelineSpec, source: KafkaTopics, catalog: Catalog) -> list[PlannedTable]:
+def plan_of(spec: PipelineSpec, source: KafkaTopics, catalog: Catalog, queries: Queries | None) -> list[PlannedTable]:
     """Returns what a run would do with each table, from a sample of its unread records."""
     clock = SystemClock()
-    with open_queries(spec) as queries:
-        return plan_tables(
-            spec,
-            source,
-            catalog,
-            lambda ranges: read_sample(spec.kafka, ranges, clock),
-            open_schemas(spec),
-            queries,
-        )
+    return plan_tables(
+        spec, source, catalog, lambda ranges: read_sample(spec.kafka, ranges, clock), open_schemas(spec), queries
+    )
 
 
 def _lines(table: PlannedTable) -> Iterator[str]:

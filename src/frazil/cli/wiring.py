@@ -117,10 +117,15 @@ def light_jvm(spec: PipelineSpec) -> Iterator[LightJvm]:
         jvm.close()
 
 
+def has_queries(spec: PipelineSpec) -> bool:
+    """Whether some table has a query."""
+    return any(table.has_query for table in (*spec.tables, *spec.routes, *filter(None, (spec.defaults,))))
+
+
 @contextmanager
 def open_queries(spec: PipelineSpec) -> Iterator[Queries | None]:
     """Opens what analyses the queries of tables, in a JVM of its own; None where no table has one."""
-    if not any(table.has_query for table in (*spec.tables, *filter(None, (spec.defaults,)))):
+    if not has_queries(spec):
         yield None
         return
     jvm = LightJvm(spark_conf(spec), needs_spark_jars=True)

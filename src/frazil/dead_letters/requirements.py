@@ -63,7 +63,7 @@ def fetch_schemas(schemas: Schemas | None, table: Table, ids: Iterable[str], top
     Raises: UnavailableError where the registry does not answer; SpecError without a registry.
     """
     if schemas is None:
-        raise SpecError("the dead letters need a schema registry, and the pipeline file names none", where=table.name)
+        raise SpecError("the records need a schema registry, and the pipeline file names none", where=table.name)
     literals = [selector.literal for selector in table.spec.topics if selector.literal]
     table.schema.schemas |= schemas.fetch_for(table.spec, ids, min(literals or topics))
 
@@ -92,7 +92,7 @@ def meet(catalog: Catalog, queries: QueryTables, schemas: Schemas | None, table:
         )
         table.state = state
     except NameConflict as error:
-        remedy = "leave these dead letters out, by --offset or --error-class, or leave the field out with `exclude`"
+        remedy = "leave the field out with `exclude`; a replay can leave dead letters out by --offset or --error-class"
         raise SpecError(str(error), remedy=remedy, where=table.name) from None
 
 

@@ -81,10 +81,10 @@ class Loader:
         and warns of the rest.
         """
         if table.state is None and table.spec.columns and not table.spec.has_query and has_layout_columns(table.spec):
-            table.state = self.pipeline.schema_updates.create(table)
+            table.state = self.pipeline.schema_updates.new_tables.create(table)
         if table.state is None:
             return
-        table.state = self.pipeline.schema_updates.with_declared(table, table.state)
+        table.state = self.pipeline.schema_updates.new_tables.with_declared(table, table.state)
         if table.spec.has_query:
             table.state = self.pipeline.schema_updates.queries.load(table)
         format_of(table.state.properties, table.name)

@@ -33,13 +33,15 @@ from frazil.process.catalyst import RECORDS, RULES, Catalyst, UnknownColumn
 from frazil.process.kernels.table import reason
 from frazil.process.program import Call, Field, Program, Project
 from frazil.process.protect import KEY, Protection, protecting
+from frazil.process.refusals import check_condition, check_query
 from frazil.process.steps import Steps, compile_steps
 from frazil.rows.protected import origins_of
 from frazil.schema.arrow import arrow_type, iceberg_type
 from frazil.schema.evolve import extend_schema, new_schema, with_identifiers
 from frazil.schema.parts import Path
 from frazil.spec import TableSpec
-from frazil.types import FIRST_PLACEHOLDER_ID
+from frazil.spec.steps import metadata_names
+from frazil.types import FIRST_PLACEHOLDER_ID, RESCUED_COLUMN
 
 PROTECT_KEY_ID = "protect-key-id"
 """Property of a protected table: the id of the key of its newest rows."""
@@ -53,6 +55,12 @@ class Queries(Protocol):
 
         Raises: SpecError for a query that is wrong; UnavailableError for a field that no record has had yet, and where Spark
         does not answer.
+        """
+
+    def check(self, spec: TableSpec) -> None:
+        """Checks what of the table's query is wrong whatever fields the records have.
+
+        Raises: SpecError where it is no query, no condition, or has what queries may not have.
         """
 
 
@@ -74,13 +82,23 @@ class SparkQueries:
                 self._known[place] = self._analysed(spec, records)
             return self._known[place]
 
+    def check(self, spec: TableSpec) -> None:
+        """See Queries."""
+        with self._lock:
+            catalyst = self._catalyst = self._catalyst or Catalyst(self._jvm())
+            if spec.select:
+                check_query(spec.select, catalyst.parse(spec.select))
+            for condition in filter(None, (spec.where, spec.filter)):
+                check_condition(condition, catalyst.parse_condition(condition).condition())
+
     def _analysed(self, spec: TableSpec, records: Schema) -> Query:
         self._catalyst = self._catalyst or Catalyst(self._jvm())
         metadata = tuple(metadata_in_query(spec).values())
         fields = Schema(*(field for field in records.fields if field.name not in metadata))
         try:
             steps = compile_steps(steps_of(spec), fields, metadata).sql if spec.has_steps else ""
-            query = analyse(self._catalyst, spec.select or f"select * from {RECORDS}", records, spec.where, steps)
+            text = spec.select or f"select * from {RECORDS}"
+            query = analyse(self._catalyst, text, records, spec.where, steps, metadata)
         except UnknownColumn as error:
             if spec.unknown_fields != "add":
                 raise
@@ -112,6 +130,7 @@ def steps_of(spec: TableSpec) -> Steps:
         dict(spec.cast),
         dict(spec.add_fields),
         spec.filter or ("true" if spec.select else ""),
+        metadata_names(spec),
     )
 
 
@@ -133,6 +152,14 @@ class QueryTables:
         if table.spec.mode != "upsert":
             return schema
         return with_identifiers(schema, table.spec.key_columns or columns_of_keys(query, key_columns))
+
+    def check(self, table: Table) -> None:
+        """Checks what of the table's query is wrong whatever fields the records have.
+
+        Raises: as `Queries.check`.
+        """
+        if self._queries is not None:
+            self._queries.check(table.spec)
 
     def known(self, table: Table) -> Query | None:
         """Returns the query of a loaded table for the known fields of its records; None where none are known yet.
@@ -205,7 +232,9 @@ class QueryTables:
         self._catalog.mark(table.name, PROTECT_KEY_ID, protection.key.id)
 
     def _analysed(self, table: Table, records: Schema) -> Query:
-        fields = extend_schema(records, {(): declared_columns(table.records.spec)})
+        whole = extend_schema(records, {(): declared_columns(table.records.spec)})
+        # Rescued values are beside the columns of the records.
+        fields = Schema(*(one for one in whole.fields if one.name != RESCUED_COLUMN))
         protection = protection_of(table.spec)
         stage = protecting(fields, protection, _origins(table, fields)) if protection and table.spec.protect else None
         if not (table.spec.select or table.spec.where or table.spec.has_steps):

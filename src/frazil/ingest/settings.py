@@ -18,6 +18,7 @@ from frazil.process.protect_key import ProtectKey
 from frazil.schema.projection import Shaping, counted_in
 from frazil.spec import TableSpec
 from frazil.spec.models import METADATA_COLUMNS, MetadataField, ValueSpec
+from frazil.spec.steps import metadata_names
 from frazil.types import RESCUED_COLUMN
 from frazil.write.target import metadata_columns
 
@@ -36,8 +37,11 @@ def layout_of(spec: TableSpec) -> Layout:
 
 def metadata_in_query(spec: TableSpec) -> dict[MetadataField, str]:
     """Returns the metadata of records that the table's query names, with the columns it is named by."""
-    text = " ".join((spec.where, spec.filter, spec.select, *(str(value) for _, value in spec.add_fields)))
-    return {field: column for field, column in METADATA_COLUMNS.items() if re.search(rf"\b{column}\b", text)}
+    names = metadata_names(spec)
+    added = (names.get(str(value), "") for _, value in spec.add_fields)
+    text = " ".join((spec.where, spec.filter, spec.select, *added))
+    known = {field: column for field, column in METADATA_COLUMNS.items() if column in names}
+    return {field: column for field, column in known.items() if re.search(rf"\b{column}\b", text)}
 
 
 def records_spec(spec: TableSpec, query: Query | None) -> TableSpec:

@@ -169,13 +169,33 @@ def check_records(planned: Iterable[PlannedTable], stopped: Container[str]) -> I
     tables that would stop anyway. A single bad record under `on_bad_record: stop` is left to `plan`.
     """
     for table in planned:
-        is_well = table.action != "stop" or table.name in stopped or (table.bad and not table.is_too_bad)
+        is_known = table.name in stopped or table.query_problem is not None
+        is_well = table.action != "stop" or is_known or (table.bad and not table.is_too_bad)
         if table.problem is not None and not is_well:
             tried = f"decoded {plural(table.sampled, 'unread record')} as a run would"
             problem = table.problem
             yield Finding(
                 f"records of {table.name}", False, tried, problem.message, problem.remedy, problem.where or table.name
             )
+
+
+def check_queries(planned: Iterable[PlannedTable], stopped: Container[str]) -> Iterator[Finding]:
+    """Yields, for each table with a query, the columns that it makes of the fields in a sample, or what is wrong with it.
+    stopped: tables that would stop anyway.
+    """
+    for table in planned:
+        name = f"query of {table.name}"
+        tried = f"analysed it for the fields of {plural(table.sampled, 'unread record')} and of the table"
+        problem = table.query_problem
+        if problem is not None and table.name not in stopped:
+            yield Finding(name, False, tried, problem.message, problem.remedy, problem.where or table.name)
+        elif table.query_columns:
+            yield Finding(name, True, tried, made_by_query(table.query_columns))
+
+
+def made_by_query(columns: Iterable[tuple[str, str]]) -> str:
+    """Returns the columns of a query, for people."""
+    return f"makes {', '.join(f'{name}: {kind}' for name, kind in columns)}"
 
 
 def check_orders(tables: Iterable[Table], file: Path) -> Iterator[Finding]:

@@ -28,13 +28,14 @@ from frazil.ingest.preflight import (
 from frazil.ingest.queries import Queries, QueryTables
 from frazil.ingest.schema_changes import CLASH_REMEDY, adder, query_adder
 from frazil.ingest.schemas import Schemas, ignored_in, ignored_phrases
-from frazil.ingest.settings import declared_columns, key_column_of, own_columns, shaping_of
+from frazil.ingest.settings import declared_columns, key_column_of, own_columns, query_columns, shaping_of
 from frazil.ingest.state import Tally
 from frazil.ingest.table import Table
+from frazil.ingest.target import lost_key
 from frazil.kafka.port import Partition, ReadRecord, Source
 from frazil.ops.layouts import PlannedLayout, plan_layout
 from frazil.ops.reports import Problem, plural
-from frazil.ops.sampling import decode_sample, propose_times, routed_sample
+from frazil.ops.sampling import decode_sample, propose_times, routed_sample, sampled_keys
 from frazil.ops.status import MissingTopics, problem_of
 from frazil.rows.record_keys import KEY_SCHEMA
 from frazil.schema.conflicts import accept
@@ -114,11 +115,16 @@ class PlannedTable:
     is_idle: bool = False
     #: Whether so many records of the sample are bad that a run would stop whatever `on_bad_record` is.
     is_too_bad: bool = False
+    #: The columns that the table's query makes, with their types; empty while no field of the records is known.
+    query_columns: tuple[tuple[str, str], ...] = ()
+    #: Why the query cannot make the table's rows.
+    query_problem: Problem | None = None
 
     def document(self) -> dict[str, Any]:
         """Returns the JSON of the planned table."""
         words = asdict(self)
-        del words["is_idle"], words["is_too_bad"]
+        for inner in ("is_idle", "is_too_bad", "query_columns", "query_problem"):
+            del words[inner]
         problem = words.pop("problem") or asdict(Problem(""))
         words |= {**words.pop("layout"), "reason": problem.pop("message"), **problem}
         return {name: list(value) if isinstance(value, tuple) else value for name, value in words.items()}
@@ -300,16 +306,22 @@ def _add_query_columns(
     if decoded.mismatches:
         plan.problem = _mismatch(decoded, records, table.spec, is_too_bad=False)
     if not schema.fields:
+        plan.query_problem = _problem_of_any(table, sample_reader.queries)
         return
     try:
-        made = sample_reader.queries.first_schema(table, schema, ())
+        made = sample_reader.queries.first_schema(table, schema, sampled_keys(view, records, schema))
         query = table.schema.query
         after = query_adder(table.spec, query)(table.state.schema) if table.state and query else made
+        _refuse_lost_keys(table.spec, after)
     except UnavailableError as error:
-        plan.problem = problem_of(error)
+        plan.problem = plan.query_problem = problem_of(error)
         return
     except SpecError as error:
+        plan.query_problem = problem_of(error)
         raise TableStopped(*describe_error(error)) from None
+    plan.query_columns = (
+        tuple((name, format_type(kind)) for name, kind in query_columns(query).items()) if query else ()
+    )
     own = own_columns(table.spec)
     plan.columns = tuple(
         PlannedColumn(
@@ -320,6 +332,23 @@ def _add_query_columns(
         for change in compare_schemas(table.state.schema if table.state else Schema(), after)
     )
     plan.layout = plan_layout(table, after, sample_reader.file)
+
+
+def _problem_of_any(table: Table, queries: QueryTables) -> Problem | None:
+    """Returns what of a table's query is wrong whatever fields the records have."""
+    try:
+        queries.check(table)
+    except SpecError as error:
+        return problem_of(error)
+    return None
+
+
+def _refuse_lost_keys(spec: TableSpec, schema: Schema) -> None:
+    """Raises SpecError where a query does not make a declared key column."""
+    names = {field.name for field in schema.fields}
+    for name in spec.key_columns:
+        if name.split(".")[0] not in names:
+            raise lost_key(name)
 
 
 def _not_there(spec: TableSpec, schema: Schema, fitting: int) -> Iterator[str]:

@@ -22,7 +22,7 @@ from pyiceberg.types import (
 
 from frazil.decode.columns import Decoded
 from frazil.decode.json.slices import MAX_MISMATCHES
-from frazil.decode.limits import read_bounded
+from frazil.decode.limits import plain_columns, read_bounded
 from frazil.ingest.schemas import Schemas
 from frazil.ingest.shares import shares_of
 from frazil.ingest.table import Table
@@ -38,6 +38,7 @@ from frazil.write.target import METADATA_TYPES, TableTarget
 _ROUNDS = 3
 _TIMES = (DateType, TimestampType, TimestamptzType)
 _MOST = 20
+_KEYS = 100
 
 
 def decode_sample(table: Table, records: Sequence[ReadRecord], schema: Schema, schemas: Schemas | None) -> Decoded:
@@ -46,7 +47,7 @@ def decode_sample(table: Table, records: Sequence[ReadRecord], schema: Schema, s
 
     Raises: UnavailableError where the registry does not answer.
     """
-    batch = _batch_of(records)
+    batch = batch_of(records)
     topic = min(table.offsets.topics, default="")
     for _ in range(_ROUNDS):
         target = target_of(table, schema)
@@ -56,6 +57,16 @@ def decode_sample(table: Table, records: Sequence[ReadRecord], schema: Schema, s
             break
         table.schema.schemas |= schemas.fetch_for(table.spec, decoded.missing, topic)
     return decoded
+
+
+def sampled_keys(table: Table, records: Sequence[ReadRecord], schema: Schema) -> tuple[str, ...]:
+    """Returns the fields of the records' keys, where these identify the rows of a table that does not know its key yet."""
+    target = target_of(table, schema)
+    if target.changes is None or target.changes.key_columns:
+        return ()
+    topic = min(table.offsets.topics, default="")
+    some = plain_columns(batch_of(records[:_KEYS]))
+    return read_upserts(target, topic, some, MAX_MISMATCHES).key_columns if records else ()
 
 
 def routed_sample(table: Table, records: Sequence[ReadRecord], schemas: Schemas | None) -> list[ReadRecord]:
@@ -68,7 +79,7 @@ def routed_sample(table: Table, records: Sequence[ReadRecord], schemas: Schemas 
     for topic in sorted({record.topic for record in records}):
         mine = [record for record in records if record.topic == topic]
         for _ in range(_ROUNDS):
-            (share,) = shares_of([target_of(table)], topic, _batch_of(mine), {})
+            (share,) = shares_of([target_of(table)], topic, batch_of(mine), {})
             if not share.missing or schemas is None:
                 break
             table.schema.schemas |= schemas.fetch_for(table.spec, share.missing, topic)
@@ -80,7 +91,8 @@ def routed_sample(table: Table, records: Sequence[ReadRecord], schemas: Schemas 
     return found
 
 
-def _batch_of(records: Sequence[ReadRecord]) -> pa.RecordBatch:
+def batch_of(records: Sequence[ReadRecord]) -> pa.RecordBatch:
+    """Returns the records as a task receives them."""
     columns: dict[str, pa.Array] = {
         "value": pa.array([record.value for record in records], pa.binary()),
         "key": pa.array([record.key for record in records], pa.binary()),
@@ -88,6 +100,7 @@ def _batch_of(records: Sequence[ReadRecord]) -> pa.RecordBatch:
             [[{"key": key, "value": value} for key, value in record.headers] for record in records],
             arrow_type(METADATA_TYPES["headers"]),
         ),
+        "topic": pa.array([record.topic for record in records], pa.string()),
         "partition": pa.array([record.partition for record in records], pa.int32()),
         "offset": pa.array([record.offset for record in records], pa.int64()),
         "timestamp": pa.array([record.timestamp_ms for record in records], pa.timestamp("ms", tz="UTC")),

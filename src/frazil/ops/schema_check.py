@@ -18,8 +18,9 @@ from frazil.decode.json_schema.types import refused_changes
 from frazil.decode.lossless import format_type
 from frazil.decode.renames import Renames
 from frazil.decode.settings import Envelope, Reading, WriterSchema
-from frazil.errors import UnavailableError
+from frazil.errors import SpecError, UnavailableError
 from frazil.ingest.preflight import term_mismatch
+from frazil.ingest.queries import QueryTables
 from frazil.ingest.schema_changes import adder
 from frazil.ingest.schemas import UNKNOWN, Schemas, as_read, ignored_in, ignored_phrases
 from frazil.ingest.settings import key_column_of
@@ -67,11 +68,15 @@ def check_registry(schemas: Schemas, urls: Sequence[str]) -> Finding:
     return Finding("registry", True, tried, hosts)
 
 
-def check_schemas(tables: Iterable[Table], schemas: Schemas, file: Path) -> Iterator[Finding]:
+def check_schemas(
+    tables: Iterable[Table], schemas: Schemas, file: Path, queries: QueryTables | None = None
+) -> Iterator[Finding]:
     """Yields, for the newest schema of every topic's values and keys, what its table would become and what would be
-    refused. file: the pipeline file.
+    refused; of a table with a query, what the table would become that the records alone would make, and whether the
+    query can be computed. file: the pipeline file. queries: None where queries cannot be analysed.
     """
-    for table in tables:
+    for whole in tables:
+        table = whole.records
         gate = _Gate(table, schemas)
         keys = _format_of_keys(table)
         for topic in sorted(table.offsets.topics):
@@ -87,6 +92,22 @@ def check_schemas(tables: Iterable[Table], schemas: Schemas, file: Path) -> Iter
         has_more = table.spec.key.format not in ("raw", "text")
         if table.state is None and gate.found and len(gate.found) == gate.inspected and not has_more:
             yield from _check_layout(table, gate.found, file)
+        if whole.spec.has_query and gate.found and queries is not None:
+            yield from _check_query(whole, gate.found, queries)
+
+
+def _check_query(table: Table, found: Sequence[Schema], queries: QueryTables) -> Iterator[Finding]:
+    """Yields a finding for a query that can be computed for the schemas of no topic."""
+    error: SpecError | UnavailableError | None = None
+    for schema in found:
+        try:
+            queries.first_schema(table, schema, ())
+        except (SpecError, UnavailableError) as refusal:
+            error = error or refusal
+        else:
+            return
+    if error is not None:
+        yield failed(f"query of {table.name}", "analysed it for the newest schemas of its topics", error)
 
 
 def _check_layout(table: Table, found: Sequence[Schema], file: Path) -> Iterator[Finding]:

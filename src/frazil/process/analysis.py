@@ -33,6 +33,7 @@ from frazil.process.program import Call, Explode, Expression, Field, Filter, Pro
 from frazil.process.refusals import check_condition, check_query, star_of
 from frazil.process.spark_types import iceberg_type
 from frazil.schema.arrow import arrow_type
+from frazil.schema.names import fold_case
 
 #: What a query may name besides the fields of the records; `*` stands for the fields alone.
 METADATA = ("_key", "_headers", "_topic", "_partition", "_offset", "_timestamp")
@@ -105,9 +106,17 @@ def with_metadata(fields: Schema, key: IcebergType | None = None) -> Schema:
     return Schema(*fields.fields, *metadata)
 
 
-def analyse(catalyst: Catalyst, query: str, records: Schema, where: str = "", steps: str = "") -> Query:
+def analyse(
+    catalyst: Catalyst,
+    query: str,
+    records: Schema,
+    where: str = "",
+    steps: str = "",
+    metadata: Container[str] = METADATA,
+) -> Query:
     """Returns what a query makes of records. records: the columns of `records`, with metadata. where: the condition for
     records that the query takes; empty for all. steps: the query whose result `records` is; empty for the records.
+    metadata: the columns of `records` that `*` does not stand for.
 
     Dropped records are counted as `where`, and as `filter` where the steps drop them.
 
@@ -126,7 +135,7 @@ def analyse(catalyst: Catalyst, query: str, records: Schema, where: str = "", st
         check_query(steps, plans[-1])
         names += ["filter" for node in chain_of(plans[-1]) if class_of(node) == "Filter"]
     analysed = catalyst.analyse([*plans, parsed], records)
-    stages = _read(analysed, records, itertools.chain(names, itertools.repeat("where")))
+    stages = _read(analysed, records, itertools.chain(names, itertools.repeat("where")), metadata)
     columns = stages.select(analysed, star_of(parsed))
     fields = tuple(Field(name, expression.type) for name, expression in stages.result)
     outside = stages.expressions.outside
@@ -149,9 +158,9 @@ def analyse_condition(catalyst: Catalyst, condition: str, records: Schema, name:
     )
 
 
-def _read(analysed: Any, records: Schema, names: Iterator[str]) -> _Stages:
+def _read(analysed: Any, records: Schema, names: Iterator[str], metadata: Container[str] = METADATA) -> _Stages:
     source, *above = reversed(list(chain_of(analysed)))
-    stages = _Stages(source, records, names)
+    stages = _Stages(source, records, names, metadata)
     for node in above:
         stages.add(node)
     return stages
@@ -160,8 +169,10 @@ def _read(analysed: Any, records: Schema, names: Iterator[str]) -> _Stages:
 class _Stages:
     """The stages of a query, read from the source to the result."""
 
-    def __init__(self, source: Any, records: Schema, names: Iterator[str]) -> None:
-        """source: the relation. records: its columns. names: by filter, what the records are counted as that it drops."""
+    def __init__(self, source: Any, records: Schema, names: Iterator[str], metadata: Container[str]) -> None:
+        """source: the relation. records: its columns. names: by filter, what the records are counted as that it drops.
+        metadata: the columns that `*` does not stand for.
+        """
         self.expressions = Expressions()
         self.found: list[Stage] = []
         #: The fields of the records that decide which rows there are.
@@ -174,7 +185,7 @@ class _Stages:
             self.expressions.columns[column_id] = Value(
                 found, frozenset({(name,)}), is_path=True, kind=kind, name=name, is_required=column.required
             )
-            if name in METADATA:
+            if name in metadata:
                 self._metadata.add(column_id)
 
     @property
@@ -245,17 +256,20 @@ class _Stages:
         """
         kept: list[tuple[str, Expression]] = []
         columns: dict[str, Column] = {}
+        taken: set[str] = set()
         ids = ids_of(analysed.projectList())
         for n, (column_id, (_, expression)) in enumerate(zip(ids, self.result, strict=True)):
             value = self.expressions.columns[column_id]
             name = value.name
             is_hidden = named is not None and column_id in self._metadata
-            if is_hidden and (name in columns or name.lower() not in (named or ())):
+            is_twin = fold_case(name) in taken
+            if is_hidden and (is_twin or name.lower() not in (named or ())):
                 continue
-            if name in columns:
+            if is_twin:
                 raise SpecError(f"the query has two columns `{name}`", remedy="name one of them otherwise: `as NAME`")
             if value.kind is None:
                 raise _no_type(name, str(analysed.projectList().apply(n).dataType().sql()))
+            taken.add(fold_case(name))
             columns[name] = Column(name, value.kind, value.is_required, value.sources)
             kept.append((name, expression))
         self.found[-1] = Project(tuple(kept))

@@ -57,6 +57,8 @@ class Steps:
     add_fields: Mapping[str, str | int | float | bool] = field(default_factory=dict)
     #: The condition of the rows to keep, in Spark's SQL, over the fields that the other steps leave; empty for all rows.
     filter: str = ""
+    #: The SQL of what texts of `add_fields` name; other texts are constants.
+    names: Mapping[str, str] = field(default_factory=lambda: {name: name for name in METADATA})
 
 
 @dataclass(frozen=True)
@@ -118,7 +120,7 @@ def compile_steps(steps: Steps, fields: Schema, metadata: Sequence[str] = METADA
         *_cast(root, steps.cast),
     ]
     columns = [f"{part.sql_of_value()} as {quoted(part.name)}" for part in root.parts]
-    added = [f"{_constant(value)} as {quoted(name)}" for name, value in steps.add_fields.items()]
+    added = [f"{_constant(value, steps.names)} as {quoted(name)}" for name, value in steps.add_fields.items()]
     _refuse_twins("add_fields", [*(part.name for part in root.parts), *steps.add_fields])
     if not [*columns, *added]:
         raise SpecError("the steps leave no field", remedy="keep one with `keep_fields`, or drop fewer")
@@ -241,12 +243,12 @@ def _refuse_twins(step: str, names: Sequence[str]) -> None:
         raise SpecError(f"`{step}` makes two fields `{twins[0]}`", remedy="choose another name, or drop one of them")
 
 
-def _constant(value: str | int | float | bool) -> str:
+def _constant(value: str | int | float | bool, names: Mapping[str, str]) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     if not isinstance(value, str):
         return f"{value!r}D" if isinstance(value, float) else f"{value}L"
-    return value if value in METADATA else _text(value)
+    return names.get(value) or _text(value)
 
 
 def _text(value: str) -> str:

@@ -553,7 +553,8 @@ class TableSpec(_Declared, json_schema_extra={"oneOf": [{"required": ["topic"]},
     ] = ()
     """New types of fields, as Spark's `cast` makes them: `{amount: "decimal(12,2)"}`."""
     add_fields: Annotated[tuple[tuple[str, Constant], ...], STRINGS] = ()
-    """Columns to add: a constant, or a piece of the record's metadata by its name: `{origin: shop, topic: _topic}`."""
+    """Columns to add: a constant, or metadata of the record or of its change by name: `{origin: shop, topic: _topic, sent:
+    source.ts_ms}`."""
     filter: Annotated[str, TEXT] = ""
     """The condition for rows that the table takes, in Spark SQL, over what the other steps leave. Others are counted."""
     select: Annotated[str, TEXT] = ""

@@ -2,12 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from frazil.plugins.envelopes import ENVELOPES
 from frazil.spec.document import Scalar, Section
 from frazil.spec.forms import parse_path
 from frazil.spec.keys import Fields, Path, describe, read_text
-from frazil.spec.models import Constant
+from frazil.spec.models import METADATA_COLUMNS, Constant, MetadataField, TableSpec
+from frazil.spec.problems import advice
 from frazil.spec.types import parse_type
 
+OF_RECORDS: tuple[MetadataField, ...] = ("key", "headers", "topic", "partition", "offset", "timestamp")
+"""The metadata of every record that a query can name, each as its column of METADATA_COLUMNS."""
+OF_CHANGES: Mapping[str, tuple[MetadataField, str]] = {
+    "op": ("op", "_op"),
+    "ts_ms": ("connector_ts", "unix_millis(_connector_ts)"),
+    "source.ts_ms": ("source_ts", "unix_millis(_source_ts)"),
+    "source.db": ("source_database", "_source_database"),
+    "source.schema": ("source_schema", "_source_schema"),
+    "source.table": ("source_table", "_source_table"),
+    "source.collection": ("source_table", "_source_table"),
+    "transaction.id": ("transaction_id", "_transaction_id"),
+    "transaction.total_order": ("total_order", "_total_order"),
+    "transaction.data_collection_order": ("collection_order", "_collection_order"),
+}
+"""The metadata of changes under the names of Debezium's envelope, each with its SQL (Debezium, New Record State Extraction,
+`add.fields`).
+"""
 _NUMBERS = {"integer": int, "number": float}
 
 
@@ -48,3 +69,32 @@ def read_added(fields: Fields, key: str) -> tuple[tuple[str, Constant], ...]:
             text = read_text(value, f"{key}.{entry.key}", fields.problems)
             found += [(entry.key, text)] if text else []
     return tuple(found)
+
+
+def metadata_names(table: TableSpec) -> dict[str, str]:
+    """The SQL of the metadata that the table's query and `add_fields` can name: that of every record, and of changes what
+    the table's envelope has.
+    """
+    fields: set[str] = {*OF_RECORDS}
+    of_changes: dict[str, str] = {}
+    if table.envelope is not None:
+        fields |= {"op", "image", *ENVELOPES.get(table.envelope.kind).all_metadata}
+        of_changes = {name: sql for name, (field, sql) in OF_CHANGES.items() if field in fields}
+    return {column: column for field, column in METADATA_COLUMNS.items() if field in fields} | of_changes
+
+
+def check_added(fields: Fields, table: TableSpec) -> None:
+    """Notes metadata in `add_fields` that the table does not have: it would be a constant."""
+    known, has_envelope = metadata_names(table), table.envelope is not None
+    for _, value in table.add_fields:
+        text = str(value)
+        is_path = text in OF_CHANGES and (has_envelope or "." in text)
+        is_path |= has_envelope and text.startswith(("source.", "transaction."))
+        if text in known or not (is_path or text in METADATA_COLUMNS.values()):
+            continue
+        if has_envelope:
+            message = f"`add_fields` has `{text}`, which the table's envelope does not have"
+            fields.refuse_value("add_fields", message, advice(text, known))
+        else:
+            message = f"`add_fields` has `{text}`, which needs an envelope that the table does not have"
+            fields.refuse_value("add_fields", message, "write `envelope`, or take it out of `add_fields`")

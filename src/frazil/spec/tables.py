@@ -43,7 +43,7 @@ from frazil.spec.problems import Problems, advice
 from frazil.spec.protect import check_protect, read_protect, read_protect_key
 from frazil.spec.secrets import Secrets, has_reference, secrets_of
 from frazil.spec.sections import check_order, read_commit, read_maintenance
-from frazil.spec.steps import read_added, read_cast, read_rename
+from frazil.spec.steps import check_added, read_added, read_cast, read_rename
 from frazil.spec.topics import check_offset_topics, parse_topic, table_name
 from frazil.spec.units import parse_size
 from frazil.store.properties import check_table_properties
@@ -331,6 +331,6 @@ _READERS: Mapping[str, Read] = {
 """Readers of keys that are more than their forms."""
 _CHECKS = (
     _check_sources, check_numbers, check_columns, check_shaping, check_atomic, _check_layout, _check_named_columns,
-    check_protect,
+    check_protect, check_added,
 )  # fmt: skip
 """The rules between the settings of a table."""

@@ -20,9 +20,11 @@ from frazil.cli.dead_letters import class_document, dead_letter_document
 from frazil.cli.imports import import_document
 from frazil.cli.lineage import lineage_document
 from frazil.cli.maintain import TableRound, document_of
+from frazil.cli.trial import tried_document, try_document
 from frazil.dead_letters.record import DEAD_LETTER_TYPES
 from frazil.imports.draft import Imported
 from frazil.ingest.table import Table
+from frazil.kafka.port import ReadRecord
 from frazil.maintenance.health import TableHealth
 from frazil.maintenance.plan import Action, Plan
 from frazil.maintenance.run import Outcome
@@ -32,6 +34,8 @@ from frazil.ops.lineage import TableLineage
 from frazil.ops.plan import PlannedTable
 from frazil.ops.reports import MaintenanceReport, PipelineReport, Process, TableReport, as_document
 from frazil.ops.state_file import describe
+from frazil.ops.trial import TriedTable
+from frazil.ops.tried import TriedRecord
 from frazil.spec import TableSpec, json_schema
 from frazil.types import LastDelete, PendingDeadLetters, Progress, Resolved, RoutedTable, Watermark
 
@@ -93,6 +97,8 @@ def test_every_key_of_json_output_has_a_meaning() -> None:
         outputs.CHECK: Finding("a", True, "b", "c").document(),
         outputs.LINEAGE: lineage_document(TableLineage("a.b", ())),
         outputs.IMPORT: import_document(Imported("", (), (), {}, ())),
+        outputs.TRY: try_document("p", TriedTable("a.b")),
+        outputs.TRIED_RECORD: tried_document(TriedRecord(ReadRecord("a", 0, 0, None), "a.b")),
         outputs.MAINTAIN: rounds,
         outputs.ACTION: rounds["actions"][0],
         outputs.HEALTH: rounds["health"],

@@ -5,6 +5,7 @@ fields of their records.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -12,14 +13,14 @@ from uuid import UUID
 
 import pytest
 from py4j.java_gateway import JavaGateway
-from pyiceberg.types import DecimalType, UUIDType
+from pyiceberg.types import DecimalType, LongType, UUIDType
 
 from frazil.ingest.queries import SparkQueries
 from frazil.ingest.services import Services
 from frazil.ingest.state import RunState
 from frazil.ingest.table import Table
 from frazil.runtime.light_jvm import LightJvm
-from frazil.spec.models import ColumnSpec, KeySpec
+from frazil.spec.models import ColumnSpec, EnvelopeSpec, KeySpec
 from tests.unit.ingest import service_scene
 from tests.unit.ingest.service_scene import Scene, only
 
@@ -105,6 +106,42 @@ def test_steps_are_applied_in_their_order_and_before_the_query(scene: Any) -> No
     row = {"order_id": 1, "amount": Decimal("1.50"), "origin": "shop", "at": 0}
     assert made.rows("n.a") == [row]
     assert _progress(made).ignored_records == {"filter": 1}
+
+
+def test_metadata_of_changes_is_added_under_the_names_of_debezium(scene: Any) -> None:
+    made = scene(
+        envelope=EnvelopeSpec(kind="debezium"),
+        add_fields=(
+            ("op", "op"),
+            ("sent", "source.ts_ms"),
+            ("at", "_source_ts"),
+            ("of", "source.table"),
+            ("by", "op."),
+        ),
+        filter="_op <> 'd'",
+    )
+    source = {"connector": "mysql", "ts_ms": 1500, "db": "shop", "table": "orders"}
+    made.feed("a", {"before": None, "after": {"id": 1}, "source": source, "op": "c", "ts_ms": 2000})
+    made.catch_up()
+    at = datetime(1970, 1, 1, 0, 0, 1, 500000, UTC)
+    [row] = made.rows("n.a")
+    assert row == {"id": 1, "op": "c", "sent": 1500, "at": at, "of": "orders", "by": "op."}
+
+
+def test_a_field_with_the_name_of_metadata_that_the_table_does_not_have_is_a_field(scene: Any) -> None:
+    made = scene(select="select *, upper(_op) as op from records")
+    made.feed("a", {"id": 1, "_op": "c"})
+    made.catch_up()
+    assert made.rows("n.a") == [{"id": 1, "_op": "c", "op": "C"}]
+
+
+def test_rescued_values_stay_beside_what_a_query_makes(scene: Any) -> None:
+    made = scene(where="id > 0", columns=(ColumnSpec(name="n", type=LongType()),), rescue=True)
+    made.feed("a", {"id": 1, "n": "text"}, {"id": 0, "n": 1})
+    made.catch_up()
+    [row] = made.rows("n.a")
+    assert (row["id"], row["n"]) == (1, None)
+    assert "text" in row["_rescued"]
 
 
 def test_a_query_reads_what_the_steps_leave(scene: Any) -> None:

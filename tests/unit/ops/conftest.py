@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from py4j.java_gateway import JavaGateway
 
 from frazil.catalog.memory import MemoryCatalog
+from frazil.ingest.queries import SparkQueries
 from frazil.kafka.memory import MemorySource
+from frazil.kafka.port import ReadRecord
+from frazil.runtime.light_jvm import LightJvm
 from frazil.spec import PipelineSpec, load_spec
+from frazil.types import OffsetRange
 
 HEAD = 'pipeline: p\nkafka: {bootstrap.servers: "x:1"}\n'
 
@@ -26,8 +32,24 @@ class Scenario:
         file.write_text(HEAD + text)
         return load_spec(file)
 
+    def read(self, ranges: list[OffsetRange]) -> list[ReadRecord]:
+        return [
+            ReadRecord(r.topic, r.partition, one.offset, one.value, one.timestamp_ms, one.headers, one.key)
+            for r in ranges
+            for one in self.source.by_name[r.topic].partitions[r.partition]
+            if r.start <= one.offset < r.end
+        ]
+
 
 @pytest.fixture
 def scenario(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scenario:
     monkeypatch.chdir(tmp_path)
     return Scenario(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def queries() -> Iterator[SparkQueries]:
+    jvm = LightJvm({}, needs_spark_jars=True)
+    gateway: JavaGateway = jvm.gateway
+    yield SparkQueries(lambda: gateway.jvm)
+    jvm.close()

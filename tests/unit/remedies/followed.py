@@ -236,7 +236,7 @@ FOLLOWED: Mapping[str, str] = {
     " `columns: {NAME: {type: …, coerce: true, field: …}}`": f"{STOPS}a_declared_column_of_another_type",
     "fix the producer, or give the field a column for any value, `columns: {NAME: {type: string, coerce: true, field:"
     " PATH}}`": TABLES,
-    "leave these dead letters out, by --offset or --error-class, or leave the field out with `exclude`": (
+    "leave the field out with `exclude`; a replay can leave dead letters out by --offset or --error-class": (
         "unit/dead_letters/test_replay.py::test_a_field_that_the_table_cannot_have_keeps_its_dead_letters_back_and_no_others"
     ),
     "start `frazil run`, which creates the table": (

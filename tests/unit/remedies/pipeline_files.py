@@ -165,6 +165,10 @@ DOCUMENTS = [
 
 TABLES = [
     tables("add_fields: shop", "add_fields: {origin: shop}"),
+    tables(
+        "add_fields: {at: source.ts_ms}", "envelope: debezium, add_fields: {at: source.ts_ms}", "add_fields: {at: x}"
+    ),
+    tables("envelope: debezium, add_fields: {t: source.tables}", "envelope: debezium, add_fields: {t: source.table}"),
     tables("topc: b", ""),
     tables("topics: [b]", ""),
     tables("interval: 1s", "commit: {interval: 1s}"),

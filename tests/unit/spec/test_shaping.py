@@ -216,6 +216,18 @@ def test_shaping_may_be_the_default_of_many_tables(load: Load) -> None:
             "the column `b` is for a field inside the one of `a`, which is no struct",
             "keep one of them",
         ),
+        (
+            "add_fields: {a: source.table}",
+            "`add_fields` has `source.table`, which needs an envelope",
+            "write `envelope`",
+        ),
+        ("add_fields: {a: _op}", "`add_fields` has `_op`, which needs an envelope", "write `envelope`"),
+        (
+            "envelope: maxwell, add_fields: {a: ts_ms}",
+            "`add_fields` has `ts_ms`, which the table's envelope does not have",
+            "write one of: _topic",
+        ),
+        ("envelope: debezium, add_fields: {a: source.x}", "`add_fields` has `source.x`", "did you mean `source.db`?"),
         ("columns: {_rescued: {type: string, constant: x}}", "`_rescued` is the column for what", "rename the column"),
         (
             "columns: {_key: {type: string, header: h}}, metadata: [key]",

@@ -1,0 +1,234 @@
+"""What a run would make of records that are in a table's topics now: for `frazil try`.
+
+The table is a copy in memory, which gets the columns that the records need, as a run would give them to the table. Nothing
+is written.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+from pyiceberg.schema import Schema
+
+from frazil.catalog.memory import MemoryCatalog
+from frazil.catalog.port import Catalog
+from frazil.dead_letters.requirements import Needs, meet
+from frazil.decode.columns import Decoded
+from frazil.decode.limits import read_bounded
+from frazil.decode.lossless import format_type
+from frazil.errors import InvariantError, SpecError, UnavailableError
+from frazil.ingest.discovery import Discovery, missing_topics
+from frazil.ingest.new_tables import NewTables
+from frazil.ingest.queries import Queries, QueryTables
+from frazil.ingest.schema_changes import CLASH_REMEDY, accept_columns, adder, checked_change
+from frazil.ingest.schemas import Schemas
+from frazil.ingest.shares import shares_of
+from frazil.ingest.table import Table, set_key_columns
+from frazil.ingest.target import target_of
+from frazil.ingest.task import Job, quoting_no_record
+from frazil.kafka.port import ReadRecord, Source
+from frazil.ops.sampling import batch_of, routed_sample
+from frazil.ops.status import MissingTopics
+from frazil.ops.tried import TriedRecord, read_columns, try_record
+from frazil.rows.decoder import fields_requested_by_rows
+from frazil.schema.arrow import Records
+from frazil.schema.evolve import NameConflict, merge_requested_fields
+from frazil.spec import PipelineSpec
+from frazil.spec.problems import nearest
+from frazil.types import OffsetRange
+from frazil.write.target import TableTarget
+
+LEARNED_RECORDS = 1_000
+"""The number of records whose fields and types are learned; those that are shown are a part of them."""
+_ROUNDS = 20
+_WIDER = 10
+ReadSample = Callable[[list[OffsetRange]], list[ReadRecord]]
+_Owned = list[tuple[ReadRecord, str]]
+
+
+@dataclass(frozen=True)
+class TriedTable:
+    """What becomes of some records of a table's topics."""
+
+    name: str
+    #: The table's columns, with their types in the notation of a pipeline file.
+    columns: tuple[tuple[str, str], ...] = ()
+    #: In the order of their timestamps.
+    records: tuple[TriedRecord, ...] = ()
+    #: The number of records by outcome.
+    counts: Counter[str] = field(default_factory=Counter)
+
+
+class Trial:
+    """Reads records of a pipeline's tables. schemas: None without a registry. queries: None where no table has one."""
+
+    def __init__(
+        self,
+        spec: PipelineSpec,
+        source: Source,
+        catalog: Catalog,
+        read_sample: ReadSample,
+        schemas: Schemas | None = None,
+        queries: Queries | None = None,
+    ) -> None:
+        self._spec = spec
+        self._source = source
+        self._catalog = catalog
+        self._read_sample = read_sample
+        self._schemas = schemas
+        self._discovery = Discovery(spec, source, catalog)
+        self._copies = MemoryCatalog(spec.state_dir, spec.pipeline)
+        self._queries = QueryTables(self._copies, queries)
+
+    def run(self, name: str, count: int, *, is_oldest: bool = False) -> TriedTable:
+        """Returns what becomes of the newest, or the oldest, records of a table. Records of the table of the rest are all
+        that its route reads, each with the table that it goes to.
+
+        Raises: SpecError for a table that the pipeline does not have or cannot have; UnavailableError where a service does
+        not answer, a topic is missing, or the query names a field that no record has had.
+        """
+        self._discovery.refresh_topics()
+        self._discovery.add_named()
+        self._discovery.load_routes()
+        table = self._find(name)
+        self._refuse_missing(table)
+        owned = self._owned(table, self._sample(table, count, is_oldest))
+        if not _is_rest(table):
+            owned = [(record, owner) for record, owner in owned if owner == name]
+        shown = owned[:count] if is_oldest else owned[-count:]
+        tables = self._discovery.tables
+        for owner in sorted({name, *(owner for _, owner in shown)}):
+            self._settle(tables[owner], [record for record, mine in owned if mine == owner])
+        tried = tuple(try_record(target_of(tables[owner]), record) for record, owner in shown)
+        schema = table.state.schema if table.state is not None else Schema()
+        columns = tuple((one.name, format_type(one.field_type)) for one in schema.fields)
+        return TriedTable(name, columns, tried, Counter(one.outcome for one in tried))
+
+    # ---- which records
+
+    def _find(self, name: str) -> Table:
+        """Returns a table, also one that a route would make of its newest records."""
+        tables = self._discovery.tables
+        for rest in [one for one in tables.values() if _is_rest(one)] if name not in tables else ():
+            self._owned(rest, self._sample(rest, LEARNED_RECORDS, is_oldest=False))
+        if name in tables:
+            return tables[name]
+        near = nearest(name, tables)
+        hint = f"did you mean `{near}`?" if near else "see the tables in the pipeline file"
+        raise SpecError(f"the pipeline has no table `{name}`", remedy=hint)
+
+    def _refuse_missing(self, table: Table) -> None:
+        if table.offsets.topics:
+            return
+        for _, topic in missing_topics([table]):
+            problem = MissingTopics(self._source).problem(topic)
+            raise UnavailableError(problem.message, remedy=problem.remedy, where=problem.where)
+
+    def _sample(self, table: Table, count: int, is_oldest: bool) -> list[ReadRecord]:
+        """Returns the newest, or the oldest, records of a table's topics by timestamp: at least `count` where there are as
+        many; offsets without a record, as those of transactions and of compacted topics, do not count.
+        """
+        partitions = table.partitions()
+        starts, ends = self._source.beginnings(partitions), self._source.ends(partitions)
+        whole = [OffsetRange(*place, starts[place], ends[place]) for place in sorted(starts.keys() & ends.keys())]
+        span = max(count, LEARNED_RECORDS // max(1, len(whole)))
+        while True:
+            cut = _first if is_oldest else _last
+            ranges = [cut(one, span) for one in whole]
+            found = self._read_sample([one for one in ranges if one.span])
+            if len(found) >= count or ranges == whole:
+                return sorted(found, key=lambda one: (one.timestamp_ms or 0, one.topic, one.partition, one.offset))
+            span *= _WIDER
+
+    def _owned(self, table: Table, records: Sequence[ReadRecord]) -> _Owned:
+        """Returns the records, each with the name of the table that takes it. Tables that a route would make of them are
+        added to those of the pipeline.
+        """
+        if table.spec.route is None:
+            return [(record, table.name) for record in records]
+        tables = self._discovery.tables
+        rest = tables[table.spec.route.rest]
+        routed_sample(rest, records, self._schemas)
+        self._discovery.add_found(rest)
+        routes = [one for one in tables.values() if one.spec.route is not None and one.spec.route.rest == rest.name]
+        targets, owners = [target_of(one) for one in routes], dict[tuple[str, int, int], str]()
+        for topic in {one.topic for one in records}:
+            batch = batch_of([one for one in records if one.topic == topic])
+            for share in shares_of(targets, topic, batch, {}):
+                own = share.records
+                places = zip(own.column("partition").to_pylist(), own.column("offset").to_pylist(), strict=True)
+                owners |= {(topic, partition, offset): share.target.name for partition, offset in places}
+        return [(one, owners[one.topic, one.partition, one.offset]) for one in records]
+
+    # ---- the table
+
+    def _settle(self, table: Table, records: Sequence[ReadRecord]) -> None:
+        """Gives the copy of a table the schemas and the columns that the records need.
+
+        Raises: as `run`.
+        """
+        state = self._catalog.load(table.name)
+        if state is not None:
+            self._copies.adopt(state)
+            table.state = NewTables(self._copies, self._queries).with_declared(table, state)
+            table.state = self._queries.load(table) if table.spec.has_query else table.state
+        for _ in range(_ROUNDS):
+            needs = self._needs(table, records)
+            is_new = table.state is None and not needs.missing
+            if is_new and (needs.requested_fields or table.spec.columns):
+                self._create(table, needs)
+            elif is_new or needs.is_met:
+                return
+            else:
+                meet(self._copies, self._queries, self._schemas, table, needs)
+        raise InvariantError("the records need one schema change after another", where=table.name)
+
+    def _needs(self, table: Table, records: Sequence[ReadRecord]) -> Needs:
+        target, needs = target_of(table), Needs()
+        fixed = (target.source or target).fixed
+        for topic in sorted({one.topic for one in records}):
+            batch = batch_of([one for one in records if one.topic == topic])
+            read = partial(read_columns, target, topic)
+            with quoting_no_record(Job({topic: target})):
+                for _, columns, found in read_bounded(batch, read, target.reading.columns_left):
+                    needs.note(_decoded(target, topic, columns, found.decoded), [topic], fixed)
+                    needs.key_columns = needs.key_columns or (found.changes.key_columns if found.changes else ())
+        return needs
+
+    def _create(self, table: Table, needs: Needs) -> None:
+        """Creates the copy of a table that does not exist."""
+        records = table.records
+        try:
+            wanted = merge_requested_fields(needs.requested_fields, keeps_first=True)
+            accepted, rejected = accept_columns(records, wanted)
+            schema = checked_change(records, adder(records.spec, accepted), needs.key_columns)(Schema())
+        except NameConflict as error:
+            raise SpecError(str(error), remedy=CLASH_REMEDY, where=table.name) from None
+        table.schema.rejected |= rejected
+        created = NewTables(self._copies, self._queries).create(table, schema, needs.key_columns)
+        table.state = set_key_columns(self._copies, created, needs.key_columns)
+
+
+def _decoded(target: TableTarget, topic: str, columns: Records, found: Decoded) -> Decoded:
+    """Returns the result with the schema requests of records that become rows alone."""
+
+    def read(target: TableTarget, records: Records) -> Decoded:
+        return read_columns(target, topic, records).decoded
+
+    return fields_requested_by_rows(target.source or target, columns, found, read)
+
+
+def _is_rest(table: Table) -> bool:
+    """Whether the table takes the records of a route that no other table takes."""
+    return table.spec.route is not None and not table.spec.route_values
+
+
+def _last(whole: OffsetRange, span: int) -> OffsetRange:
+    return OffsetRange(whole.topic, whole.partition, max(whole.start, whole.end - span), whole.end)
+
+
+def _first(whole: OffsetRange, span: int) -> OffsetRange:
+    return OffsetRange(whole.topic, whole.partition, whole.start, min(whole.end, whole.start + span))

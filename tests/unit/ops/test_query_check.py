@@ -1,0 +1,113 @@
+"""What check finds in the queries of tables: what they make, and what is wrong with them, before a run."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from pyiceberg.types import StringType
+
+from frazil.ingest.discovery import Discovery
+from frazil.ingest.queries import QueryTables, SparkQueries
+from frazil.ingest.schemas import Schemas
+from frazil.ingest.table import RECORDS_SCHEMA
+from frazil.ops.check import Finding, check_queries, check_records
+from frazil.ops.plan import plan_tables
+from frazil.ops.schema_check import check_schemas
+from frazil.registry.memory import MemoryRegistry
+from frazil.schema.evolve import new_schema
+from frazil.spec.types import parse_type
+from tests.unit.ops.conftest import Scenario
+from tests.unit.ops.test_gate import avro
+
+RECORDS = ({"id": 1, "email": "a", "at": "2026-01-01"}, {"id": 2, "email": None, "n": 7})
+
+
+def look(scenario: Scenario, queries: SparkQueries, settings: str, *records: dict[str, Any]) -> list[Finding]:
+    scenario.source.create("a")
+    for record in records:
+        scenario.source.produce("a", 0, json.dumps(record).encode(), 0, key=json.dumps({"id": 1}).encode())
+    spec = scenario.spec(f"tables: {{s.a: {{topic: a, {settings}}}}}\n")
+    planned = plan_tables(spec, scenario.source, scenario.catalog, scenario.read, None, queries)
+    return [*check_records(planned, ()), *check_queries(planned, ())]
+
+
+def test_the_columns_of_a_query_are_shown(scenario: Scenario, queries: SparkQueries) -> None:
+    query = "select id, upper(email) as email, cast(n as decimal(5,1)) as n, _offset as place from records"
+    [found] = look(scenario, queries, f'select: "{query}"', *RECORDS)
+    assert (found.name, found.is_ok) == ("query of s.a", True)
+    assert found.found == "makes id: long, email: string, n: decimal(5, 1), place: long"
+
+
+@pytest.mark.parametrize(
+    ("settings", "words", "remedy"),
+    [
+        ('select: "select emial from records"', "unknown column `emial`", "did you mean `email`?"),
+        ('where: "kind = 1"', "unknown column `kind`", "declare its type under `columns`"),
+        (
+            'select: "select id, null as x from records"',
+            "Iceberg has no type for the column `x`",
+            "cast(null as string)",
+        ),
+        ('select: "select id from records group by id"', "GROUP BY", "leave it out"),
+        (
+            'mode: upsert, key_columns: [id], select: "select id as order_id, email from records"',
+            "leaves out id, which identifies rows",
+            "add `id` to `select`",
+        ),
+        (
+            'mode: upsert, key: {format: json}, select: "select email from records"',
+            "leaves out id, which identifies rows",
+            "add `id` to `select`",
+        ),
+    ],
+)
+def test_what_is_wrong_with_a_query_is_found_in_a_sample(
+    scenario: Scenario, queries: SparkQueries, settings: str, words: str, remedy: str
+) -> None:
+    [problem] = look(scenario, queries, settings, *RECORDS)
+    assert (problem.name, problem.is_ok) == ("query of s.a", False)
+    assert words in problem.found
+    assert remedy in problem.remedy
+
+
+def test_of_an_empty_topic_only_what_is_no_query_is_a_problem(scenario: Scenario, queries: SparkQueries) -> None:
+    assert look(scenario, queries, 'rename: {a: b}, filter: "b > 1", select: "select x from records"') == []
+    [problem] = look(scenario, queries, 'select: "drop table x"')
+    assert "DropTable" in problem.found
+    [problem] = look(scenario, queries, 'where: "(select 1)"')
+    assert not problem.is_ok
+
+
+def _gate(scenario: Scenario, queries: SparkQueries, select: str) -> list[Finding]:
+    registry = MemoryRegistry()
+    registry.register("avro", avro(id="int", email="string", more="string"), subject="a-value")
+    scenario.source.create("a")
+    text = f'registry: {{url: http://r}}\ntables: {{s.a: {{topic: a, value: {{format: avro}}, select: "{select}"}}}}\n'
+    spec = scenario.spec(text)
+    discovery = Discovery(spec, scenario.source, scenario.catalog)
+    discovery.refresh_topics()
+    table = discovery.tables["s.a"]
+    table.state = scenario.catalog.load("s.a")
+    return list(check_schemas([table], Schemas(registry), spec.path, QueryTables(scenario.catalog, queries)))
+
+
+def test_a_query_is_checked_against_the_newest_schema_of_the_registry(
+    scenario: Scenario, queries: SparkQueries
+) -> None:
+    schema, query = _gate(scenario, queries, "select id, lower(emial) as email from records")
+    assert schema.is_ok
+    assert (query.name, query.is_ok) == ("query of s.a", False)
+    assert "unknown column `emial`" in query.found
+    assert "did you mean `email`?" in query.remedy
+
+
+def test_a_schema_is_compared_with_the_fields_of_records_and_not_with_the_columns_that_the_query_makes(
+    scenario: Scenario, queries: SparkQueries
+) -> None:
+    scenario.catalog.create("s.a", new_schema([("id", StringType())]), {}, 2)
+    fields = new_schema([("id", parse_type("int")), ("email", StringType()), ("more", StringType())])
+    scenario.catalog.mark("s.a", RECORDS_SCHEMA, fields.model_dump_json())
+    [schema] = _gate(scenario, queries, "select cast(id as string) as id from records")
+    assert (schema.is_ok, schema.found) == (True, "the table has all of it")
