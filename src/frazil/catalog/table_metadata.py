@@ -22,7 +22,7 @@ from frazil.types import as_json
 _OFFSETS = re.compile(r"frazil\.(.+)\.offsets")
 _CARRIED = (
     "offsets", "topic-ids", "cluster-id", "commit-id", "epoch", "run-id", "schemas", "watermarks", "watermark",
-    "bad-skipped", "ignored-records", "dead-letters", "source-positions", "last-truncate", "last-deletes",
+    "bad-skipped", "ignored-records", "dead-letters", "source-positions", "last-truncate", "last-deletes", "expectations",
     "routed-tables", "rest-records",
 )  # fmt: skip
 _Place = tuple[str, int | None]

@@ -12,7 +12,7 @@ import pytest
 from frazil.catalog import table_metadata
 from frazil.catalog.progress import from_summary, to_summary
 from frazil.catalog.table_metadata import Snapshot, StoredData, StoredDeletes, carried_progress, read_table_metadata
-from frazil.types import DataFile, LastDelete, PendingDeadLetters, Progress, RoutedTable, Watermark
+from frazil.types import Balance, DataFile, LastDelete, PendingDeadLetters, Progress, RoutedTable, Watermark
 
 
 def snapshot(number: int, parent: int | None = None, summary: Mapping[str, str] | None = None) -> dict[str, Any]:
@@ -135,7 +135,8 @@ def test_all_progress_is_carried_but_what_its_commit_alone_has_skipped() -> None
     whole = Progress(
         {"a": {0: 5}}, {"a": "id"}, "cluster", "commit", 3, "run", Watermark({"a": {0: 7}}, 6), {"a": {0: (1, 2)}},
         ("7",), 4, {"heartbeat": 1}, PendingDeadLetters("t.x", (DataFile("/x/1.parquet", 1, 2, "{}"),)), {"a": {0: "0001"}},
-        "0002", (LastDelete("a", 0, 4, "k"),), (RoutedTable("t.b", ("b",), {"a": {0: 2}}),), {"limit": 1},
+        "0002", (LastDelete("a", 0, 4, "k"),), (RoutedTable("t.b", ("b",), {"a": {0: 2}}),), {"limit": 1}, Balance(1, 1),
+        {"positive": 1},
     )  # fmt: skip
     usual = Progress()
     own = {"snapshot_id", "committed_at_ms"}
@@ -144,7 +145,7 @@ def test_all_progress_is_carried_but_what_its_commit_alone_has_skipped() -> None
     ] == []
     first, second = snapshot(1, None, to_summary("p", whole)), snapshot(2, 1)
     carried = snapshot(3, 2, carried_progress(metadata(first, second)))
-    expected = replace(whole, skipped={}, snapshot_id=3, committed_at_ms=1000)
+    expected = replace(whole, skipped={}, balance=None, snapshot_id=3, committed_at_ms=1000)
     assert from_summary("p", carried["summary"], 3, 3000) == expected
     assert from_summary("p", carried_progress(metadata(first, second, carried, snapshot(4, 3))), 3, 9) == expected
 
