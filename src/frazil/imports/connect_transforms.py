@@ -144,7 +144,7 @@ def _filter(one: Transform, predicate: Mapping[str, str] | None, is_negated: boo
     if kind == "RecordIsTombstone" and not is_negated:
         one.shape.settings["tombstones"] = "ignore"
     elif kind == "TopicNameMatches" and predicate:
-        condition = matches(one.draft, f"transforms.{one.alias}", "_topic", predicate.get("pattern", ""))
+        condition = matches("_topic", predicate.get("pattern", ""))
         one.shape.conditions.append(condition if is_negated else f"not ({condition})")
     elif kind == "HasHeaderKey" and predicate:
         name = predicate.get("name", "")
@@ -346,15 +346,12 @@ _TRANSFORMS: Mapping[str, Callable[[Transform], None]] = {
 }
 
 
-def matches(draft: Draft, key: str, field: str, pattern: str) -> str:
-    """Returns the condition for values that a regular expression matches whole; reports one that tasks may not compute.
-    key: the setting with the expression.
-    """
+def matches(field: str, pattern: str) -> str:
+    """Returns the condition for values that a regular expression matches whole, without one where that can be."""
     if re.fullmatch(r"[\w|-]+", pattern):
         words = [quoted(word) for word in pattern.split("|")]
         return f"{field} = {words[0]}" if len(words) == 1 else f"{field} in ({', '.join(words)})"
     if re.fullmatch(r"(?:[\w-]|\\\.|\.\*)+", pattern):
         texts = [part.replace("\\.", ".").replace("_", "\\_") for part in pattern.split(".*")]
         return f"{field} like {quoted('%'.join(texts))}"
-    draft.lose(key, "tasks cannot compute every regular expression", "write `where` with `like` or `in`")
     return f"{field} rlike {quoted(f'^(?:{pattern})$')}"

@@ -218,7 +218,7 @@ def _condition(draft: Draft, shape: Shape, table: str, field: str, regex: str | 
             return {}
         return {"topics": f"/^(?:{regex})$/", "topic": None}
     path = ".".join(f"`{part}`" for part in field.split("."))
-    ours = matches(draft, f"iceberg.table.{table}.route-regex", path, regex)
+    ours = matches(path, regex)
     return {"where": f"{where} and {ours}" if where else ours}
 
 
