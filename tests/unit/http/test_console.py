@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 
 from frazil.errors import UnavailableError
+from frazil.http.console.table_page import settings_of
 from frazil.http.security import COOKIE
+from frazil.spec import load_spec
 from frazil.spec.addresses import Address
 from frazil.spec.models import HttpSpec, HttpTlsSpec, HttpTokensSpec
 from tests.unit.http.pages import BROWSER, crawl, page_of
@@ -44,7 +46,33 @@ def test_the_page_of_a_table_shows_its_figures_settings_and_partitions(scene: Ru
     text = page_of(scene.client(), "/tables/n.a").text
     for shown in ("<dt>Rows</dt><dd>2</dd>", '<th scope="row">a</th><td class="n">0</td><td class="n">5</td>'):
         assert shown in text
-    assert '<th scope="row">commit.interval</th><td>1s</td>' in text
+    assert '<th scope="row">commit.interval</th><td>1 s</td>' in text
+
+
+def test_settings_show_where_each_comes_from(tmp_path: Path) -> None:
+    file = tmp_path / "frazil.yaml"
+    file.write_text(
+        """
+pipeline: p
+kafka: {bootstrap.servers: "localhost:9092"}
+commit: {interval: 200ms}
+defaults: {on_bad_record: skip}
+tables:
+  n.a: {topic: a, mode: upsert, protect: {email: hash}, protect_key: "${env:KEY}", commit: {target_file_size: 1000000B}}
+"""
+    )
+    spec = load_spec(file, {"KEY": "k" * 40})
+    found = {one.key: (one.value, one.origin) for one in settings_of(spec, spec.tables[0]) if one.origin != "default"}
+    own = "the table, line 7"
+    assert found == {
+        "topics": ("a", own),
+        "mode": ("upsert", own),
+        "protect": ('[{"selector": "email", "action": "hash", "keep": 4, "length": 4}]', own),
+        "protect_key": ("***", own),
+        "commit.target_file_size": ("977 KiB", own),
+        "commit.interval": ("0.2 s", "`commit` of the pipeline"),
+        "on_bad_record": ("skip", "`defaults`"),
+    }
 
 
 def test_a_table_is_shown_while_the_catalog_does_not_answer(scene: RunningScene) -> None:

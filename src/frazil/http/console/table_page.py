@@ -268,8 +268,8 @@ def settings_of(spec: PipelineSpec, table: TableSpec) -> list[Setting]:
         outer, value = name.partition(".")[0], getattr(model, one.field)
         origin = where
         for text, part in (
-            (f"`{outer}` of the pipeline", shared.get(outer) if "." in name else None),
             ("`defaults`", _same_part(spec.defaults, outer, model)),
+            (f"`{outer}` of the pipeline", shared.get(outer) if "." in name else None),
         ):
             if part is not None and getattr(part, one.field) == value:
                 origin = text
@@ -299,6 +299,8 @@ def _same_part(defaults: TableSpec | None, outer: str, model: BaseModel) -> Base
 def _default(outer: str, model: BaseModel, field: str, table: TableSpec) -> Any:
     if field == "format_version":
         return _FORMATS[table.mode]
+    if field == "metadata" and table.mode == "upsert" and not table.key_columns:
+        return {"key": "_key"}  # The record's key identifies the rows.
     if isinstance(model, TableSpec):
         return TableSpec.model_fields[field].get_default(call_default_factory=True)
     return getattr(TableSpec.model_fields[TABLE_KEYS[outer].field].default, field)
@@ -313,10 +315,10 @@ def _value_text(one: Key, model: BaseModel, value: Any) -> str:
         return str(value).lower()
     if isinstance(model, TableSpec) and value is model.topics:
         return ", ".join(str(topic.literal or f"/{topic.pattern}/") for topic in model.topics)
-    if one.form is not None and one.form.write is not None:
-        return str(one.form.write(value))
     if one.field.endswith("_s"):
         return f"{value:g} s"
+    if one.field.endswith("_bytes"):
+        return size(value)
     dumped = model.model_dump(mode="json", include={one.field})[one.field]
     return dumped if isinstance(dumped, str) else json.dumps(_without_nothing(dumped), ensure_ascii=False)
 
