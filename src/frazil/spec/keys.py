@@ -117,7 +117,7 @@ def _complete(key: Key, name: str, field: FieldInfo) -> Key:
     if key.form is None and not choices:
         choices = _words_of(key, field)
     default = key.default
-    if default is None and not field.is_required() and field.default not in (None, ""):
+    if default is None and not field.is_required() and field.default not in (None, "", ()):
         if key.form is None and field.default in choices:
             default = field.default
         elif key.form is not None and key.form.write is not None:
