@@ -83,7 +83,8 @@ maintain`.
 After a table's last record, table maintenance repeats the newest progress in a commit without files, unless the newest
 snapshot contains it ([reason](../how-to/maintain.md#other-writers)): with the same `commit-id`, without `skipped`,
 `balance` and `lookups`, and with `frazil.<pipeline>.committed-at`, the time of the repeated commit in milliseconds.
-Snapshots in which maintenance replaced files have `frazil.<pipeline>.maintenance-id`, a UUID that identifies a commit after a lost response.
+Snapshots in which maintenance replaced files have `frazil.<pipeline>.maintenance-id`, a UUID that identifies a commit
+after a lost response.
 
 See also [how to query progress](../how-to/query.md#progress) and [the commit
 protocol](../../ARCHITECTURE.md#the-commit)."""
