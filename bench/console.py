@@ -16,7 +16,7 @@ from bench.place import Place, Run, say
 from frazil.http.server import open_server
 from frazil.ingest.table import Table
 from frazil.spec.addresses import Address
-from frazil.spec.models import HttpSpec
+from frazil.spec.connections import HttpSpec
 from tests.unit.http.many_tables import ManyTables
 from tests.unit.http.test_server import free
 

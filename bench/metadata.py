@@ -22,7 +22,7 @@ from frazil.dead_letters.tables import NEW_TABLE_PROPERTIES
 from frazil.maintenance.plan import MaintenanceTask, Plan
 from frazil.maintenance.run import MaintainedTable, MaintenanceRunner
 from frazil.runtime.light_jvm import LightJvm
-from frazil.spec.models import MaintenanceSpec
+from frazil.spec.settings import MaintenanceSpec
 from frazil.types import Commit, DataFile, Progress
 from frazil.write.plain_target import plain_target
 from frazil.write.target import TableTarget

@@ -26,7 +26,7 @@ from frazil.registry.confluent import ConfluentRegistry
 from frazil.registry.port import RegisteredSchema, SchemaKind
 from frazil.registry.protobuf import compile_proto
 from frazil.spec import RegistrySpec
-from frazil.spec.models import AuthSpec, TlsSpec
+from frazil.spec.connections import AuthSpec, TlsSpec
 from tests.contracts.registries import Desk, MemoryDesk, RealDesk
 from tests.fixtures.certificates import EXPIRED, Authority, Files
 from tests.fixtures.registry import ApicurioRegistry

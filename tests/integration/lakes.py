@@ -28,7 +28,7 @@ from frazil.maintenance.merge_task import merge_of
 from frazil.maintenance.plan import MaintenanceTask, Mode
 from frazil.maintenance.run import MaintainedTable, MaintenanceRunner, Outcome
 from frazil.runtime.jvm import Jvm
-from frazil.spec.models import MaintenanceSpec
+from frazil.spec.settings import MaintenanceSpec
 from frazil.types import Commit, DataFile, PendingDeadLetters, Progress
 from frazil.write.target import TableTarget
 from frazil.write.write import FileWriter

@@ -23,7 +23,7 @@ from frazil.maintenance.plan import MaintenanceTask
 from frazil.maintenance.run import MaintainedTable, MaintenanceRunner
 from frazil.runtime.broker import EmbeddedBroker
 from frazil.runtime.light_jvm import LightJvm
-from frazil.spec.models import MaintenanceSpec
+from frazil.spec.settings import MaintenanceSpec
 from tests.contracts.tables import SCHEMA, commit_of
 from tests.fixtures.jvms import light_jvm
 from tests.fixtures.services import (

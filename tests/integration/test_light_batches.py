@@ -15,7 +15,7 @@ from frazil.ingest.task import OVERSIZED_BYTES, Job
 from frazil.report import TaskReport
 from frazil.runtime.broker import EmbeddedBroker
 from frazil.runtime.jvm import Jvm
-from frazil.spec.models import MetadataField
+from frazil.spec.settings import MetadataField
 from frazil.types import Batch, OffsetRange
 from tests.acceptance.ledger import Feed, Ledger
 from tests.acceptance.topics import Topics

@@ -24,7 +24,7 @@ from frazil.maintenance.actions import DELETES_OPTIONS
 from frazil.maintenance.plan import Mode
 from frazil.maintenance.run import Outcome
 from frazil.runtime.jvm import Jvm
-from frazil.spec.models import MaintenanceSpec
+from frazil.spec.settings import MaintenanceSpec
 from frazil.types import PendingDeadLetters, Progress
 from tests.integration.lakes import KEEN, TARGET, Lake, age, noise
 

@@ -33,8 +33,8 @@ from frazil.maintenance.merge_task import merge_of
 from frazil.maintenance.plan import ORPHANS_NOTE
 from frazil.runtime.jvm import Jvm
 from frazil.schema.evolve import new_schema, with_identifiers
-from frazil.spec.models import METADATA_COLUMNS, MaintenanceSpec, MetadataField
 from frazil.spec.partitioning import parse_sort, parse_term
+from frazil.spec.settings import METADATA_COLUMNS, MaintenanceSpec, MetadataField
 from frazil.spec.types import parse_type
 from frazil.types import Commit, DataFile, Progress, Resolved
 from frazil.upsert.commit import commit_changes

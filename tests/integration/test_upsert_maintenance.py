@@ -18,7 +18,7 @@ from frazil.catalog.iceberg.rewrite_commit import RewriteCommit
 from frazil.catalog.maintenance_port import Rewritten, Transfer
 from frazil.decode.settings import Reading
 from frazil.runtime.jvm import Jvm
-from frazil.spec.models import MaintenanceSpec
+from frazil.spec.settings import MaintenanceSpec
 from frazil.upsert.commit import transfer_deletes
 from frazil.write.target import ChangeReading
 from tests.fixtures.readers import read_with_duckdb

@@ -18,7 +18,8 @@ from frazil.catalog.progress import from_summary
 from frazil.ingest.service import Service
 from frazil.ingest.state import RunState
 from frazil.spec import PipelineSpec
-from frazil.spec.models import ColumnSpec, CommitSpec, EnvelopeSpec, TableSpec, TopicSelector, ValueSpec
+from frazil.spec.models import TableSpec, TopicSelector
+from frazil.spec.settings import ColumnSpec, CommitSpec, EnvelopeSpec, ValueSpec
 from frazil.spec.types import parse_type
 from frazil.testing import FakeClock
 from frazil.types import Progress

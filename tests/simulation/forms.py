@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from frazil.spec.models import EnvelopeSpec, ValueSpec
+from frazil.spec.settings import EnvelopeSpec, ValueSpec
 from tests.simulation.faults import Fate
 from tests.simulation.upsert_model import Change, Key, Place, Row
 

@@ -17,15 +17,8 @@ from frazil.catalog.progress import from_summary
 from frazil.ingest.service import Service
 from frazil.ingest.state import RunState
 from frazil.spec import PipelineSpec
-from frazil.spec.models import (
-    ColumnSpec,
-    CommitSpec,
-    DeadLettersSpec,
-    FlattenSpec,
-    MetadataField,
-    TableSpec,
-    TopicSelector,
-)
+from frazil.spec.models import TableSpec, TopicSelector
+from frazil.spec.settings import ColumnSpec, CommitSpec, DeadLettersSpec, FlattenSpec, MetadataField
 from frazil.spec.types import parse_type
 from frazil.types import Progress
 from tests.simulation.faults import Fate

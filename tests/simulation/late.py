@@ -19,16 +19,8 @@ from frazil.dead_letters.changes import TopicReaders
 from frazil.dead_letters.files import Selection
 from frazil.dead_letters.replay import Replayer
 from frazil.spec import PipelineSpec
-from frazil.spec.models import (
-    ColumnSpec,
-    CommitSpec,
-    DeadLettersSpec,
-    EnvelopeSpec,
-    MetadataField,
-    TableSpec,
-    TopicSelector,
-    ValueSpec,
-)
+from frazil.spec.models import TableSpec, TopicSelector
+from frazil.spec.settings import ColumnSpec, CommitSpec, DeadLettersSpec, EnvelopeSpec, MetadataField, ValueSpec
 from frazil.spec.types import parse_type
 from frazil.testing import live_rows
 from frazil.types import DataFile

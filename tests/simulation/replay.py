@@ -23,7 +23,8 @@ from frazil.ingest.service import Service
 from frazil.ingest.services import Services
 from frazil.ingest.table import Table
 from frazil.spec import PipelineSpec
-from frazil.spec.models import ColumnSpec, CommitSpec, DeadLettersSpec, TableSpec, TopicSelector
+from frazil.spec.models import TableSpec, TopicSelector
+from frazil.spec.settings import ColumnSpec, CommitSpec, DeadLettersSpec
 from frazil.spec.types import parse_type
 from frazil.testing import FakeClock, MemoryCatalog, MemorySource, StepWorkers
 from tests.simulation.faults import CrashError, Fate, UnsureCatalog, UnsureJobs, UnsureSource

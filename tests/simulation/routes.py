@@ -13,7 +13,8 @@ from frazil.ingest.service import Service
 from frazil.ingest.state import RunState
 from frazil.routing import Route, parse_source, parse_template
 from frazil.spec import PipelineSpec
-from frazil.spec.models import CommitSpec, RouteSpec, TopicSelector
+from frazil.spec.models import RouteSpec, TopicSelector
+from frazil.spec.settings import CommitSpec
 from frazil.testing import live_rows
 from tests.simulation.faults import Fate
 from tests.simulation.scene import Place, Scene, pipeline_of

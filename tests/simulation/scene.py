@@ -15,7 +15,8 @@ from frazil.ingest.service import Service
 from frazil.ingest.services import Services
 from frazil.kafka.memory import MemoryOutbox
 from frazil.spec import PipelineSpec
-from frazil.spec.models import CatalogSpec, TableSpec
+from frazil.spec.connections import CatalogSpec
+from frazil.spec.models import TableSpec
 from frazil.spec.partitioning import parse_sort, parse_term
 from frazil.testing import FakeClock, MemoryCatalog, MemorySource, StepWorkers
 from frazil.types import Progress

@@ -13,7 +13,7 @@ from pyiceberg.types import IcebergType, ListType, StructType
 from structlog.testing import capture_logs
 
 from frazil.ingest.state import RunState
-from frazil.spec.models import DeadLettersSpec, FlattenSpec
+from frazil.spec.settings import DeadLettersSpec, FlattenSpec
 from tests.simulation.faults import Fate
 from tests.unit.ingest.service_scene import Scene, only
 

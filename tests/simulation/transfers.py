@@ -12,7 +12,8 @@ from frazil.catalog.progress import from_summary
 from frazil.ingest.service import Service
 from frazil.ingest.state import RunState
 from frazil.spec import PipelineSpec
-from frazil.spec.models import AtomicSpec, EnvelopeSpec, TableSpec, TopicSelector, ValueSpec
+from frazil.spec.models import TableSpec, TopicSelector
+from frazil.spec.settings import AtomicSpec, EnvelopeSpec, ValueSpec
 from frazil.testing import live_rows
 from frazil.types import Offsets
 from tests.simulation.bank import EACH, EVENTS, TOPIC, Bank, LoggedSnapshot, check_shown

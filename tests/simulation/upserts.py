@@ -20,7 +20,8 @@ from frazil.catalog.progress import from_summary
 from frazil.ingest.service import Service
 from frazil.ingest.state import RunState
 from frazil.spec import PipelineSpec
-from frazil.spec.models import ColumnSpec, CommitSpec, DeadLettersSpec, TableSpec, TopicSelector
+from frazil.spec.models import TableSpec, TopicSelector
+from frazil.spec.settings import ColumnSpec, CommitSpec, DeadLettersSpec
 from frazil.spec.types import parse_type
 from frazil.types import Progress
 from tests.simulation.forms import UNSENT, Form, draw_form

@@ -16,7 +16,7 @@ from frazil.cli.wiring import read_spec
 from frazil.errors import ConflictError, FrazilError, UnavailableError
 from frazil.ops.reports import plural
 from frazil.spec import PipelineSpec
-from frazil.spec.models import HttpSpec
+from frazil.spec.connections import HttpSpec
 
 TableName = Annotated[str, typer.Argument(metavar="TABLE", help="The table, such as shop.orders.", show_default=False)]
 Yes = Annotated[bool, typer.Option("--yes", help="Do it; without this option the command only shows what it would do.")]

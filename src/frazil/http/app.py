@@ -20,7 +20,7 @@ from frazil.http.problems import Problem, Refused, answer, make_problem, problem
 from frazil.http.security import Guard, wants_page
 from frazil.ingest.failures import TableStopped
 from frazil.ops.running import RunningPipeline
-from frazil.spec.models import HttpSpec
+from frazil.spec.connections import HttpSpec
 
 
 def make_app(pipeline: RunningPipeline, http: HttpSpec) -> Guard:

@@ -18,7 +18,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from frazil.http.problems import Refused, answer
-from frazil.spec.models import HttpSpec, HttpTokensSpec
+from frazil.spec.connections import HttpSpec, HttpTokensSpec
 
 log = structlog.get_logger("frazil")
 

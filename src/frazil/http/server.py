@@ -14,7 +14,7 @@ from typing import Any
 import structlog
 
 from frazil.errors import SpecError, UnavailableError
-from frazil.spec.models import HttpSpec
+from frazil.spec.connections import HttpSpec
 
 log = structlog.get_logger("frazil")
 

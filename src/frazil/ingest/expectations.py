@@ -11,7 +11,7 @@ from frazil.errors import FrazilError, RecordError, SpecError
 from frazil.ingest.state import Tally
 from frazil.report import TaskReport
 from frazil.spec import TableSpec
-from frazil.spec.models import ExpectationSpec
+from frazil.spec.settings import ExpectationSpec
 from frazil.types import BadRecord, add_counts
 
 log = structlog.get_logger("frazil")

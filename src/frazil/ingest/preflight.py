@@ -31,8 +31,8 @@ from frazil.ingest.transactions.lookahead import check_partitions
 from frazil.schema.evolve import NameConflict, can_promote, new_schema
 from frazil.schema.names import Spellings
 from frazil.spec import TableSpec
-from frazil.spec.models import MetadataField
 from frazil.spec.problems import advice
+from frazil.spec.settings import MetadataField
 from frazil.upsert.lookup.live_rows import check_columns
 from frazil.write.file_formats import format_of
 

@@ -48,7 +48,7 @@ from frazil.schema.arrow import arrow_type, iceberg_type
 from frazil.schema.evolve import extend_schema, new_schema, with_identifiers
 from frazil.schema.parts import Path
 from frazil.spec import TableSpec
-from frazil.spec.models import ExpectationSpec
+from frazil.spec.settings import ExpectationSpec
 from frazil.spec.steps import metadata_names
 from frazil.types import FIRST_PLACEHOLDER_ID, RESCUED_COLUMN
 from frazil.write.target import TableTarget

@@ -24,8 +24,8 @@ from frazil.ingest.table import Table
 from frazil.process.kernels.keys import comparable
 from frazil.process.references import Reference, find_reference, key_of, note
 from frazil.schema.arrow import arrow_type, iceberg_type, one_array
-from frazil.spec.models import LookupSpec
 from frazil.spec.problems import advice
+from frazil.spec.settings import LookupSpec
 from frazil.store.file_io import StoreIO, store_of
 from frazil.types import FIRST_PLACEHOLDER_ID, as_json
 from frazil.upsert.lookup.delete_files import are_deleted, read_deletes, rows_of

@@ -24,7 +24,8 @@ from frazil.registry.port import Naming, RegisteredSchema, SchemaRegistry, Unusa
 from frazil.registry.protobuf import compile_proto
 from frazil.rows.record_keys import HEADER_SCHEMA, KEY_SCHEMA
 from frazil.rows.writer_schemas import LATEST, struct_of
-from frazil.spec.models import TableSpec, ValueSpec
+from frazil.spec.models import TableSpec
+from frazil.spec.settings import ValueSpec
 
 log = structlog.get_logger("frazil")
 UNKNOWN = WriterSchema("unknown")

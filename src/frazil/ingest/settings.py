@@ -17,7 +17,7 @@ from frazil.process.protect import Protection, Rule
 from frazil.process.protect_key import ProtectKey
 from frazil.schema.projection import Shaping, counted_in
 from frazil.spec import TableSpec
-from frazil.spec.models import METADATA_COLUMNS, MetadataField, ValueSpec
+from frazil.spec.settings import METADATA_COLUMNS, MetadataField, ValueSpec
 from frazil.spec.steps import metadata_names
 from frazil.types import RESCUED_COLUMN
 from frazil.write.target import metadata_columns

@@ -26,7 +26,7 @@ from frazil.process.analysis import Query
 from frazil.process.origins import origins_of, spark_columns
 from frazil.rows.record_keys import HEADER_SCHEMA, KEY_SCHEMA
 from frazil.schema.names import PROPERTY, Aliases, aliases_of
-from frazil.spec.models import ValueSpec
+from frazil.spec.settings import ValueSpec
 from frazil.write.plain_target import plain_target
 from frazil.write.target import ChangeReading, TableTarget
 

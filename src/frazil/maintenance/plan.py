@@ -19,7 +19,7 @@ from frazil.maintenance.health import (
 )
 from frazil.maintenance.retention import Retention, expirable, kept_count, needs_carrying, progress_depth
 from frazil.plugins.maintenance_actions import ACTIONS
-from frazil.spec.models import MaintenanceSpec
+from frazil.spec.settings import MaintenanceSpec
 
 Mode = Literal["busy", "eager", "regular", "idle", "thorough"]
 

@@ -35,7 +35,7 @@ from frazil.schema.evolve import NameConflict, SchemaChange, compare_schemas, fi
 from frazil.schema.names import as_columns, column_names
 from frazil.schema.projection import KEY_ROOT
 from frazil.schema.rejected_changes import remedy_of
-from frazil.spec.models import ValueSpec
+from frazil.spec.settings import ValueSpec
 from frazil.upsert.records.key_fields import leaves_of, places_of
 from frazil.write.target import TableTarget
 

@@ -15,7 +15,7 @@ from frazil.catalog.port import Catalog
 from frazil.ingest.table import Table
 from frazil.kafka.port import Partition, Source, TopicDescription
 from frazil.spec import PipelineSpec
-from frazil.spec.models import CatalogSpec
+from frazil.spec.connections import CatalogSpec
 
 
 @dataclass

@@ -28,7 +28,7 @@ from frazil.registry.port import (
     context_of,
     qualified,
 )
-from frazil.spec.models import RegistrySpec
+from frazil.spec.connections import RegistrySpec
 
 MAX_ANSWER_BYTES = 4 * 1024 * 1024
 # Subjects, versions and schemas that do not exist or are deleted. A 404 without such a code comes from another server.

@@ -8,7 +8,8 @@ from typing import TypeVar, cast
 from frazil.plugins.envelopes import ENVELOPES
 from frazil.spec.document import Scalar, Section
 from frazil.spec.keys import Fields
-from frazil.spec.models import METADATA_COLUMNS, AtomicSpec, EnvelopeSpec, MetadataField, TableSpec
+from frazil.spec.models import TableSpec
+from frazil.spec.settings import METADATA_COLUMNS, AtomicSpec, EnvelopeSpec, MetadataField
 
 _OPERATIONS = ("insert", "update", "delete")
 _OF_CHANGES: tuple[MetadataField, ...] = ("op", "image")

@@ -6,8 +6,9 @@ import re
 
 from frazil.spec.document import Entry, Scalar, Section
 from frazil.spec.keys import Fields, describe, keys_of, read_text
-from frazil.spec.models import ExpectationSpec, TableSpec
+from frazil.spec.models import TableSpec
 from frazil.spec.problems import Problems
+from frazil.spec.settings import ExpectationSpec
 
 OTHER_DROPS = (
     "where", "filter", "explode", "lookup", "tombstone", "heartbeat", "transaction", "schema_change", "message", "delete",

@@ -5,9 +5,9 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
+from frazil.spec.connections import HttpSpec, HttpTlsSpec, HttpTokensSpec
 from frazil.spec.document import Entry, Items, Scalar
 from frazil.spec.keys import Fields, Read, keys_of, read_text
-from frazil.spec.models import HttpSpec, HttpTlsSpec, HttpTokensSpec
 from frazil.spec.problems import Problems
 from frazil.spec.secrets import Secrets
 

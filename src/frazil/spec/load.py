@@ -10,18 +10,12 @@ from typing import Any
 from frazil.spec.document import Section, read_document
 from frazil.spec.http import read_http
 from frazil.spec.keys import Fields, keys_of
-from frazil.spec.models import (
-    DEFAULTS_KEYS,
-    CommitSpec,
-    MaintenanceSpec,
-    PipelineSpec,
-    RouteSpec,
-    TableSpec,
-)
+from frazil.spec.models import DEFAULTS_KEYS, PipelineSpec, RouteSpec, TableSpec
 from frazil.spec.problems import Problems
 from frazil.spec.routes import check_routes, read_routes, rest_tables
 from frazil.spec.secrets import Secrets
 from frazil.spec.sections import read_catalog, read_commit, read_kafka, read_maintenance, read_registry, read_spark
+from frazil.spec.settings import CommitSpec, MaintenanceSpec
 from frazil.spec.tables import read_defaults, read_table
 
 _STRANGE_AT_THE_TOP: Mapping[str, str] = dict.fromkeys(DEFAULTS_KEYS, "write it in a table, or under `defaults`")

@@ -7,8 +7,8 @@ from pathlib import PurePosixPath
 from frazil.errors import SpecError
 from frazil.spec.document import Entry, Section
 from frazil.spec.keys import Fields, describe, keys_of
-from frazil.spec.models import REFERENCE_FILES, LookupSpec
 from frazil.spec.problems import Problems
+from frazil.spec.settings import REFERENCE_FILES, LookupSpec
 from frazil.spec.topics import table_name
 from frazil.store.addresses import address_of
 

@@ -7,9 +7,10 @@ import re
 from frazil.errors import SpecError
 from frazil.spec.document import Entry, Scalar, Section
 from frazil.spec.keys import Fields, describe, keys_of
-from frazil.spec.models import PROTECT_ACTIONS, ProtectRule, TableSpec
+from frazil.spec.models import TableSpec
 from frazil.spec.problems import Problems, advice
 from frazil.spec.secrets import Secrets, has_reference
+from frazil.spec.settings import PROTECT_ACTIONS, ProtectRule
 from frazil.spec.topics import parse_selector
 
 MIN_KEY_BYTES = 32

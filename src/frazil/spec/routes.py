@@ -10,18 +10,10 @@ from frazil.routing import Route, parse_template
 from frazil.spec.changes import added_metadata
 from frazil.spec.document import Entry, Section, lines_of
 from frazil.spec.keys import Fields, read_items
-from frazil.spec.models import (
-    METADATA_COLUMNS,
-    ROUTE_KEYS,
-    CommitSpec,
-    MaintenanceSpec,
-    MetadataField,
-    PipelineSpec,
-    RouteSpec,
-    TableSpec,
-)
+from frazil.spec.models import ROUTE_KEYS, PipelineSpec, RouteSpec, TableSpec
 from frazil.spec.problems import Problems
 from frazil.spec.secrets import Secrets
+from frazil.spec.settings import METADATA_COLUMNS, CommitSpec, MaintenanceSpec, MetadataField
 from frazil.spec.tables import STRANGE_IN_TABLE, check_topics, read_settings, with_defaults
 
 _OF_DELETES: tuple[MetadataField, ...] = ("deleted", "deleted_at")

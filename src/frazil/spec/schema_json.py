@@ -11,7 +11,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from frazil.spec import models
+from frazil.spec import connections, models, settings
 from frazil.spec.keys import Key, keys_of
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
@@ -19,7 +19,7 @@ _PROPERTY = {"type": ["string", "number", "boolean"]}
 _KAFKA: dict[str, Any] = {
     "type": "object",
     "required": ["bootstrap.servers"],
-    "propertyNames": {"not": {"enum": list(models.OWNED_KAFKA_PROPERTIES)}},
+    "propertyNames": {"not": {"enum": list(connections.OWNED_KAFKA_PROPERTIES)}},
     "properties": {
         "bootstrap.servers": {
             "type": "string",
@@ -27,8 +27,8 @@ _KAFKA: dict[str, Any] = {
             "description": "The brokers: host:port, comma-separated.",
         },
         "isolation.level": {
-            "enum": list(models.ISOLATION_LEVELS),
-            "default": models.ISOLATION_LEVELS[0],
+            "enum": list(connections.ISOLATION_LEVELS),
+            "default": connections.ISOLATION_LEVELS[0],
             "description": "Whether records of open and aborted transactions are read.",
         },
         "security.protocol": {**_PROPERTY, "description": "PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL."},
@@ -41,27 +41,27 @@ _KAFKA: dict[str, Any] = {
 
 
 _SECTIONS: Mapping[str, type[BaseModel]] = {
-    "registry": models.RegistrySpec,
-    "auth": models.AuthSpec,
-    "tls": models.TlsSpec,
-    "catalog": models.CatalogSpec,
-    "spark": models.SparkSpec,
-    "http": models.HttpSpec,
-    "http_tokens": models.HttpTokensSpec,
-    "http_tls": models.HttpTlsSpec,
-    "commit": models.CommitSpec,
-    "maintenance": models.MaintenanceSpec,
-    "dead_letters": models.DeadLettersSpec,
-    "limits": models.LimitsSpec,
-    "value": models.ValueSpec,
-    "key": models.KeySpec,
-    "flatten": models.FlattenSpec,
-    "atomic": models.AtomicSpec,
-    "envelope": models.EnvelopeSpec,
-    "column": models.ColumnSpec,
-    "protect_rule": models.ProtectRule,
-    "expectation": models.ExpectationSpec,
-    "lookup": models.LookupSpec,
+    "registry": connections.RegistrySpec,
+    "auth": connections.AuthSpec,
+    "tls": connections.TlsSpec,
+    "catalog": connections.CatalogSpec,
+    "spark": connections.SparkSpec,
+    "http": connections.HttpSpec,
+    "http_tokens": connections.HttpTokensSpec,
+    "http_tls": connections.HttpTlsSpec,
+    "commit": settings.CommitSpec,
+    "maintenance": settings.MaintenanceSpec,
+    "dead_letters": settings.DeadLettersSpec,
+    "limits": settings.LimitsSpec,
+    "value": settings.ValueSpec,
+    "key": settings.KeySpec,
+    "flatten": settings.FlattenSpec,
+    "atomic": settings.AtomicSpec,
+    "envelope": settings.EnvelopeSpec,
+    "column": settings.ColumnSpec,
+    "protect_rule": settings.ProtectRule,
+    "expectation": settings.ExpectationSpec,
+    "lookup": settings.LookupSpec,
     "table": models.TableSpec,
 }
 
@@ -75,9 +75,9 @@ def json_schema() -> dict[str, Any]:
         "$defs": {
             **{name: _schema_of(model) for name, model in _SECTIONS.items()},
             "kafka": _KAFKA,
-            "table_maintenance": _schema_of(models.MaintenanceSpec, models.TABLE_MAINTENANCE_KEYS),
-            "snapshots": _object(keys_of(models.MaintenanceSpec, "snapshots")),
-            "orphans": _object(keys_of(models.MaintenanceSpec, "orphans")),
+            "table_maintenance": _schema_of(settings.MaintenanceSpec, models.TABLE_MAINTENANCE_KEYS),
+            "snapshots": _object(keys_of(settings.MaintenanceSpec, "snapshots")),
+            "orphans": _object(keys_of(settings.MaintenanceSpec, "orphans")),
             "infer": _object(keys_of(models.TableSpec, "infer")),
             "route": _schema_of(models.RouteSpec, models.ROUTE_KEYS),
             "defaults": _object(models.DEFAULTS_KEYS),

@@ -29,27 +29,24 @@ from pyiceberg.types import (
 )
 
 from frazil.errors import SpecError
-from frazil.spec.document import Entry, Items, Node, Scalar, Section
-from frazil.spec.forms import read_texts
-from frazil.spec.keys import Fields, Key, Read, keys_of, read_items, read_strings, read_text
-from frazil.spec.models import (
+from frazil.spec.connections import (
     ISOLATION_LEVELS,
-    MAINTENANCE_KEYS,
-    OF_ALL_TABLES,
     OWNED_KAFKA_PROPERTIES,
     OWNED_REGISTRY_PROPERTIES,
-    SKIPPABLE,
     AuthSpec,
     CatalogSpec,
-    CommitSpec,
-    MaintenanceSpec,
     RegistrySpec,
     SparkSpec,
     TlsSpec,
 )
+from frazil.spec.document import Entry, Items, Node, Scalar, Section
+from frazil.spec.forms import read_texts
+from frazil.spec.keys import Fields, Key, Read, keys_of, read_items, read_strings, read_text
+from frazil.spec.models import MAINTENANCE_KEYS, OF_ALL_TABLES
 from frazil.spec.partitioning import find_type, is_declared_otherwise
 from frazil.spec.problems import Problems, advice, nearest
 from frazil.spec.secrets import Secrets
+from frazil.spec.settings import SKIPPABLE, CommitSpec, MaintenanceSpec
 from frazil.store.properties import check_property
 
 _SQLITE = "jdbc:sqlite:"

@@ -8,8 +8,9 @@ from frazil.plugins.envelopes import ENVELOPES
 from frazil.spec.document import Scalar, Section
 from frazil.spec.forms import parse_path
 from frazil.spec.keys import Fields, Path, describe, read_text
-from frazil.spec.models import METADATA_COLUMNS, Constant, MetadataField, TableSpec
+from frazil.spec.models import TableSpec
 from frazil.spec.problems import advice
+from frazil.spec.settings import METADATA_COLUMNS, Constant, MetadataField
 from frazil.spec.types import parse_type
 
 OF_RECORDS: tuple[MetadataField, ...] = ("key", "headers", "topic", "partition", "offset", "timestamp")

@@ -26,25 +26,27 @@ from frazil.spec.keys import Fields, Path, Read, keys_of, read_items, read_text
 from frazil.spec.lookups import read_lookups
 from frazil.spec.models import (
     DEFAULTS_KEYS,
-    METADATA_COLUMNS,
     OF_ONE_TABLE,
     TABLE_KEYS,
     TABLE_MAINTENANCE_KEYS,
-    ColumnSpec,
-    CommitSpec,
-    KeySpec,
-    MaintenanceSpec,
-    MetadataField,
     PipelineSpec,
     TableSpec,
     TopicSelector,
-    ValueSpec,
 )
 from frazil.spec.partitioning import METADATA_TYPES, check_terms
 from frazil.spec.problems import Problems, advice
 from frazil.spec.protect import check_protect, read_protect, read_protect_key
 from frazil.spec.secrets import Secrets, has_reference, secrets_of
 from frazil.spec.sections import check_order, read_commit, read_maintenance
+from frazil.spec.settings import (
+    METADATA_COLUMNS,
+    ColumnSpec,
+    CommitSpec,
+    KeySpec,
+    MaintenanceSpec,
+    MetadataField,
+    ValueSpec,
+)
 from frazil.spec.steps import check_added, read_added, read_cast, read_rename
 from frazil.spec.topics import check_offset_topics, parse_topic, table_name
 from frazil.spec.units import parse_size

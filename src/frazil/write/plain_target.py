@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from frazil.catalog.port import TableState
-from frazil.spec.models import CommitSpec
+from frazil.spec.settings import CommitSpec
 from frazil.write.target import TableTarget
 
 

@@ -39,7 +39,7 @@ from frazil.schema.selection import Path
 from frazil.types import RESCUED_COLUMN, BadRecord, LastDelete, RoutedTable
 
 if TYPE_CHECKING:
-    from frazil.spec.models import MetadataField
+    from frazil.spec.settings import MetadataField
 
 # Types of the columns of record metadata. Headers may repeat a key, so they are a list.
 _UNKNOWN = UnknownType()

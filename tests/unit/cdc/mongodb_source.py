@@ -11,7 +11,7 @@ from typing import Any
 import fastavro
 
 from frazil.ingest.table import Table
-from frazil.spec.models import ValueSpec
+from frazil.spec.settings import ValueSpec
 from tests.unit.upsert.upsert_source import UpsertSource
 
 FORMS = ("plain", "schema", "avro", "json_schema")

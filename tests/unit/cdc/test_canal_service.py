@@ -11,7 +11,7 @@ import pytest
 
 from frazil.ingest.state import RunState
 from frazil.ingest.table import Table
-from frazil.spec.models import EnvelopeSpec
+from frazil.spec.settings import EnvelopeSpec
 from tests.unit.upsert.upsert_source import UpsertSource
 
 CANAL = EnvelopeSpec(kind="canal")

@@ -15,7 +15,7 @@ from typing import Any
 import fastavro
 import pytest
 
-from frazil.spec.models import ValueSpec
+from frazil.spec.settings import ValueSpec
 from tests.unit.cdc.debezium_reference import Row as TypedRow
 from tests.unit.cdc.test_source_messages import SOURCES, Column, Source
 from tests.unit.upsert.upsert_source import Row, SourceRecord, UpsertSource

@@ -16,7 +16,7 @@ from frazil.decode.settings import PLACEHOLDER, Reading, WriterSchema
 from frazil.registry.protobuf import compile_proto
 from frazil.rows.decoder import decode_values
 from frazil.schema.evolve import new_schema
-from frazil.spec.models import ValueSpec
+from frazil.spec.settings import ValueSpec
 from frazil.spec.types import parse_type
 from tests.unit.upsert.upsert_source import UpsertSource
 

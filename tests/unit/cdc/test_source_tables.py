@@ -12,7 +12,7 @@ from frazil.cdc.changes import read_envelope
 from frazil.decode.settings import Envelope
 from frazil.errors import SpecError
 from frazil.spec import load_spec
-from frazil.spec.models import METADATA_COLUMNS, MetadataField
+from frazil.spec.settings import METADATA_COLUMNS, MetadataField
 from tests.unit.cdc.envelope_messages import LOG, UPSERT_ENVELOPE, avro, debezium
 from tests.unit.cdc.envelope_reference import records_of, target_for
 from tests.unit.cdc.test_protobuf_envelopes import ProtobufScenario

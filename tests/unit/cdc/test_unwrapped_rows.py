@@ -12,7 +12,7 @@ from pyiceberg.types import LongType
 
 from frazil.cdc.changes import read_envelope
 from frazil.decode.settings import Envelope
-from frazil.spec.models import MetadataField
+from frazil.spec.settings import MetadataField
 from frazil.upsert.changes import DELETE, UPSERT
 from tests.unit.cdc.envelope_messages import LOG, UPSERT_ENVELOPE, avro, bad_records, read_changes
 from tests.unit.cdc.envelope_reference import target_for

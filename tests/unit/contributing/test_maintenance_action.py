@@ -9,7 +9,7 @@ from frazil.catalog.maintenance_port import TableMaintenance
 from frazil.catalog.table_metadata import TableMetadata
 from frazil.maintenance.plan import MaintenanceTask
 from frazil.maintenance.run import MaintainedTable, MaintenanceRunner
-from frazil.spec.models import MaintenanceSpec
+from frazil.spec.settings import MaintenanceSpec
 from frazil.testing import FakeClock
 from tests.unit.contributing.conftest import Install
 from tests.unit.maintenance.tables import MIB, TARGET, line, table

@@ -17,7 +17,7 @@ from frazil.ingest.state import RunState
 from frazil.ingest.table import Table
 from frazil.registry.memory import MemoryRegistry
 from frazil.spec import CatalogSpec, PipelineSpec, TableSpec, TopicSelector
-from frazil.spec.models import ColumnSpec, CommitSpec, DeadLettersSpec
+from frazil.spec.settings import ColumnSpec, CommitSpec, DeadLettersSpec
 from frazil.spec.types import parse_type
 from frazil.testing import FakeClock, MemoryCatalog, MemoryJobs, MemorySource, StepWorkers
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from frazil.dead_letters.files import Selection
-from frazil.spec.models import EnvelopeSpec
+from frazil.spec.settings import EnvelopeSpec
 from tests.unit.dead_letters.scene import Scene
 
 LOG: dict[str, Any] = {"changelog": True, "metadata": {"op": "_op", "image": "_image"}}

@@ -9,7 +9,7 @@ import pytest
 
 from frazil.dead_letters import tables
 from frazil.ingest.state import RunState
-from frazil.spec.models import DeadLettersSpec
+from frazil.spec.settings import DeadLettersSpec
 from tests.unit.ingest.service_scene import Scene, only, turn_until
 
 

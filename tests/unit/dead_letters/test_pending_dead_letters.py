@@ -12,7 +12,7 @@ from pyiceberg.schema import Schema
 from frazil.catalog.port import TableState
 from frazil.dead_letters import tables
 from frazil.errors import UnavailableError
-from frazil.spec.models import DeadLettersSpec
+from frazil.spec.settings import DeadLettersSpec
 from frazil.types import Commit, Progress
 from frazil.write.target import TableTarget
 from tests.unit.ingest.service_scene import Scene, turn_until

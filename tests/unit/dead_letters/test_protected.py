@@ -12,7 +12,7 @@ from frazil.dead_letters.files import ReplayResult, Selection
 from frazil.errors import SpecError
 from frazil.process.protect_key import ProtectKey
 from frazil.rows.protected import HIDDEN
-from frazil.spec.models import LimitsSpec, ProtectRule
+from frazil.spec.settings import LimitsSpec, ProtectRule
 from tests.unit.dead_letters.scene import TABLE, Scene
 
 KEY = "0123456789abcdef0123456789abcdef"

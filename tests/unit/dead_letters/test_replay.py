@@ -22,7 +22,7 @@ from frazil.dead_letters.replay import Replayer
 from frazil.decode.columns import Mismatch
 from frazil.errors import ConflictError, SpecError, UnavailableError
 from frazil.ingest.failures import TableStopped
-from frazil.spec.models import METADATA_COLUMNS, LimitsSpec, ValueSpec
+from frazil.spec.settings import METADATA_COLUMNS, LimitsSpec, ValueSpec
 from frazil.testing import MemoryCatalog
 from frazil.types import DataFile, DeleteFile
 from frazil.write.plain_target import plain_target

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from frazil.dead_letters.files import ReplayResult, Selection
-from frazil.spec.models import EnvelopeSpec, MetadataField
+from frazil.spec.settings import EnvelopeSpec, MetadataField
 from frazil.testing import live_rows
 from tests.unit.dead_letters.scene import TABLE
 from tests.unit.dead_letters.test_replay_envelopes import Source

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from frazil.dead_letters.files import ReplayResult, Selection
-from frazil.spec.models import EnvelopeSpec, MetadataField
+from frazil.spec.settings import EnvelopeSpec, MetadataField
 from frazil.testing import live_rows
 from tests.unit.dead_letters.scene import TABLE
 from tests.unit.dead_letters.upsert_scene import KNOWERS, LARGE, Upserted

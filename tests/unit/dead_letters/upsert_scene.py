@@ -11,7 +11,7 @@ from typing import Any
 from frazil.dead_letters.changes import TopicReaders
 from frazil.dead_letters.files import ReplayResult, Selection
 from frazil.dead_letters.replay import Replayer
-from frazil.spec.models import MetadataField, ValueSpec
+from frazil.spec.settings import MetadataField, ValueSpec
 from frazil.testing import MemoryCatalog, live_rows
 from tests.unit.dead_letters.scene import DEAD_LETTERS, TABLE, Scene
 

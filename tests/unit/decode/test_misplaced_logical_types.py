@@ -15,7 +15,7 @@ from frazil.decode.avro.misplaced import find_misplaced, with_moved_logical_type
 from frazil.decode.avro.schema import parse_avro
 from frazil.ingest.schemas import Schemas
 from frazil.registry.memory import MemoryRegistry
-from frazil.spec.models import ValueSpec
+from frazil.spec.settings import ValueSpec
 from tests.unit.ingest.test_schemas import Scenario
 from tests.unit.ops.conftest import Scenario as OpsScenario
 from tests.unit.ops.conftest import scenario as ops_scenario

@@ -16,7 +16,7 @@ from frazil.decode.protobuf import layout, wire
 from frazil.decode.protobuf import schema as protobuf
 from frazil.ingest import references, task_limits
 from frazil.name_length import MAX_NAME_BYTES
-from frazil.spec.models import LimitsSpec
+from frazil.spec.settings import LimitsSpec
 
 DEFAULTS = LimitsSpec()
 LIMITS = {

@@ -22,8 +22,6 @@ PAGES = (
 """Globs of pages whose prose is searched."""
 SOURCES = ("src/**/*.py",)
 """Globs of Python files whose whole text is searched: docstrings, comments, strings and names."""
-PAGES_OF_SOURCE_TEXT = ("docs/reference/pipeline-file.md",)
-"""Generated pages whose text comes from src/frazil/spec/models.py, which is exempt: not searched."""
 
 RETIRED = {
     r"(?<!dead[ -])(?<!dead_)\bletters?\b": "dead letter, or character",
@@ -78,7 +76,6 @@ EXEMPT_IN_SOURCES = {
 """Regular expressions of phrases in Python files that are no dialect, with their origin."""
 EXEMPT_FILES = {
     "src/frazil/demo/*.py": (r"\bframes?\b", "frames of the terminal"),
-    "src/frazil/spec/models.py": (r"\bsays?\b|\btells?\b|\bspeaks?\b|\bletters\b", "texts of the pipeline file's page"),
 }
 """Globs of Python files with phrases that are searched in other files, as regular expressions, and the reason."""
 
@@ -119,7 +116,7 @@ def _files(globs: Iterable[str]) -> list[str]:
     return sorted({str(path.relative_to(ROOT)) for glob in globs for path in ROOT.glob(glob)})
 
 
-@pytest.mark.parametrize("name", [name for name in _files(PAGES) if name not in PAGES_OF_SOURCE_TEXT])
+@pytest.mark.parametrize("name", _files(PAGES))
 def test_a_page_has_no_retired_words(name: str) -> None:
     assert list(retired_words(prose_of((ROOT / name).read_text(encoding="utf-8")))) == []
 

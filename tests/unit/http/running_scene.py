@@ -21,7 +21,7 @@ from frazil.ingest.service import Service
 from frazil.ingest.services import Services
 from frazil.ops.running import OwnServices, Parts, RunningPipeline
 from frazil.ops.state_file import StateFile
-from frazil.spec.models import HttpSpec
+from frazil.spec.connections import HttpSpec
 from frazil.testing import StepWorkers
 from tests.unit.ingest.service_scene import Scene
 from tests.unit.maintenance.tables import line

@@ -13,7 +13,7 @@ from frazil.http.console.table_page import settings_of
 from frazil.http.security import COOKIE
 from frazil.spec import load_spec
 from frazil.spec.addresses import Address
-from frazil.spec.models import HttpSpec, HttpTlsSpec, HttpTokensSpec
+from frazil.spec.connections import HttpSpec, HttpTlsSpec, HttpTokensSpec
 from tests.unit.http.pages import BROWSER, crawl, page_of
 from tests.unit.http.running_scene import RunningScene, wait_for
 

@@ -17,7 +17,7 @@ from frazil.http.app import make_app
 from frazil.http.console import live
 from frazil.http.console.live import LiveTables, Streams
 from frazil.ingest.state import RunState
-from frazil.spec.models import HttpSpec
+from frazil.spec.connections import HttpSpec
 from tests.unit.http.many_tables import ManyTables
 from tests.unit.http.pages import BROWSER, page_of
 from tests.unit.http.running_scene import BASE

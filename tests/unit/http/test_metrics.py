@@ -8,7 +8,7 @@ from typing import Any
 from prometheus_client.parser import text_string_to_metric_families
 
 from frazil.http.metrics import MEDIA_TYPE, PROCESS, TABLE
-from frazil.spec.models import DeadLettersSpec
+from frazil.spec.settings import DeadLettersSpec
 from tests.unit.http.running_scene import RunningScene, wait_for
 
 

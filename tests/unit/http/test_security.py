@@ -9,7 +9,7 @@ import pytest
 
 from frazil.http.security import COOKIE
 from frazil.spec.addresses import Address
-from frazil.spec.models import HttpSpec, HttpTlsSpec, HttpTokensSpec
+from frazil.spec.connections import HttpSpec, HttpTlsSpec, HttpTokensSpec
 from tests.unit.http.running_scene import RunningScene
 
 READ, OPERATE, OLD = "r" * 32, "o" * 32, "x" * 40

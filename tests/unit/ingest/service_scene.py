@@ -16,7 +16,7 @@ from frazil.ingest.table import Table
 from frazil.ingest.workers import Done, Workers
 from frazil.kafka.memory import MemoryOutbox
 from frazil.spec import CatalogSpec, PipelineSpec, TableSpec, TopicSelector
-from frazil.spec.models import CommitSpec
+from frazil.spec.settings import CommitSpec
 from frazil.testing import FakeClock, MemoryCatalog, MemoryJobs, MemorySource, StepWorkers, live_rows
 
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 from frazil.ingest.task import Job, run_task
 from frazil.report import TaskReport, load_report
 from frazil.schema.evolve import new_schema
-from frazil.spec.models import METADATA_COLUMNS, MetadataField
+from frazil.spec.settings import METADATA_COLUMNS, MetadataField
 from frazil.spec.types import parse_type
 from frazil.write.target import TableTarget, metadata_columns
 

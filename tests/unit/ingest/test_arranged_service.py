@@ -14,8 +14,8 @@ from frazil.catalog.memory import MemoryCatalog
 from frazil.ingest.state import RunState
 from frazil.schema.evolve import new_schema
 from frazil.spec import ColumnSpec
-from frazil.spec.models import LimitsSpec
 from frazil.spec.partitioning import PartitionTerm, parse_sort, parse_term
+from frazil.spec.settings import LimitsSpec
 from frazil.spec.types import parse_type
 from frazil.testing import MemoryJobs
 from tests.unit.rows.test_shaped_service import Scenario

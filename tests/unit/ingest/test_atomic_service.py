@@ -17,7 +17,8 @@ from frazil.ingest.service import Service
 from frazil.ingest.state import RunState
 from frazil.ingest.table_updates import INCOMPLETE_TRANSACTION
 from frazil.ingest.transactions import lookahead
-from frazil.spec.models import AtomicSpec, EnvelopeSpec, TopicSelector, ValueSpec
+from frazil.spec.models import TopicSelector
+from frazil.spec.settings import AtomicSpec, EnvelopeSpec, ValueSpec
 from frazil.testing import FakeClock, live_rows
 from frazil.types import Offsets
 from tests.unit.rows.test_shaped_service import Scenario

@@ -12,7 +12,7 @@ from frazil.ingest import task
 from frazil.ingest.state import RunState
 from frazil.ingest.table import Table
 from frazil.report import TaskReport
-from frazil.spec.models import EnvelopeSpec
+from frazil.spec.settings import EnvelopeSpec
 from frazil.types import Balance
 from tests.unit.ingest.service_scene import Scene, only, turn_until
 

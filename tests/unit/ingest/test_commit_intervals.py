@@ -15,7 +15,7 @@ from frazil.ingest.service import Service
 from frazil.ingest.services import Services
 from frazil.kafka.port import Partition
 from frazil.spec import CatalogSpec, PipelineSpec, TableSpec, TopicSelector
-from frazil.spec.models import CommitSpec, ValueSpec
+from frazil.spec.settings import CommitSpec, ValueSpec
 from frazil.testing import FakeClock, MemoryCatalog, MemoryJobs, MemorySource, StepWorkers
 
 INTERVAL_S = 30.0

@@ -11,7 +11,7 @@ from frazil.ingest import plan
 from frazil.ingest.schema_updates import sample_reads
 from frazil.ingest.state import RunState
 from frazil.spec.forms import parse_path
-from frazil.spec.models import ColumnSpec, FlattenSpec
+from frazil.spec.settings import ColumnSpec, FlattenSpec
 from frazil.spec.types import parse_type
 from frazil.types import OffsetRange
 from tests.unit.ingest.service_scene import Scene, only

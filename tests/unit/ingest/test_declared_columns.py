@@ -10,7 +10,7 @@ from pyiceberg.types import IcebergType
 
 from frazil.ingest.state import RunState
 from frazil.ingest.table import Table
-from frazil.spec.models import ColumnSpec
+from frazil.spec.settings import ColumnSpec
 from frazil.spec.types import parse_type
 from tests.unit.ingest.service_scene import Scene, only
 from tests.unit.schema.test_name_case import columns_of, make

@@ -14,7 +14,7 @@ from frazil.dead_letters.files import ReplayResult, Selection
 from frazil.dead_letters.replay import Replayer
 from frazil.ingest.state import RunState
 from frazil.ingest.table import Table
-from frazil.spec.models import EnvelopeSpec, ExpectationSpec, ProtectRule
+from frazil.spec.settings import EnvelopeSpec, ExpectationSpec, ProtectRule
 from frazil.types import Balance, Progress
 from tests.unit.ingest.service_scene import Scene, only, turn_until
 

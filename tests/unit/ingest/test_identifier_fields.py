@@ -15,7 +15,7 @@ from pyiceberg.types import LongType, NestedField, StringType
 from frazil.ingest.preflight import identified_otherwise
 from frazil.ingest.settings import identifier_names
 from frazil.ingest.table import Table
-from frazil.spec.models import KeySpec
+from frazil.spec.settings import KeySpec
 from tests.unit.ingest.service_scene import Scene
 
 _COLUMNS = Schema(

@@ -25,7 +25,7 @@ from frazil.registry.port import RegisteredSchema
 from frazil.registry.protobuf import compile_proto
 from frazil.report import TaskReport
 from frazil.spec import CatalogSpec, PipelineSpec, TableSpec, TopicSelector
-from frazil.spec.models import CommitSpec
+from frazil.spec.settings import CommitSpec
 from frazil.testing import MemoryCatalog, MemoryJobs, MemorySource
 from frazil.types import Batch, Commit, Progress
 from tests.unit.ingest.test_schemas import avro

@@ -24,7 +24,7 @@ from frazil.ingest.table import Table
 from frazil.process.references import Reference, load_reference
 from frazil.runtime.light_jvm import LightJvm
 from frazil.schema.evolve import new_schema
-from frazil.spec.models import ColumnSpec, KeySpec, LookupSpec
+from frazil.spec.settings import ColumnSpec, KeySpec, LookupSpec
 from frazil.store.file_io import StoreIO
 from frazil.write.plain_target import plain_target
 from frazil.write.write import FileWriter

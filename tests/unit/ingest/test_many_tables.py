@@ -28,7 +28,7 @@ from frazil.ingest.workers import COMMIT_THREADS, Done
 from frazil.kafka.port import Partition
 from frazil.report import Counts, TaskReport
 from frazil.spec import CatalogSpec, ColumnSpec, PipelineSpec, TableSpec, TopicSelector
-from frazil.spec.models import CommitSpec
+from frazil.spec.settings import CommitSpec
 from frazil.testing import FakeClock, MemoryCatalog
 from frazil.types import Batch
 from tests.unit.ingest.test_commit_intervals import SlowSource

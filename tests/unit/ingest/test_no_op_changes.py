@@ -17,7 +17,7 @@ from frazil.ingest.state import RunState, find_no_op_change
 from frazil.ingest.table import Table
 from frazil.schema.evolve import RequestedFields, extend_schema, new_schema
 from frazil.schema.projection import KEY_ROOT
-from frazil.spec.models import LimitsSpec
+from frazil.spec.settings import LimitsSpec
 from frazil.spec.types import parse_type
 from frazil.testing import MemoryCatalog
 from frazil.types import Progress

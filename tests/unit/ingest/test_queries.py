@@ -18,7 +18,8 @@ from frazil.ingest.queries import SparkQueries
 from frazil.ingest.state import RunState
 from frazil.ingest.table import Table
 from frazil.spec import TableSpec
-from frazil.spec.models import ColumnSpec, EnvelopeSpec, KeySpec, TopicSelector
+from frazil.spec.models import TopicSelector
+from frazil.spec.settings import ColumnSpec, EnvelopeSpec, KeySpec
 from tests.unit.ingest import service_scene
 from tests.unit.ingest.service_scene import Scene, only
 

@@ -13,7 +13,7 @@ from frazil.ingest.requests import UnknownTable
 from frazil.ingest.service import Service
 from frazil.ingest.state import RunState
 from frazil.spec import Start
-from frazil.spec.models import AtomicSpec
+from frazil.spec.settings import AtomicSpec
 from tests.unit.ingest.service_scene import Scene, turn_until
 
 

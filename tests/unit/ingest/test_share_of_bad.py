@@ -10,7 +10,7 @@ import pytest
 from frazil.ingest.service import Service
 from frazil.ingest.state import RunState
 from frazil.ingest.table import Table
-from frazil.spec.models import ColumnSpec, DeadLettersSpec
+from frazil.spec.settings import ColumnSpec, DeadLettersSpec
 from frazil.spec.types import parse_type
 from tests.unit.ingest.service_scene import Scene, only
 

@@ -15,7 +15,7 @@ from frazil.ingest.state import RunState
 from frazil.ingest.task import Job
 from frazil.report import TaskReport
 from frazil.spec import PipelineSpec, TableSpec, TopicSelector
-from frazil.spec.models import CommitSpec, EnvelopeSpec
+from frazil.spec.settings import CommitSpec, EnvelopeSpec
 from frazil.testing import FakeClock, MemoryJobs, MemorySource
 from frazil.types import Batch, OffsetRange
 from tests.unit.ingest.service_scene import HandWorkers, Scene, turn_until

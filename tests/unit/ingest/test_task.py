@@ -19,7 +19,7 @@ from frazil.ingest.shares import OVERSIZED_PARTITION
 from frazil.ingest.task import Job, run_task, source_columns
 from frazil.report import TaskReport
 from frazil.schema.evolve import load_requested_fields, new_schema
-from frazil.spec.models import METADATA_COLUMNS, LimitsSpec
+from frazil.spec.settings import METADATA_COLUMNS, LimitsSpec
 from frazil.types import BadRecord
 from frazil.write.target import METADATA_TYPES, TableTarget
 from tests.unit.ingest.targets import records_of, run, target_of

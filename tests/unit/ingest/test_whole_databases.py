@@ -11,7 +11,7 @@ from typing import Any
 from frazil.ingest.service import TOPICS_EVERY_S, Service
 from frazil.ingest.state import RunState
 from frazil.spec import PipelineSpec, TableSpec, TopicSelector
-from frazil.spec.models import CommitSpec, DeadLettersSpec, EnvelopeSpec, ValueSpec
+from frazil.spec.settings import CommitSpec, DeadLettersSpec, EnvelopeSpec, ValueSpec
 from tests.unit.ingest.service_scene import Scene, turn_until
 
 _ORDERS, _LINES, _LOG = "shop.public.orders", "shop.public.lines", "shop.public.log"

@@ -31,7 +31,7 @@ from frazil.maintenance.plan import (
     mode_of,
     plan_maintenance,
 )
-from frazil.spec.models import MaintenanceSpec
+from frazil.spec.settings import MaintenanceSpec
 from tests.unit.maintenance.tables import MIB, NOTED, TARGET, compaction, line, table, without_progress
 
 DAY_MS = 86_400_000

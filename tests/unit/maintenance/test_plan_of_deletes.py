@@ -9,7 +9,7 @@ import pytest
 from frazil.catalog.table_metadata import StoredData, StoredDeletes
 from frazil.maintenance.health import MOST_DELETED_SHARE, measure
 from frazil.maintenance.plan import MOST_DELETED, Holds, MaintenanceTask, Mode, plan_maintenance
-from frazil.spec.models import MaintenanceSpec
+from frazil.spec.settings import MaintenanceSpec
 from tests.unit.maintenance.tables import MIB, NOTED, TARGET, compaction, line, table
 
 

@@ -16,7 +16,7 @@ from frazil.maintenance.health import MOST_SMALL_FILES
 from frazil.maintenance.plan import MaintenanceTask
 from frazil.maintenance.run import MaintainedTable, MaintenanceRunner
 from frazil.maintenance.scheduler import MaintenanceScheduler
-from frazil.spec.models import MaintenanceSpec
+from frazil.spec.settings import MaintenanceSpec
 from frazil.testing import FakeClock
 from tests.unit.maintenance.tables import MIB, line, table
 

@@ -14,7 +14,7 @@ from frazil.maintenance.due import TableActivity
 from frazil.maintenance.plan import ORPHANS_NOTE, MaintenanceTask
 from frazil.maintenance.run import MaintainedTable, MaintenanceRunner
 from frazil.maintenance.scheduler import ROUND_BYTES, MaintenanceScheduler
-from frazil.spec.models import MaintenanceSpec
+from frazil.spec.settings import MaintenanceSpec
 from frazil.testing import FakeClock
 from tests.unit.maintenance.tables import MIB, table
 from tests.unit.maintenance.test_plan import rewritten

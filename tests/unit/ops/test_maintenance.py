@@ -17,7 +17,8 @@ from frazil.maintenance.health import MOST_SMALL_FILES
 from frazil.maintenance.run import MaintenanceRunner
 from frazil.ops.maintenance import Activities, maintained_tables, report_maintenance
 from frazil.ops.reports import MaintenanceReport
-from frazil.spec.models import DeadLettersSpec, MaintenanceSpec, TableSpec, TopicSelector
+from frazil.spec.models import TableSpec, TopicSelector
+from frazil.spec.settings import DeadLettersSpec, MaintenanceSpec
 from frazil.testing import FakeClock
 from tests.unit.maintenance.tables import MIB, line, without_progress
 from tests.unit.maintenance.tables import table as metadata_of

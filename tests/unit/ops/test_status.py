@@ -27,8 +27,8 @@ from frazil.ops.reports import MaintenanceReport, PipelineReport, as_document
 from frazil.ops.state_file import describe
 from frazil.ops.status import report_pipeline
 from frazil.spec import CatalogSpec, PipelineSpec, TableSpec, TopicSelector
-from frazil.spec.models import ExpectationSpec
 from frazil.spec.partitioning import parse_sort, parse_term
+from frazil.spec.settings import ExpectationSpec
 from frazil.types import Commit, DataFile, Progress, Watermark
 from tests.unit.upsert.test_upsert_service import JSON_KEYS, UpsertScenario
 

@@ -11,7 +11,8 @@ from frazil.ingest.service import Service
 from frazil.ingest.services import Services
 from frazil.ingest.table import Table
 from frazil.ops.verify import UpTo, copying, has_lost_records, load_for_copy, plan_copies
-from frazil.spec.models import ExpectationSpec, LookupSpec, Start
+from frazil.spec.models import Start
+from frazil.spec.settings import ExpectationSpec, LookupSpec
 from frazil.testing import MemoryCatalog, MemoryJobs, StepWorkers, live_rows
 from tests.unit.ingest.service_scene import Scene, turn_until
 

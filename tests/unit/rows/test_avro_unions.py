@@ -17,7 +17,7 @@ from frazil.decode.settings import WriterSchema
 from frazil.schema.evolve import extend_schema, new_schema
 from frazil.schema.selection import Selection
 from frazil.spec import ColumnSpec
-from frazil.spec.models import EnvelopeSpec
+from frazil.spec.settings import EnvelopeSpec
 from frazil.spec.types import parse_type
 from tests.unit.ingest.test_schemas import Scenario, avro
 from tests.unit.rows.test_writer_schemas import decode, faults, fields_of, framed, rows

@@ -19,7 +19,7 @@ from frazil.decode.settings import Reading, WriterSchema
 from frazil.rows.decoder import decode_values, has_value
 from frazil.rows.record_keys import decode_keys
 from frazil.schema.evolve import new_schema
-from frazil.spec.models import ColumnSpec, EnvelopeSpec
+from frazil.spec.settings import ColumnSpec, EnvelopeSpec
 from frazil.spec.types import parse_type
 from tests.unit.rows.test_shaped_service import Scenario
 from tests.unit.upsert.test_upsert_service import JSON_KEYS, UpsertScenario

@@ -12,7 +12,7 @@ import pytest
 from frazil.decode.settings import WriterSchema
 from frazil.spec import ColumnSpec
 from frazil.spec.load import load_spec
-from frazil.spec.models import EnvelopeSpec
+from frazil.spec.settings import EnvelopeSpec
 from frazil.spec.types import parse_type
 from frazil.testing import MemorySource
 from tests.unit.ingest.test_schemas import Scenario, avro

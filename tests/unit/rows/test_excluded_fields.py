@@ -21,7 +21,7 @@ from frazil.ingest.state import RunState
 from frazil.ingest.table import Table
 from frazil.schema.projection import Shaping, make_layout
 from frazil.spec import ColumnSpec
-from frazil.spec.models import DeadLettersSpec, FlattenSpec
+from frazil.spec.settings import DeadLettersSpec, FlattenSpec
 from frazil.spec.types import parse_type
 from tests.unit.ingest.service_scene import Scene, only
 from tests.unit.ingest.test_schemas import Scenario, avro

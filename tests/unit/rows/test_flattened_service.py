@@ -11,7 +11,7 @@ import pytest
 from frazil.ingest.state import RunState
 from frazil.ingest.table import Table
 from frazil.spec import ColumnSpec
-from frazil.spec.models import FlattenSpec
+from frazil.spec.settings import FlattenSpec
 from frazil.spec.types import parse_type
 from tests.unit.ingest.service_scene import Scene, only
 from tests.unit.ingest.test_schemas import Scenario

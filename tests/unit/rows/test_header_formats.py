@@ -17,7 +17,7 @@ from frazil.registry.protobuf import compile_proto
 from frazil.report import TaskReport
 from frazil.schema.projection import Shaping
 from frazil.spec import ColumnSpec, TableSpec
-from frazil.spec.models import ValueSpec
+from frazil.spec.settings import ValueSpec
 from frazil.spec.types import parse_type
 from frazil.write.target import TableTarget
 from tests.unit.ingest.targets import records_of, run, target_of

@@ -16,7 +16,7 @@ from frazil.dead_letters.files import ReplayResult, Selection
 from frazil.ingest.state import RunState
 from frazil.schema.conflicts import MAX_REJECTED, accept
 from frazil.schema.evolve import NameConflict, RequestedFields, new_schema
-from frazil.spec.models import FlattenSpec, LimitsSpec
+from frazil.spec.settings import FlattenSpec, LimitsSpec
 from frazil.spec.types import parse_type
 from tests.unit.dead_letters.scene import Scene as PendingDeadLetters
 from tests.unit.ingest import test_schemas

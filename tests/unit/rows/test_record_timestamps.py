@@ -14,7 +14,7 @@ from frazil.decode.epochs import FIRST_US, LAST_US
 from frazil.decode.settings import Reading
 from frazil.ingest.task import Job, read_records
 from frazil.report import TaskReport
-from frazil.spec.models import MetadataField
+from frazil.spec.settings import MetadataField
 from tests.unit.ingest.targets import records_of, run, target_of
 
 _ENDS = (FIRST_US, LAST_US - 1)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pyiceberg.types import IntegerType
 
-from frazil.spec.models import EnvelopeSpec
+from frazil.spec.settings import EnvelopeSpec
 from tests.unit.ingest.test_schemas import Scenario as AvroScenario
 from tests.unit.ingest.test_schemas import avro
 from tests.unit.upsert.test_upsert_service import JSON_KEYS, UpsertScenario

@@ -14,7 +14,7 @@ from frazil.ingest.state import RunState
 from frazil.name_length import MAX_NAME_BYTES, drop_long_names, is_long, long_name_in
 from frazil.schema.evolve import NameConflict, extend_schema, new_schema
 from frazil.spec import ColumnSpec
-from frazil.spec.models import EnvelopeSpec, FlattenSpec
+from frazil.spec.settings import EnvelopeSpec, FlattenSpec
 from frazil.spec.types import parse_type
 from tests.unit.ingest import test_schemas
 from tests.unit.ingest.service_scene import Scene, only

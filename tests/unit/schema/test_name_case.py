@@ -16,7 +16,7 @@ from frazil.ingest.state import RunState
 from frazil.schema.evolve import NameConflict, extend_schema, new_schema
 from frazil.schema.names import Spellings, fold_case
 from frazil.spec.forms import parse_path
-from frazil.spec.models import ColumnSpec
+from frazil.spec.settings import ColumnSpec
 from frazil.spec.types import parse_type
 from tests.unit.ingest.service_scene import Scene, only
 from tests.unit.ingest.test_schemas import Scenario, avro

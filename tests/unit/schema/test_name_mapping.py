@@ -11,7 +11,7 @@ from pyiceberg.schema import Schema, assign_fresh_schema_ids
 
 from frazil.schema.evolve import new_schema
 from frazil.schema.names import PROPERTY, aliases_of
-from frazil.spec.models import ColumnSpec, EnvelopeSpec
+from frazil.spec.settings import ColumnSpec, EnvelopeSpec
 from frazil.spec.types import parse_type
 from tests.unit.ingest.test_schemas import Scenario as AvroScenario
 from tests.unit.ingest.test_schemas import avro

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from frazil.spec.forms import parse_path
-from frazil.spec.models import ColumnSpec
+from frazil.spec.settings import ColumnSpec
 from frazil.spec.types import parse_type
 from frazil.types import RESERVED_COLUMNS
 from tests.unit.ingest.service_scene import Scene, only

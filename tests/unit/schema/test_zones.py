@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from frazil.spec.models import ColumnSpec
+from frazil.spec.settings import ColumnSpec
 from frazil.spec.types import parse_type
 from tests.unit.ingest.service_scene import Scene, only
 from tests.unit.ingest.test_schemas import Scenario, avro

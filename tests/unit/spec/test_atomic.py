@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from frazil.spec.models import AtomicSpec
+from frazil.spec.settings import AtomicSpec
 from tests.unit.spec.pipeline_file import HEAD, Load, Refuse, with_table
 
 

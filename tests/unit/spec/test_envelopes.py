@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from frazil.spec.models import EnvelopeSpec
+from frazil.spec.settings import EnvelopeSpec
 from tests.unit.spec.pipeline_file import Load, Refuse, with_table
 
 LOG = {"op": "_op", "image": "_image"}

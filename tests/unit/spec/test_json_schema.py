@@ -10,33 +10,31 @@ from jsonschema import Draft202012Validator
 
 from frazil.errors import SpecError
 from frazil.spec import json_schema
-from frazil.spec.keys import keys_of
-from frazil.spec.models import (
-    OF_ALL_TABLES,
-    OF_ONE_TABLE,
-    AtomicSpec,
+from frazil.spec.connections import (
     AuthSpec,
     CatalogSpec,
+    HttpSpec,
+    HttpTlsSpec,
+    HttpTokensSpec,
+    RegistrySpec,
+    SparkSpec,
+    TlsSpec,
+)
+from frazil.spec.keys import keys_of
+from frazil.spec.models import OF_ALL_TABLES, OF_ONE_TABLE, PipelineSpec, RouteSpec, TableSpec
+from frazil.spec.settings import (
+    AtomicSpec,
     ColumnSpec,
     CommitSpec,
     DeadLettersSpec,
     EnvelopeSpec,
     ExpectationSpec,
     FlattenSpec,
-    HttpSpec,
-    HttpTlsSpec,
-    HttpTokensSpec,
     KeySpec,
     LimitsSpec,
     LookupSpec,
     MaintenanceSpec,
-    PipelineSpec,
     ProtectRule,
-    RegistrySpec,
-    RouteSpec,
-    SparkSpec,
-    TableSpec,
-    TlsSpec,
     ValueSpec,
 )
 from tests.unit.spec.pipeline_file import HEAD, Load

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from frazil.spec.models import LookupSpec
+from frazil.spec.settings import LookupSpec
 from tests.unit.spec.pipeline_file import Load, Refuse, with_table
 
 

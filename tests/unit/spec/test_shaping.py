@@ -19,7 +19,7 @@ from pyiceberg.types import (
 )
 
 from frazil.spec import ColumnSpec, json_schema
-from frazil.spec.models import FlattenSpec, ValueSpec
+from frazil.spec.settings import FlattenSpec, ValueSpec
 from tests.unit.spec.pipeline_file import HEAD, Load, Refuse, with_table
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from frazil.spec.models import ColumnSpec, EnvelopeSpec, ValueSpec
+from frazil.spec.settings import ColumnSpec, EnvelopeSpec, ValueSpec
 from frazil.spec.types import parse_type
 from tests.unit.cdc.mongodb_source import connect_fields, wrapped
 from tests.unit.upsert.test_upsert_keys import AvroScenario

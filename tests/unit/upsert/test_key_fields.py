@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from frazil.decode.settings import Envelope, Reading
-from frazil.spec.models import EnvelopeSpec, ValueSpec
+from frazil.spec.settings import EnvelopeSpec, ValueSpec
 from frazil.upsert.records.key_fields import find_key_fields
 from frazil.write.target import ChangeReading, TableTarget
 from tests.unit.cdc.mongodb_source import connect_fields, wrapped

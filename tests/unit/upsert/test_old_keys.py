@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from frazil.ingest.state import RunState
-from frazil.spec.models import ColumnSpec, EnvelopeSpec, TopicSelector
+from frazil.spec.models import TopicSelector
+from frazil.spec.settings import ColumnSpec, EnvelopeSpec
 from frazil.spec.types import parse_type
 from tests.unit.upsert.test_upsert_service import JSON_KEYS, UpsertScenario
 from tests.unit.upsert.upsert_source import Row, SourceRecord, UpsertSource

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from frazil.spec.models import EnvelopeSpec
+from frazil.spec.settings import EnvelopeSpec
 from tests.unit.upsert.upsert_source import MARKS, SourceRecord, UpsertSource, tombstone
 
 OPS = EnvelopeSpec(kind="operation", operation="ops", insert=("I",), update=("U",), delete=("D",))

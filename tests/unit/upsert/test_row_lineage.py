@@ -16,8 +16,8 @@ from frazil.catalog.port import TableMoved
 from frazil.errors import UnavailableError
 from frazil.ingest.plan import read_once
 from frazil.schema.evolve import new_schema
-from frazil.spec.models import ColumnSpec
 from frazil.spec.partitioning import parse_sort, parse_term
+from frazil.spec.settings import ColumnSpec
 from frazil.spec.types import parse_type
 from frazil.testing import MemoryJobs
 from frazil.types import Commit, Progress

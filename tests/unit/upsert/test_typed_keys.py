@@ -14,7 +14,7 @@ import fastavro
 import pytest
 
 from frazil.decode.settings import PLACEHOLDER
-from frazil.spec.models import ColumnSpec, ValueSpec
+from frazil.spec.settings import ColumnSpec, ValueSpec
 from frazil.spec.types import parse_type
 from tests.unit.upsert.upsert_source import UpsertSource
 

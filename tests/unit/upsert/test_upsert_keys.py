@@ -15,7 +15,7 @@ import fastavro
 import pytest
 
 from frazil.ingest.state import RunState
-from frazil.spec.models import ColumnSpec, EnvelopeSpec, FlattenSpec, ValueSpec
+from frazil.spec.settings import ColumnSpec, EnvelopeSpec, FlattenSpec, ValueSpec
 from frazil.spec.types import parse_type
 from tests.unit.upsert.test_upsert_service import JSON_KEYS, UpsertScenario, Value
 from tests.unit.upsert.upsert_source import UpsertSource

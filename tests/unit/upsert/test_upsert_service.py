@@ -18,7 +18,7 @@ from frazil.ingest import plan
 from frazil.ingest.plan import buffered_row_bytes
 from frazil.ingest.state import RunState
 from frazil.ingest.table import Table
-from frazil.spec.models import ColumnSpec, DeadLettersSpec, ValueSpec
+from frazil.spec.settings import ColumnSpec, DeadLettersSpec, ValueSpec
 from frazil.spec.types import parse_type
 from frazil.testing import MemoryJobs, live_rows
 from frazil.upsert.lookup.delete_files import read_deletes

@@ -12,7 +12,7 @@ from frazil.decode.settings import PLACEHOLDER
 from frazil.ingest.service import Service
 from frazil.ingest.table import Table
 from frazil.schema.evolve import new_schema
-from frazil.spec.models import EnvelopeSpec
+from frazil.spec.settings import EnvelopeSpec
 from frazil.spec.types import parse_type
 from frazil.testing import FakeClock
 from frazil.types import DataFile

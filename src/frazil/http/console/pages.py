@@ -24,7 +24,7 @@ from frazil.http.problems import Refused
 from frazil.http.security import COOKIE, LOGIN, STATIC, require_operate, rights_of
 from frazil.ops import reports
 from frazil.ops.running import RunningPipeline
-from frazil.spec.models import HttpSpec
+from frazil.spec.connections import HttpSpec
 
 SPANS = {"hour": 3_600, "day": 86_400, "month": 30 * 86_400}
 """How far back the charts of a table reach, in seconds."""
