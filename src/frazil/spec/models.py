@@ -410,7 +410,7 @@ class PipelineSpec(
 
     def tables_by_topic(self, topics: Collection[str]) -> list[TableSpec]:
         """The tables of those of the topics that routes by topic select, each with all topics of its name."""
-        fed: dict[str, tuple[RouteSpec, list[TopicSelector]]] = Field({})
+        fed: dict[str, tuple[RouteSpec, list[TopicSelector]]] = {}
         for route in self.routes:
             for topic in sorted(select_topics(route.topics, topics)) if route.is_by_topic else ():
                 fed.setdefault(route.table_of(topic), (route, []))[1].append(TopicSelector(literal=topic))
