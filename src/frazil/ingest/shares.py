@@ -63,7 +63,8 @@ def _divide(
     assert route is not None
     crashing = [_crashing(target, topic, records) for target in targets]
     is_read = ~np.logical_or.reduce(crashing)
-    values = read_route_values(route, targets, topic, records.filter(pa.array(is_read)))
+    named = records if is_read.all() else records.filter(pa.array(is_read))
+    values = read_route_values(route, targets, topic, named)
     router = Router(route, next((target.routed for target in targets if not target.route_values), ()))
     owner, code = np.full(records.num_rows, _NOBODY), np.zeros(records.num_rows, np.int64)
     owner[is_read], code[is_read] = _owners(values, targets, router)[values.codes], values.codes

@@ -206,11 +206,14 @@ def read_all(job: Job, batches: Iterable[pa.RecordBatch]) -> list[TaskReport]:
 def _take_batch(job: Job, batch: pa.RecordBatch, runs: dict[str, _TableRun]) -> None:
     """Hands each table its records, and holds no more of them than there is memory for."""
     for topic, records in by_topic(job, batch):
-        for share in shares_of(job.targets_of(topic), topic, records, job.starts):
+        targets = job.targets_of(topic)
+        is_routed = any(target.route is not None for target in targets)
+        latest = {topic: _latest(plain_columns(records))} if is_routed else {}
+        for share in shares_of(targets, topic, records, job.starts):
             name = share.target.name
             if name not in runs:
                 runs[name] = _TableRun(share.target, name in job.trials, job.topics_of(name))
-            runs[name].take_share(topic, share, records)
+            runs[name].take_share(topic, share, latest)
     if sum(run.held_bytes for run in runs.values()) > _MOST_HELD_BYTES:
         for run in runs.values():
             run.take_held()
@@ -392,10 +395,9 @@ class _TableRun:
         on_bad = self.target.reading.on_bad
         return on_bad == "skip" or (on_bad == "dead_letter" and self.target.dead_letters is not None)
 
-    def take_share(self, topic: str, share: Share, read: pa.RecordBatch) -> None:
-        """Takes the table's own records of those that were read; of the others it notes how far they go."""
+    def take_share(self, topic: str, share: Share, latest: Mapping[str, Mapping[int, int]]) -> None:
+        """Takes the table's own records of those that were read. latest: of a route, how far all of them go."""
         if self.target.route is not None:
-            latest = {topic: _latest(plain_columns(read))}
             self.counts = Counts.merge([self.counts, Counts(latest_ms=latest)])
             self.routed = RouteReport.merge([self.routed, share.routed])
             self.requests = SchemaRequests.merge([self.requests, SchemaRequests(missing=share.missing)])
