@@ -11,6 +11,7 @@ from frazil.imports.connect_transforms import Shape, matches, read_chain
 from frazil.imports.draft import Draft, Imported, duration, number
 from frazil.imports.sources import flat, parse
 
+_DEFAULT_KEYS = "iceberg.tables.default-id-columns"
 _FORMATS = {
     "AvroConverter": "avro", "ProtobufConverter": "protobuf", "JsonSchemaConverter": "json_schema", "JsonConverter": "json",
     "StringConverter": "text", "ByteArrayConverter": "raw",
@@ -186,9 +187,10 @@ def _put_tables(draft: Draft, shape: Shape, defaults: dict[str, Any]) -> None:
     if topics and len(sources["topics"]) == 1:
         sources = {"topic": sources["topics"][0]}
     field = draft.take("iceberg.tables.route-field")
-    columns, terms = draft.take("iceberg.tables.default-id-columns"), draft.take("iceberg.tables.default-partition-by")
+    columns, terms = draft.take(_DEFAULT_KEYS), draft.take("iceberg.tables.default-partition-by")
     if _is_on(draft, "iceberg.tables.dynamic-enabled"):
         settings = {**sources, **_route(draft, shape, field or "", draft.document["pipeline"]), **defaults}
+        _note_keys(draft, settings, {_DEFAULT_KEYS: columns})
         draft.put_route(_layout(settings, shape, columns, terms))
         return
     tables = _split(draft.take("iceberg.tables"))
@@ -200,8 +202,17 @@ def _put_tables(draft: Draft, shape: Shape, defaults: dict[str, Any]) -> None:
         settings = {**sources, **defaults}
         if field is not None:
             settings |= _condition(draft, shape, name, field, regex, defaults.get("where", ""))
+        _note_keys(draft, settings, {f"iceberg.table.{name}.id-columns": own[0], _DEFAULT_KEYS: columns})
         table = _layout(settings, shape, own[0] or columns, own[1] or terms)
         draft.put(table, "tables", name if "." in name else f"default.{name}")
+
+
+def _note_keys(draft: Draft, settings: Mapping[str, Any], named: Mapping[str, str | None]) -> None:
+    """Reports columns of keys that an append table has no use for. named: by setting."""
+    for key in [key for key, columns in named.items() if columns and settings.get("mode") != "upsert"]:
+        draft.lose(
+            key, "the sink appends, and only marks the columns in the schema", "write `mode: upsert` and `key_columns`"
+        )
 
 
 def _condition(draft: Draft, shape: Shape, table: str, field: str, regex: str | None, where: str) -> dict[str, Any]:
