@@ -182,7 +182,8 @@ def _add_totals(sums: dict[str, int], path: str, column: Any) -> None:
     elif pyarrow.types.is_list(column.type):
         _add_totals(sums, path, pc.list_flatten(column))
     else:
-        sums[path] = sums.get(path, 0) + _total(pc.sum(_weights(column)))
+        total = sums.get(path, 0) + _total(pc.sum(_weights(column)))
+        sums[path] = (total + 2**63) % 2**64 - 2**63  # In 64 bits, as the sum of each file is.
 
 
 def _weights(column: Any) -> Any:
