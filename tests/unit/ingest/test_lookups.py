@@ -5,7 +5,7 @@ refused until it is corrected.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -13,16 +13,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from py4j.java_gateway import JavaGateway
 from pyiceberg.types import LongType, StringType, UUIDType
 
 from frazil.ingest import references
-from frazil.ingest.queries import SparkQueries
-from frazil.ingest.services import Services
 from frazil.ingest.state import RunState
 from frazil.ingest.table import Table
 from frazil.process.references import Reference, load_reference
-from frazil.runtime.light_jvm import LightJvm
 from frazil.schema.evolve import new_schema
 from frazil.spec.settings import ColumnSpec, KeySpec, LookupSpec
 from frazil.store.file_io import StoreIO
@@ -37,26 +33,14 @@ COLUMNS = tuple(ColumnSpec(name=name, type=kind) for name, kind in (("id", LongT
 COUNTRY = {"table": "ref.countries", "on": ((("country_code",), "code"),), "take": ("name", "region")}
 
 
-@pytest.fixture(scope="module")
-def queries() -> Iterator[SparkQueries]:
-    jvm = LightJvm({}, needs_spark_jars=True)
-    gateway: JavaGateway = jvm.gateway
-    yield SparkQueries(lambda: gateway.jvm)
-    jvm.close()
-
-
 @pytest.fixture
-def scene(tmp_path: Path, queries: SparkQueries, monkeypatch: pytest.MonkeyPatch) -> Any:
-    def services(**parts: Any) -> Services:
-        return Services(queries=queries, **parts)
-
+def scene(scene: Any) -> Any:
     def make(lookup: Any = COUNTRY, **settings: Any) -> Scene:
-        made = Scene(tmp_path, "a", lookup=(LookupSpec(**{"name": "country", **lookup}),), **settings)
+        made: Scene = scene(lookup=(LookupSpec(**{"name": "country", **lookup}),), **settings)
         made.catalog.create("ref.countries", SCHEMA, {}, 2)
         put(made, COUNTRIES)
         return made
 
-    monkeypatch.setattr(service_scene, "Services", services)
     return make
 
 
