@@ -59,21 +59,22 @@ class Scene:
         raw = None if value is None else json.dumps(value)
         self._producer.produce(topic, raw, None if key is None else json.dumps(key), partition=place % 2)
 
-    def verify(self, *words: str) -> tuple[int, Mapping[str, Any]]:
-        """The exit code and what was found of each table."""
-        command = [sys.executable, "-m", "frazil.cli.main", "verify", *words, "--output", "json", "--file"]
-        done = subprocess.run(
-            [*command, str(self.pipeline.file)],
-            cwd=self.pipeline.directory,
-            env=plain_environment(),
-            capture_output=True,
-            text=True,
-            timeout=200,
-            check=False,
-        )
-        document = json.loads(done.stdout)
-        assert "tables" in document, done.stdout + done.stderr
-        return done.returncode, document["tables"]
+
+def verify(pipeline: Pipeline, *words: str) -> tuple[int, Mapping[str, Any]]:
+    """The exit code and what was found of each table."""
+    command = [sys.executable, "-m", "frazil.cli.main", "verify", *words, "--output", "json", "--file"]
+    done = subprocess.run(
+        [*command, str(pipeline.file)],
+        cwd=pipeline.directory,
+        env=plain_environment(),
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=False,
+    )
+    document = json.loads(done.stdout)
+    assert "tables" in document, done.stdout + done.stderr
+    return done.returncode, document["tables"]
 
 
 @pytest.fixture(scope="module")
@@ -82,18 +83,29 @@ def scene(broker: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory) -> S
 
 
 def test_tables_that_are_their_topics_are_equal(scene: Scene) -> None:
-    code, found = scene.verify()
+    code, found = verify(scene.pipeline)
     assert code == 0, found
     assert {name: one["equal"] for name, one in found.items()} == {"v.events": True, "v.people": True}
     assert found["v.events"]["rows"] > 200
     assert found["v.people"]["rows"] > 20
 
 
+def test_before_the_first_run_nothing_is_compared_and_nothing_is_made(broker: EmbeddedBroker, tmp_path: Path) -> None:
+    document = {
+        "pipeline": "v",
+        "kafka": {"bootstrap.servers": broker.bootstrap_servers},
+        "tables": {"v.events": {"topic": new_id()}},
+    }
+    code, found = verify(Pipeline(tmp_path, document))
+    assert (code, found["v.events"]["equal"], found["v.events"]["reason"]) == (1, None, "it does not exist yet")
+    assert not (tmp_path / "frazil-data").exists()
+
+
 def test_a_table_of_another_query_differs_and_shows_the_rows(scene: Scene) -> None:
     text = scene.pipeline.file.read_text()
     scene.pipeline.file.write_text(text.replace("kind <> 'noise'", "kind <> 'visit'"))
     try:
-        code, found = scene.verify("v.events")
+        code, found = verify(scene.pipeline, "v.events")
     finally:
         scene.pipeline.file.write_text(text)
     assert code == 4

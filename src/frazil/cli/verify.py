@@ -15,7 +15,7 @@ import typer
 from frazil.catalog.iceberg.catalog import IcebergCatalog
 from frazil.catalog.iceberg.comparison import Difference, NotComparable, compare, rows_of
 from frazil.cli.output import DEFAULT_FILE, Output, SpecFile
-from frazil.cli.wiring import known_state, open_catalog, open_schemas, open_topics, read_spec, running_jvm
+from frazil.cli.wiring import has_catalog, known_state, open_catalog, open_schemas, open_topics, read_spec, running_jvm
 from frazil.clock import SystemClock, new_id
 from frazil.ingest.failures import named_jvm_death
 from frazil.ingest.job import SparkJobs
@@ -24,6 +24,7 @@ from frazil.ingest.service import Service
 from frazil.ingest.services import RunTimeouts, Services
 from frazil.ingest.state import RunState
 from frazil.ingest.table import Table
+from frazil.kafka.port import Source
 from frazil.kafka.reader import KafkaReader
 from frazil.ops.dead_letters import find_tables
 from frazil.ops.reports import plural
@@ -80,6 +81,8 @@ def command(output: Output, file: SpecFile = DEFAULT_FILE, table: TableName = No
 def _verify(spec: PipelineSpec, name: str | None) -> list[Verified]:
     source = open_topics(spec)
     tables = find_tables(spec, source, known_state(spec), name)
+    if not has_catalog(spec):
+        return [Verified(table.name, "it does not exist yet") for table in tables]
     if not is_local(spec.spark.master):  # The copy's folder is this machine's.
         spec = spec.model_copy(update={"spark": spec.spark.model_copy(update={"master": "local[*]"})})
     with running_jvm(spec) as jvm, named_jvm_death():
@@ -88,20 +91,20 @@ def _verify(spec: PipelineSpec, name: str | None) -> list[Verified]:
         found = {one: Verified(one, reason) for one, reason in reasons.items() if reason}
         for copies in plan_copies(one for one in tables if not reasons[one.name]):
             with tempfile.TemporaryDirectory(prefix="frazil-verify-") as folder:
-                for one in _compared(spec, jvm, catalog, copies, Path(folder)):
+                for one in _compared(spec, jvm, catalog, source, copies, Path(folder)):
                     found[one.name] = one
     return [found[one] for one in sorted(found)]
 
 
 def _compared(
-    spec: PipelineSpec, jvm: Jvm, catalog: IcebergCatalog, copies: Copies, folder: Path
+    spec: PipelineSpec, jvm: Jvm, catalog: IcebergCatalog, source: Source, copies: Copies, folder: Path
 ) -> Iterator[Verified]:
     """Makes the copies and yields what was found of each table."""
     own = copying(spec, copies, folder)
     copied = open_catalog(jvm, own)
-    clock, source = SystemClock(), UpTo(open_topics(spec), copies.goal)
+    clock = SystemClock()
     services = Services(
-        source,
+        UpTo(source, copies.goal),
         copied,
         SparkJobs(jvm.session, spec.kafka, lambda _: core_count(), core_count()),
         clock,
