@@ -45,7 +45,8 @@ def open_consumer(properties: Mapping[str, str], group: str, other: Mapping[str,
 
 class AssignedRanges:
     """One reading of ranges, at most one per partition. is_strict: waits for records that a partition does not have
-    yet, as when its new leader has not caught up; otherwise the partition is read to its end.
+    yet, as when its new leader has not caught up, and refuses those that are gone (with Kafka's `auto.offset.reset:
+    error`); otherwise the partition is read to its end.
     """
 
     def __init__(self, ranges: Iterable[OffsetRange], *, is_strict: bool = False) -> None:
@@ -54,6 +55,7 @@ class AssignedRanges:
         #: Per partition, the offset up to which it is read.
         self.reached: dict[Partition, int] = {place: r.start for place, r in asked.items()}
         self._left = {place: r for place, r in asked.items() if r.span > 0}
+        self._out_of_range: dict[Partition, KafkaException] = {}
 
     @property
     def is_read(self) -> bool:
@@ -69,7 +71,7 @@ class AssignedRanges:
         Raises: Silence after the timeout; KafkaException.
         """
         deadline = clock.monotonic_s() + timeout_s
-        consumer.assign([TopicPartition(r.topic, r.partition, r.start) for r in self._left.values()])
+        self._assign(consumer)
         while self._left:
             if clock.monotonic_s() > deadline:
                 raise Silence
@@ -77,16 +79,35 @@ class AssignedRanges:
             batch = [record for record in map(self._take, messages) if record is not None]
             if batch:
                 yield batch
-            if messages and not is_for_all:
+            if self._out_of_range:
+                self._ask_again(consumer, timeout_s)
+            elif messages and not is_for_all:
                 deadline = clock.monotonic_s() + timeout_s
+
+    def _assign(self, consumer: Consumer) -> None:
+        consumer.assign([TopicPartition(*place, self.reached[place]) for place in self._left])
+
+    def _ask_again(self, consumer: Consumer, timeout_s: float) -> None:
+        """Continues where a broker says that an offset is out of range although its records are not gone: a leader that
+        has not caught up does, and one that has just ended a transaction.
+        """
+        for (topic, partition), error in self._out_of_range.items():
+            low, _ = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout_s)
+            if low > self.reached[topic, partition]:
+                raise error
+        self._out_of_range.clear()
+        self._assign(consumer)
 
     def _take(self, message: Message) -> ReadRecord | None:
         """Returns the record if it belongs to a range, and notes how far its partition is read."""
         error = message.error()
-        if error is not None and error.code() != KafkaError._PARTITION_EOF:
-            raise KafkaException(error)
         place = (message.topic() or "", message.partition() or 0)
         wanted, offset = self._left.get(place), message.offset() or 0
+        if error is not None and error.code() == KafkaError._AUTO_OFFSET_RESET:
+            self._out_of_range[place] = KafkaException(error)
+            return None
+        if error is not None and error.code() != KafkaError._PARTITION_EOF:
+            raise KafkaException(error)
         if wanted is None:
             return None
         after = offset if error is not None else offset + 1

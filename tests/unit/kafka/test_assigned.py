@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, cast
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from frazil.kafka.reader import AssignedRanges, Silence
 from frazil.testing import FakeClock
@@ -117,3 +117,37 @@ def test_where_holes_do_no_harm_a_partition_is_read_to_its_end() -> None:
     batches = asked.batches(cast("Consumer", Electing(clock, [3], 0.0)), clock, 30.0, 1000)
     assert [record.offset for batch in batches for record in batch] == [0, 1, 2]
     assert asked.is_read
+
+
+class Confused(ScriptedConsumer):
+    """A consumer whose broker says once that offset 2 is out of range. low: the first offset that the partition has."""
+
+    def __init__(self, clock: FakeClock, counts: list[int], low: int) -> None:
+        super().__init__(clock, counts, 0.0)
+        self._low = low
+        self._has_refused = False
+
+    def assign(self, partitions: list[TopicPartition]) -> None:
+        (self._next,) = (one.offset for one in partitions)
+
+    def get_watermark_offsets(self, _partition: TopicPartition, _timeout: float) -> tuple[int, int]:
+        return self._low, 4
+
+    def consume(self, most: int, timeout: float) -> list[Message]:
+        if self._next == 2 and not self._has_refused:
+            self._has_refused, self._next = True, 99
+            return [Message("t", 0, 2, error=KafkaError(KafkaError._AUTO_OFFSET_RESET))]
+        return super().consume(most, timeout)
+
+
+def test_an_offset_that_a_broker_takes_for_out_of_range_is_read_where_its_record_is_there() -> None:
+    clock, asked = FakeClock(), AssignedRanges([OffsetRange("t", 0, 0, 4)], is_strict=True)
+    batches = asked.batches(cast("Consumer", Confused(clock, [2, 2], low=0)), clock, 30.0, 1000)
+    assert [record.offset for batch in batches for record in batch] == [0, 1, 2, 3]
+    assert asked.is_read
+
+
+def test_an_offset_that_is_gone_is_an_error() -> None:
+    clock, asked = FakeClock(), AssignedRanges([OffsetRange("t", 0, 0, 4)], is_strict=True)
+    with pytest.raises(KafkaException):
+        list(asked.batches(cast("Consumer", Confused(clock, [2, 2], low=3)), clock, 30.0, 1000))
