@@ -50,6 +50,7 @@ class Struck:
     def __init__(self, pipeline: Pipeline, victims: Iterable[str] = tuple(VICTIMS)) -> None:
         """Records wait, nothing runs yet. victims: who is going to be killed."""
         self.pipeline = pipeline
+        pipeline.document["maintenance"] = False  # A compaction of an idle table writes files too: it would be struck.
         self.points = Points(pipeline.folder / "points", *((step, "hold") for step in STEPS))
         self._living = {step: pipeline.add_fed_table(_word(step)) for step in STEPS if step not in BIRTHS}
         self._unborn = {
@@ -130,6 +131,7 @@ class Contested:
     def __init__(self, pipeline: Pipeline) -> None:
         """Records wait, nothing runs yet."""
         self.pipeline = pipeline
+        pipeline.document["maintenance"] = False  # A compaction of the idle table would be at a step, in place of a batch.
         self.table, self.topic = pipeline.add_fed_table("contested")
         self._points = Points(pipeline.folder / "points", *((step, "hold") for step in STEPS))
         self._records = 0
