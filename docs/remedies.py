@@ -44,7 +44,12 @@ class Remedy:
 
     def matches(self, advice: str) -> bool:
         """Whether an advice that was shown is this one."""
-        return re.fullmatch(".*".join(map(re.escape, self.text.split(GAP))), advice, re.DOTALL) is not None
+        return _pattern(self.text).fullmatch(advice) is not None
+
+
+@cache
+def _pattern(text: str) -> re.Pattern[str]:
+    return re.compile(".*".join(map(re.escape, text.split(GAP))), re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -55,7 +60,8 @@ class _Place:
     around: tuple[ast.FunctionDef, ...] = ()
 
 
-def remedies() -> list[Remedy]:
+@cache
+def remedies() -> tuple[Remedy, ...]:
     """Every advice in the source, each once for each module."""
     found = set()
     for path in sorted(SOURCE.rglob("*.py")):
@@ -67,7 +73,7 @@ def remedies() -> list[Remedy]:
             for text in _texts(node, place):
                 if re.search("[a-z]{3}", text.replace(GAP, "")):
                     found.add(Remedy(str(path.relative_to(SOURCE)), text))
-    return sorted(found)
+    return tuple(sorted(found))
 
 
 def _expressions(node: ast.AST, place: _Place) -> Iterator[tuple[ast.expr, _Place]]:

@@ -39,9 +39,12 @@ def tree(path: Path) -> ast.Module:
 
 def calls(paths: Iterable[Path]) -> Iterator[tuple[Path, ast.Call]]:
     for path in sorted(paths):
-        for node in ast.walk(tree(path)):
-            if isinstance(node, ast.Call):
-                yield path, node
+        yield from ((path, call) for call in _calls(path))
+
+
+@cache
+def _calls(path: Path) -> tuple[ast.Call, ...]:
+    return tuple(node for node in ast.walk(tree(path)) if isinstance(node, ast.Call))
 
 
 def call_name(call: ast.Call) -> str:

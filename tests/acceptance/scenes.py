@@ -131,7 +131,7 @@ class Contested:
     def __init__(self, pipeline: Pipeline) -> None:
         """Records wait, nothing runs yet."""
         self.pipeline = pipeline
-        pipeline.document["maintenance"] = False  # A compaction of the idle table would be at a step, in place of a batch.
+        pipeline.document["maintenance"] = False  # A compaction of the idle table would be at a step first.
         self.table, self.topic = pipeline.add_fed_table("contested")
         self._points = Points(pipeline.folder / "points", *((step, "hold") for step in STEPS))
         self._records = 0

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import yaml
@@ -52,6 +53,21 @@ class Ledger:
         return self._feed.ledger.records
 
 
+def ended(
+    directory: Path, file: Path, *words: str, environment: Mapping[str, str] = MappingProxyType({})
+) -> subprocess.CompletedProcess[str]:
+    """A command with a pipeline file, run in a directory to its end."""
+    return subprocess.run(
+        [sys.executable, "-m", "frazil.cli.main", *words, "--file", str(file)],
+        cwd=directory,
+        env={**plain_environment(), **environment},
+        capture_output=True,
+        text=True,
+        timeout=_RUN_TIMEOUT_S,
+        check=False,
+    )
+
+
 class Pipeline:
     """A pipeline file in `directory`, and the runs of it; every word they write is kept in `reported`."""
 
@@ -92,16 +108,7 @@ class Pipeline:
 
     def command(self, *words: str) -> tuple[subprocess.CompletedProcess[str], dict[str, Any]]:
         """A command as it ended, and the document that it printed."""
-        command = [sys.executable, "-m", "frazil.cli.main", *words, "--output", "json", "--file", str(self.file)]
-        done = subprocess.run(
-            command,
-            cwd=self.directory,
-            env={**plain_environment(), **self._environment},
-            capture_output=True,
-            text=True,
-            timeout=_RUN_TIMEOUT_S,
-            check=False,
-        )
+        done = ended(self.directory, self.file, *words, "--output", "json", environment=self._environment)
         return done, json.loads(done.stdout)
 
     def start(self, *words: str) -> Running:

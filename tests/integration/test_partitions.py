@@ -11,8 +11,6 @@ import datetime
 import decimal
 import json
 import re
-import subprocess
-import sys
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -38,8 +36,7 @@ from frazil.spec.types import parse_type
 from tests.acceptance.verifier import local_path, metadata_file, open_duckdb
 from tests.fixtures.foreign_spark import ForeignSpark
 from tests.fixtures.jvms import light_jvm
-from tests.fixtures.processes import plain_environment
-from tests.integration.pipelines import Ledger, Pipeline
+from tests.integration.pipelines import Ledger, Pipeline, ended
 
 _COLUMNS = {
     "id": "long", "n": "int", "b": "boolean", "s": "string", "d": "decimal(9,2)", "day": "date", "at": "timestamptz",
@@ -358,14 +355,11 @@ def test_plan_shows_what_a_change_would_do(scene: Scene, tmp_path: Path) -> None
     document["tables"]["p.cuts"]["partition_by"] = ["month(day)"]
     document["tables"]["p.texts"]["partition_by"] = ["truncate(day, 3)"]
     file.write_text(yaml.safe_dump(document))
-    command = [sys.executable, "-m", "frazil.cli.main", "plan", "--file", str(file)]
     for wrong in (True, False):
         if not wrong:
             document["tables"]["p.texts"].pop("partition_by")
             file.write_text(yaml.safe_dump(document))
-        answer = subprocess.run(
-            command, cwd=scene.folder, env=plain_environment(), capture_output=True, text=True, timeout=120, check=False
-        )
+        answer = ended(scene.folder, file, "plan")
         if wrong:
             assert answer.returncode == 2
             assert "`truncate(day, 3)`: the column `day` is a date" in answer.stderr

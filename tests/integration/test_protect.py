@@ -5,8 +5,6 @@ any topic or in anything that a command prints, and what was protected is still 
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -27,8 +25,7 @@ from frazil.process.protect import Rule
 from frazil.process.protect_key import ProtectKey
 from frazil.runtime.broker import EmbeddedBroker
 from tests.acceptance.ledger import read_messages
-from tests.fixtures.processes import plain_environment
-from tests.integration.pipelines import Pipeline
+from tests.integration.pipelines import Pipeline, ended
 
 KEY = "6f1c9d0e4b7a28533f8e1d2c0b9a7f6e"
 MARK = "Pq7Zx"
@@ -78,10 +75,7 @@ class Planted:
 
 
 def _command(folder: Path, *words: str) -> str:
-    command = [sys.executable, "-m", "frazil.cli.main", *words, "--file", str(folder / "frazil.yaml")]
-    done = subprocess.run(
-        command, cwd=folder, env=plain_environment(), capture_output=True, text=True, timeout=280, check=False
-    )
+    done = ended(folder, folder / "frazil.yaml", *words)
     return done.stdout + done.stderr
 
 

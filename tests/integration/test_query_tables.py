@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Mapping
 from decimal import Decimal
 from pathlib import Path
@@ -16,8 +14,7 @@ from confluent_kafka import Producer
 
 from frazil.clock import new_id
 from frazil.runtime.broker import EmbeddedBroker
-from tests.fixtures.processes import plain_environment
-from tests.integration.pipelines import Ledger, Pipeline
+from tests.integration.pipelines import Ledger, Pipeline, ended
 from tests.integration.test_changelog import rows
 
 pytestmark = pytest.mark.timeout(600)
@@ -87,23 +84,12 @@ class Scene:
 
     def command(self, *words: str) -> tuple[int, Mapping[str, Any]]:
         """The exit code and the document of a command."""
-        done = self._done(*words, "--output", "json")
-        return done.returncode, json.loads(done.stdout)
+        done, document = self.pipeline.command(*words)
+        return done.returncode, document
 
     def text(self, *words: str) -> str:
         """What a command prints for people."""
-        return self._done(*words).stdout
-
-    def _done(self, *words: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-m", "frazil.cli.main", *words, "--file", str(self.pipeline.file)],
-            cwd=self.folder,
-            env=plain_environment(),
-            capture_output=True,
-            text=True,
-            timeout=200,
-            check=False,
-        )
+        return ended(self.folder, self.pipeline.file, *words).stdout
 
 
 @pytest.fixture(scope="module")

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Mapping
 from decimal import Decimal
 from pathlib import Path
@@ -16,7 +14,6 @@ from confluent_kafka import Producer
 
 from frazil.clock import new_id
 from frazil.runtime.broker import EmbeddedBroker
-from tests.fixtures.processes import plain_environment
 from tests.integration.pipelines import Ledger, Pipeline
 from tests.integration.test_changelog import rows
 
@@ -113,17 +110,8 @@ class Scene:
 
     def command(self, *words: str) -> tuple[int, Mapping[str, Any]]:
         """The exit code and the document of a command."""
-        command = [sys.executable, "-m", "frazil.cli.main", *words, "--output", "json", "--file"]
-        done = subprocess.run(
-            [*command, str(self.pipeline.file)],
-            cwd=self.folder,
-            env=plain_environment(),
-            capture_output=True,
-            text=True,
-            timeout=200,
-            check=False,
-        )
-        return done.returncode, json.loads(done.stdout)
+        done, document = self.pipeline.command(*words)
+        return done.returncode, document
 
 
 @pytest.fixture(scope="module")

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -14,7 +12,6 @@ from confluent_kafka import Producer
 
 from frazil.clock import new_id
 from frazil.runtime.broker import EmbeddedBroker
-from tests.fixtures.processes import plain_environment
 from tests.integration.pipelines import Ledger, Pipeline
 
 pytestmark = pytest.mark.timeout(600)
@@ -62,17 +59,7 @@ class Scene:
 
 def verify(pipeline: Pipeline, *words: str) -> tuple[int, Mapping[str, Any]]:
     """The exit code and what was found of each table."""
-    command = [sys.executable, "-m", "frazil.cli.main", "verify", *words, "--output", "json", "--file"]
-    done = subprocess.run(
-        [*command, str(pipeline.file)],
-        cwd=pipeline.directory,
-        env=plain_environment(),
-        capture_output=True,
-        text=True,
-        timeout=200,
-        check=False,
-    )
-    document = json.loads(done.stdout)
+    done, document = pipeline.command("verify", *words)
     assert "tables" in document, done.stdout + done.stderr
     return done.returncode, document["tables"]
 

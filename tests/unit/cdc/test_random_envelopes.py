@@ -1,8 +1,12 @@
-"""Whatever a value is: no record is lost, none is counted twice, none changes another."""
+"""Whatever a value is: no record is lost, none is counted twice, none changes another.
+
+FRAZIL_EXAMPLES: how many times as many examples to try.
+"""
 
 from __future__ import annotations
 
 import json
+import os
 from typing import Any
 
 import pyarrow as pa
@@ -15,6 +19,7 @@ from frazil.decode.settings import PLACEHOLDER, Envelope, Reading
 from frazil.schema.arrow import Records
 from tests.unit.cdc.envelope_reference import COLUMNS, as_rows, records_of, target_for
 
+_TIMES = int(os.environ.get("FRAZIL_EXAMPLES", "1"))
 _WORDS = st.sampled_from(
     ["c", "u", "d", "r", "t", "m", "x", "", "insert", "update", "delete", "I", "D", "INSERT", "UPDATE", "DELETE",
      "TRUNCATE", PLACEHOLDER]
@@ -74,7 +79,7 @@ def _records(values: list[bytes | None]) -> Records:
 
 @pytest.mark.parametrize("envelope", ENVELOPES, ids=lambda one: f"{one.kind} {one.is_log} {one.is_upsert}")
 @given(values=st.lists(_VALUES, max_size=8))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30 * _TIMES, deadline=None)
 def test_every_record_is_a_change_a_bad_record_or_skipped(envelope: Envelope, values: list[bytes | None]) -> None:
     target = target_for(envelope, COLUMNS, ("op", "image") if envelope.is_log else ())
     records = _records(values)
@@ -89,7 +94,7 @@ def test_every_record_is_a_change_a_bad_record_or_skipped(envelope: Envelope, va
 
 @pytest.mark.parametrize("envelope", ENVELOPES, ids=lambda one: f"{one.kind} {one.is_log} {one.is_upsert}")
 @given(values=st.lists(_VALUES, min_size=1, max_size=5))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=15 * _TIMES, deadline=None)
 def test_a_record_is_read_as_it_is_read_alone(envelope: Envelope, values: list[bytes | None]) -> None:
     """By the columns that there are: what type a new one gets, all records of a batch decide together."""
     target = target_for(envelope, reading=Reading(on_bad="dead_letter", unknown_fields="drop"))

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterable
 from dataclasses import asdict
-from typing import Any
 
 import pytest
 
@@ -74,11 +74,13 @@ def test_every_column_and_class_of_dead_letters_has_a_meaning() -> None:
 
 @pytest.mark.parametrize(
     ("found", "described"),
-    [(log_events(), LOG_EVENTS), (failpoints(), FAILPOINTS), (environment_variables(), ENVIRONMENT)],
+    [(log_events, LOG_EVENTS), (failpoints, FAILPOINTS), (environment_variables, ENVIRONMENT)],
     ids=["log events", "failpoints", "environment variables"],
 )
-def test_every_name_has_a_meaning_and_every_meaning_a_name(found: Any, described: dict[str, str]) -> None:
-    assert sorted(found) == sorted(described)
+def test_every_name_has_a_meaning_and_every_meaning_a_name(
+    found: Callable[[], Iterable[str]], described: dict[str, str]
+) -> None:
+    assert sorted(found()) == sorted(described)
 
 
 def test_every_key_of_json_output_has_a_meaning() -> None:

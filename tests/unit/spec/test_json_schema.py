@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -256,15 +256,27 @@ def test_what_is_not_built_reports_it() -> None:
 
 
 def _replaced(node: Any, value: object) -> Iterator[Any]:
-    """Every document that is `node` with one of its parts replaced by `value`, or one key misspelt."""
+    """Every document that is `node` with one of its parts replaced by `value`."""
     yield value
+    yield from _inside(node, lambda part: _replaced(part, value))
+
+
+def _misspelt(node: Any) -> Iterator[Any]:
+    """Every document that is `node` with one of its keys misspelt."""
     if isinstance(node, dict):
         for key, part in node.items():
-            yield from ({**node, key: other} for other in _replaced(part, value))
             yield {**{other: node[other] for other in node if other != key}, f"{key}x": part}
+    yield from _inside(node, _misspelt)
+
+
+def _inside(node: Any, change: Callable[[Any], Iterator[Any]]) -> Iterator[Any]:
+    """Every document that is `node` with one of its parts changed."""
+    if isinstance(node, dict):
+        for key, part in node.items():
+            yield from ({**node, key: other} for other in change(part))
     if isinstance(node, list):
         for index, part in enumerate(node):
-            yield from ([*node[:index], other, *node[index + 1 :]] for other in _replaced(part, value))
+            yield from ([*node[:index], other, *node[index + 1 :]] for other in change(part))
 
 
 def _refusal(load: Load, document: object) -> SpecError | None:
@@ -281,13 +293,23 @@ def _refusal(load: Load, document: object) -> SpecError | None:
 )
 def test_whatever_is_put_anywhere_is_refused_with_its_line_or_is_valid(load: Load, text: str, value: object) -> None:
     for document in _replaced(yaml.safe_load(text), value):
-        refusal = _refusal(load, document)
-        if refusal is None:
-            assert _problems(document) == [], document
-        else:
-            assert refusal.message, document
-            assert refusal.remedy, document
-            assert refusal.where.rpartition(":")[2].isdigit(), document
+        _check(load, document)
+
+
+@pytest.mark.parametrize("text", [BUILT, SHAPED])
+def test_whatever_is_misspelt_is_refused_with_its_line_or_is_valid(load: Load, text: str) -> None:
+    for document in _misspelt(yaml.safe_load(text)):
+        _check(load, document)
+
+
+def _check(load: Load, document: object) -> None:
+    refusal = _refusal(load, document)
+    if refusal is None:
+        assert _problems(document) == [], document
+    else:
+        assert refusal.message, document
+        assert refusal.remedy, document
+        assert refusal.where.rpartition(":")[2].isdigit(), document
 
 
 @pytest.mark.parametrize("text", [BUILT, SHAPED])
