@@ -88,7 +88,7 @@ class AssignedRanges:
         consumer.assign([TopicPartition(*place, self.reached[place]) for place in self._left])
 
     def _ask_again(self, consumer: Consumer, timeout_s: float) -> None:
-        """Continues where a broker says that an offset is out of range although its records are not gone: a leader that
+        """Continues where a broker reports that an offset is out of range although its records are not gone: a leader that
         has not caught up does, and one that has just ended a transaction.
         """
         for (topic, partition), error in self._out_of_range.items():
