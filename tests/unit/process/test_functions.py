@@ -115,10 +115,13 @@ def test_chunks_are_an_array(folder: Path) -> None:
         ("broken", "`broken(email)` returns an invalid array"),
     ],
 )
-def test_a_result_that_is_no_column_stops_the_table(folder: Path, name: str, words: str) -> None:
+def test_a_result_that_is_no_column_stops_the_table_until_the_function_is_corrected(
+    folder: Path, name: str, words: str
+) -> None:
     with pytest.raises(SpecError, match="correct the function, and start again") as stopped:
         run(call(folder, name), ["a", "b"])
     assert words in stopped.value.message
+    assert len(run(call(folder, "clean"), ["a@b", "b@c"]).columns[0]) == 2
 
 
 def test_a_function_that_is_not_there_is_named(tmp_path: Path) -> None:

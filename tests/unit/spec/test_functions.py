@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from pathlib import Path
 
 import pytest
@@ -56,6 +57,17 @@ def test_functions_of_a_module_beside_the_file_are_found_one_or_several(
     ]
     shared = load(f"defaults: {{udf: {module}.clean}}\n{with_table('')}").tables
     assert [function.name for function in shared[0].udf] == ["clean"]
+
+
+def test_a_function_is_found_once_its_module_is_beside_the_file(
+    load: Load, refuse: Refuse, working_directory: Path, module: str
+) -> None:
+    text, source = with_table(f"udf: {module}.clean"), working_directory / f"{module}.py"
+    source.rename(working_directory / "elsewhere.txt")
+    assert "put the module beside the pipeline file" in refuse(text).remedy
+    (working_directory / "elsewhere.txt").rename(source)
+    importlib.invalidate_caches()
+    assert len(load(text).tables[0].udf) == 1
 
 
 @pytest.mark.parametrize(
