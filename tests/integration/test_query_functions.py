@@ -121,6 +121,8 @@ def test_a_run_calls_functions_and_a_broken_one_stops_its_table_alone(broker: Em
         "s.short": {"topic": topic, "udf": "shop_functions.short", "select": "select short(cents) as c from records"},
     }
     pipeline = Pipeline(folder, {"pipeline": "p", "kafka": {"bootstrap.servers": servers}, "tables": tables})
+    tried, document = pipeline.command("try", "s.people")
+    assert (tried.returncode, document["written"], document["failed"]) == (4, 3, 1)
     done, _ = pipeline.command("run", "--until-caught-up")
     assert done.returncode == 4, done.stderr[-3000:]
     status = pipeline.status()
