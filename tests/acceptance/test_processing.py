@@ -125,8 +125,8 @@ class Soak:
         first = self.pipeline.run()
         first.wait_for("batch_committed")
         others = [self.pipeline.run()] if number % PAIRED_EVERY == PAIRED_EVERY - 1 else []
-        for run in others:
-            run.wait_for("batch_committed")
+        for run in others:  # From now on it is the later one.
+            run.wait_for("connected")
         live_on(first, rng(self._seed, number, LONGEST_LIFE_MS) / 1000)
         for run in (first, *others):
             die(run, self._seed + number, FENCED)
