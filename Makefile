@@ -7,7 +7,7 @@ COMPILE := env -u PIP_FIND_LINKS -u PIP_INDEX_URL -u PIP_EXTRA_INDEX_URL CUSTOM_
 	--quiet --allow-unsafe --generate-hashes --no-emit-index-url --no-emit-find-links --no-header --strip-extras
 
 .PHONY: setup machine test-setup manifests demo picture test check lint docs bench soak soak-maintenance soak-answers soak-guard \
-	soak-histories soak-decimals soak-examples soak-queries catalogs lock clean
+	soak-histories soak-decimals soak-examples soak-queries soak-processing catalogs lock clean
 
 setup: $(VENV)/.jars
 
@@ -114,6 +114,10 @@ soak-examples: setup $(VENV)/.dev
 # 250 expressions) for others.
 soak-queries: setup $(VENV)/.dev
 	$(BIN)/python -m pytest -m soak tests/integration/test_proven_functions.py tests/integration/test_spark_functions.py
+
+# A pipeline with all that can be done to records before a table, killed 200 times: an hour; FRAZIL_KILLS for another number.
+soak-processing: test-setup
+	$(BIN)/python -m pytest -s -m soak tests/acceptance/test_processing.py
 
 # A quarter of a million damaged records of each format between pages that nobody may touch; FRAZIL_RECORDS for other numbers.
 soak-guard: setup $(VENV)/.dev

@@ -157,6 +157,13 @@ GOALS = (
     ),
     Goal("records/s to S3, running process", "× local files", 0.8, _to_s3, at_least=True),
     Goal("a query (half of the records, two casts, one hash): CPU per record read", "× no query", 1.15, _query),
+    Goal(
+        "the same query in Spark Structured Streaming",
+        "× Frazil",
+        2.0,
+        _among("process", "stock", "query", "query", "cpu_s_per_million"),
+        at_least=True,
+    ),
     Goal("one column looked up in 100,000 rows: CPU per record read", "× no look-up", 1.25, _lookup),
     Goal(
         "1,000 scattered updates into 2 M rows, plan to commit", "s", 0.9, _of("upsert", _SCATTERED_2, "took_median_s")

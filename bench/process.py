@@ -1,5 +1,6 @@
 """What a query and a look-up cost: the records of `running` into a table as they are, through a query that keeps half of
-them, through the same query where Spark computes it, and joined with a reference table.
+them, through the same query where Spark computes it, and joined with a reference table; and the query in Spark Structured
+Streaming, as a user of it would write it.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from bench.arithmetic import prefix_total
 from bench.loads import Load, json_load
 from bench.place import Place, Run, say
 from bench.records import SCHEMA, Pool
-from bench.throughput import DEBUG_LOG, one_run
+from bench.throughput import DEBUG_LOG, one_run, quietly, stock_job
 from bench.wide import weight
 
 _USERS = 500_000  # Half of them.
@@ -40,6 +41,11 @@ bround(cast(amount as int), 0) as amount, ok, ts, ua from records where bround(u
 
 def measure(place: Place) -> None:
     """Each, in turn: the machine is not the same from one minute to the next."""
+    if "stock" in place.settings.subjects:
+        with place.attempt("what a query costs in stock spark"):
+            load = loads_of(place)["query"]
+            found, job = _stock_runs(place, load)
+            place.write_result("process", "stock", "query", found, query=QUERY.strip(), job=job)
     if "frazil" not in place.settings.subjects:
         return
     with place.attempt("what a query costs"):
@@ -103,6 +109,17 @@ def _one_run(place: Place, load: Load) -> Run:
         ),
         load,
     )
+
+
+def _stock_runs(place: Place, load: Load) -> tuple[list[Run], Mapping[str, object]]:
+    """The query in micro-batches of the size of Frazil's batches."""
+    source = {"maxOffsetsPerTrigger": str(place.settings.records)}
+    job = {**stock_job(place, load.topic, metadata=False), "trigger": "available", "source": source, "select": QUERY}
+
+    def one() -> Run:
+        return one_run(place, subjects.stock_command(place.run_folder("process-stock"), job), load)
+
+    return quietly(place, "stock", "query", one), job
 
 
 def _expected(pool: Pool, count: int) -> dict[str, int]:

@@ -232,9 +232,14 @@ def _lakes(results: Results) -> str:
 
 def _query(results: Results) -> str:
     rows = [
-        [variant, *(_spread(result, name) for name in ("records_per_s", "cpu_s_per_million")), _median(result, "rows")]
-        for variant in ("plain", "query", "lookup")
-        for result in results.of("process", "frazil", variant)
+        [label, *(_spread(result, name) for name in ("records_per_s", "cpu_s_per_million")), _median(result, "rows")]
+        for subject, variant, label in (
+            ("frazil", "plain", "plain"),
+            ("frazil", "query", "query"),
+            ("stock", "query", "query in Spark Structured Streaming"),
+            ("frazil", "lookup", "lookup"),
+        )
+        for result in results.of("process", subject, variant)
     ]
     note = (
         "The records of `running` into a table as they are, and through a query that keeps half of them, with two casts "

@@ -22,7 +22,7 @@ from frazil.runtime.jars import jars
 
 TABLE = "lake.bench.t"
 _SQL_TYPES = {"long": "bigint"}
-_META = {"_partition": "int", "_offset": "bigint", "_timestamp": "timestamp"}
+_META = ("_partition", "_offset", "_timestamp")
 _CHECKPOINTS = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 
 
@@ -52,12 +52,9 @@ def session(job: dict[str, Any]) -> SparkSession:
     return spark
 
 
-def make_table(spark: SparkSession, job: dict[str, Any]) -> None:
-    """The table, with its columns written down."""
-    columns = {name: _SQL_TYPES.get(kind, kind) for name, kind in SCHEMA.items()}
-    if job["metadata"]:
-        columns |= _META
-    declared = ", ".join(f"{name} {kind}" for name, kind in columns.items())
+def make_table(spark: SparkSession, job: dict[str, Any], frame: DataFrame) -> None:
+    """The table, with the columns of what is written to it."""
+    declared = ", ".join(f"`{field.name}` {field.dataType.simpleString()}" for field in frame.schema)
     properties = {"format-version": "2", "write.parquet.compression-codec": "zstd", **job.get("properties", {})}
     listed = ", ".join(f"'{name}'='{value}'" for name, value in properties.items())
     spark.sql("create namespace if not exists lake.bench")
@@ -65,7 +62,7 @@ def make_table(spark: SparkSession, job: dict[str, Any]) -> None:
 
 
 def rows(spark: SparkSession, job: dict[str, Any]) -> DataFrame:
-    """The topic's records as the table's columns."""
+    """The topic's records as the table's columns: those of its query, `select … from records`, where the job has one."""
     options = {
         "kafka.bootstrap.servers": job["bootstrap"],
         "subscribe": job["topic"],
@@ -80,12 +77,17 @@ def rows(spark: SparkSession, job: dict[str, Any]) -> DataFrame:
     meta = [f.col(name.removeprefix("_")).alias(name) for name in _META] if job["metadata"] else []
     read = spark.readStream.format("kafka").options(**options).load()
     shaped = read.select(value, *meta).select("j.*", *[column for column in _META if job["metadata"]])
-    return shaped.coalesce(job["tasks"]) if job.get("tasks") else shaped
+    if job.get("tasks"):
+        shaped = shaped.coalesce(job["tasks"])
+    if not job.get("select"):
+        return shaped
+    shaped.createOrReplaceTempView("records")
+    return spark.sql(job["select"])
 
 
-def start(spark: SparkSession, job: dict[str, Any]) -> StreamingQuery:
+def start(job: dict[str, Any], frame: DataFrame) -> StreamingQuery:
     """The query: everything that is there (`available`), or every so often (`every`)."""
-    writer: DataStreamWriter = rows(spark, job).writeStream.format("iceberg").outputMode("append")
+    writer: DataStreamWriter = frame.writeStream.format("iceberg").outputMode("append")
     writer = writer.option("checkpointLocation", f"{job['folder']}/checkpoint").option("fanout-enabled", "true")
     if job["trigger"] == "available":
         return writer.trigger(availableNow=True).toTable(TABLE)
@@ -97,8 +99,9 @@ def main(path: Path) -> None:
     stopping: list[int] = []
     signal.signal(signal.SIGTERM, lambda number, _: stopping.append(number))
     spark = session(job)
-    make_table(spark, job)
-    query = start(spark, job)
+    frame = rows(spark, job)
+    make_table(spark, job, frame)
+    query = start(job, frame)
     while not query.awaitTermination(1):
         if stopping:
             query.stop()

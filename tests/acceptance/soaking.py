@@ -32,10 +32,10 @@ def live_on(run: Run, seconds: float) -> None:
         run.wait_while_running(lambda: clock.monotonic_s() > deadline_s, "its time has come")
 
 
-def die(run: Run, turn: int) -> None:
-    """SIGKILL for the driver's Python, its JVM or both, in turns, unless it has died already."""
+def die(run: Run, turn: int, *codes: int) -> None:
+    """SIGKILL for the driver's Python, its JVM or both, in turns, unless it has died already, or ended with such a code."""
     if run.is_running:
         with suppress(ProcessLookupError):
             run.kill(*[[run.pid, run.jvm_pid], [run.pid], [run.jvm_pid]][turn % 3])
-    assert run.wait() in (1, -signal.SIGKILL), run.tail()
+    assert run.wait() in (1, -signal.SIGKILL, *codes), run.tail()
     run.close()

@@ -33,6 +33,12 @@ class TaskFailedError(UnavailableError):
     """
 
 
+class FunctionFailedError(TaskFailedError):
+    """a Python function of a query does not return what it must
+    correct the function, and start again
+    """
+
+
 def is_jvm_gone(error: BaseException) -> bool:
     """Whether the JVM has ended, so that the process cannot continue."""
     is_cut_off = isinstance(error, (Py4JError, ConnectionError))

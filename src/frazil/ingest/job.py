@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -17,7 +18,7 @@ from pyspark.errors import PySparkException
 
 from frazil.decode.settings import NEW_KEY, OLD_KEY
 from frazil.errors import UnavailableError
-from frazil.ingest.failures import TaskFailedError
+from frazil.ingest.failures import FunctionFailedError, TaskFailedError
 from frazil.ingest.isolate import Found, load_found, search_of
 from frazil.ingest.plan import own_starts, read_once
 from frazil.ingest.shares import OVERSIZED_PARTITION
@@ -35,6 +36,7 @@ from frazil.ingest.task import (
 from frazil.kafka.security import kafka_remedy
 from frazil.kafka.source import read_ranges
 from frazil.process.in_spark import input_schema, prepare_session, with_values
+from frazil.process.kernels.functions import WRONG_RESULT
 from frazil.process.program import SparkPart
 from frazil.process.references import Reference, find_reference
 from frazil.report import TaskReport, load_report
@@ -65,6 +67,8 @@ _SIGNS_OF_WORKERS = (
     "Traceback (most recent call last)",
     "Python worker failed",
 )
+# A task raises it for nothing else.
+_BROKEN_FUNCTION = re.compile(rf"frazil\.errors\.SpecError: (.*?)(?:; {WRONG_RESULT})?$", re.MULTILINE)
 _SEARCH_POOL = "catch-up"
 _AT_A_RECORD = "exception when fetching the next record"
 
@@ -156,6 +160,9 @@ class SparkJobs:
             task = task_of(self._sent(spark, job))
             return [row.report for row in records.mapInArrow(task, REPORT_SCHEMA).collect()]
         except (PySparkException, Py4JJavaError) as error:
+            broken = _BROKEN_FUNCTION.search(str(error))
+            if broken is not None:
+                raise FunctionFailedError(broken[1]) from None
             remedy = _remedy(error)
             kind = UnavailableError if remedy or _is_elsewhere(str(error)) else TaskFailedError
             raise kind(f"a task failed: {cause_of(error)}", remedy=remedy) from None

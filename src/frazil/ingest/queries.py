@@ -32,6 +32,7 @@ from frazil.ingest.settings import (
 from frazil.ingest.spark_inputs import inputs_of
 from frazil.ingest.table import RECORDS_SCHEMA, Table, loaded
 from frazil.ingest.target import columns_of_keys, target_of
+from frazil.plugins.functions import Function
 from frazil.process.analysis import Column, Query, analyse, analyse_condition
 from frazil.process.catalyst import RECORDS, RULES, Catalyst, UnknownColumn
 from frazil.process.in_spark import Outside, values_here
@@ -95,13 +96,14 @@ class SparkQueries:
         """Stores the settings. jvm: returns py4j's view of the JVM."""
         self._jvm = jvm
         self._lock = threading.Lock()
-        self._catalyst: Catalyst | None = None
+        #: By the Python functions that queries may call.
+        self._catalysts: dict[tuple[Function, ...], Catalyst] = {}
         self._known: dict[tuple[str, str], Query] = {}
         self._expectations: dict[tuple[str, str], tuple[Expectation, ...]] = {}
 
     def analyse(self, spec: TableSpec, records: Schema) -> Query:
         """See Queries."""
-        place = repr((spec.where, steps_of(spec), spec.select)), records.model_dump_json()
+        place = repr((spec.udf, spec.where, steps_of(spec), spec.select)), records.model_dump_json()
         with self._lock:
             if place not in self._known:
                 self._known[place] = self._analysed(spec, records)
@@ -110,15 +112,15 @@ class SparkQueries:
     def check(self, spec: TableSpec) -> None:
         """See Queries."""
         with self._lock:
-            catalyst = self._catalyst = self._catalyst or Catalyst(self._jvm())
+            catalyst = self._catalyst(spec.udf)
             if spec.select:
-                check_query(spec.select, catalyst.parse(spec.select))
+                check_query(spec.select, catalyst.parse(spec.select), catalyst.functions)
             for condition in filter(None, (spec.where, spec.filter)):
-                check_condition(condition, catalyst.parse_condition(condition).condition())
+                check_condition(condition, catalyst.parse_condition(condition).condition(), catalyst.functions)
 
     def expectations(self, spec: TableSpec, rows: Schema) -> tuple[Expectation, ...]:
         """See Queries."""
-        place = repr(spec.expect), rows.model_dump_json()
+        place = repr((spec.udf, spec.expect)), rows.model_dump_json()
         with self._lock:
             if place not in self._expectations:
                 self._expectations[place] = tuple(
@@ -127,10 +129,9 @@ class SparkQueries:
             return self._expectations[place]
 
     def _expectation(self, spec: TableSpec, one: ExpectationSpec, rows: Schema) -> Expectation:
-        self._catalyst = self._catalyst or Catalyst(self._jvm())
         where = f"{spec.name}, expect.{one.name}"
         with _waiting_for_fields(spec, where, may_come=not spec.select or "*" in spec.select):
-            found = analyse_condition(self._catalyst, one.that, rows, one.name)
+            found = analyse_condition(self._catalyst(spec.udf), one.that, rows, one.name)
         _refuse_outside(found.outside, where)
         assert found.stage is not None
         action = one.action if one.at_most is None else "warn"  # A share is judged when all tasks have reported.
@@ -141,17 +142,20 @@ class SparkQueries:
     def values(self, part: SparkPart, inputs: Sequence[pa.Array], count: int) -> dict[str, pa.Array]:
         """See Queries."""
         with self._lock:
-            self._catalyst = self._catalyst or Catalyst(self._jvm())
-            return values_here(self._catalyst, part, inputs, count) if count else {}
+            return values_here(self._catalyst(), part, inputs, count) if count else {}
+
+    def _catalyst(self, functions: tuple[Function, ...] = ()) -> Catalyst:
+        if functions not in self._catalysts:
+            self._catalysts[functions] = Catalyst(self._jvm(), functions)
+        return self._catalysts[functions]
 
     def _analysed(self, spec: TableSpec, records: Schema) -> Query:
-        self._catalyst = self._catalyst or Catalyst(self._jvm())
         metadata = tuple(metadata_in_query(spec).values())
         fields = Schema(*(field for field in records.fields if field.name not in metadata))
         with _waiting_for_fields(spec, spec.name):
             steps = compile_steps(steps_of(spec), fields, metadata).sql if spec.has_steps else ""
             text = spec.select or f"select * from {RECORDS}"
-            query = analyse(self._catalyst, text, records, spec.where, steps, metadata)
+            query = analyse(self._catalyst(spec.udf), text, records, spec.where, steps, metadata)
         _refuse_outside(query.outside, spec.name)
         _refuse_unproven(program_of(query), spec.name)
         if program_of(query).spark_part is not None:

@@ -27,7 +27,14 @@ from frazil.errors import (
 )
 from frazil.ingest.crash_suspects import Suspects, apply_found
 from frazil.ingest.discovery import Discovery
-from frazil.ingest.failures import TableStopped, TaskFailedError, is_heap_full, is_jvm_gone, jvm_has_ended
+from frazil.ingest.failures import (
+    FunctionFailedError,
+    TableStopped,
+    TaskFailedError,
+    is_heap_full,
+    is_jvm_gone,
+    jvm_has_ended,
+)
 from frazil.ingest.isolate import Found
 from frazil.ingest.load import Loader
 from frazil.ingest.outcome import Committed, Outcome, Reload, Replan, Retry, Stop, outcome_of
@@ -437,6 +444,9 @@ class Service:
                 self._suspects.end(p.table.name)
             # Until a job of its own has succeeded, as any table of a failed job may be the cause.
             p.table.schedule.goes_alone = error is not None
+        if isinstance(error, FunctionFailedError) and len(planned) == 1:
+            self._end_batch(planned[0], Stop(TableStopped(error.message, error.remedy, planned[0].table.name)))
+            return
         if isinstance(error, TaskFailedError) and len(planned) == 1 and not self._is_ending:
             self._search(planned[0], error)
             return

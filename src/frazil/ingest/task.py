@@ -23,6 +23,7 @@ from frazil.decode.columns import Decoded, Mismatch
 from frazil.decode.json.slices import MAX_MISMATCHES
 from frazil.decode.limits import plain_columns, read_bounded
 from frazil.decode.settings import OWN_TYPES
+from frazil.errors import SpecError
 from frazil.failpoints import hit
 from frazil.ingest.shares import OVERSIZED_PARTITION, Share, shares_of
 from frazil.ingest.task_limits import limited_memory, limited_time
@@ -163,7 +164,7 @@ def quoting_no_record(job: Job) -> Iterator[None]:
     """Raises, for an exception in its block that may quote a record of a protected table, one that does not."""
     try:
         yield
-    except OSError:
+    except (OSError, SpecError):
         raise
     except Exception as error:
         if all(target.protection is None for target in job.all_targets):

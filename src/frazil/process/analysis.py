@@ -135,15 +135,15 @@ def analyse(
     Spark refuses, or whose result Iceberg has no types for.
     """
     parsed, plans, names = catalyst.parse(query), [], []
-    check_query(query, parsed)
+    check_query(query, parsed, catalyst.functions)
     if where:
         taken = catalyst.parse_condition(where)
-        check_condition(where, taken.condition())
+        check_condition(where, taken.condition(), catalyst.functions)
         plans.append(taken)
         names.append("where")
     if steps:
         plans.append(catalyst.parse(steps))
-        check_query(steps, plans[-1])
+        check_query(steps, plans[-1], catalyst.functions)
         names += ["filter" for node in chain_of(plans[-1]) if class_of(node) == "Filter"]
     analysed = catalyst.analyse([*plans, parsed], records)
     stages = _read(catalyst, analysed, records, itertools.chain(names, itertools.repeat("where")), metadata)
@@ -162,7 +162,7 @@ def analyse_condition(catalyst: Catalyst, condition: str, records: Schema, name:
     Raises: SpecError for what is no condition, and as `analyse` does.
     """
     parsed = catalyst.parse_condition(condition)
-    check_condition(condition, parsed.condition())
+    check_condition(condition, parsed.condition(), catalyst.functions)
     stages = _read(catalyst, catalyst.analyse([parsed], records), records, itertools.repeat(name))
     (stage,) = stages.found
     outside = stages.expressions.outside or stages.in_spark.first
@@ -192,7 +192,7 @@ class _Stages:
         """
         ids = ids_of(source.output())
         self.in_spark = InSpark(catalyst, dict(zip(ids, (column.name for column in records.fields), strict=True)))
-        self.expressions = Expressions(self.in_spark)
+        self.expressions = Expressions(self.in_spark, catalyst.functions)
         self.found: list[Stage] = []
         #: The fields of the records that decide which rows there are.
         self.conditions: set[Path] = set()

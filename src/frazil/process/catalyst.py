@@ -17,11 +17,15 @@ from py4j.protocol import Py4JJavaError
 from pyiceberg.schema import Schema
 
 from frazil.errors import SpecError
-from frazil.process.spark_types import spark_struct
+from frazil.plugins.functions import Function
+from frazil.process.spark_types import spark_struct, spark_type
 from frazil.spec.problems import nearest
+from frazil.spec.types import parse_type
 
 RECORDS = "records"
 RULES = "the rules of queries are in docs/reference/queries.md"
+FUNCTION = "ScalaUDF"
+"""Spark's class of a call of a function that it does not have itself: here one of Python."""
 _SETTINGS = {"spark.sql.ansi.enabled": "true", "spark.sql.session.timeZone": "UTC"}
 _POSITION = re.compile(r"line (\d+),? (pos|position) (\d+)")
 _COLUMN_ID = re.compile(r"#(\d+)L?$")
@@ -39,20 +43,39 @@ class UnknownColumn(SpecError):
 class Catalyst:
     """The parser and the analyser of one JVM."""
 
-    def __init__(self, jvm: Any) -> None:
-        """jvm: py4j's view of a JVM with Spark's classes; it needs no session."""
+    def __init__(self, jvm: Any, functions: Sequence[Function] = ()) -> None:
+        """jvm: py4j's view of a JVM with Spark's classes; it needs no session. functions: of Python, for queries.
+
+        Raises: SpecError for a function that Spark has too.
+        """
+        #: The functions of Python by their names in small letters.
+        self.functions = {one.name.lower(): one for one in functions}
         #: py4j's view of the JVM.
         self.jvm = jvm
         self._sql = jvm.org.apache.spark.sql
         catalyst = self._sql.catalyst
         conf, hadoop = jvm.org.apache.spark.SparkConf(False), jvm.org.apache.hadoop.conf.Configuration()
         catalog = catalyst.catalog.SessionCatalog(
-            catalyst.catalog.InMemoryCatalog(conf, hadoop), catalyst.analysis.FunctionRegistry.builtin()
+            catalyst.catalog.InMemoryCatalog(conf, hadoop), self._function_registry()
         )
         self._parser = catalyst.parser.CatalystSqlParser()
         self._refusals = jvm.java.lang.Class.forName("org.apache.spark.SparkThrowable")
         self._replaceable = jvm.java.lang.Class.forName("org.apache.spark.sql.catalyst.expressions.RuntimeReplaceable")
         self._analyser = catalyst.analysis.Analyzer(catalog)
+
+    def _function_registry(self) -> Any:
+        """Returns Spark's functions and those of Python, which the analyser knows by name and type alone."""
+        catalyst, expressions = self._sql.catalyst, self._sql.expressions
+        registry = catalyst.analysis.FunctionRegistry.builtin().clone()
+        nothing, none = self._static("scala.collection.immutable.Nil"), self._static("scala.None")
+        for name, function in self.functions.items():
+            if registry.functionExists(catalyst.FunctionIdentifier(name)):
+                remedy = "give the function another name"
+                raise SpecError(f"`udf` names a function `{function.name}`, which Spark has too", remedy=remedy)
+            kind = self._sql.types.DataType.fromJson(json.dumps(spark_type(parse_type(function.returns))))
+            known = expressions.SparkUserDefinedFunction(None, kind, nothing, none, none, True, True)
+            self._sql.classic.UDFRegistration(None, registry).register(function.name, known)
+        return registry
 
     def parse(self, query: str) -> Any:
         """Returns the plan of a query as it is written.

@@ -63,7 +63,7 @@ class Failure:
     row: int
     #: The column of the result, or of the stage, whose value cannot be had; the name of a filter.
     column: str
-    #: Spark's error class, such as CAST_INVALID_INPUT, or LOOKUP_MISS.
+    #: Spark's error class, such as CAST_INVALID_INPUT, LOOKUP_MISS, or what a Python function has raised.
     error_class: str
     #: The expression as Spark prints it.
     expression: str
@@ -246,9 +246,8 @@ class _Run:
             call, error = batch.sources[int(first[row]) - 1]  # type: ignore[index]
             values = tuple(batch.text_of(argument, row) for argument in shown_arguments(call))
             name = made[of_column[row] - 1][0]
-            self.failures.append(
-                Failure(int(self.parents[row]), name, ERRORS[error], call.sql or call.function, values)
-            )
+            reason = batch.reasons.get((int(first[row]), row), ERRORS[error])  # type: ignore[index]
+            self.failures.append(Failure(int(self.parents[row]), name, reason, call.sql or call.function, values))
         self.failed[self.parents[rows]] = True
         return rows.size > 0
 
@@ -284,6 +283,8 @@ class _Batch:
         self._found: dict[Any, Column] = {}
         #: The call of each failure, and its error code: failures are counted from 1.
         self.sources: list[tuple[Call, int]] = []
+        #: By failure and row, what a Python function has raised.
+        self.reasons: dict[tuple[int, int], str] = {}
 
     def column(self, expression: Expression) -> Column:
         """Returns the values of an expression."""
@@ -336,17 +337,18 @@ class _Batch:
         made = kernel.run(call, *(one.values for one in arguments))
         if isinstance(made, Result):
             if made.errors is not None and dict(call.options).get("evalMode") != "TRY":
-                failed = merge_failed(failed, self._numbered(call, made.errors), None)
+                failed = merge_failed(failed, self._numbered(call, made.errors, made.reasons), None)
             made = made.values
         return as_column(made, failed, rows)
 
-    def _numbered(self, call: Call, errors: NDArray[np.uint8]) -> NDArray[np.int32]:
+    def _numbered(self, call: Call, errors: NDArray[np.uint8], reasons: Mapping[int, str]) -> NDArray[np.int32]:
         """Returns the failures' numbers for a kernel's error codes."""
         numbered = np.zeros(errors.size, np.int32)
         for error in np.unique(errors).tolist():
             if error:
                 self.sources.append((call, error))
                 numbered[errors == error] = len(self.sources)
+        self.reasons |= {(int(numbered[row]), row): shortened(reason) for row, reason in reasons.items()}
         return numbered
 
 

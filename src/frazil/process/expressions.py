@@ -6,8 +6,9 @@ characters. Wrappers such as `nvl` are read as what Spark replaces them by.
 
 from __future__ import annotations
 
+import inspect
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
@@ -17,10 +18,11 @@ import pyarrow as pa
 from pyiceberg.types import IcebergType, ListType, StructType
 
 from frazil.errors import SpecError
-from frazil.process.catalyst import SEPARATOR, class_of, ids_of, items_of
+from frazil.plugins.functions import Function, import_function
+from frazil.process.catalyst import FUNCTION, SEPARATOR, class_of, ids_of, items_of
 from frazil.process.in_spark import InSpark, Outside
 from frazil.process.kernels.table import objection
-from frazil.process.program import Call, Expression, Literal
+from frazil.process.program import PYTHON, Call, Expression, Literal
 from frazil.process.spark_types import NO_TYPE, arrow_of, has_fixed_bytes, iceberg_type
 
 Path = tuple[str, ...]
@@ -64,6 +66,8 @@ class Expressions:
 
     #: The expressions that Spark evaluates.
     in_spark: InSpark
+    #: The functions of Python that the query may call, by their names in small letters.
+    functions: Mapping[str, Function] = field(default_factory=dict)
     #: The first expression that has no place in a Program.
     outside: Outside | None = None
     #: The columns that the next expressions may name, by Spark's ids of them.
@@ -211,6 +215,23 @@ class Expressions:
         self._shared_sql = outer
         return value
 
+    def _python(self, node: Any) -> Value:
+        """Returns a call of a function of Python.
+
+        Raises: SpecError for arguments that it does not take.
+        """
+        function = self.functions[str(node.udfName().get()).lower()]
+        value = self._call(FUNCTION, node, ())
+        assert isinstance(value.expression, Call)
+        options = (("function", function.path), ("folder", function.folder))
+        call = replace(value.expression, function=PYTHON, options=options)
+        try:
+            inspect.signature(import_function(function.path, function.folder)).bind(*call.arguments)
+        except TypeError as error:
+            raise SpecError(f"`{call.sql}`: {error}", remedy="give the function the arguments that it takes") from None
+        self._nodes[call] = node
+        return replace(value, expression=call)
+
     def _reference(self, node: Any) -> Value:
         return self._shared[int(node.id().id())]
 
@@ -260,6 +281,7 @@ _READERS: dict[str, Callable[[Expressions, Any], Value]] = {
     "Cast": Expressions._cast,
     "With": Expressions._with,
     "CommonExpressionRef": Expressions._reference,
+    FUNCTION: Expressions._python,
     "GetStructField": Expressions._member,
     "GetArrayStructFields": Expressions._members,
     "GetArrayItem": Expressions._element,

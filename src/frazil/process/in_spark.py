@@ -15,7 +15,7 @@ import pyarrow as pa
 from pyiceberg.schema import Schema
 
 from frazil.errors import SpecError
-from frazil.process.catalyst import Catalyst, class_of, items_of, seq_of, static_of
+from frazil.process.catalyst import FUNCTION, RULES, Catalyst, class_of, items_of, seq_of, static_of
 from frazil.process.program import BY_SPARK, INPUT, Call, Expression, Field, Program, Project, SparkPart
 from frazil.process.spark_types import NO_TYPE
 from frazil.schema.arrow import arrow_type
@@ -97,11 +97,7 @@ class InSpark:
         kind = class_of(node)
         if kind == "AttributeReference":
             return self._column(node, sql)
-        if kind in _BUILDING_MAPS:
-            raise SpecError(
-                f"`{sql}` makes a map, and Spark does not say for which record that fails",
-                remedy="make a list of structs, `array(struct(key, value))`, or a map of JSON: `from_json(…, 'map<…>')`",
-            )
+        _check_computable(node, sql)
         if self._catalyst.is_replaced(node):
             return self._inlined(node.replacement(), sql)
         children = items_of(node.children())
@@ -126,6 +122,21 @@ class InSpark:
                 remedy="compute it before: `explode(transform(items, item -> …))`",
             )
         return self._inlined(self._columns[column_id], sql)
+
+
+def _check_computable(node: Any, sql: str) -> None:
+    """Refuses an expression that Spark cannot evaluate for each record."""
+    kind = class_of(node)
+    if kind in _BUILDING_MAPS:
+        raise SpecError(
+            f"`{sql}` makes a map, and Spark does not say for which record that fails",
+            remedy="make a list of structs, `array(struct(key, value))`, or a map of JSON: `from_json(…, 'map<…>')`",
+        )
+    if kind == FUNCTION:
+        raise SpecError(
+            f"Spark would compute `{sql}`, and cannot call `{node.udfName().get()}`, a function of Python",
+            remedy=f"use functions that tasks compute themselves around it; {RULES}",
+        )
 
 
 # The user's settings change what some expressions mean; these are for access, and for how Spark runs.

@@ -50,6 +50,8 @@ BY_SPARK = "BySpark"
 """The function of a call whose values Spark has made. Its first argument is their column; the others are the columns that
 its expression uses, for messages. Its option `inputs` has the columns of the records that it uses, as JSON.
 """
+PYTHON = "PythonFunction"
+"""The function of a call of a user's function. Its options `function` and `folder` name it, as in `plugins.functions`."""
 INPUT = "\x01input{}"
 """The column with an input of Spark's expressions, by its place among those of `SparkPart.inputs`."""
 

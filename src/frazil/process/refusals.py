@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import difflib
 import re
+from collections.abc import Collection
 from typing import Any
 
 from frazil.errors import SpecError
@@ -101,8 +102,9 @@ _EXPRESSIONS = {
 _TODAY = re.compile(r"\b(?:date|timestamp(?:_ltz|_ntz)?)\s*['\"]\s*(now|today|tomorrow|yesterday)\b", re.IGNORECASE)
 
 
-def check_query(query: str, plan: Any) -> None:
-    """Refuses a query that is not one projection and selection of the relation `records`.
+def check_query(query: str, plan: Any, functions: Collection[str] = ()) -> None:
+    """Refuses a query that is not one projection and selection of the relation `records`. functions: which it may call
+    besides Spark's, in small letters.
 
     Raises: SpecError that names what is refused, and where.
     """
@@ -110,7 +112,7 @@ def check_query(query: str, plan: Any) -> None:
     for node in chain_of(plan):
         _check_plan(node)
         for expression in items_of(node.expressions()):
-            _check_expression(expression)
+            _check_expression(expression, functions)
     top = class_of(plan)
     if top != "Project":
         raise SpecError("the query selects nothing", remedy=f"write `select … from {RECORDS}`")
@@ -118,15 +120,15 @@ def check_query(query: str, plan: Any) -> None:
         _check_name(item)
 
 
-def check_condition(condition: str, root: Any) -> None:
-    """Refuses what is not one expression over the columns of `records`.
+def check_condition(condition: str, root: Any, functions: Collection[str] = ()) -> None:
+    """Refuses what is not one expression over the columns of `records`. functions: as for `check_query`.
 
     Raises: SpecError that names what is refused, and where.
     """
     _check_words(condition)
     if class_of(root) in ("Alias", "UnresolvedStar"):
         raise SpecError(f"`{condition.strip()}` is no condition", remedy="write an expression, such as `amount > 0`")
-    _check_expression(root)
+    _check_expression(root, functions)
 
 
 def _check_words(query: str) -> None:
@@ -153,7 +155,7 @@ def _check_plan(node: Any) -> None:
         raise SpecError(message, remedy=f"write `from {RECORDS}`, the only relation", where=position_of(node))
 
 
-def _check_expression(node: Any, depth: int = 0) -> None:
+def _check_expression(node: Any, functions: Collection[str], depth: int = 0) -> None:
     """Refuses sub-queries, windows, and functions that are not allowed, in an expression as it is written.
 
     Raises: SpecError that names what is refused, and where.
@@ -166,15 +168,15 @@ def _check_expression(node: Any, depth: int = 0) -> None:
         remedy = "use columns, literals and functions alone"
         raise SpecError(f"the query has {_EXPRESSIONS[kind]}", remedy=remedy, where=position_of(node))
     if kind in ("UnresolvedFunction", "UnresolvedGenerator"):
-        _check_function(kind, node)
+        _check_function(kind, node, functions)
     for child in items_of(node.children()):
-        _check_expression(child, depth + 1)
+        _check_expression(child, functions, depth + 1)
 
 
-def _check_function(kind: str, node: Any) -> None:
+def _check_function(kind: str, node: Any, functions: Collection[str]) -> None:
     parts = node.nameParts() if kind == "UnresolvedFunction" else None
     name = ".".join(map(str, items_of(parts))) if parts else str(node.name().funcName())
-    if name.lower() not in _ALLOWED:
+    if name.lower() not in _ALLOWED and name.lower() not in functions:
         raise SpecError(
             f"the function `{name}` is unknown, or not allowed in a query over records",
             remedy=_instead(name.lower()),

@@ -18,8 +18,8 @@ from frazil.spec.forms import (
     SPARK_CONF,
     STRINGS,
     TEXT,
+    TEXT_OR_TEXTS,
     TEXTS,
-    TOKENS,
     parsed_text,
     text_like,
 )
@@ -145,9 +145,9 @@ class SparkSpec(Declared):
 class HttpTokensSpec(Declared):
     """Tokens that callers of the HTTP service send as `Authorization: Bearer …`. Without any everyone may call it."""
 
-    read: Annotated[tuple[str, ...], TOKENS, Field(repr=False, exclude=True)] = ()
+    read: Annotated[tuple[str, ...], TEXT_OR_TEXTS, Field(repr=False, exclude=True)] = ()
     """Tokens that may read, as ${env:NAME} or ${file:PATH}, each of at least 32 characters: one, or a list."""
-    operate: Annotated[tuple[str, ...], TOKENS, Field(repr=False, exclude=True)] = ()
+    operate: Annotated[tuple[str, ...], TEXT_OR_TEXTS, Field(repr=False, exclude=True)] = ()
     """Tokens that may read and act, in the same form."""
 
 

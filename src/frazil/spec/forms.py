@@ -208,7 +208,7 @@ _MAX_DEPTH = 100
 _CONTEXT = "[A-Za-z0-9_][A-Za-z0-9_.-]*"
 _ADDRESS: JsonSchema = {"type": "string", "pattern": "^\\s*(https?://|\\$\\{)"}
 ADDRESSES = Form({"anyOf": [_ADDRESS, {"type": "array", "items": _ADDRESS, "minItems": 1}]})
-TOKENS = Form({"anyOf": [TEXT.schema, {"type": "array", "items": TEXT.schema, "minItems": 1}]})
+TEXT_OR_TEXTS = Form({"anyOf": [TEXT.schema, {"type": "array", "items": TEXT.schema, "minItems": 1}]})
 _WORD: JsonSchema = {"anyOf": [TEXT.schema, {"type": "integer"}]}
 WORDS = Form({"anyOf": [*_WORD["anyOf"], {"type": "array", "items": _WORD, "minItems": 1}]}, read=read_words)
 YOUNGEST_ORPHAN_VARIABLE = "FRAZIL_MIN_ORPHAN_AGE"

@@ -15,6 +15,7 @@ from pydantic import Field, SerializeAsAny
 from pyiceberg.types import IcebergType
 
 from frazil.plugins.envelopes import ENVELOPES
+from frazil.plugins.functions import Function
 from frazil.routing import Route, Template, ValueSource, parse_source, parse_template
 from frazil.spec.connections import CatalogSpec, HttpSpec, RegistrySpec, SparkSpec
 from frazil.spec.declared import Declared, SecretStrings, SecretWord
@@ -22,6 +23,7 @@ from frazil.spec.forms import (
     PATHS,
     STRINGS,
     TEXT,
+    TEXT_OR_TEXTS,
     TYPE_WORD,
     count,
     parsed_text,
@@ -194,6 +196,8 @@ class TableSpec(Declared, json_schema_extra={"oneOf": [{"required": ["topic"]}, 
     select: Annotated[str, TEXT] = ""
     """The query that makes the table's rows, in Spark SQL, from one relation, `records`: `select id, lower(email) as
     email from records`."""
+    udf: Annotated[tuple[Function, ...], TEXT_OR_TEXTS] = ()
+    """Python functions that the table's query and conditions may call, each as `module.function`."""
     on_error: Literal["dead_letter", "null"] = "dead_letter"
     """What a record becomes for which an expression of the query fails: a dead letter, or a row with null in the column."""
     expect: Annotated[

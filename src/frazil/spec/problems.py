@@ -43,6 +43,8 @@ class Problems:
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        #: The folder of the file, whole.
+        self.folder = str(path.resolve().parent)
         self._found: dict[tuple[bool, int, str, str], None] = {}
 
     def add(self, line: int, message: str, remedy: str, *, is_cause: bool = False) -> None:

@@ -22,6 +22,7 @@ from frazil.spec.columns import (
 from frazil.spec.document import Entry, Items, Node, Scalar, Section, lines_of
 from frazil.spec.expect import check_expect, read_expect
 from frazil.spec.forms import read_paths
+from frazil.spec.functions import read_functions
 from frazil.spec.keys import Fields, Path, Read, keys_of, read_items, read_text
 from frazil.spec.lookups import read_lookups
 from frazil.spec.models import (
@@ -329,6 +330,7 @@ _READERS: Mapping[str, Read] = {
     "protect": read_protect,
     "expect": read_expect,
     "lookup": read_lookups,
+    "udf": read_functions,
     "properties": lambda fields, key: fields.strings(key, _check_table_property),
     "rename": read_rename,
     "cast": read_cast,

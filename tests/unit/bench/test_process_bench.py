@@ -40,3 +40,12 @@ def test_a_query_is_compared_with_no_query_in_the_same_invocation() -> None:
     assert goal.measured(Results([plain, query])) == 1.1
     assert goal.measured(Results([plain, other])) is None
     assert "| query | 1,000 / **1,000** / 1,000 |" in render(Results([plain, query]))
+
+
+def test_the_query_is_compared_with_structured_streaming_in_the_report() -> None:
+    [goal] = [goal for goal in GOALS if goal.what == "the same query in Spark Structured Streaming"]
+    own, stock = (
+        result(subject, "query", cpu, benchmark="process") for subject, cpu in (("frazil", 2.0), ("stock", 5.0))
+    )
+    assert goal.measured(Results([own, stock])) == 2.5
+    assert "| query in Spark Structured Streaming | 1,000 / **1,000** / 1,000 |" in render(Results([own, stock]))

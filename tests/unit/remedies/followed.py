@@ -31,7 +31,26 @@ _IMPORTS = "unit/cli/test_imports.py::test_"
 
 _LOOKUPS = "unit/ingest/test_lookups.py::test_"
 
+_FUNCTIONS = "integration/test_query_functions.py::test_"
+
 FOLLOWED: Mapping[str, str] = {
+    # Python functions of queries.
+    "name it `module.function`, and put the module beside the pipeline file, or install its package": (
+        "unit/spec/test_functions.py::test_a_function_is_found_once_its_module_is_beside_the_file"
+    ),
+    "correct the function, and start again": (
+        "unit/process/test_functions.py::test_a_result_that_is_no_column_stops_the_table_until_the_function_is_corrected"
+    ),
+    "give the function another name": (
+        f"{_FUNCTIONS}a_function_with_the_name_of_one_of_sparks_is_refused_until_it_has_another"
+    ),
+    **dict.fromkeys(
+        (
+            "give the function the arguments that it takes",
+            "use functions that tasks compute themselves around it; the rules of queries are in docs/reference/queries.md",
+        ),
+        f"{_FUNCTIONS}what_cannot_be_called_is_refused_until_its_remedy_is_done",
+    ),
     # Imports of other tools' configurations.
     **dict.fromkeys(
         (

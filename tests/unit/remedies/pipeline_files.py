@@ -166,6 +166,8 @@ DOCUMENTS = [
 ]
 
 TABLES = [
+    tables("udf: json.dumps", "udf: tests.fixtures.functions.clean"),
+    tables("udf: tests.fixtures.functions.ids", "udf: tests.fixtures.functions.clean"),
     tables("lookup: [c]", f"lookup: {{country: {_LOOKUP}}}"),
     tables("lookup: {c: {table: a.r, on: k = k, take: [n], file: /r.csv}}", f"lookup: {{c: {_LOOKUP}}}"),
     tables("lookup: {c: {table: a.r, on: k = k}}", f"lookup: {{c: {_LOOKUP}}}"),

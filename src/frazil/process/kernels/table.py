@@ -4,13 +4,25 @@ from __future__ import annotations
 
 import itertools
 
-from frazil.process.kernels import arithmetic, by_spark, casts, compare, conditions, hashes, nested, protect, text, time
+from frazil.process.kernels import (
+    arithmetic,
+    by_spark,
+    casts,
+    compare,
+    conditions,
+    functions,
+    hashes,
+    nested,
+    protect,
+    text,
+    time,
+)
 from frazil.process.kernels.values import Kernel, kind_of, matches
 from frazil.process.program import Call, Program, calls_in, expressions_of
 
 KERNELS: dict[str, Kernel] = {
     name: kernel
-    for family in (conditions, compare, arithmetic, casts, text, hashes, time, nested, protect, by_spark)
+    for family in (conditions, compare, arithmetic, casts, text, hashes, time, nested, protect, by_spark, functions)
     for name, kernel in family.KERNELS.items()
 }
 """By the name of Spark's class."""

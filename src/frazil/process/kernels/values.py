@@ -6,8 +6,8 @@ arrays are of one length. It returns an array that is null where an argument is,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -36,7 +36,9 @@ ERRORS = (
     "NUMERIC_OUT_OF_SUPPORTED_RANGE",
     "EXPRESSION_FAILED",
 )
-"""Spark's error classes, and the one of all failures in Spark itself; an error code is a place in this list."""
+"""Spark's error classes, and the one of all failures in Spark itself and in Python functions; an error code is a place in
+this list.
+"""
 (
     NO_ERROR,
     CAST_INVALID_INPUT,
@@ -62,6 +64,8 @@ class Result:
     values: pa.Array
     #: An error code per row: uint8 of shape (rows,), None where none failed.
     errors: U8 | None = None
+    #: By row, why it failed, where the error does not say it.
+    reasons: Mapping[int, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

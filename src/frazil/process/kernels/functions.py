@@ -1,0 +1,75 @@
+"""Python functions of the user: called with all rows, and with fewer where they raise."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from frazil.errors import SpecError
+from frazil.plugins.functions import import_function
+from frazil.process.kernels.values import EXPRESSION_FAILED, Kernel, Result, as_array, rows_of
+from frazil.process.program import PYTHON, Call
+from frazil.schema.arrow import as_written
+
+WRONG_RESULT = "correct the function, and start again"
+"""The remedy for a function that does not return an array of its type with a value for each row."""
+
+
+def _run(call: Call, *arguments: Any) -> Result:
+    rows = rows_of(*arguments)
+    options = dict(call.options)
+    function = import_function(str(options["function"]), str(options["folder"]))
+    reasons: dict[int, str] = {}
+    arrays = [as_array(one, rows) for one in arguments]
+    pieces = list(_pieces(call, function, arrays, 0, reasons)) if rows else []
+    errors = np.zeros(rows, np.uint8)
+    errors[list(reasons)] = EXPRESSION_FAILED
+    values = pa.concat_arrays(pieces) if pieces else pa.array([], call.type)
+    return Result(values, errors if reasons else None, reasons)
+
+
+def _pieces(
+    call: Call, function: Callable[..., Any], arguments: Sequence[pa.Array], first: int, reasons: dict[int, str]
+) -> Iterator[pa.Array]:
+    """Yields the values of the rows from `first` on, null for those of which `reasons` gets what the function raised."""
+    rows = len(arguments[0])
+    try:
+        made = function(*arguments)
+    except Exception as error:  # noqa: BLE001  (whatever the user's code raises)
+        if rows == 1:
+            reasons[first] = f"{type(error).__name__}: {error}"
+            yield pa.nulls(1, call.type)
+            return
+    else:
+        yield _checked(call, made, rows)
+        return
+    half = rows // 2
+    yield from _pieces(call, function, [one.slice(0, half) for one in arguments], first, reasons)
+    yield from _pieces(call, function, [one.slice(half) for one in arguments], first + half, reasons)
+
+
+def _checked(call: Call, made: Any, rows: int) -> pa.Array:
+    """Returns what a function has made of so many rows.
+
+    Raises: SpecError where that is no array of the declared type with a value for each row.
+    """
+    if isinstance(made, pa.ChunkedArray):
+        made = made.combine_chunks()
+    if not isinstance(made, pa.Array):
+        raise SpecError(f"`{call.sql}` returns no Arrow array, but {type(made).__name__}", remedy=WRONG_RESULT)
+    if not made.type.equals(call.type):
+        message = f"`{call.sql}` returns an array of {made.type}, and declares {call.type}"
+        raise SpecError(message, remedy=WRONG_RESULT)
+    if len(made) != rows:
+        raise SpecError(f"`{call.sql}` returns {len(made)} values for {rows} rows", remedy=WRONG_RESULT)
+    try:
+        made.validate(full=True)
+    except pa.ArrowInvalid as error:
+        raise SpecError(f"`{call.sql}` returns an invalid array: {error}", remedy=WRONG_RESULT) from None
+    return as_written(made, call.type)
+
+
+KERNELS = {PYTHON: Kernel(("any, ...",), _run, is_eager=True)}
