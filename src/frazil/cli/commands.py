@@ -71,6 +71,7 @@ COMMANDS = (
         "Write dead letters that can be decoded now into their table.",
     ),
     Command("dead-letters drop", "frazil.cli.dead_letters:drop", "Remove dead letters permanently."),
+    Command("replay", "frazil.cli.replay:command", "Write rows or changes of a table to a topic, exactly once."),
     Command("verify", "frazil.cli.verify:command", "Prove that tables have exactly the rows of their topics."),
     Command("try", "frazil.cli.trial:command", "Show what a table makes of live records; write nothing."),
     Command("lineage", "frazil.cli.lineage:command", "Show which fields each column comes from."),
