@@ -57,6 +57,7 @@ COMMANDS = (
     ),
     Command("plan", "frazil.cli.plan:command", "Show what `frazil run` would create or change."),
     Command("status", "frazil.cli.status:command", "Show each table's state, lag and last commit."),
+    Command("init", "frazil.cli.init:command", "Propose a first pipeline file for the topics of a cluster."),
     Command("pause", "frazil.cli.operate:pause", "Pause one table of the running pipeline."),
     Command("resume", "frazil.cli.operate:resume", "Continue a paused or stopped table of the running pipeline."),
     Command("reset", "frazil.cli.operate:reset", "Make one table of the running pipeline begin again at `start`."),
