@@ -21,11 +21,12 @@ _INTERNAL = re.compile(
     r"_.*|.*connect[-_.](configs?|offsets?|status(es)?)|.*-(changelog|repartition)|.*schema-?changes?(\..*)?|.*-heartbeat\..*"
 )
 """Topics of Kafka, Connect, Kafka Streams and Debezium themselves."""
-_DEBEZIUM, _MAXWELL, _CANAL = (
-    {"op", "before", "after"},
-    {"database", "table", "type", "data"},
-    {"isDdl", "data", "type"},
-)
+_ENVELOPES = {
+    "debezium": {"op", "before", "after"},
+    "canal": {"isDdl", "type", "data"},
+    "maxwell": {"database", "table", "type", "data"},
+}
+"""The members by which an envelope is known; the first that has all of them is taken. Canal's has Maxwell's too."""
 _HEAD = 5  # The bytes of Confluent's wire format before the value.
 
 Schemas = Callable[[int], RegisteredSchema | None]
