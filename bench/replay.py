@@ -1,4 +1,4 @@
-"""What `frazil replay` costs: the rows of a table of plain records back to a topic, as JSON without and with keys, and with Connect's schema."""
+"""What `frazil replay` costs: rows of a table back to a topic, as JSON, with keys, and with Connect's schema."""
 
 from __future__ import annotations
 

@@ -20,6 +20,7 @@ from frazil.errors import SpecError, UnavailableError
 from frazil.imports.topics import Proposal, clashing_tables, file_of, is_internal, propose
 from frazil.kafka.port import ReadRecord, Source
 from frazil.kafka.reader import read_sample
+from frazil.ops.check import Finding
 from frazil.registry.confluent import ConfluentRegistry
 from frazil.registry.port import UnusableSchema
 from frazil.spec import PipelineSpec, load_spec
@@ -152,12 +153,7 @@ def _finish(output: Output, text: str, file: Path, proposals: Sequence[Proposal]
             raise UnavailableError(f"the file cannot be written: {error.strerror}", where=str(file)) from None
     spec = _load(output, text) if is_printed else load_spec(file)
     failed = [one for one in findings_of(spec) if not one.is_ok]
-    document = {
-        "file": None if is_printed else str(file),
-        "pipeline_file": text,
-        "topics": [{**asdict(one), "settings": one.settings} for one in proposals],
-        "problems": [one.document() for one in failed],
-    }
+    document = init_document(None if is_printed else file, text, proposals, failed)
     tables = sum(one.settings is not None for one in proposals)
     output.result(
         document, text if is_printed else f"{file}: {tables} of {len(proposals)} topics; next: frazil plan -f {file}"
@@ -165,3 +161,15 @@ def _finish(output: Output, text: str, file: Path, proposals: Sequence[Proposal]
     for one in failed:
         output.note(f"problem: {one.name}: {one.found}; {one.remedy}")
     return 1 if failed else 0
+
+
+def init_document(
+    file: Path | None, text: str, proposals: Sequence[Proposal], failed: Sequence[Finding]
+) -> dict[str, Any]:
+    """Returns the JSON of the command. failed: the checks that failed."""
+    return {
+        "file": None if file is None else str(file),
+        "pipeline_file": text,
+        "topics": [asdict(one) for one in proposals],
+        "problems": [one.document() for one in failed],
+    }

@@ -12,7 +12,6 @@ from typing import Annotated
 import typer
 
 from frazil.catalog.iceberg.catalog import IcebergCatalog
-from frazil.catalog.iceberg.snapshots import Snapshots
 from frazil.catalog.port import TableState
 from frazil.cli.output import DEFAULT_FILE, Json, Output, SpecFile
 from frazil.cli.wiring import (
@@ -30,7 +29,8 @@ from frazil.ops.reports import plural
 from frazil.registry.confluent import ConfluentRegistry
 from frazil.registry.port import subject_of
 from frazil.replay.condition import rows_where
-from frazil.replay.replay import Pace, Progress, Replay, Request
+from frazil.replay.replay import Pace, Replay, ReplayProgress, Request
+from frazil.replay.snapshots import Snapshots
 from frazil.replay.values import AvroEncoder, ConnectJsonEncoder, Encoder, JsonEncoder
 from frazil.spec import PipelineSpec
 from frazil.spec.problems import advice
@@ -102,8 +102,12 @@ def command(  # noqa: PLR0913  (each is an option)
     clock = SystemClock()
     pace = Pace(clock, _parse_rate(rate))
     columns = tuple(filter(None, (one.strip() for one in key.split(","))))
-    topic_id = _check_topic(spec, table, to)
     pairs = tuple(_parse_header(one) for one in header or ())
+    if form is Format.avro and spec.registry is None:
+        raise SpecError(
+            "Avro needs a schema registry, and the pipeline file names none", remedy="add `registry`, or write JSON"
+        )
+    topic_id = _check_topic(spec, table, to)
     with named_jvm_death(), _open(spec, table, needs_spark=bool(where)) as (catalog, state):
         _check_columns(state, columns)
         request = Request(state.uuid, topic_id, to, from_snapshot, to_snapshot, where, form.value, columns, pairs)
@@ -118,20 +122,22 @@ def command(  # noqa: PLR0913  (each is an option)
             rows_where(catalog.gateway.jvm, where, state.schema) if where else None,
         )
         outbox = KafkaOutbox(spec.kafka)
-        begin = replay.progress(outbox) or Progress(_last_snapshot(state, to_snapshot))
+        begin = replay.progress(outbox) or ReplayProgress(_last_snapshot(state, to_snapshot))
         done = replay.run(outbox, begin, pace, _Notes(output, clock))
-    written = done.records - begin.records
-    document: Json = {
-        "pipeline": spec.pipeline,
-        "table": table,
-        "topic": to,
-        "from_snapshot": from_snapshot,
+    document = {"pipeline": spec.pipeline, "table": table, **replay_document(request, replay.owner, begin, done)}
+    output.result(document, _sentence(request, replay.owner, done, begin))
+
+
+def replay_document(request: Request, owner: str, begin: ReplayProgress, done: ReplayProgress) -> dict[str, Json]:
+    """Returns the JSON of a replay. begin: where this run of it began."""
+    return {
+        "topic": request.topic,
+        "from_snapshot": request.after,
         "to_snapshot": done.snapshot_id,
         "records": done.records,
-        "written_now": written,
-        "consumer_group": KafkaOutbox.group_of(replay.owner),
+        "written_now": done.records - begin.records,
+        "consumer_group": KafkaOutbox.group_of(owner),
     }
-    output.result(document, _sentence(request, replay.owner, done, begin))
 
 
 @contextmanager
@@ -191,10 +197,7 @@ def _encoders(spec: PipelineSpec, state: TableState, request: Request) -> tuple[
         return JsonEncoder(fields), JsonEncoder(key) if key else None
     if request.form == Format.json_schema:
         return ConnectJsonEncoder(fields, state.name), ConnectJsonEncoder(key, f"{state.name}.Key") if key else None
-    if spec.registry is None:
-        raise SpecError(
-            "Avro needs a schema registry, and the pipeline file names none", remedy="add `registry`, or write JSON"
-        )
+    assert spec.registry is not None
     registry = ConfluentRegistry(spec.registry)
     register = [partial(registry.register, subject_of(request.topic, is_key=is_key)) for is_key in (False, True)]
     values = AvroEncoder(fields, state.name, register[0])
@@ -226,7 +229,7 @@ def _parse_header(text: str) -> tuple[str, str]:
 # ---- output
 
 
-def _sentence(request: Request, owner: str, done: Progress, begin: Progress) -> str:
+def _sentence(request: Request, owner: str, done: ReplayProgress, begin: ReplayProgress) -> str:
     what = "records" if request.after is None else "changes"
     if begin.is_complete:
         return (
@@ -245,7 +248,7 @@ class _Notes:
         self._output, self._clock = output, clock
         self._next_s = clock.monotonic_s() + _NOTED_EVERY_S
 
-    def __call__(self, progress: Progress) -> None:
+    def __call__(self, progress: ReplayProgress) -> None:
         if self._clock.monotonic_s() >= self._next_s:
             self._next_s = self._clock.monotonic_s() + _NOTED_EVERY_S
             self._output.note(f"{progress.records:,} records written")

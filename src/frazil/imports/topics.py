@@ -1,7 +1,7 @@
 """A first pipeline file for the topics of a cluster, proposed from a few records of each.
 
-What is proposed is what the records show: format, envelope, and whether the topic has changes of rows with keys. What cannot
-be told is left out and named in a comment. Pure.
+What is proposed is what the records show: format, envelope, and whether the topic has changes of rows with keys. Topics
+without such records are left out and named in a comment. Pure.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Proposal:
 class _Form:
     """What bytes are."""
 
-    #: The format; empty where it cannot be told.
+    #: The format; empty where it is unknown.
     name: str
     #: The names of fields that all of them have.
     fields: set[str] = field(default_factory=set)

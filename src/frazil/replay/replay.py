@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from itertools import repeat
 
-from frazil.catalog.iceberg.snapshots import FileRows, Snapshots
 from frazil.clock import Clock
 from frazil.errors import UnavailableError
 from frazil.kafka.port import Outbox, OutRecord
 from frazil.replay.rows import Keep, Place, Rows, read_rows
+from frazil.replay.snapshots import FileRows, Snapshots
 from frazil.replay.values import Encoder
 from frazil.types import as_json
 from frazil.write.target import TableTarget
@@ -47,11 +47,11 @@ class Request:
 
     def owner(self, pipeline: str) -> str:
         """Returns the name of the replay, which is its transactional id."""
-        return f"frazil-replay-{pipeline}-{hashlib.sha256(as_json(asdict(self)).encode()).hexdigest()[:16]}"
+        return f"frazil-{pipeline}-replay-{hashlib.sha256(as_json(asdict(self)).encode()).hexdigest()[:16]}"
 
 
 @dataclass(frozen=True)
-class Progress:
+class ReplayProgress:
     """How far a replay is."""
 
     #: The last snapshot.
@@ -67,12 +67,12 @@ class Progress:
         return as_json(asdict(self))
 
 
-def load_progress(text: str) -> Progress | None:
-    """Returns the progress of `Progress.dump`; None for an empty text."""
+def load_progress(text: str) -> ReplayProgress | None:
+    """Returns the progress of `ReplayProgress.dump`; None for an empty text."""
     if not text:
         return None
     found = json.loads(text)
-    return Progress(**{**found, "place": Place(**found["place"])})
+    return ReplayProgress(**{**found, "place": Place(**found["place"])})
 
 
 class Pace:
@@ -112,11 +112,13 @@ class Replay:
     #: Finds the rows that are wanted; None for all.
     keep: Keep | None
 
-    def progress(self, outbox: Outbox) -> Progress | None:
+    def progress(self, outbox: Outbox) -> ReplayProgress | None:
         """Returns how far it is; None where it has not begun."""
         return load_progress(outbox.last(self.owner, self.request.topic))
 
-    def run(self, outbox: Outbox, begin: Progress, pace: Pace, note: Callable[[Progress], None]) -> Progress:
+    def run(
+        self, outbox: Outbox, begin: ReplayProgress, pace: Pace, note: Callable[[ReplayProgress], None]
+    ) -> ReplayProgress:
         """Writes what is left after `begin`, unless it is complete. note: is called after every transaction.
 
         Raises: UnavailableError where the store or Kafka does not answer: what is committed stays, and another run
@@ -137,7 +139,7 @@ class Replay:
             ) from None
         return progress
 
-    def _batches(self, begin: Progress, most: int) -> Iterator[tuple[list[OutRecord], Progress]]:
+    def _batches(self, begin: ReplayProgress, most: int) -> Iterator[tuple[list[OutRecord], ReplayProgress]]:
         """Yields the records of each transaction, with the progress after it. The last one may be empty."""
         pending: list[OutRecord] = []
         progress, size = begin, 0

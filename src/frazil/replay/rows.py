@@ -12,8 +12,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from frazil.catalog.iceberg.snapshots import FileRows
 from frazil.catalog.scans import LiveFile
+from frazil.replay.snapshots import FileRows
 from frazil.schema.arrow import Ints
 from frazil.upsert.lookup.delete_files import live_rows
 from frazil.upsert.lookup.imported_files import field_index, missing_column, to_table_type
