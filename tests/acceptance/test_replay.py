@@ -202,9 +202,9 @@ def test_avro_of_the_registry_has_the_values_of_the_rows(
 
 def test_a_wrong_snapshot_condition_or_column_is_refused(tables: Tables, topic: str) -> None:
     for words, message in (
-        (("--key", "nmae"), "the table has no column `nmae`"),
+        (("--key", "surname"), "the table has no column `surname`"),
         (("--to-snapshot", "7"), "the table has no snapshot 7"),
-        (("--where", "nmae = 1"), "nmae"),
+        (("--where", "surname = 1"), "surname"),
     ):
         error = tables.pipeline.command("replay", tables.grown, "--to", topic, *words, expected=2)["error"]
         assert message in error["message"]
