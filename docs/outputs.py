@@ -216,6 +216,31 @@ LINEAGE = Document(
         "conditions": ("list of texts", "The fields that decide which records make rows."),
     },
 )
+INIT = Document(
+    "frazil init",
+    "",
+    {
+        "file": ("text", "The file that was written; null where it is only printed."),
+        "pipeline_file": ("text", "The pipeline file."),
+        "topics": (
+            "list",
+            "Each `topic` with the `settings` of its table, null for one left out, and what was `seen`.",
+        ),
+        "problems": ("list", "The checks that failed, as `frazil check` prints them."),
+    },
+)
+REPLAY = Document(
+    "frazil replay",
+    "The document also has `pipeline` and `table`.",
+    {
+        "topic": ("text", "The topic that was written."),
+        "from_snapshot": ("number", "The snapshot whose later changes were written; null for rows."),
+        "to_snapshot": ("number", "The snapshot of the rows, or of the last changes."),
+        "records": ("number", "The records that the replay has written in all."),
+        "written_now": ("number", "Those that this command has written."),
+        "consumer_group": ("text", "The consumer group that has the progress; deleted, the replay begins again."),
+    },
+)
 IMPORT = Document(
     "frazil import",
     "The same for every tool.",
@@ -366,7 +391,7 @@ DEAD_LETTER = Document(
 )
 DOCUMENTS = (
     STATUS, PROCESS, TABLE, LAST_UPSERT, MAINTENANCE, RUN, PLAN, CHECK,
-    LINEAGE, IMPORT, TRY, TRIED_RECORD, MAINTAIN, ACTION, HEALTH,
+    LINEAGE, INIT, REPLAY, IMPORT, TRY, TRIED_RECORD, MAINTAIN, ACTION, HEALTH,
     DEAD_LETTER_CLASS, DEAD_LETTER,
 )  # fmt: skip
 ABOUT = """\

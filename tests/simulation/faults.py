@@ -221,6 +221,9 @@ class UnsureOutbox:
         self._outbox = outbox
         self._fate = fate
 
+    def last(self, owner: str, topic: str) -> str:
+        return self._outbox.last(owner, topic)
+
     def write(self, owner: str, topic: str, name: str, records: Sequence[OutRecord]) -> None:
         self._fate.step("outbox.write")
         self._outbox.write(owner, topic, name, records)

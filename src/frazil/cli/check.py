@@ -64,7 +64,7 @@ def command(output: Output, file: SpecFile = DEFAULT_FILE) -> int:
     the pipeline file is wrong, also when one of its regular expressions matches no topic.
     """
     spec = read_spec(output, file)
-    findings = [Finding("file", True, f"read {file}", f"{file}: pipeline {spec.pipeline}"), *_check(spec)]
+    findings = [Finding("file", True, f"read {file}", f"{file}: pipeline {spec.pipeline}"), *findings_of(spec)]
     is_well = all(finding.is_ok for finding in findings)
     document: dict[str, Any] = {
         "ok": is_well,
@@ -75,7 +75,8 @@ def command(output: Output, file: SpecFile = DEFAULT_FILE) -> int:
     return 0 if is_well else 1
 
 
-def _check(spec: PipelineSpec) -> Iterator[Finding]:
+def findings_of(spec: PipelineSpec) -> Iterator[Finding]:
+    """Yields the result of every check."""
     yield from check_machine(uses_aws(spec))
     yield from check_transport(spec)
     with ExitStack() as opened:

@@ -108,9 +108,9 @@ def topics_for_reading(spec: PipelineSpec) -> KafkaTopics:
 
 
 @contextmanager
-def light_jvm(spec: PipelineSpec) -> Iterator[LightJvm]:
-    """Opens a JVM without Spark, for commands that only read."""
-    jvm = LightJvm(spark_conf(spec), uses_aws(spec), spec.catalog.kind.needs_spark_jars)
+def light_jvm(spec: PipelineSpec, needs_spark_jars: bool = False) -> Iterator[LightJvm]:
+    """Opens a JVM without a Spark session, for commands that only read. needs_spark_jars: whether it analyses SQL."""
+    jvm = LightJvm(spark_conf(spec), uses_aws(spec), needs_spark_jars or spec.catalog.kind.needs_spark_jars)
     try:
         yield jvm
     finally:

@@ -11,7 +11,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Protocol
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.csv as csv
 import pyarrow.parquet as pq
@@ -28,7 +27,7 @@ from frazil.spec.problems import advice
 from frazil.spec.settings import LookupSpec
 from frazil.store.file_io import StoreIO, store_of
 from frazil.types import FIRST_PLACEHOLDER_ID, as_json
-from frazil.upsert.lookup.delete_files import are_deleted, read_deletes, rows_of
+from frazil.upsert.lookup.delete_files import live_rows
 from frazil.upsert.lookup.live_rows import read_columns
 from frazil.write.plain_target import plain_target
 
@@ -173,11 +172,8 @@ class _IcebergTable:
     def _rows(self, file: LiveFile, names: list[str]) -> list[pa.Array]:
         """Returns the columns of the rows of a file that are not deleted."""
         target = plain_target(self._state)
-        gone = rows_of(read_deletes(target, file.path, file.deletes))
-        live = np.delete(np.arange(file.record_count), gone)
-        live = live[~are_deleted(target, file, live)]
-        columns = read_columns(target, file, [(name,) for name in names])
-        return [column.take(pa.array(live)) for column in columns]
+        live = pa.array(live_rows(target, file))
+        return [column.take(live) for column in read_columns(target, file, [(name,) for name in names])]
 
 
 class _File:

@@ -186,6 +186,9 @@ class MemoryOutbox:
         """Forgets the last names, as a broker does with the offsets of groups that were idle for long."""
         self._last.clear()
 
+    def last(self, owner: str, topic: str) -> str:
+        return self._last.get((owner, topic), "")
+
     def write(self, owner: str, topic: str, name: str, records: Sequence[OutRecord]) -> None:
         if self._last.get((owner, topic)) == name:
             return

@@ -8,7 +8,8 @@ group's offset shows whether a batch was written. Of two writers with one name, 
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
@@ -40,12 +41,28 @@ class KafkaOutbox:
         self._writers: dict[tuple[str, str], _Writer] = {}
         self._lock = threading.Lock()
 
+    @staticmethod
+    def group_of(owner: str) -> str:
+        """Returns the consumer group that keeps the name of the owner's last batch."""
+        return f"{owner}-outbox"
+
+    def last(self, owner: str, topic: str) -> str:
+        """See the port. An earlier writer is fenced by it."""
+        with self._writer(owner, topic) as writer:
+            return writer.last
+
     def write(self, owner: str, topic: str, name: str, records: Sequence[OutRecord]) -> None:
+        with self._writer(owner, topic) as writer:
+            writer.write(name, records)
+
+    @contextmanager
+    def _writer(self, owner: str, topic: str) -> Iterator[_Writer]:
+        """Takes the writer out while it is used; one that failed does not return."""
         with self._lock:
             writer = self._writers.pop((owner, topic), None)
         try:
             writer = writer or _Writer(self._properties, owner, topic)
-            writer.write(name, records)
+            yield writer
         except KafkaException as error:
             raise _failure(error, topic) from None
         with self._lock:
@@ -59,15 +76,21 @@ class _Writer:
         self._topic = topic
         #: Why the broker has not taken a record: the transaction's own errors do not name it.
         self._denial: KafkaError | None = None
-        group = f"{owner}-outbox"
-        settings = {**properties, "transactional.id": owner, "message.max.bytes": _LARGEST_RECORD, "log_level": _HIGH}
+        settings = {
+            **properties,
+            "transactional.id": owner,
+            "message.max.bytes": _LARGEST_RECORD,
+            "delivery.report.only.error": True,  # Half of the time that a record takes.
+            "log_level": _HIGH,
+        }
         self._producer = Producer(settings)
-        self._consumer = Consumer({**properties, "group.id": group, "log_level": _HIGH})
+        self._consumer = Consumer({**properties, "group.id": KafkaOutbox.group_of(owner), "log_level": _HIGH})
         self._producer.init_transactions(_TIMEOUT_S)  # From here on an earlier writer is fenced.
-        self._last = self._asked_name()
+        #: The name of the last batch; empty without one.
+        self.last = self._asked_name()
 
     def write(self, name: str, records: Sequence[OutRecord]) -> None:
-        if self._last == name:
+        if self.last == name:
             return
         producer = self._producer
         producer.begin_transaction()
@@ -91,7 +114,7 @@ class _Writer:
                 raise KafkaException(self._denial) from None
             raise
         hit("outbox.after")
-        self._last = name
+        self.last = name
 
     def _note(self, error: KafkaError | None, _: object) -> None:
         if error is not None and error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from frazil.types import OffsetRange
 
@@ -47,8 +47,7 @@ class Source(Protocol):
         """
 
 
-@dataclass(frozen=True)
-class OutRecord:
+class OutRecord(NamedTuple):
     """A record to be written."""
 
     key: bytes | None
@@ -90,6 +89,12 @@ class Outbox(Protocol):
     """The port of writing records once. `owner` names the writer of a topic; of two with one name the later one fences
     the earlier.
     """
+
+    def last(self, owner: str, topic: str) -> str:
+        """Returns the name of the owner's last batch in the topic; empty without one.
+
+        Raises: UnavailableError where no broker answers.
+        """
 
     def write(self, owner: str, topic: str, name: str, records: Sequence[OutRecord]) -> None:
         """Writes the records, unless the owner's last batch in the topic has this name.

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote, urlsplit
 
-from confluent_kafka.schema_registry import SchemaRegistryClient, SchemaRegistryError
+from confluent_kafka.schema_registry import Schema, SchemaRegistryClient, SchemaRegistryError
 from confluent_kafka.schema_registry.common._httpx_compat import httpx  # The module that the client uses.
 from confluent_kafka.schema_registry.error import OAuthTokenError
 
@@ -103,6 +103,26 @@ class RegistryClient:
         if answer is None:
             raise self.outage(what, "the answer is empty")
         return answer
+
+    def register(self, subject: str, avro: str) -> int:
+        """Returns the id of an Avro schema that the subject has from now on. To be called by a question of `within_time`.
+
+        Raises: SpecError where the registry refuses the schema; UnavailableError.
+        """
+        what = f"an id for a schema of subject {subject}"
+        try:
+            schema_id: int = self._mine.client.register_schema(subject, Schema(avro, "AVRO"))
+            return schema_id
+        except SchemaRegistryError as error:
+            if error.http_status_code in (409, 422):
+                raise SpecError(
+                    f"the schema registry refuses a schema: {_words(error)}",
+                    remedy="write to a topic whose subjects have no other schema, or change their compatibility",
+                    where=f"subject {subject}",
+                ) from None
+            raise self.outage(what, f"{error.http_status_code} {_words(error)}", error.http_status_code) from None
+        except _TROUBLES as error:
+            raise self.outage(what, _reason(error)) from None
 
     def outage(self, what: str, reason: str, status: int = 0) -> UnavailableError:
         """Returns the error without a response, with its remedy. status: the HTTP status, if any."""
@@ -282,6 +302,14 @@ class ConfluentRegistry:
             raise self._client.outage(what, "the answer is no list of names")
         cut = len(full_prefix) - len(prefix)
         return tuple(sorted(name[cut:] for name in answer if name.startswith(full_prefix)))
+
+    def register(self, subject: str, avro: str) -> int:
+        """Returns the id of an Avro schema, which becomes the subject's newest version unless the subject has it.
+
+        Raises: SpecError where the registry refuses the schema; UnavailableError where it does not answer.
+        """
+        name = qualified(subject, self._context)
+        return self._client.within_time(f"an id for a schema of {name}", lambda: self._client.register(name, avro))
 
     def close(self) -> None:
         """Closes the connections."""

@@ -34,11 +34,20 @@ def write_avro(rows: Iterable[pa.RecordBatch], stream: Any, fields: Sequence[Nes
 
     Raises: OSError where the store refuses the file.
     """
+    schema = avro_schema(fields)
+    fastavro.writer(stream, schema, avro_rows(rows, schema), codec="null" if codec == "uncompressed" else "deflate")
+
+
+def avro_schema(fields: Sequence[NestedField], name: str = "table") -> dict[str, Any]:
+    """Returns the Avro schema of rows with these columns, a record of this name, with field ids."""
     defined: set[str] = set()
-    schema = {"type": "record", "name": "table", "fields": [_avro_field(field, defined) for field in fields]}
+    return {"type": "record", "name": name, "fields": [_avro_field(field, defined) for field in fields]}
+
+
+def avro_rows(rows: Iterable[pa.RecordBatch], schema: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yields rows as fastavro writes them with a schema of `avro_schema`: times are their integers."""
     stored = pa.schema(_arrow_fields(_plain(schema), {}))
-    objects = (row for batch in rows for row in _objects(rows_as_written(batch, stored)))
-    fastavro.writer(stream, schema, objects, codec="null" if codec == "uncompressed" else "deflate")
+    return (row for batch in rows for row in _objects(rows_as_written(batch, stored)))
 
 
 def read_avro(stream: Any) -> tuple[pa.Schema, Iterator[pa.Table]]:

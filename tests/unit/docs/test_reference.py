@@ -17,7 +17,9 @@ from frazil.catalog import progress
 from frazil.catalog.progress import to_summary
 from frazil.cli.commands import COMMANDS
 from frazil.cli.imports import import_document
+from frazil.cli.init import init_document
 from frazil.cli.lineage import lineage_document
+from frazil.cli.replay import replay_document
 from frazil.cli.trial import tried_document, try_document
 from frazil.dead_letters.record import DEAD_LETTER_TYPES
 from frazil.imports.draft import Imported
@@ -35,6 +37,7 @@ from frazil.ops.reports import MaintenanceReport, PipelineReport, Process, Table
 from frazil.ops.state_file import describe
 from frazil.ops.trial import TriedTable
 from frazil.ops.tried import TriedRecord
+from frazil.replay.replay import ReplayProgress, Request
 from frazil.spec import TableSpec, json_schema
 from frazil.types import Balance, LastDelete, PendingDeadLetters, Progress, Resolved, RoutedTable, Watermark
 
@@ -100,6 +103,10 @@ def test_every_key_of_json_output_has_a_meaning() -> None:
         outputs.PLAN: PlannedTable("a.b", "none").document(),
         outputs.CHECK: Finding("a", True, "b", "c").document(),
         outputs.LINEAGE: lineage_document(TableLineage("a.b", ())),
+        outputs.INIT: init_document(None, "", (), ()),
+        outputs.REPLAY: replay_document(
+            Request("", "", "", None, None, "", "", (), ()), "", ReplayProgress(1), ReplayProgress(1)
+        ),
         outputs.IMPORT: import_document(Imported("", (), (), {}, ())),
         outputs.TRY: try_document("p", TriedTable("a.b")),
         outputs.TRIED_RECORD: tried_document(TriedRecord(ReadRecord("a", 0, 0, None), "a.b")),

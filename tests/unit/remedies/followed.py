@@ -33,7 +33,21 @@ _LOOKUPS = "unit/ingest/test_lookups.py::test_"
 
 _FUNCTIONS = "integration/test_query_functions.py::test_"
 
+_REPLAY = "unit/cli/test_replay.py::test_each_refused_argument_is_accepted_once_its_remedy_is_done"
+_INIT = "unit/cli/test_init.py::test_each_refusal_ends_once_its_remedy_is_done"
+
 FOLLOWED: Mapping[str, str] = {
+    "give --bootstrap-servers HOST:PORT": _INIT,
+    "name another with -f": _INIT,
+    "produce some records first, or name the registry with --registry": _INIT,
+    "add `registry`, or write JSON": _REPLAY,
+    "create it, with as many partitions as its readers need": _REPLAY,
+    "write NAME=VALUE": _REPLAY,
+    "write records a second, such as 5000/s": _REPLAY,
+    "write to another topic": _REPLAY,
+    "run the same command again: it continues after the last record": (
+        "acceptance/test_replay.py::test_a_replay_killed_at_any_step_writes_every_row_once"
+    ),
     # Python functions of queries.
     "name it `module.function`, and put the module beside the pipeline file, or install its package": (
         "unit/spec/test_functions.py::test_a_function_is_found_once_its_module_is_beside_the_file"
@@ -430,7 +444,15 @@ _WAIT = "the command is given again"
 _HISTORY = "somebody who knows the table's history has to decide; tests/unit/dead_letters/test_replay.py shows the stop"
 _BUG = "it should not happen, and asks for a report"
 
+_ARGUMENT = "what to write is an argument, and the command is given again"
+
 BY_PEOPLE: Mapping[str, str] = {
+    "name an older snapshot of the same history; `<table>.snapshots` shows them": _ARGUMENT,
+    "name one that the table has; `<table>.snapshots` shows them": _ARGUMENT,
+    "write it otherwise; docs/reference/queries.md lists what is computed": _ARGUMENT,
+    "write it so that it is defined for every row, for example with `try_cast` or `try_divide`": _ARGUMENT,
+    "run the pipeline first": _WAIT,
+    "write to a topic whose subjects have no other schema, or change their compatibility": _SERVICE,
     "route by another field, or take this one out of `protect`": _FILE,
     "make one, such as by `openssl rand -hex 32`, keep it in a file, and write `protect_key: ${file:PATH}`": _FILE,
     "take it out of `protect`, or order by another column": _FILE,

@@ -259,6 +259,15 @@ def are_deleted(target: TableTarget, file: LiveFile, rows: Ints) -> Bools:
     return gone
 
 
+def live_rows(target: TableTarget, file: LiveFile) -> Ints:
+    """Returns the positions of the file's rows that none of its delete files has deleted, ascending.
+
+    Raises: as `are_deleted`.
+    """
+    rows = np.delete(np.arange(file.record_count), rows_of(read_deletes(target, file.path, file.deletes)))
+    return rows[~are_deleted(target, file, rows)]
+
+
 def _are_named(target: TableTarget, file: LiveFile, rows: Ints, delete: DeleteFile) -> Bools:
     deletes, places, by_id = LiveFile(delete.path, delete.record_count, delete.content), pa.array(rows), _paths(target)
     pairs = []

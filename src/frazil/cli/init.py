@@ -1,0 +1,175 @@
+"""`frazil init`: proposes a first pipeline file for the topics of a cluster."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+import yaml
+
+from frazil.cli.check import findings_of
+from frazil.cli.output import DEFAULT_FILE, Output, SpecFile
+from frazil.cli.wiring import open_topics
+from frazil.clock import SystemClock
+from frazil.errors import SpecError, UnavailableError
+from frazil.imports.topics import Proposal, clashing_tables, file_of, is_internal, propose
+from frazil.kafka.port import ReadRecord, Source
+from frazil.kafka.reader import read_sample
+from frazil.ops.check import Finding
+from frazil.registry.confluent import ConfluentRegistry
+from frazil.registry.port import UnusableSchema
+from frazil.spec import PipelineSpec, load_spec
+from frazil.types import OffsetRange
+
+_RECORDS = 20
+"""How many records of each partition are looked at, the newest ones."""
+_NAME = "lake"
+"""The pipeline, and the namespace of its tables."""
+_DEFAULT_BROKER = "localhost:9092"
+
+Servers = Annotated[
+    str | None, typer.Option("--bootstrap-servers", metavar="HOST:PORT", help="The brokers.", show_default=False)
+]
+Registry = Annotated[str | None, typer.Option(metavar="URL", help="The schema registry.", show_default=False)]
+Warehouse = Annotated[
+    str | None,
+    typer.Option(metavar="LOCATION", help="Where tables are stored; ./frazil-data unless given.", show_default=False),
+]
+Properties = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--kafka",
+        metavar="NAME=VALUE",
+        help="A property of Kafka's client; a secret as ${env:NAME}.",
+        show_default=False,
+    ),
+]
+
+
+def command(
+    output: Output,
+    bootstrap_servers: Servers = None,
+    registry: Registry = None,
+    warehouse: Warehouse = None,
+    kafka: Properties = None,
+    file: SpecFile = DEFAULT_FILE,
+) -> int:
+    """Propose a first pipeline file: look at the newest records of every topic, write a table for each with the format, the
+    envelope and the key that they show, and check it as `frazil check` does. Topics that are left out are named in a
+    comment. An existing file is never overwritten; with `-f -` the text is only printed.
+
+    On a terminal, without options, the command asks.
+
+    Exit code: 0 when the file is written and nothing is missing; 1 when the file exists, Kafka or the registry does not
+    answer, no topic has records, or a check failed; 2 when an argument is wrong.
+    """
+    if bootstrap_servers is None and not (registry or warehouse or kafka) and sys.stdin.isatty():
+        bootstrap_servers = typer.prompt("Kafka's brokers", default=_DEFAULT_BROKER, err=True)
+        registry = typer.prompt("Schema registry (empty: none)", default="", show_default=False, err=True)
+        warehouse = typer.prompt("Warehouse (empty: ./frazil-data)", default="", show_default=False, err=True)
+    if not bootstrap_servers:
+        raise SpecError("the brokers are not named", remedy="give --bootstrap-servers HOST:PORT")
+    if file != Path("-") and file.exists():
+        raise UnavailableError(
+            "the file exists, and is not overwritten", remedy="name another with -f", where=str(file)
+        )
+    head = _head(bootstrap_servers, registry, warehouse, kafka or ())
+    proposals = clashing_tables(_NAME, _proposals(output, head))
+    if all(one.settings is None for one in proposals):
+        raise UnavailableError(
+            "no topic has records that a table can be made of",
+            remedy="produce some records first, or name the registry with --registry",
+            where=bootstrap_servers,
+        )
+    text = file_of(head, _NAME, proposals)
+    return _finish(output, text, file, proposals)
+
+
+def _head(servers: str, registry: str | None, warehouse: str | None, properties: Sequence[str]) -> dict[str, Any]:
+    pairs = [one.partition("=") for one in properties]
+    if any(not name or not equals for name, equals, _ in pairs):
+        raise SpecError("a property of Kafka's client is written NAME=VALUE", where="--kafka")
+    head: dict[str, Any] = {"pipeline": _NAME, "kafka": {"bootstrap.servers": servers}}
+    head["kafka"] |= {name: value for name, _, value in pairs}
+    if registry:
+        head["registry"] = {"url": registry}
+    if warehouse:
+        head["catalog"] = {"warehouse": warehouse}
+    return head
+
+
+def _proposals(output: Output, head: dict[str, Any]) -> list[Proposal]:
+    spec = _load(output, yaml.safe_dump({**head, "namespace": _NAME, "topics": ["any"]}, sort_keys=False))
+    source = open_topics(spec)
+    found = source.topics(lambda _: True)
+    readable = [name for name in sorted(found) if not is_internal(name)]
+    records = _samples(source, spec, {name: found[name].partition_count for name in readable})
+    if spec.registry is None:
+        return [propose(name, records.get(name, ()), None) for name in sorted(found)]
+    registry = ConfluentRegistry(spec.registry)
+    try:
+        return [propose(name, records.get(name, ()), registry.by_id) for name in sorted(found)]
+    except UnusableSchema as error:
+        raise UnavailableError(f"a schema of the registry cannot be read: {error}") from None
+    finally:
+        registry.close()
+
+
+def _samples(source: Source, spec: PipelineSpec, counts: dict[str, int]) -> dict[str, list[ReadRecord]]:
+    """Returns the newest records of each topic. counts: its partitions."""
+    places = [(topic, number) for topic, count in counts.items() for number in range(count)]
+    first, ends = source.beginnings(places), source.ends(places)
+    ranges = [
+        OffsetRange(*place, max(first.get(place, 0), end - _RECORDS), end) for place, end in ends.items() if end > 0
+    ]
+    found: dict[str, list[ReadRecord]] = {}
+    for record in read_sample(spec.kafka, ranges, SystemClock()):
+        found.setdefault(record.topic, []).append(record)
+    return found
+
+
+def _load(output: Output, text: str) -> PipelineSpec:
+    """Returns what a pipeline file with this text declares."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "frazil.yaml"
+        path.write_text(text, encoding="utf-8")
+        spec = load_spec(path)
+    output.hide(spec.secrets)
+    return spec
+
+
+def _finish(output: Output, text: str, file: Path, proposals: Sequence[Proposal]) -> int:
+    is_printed = file == Path("-")
+    if not is_printed:
+        try:
+            with file.open("x", encoding="utf-8") as stream:
+                stream.write(text)
+        except OSError as error:
+            raise UnavailableError(f"the file cannot be written: {error.strerror}", where=str(file)) from None
+    spec = _load(output, text) if is_printed else load_spec(file)
+    failed = [one for one in findings_of(spec) if not one.is_ok]
+    document = init_document(None if is_printed else file, text, proposals, failed)
+    tables = sum(one.settings is not None for one in proposals)
+    output.result(
+        document, text if is_printed else f"{file}: {tables} of {len(proposals)} topics; next: frazil plan -f {file}"
+    )
+    for one in failed:
+        output.note(f"problem: {one.name}: {one.found}; {one.remedy}")
+    return 1 if failed else 0
+
+
+def init_document(
+    file: Path | None, text: str, proposals: Sequence[Proposal], failed: Sequence[Finding]
+) -> dict[str, Any]:
+    """Returns the JSON of the command. failed: the checks that failed."""
+    return {
+        "file": None if file is None else str(file),
+        "pipeline_file": text,
+        "topics": [asdict(one) for one in proposals],
+        "problems": [one.document() for one in failed],
+    }

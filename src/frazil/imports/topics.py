@@ -1,0 +1,200 @@
+"""A first pipeline file for the topics of a cluster, proposed from a few records of each.
+
+What is proposed is what the records show: format, envelope, and whether the topic has changes of rows with keys. Topics
+without such records are left out and named in a comment. Pure.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import yaml
+
+from frazil.kafka.port import ReadRecord
+from frazil.registry.port import RegisteredSchema
+
+_INTERNAL = re.compile(
+    r"_.*|.*connect[-_.](configs?|offsets?|status(es)?)|.*-(changelog|repartition)|.*schema-?changes?(\..*)?|.*-heartbeat\..*"
+)
+"""Topics of Kafka, Connect, Kafka Streams and Debezium themselves."""
+_ENVELOPES = {
+    "debezium": {"op", "before", "after"},
+    "canal": {"isDdl", "type", "data"},
+    "maxwell": {"database", "table", "type", "data"},
+}
+"""The members by which an envelope is known; the first that has all of them is taken. Canal's has Maxwell's too."""
+_HEAD = 5  # The bytes of Confluent's wire format before the value.
+
+Schemas = Callable[[int], RegisteredSchema | None]
+"""Returns a schema of the registry by its id."""
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """What is proposed for one topic."""
+
+    topic: str
+    #: The settings of its table; None for a topic that is left out.
+    settings: Mapping[str, Any] | None
+    #: What was seen, or why it is left out.
+    seen: str
+
+
+@dataclass
+class _Form:
+    """What bytes are."""
+
+    #: The format; empty where it is unknown.
+    name: str
+    #: The names of fields that all of them have.
+    fields: set[str] = field(default_factory=set)
+    is_connect: bool = False
+
+
+def is_internal(topic: str) -> bool:
+    """Whether the topic has records of Kafka, Connect, Kafka Streams or Debezium themselves."""
+    return _INTERNAL.fullmatch(topic) is not None
+
+
+def propose(topic: str, records: Sequence[ReadRecord], schemas: Schemas | None) -> Proposal:
+    """Returns what is proposed for a topic. schemas: the registry; None without one."""
+    if is_internal(topic):
+        return Proposal(topic, None, "internal")
+    values = [record.value for record in records if record.value is not None]
+    if not values:
+        return Proposal(topic, None, "no records to look at")
+    form = _form_of(values, schemas)
+    if not form.name:
+        return Proposal(topic, None, "the values look like those of a schema registry: name it with --registry")
+    settings: dict[str, Any] = {"topic": topic}
+    if form.name != "json":
+        settings["value"] = {"format": form.name}
+    envelope = _envelope_of(form)
+    if envelope:
+        settings["envelope"] = envelope
+    words = [_shown(form.name, len(records)), *(["Kafka Connect's schema in each"] if form.is_connect else [])]
+    words += [f"changes of {envelope.capitalize()}"] if envelope else []
+    return Proposal(topic, {**settings, **_keys(records, envelope, schemas, words)}, ", ".join(words))
+
+
+def _keys(records: Sequence[ReadRecord], envelope: str, schemas: Schemas | None, words: list[str]) -> dict[str, Any]:
+    """Returns the settings for records with keys. words: what was seen, to be added to."""
+    keys = [record.key for record in records if record.key is not None]
+    key = _form_of(keys, schemas) if len(keys) == len(records) else _Form("")
+    has_tombstones = any(record.value is None for record in records)
+    if has_tombstones:
+        words.append("tombstones")
+    if not (envelope or has_tombstones):
+        words.append("add `mode: upsert` and `key_columns` to keep one row for each key")
+        return {}
+    if not key.fields:
+        words.append("add `mode: upsert` and `key_columns` to apply the changes: the keys have no fields")
+        return {}
+    words.append(f"keys of {', '.join(sorted(key.fields))}")
+    return {"mode": "upsert", "key": {"format": key.name}}
+
+
+def _envelope_of(form: _Form) -> str:
+    envelope = next((name for name, members in _ENVELOPES.items() if form.fields >= members), "")
+    return envelope if form.name == "json" or envelope == "debezium" else ""
+
+
+def _form_of(values: Sequence[bytes], schemas: Schemas | None) -> _Form:
+    """Returns what all of these bytes are."""
+    if not values:
+        return _Form("")
+    if all(value[:1] == b"\0" and len(value) >= _HEAD for value in values):
+        found = [schemas(number) for number in {int.from_bytes(value[1:_HEAD]) for value in values}] if schemas else []
+        known = [one for one in found if one is not None]
+        kinds = {one.kind for one in known}
+        if len(kinds) != 1 or len(known) != len(found):
+            return _Form("")
+        return _Form(kinds.pop(), set.intersection(*(_fields_of(one) for one in known)))
+    objects = [_object_of(value) for value in values]
+    present = [one for one in objects if one is not None]
+    if len(present) < len(values):
+        return _Form("text" if all(map(_is_text, values)) else "raw")
+    is_connect = all({"schema", "payload"} == one.keys() for one in present)
+    rows = [one["payload"] if is_connect else one for one in present]
+    named = [set(one) if isinstance(one, dict) else set() for one in rows]
+    return _Form("json", set.intersection(*named), is_connect)
+
+
+def _object_of(value: bytes) -> dict[str, Any] | None:
+    try:
+        found = json.loads(value)
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _is_text(value: bytes) -> bool:
+    try:
+        return value.decode().isprintable()
+    except UnicodeDecodeError:
+        return False
+
+
+def _fields_of(schema: RegisteredSchema) -> set[str]:
+    """Returns the names of a schema's own fields; for Protobuf those that its text names."""
+    if schema.kind == "protobuf":
+        return set(re.findall(r"(\w+)\s*=\s*\d+\s*[;\[]", schema.text))
+    found = json.loads(schema.text)
+    if not isinstance(found, dict):
+        return set()
+    return set(found.get("properties", ())) | {one["name"] for one in found.get("fields", ())}
+
+
+def _shown(name: str, count: int) -> str:
+    names = {
+        "json": "JSON",
+        "avro": "Avro",
+        "protobuf": "Protobuf",
+        "json_schema": "JSON with a schema of the registry",
+    }
+    return f"{names.get(name, name)} in {count} records"
+
+
+# ---- the file
+
+
+def file_of(head: Mapping[str, Any], namespace: str, proposals: Sequence[Proposal]) -> str:
+    """Returns the text of the pipeline file. head: what is above the tables."""
+    return "\n".join(_lines(head, namespace, proposals)) + "\n"
+
+
+def _lines(head: Mapping[str, Any], namespace: str, proposals: Sequence[Proposal]) -> Iterator[str]:
+    yield "# Made by `frazil init` from a few records of each topic: read it, change it, and see what a run would do with"
+    yield "# `frazil plan`. Every key is explained in the reference of the pipeline file."
+    yield _yaml(head)
+    yield "tables:"
+    for one in proposals:
+        if one.settings is not None:
+            yield f"  # {one.seen}"
+            yield from (f"  {line}" for line in _yaml({_table(namespace, one.topic): one.settings}).splitlines())
+    left_out = [one for one in proposals if one.settings is None]
+    if left_out:
+        yield "# Left out:"
+        yield from (f"#   {one.topic}: {one.seen}" for one in left_out)
+
+
+def _table(namespace: str, topic: str) -> str:
+    return f"{namespace}.{re.sub(r'[^A-Za-z0-9_]+', '_', topic).strip('_').lower() or 'topic'}"
+
+
+def _yaml(settings: Mapping[str, Any]) -> str:
+    return yaml.safe_dump(dict(settings), sort_keys=False, allow_unicode=True, width=110).rstrip()
+
+
+def clashing_tables(namespace: str, proposals: Iterable[Proposal]) -> list[Proposal]:
+    """Returns the proposals with those left out whose tables would have the name of another."""
+    seen: dict[str, str] = {}
+    found = []
+    for one in proposals:
+        first = seen.setdefault(_table(namespace, one.topic), one.topic) if one.settings is not None else one.topic
+        found.append(one if first == one.topic else Proposal(one.topic, None, f"its table would be that of {first}"))
+    return found

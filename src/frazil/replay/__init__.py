@@ -1,0 +1,1 @@
+"""Rows and changes of tables, written back to Kafka as records."""

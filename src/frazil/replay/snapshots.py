@@ -1,0 +1,116 @@
+"""What single snapshots of a table have: the rows of one, and the changes between two.
+
+Changes are found by comparing files, so they are those that a commit made, whatever wrote it and whatever kind its delete
+files are of. Iceberg's own changelog scan refuses tables with delete files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from frazil.catalog.iceberg.catalog import IcebergCatalog
+from frazil.catalog.iceberg.data_files import Described
+from frazil.catalog.iceberg.java import each, java_errors, unavailable
+from frazil.catalog.scans import LiveFile
+from frazil.errors import SpecError
+
+ChangeType = Literal["INSERT", "DELETE"]
+
+
+@dataclass(frozen=True)
+class FileRows:
+    """Rows of one data file: those that `file` has."""
+
+    file: LiveFile
+    #: How the rows were changed; None for the rows of a snapshot.
+    change_type: ChangeType | None = None
+    #: The snapshot that has the rows, or that changed them.
+    snapshot_id: int = 0
+    #: The file in the snapshot, where deletes were added to it: rows that it still has do not count.
+    remaining: LiveFile | None = None
+
+
+class Snapshots:
+    """The snapshots of one table, as it is when this is made."""
+
+    def __init__(self, catalog: IcebergCatalog, table: str) -> None:
+        self._table = table
+        self._java = catalog.java_table(table)
+        self._described = Described(catalog.gateway.jvm, self._java)
+        self._scanned: dict[int, dict[str, LiveFile]] = {}
+
+    def rows(self, snapshot_id: int) -> Iterator[FileRows]:
+        """Yields the data files of a snapshot in the order of their paths.
+
+        Raises: SpecError where the table does not have the snapshot; UnavailableError where its metadata cannot be read.
+        """
+        self._find(snapshot_id)
+        for file in self._files(snapshot_id).values():
+            yield FileRows(file, None, snapshot_id)
+
+    def changes(self, after: int, last: int) -> Iterator[FileRows]:
+        """Yields what the snapshots after `after` up to `last` changed, in their order: of each the deleted rows, then the
+        inserted ones, in the order of the files' paths. Snapshots that only rewrite files change no row.
+
+        Raises: SpecError where `after` is not an ancestor of `last`; UnavailableError as `rows`.
+        """
+        snapshot, chain = self._find(last), []
+        while snapshot is not None and snapshot.snapshotId() != after:
+            chain.append(snapshot)
+            snapshot = None if snapshot.parentId() is None else self._java.snapshot(snapshot.parentId())
+        if snapshot is None:
+            raise SpecError(
+                f"snapshot {after} does not lead to snapshot {last}: another branch has it, or it was expired",
+                remedy="name an older snapshot of the same history; `<table>.snapshots` shows them",
+                where=self._table,
+            )
+        for changed in reversed(chain):
+            try:
+                yield from self._changes_of(changed)
+            except java_errors() as error:
+                raise unavailable("the files of a snapshot cannot be listed", error, self._table) from None
+
+    def _changes_of(self, snapshot: Any) -> Iterator[FileRows]:
+        number, operation = snapshot.snapshotId(), str(snapshot.operation())
+        if operation == "replace":
+            return
+        if operation == "append":
+            added = map(self._described.bare_file, each(snapshot.addedDataFiles(self._java.io())))
+            yield from (FileRows(file, "INSERT", number) for file in _sorted(added))
+            return
+        before = {} if snapshot.parentId() is None else self._files(snapshot.parentId())
+        now = self._files(number)
+        for path, file in before.items():
+            remaining = now.get(path)
+            if remaining is None or {*remaining.deletes} != {*file.deletes}:
+                yield FileRows(file, "DELETE", number, remaining)
+        yield from (FileRows(file, "INSERT", number) for path, file in now.items() if path not in before)
+
+    def _files(self, snapshot_id: int) -> dict[str, LiveFile]:
+        """Returns the data files of a snapshot by path; those of the last two are kept."""
+        if snapshot_id not in self._scanned:
+            try:
+                scan = self._java.newScan().useSnapshot(snapshot_id).includeColumnStats()
+                files = _sorted(self._described.live_files(scan))
+            except java_errors() as error:
+                raise unavailable("the files of a snapshot cannot be listed", error, self._table) from None
+            while len(self._scanned) > 1:
+                del self._scanned[next(iter(self._scanned))]
+            self._scanned[snapshot_id] = {file.path: file for file in files}
+        return self._scanned[snapshot_id]
+
+    def _find(self, snapshot_id: int) -> Any:
+        found = self._java.snapshot(snapshot_id)
+        if found is None:
+            raise SpecError(
+                f"the table has no snapshot {snapshot_id}: it was expired, or is another table's",
+                remedy="name one that the table has; `<table>.snapshots` shows them",
+                where=self._table,
+            )
+        return found
+
+
+def _sorted(files: Iterable[LiveFile]) -> list[LiveFile]:
+    return sorted(files, key=lambda file: file.path)

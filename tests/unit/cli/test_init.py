@@ -1,0 +1,41 @@
+"""`frazil init` on topics in memory: what it refuses, and what it writes then."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+
+from frazil.cli.main import main
+from frazil.kafka.port import ReadRecord
+from frazil.testing import MemorySource
+from frazil.types import OffsetRange
+
+
+def test_each_refusal_ends_once_its_remedy_is_done(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = MemorySource()
+    source.create("clicks", 1)
+
+    def sample(_: object, ranges: Iterable[OffsetRange], __: object) -> list[ReadRecord]:
+        return [
+            ReadRecord(one.topic, one.partition, at, b'{"a": 1}') for one in ranges for at in range(one.start, one.end)
+        ]
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("frazil.cli.init.open_topics", lambda _: source)
+    monkeypatch.setattr("frazil.cli.init.read_sample", sample)
+    monkeypatch.setattr("frazil.cli.init.findings_of", lambda _: ())
+    named = ["init", "--bootstrap-servers", "b:1"]
+    assert main(["init"]) == 2
+    assert "give --bootstrap-servers" in capsys.readouterr().err
+    assert main(named) == 1
+    assert "produce some records first" in capsys.readouterr().err
+    source.produce("clicks", 0, b'{"a": 1}')
+    assert main(named) == 0
+    assert main(named) == 1
+    assert "name another with -f" in capsys.readouterr().err
+    assert main([*named, "-f", "second.yaml"]) == 0
+    assert (tmp_path / "second.yaml").read_text() == (tmp_path / "frazil.yaml").read_text()

@@ -1,0 +1,99 @@
+"""What a few records of a topic make of its table in a first pipeline file."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from frazil.imports.topics import Proposal, clashing_tables, file_of, is_internal, propose
+from frazil.kafka.port import ReadRecord
+from frazil.registry.memory import MemoryRegistry
+from frazil.spec import load_spec
+
+CHANGE = {"op": "c", "before": None, "after": {"id": 1}, "source": {}}
+CANAL = {"isDdl": False, "type": "INSERT", "data": [], "database": "d", "table": "t"}
+MAXWELL = {"database": "d", "table": "t", "type": "insert", "data": {}}
+
+
+def _records(*pairs: tuple[Any, Any]) -> list[ReadRecord]:
+    """Records of these keys and values: bytes as they are, others as JSON."""
+    made = [[one if isinstance(one, bytes | None) else json.dumps(one).encode() for one in pair] for pair in pairs]
+    return [ReadRecord("t", 0, offset, value, key=key) for offset, (key, value) in enumerate(made)]
+
+
+@pytest.mark.parametrize(
+    ("records", "settings", "seen"),
+    [
+        (_records((None, {"a": 1})), {}, "JSON in 1 records"),
+        (_records((None, b"a line"), (None, b"{")), {"value": {"format": "text"}}, "text in 2 records"),
+        (_records((None, b"\xff\x00")), {"value": {"format": "raw"}}, "raw in 1 records"),
+        (
+            _records(({"id": 1}, CHANGE), ({"id": 1}, None)),
+            {"envelope": "debezium", "mode": "upsert", "key": {"format": "json"}},
+            "changes of Debezium, tombstones, keys of id",
+        ),
+        (
+            _records(({"schema": {}, "payload": {"id": 1}}, {"schema": {}, "payload": CHANGE})),
+            {"envelope": "debezium", "mode": "upsert", "key": {"format": "json"}},
+            "Kafka Connect's schema in each",
+        ),
+        (_records((None, CANAL)), {"envelope": "canal"}, "the keys have no fields"),
+        (_records((None, MAXWELL)), {"envelope": "maxwell"}, "changes of Maxwell"),
+        (
+            _records(({"id": 1}, {"a": 1}), ({"id": 1}, None)),
+            {"mode": "upsert", "key": {"format": "json"}},
+            "tombstones",
+        ),
+        (_records((b"k", {"a": 1}), (b"k", None)), {}, "the keys have no fields"),
+        (_records((b"k", {"a": 1})), {}, "add `mode: upsert` and `key_columns`"),
+    ],
+)
+def test_records_show_format_envelope_and_key(records: list[ReadRecord], settings: dict[str, Any], seen: str) -> None:
+    found = propose("t", records, None)
+    assert found.settings == {"topic": "t", **settings}
+    assert seen in found.seen
+
+
+def test_the_registry_names_the_format() -> None:
+    registry = MemoryRegistry()
+    fields = [{"name": name, "type": "string"} for name in CHANGE]
+    number = registry.register("avro", json.dumps({"type": "record", "name": "r", "fields": fields}))
+    key = registry.register("avro", json.dumps({"type": "record", "name": "k", "fields": fields[:1]}))
+    records = _records(*[(b"\0" + key.to_bytes(4, "big") + b"k", b"\0" + number.to_bytes(4, "big") + b"v")] * 2)
+    settings = {
+        "topic": "t",
+        "value": {"format": "avro"},
+        "envelope": "debezium",
+        "mode": "upsert",
+        "key": {"format": "avro"},
+    }
+    assert propose("t", records, registry.by_id).settings == settings
+    unknown = propose("t", records, None)
+    assert unknown.settings is None
+    assert "--registry" in unknown.seen
+
+
+@pytest.mark.parametrize(
+    "topic",
+    ["__consumer_offsets", "_schemas", "connect-configs", "my-connect-offsets", "app-KSTREAM-1-changelog",
+     "app-repartition", "schema-changes.inventory", "__debezium-heartbeat.shop"],
+)  # fmt: skip
+def test_topics_of_other_programs_are_left_out(topic: str) -> None:
+    assert is_internal(topic)
+    assert propose(topic, _records((None, {"a": 1})), None) == Proposal(topic, None, "internal")
+
+
+def test_the_file_is_valid_and_names_what_is_left_out(tmp_path: Path) -> None:
+    proposals = [propose(name, _records((None, {"a": 1})), None) for name in ("Shop.orders", "shop-orders", "_schemas")]
+    proposals.append(propose("empty", [], None))
+    head = {"pipeline": "lake", "kafka": {"bootstrap.servers": "b:1"}}
+    text = file_of(head, "lake", clashing_tables("lake", proposals))
+    assert yaml.safe_load(text) == {**head, "tables": {"lake.shop_orders": {"topic": "Shop.orders"}}}
+    assert "#   shop-orders: its table would be that of Shop.orders\n#   _schemas: internal\n" in text
+    assert "#   empty: no records to look at\n" in text
+    (tmp_path / "frazil.yaml").write_text(text)
+    assert load_spec(tmp_path / "frazil.yaml").tables[0].name == "lake.shop_orders"

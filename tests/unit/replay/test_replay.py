@@ -1,0 +1,40 @@
+"""What a replay remembers, and how fast it may be."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from frazil.replay.replay import Pace, ReplayProgress, Request, load_progress
+from frazil.replay.rows import Place
+from frazil.testing import FakeClock
+
+REQUEST = Request("t", "i", "topic", None, None, "", "json", (), ())
+
+
+def test_progress_is_read_back_as_it_was() -> None:
+    progress = ReplayProgress(7, Place(3, 11), 5, is_complete=True)
+    assert load_progress(progress.dump()) == progress
+    assert load_progress("") is None
+
+
+def test_equal_requests_are_one_replay_and_others_are_not() -> None:
+    others = [
+        replace(REQUEST, where="a"),
+        replace(REQUEST, topic_id="j"),
+        replace(REQUEST, after=1),
+        replace(REQUEST, key=("a",)),
+    ]
+    names = {one.owner("p") for one in (REQUEST, replace(REQUEST), *others)}
+    assert len(names) == 1 + len(others)
+    assert all(name.startswith("frazil-p-replay-") for name in names)
+
+
+def test_a_writer_is_held_back_to_its_rate() -> None:
+    clock = FakeClock()
+    begun_s = clock.monotonic_s()
+    pace = Pace(clock, 100)
+    assert pace.at_once == 100
+    for _ in range(5):
+        pace.wait(100)
+    assert clock.monotonic_s() - begun_s == 5.0
+    assert Pace(clock, None).at_once > 1000
