@@ -57,6 +57,11 @@ SUMMARY_KEYS: dict[str, tuple[str, str]] = {
         "Records since the table was created that change no row, such as heartbeats, by kind (see"
         " [envelopes](envelopes.md)). Absent when there are none.",
     ),
+    "released-to": (
+        "text",
+        "The tool that continues from these offsets in place of the pipeline (see [release](../how-to/adopt.md)). Absent while"
+        " the pipeline continues itself.",
+    ),
     "lookups": (
         "JSON: lookup → table and snapshot-id, or file and version",
         "The version of each reference table that the rows of this commit were joined with: the snapshot of an Iceberg"

@@ -21,6 +21,7 @@ from frazil.catalog.iceberg.answers import Answer, Sending, is_conflict, lost_an
 from frazil.catalog.iceberg.data_files import DataFiles, TableScans, planned
 from frazil.catalog.iceberg.java import (
     cause_of,
+    each,
     is_another_table,
     is_not_there,
     java_errors,
@@ -258,7 +259,7 @@ class IcebergCatalog:
 
     def summaries(self, table: str) -> Iterator[Mapping[str, str]]:
         parser = self._jvm.org.apache.iceberg.SnapshotParser
-        for snapshot in self._jvm.org.apache.iceberg.util.SnapshotUtil.currentAncestors(self._tables[table]):
+        for snapshot in each(self._jvm.org.apache.iceberg.util.SnapshotUtil.currentAncestors(self._tables[table])):
             yield json.loads(parser.toJson(snapshot))["summary"]  # One call in place of one for each entry.
 
     def rewrite(self, rewrite: Rewrite) -> None:
