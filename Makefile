@@ -7,7 +7,7 @@ COMPILE := env -u PIP_FIND_LINKS -u PIP_INDEX_URL -u PIP_EXTRA_INDEX_URL CUSTOM_
 	--quiet --allow-unsafe --generate-hashes --no-emit-index-url --no-emit-find-links --no-header --strip-extras
 
 .PHONY: setup machine test-setup manifests demo picture test check lint docs bench soak soak-maintenance soak-answers soak-guard \
-	soak-histories soak-decimals soak-examples soak-queries catalogs lock clean
+	soak-adopt soak-histories soak-decimals soak-examples soak-queries catalogs lock clean
 
 setup: $(VENV)/.jars
 
@@ -96,6 +96,10 @@ soak-maintenance: test-setup
 # A quarter of an hour on each catalog whose answers to commits are wrong or get lost; FRAZIL_SOAK_SECONDS for another time.
 soak-answers: test-setup
 	$(BIN)/python -m pytest -s -m soak tests/acceptance/test_unreliable_catalogs.py
+
+# Tables of a million records that change hands, between Kafka Connect or Spark and Frazil, with kills in between.
+soak-adopt: test-setup
+	$(BIN)/python -m pytest -m soak tests/acceptance/test_adopt.py
 
 # A million pairs of text and decimal type, in every way from one to the other.
 soak-decimals: setup $(VENV)/.dev

@@ -105,19 +105,20 @@ def there_and_back_with_kafka_connect(scene: Scene, records: int) -> None:
     part, servers = records // 4, scene.ledger.servers
     sink = IcebergSink(scene.folder, servers, scene.ledger.topic, TABLE)
     group = KafkaGroup({"bootstrap.servers": servers}, sink.group)
+    places = [(scene.ledger.topic, number) for number in range(2)]
     admin = AdminClient({"bootstrap.servers": servers})
     for made in admin.create_topics([NewTopic(sink.settings["iceberg.control.topic"], 1)]).values():
         made.result(20)
 
     def has_all_that_was_read() -> bool:
-        return sum(one.offset for one in group.offsets().values()) == len(scene.numbers())
+        return sum(one.offset for one in group.offsets(places).values()) == len(scene.numbers())
 
     try:
         with scene.writing(part):
             sink.start()
             scene.wait_for(1)
-            sink.kill()
             assert "stop it" in scene.adopt("--from", "kafka-connect", code=1)["remedy"]
+            sink.kill()
         with scene.writing(part):
             sink.start()
             scene.wait_for(part)

@@ -179,16 +179,15 @@ def _plan(discovery: Discovery, services: Services, table: Table, origin: Origin
 
 
 def _find(services: Services, table: Table, origin: Origin) -> Found:
-    topics = sorted(table.offsets.topics)
     if origin.offsets is not None:
         return read_offsets(origin.offsets, table.partitions())
     match origin.tool:
         case Tool.KAFKA_CONNECT:
-            return kafka_connect.find_progress(services, table.name, origin.group, topics)
+            return kafka_connect.find_progress(services, table.name, origin.group, table.partitions())
         case Tool.SPARK if origin.checkpoint is not None:
             return spark.find_progress(services, table.name, origin.checkpoint)
         case Tool.GROUP if origin.group is not None:
-            return read_group(services, origin.group, topics)
+            return read_group(services, origin.group, table.partitions())
         case Tool.SPARK:
             raise SpecError("the checkpoint of the query is not named", remedy="give --checkpoint, or --offsets")
         case Tool.GROUP:

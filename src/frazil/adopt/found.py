@@ -51,14 +51,13 @@ def read_offsets(file: Path, partitions: Iterable[Partition]) -> Found:
     return Found(offsets, f"file {file}")
 
 
-def read_group(services: Services, name: str, topics: Iterable[str]) -> Found:
-    """Returns the offsets of these topics that a consumer group has committed.
+def read_group(services: Services, name: str, partitions: Iterable[Partition]) -> Found:
+    """Returns the offsets of these partitions that a consumer group has committed.
 
     Raises: TableStopped where the group has members or no such offset; UnavailableError where Kafka does not answer.
     """
     refuse_members(services.group(name))
-    wanted = set(topics)
-    offsets = {place: one.offset for place, one in services.group(name).offsets().items() if place[0] in wanted}
+    offsets = {place: one.offset for place, one in services.group(name).offsets(partitions).items()}
     if not offsets:
         raise TableStopped(
             "the group has no offset of the table's topics: it is another one, or Kafka has forgotten them",

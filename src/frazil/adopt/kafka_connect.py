@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from io import BytesIO
 from typing import Any
@@ -19,6 +19,7 @@ import fastavro
 
 from frazil.adopt.found import Found, Services, read_group
 from frazil.ingest.failures import TableStopped
+from frazil.kafka.port import Partition
 from frazil.types import OffsetRange
 
 _KEY = "kafka.connect.offsets."
@@ -71,7 +72,7 @@ def find_sink(services: Services, table: str, group: str | None) -> Sink | None:
     return mine[0] if mine else None
 
 
-def find_progress(services: Services, table: str, group: str | None, topics: list[str]) -> Found:
+def find_progress(services: Services, table: str, group: str | None, partitions: Iterable[Partition]) -> Found:
     """Returns how far the connector has read that has written a loaded table.
 
     Raises: TableStopped where the connector is running, or has written files that the table does not have.
@@ -83,7 +84,7 @@ def find_progress(services: Services, table: str, group: str | None, topics: lis
             "name another tool with --from, such as group with the sink's --group",
             table,
         )
-    found = read_group(services, sink.group, topics)
+    found = read_group(services, sink.group, partitions)
     files = sum(_files_of(event, sink, table) for event in _pending_events(services, sink))
     if files:
         raise TableStopped(
@@ -107,7 +108,7 @@ def _pending_events(services: Services, sink: Sink) -> Iterator[Mapping[str, Any
     ends = control_ends(services, sink)
     first = services.source.beginnings([(sink.control_topic, number) for number in ends])
     # Before version 1.11, a partition without files in a commit is not in its position.
-    seen = {number: one.offset for (_, number), one in services.group(f"{sink.group}-coord").offsets().items()}
+    seen = {number: one.offset for (_, number), one in services.group(f"{sink.group}-coord").offsets(first).items()}
     for number, end in ends.items():
         start = max(sink.position.get(number, seen.get(number, 0)), first.get((sink.control_topic, number), 0))
         if start < end:

@@ -64,8 +64,8 @@ def write_checkpoint(checkpoint: Path, offsets: Offsets) -> None:
 
 
 def _newest(folder: Path) -> int:
-    """Returns the number of the newest batch in a folder of a checkpoint."""
-    return max(int(path.name) for path in folder.iterdir() if path.name.isdecimal())
+    """Returns the number of the newest batch in a folder of a checkpoint; -1 before the first one."""
+    return max((int(path.name) for path in folder.iterdir() if path.name.isdecimal()), default=-1)
 
 
 def _epoch_of(services: Services, table: str, query: str) -> int | None:

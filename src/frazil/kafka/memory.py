@@ -212,23 +212,20 @@ class MemoryGroup:
     #: The commits so far.
     commits: list[Mapping[Partition, GroupOffset]] = field(default_factory=list)
 
-    def offsets(self) -> dict[Partition, GroupOffset]:
+    def offsets(self, partitions: Iterable[Partition]) -> dict[Partition, GroupOffset]:
         self._answer()
-        return dict(self.committed)
+        return {place: self.committed[place] for place in partitions if place in self.committed}
 
     def commit(self, offsets: Mapping[Partition, GroupOffset]) -> None:
-        self._change()
+        self._answer()
+        if self.has_members:
+            raise ConflictError("a consumer is a member of the group", where="memory")
         self.commits.append(offsets)
         self.committed |= offsets
 
     def is_live(self) -> bool:
         self._answer()
         return self.has_members
-
-    def _change(self) -> None:
-        self._answer()
-        if self.has_members:
-            raise ConflictError("the group has members", where="memory")
 
     def _answer(self) -> None:
         if self.failure is not None:

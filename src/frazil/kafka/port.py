@@ -117,8 +117,8 @@ class Group(Protocol):
     #: The group's id.
     name: str
 
-    def offsets(self) -> dict[Partition, GroupOffset]:
-        """Returns the committed offsets of every partition that has one."""
+    def offsets(self, partitions: Iterable[Partition]) -> dict[Partition, GroupOffset]:
+        """Returns the committed offsets of those of the partitions that have one."""
 
     def is_live(self) -> bool:
         """Returns whether a consumer is a member of the group."""

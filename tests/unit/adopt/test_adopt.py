@@ -181,6 +181,12 @@ def test_what_is_not_named_is_asked_for(tmp_path: Path) -> None:
     assert scene.plan(Tool.KAFKA_CONNECT, None, group=SINK).action == "adopt"
 
 
+def test_a_query_that_died_in_its_first_batch_is_taken_over_as_well(tmp_path: Path) -> None:
+    scene = Scene(tmp_path)
+    scene.make_table(**_QUERY, **{"spark.sql.streaming.epochId": "0"})
+    assert scene.adopt(Tool.SPARK, checkpoint=checkpoint(tmp_path / "c", -1, {0: 5})).offsets == {TOPIC: {0: 5}}
+
+
 @pytest.mark.parametrize(("epoch", "offset"), [(1, 3), (2, 5)], ids=["batch died", "batch is in the table"])
 def test_the_newest_batch_in_the_table_says_how_far_a_query_has_read(tmp_path: Path, epoch: int, offset: int) -> None:
     scene = Scene(tmp_path)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -78,13 +79,14 @@ def test_what_cannot_be_given_offsets_is_refused(tmp_path: Path) -> None:
     scene.catch_up()
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "file").touch()
-    for tool, options, remedy in (
+    cases: list[tuple[Tool, dict[str, Any], str]] = [
         (Tool.GROUP, {}, "give --group"),
         (Tool.KAFKA_CONNECT, {}, "connect-CONNECTOR"),
         (Tool.FLINK, {}, "release the table to a group"),
         (Tool.SPARK, {}, "a folder that is empty"),
         (Tool.SPARK, {"checkpoint": tmp_path / "full"}, "a folder that is empty"),
-    ):
+    ]
+    for tool, options, remedy in cases:
         with pytest.raises(SpecError) as missing:
             scene.release(tool, **options)
         assert remedy in missing.value.remedy

@@ -50,8 +50,8 @@ FOLLOWED: Mapping[str, str] = {
             "name another tool with --from, such as group with the sink's --group",
             "set `automq.table.topic.enable=false`, and give --offsets with the result of `SELECT _kafka_metadata.partition,"
             " MAX(_kafka_metadata.offset) + 1 FROM TABLE GROUP BY 1`",
-            "start Debezium on Kafka Connect from the offset that Debezium Server has stored: its topic begins where the table"
-            " ends, and `frazil run` reads all of it",
+            "start Debezium on Kafka Connect from the offset that Debezium Server has stored: its topic begins where the"
+            " table ends, and `frazil run` reads all of it",
             "stop the job with a savepoint, and give --offsets with what Flink's State Processor API reads from it",
             'write the next offset of every partition as JSON: {"TOPIC": {"0": 1200}}',
         ),
