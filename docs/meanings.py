@@ -306,7 +306,7 @@ EXIT_CODES: tuple[tuple[str, str], ...] = (
     ("1", "failed, or a service does not answer"),
     ("2", "the pipeline file or the arguments are wrong"),
     ("3", "another run of this pipeline has taken over"),
-    ("4", "a table stopped (`run`), is unhealthy (`status`), or would be changed (`plan`)"),
+    ("4", "a table stopped (`run`), is unhealthy (`status`), or would be changed (`plan`, `adopt`, `release`)"),
     ("130", "ended by a second Ctrl-C"),
 )
 

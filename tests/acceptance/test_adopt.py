@@ -57,23 +57,24 @@ class Scene:
         finally:
             thread.join()
 
-    def numbers(self) -> list[int]:
-        """What the table has, as far as it exists."""
+    def table(self) -> StaticTable | None:
+        """The table; None before it exists."""
         with sqlite3.connect(self.folder / "frazil-data" / "catalog.db") as catalog:
+            if not catalog.execute("select 1 from sqlite_master where name = 'iceberg_tables'").fetchone():
+                return None
             query = "select metadata_location from iceberg_tables where table_name = 'orders'"
             location = catalog.execute(query).fetchone()
-        if location is None:
-            return []
-        found: list[int] = StaticTable.from_metadata(str(location[0])).scan().to_arrow().column("number").to_pylist()
+        return StaticTable.from_metadata(str(location[0])) if location is not None else None
+
+    def numbers(self) -> list[int]:
+        """What the table has, as far as it exists."""
+        table = self.table()
+        found: list[int] = table.scan().to_arrow().column("number").to_pylist() if table is not None else []
         return found
 
     def wait_for(self, count: int) -> None:
         """Until the table has as many rows."""
-        wait_until(lambda: self._has_catalog() and len(self.numbers()) >= count, f"{count} rows")
-
-    def _has_catalog(self) -> bool:
-        with sqlite3.connect(self.folder / "frazil-data" / "catalog.db") as catalog:
-            return bool(catalog.execute("select 1 from sqlite_master where name = 'iceberg_tables'").fetchone())
+        wait_until(lambda: len(self.numbers()) >= count, f"{count} rows")
 
     def adopt(self, *words: str, code: int = 0) -> dict[str, str]:
         """What the command says of the table."""
@@ -141,6 +142,10 @@ def there_and_back_with_kafka_connect(scene: Scene, records: int) -> None:
     finally:
         sink.kill()
     scene.assert_exact()
+    table = scene.table()
+    assert table is not None
+    assert {task.file.partition[0] for task in table.scan().plan_files()} == {0, 1, 2, 3}
+    assert {task.file.spec_id for task in table.scan().plan_files()} == {0}
 
 
 def there_and_back_with_spark(scene: Scene, records: int) -> None:

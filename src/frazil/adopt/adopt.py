@@ -128,15 +128,15 @@ def handed_over(name: str, plan: Callable[[], Handover]) -> Handover:
         return Handover(name, problem=problem_of(error))
 
 
-def apply(services: Services, planned: Handover) -> Handover:
+def commit(services: Services, planned: Handover) -> Handover:
     """Commits what was planned for a table; returns it, or a refusal where the table has moved since."""
 
-    def commit() -> Handover:
+    def attempt() -> Handover:
         if planned.commit is not None:
             services.catalog.commit(planned.commit)
         return planned
 
-    return handed_over(planned.name, commit)
+    return handed_over(planned.name, attempt)
 
 
 def load(services: Services, table: Table) -> TableState:

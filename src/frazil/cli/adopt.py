@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from frazil.adopt.adopt import Handover, Origin, Tool, apply, chosen, handed_over, plan_adoptions
+from frazil.adopt.adopt import Handover, Origin, Tool, chosen, commit, handed_over, plan_adoptions
 from frazil.adopt.found import Services
 from frazil.adopt.release import plan_release
 from frazil.adopt.release import release as release_table
@@ -60,7 +60,7 @@ def adopt(  # noqa: PLR0913  (each is an option)
     group: Group = None,
     checkpoint: Checkpoint = None,
     offsets: Offsets = None,
-    do: Apply = False,
+    apply: Apply = False,
 ) -> int:
     """Take over tables that another tool has written: find how far it has read, and continue from there.
 
@@ -74,9 +74,9 @@ def adopt(  # noqa: PLR0913  (each is an option)
     with _open(spec) as desk:
         origin = Origin(tool, group, checkpoint, offsets)
         planned = plan_adoptions(desk.discovery, desk.services, table, origin, desk.cluster_id)
-        if do:
-            planned = [apply(desk.services, one) for one in planned]
-    return _report(output, spec, planned, do)
+        if apply:
+            planned = [commit(desk.services, one) for one in planned]
+    return _report(output, spec, planned, apply)
 
 
 def release(
@@ -86,7 +86,7 @@ def release(
     file: SpecFile = DEFAULT_FILE,
     group: Group = None,
     checkpoint: Checkpoint = None,
-    do: Apply = False,
+    apply: Apply = False,
 ) -> int:
     """Hand a table back to another tool: the pipeline commits to it no more, and the tool continues where it was.
 
@@ -100,9 +100,9 @@ def release(
         (one,) = chosen(desk.discovery, table)
         target, dead_letters = Origin(tool, group, checkpoint), _dead_letters(spec, desk)
         planned = handed_over(
-            table, lambda: (release_table if do else plan_release)(desk.services, one, target, dead_letters)
+            table, lambda: (release_table if apply else plan_release)(desk.services, one, target, dead_letters)
         )
-    return _report(output, spec, [planned], do)
+    return _report(output, spec, [planned], apply)
 
 
 def _dead_letters(spec: PipelineSpec, desk: _Desk) -> DeadLetterTables:

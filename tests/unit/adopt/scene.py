@@ -7,7 +7,7 @@ from typing import Any
 
 from pyiceberg.types import LongType
 
-from frazil.adopt.adopt import Handover, Origin, Tool, apply, chosen, handed_over, plan_adoptions
+from frazil.adopt.adopt import Handover, Origin, Tool, chosen, commit, handed_over, plan_adoptions
 from frazil.adopt.found import Services
 from frazil.adopt.release import plan_release, release
 from frazil.dead_letters.tables import DeadLetterTables
@@ -51,7 +51,7 @@ class Scene(Running):
 
     def adopt(self, tool: Tool, **options: Any) -> Handover:
         """What adopting has done with the table."""
-        return apply(self.services, self.plan(tool, **options))
+        return commit(self.services, self.plan(tool, **options))
 
     def release(self, tool: Tool, *, is_dry: bool = False, **options: Any) -> Handover:
         """What releasing has done with the table."""

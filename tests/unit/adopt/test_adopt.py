@@ -10,7 +10,7 @@ from typing import Any
 import fastavro
 import pytest
 
-from frazil.adopt.adopt import Origin, Tool, apply, plan_adoptions
+from frazil.adopt.adopt import Origin, Tool, commit, plan_adoptions
 from frazil.adopt.found import Services
 from frazil.errors import SpecError
 from frazil.ingest.discovery import Discovery
@@ -130,7 +130,7 @@ def test_the_table_must_not_move_between_the_look_and_the_commit(tmp_path: Path)
     planned = scene.plan(Tool.GROUP, group="g")
     scene.catalog.append_foreign(TABLE)
     assert planned.commit is not None
-    assert apply(scene.services, planned).action == "refused"
+    assert commit(scene.services, planned).action == "refused"
     assert scene.adopt(Tool.GROUP, group="g").action == "adopt"
 
 
