@@ -27,8 +27,10 @@ from frazil.types import Commit, Offsets, as_json, by_partition
 _TRIES = 20
 
 
-def plan_release(services: Services, table: Table, target: Origin, dead_letters: DeadLetterTables) -> Handover:
-    """Returns what releasing a table would do.
+def plan_release(
+    services: Services, table: Table, target: Origin, dead_letters: DeadLetterTables | None = None
+) -> Handover:
+    """Returns what releasing a table would do. dead_letters: to finish pending commits of dead letters, before a release.
 
     Raises: TableStopped where it cannot be released; SpecError where the target is not named;
     UnavailableError and ConflictError as the services.
@@ -46,7 +48,8 @@ def plan_release(services: Services, table: Table, target: Origin, dead_letters:
     place, entries = _target(services, table.name, target)
     commit = None
     if not progress.released_to:
-        dead_letters.settle(table)
+        if dead_letters is not None:
+            dead_letters.settle(table)
         released = replace(
             table.progress,
             commit_id=new_id(),

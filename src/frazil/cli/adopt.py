@@ -98,15 +98,16 @@ def release(
     spec = read_spec(output, file)
     with _open(spec) as desk:
         (one,) = chosen(desk.discovery, table)
-        target, dead_letters = Origin(tool, group, checkpoint), _dead_letters(spec, desk)
-        planned = handed_over(
-            table, lambda: (release_table if apply else plan_release)(desk.services, one, target, dead_letters)
-        )
+        target = Origin(tool, group, checkpoint)
+
+        def hand_over() -> Handover:
+            if not apply:
+                return plan_release(desk.services, one, target)
+            dead_letters = DeadLetterTables(desk.services.catalog, KafkaOutbox(spec.kafka), spec.pipeline)
+            return release_table(desk.services, one, target, dead_letters)
+
+        planned = handed_over(table, hand_over)
     return _report(output, spec, [planned], apply)
-
-
-def _dead_letters(spec: PipelineSpec, desk: _Desk) -> DeadLetterTables:
-    return DeadLetterTables(desk.services.catalog, KafkaOutbox(spec.kafka), spec.pipeline)
 
 
 @contextmanager

@@ -56,8 +56,10 @@ class Scene(Running):
     def release(self, tool: Tool, *, is_dry: bool = False, **options: Any) -> Handover:
         """What releasing has done with the table."""
         (table,) = chosen(self._discovery(), TABLE)
-        parts = (self.services, table, Origin(tool, **options), DeadLetterTables(self.catalog))
-        return handed_over(TABLE, lambda: (plan_release if is_dry else release)(*parts))
+        parts = (self.services, table, Origin(tool, **options))
+        if is_dry:
+            return handed_over(TABLE, lambda: plan_release(*parts))
+        return handed_over(TABLE, lambda: release(*parts, DeadLetterTables(self.catalog)))
 
     def _discovery(self) -> Discovery:
         discovery = Discovery(self.spec(TOPIC), self.source, self.catalog)

@@ -94,3 +94,16 @@ def test_what_cannot_be_given_offsets_is_refused(tmp_path: Path) -> None:
     assert scene.release(Tool.GROUP, group="g").action == "refused"
     scene.group("g").has_members = False
     assert scene.release(Tool.GROUP, group="g").action == "release"
+
+
+def test_pending_dead_letters_are_committed_by_a_release_and_not_by_a_look(tmp_path: Path) -> None:
+    scene = Scene(tmp_path)
+    scene.catch_up()
+    scene.feed(TOPIC, b"no json")
+    scene.catch_up()
+    pending = [one for one in scene.catalog.ancestors(f"{TABLE}__dead_letters") if one.files]
+    scene.catalog.roll_back(f"{TABLE}__dead_letters", pending[0].parent)
+    scene.release(Tool.GROUP, group="g", is_dry=True)
+    assert scene.dead_letters(TABLE) == []
+    scene.release(Tool.GROUP, group="g")
+    assert scene.dead_letters(TABLE) == [(TOPIC, 0, 6)]
