@@ -7,7 +7,7 @@ COMPILE := env -u PIP_FIND_LINKS -u PIP_INDEX_URL -u PIP_EXTRA_INDEX_URL CUSTOM_
 	--quiet --allow-unsafe --generate-hashes --no-emit-index-url --no-emit-find-links --no-header --strip-extras
 
 .PHONY: setup machine test-setup manifests demo picture test check lint docs bench soak soak-maintenance soak-answers soak-guard \
-	soak-replay soak-histories soak-decimals soak-examples soak-queries soak-processing catalogs lock clean
+	soak-adopt soak-replay soak-histories soak-decimals soak-examples soak-queries soak-processing catalogs lock clean
 
 setup: $(VENV)/.jars
 
@@ -100,6 +100,10 @@ soak-answers: test-setup
 # A replay to Kafka that is killed twenty times.
 soak-replay: test-setup
 	$(BIN)/python -m pytest -m soak tests/acceptance/test_replay.py
+
+# Tables of a million records that change hands, between Kafka Connect or Spark and Frazil, with kills in between.
+soak-adopt: test-setup
+	$(BIN)/python -m pytest -m soak tests/acceptance/test_adopt.py
 
 # A million pairs of text and decimal type, in every way from one to the other.
 soak-decimals: setup $(VENV)/.dev

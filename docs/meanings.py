@@ -57,6 +57,11 @@ SUMMARY_KEYS: dict[str, tuple[str, str]] = {
         "Records since the table was created that change no row, such as heartbeats, by kind (see"
         " [envelopes](envelopes.md)). Absent when there are none.",
     ),
+    "released-to": (
+        "text",
+        "The tool that continues from these offsets in place of the pipeline (see [release](../how-to/adopt.md)). Absent while"
+        " the pipeline continues itself.",
+    ),
     "lookups": (
         "JSON: lookup → table and snapshot-id, or file and version",
         "The version of each reference table that the rows of this commit were joined with: the snapshot of an Iceberg"
@@ -301,7 +306,7 @@ EXIT_CODES: tuple[tuple[str, str], ...] = (
     ("1", "failed, or a service does not answer"),
     ("2", "the pipeline file or the arguments are wrong"),
     ("3", "another run of this pipeline has taken over"),
-    ("4", "a table stopped (`run`), is unhealthy (`status`), or would be changed (`plan`)"),
+    ("4", "a table stopped (`run`), is unhealthy (`status`), or would be changed (`plan`, `adopt`, `release`)"),
     ("130", "ended by a second Ctrl-C"),
 )
 

@@ -252,6 +252,17 @@ IMPORT = Document(
         "notes": ("list of texts", "What else to know, such as a setting that the configuration lacks."),
     },
 )
+ADOPT = Document(
+    "frazil adopt, frazil release: tables.&lt;name&gt;",
+    "The document also has `pipeline`, and `applied`: whether the command was called with `--apply`.",
+    {
+        "action": ("text", "`adopt` or `release`; `none` where there is nothing to do; `refused`."),
+        "place": ("text", "Where the offsets come from, or go to: a group, a checkpoint or a file."),
+        "offsets": ("object", "The next offset of each partition, by topic and partition."),
+        "unread": ("number", "The number of offsets between them and the ends of the topics."),
+        **_TELLING,
+    },
+)
 TRY = Document(
     "frazil try",
     "",
@@ -391,7 +402,7 @@ DEAD_LETTER = Document(
 )
 DOCUMENTS = (
     STATUS, PROCESS, TABLE, LAST_UPSERT, MAINTENANCE, RUN, PLAN, CHECK,
-    LINEAGE, INIT, REPLAY, IMPORT, TRY, TRIED_RECORD, MAINTAIN, ACTION, HEALTH,
+    ADOPT, LINEAGE, INIT, REPLAY, IMPORT, TRY, TRIED_RECORD, MAINTAIN, ACTION, HEALTH,
     DEAD_LETTER_CLASS, DEAD_LETTER,
 )  # fmt: skip
 ABOUT = """\

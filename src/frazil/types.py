@@ -202,6 +202,8 @@ class Progress:
     unmet: Mapping[str, int] = field(default_factory=dict)
     #: By lookup, the reference table that this commit's rows were joined with, and its version.
     lookups: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    #: The tool that continues from here in place of the pipeline; empty while the pipeline does.
+    released_to: str = ""
     #: Id of the snapshot; None before the first commit, together with empty offsets.
     snapshot_id: int | None = None
     #: The time of the snapshot; None before the first commit.
@@ -331,6 +333,10 @@ class Commit:
     delta: RowDelta | None = None
     #: Ids of the schema, partition spec and sort order that the files were written for; None: those of the table.
     shape: tuple[int, int, int] | None = None
+    #: The newest snapshot that the table must have before the commit; None: any.
+    head_id: int | None = None
+    #: Further entries of the summary, for other tools.
+    entries: Mapping[str, str] = field(default_factory=dict)
 
 
 def dump_offsets(offsets: Offsets) -> str:

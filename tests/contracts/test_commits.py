@@ -56,6 +56,22 @@ def test_a_stale_writer_is_refused_by_the_table(lake: Lake) -> None:
     assert loser.commit(commit_of(load(loser), 9)).offsets["a"][0] == 9
 
 
+def test_a_commit_can_require_the_newest_snapshot_and_leave_entries_for_other_tools(lake: Lake) -> None:
+    mine, other = lake.catalog(), lake.catalog()
+    state = create(mine)
+    first = mine.commit(commit_of(state, 5))
+    looked_at = head_of(mine)
+    load(other)
+    other.append_once(TABLE, (), "replay-id", "r", None)
+    commit = replace(commit_of(state, 7, ids=()), expected=first, head_id=looked_at, entries={"tool.offsets": "7"})
+    with pytest.raises(ConflictError, match="another writer"):
+        mine.commit(commit)
+    mine.commit(replace(commit, head_id=head_of(mine)))
+    newest, before, *_ = mine.summaries(TABLE)
+    assert newest["tool.offsets"] == "7"
+    assert "tool.offsets" not in before
+
+
 @pytest.mark.parametrize("what", ["schema", "partition spec", "sort order"])
 def test_files_written_for_another_shape_of_the_table_are_refused(lake: Lake, what: str) -> None:
     mine, other = lake.catalog(), lake.catalog("q")

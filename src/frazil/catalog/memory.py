@@ -203,11 +203,14 @@ class MemoryCatalog:
                 if landed is not None:
                     return landed
                 raise ConflictError("the table's progress has changed since this batch was planned", where=commit.table)
+            if commit.head_id not in (None, found.head):
+                raise ConflictError("another writer has committed to the table in the meantime", where=commit.table)
             if commit.shape not in (None, found.state.shape):
                 raise ConflictError("the table's shape was changed after this batch was planned", where=commit.table)
             if commit.delta is not None:
                 self._check_delta(found, commit.table, commit.delta)
-            number = self._add(found, commit.files, to_summary(self._pipeline, commit.progress), commit.delta)
+            summary = {**commit.entries, **to_summary(self._pipeline, commit.progress)}
+            number = self._add(found, commit.files, summary, commit.delta)
             found.adopted_by.add(self._pipeline)
         return replace(commit.progress, snapshot_id=number)
 
@@ -270,6 +273,9 @@ class MemoryCatalog:
 
     def history(self, table: str, names: Sequence[str]) -> Iterable[LoggedSnapshot]:
         return self._logged(self._there(table), names)
+
+    def summaries(self, table: str) -> Iterable[Mapping[str, str]]:
+        return [snapshot.summary for snapshot in self._there(table).ancestors()]
 
     def rewrite(self, rewrite: Rewrite) -> None:
         with self._committing(rewrite.table) as found:

@@ -192,7 +192,8 @@ class Catalog(Protocol):
         `commit.expected`. Returns the progress as committed, also where the response was lost and the table contains
         our commit id, even below a commit of another run.
 
-        Raises: ConflictError where the progress is another one, or the table's shape differs from `commit.shape`;
+        Raises: ConflictError where the progress is another one, or the table's shape or newest snapshot is not the one
+        that the commit requires;
         TableMoved, for a commit that deletes rows, where another writer has added, removed or deleted from files since
         the snapshot it was made for; NotSent where no request was sent; UnavailableError where the outcome is unknown:
         the caller plans again from the table's progress and deletes no files.
@@ -216,6 +217,9 @@ class Catalog(Protocol):
         """Returns the snapshots of the main branch as loaded, the newest first, with the values of the summary keys
         `names`.
         """
+
+    def summaries(self, table: str) -> Iterable[Mapping[str, str]]:
+        """Returns the whole summaries of the snapshots of the main branch as loaded, the newest first."""
 
     def rewrite(self, rewrite: Rewrite) -> None:
         """Commits one snapshot that replaces files; succeeds also where the response was lost and the table contains

@@ -93,6 +93,7 @@ def to_summary(pipeline: str, progress: Progress) -> dict[str, str]:
         "balance": as_json(asdict(progress.balance)) if progress.balance is not None else "",
         "expectations": as_json(dict(progress.unmet)) if progress.unmet else "",
         "lookups": as_json({name: dict(one) for name, one in progress.lookups.items()}) if progress.lookups else "",
+        "released-to": progress.released_to,
     }
     parts |= {name: text for name, text in of_some_tables.items() if text}
     return {key(pipeline, name): value for name, value in parts.items()}
@@ -130,6 +131,7 @@ def from_summary(
         balance=_BALANCE.validate_json(summary[balance]) if (balance := key(pipeline, "balance")) in summary else None,
         unmet=json.loads(summary.get(key(pipeline, "expectations"), "{}")),
         lookups=json.loads(summary.get(key(pipeline, "lookups"), "{}")),
+        released_to=summary.get(key(pipeline, "released-to"), ""),
         snapshot_id=snapshot_id,
         committed_at_ms=at_ms if first_ms is None else int(first_ms),
     )

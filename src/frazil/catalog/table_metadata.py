@@ -23,7 +23,7 @@ _OFFSETS = re.compile(r"frazil\.(.+)\.offsets")
 _CARRIED = (
     "offsets", "topic-ids", "cluster-id", "commit-id", "epoch", "run-id", "schemas", "watermarks", "watermark",
     "bad-skipped", "ignored-records", "dead-letters", "source-positions", "last-truncate", "last-deletes", "expectations",
-    "routed-tables", "rest-records",
+    "routed-tables", "rest-records", "released-to",
 )  # fmt: skip
 _Place = tuple[str, int | None]
 _REMOVALS = ("deleted-data-files", "removed-delete-files", "removed-dvs")

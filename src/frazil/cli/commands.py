@@ -76,6 +76,8 @@ COMMANDS = (
     Command("verify", "frazil.cli.verify:command", "Prove that tables have exactly the rows of their topics."),
     Command("try", "frazil.cli.trial:command", "Show what a table makes of live records; write nothing."),
     Command("lineage", "frazil.cli.lineage:command", "Show which fields each column comes from."),
+    Command("adopt", "frazil.cli.adopt:adopt", "Take over tables that another tool has written."),
+    Command("release", "frazil.cli.adopt:release", "Hand a table back to another tool."),
     Command("schema", "frazil.cli.schema:command", "Print the pipeline file's JSON Schema."),
     Command("setup", "frazil.cli.setup:command", "Fetch the jars now, or write an offline bundle."),
     Command("doctor", "frazil.cli.doctor:command", "Check that this machine has what Frazil needs."),

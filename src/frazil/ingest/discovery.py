@@ -291,6 +291,12 @@ class Discovery:
                 " load it again",
                 table.name,
             )
+        if state.progress.released_to:
+            raise TableStopped(
+                f"the table was released to {state.progress.released_to}, which continues in place of this pipeline",
+                "remove it from the pipeline file, or take it over again with `frazil adopt`",
+                table.name,
+            )
         known = state.progress.cluster_id
         if known and known != cluster_id:
             raise TableStopped(

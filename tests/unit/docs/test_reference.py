@@ -13,6 +13,7 @@ from docs.generate import REFERENCE, is_written, stale_pages
 from docs.meanings import ENVIRONMENT, FAILPOINTS, LOG_EVENTS, REPLAY_KEYS, SUMMARY_KEYS
 from docs.scan import environment_variables, error_classes, failpoints, log_events
 from frazil import errors
+from frazil.adopt.adopt import Handover
 from frazil.catalog import progress
 from frazil.catalog.progress import to_summary
 from frazil.cli.commands import COMMANDS
@@ -61,6 +62,7 @@ def test_every_summary_key_has_a_meaning() -> None:
         emptied="b",
         last_deletes=(LastDelete("a", 0, 1, "k"),),
         lookups={"a": {"table": "b.c", "snapshot-id": 1}},
+        released_to="spark",
     )
     assert sorted(key.removeprefix("frazil.p.") for key in to_summary("p", full)) == sorted(SUMMARY_KEYS)
 
@@ -102,6 +104,7 @@ def test_every_key_of_json_output_has_a_meaning() -> None:
         outputs.RUN: describe(Table(TableSpec(name="a.b", topics=()))),
         outputs.PLAN: PlannedTable("a.b", "none").document(),
         outputs.CHECK: Finding("a", True, "b", "c").document(),
+        outputs.ADOPT: Handover("a.b").document(),
         outputs.LINEAGE: lineage_document(TableLineage("a.b", ())),
         outputs.INIT: init_document(None, "", (), ()),
         outputs.REPLAY: replay_document(

@@ -31,12 +31,66 @@ _IMPORTS = "unit/cli/test_imports.py::test_"
 
 _LOOKUPS = "unit/ingest/test_lookups.py::test_"
 
+_ADOPT, _RELEASE = "unit/adopt/test_adopt.py::test_", "unit/adopt/test_release.py::test_"
+
 _FUNCTIONS = "integration/test_query_functions.py::test_"
 
 _REPLAY = "unit/cli/test_replay.py::test_each_refused_argument_is_accepted_once_its_remedy_is_done"
 _INIT = "unit/cli/test_init.py::test_each_refusal_ends_once_its_remedy_is_done"
 
 FOLLOWED: Mapping[str, str] = {
+    # Tables that change hands.
+    **dict.fromkeys(
+        (
+            "create it, or correct its name",
+            "give --checkpoint, or --offsets",
+            "give --group, or --offsets",
+            "name the group of one of them with --group",
+            "name the tool's group with --group, or give --offsets",
+        ),
+        f"{_ADOPT}what_is_not_named_is_asked_for",
+    ),
+    **dict.fromkeys(
+        (
+            "name another tool with --from, such as group with the sink's --group",
+            "set `automq.table.topic.enable=false`, and give --offsets with the result of `SELECT _kafka_metadata.partition,"
+            " MAX(_kafka_metadata.offset) + 1 FROM TABLE GROUP BY 1`",
+            "start Debezium on Kafka Connect from the offset that Debezium Server has stored: its topic begins where the"
+            " table ends, and `frazil run` reads all of it",
+            "stop the job with a savepoint, and give --offsets with what Flink's State Processor API reads from it",
+            'write the next offset of every partition as JSON: {"TOPIC": {"0": 1200}}',
+        ),
+        f"{_ADOPT}a_tool_whose_offsets_cannot_be_found_needs_a_file",
+    ),
+    **dict.fromkeys(
+        (
+            "name a folder of this machine with the query's metadata, offsets and commits, or give --offsets",
+            "name the checkpoint of the query that writes the table by `format(iceberg)`, or give --offsets",
+        ),
+        f"{_ADOPT}a_checkpoint_of_another_query_is_refused",
+    ),
+    "give it an entry of its own under `tables`, with `where`": f"{_ADOPT}tables_of_a_route_share_their_progress",
+    "remove it from the pipeline file, or take it over again with `frazil adopt`": (
+        f"{_ADOPT}a_released_table_stops_until_it_is_removed_or_adopted"
+    ),
+    "start the connector, PUT /connectors/NAME/pause, wait for its next commit, and stop it": (
+        f"{_ADOPT}files_that_the_sink_has_not_committed_are_waited_for"
+    ),
+    "stop it, and wait until its group is empty; Kafka Connect: PUT /connectors/NAME/stop": (
+        f"{_ADOPT}a_tool_that_still_runs_is_refused"
+    ),
+    **dict.fromkeys(
+        (
+            "give --checkpoint with a folder that is empty",
+            "give --group; Kafka Connect's is connect-CONNECTOR",
+            "release the table to a group; Flink starts from it with `scan.startup.mode` = `group-offsets`",
+        ),
+        f"{_RELEASE}what_cannot_be_given_offsets_is_refused",
+    ),
+    **dict.fromkeys(
+        ("name a table that it has written", "run `frazil adopt` before it is released again"),
+        f"{_RELEASE}a_release_that_was_interrupted_is_repeated_until_the_tool_has_continued",
+    ),
     "give --bootstrap-servers HOST:PORT": _INIT,
     "name another with -f": _INIT,
     "produce some records first, or name the registry with --registry": _INIT,

@@ -7,6 +7,7 @@ win.
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
@@ -20,6 +21,7 @@ from frazil.catalog.iceberg.answers import Answer, Sending, is_conflict, lost_an
 from frazil.catalog.iceberg.data_files import DataFiles, TableScans, planned
 from frazil.catalog.iceberg.java import (
     cause_of,
+    each,
     is_another_table,
     is_not_there,
     java_errors,
@@ -214,7 +216,7 @@ class IcebergCatalog:
         try:
             newest = int(java.operations().current().lastSequenceNumber())
             update = self._update_for(java, commit)
-            for name, value in to_summary(self.pipeline, commit.progress).items():
+            for name, value in {**commit.entries, **to_summary(self.pipeline, commit.progress)}.items():
                 update.set(name, value)
         except java_errors() as error:
             raise NotSent(f"the commit cannot be made: {cause_of(error)}", where=commit.table) from None
@@ -254,6 +256,11 @@ class IcebergCatalog:
     def history(self, table: str, names: Sequence[str]) -> Iterable[LoggedSnapshot]:
         ancestors = self._jvm.org.apache.iceberg.util.SnapshotUtil.currentAncestors(self._tables[table])
         return logged_snapshots(self.pipeline, names, ancestors)
+
+    def summaries(self, table: str) -> Iterator[Mapping[str, str]]:
+        parser = self._jvm.org.apache.iceberg.SnapshotParser
+        for snapshot in each(self._jvm.org.apache.iceberg.util.SnapshotUtil.currentAncestors(self._tables[table])):
+            yield json.loads(parser.toJson(snapshot))["summary"]  # One call in place of one for each entry.
 
     def rewrite(self, rewrite: Rewrite) -> None:
         java = self._tables[rewrite.table]

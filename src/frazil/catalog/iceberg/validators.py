@@ -55,7 +55,7 @@ class Validator(ABC):
 
 class ProgressValidator(Validator):
     """Accepts while the newest progress is the expected one, and the table has the shape that the files were written
-    for; a value of a dropped column would be in no row.
+    for (a value of a dropped column would be in no row) and the newest snapshot that the commit requires.
     """
 
     def __init__(self, pipeline: str, commit: Commit, java: Any) -> None:
@@ -63,6 +63,7 @@ class ProgressValidator(Validator):
         self._commit_id = key(pipeline, "commit-id")
         self._expected = commit.expected.commit_id
         self._shape = commit.shape
+        self._head_id = commit.head_id
         self._java = java
         #: The commit id of the newest progress; empty without progress.
         self.found = ""
@@ -75,7 +76,10 @@ class ProgressValidator(Validator):
             if summary.get(self._offsets) is not None:
                 self.found = str(summary.get(self._commit_id))
                 break
-        return self.found == self._expected and self._has_shape()
+        return self.found == self._expected and self._has_head() and self._has_shape()
+
+    def _has_head(self) -> bool:
+        return self._head_id is None or self.base_id() == self._head_id
 
     def _has_shape(self) -> bool:
         """Returns whether the state that this attempt replaces has the expected shape: Iceberg has just refreshed it."""
@@ -85,7 +89,9 @@ class ProgressValidator(Validator):
         return self._shape == (now.currentSchemaId(), now.defaultSpecId(), now.defaultSortOrderId())
 
     def refusal(self, table: str) -> ConflictError:
-        """Returns the error of a refused batch."""
+        """Returns the error of a refused commit."""
+        if not self._has_head():
+            return ConflictError("another writer has committed to the table in the meantime", where=table)
         if self.found == self._expected:
             return ConflictError(
                 "the table's schema, partition spec or sort order was changed after this batch was planned", where=table

@@ -1,0 +1,207 @@
+"""Takes over tables of another tool: the offsets that the tool has reached become a pipeline's progress, in one commit
+without files that the table accepts while its newest snapshot is the one that was looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from frazil.adopt import kafka_connect, spark
+from frazil.adopt.found import Found, Services, read_group, read_offsets
+from frazil.catalog.port import TableState
+from frazil.clock import new_id
+from frazil.errors import ConflictError, SpecError
+from frazil.ingest.discovery import Discovery
+from frazil.ingest.failures import TableStopped
+from frazil.ingest.plan import lag_records
+from frazil.ingest.table import Table
+from frazil.ops.reports import Problem
+from frazil.ops.status import problem_of
+from frazil.types import Commit, Offsets, by_partition, by_topic
+
+
+class Tool(StrEnum):
+    """A tool that writes tables from topics."""
+
+    KAFKA_CONNECT = "kafka-connect"
+    SPARK = "spark"
+    AUTOMQ = "automq"
+    FLINK = "flink"
+    DEBEZIUM_SERVER = "debezium-server"
+    GROUP = "group"
+
+
+_WHERE_OFFSETS_ARE = {
+    Tool.AUTOMQ: "AutoMQ keeps its offsets in its broker",
+    Tool.FLINK: "Flink keeps its offsets in savepoints, and those of its group may be behind the table",
+    Tool.DEBEZIUM_SERVER: "Debezium Server reads databases and has no offsets of topics",
+}
+_REMEDIES = {
+    Tool.AUTOMQ: (
+        "set `automq.table.topic.enable=false`, and give --offsets with the result of `SELECT _kafka_metadata.partition,"
+        " MAX(_kafka_metadata.offset) + 1 FROM TABLE GROUP BY 1`"
+    ),
+    Tool.FLINK: "stop the job with a savepoint, and give --offsets with what Flink's State Processor API reads from it",
+    Tool.DEBEZIUM_SERVER: (
+        "start Debezium on Kafka Connect from the offset that Debezium Server has stored: its topic begins where the table"
+        " ends, and `frazil run` reads all of it"
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Origin:
+    """The tool to adopt from, as the command names it."""
+
+    tool: Tool
+    #: The consumer group; None to find it.
+    group: str | None = None
+    #: The folder of a query's checkpoint.
+    checkpoint: Path | None = None
+    #: A file with offsets in place of those that the tool has.
+    offsets: Path | None = None
+
+
+@dataclass
+class Handover:
+    """What changes hands of one table."""
+
+    name: str
+    #: `adopt` or `release`; `none` where there is nothing to do; `refused`.
+    action: str = "refused"
+    #: Where the offsets come from, or go to.
+    place: str = ""
+    offsets: Offsets | None = None
+    #: The number of offsets between them and the ends of the topics.
+    unread: int = 0
+    problem: Problem | None = None
+    #: What is to be committed; None where nothing is.
+    commit: Commit | None = None
+
+    def document(self) -> dict[str, Any]:
+        """Returns the JSON of the table."""
+        problem = self.problem or Problem("")
+        offsets = {
+            topic: {str(p): offset for p, offset in mine.items()} for topic, mine in (self.offsets or {}).items()
+        }
+        return {
+            "action": self.action,
+            "place": self.place,
+            "offsets": offsets,
+            "unread": self.unread,
+            "reason": problem.message,
+            "remedy": problem.remedy,
+            "where": problem.where,
+        }
+
+
+def plan_adoptions(
+    discovery: Discovery, services: Services, name: str | None, origin: Origin, cluster_id: str
+) -> list[Handover]:
+    """Returns what adopting would do with the tables of a pipeline, or with the one of this name.
+
+    Raises: SpecError for a name that no table has; UnavailableError where a service does not answer.
+    """
+    return [
+        handed_over(table.name, lambda one=table: _plan(discovery, services, one, origin, cluster_id))  # type: ignore[misc]
+        for table in chosen(discovery, name)
+    ]
+
+
+def chosen(discovery: Discovery, name: str | None) -> Iterable[Table]:
+    """Returns the tables of the pipeline by name, or the one of this name; raises SpecError where it has none."""
+    tables = discovery.tables
+    if name is not None and name not in tables:
+        raise SpecError(f"the pipeline has no table `{name}`", remedy=f"write one of: {', '.join(sorted(tables))}")
+    return [tables[name]] if name is not None else [tables[one] for one in sorted(tables)]
+
+
+def handed_over(name: str, plan: Callable[[], Handover]) -> Handover:
+    """Returns what `plan` returns; a refusal where it raises TableStopped."""
+    try:
+        return plan()
+    except (TableStopped, ConflictError) as error:
+        return Handover(name, problem=problem_of(error))
+
+
+def commit(services: Services, planned: Handover) -> Handover:
+    """Commits what was planned for a table; returns it, or a refusal where the table has moved since."""
+
+    def attempt() -> Handover:
+        if planned.commit is not None:
+            services.catalog.commit(planned.commit)
+        return planned
+
+    return handed_over(planned.name, attempt)
+
+
+def load(services: Services, table: Table) -> TableState:
+    """Loads a table; raises TableStopped where it does not exist, or its records are those of a route."""
+    state = table.state = services.catalog.load(table.name)
+    if state is None:
+        raise TableStopped("the catalog has no such table", "create it, or correct its name", table.name)
+    if table.spec.route is not None:
+        raise TableStopped(
+            "the table belongs to a route, whose tables share their progress",
+            "give it an entry of its own under `tables`, with `where`",
+            table.name,
+        )
+    return state
+
+
+def _plan(discovery: Discovery, services: Services, table: Table, origin: Origin, cluster_id: str) -> Handover:
+    # Before the offsets are read: what the tool commits afterwards is another newest snapshot.
+    state = load(services, table)
+    before = state.progress
+    if before.snapshot_id is not None and not before.released_to:
+        return Handover(table.name, "none", "the pipeline's own progress", before.offsets, _unread(services, table))
+    found = _find(services, table, origin)
+    progress = replace(
+        before,
+        offsets=_complete(services, table, found),
+        topic_ids=table.topic_ids(),
+        cluster_id=cluster_id,
+        commit_id=new_id(),
+        released_to="",
+        last_deletes=(),
+    )
+    table.state = replace(state, progress=progress)
+    ends = services.source.ends(table.partitions())
+    discovery.check_offsets(table, ends)
+    commit = Commit(table.name, (), progress, before, shape=state.shape, head_id=state.head_id)
+    return Handover(
+        table.name, "adopt", found.place, progress.offsets, lag_records(progress.offsets, ends), commit=commit
+    )
+
+
+def _find(services: Services, table: Table, origin: Origin) -> Found:
+    if origin.offsets is not None:
+        return read_offsets(origin.offsets, table.partitions())
+    match origin.tool:
+        case Tool.KAFKA_CONNECT:
+            return kafka_connect.find_progress(services, table.name, origin.group, table.partitions())
+        case Tool.SPARK if origin.checkpoint is not None:
+            return spark.find_progress(services, table.name, origin.checkpoint)
+        case Tool.GROUP if origin.group is not None:
+            return read_group(services, origin.group, table.partitions())
+        case Tool.SPARK:
+            raise SpecError("the checkpoint of the query is not named", remedy="give --checkpoint, or --offsets")
+        case Tool.GROUP:
+            raise SpecError("the group is not named", remedy="give --group, or --offsets")
+    raise TableStopped(_WHERE_OFFSETS_ARE[origin.tool], _REMEDIES[origin.tool], table.name)
+
+
+def _complete(services: Services, table: Table, found: Found) -> Offsets:
+    """Returns the offset of every partition: one that was never read begins with its first record."""
+    partitions = table.partitions()
+    missing = [place for place in partitions if place not in found.offsets]
+    known = {place: found.offsets[place] for place in partitions if place in found.offsets}
+    return by_topic(known | (services.source.beginnings(missing) if missing else {}))
+
+
+def _unread(services: Services, table: Table) -> int:
+    return lag_records(table.progress.offsets, services.source.ends([*by_partition(table.progress.offsets)]))

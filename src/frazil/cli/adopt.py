@@ -1,0 +1,150 @@
+"""`frazil adopt` and `frazil release`: progress from another tool, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from frazil.adopt.adopt import Handover, Origin, Tool, chosen, commit, handed_over, plan_adoptions
+from frazil.adopt.found import Services
+from frazil.adopt.release import plan_release
+from frazil.adopt.release import release as release_table
+from frazil.cli.output import DEFAULT_FILE, Json, Output, SpecFile
+from frazil.cli.wiring import catalog_for_reading, read_spec, topics_for_reading
+from frazil.clock import SystemClock
+from frazil.dead_letters.tables import DeadLetterTables
+from frazil.ingest.discovery import Discovery
+from frazil.kafka.group import KafkaGroup
+from frazil.kafka.outbox import KafkaOutbox
+from frazil.kafka.reader import KafkaReader
+from frazil.ops.reports import count, plural
+from frazil.spec import PipelineSpec
+
+REFUSED, SOMETHING_TO_DO = 1, 4
+SomeTable = Annotated[
+    str | None, typer.Argument(metavar="TABLE", help="Only this table, such as shop.orders.", show_default=False)
+]
+OneTable = Annotated[str, typer.Argument(metavar="TABLE", help="The table, such as shop.orders.")]
+From = Annotated[Tool, typer.Option("--from", help="The tool that has written the tables.")]
+To = Annotated[Tool, typer.Option("--to", help="The tool that is to continue.")]
+Group = Annotated[str | None, typer.Option(help="The tool's consumer group.", show_default=False)]
+Checkpoint = Annotated[
+    Path | None, typer.Option(metavar="FOLDER", help="The checkpoint of Spark's query.", show_default=False)
+]
+Offsets = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="The next offsets as JSON, in place of the tool's own.", show_default=False),
+]
+Apply = Annotated[bool, typer.Option("--apply", help="Do it, instead of showing it.")]
+
+
+@dataclass(frozen=True)
+class _Desk:
+    """What both commands work with."""
+
+    services: Services
+    discovery: Discovery
+    cluster_id: str
+
+
+def adopt(  # noqa: PLR0913  (each is an option)
+    output: Output,
+    tool: From,
+    file: SpecFile = DEFAULT_FILE,
+    table: SomeTable = None,
+    group: Group = None,
+    checkpoint: Checkpoint = None,
+    offsets: Offsets = None,
+    apply: Apply = False,
+) -> int:
+    """Take over tables that another tool has written: find how far it has read, and continue from there.
+
+    Shows the offsets beside the ends of the topics, and changes nothing without --apply. The tool must be stopped. A table
+    that has progress of this pipeline is left as it is.
+
+    Exit code: 0 when there is nothing to do, or it is done; 1 when a table is refused, or a service does not answer; 4
+    when --apply would do something.
+    """
+    spec = read_spec(output, file)
+    with _open(spec) as desk:
+        origin = Origin(tool, group, checkpoint, offsets)
+        planned = plan_adoptions(desk.discovery, desk.services, table, origin, desk.cluster_id)
+        if apply:
+            planned = [commit(desk.services, one) for one in planned]
+    return _report(output, spec, planned, apply)
+
+
+def release(
+    output: Output,
+    table: OneTable,
+    tool: To,
+    file: SpecFile = DEFAULT_FILE,
+    group: Group = None,
+    checkpoint: Checkpoint = None,
+    apply: Apply = False,
+) -> int:
+    """Hand a table back to another tool: the pipeline commits to it no more, and the tool continues where it was.
+
+    Shows the offsets, and changes nothing without --apply. A running pipeline stops the table. Repeat the command where it
+    was interrupted.
+
+    Exit code: 0 when it is done; 1 when it is refused, or a service does not answer; 4 when --apply would do something.
+    """
+    spec = read_spec(output, file)
+    with _open(spec) as desk:
+        (one,) = chosen(desk.discovery, table)
+        target = Origin(tool, group, checkpoint)
+
+        def hand_over() -> Handover:
+            if not apply:
+                return plan_release(desk.services, one, target)
+            dead_letters = DeadLetterTables(desk.services.catalog, KafkaOutbox(spec.kafka), spec.pipeline)
+            return release_table(desk.services, one, target, dead_letters)
+
+        planned = handed_over(table, hand_over)
+    return _report(output, spec, [planned], apply)
+
+
+@contextmanager
+def _open(spec: PipelineSpec) -> Iterator[_Desk]:
+    source = topics_for_reading(spec)
+    with catalog_for_reading(spec, commits=True) as catalog:
+        discovery = Discovery(spec, source, catalog)
+        discovery.refresh_topics()
+        reader = KafkaReader(spec.kafka, SystemClock())
+        services = Services(catalog, source, reader, lambda name: KafkaGroup(spec.kafka, name))
+        yield _Desk(services, discovery, source.cluster_id())
+
+
+def _report(output: Output, spec: PipelineSpec, planned: Sequence[Handover], is_done: bool) -> int:
+    document: Json = {
+        "pipeline": spec.pipeline,
+        "applied": is_done,
+        "tables": {one.name: one.document() for one in planned},
+    }
+    output.result(document, "\n".join(line for one in planned for line in _lines(one, is_done)) or "no tables")
+    if any(one.action == "refused" for one in planned):
+        return REFUSED
+    return SOMETHING_TO_DO if not is_done and any(one.action != "none" for one in planned) else 0
+
+
+def _lines(one: Handover, is_done: bool) -> Iterator[str]:
+    done = {"adopt": "adopted from", "release": "released to"}
+    to_do = {"adopt": "to be adopted from", "release": "to be released to", "none": "nothing to do, it has"}
+    if one.problem is not None:
+        yield f"{one.name}: refused, {one.problem.message}"
+        for word, text in (("where", one.problem.where), ("remedy", one.problem.remedy)):
+            if text:
+                yield f"  {word}: {text}"
+        return
+    yield f"{one.name}: {(done if is_done else {}).get(one.action) or to_do[one.action]} {one.place}"
+    for topic, offsets in (one.offsets or {}).items():
+        yield f"  {topic} from {', '.join(f'{partition}:{count(offset)}' for partition, offset in offsets.items())}"
+    yield f"  {plural(one.unread, 'record')} unread"
+    if not is_done and one.action != "none":
+        yield "  with --apply"

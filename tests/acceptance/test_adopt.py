@@ -1,0 +1,190 @@
+"""Tables change hands while records arrive: from Kafka Connect's sink or Spark Structured Streaming to Frazil and back, with
+kills in between. Every record is a row once.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+from pyiceberg.table import StaticTable
+
+from frazil.clock import new_id
+from frazil.kafka.group import KafkaGroup
+from frazil.runtime.broker import EmbeddedBroker
+from tests.fixtures.iceberg_sink import IcebergSink
+from tests.fixtures.streaming import Streaming
+from tests.fixtures.waiting import wait_until
+from tests.integration.pipelines import Ledger, Pipeline
+
+TABLE = "shop.orders"
+_SLICE, _SOAK = 20_000, 1_000_000
+
+
+class Scene:
+    """A topic into which records are written all the time, and the pipeline whose table has them."""
+
+    def __init__(self, folder: Path, servers: str) -> None:
+        self.folder = folder
+        self.ledger = Ledger(servers, new_id())
+        document = {
+            "pipeline": "shop",
+            "kafka": {"bootstrap.servers": servers},
+            "tables": {TABLE: {"topic": self.ledger.topic}},
+        }
+        self.pipeline = Pipeline(folder, document)
+        (folder / "frazil-data").mkdir()
+
+    @contextmanager
+    def writing(self, count: int) -> Iterator[None]:
+        """Has `count` records written meanwhile; at the end they all are."""
+
+        def write() -> None:
+            for _ in range(100):
+                self.ledger.produce(count // 100)
+
+        thread = threading.Thread(target=write)
+        thread.start()
+        try:
+            yield
+        finally:
+            thread.join()
+
+    def table(self) -> StaticTable | None:
+        """The table; None before it exists."""
+        with sqlite3.connect(self.folder / "frazil-data" / "catalog.db") as catalog:
+            if not catalog.execute("select 1 from sqlite_master where name = 'iceberg_tables'").fetchone():
+                return None
+            query = "select metadata_location from iceberg_tables where table_name = 'orders'"
+            location = catalog.execute(query).fetchone()
+        return StaticTable.from_metadata(str(location[0])) if location is not None else None
+
+    def numbers(self) -> list[int]:
+        """What the table has, as far as it exists."""
+        table = self.table()
+        found: list[int] = table.scan().to_arrow().column("number").to_pylist() if table is not None else []
+        return found
+
+    def wait_for(self, count: int) -> None:
+        """Until the table has as many rows."""
+        wait_until(lambda: len(self.numbers()) >= count, f"{count} rows")
+
+    def adopt(self, *words: str, code: int = 0) -> dict[str, str]:
+        """What the command says of the table."""
+        return self._changed_hands("adopt", TABLE, *words, code=code)
+
+    def release(self, *words: str, code: int = 0) -> dict[str, str]:
+        """What the command says of the table."""
+        return self._changed_hands("release", TABLE, *words, code=code)
+
+    def _changed_hands(self, *words: str, code: int) -> dict[str, str]:
+        done, document = self.pipeline.command(*words)
+        assert done.returncode == code, done.stdout + done.stderr
+        assert "tables" in document, document
+        found: dict[str, str] = document["tables"][TABLE]
+        return found
+
+    def run_and_die(self, records: int) -> None:
+        """One run that is killed after it has committed some records."""
+        with self.pipeline.start() as running:
+            running.wait_until_committed(records)
+
+    def assert_exact(self) -> None:
+        counted = Counter(self.numbers())
+        assert {number: count for number, count in counted.items() if count > 1} == {}
+        assert counted.keys() ^ set(range(self.ledger.count)) == set()
+
+
+def there_and_back_with_kafka_connect(scene: Scene, records: int) -> None:
+    part, servers = records // 4, scene.ledger.servers
+    sink = IcebergSink(scene.folder, servers, scene.ledger.topic, TABLE)
+    group = KafkaGroup({"bootstrap.servers": servers}, sink.group)
+    places = [(scene.ledger.topic, number) for number in range(2)]
+    admin = AdminClient({"bootstrap.servers": servers})
+    for made in admin.create_topics([NewTopic(sink.settings["iceberg.control.topic"], 1)]).values():
+        made.result(20)
+
+    def has_all_that_was_read() -> bool:
+        return sum(one.offset for one in group.offsets(places).values()) == len(scene.numbers())
+
+    try:
+        with scene.writing(part):
+            sink.start()
+            scene.wait_for(1)
+            assert "stop it" in scene.adopt("--from", "kafka-connect", code=1)["remedy"]
+            sink.kill()
+        with scene.writing(part):
+            sink.start()
+            scene.wait_for(part)
+            sink.ask("pause")
+            wait_until(has_all_that_was_read, "the sink has committed what it has read")
+            sink.ask("stop")
+            wait_until(lambda: not group.is_live(), "the group is empty")
+            sink.kill()
+            assert scene.adopt("--from", "kafka-connect", code=4)["action"] == "adopt"
+            scene.adopt("--from", "kafka-connect", "--apply")
+        scene.run_and_die(part // 4)
+        with scene.writing(part), scene.pipeline.start() as running:
+            running.wait_until_committed(1)
+            assert scene.release("--to", "kafka-connect", code=4)["action"] == "release"
+            scene.release("--to", "kafka-connect", "--apply")
+            wait_until(lambda: running.events_named("table_stopped"), "the pipeline stops the table")
+        with scene.writing(part):
+            sink.start()
+        scene.wait_for(scene.ledger.count)
+    finally:
+        sink.kill()
+    scene.assert_exact()
+    table = scene.table()
+    assert table is not None
+    assert {task.file.partition[0] for task in table.scan().plan_files()} == {0, 1, 2, 3}
+    assert {task.file.spec_id for task in table.scan().plan_files()} == {0}
+
+
+def there_and_back_with_spark(scene: Scene, records: int) -> None:
+    part, servers = records // 4, scene.ledger.servers
+    query = Streaming(scene.folder, servers, scene.ledger.topic, TABLE)
+    checkpoint = str(query.checkpoint)
+    try:
+        with scene.writing(part):
+            query.start()
+            scene.wait_for(part // 4)
+            query.kill()
+        with scene.writing(part):
+            assert scene.adopt("--from", "spark", "--checkpoint", checkpoint, code=4)["action"] == "adopt"
+            scene.adopt("--from", "spark", "--checkpoint", checkpoint, "--apply")
+        scene.run_and_die(part // 4)
+        query.checkpoint = scene.folder / "next"
+        with scene.writing(part), scene.pipeline.start() as running:
+            running.wait_until_committed(1)
+            scene.release("--to", "spark", "--checkpoint", str(query.checkpoint), "--apply")
+            wait_until(lambda: running.events_named("table_stopped"), "the pipeline stops the table")
+        with scene.writing(part):
+            query.start()
+        scene.wait_for(scene.ledger.count)
+    finally:
+        query.kill()
+    scene.assert_exact()
+
+
+@pytest.mark.parametrize("there_and_back", [there_and_back_with_kafka_connect, there_and_back_with_spark])
+def test_every_record_is_a_row_once_when_a_table_changes_hands(
+    broker: EmbeddedBroker, tmp_path: Path, there_and_back: Callable[[Scene, int], None]
+) -> None:
+    there_and_back(Scene(tmp_path, broker.bootstrap_servers), _SLICE)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("there_and_back", [there_and_back_with_kafka_connect, there_and_back_with_spark])
+def test_every_one_of_a_million_records_is_a_row_once(
+    broker: EmbeddedBroker, tmp_path: Path, there_and_back: Callable[[Scene, int], None]
+) -> None:
+    there_and_back(Scene(tmp_path, broker.bootstrap_servers), _SOAK)
