@@ -29,7 +29,7 @@ class StateFile:
         self._clock = clock
         self._redact = redact
         self._last: dict[str, Any] = {}
-        #: By table, what the document has of it, and its text: a thousand tables are not written anew for one.
+        #: By table, what the document has of it, and its text: of a thousand tables only the changed ones are rendered.
         self._shown: dict[str, tuple[Any, str]] = {}
         self._written_ms = 0
 
