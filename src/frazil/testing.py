@@ -72,7 +72,7 @@ class StepWorkers:
         """See Workers."""
         return not self._waiting
 
-    def submit(self, pool: str, then: Callable[[Future[Any]], None], work: Callable[[], Any]) -> None:
+    def submit(self, pool: str, then: Callable[[Future[Any]], bool | None], work: Callable[[], Any]) -> None:
         """See Workers."""
         self._waiting.append((pool, then, work))
 

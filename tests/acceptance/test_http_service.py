@@ -46,8 +46,8 @@ class Service:
             place: str = answer.headers["Location"]
         return place
 
-    def sample(self, name: str, table: str) -> float | None:
-        """The value of a metric of a table."""
+    def sample(self, name: str, table: str | None = None) -> float | None:
+        """The value of a metric of a table, or of the process."""
         for family in text_string_to_metric_families(self.get("/metrics")[1]):
             for one in family.samples:
                 if one.name == name and one.labels.get("table") == table:
@@ -56,7 +56,7 @@ class Service:
 
 
 def check_plan_and_pages(service: Service, table: str) -> None:
-    """The plan, and pages of a real table: its metadata comes from Iceberg, its JVM's memory from the system."""
+    """The plan, and pages of a real table: its metadata is from Iceberg, its memory from the system, its heap from Java."""
     assert service.json("/api/v1/plan")["changes"] is False
     pages = {path: service.get(path) for path in ("/", f"/tables/{table}", f"/tables/{table}/dead-letters", "/process")}
     assert {path: text for path, (status, text) in pages.items() if status != 200} == {}
@@ -64,6 +64,10 @@ def check_plan_and_pages(service: Service, table: str) -> None:
     for shown in ("<td>ingestion</td><td>append</td>", "<td>created</td>", "data files</caption>", '<th scope="row">'):
         assert shown in pages[f"/tables/{table}"][1]
     assert ">java<" in pages["/process"][1]
+    used, most = service.sample("frazil_jvm_heap_used_bytes"), service.sample("frazil_jvm_heap_max_bytes")
+    assert used is not None
+    assert most is not None
+    assert 0 < used <= most
 
 
 def test_a_table_is_paused_resumed_and_reset_while_it_is_watched(pipeline: Pipeline) -> None:

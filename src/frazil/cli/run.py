@@ -38,6 +38,7 @@ from frazil.maintenance.scheduler import MaintenanceScheduler
 from frazil.ops.maintenance import Activities
 from frazil.ops.running import OwnServices, Parts, RunningPipeline
 from frazil.ops.state_file import StateFile, describe
+from frazil.runtime.heap import Heap
 from frazil.runtime.jvm import Jvm, core_count, is_local
 from frazil.spec import PipelineSpec, SparkSpec
 from frazil.spec.units import parse_duration
@@ -154,7 +155,10 @@ def _run(
         )
         publish = partial(_publish, state_file, maintenance_scheduler, Activities(), server)
         service = Service(spec, services, new_id(), publish)
-        running.parts = Parts(service, partial(_own_services, spec, jvm, services), maintenance_scheduler.plans)
+        heap = Heap(lambda: jvm.gateway, clock)
+        running.parts = Parts(
+            service, partial(_own_services, spec, jvm, services), maintenance_scheduler.plans, heap.usage
+        )
         stopping.then(service.stop)
         if not until_caught_up:
             maintenance_scheduler.start()

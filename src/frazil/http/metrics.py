@@ -20,6 +20,7 @@ from frazil.ingest.state import Histogram, RunCounts, RunState
 from frazil.ingest.table import Table
 from frazil.ops.reports import MaintenanceReport, PipelineReport, TableReport
 from frazil.ops.running import RunningPipeline
+from frazil.runtime.heap import HeapUsage
 
 MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 Number = float | int | None
@@ -186,6 +187,8 @@ PROCESS = (
     Metric("frazil_heartbeat_timestamp_seconds", "gauge", "When the loop last published its state, at most 5 s apart."),
     Metric("frazil_tables", "gauge", "The number of tables."),
     Metric("frazil_threads", "gauge", "Python threads of the process."),
+    Metric("frazil_jvm_heap_used_bytes", "gauge", "The used heap of the process's JVM, at most 5 s old."),
+    Metric("frazil_jvm_heap_max_bytes", "gauge", "The size up to which this heap may grow."),
     OfAll(
         "frazil_freshness_seconds",
         "histogram",
@@ -212,7 +215,7 @@ def render(pipeline: RunningPipeline) -> bytes:
     """
     report, tables = pipeline.report(), {table.name: table for table in pipeline.tables}
     label = f'pipeline="{_escaped(report.pipeline)}"'
-    lines = [*_process_lines(report, tables.values(), label)]
+    lines = [*_process_lines(report, tables.values(), pipeline.heap, label)]
     shown = ((one, tables.get(one.name)) for one in report.tables)
     known = [(f'{label},table="{_escaped(one.name)}"', one, table) for one, table in shown if table is not None]
     for metric in TABLE:
@@ -227,13 +230,17 @@ def render(pipeline: RunningPipeline) -> bytes:
     return "\n".join([*lines, ""]).encode() + generate_latest(_REGISTRY)
 
 
-def _process_lines(report: PipelineReport, tables: Iterable[Table], label: str) -> Iterator[str]:
+def _process_lines(
+    report: PipelineReport, tables: Iterable[Table], heap: HeapUsage | None, label: str
+) -> Iterator[str]:
     versions = {"version": frazil.__version__, "spark": spark_version, "python": platform.python_version()}
     values: dict[str, tuple[str, Number]] = {
         "frazil_build_info": ("".join(f',{name}="{version}"' for name, version in versions.items()), 1),
         "frazil_heartbeat_timestamp_seconds": ("", _seconds(report.process.updated_ms)),
         "frazil_tables": ("", len(report.tables)),
         "frazil_threads": ("", threading.active_count()),
+        "frazil_jvm_heap_used_bytes": ("", heap.used_bytes if heap else None),
+        "frazil_jvm_heap_max_bytes": ("", heap.max_bytes if heap else None),
     }
     counts = [table.counts for table in tables]
     for metric in PROCESS:
@@ -242,7 +249,8 @@ def _process_lines(report: PipelineReport, tables: Iterable[Table], label: str) 
             yield from _histogram(metric, [metric.read(one) for one in counts], label)
         else:
             more, value = values[metric.name]
-            yield f"{metric.name}{{{label}{more}}} {value}"
+            if value is not None:
+                yield f"{metric.name}{{{label}{more}}} {value}"
 
 
 def _histogram(metric: OfAll, parts: Sequence[Histogram], label: str) -> Iterator[str]:

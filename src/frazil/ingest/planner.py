@@ -55,6 +55,17 @@ class Planner:
             if table.schedule.is_paused and table.catalog.is_loaded:
                 table.offsets.lag_records = lag_records(table.position(), ends)
 
+    def is_idle(self, table: Table) -> bool:
+        """Whether planning the table would change nothing: a quick check, as a thousand tables may be idle."""
+        return (
+            table.status.run_state is RunState.WAITING
+            and not self.silent
+            and not table.offsets.needs_check
+            and not table.catalog.was_asked
+            and not table.schema.was_asked
+            and self._has_nothing_new(table)
+        )
+
     def set_idle_status(self, table: Table) -> None:
         """Sets what a table without a batch waits for: a topic, a leader, or records."""
         waits_for = self.silent if self._goal is None else self._open_goals
@@ -185,13 +196,11 @@ class Planner:
         )
 
     def _has_nothing_new(self, table: Table) -> bool:
-        """Whether the ends are those that the table was last read to: a quick check, as hundreds of tables may be idle."""
-        read_to = table.offsets.read_to
-        return (
-            read_to is not None
-            and len(read_to) == len(table.partitions())
-            and all(self.ends.get(p) == end for p, end in read_to.items())
-        )
+        """Whether the ends are those that the table was last read to."""
+        read_to, ends = table.offsets.read_to, self.ends
+        if read_to is None or len(read_to) != table.offsets.partition_count:
+            return False
+        return not any(ends.get(place) != end for place, end in read_to.items())
 
     def _readable(self, ends: Mapping[Partition, int]) -> Mapping[Partition, int]:
         if self._goal is None:
@@ -221,8 +230,9 @@ LONGEST_IDLE_POLL_S = 0.5
 IDLE_AFTER_S = 10.0
 # Requests for ends and planning may take this share of the loop's time, so that hundreds of idle topics cost little.
 POLL_SHARE = 0.03
-# While tables become due one after another, or work ends, they may take this share.
+# While tables become due one after another they may take this share, and this one while work ends one after another.
 BUSY_POLL_SHARE = 0.25
+AFTER_WORK_SHARE = 0.1
 # One slow answer, or a broker that stops answering, must not make the loop wait for seconds: an answer counts at most as
 # a few times the average of the last ones, so that a broker that stays slow is noticed after a dozen answers.
 ASKS_REMEMBERED = 8
@@ -248,13 +258,13 @@ class Polling:
         self._cost_s += (counted_s - self._cost_s) / ASKS_REMEMBERED
 
     @property
-    def shortest_s(self) -> float:
-        """The shortest pause after which turns take no more than BUSY_POLL_SHARE of the time."""
-        return self._cost_s / BUSY_POLL_SHARE
+    def after_work_s(self) -> float:
+        """The shortest pause that ends because work has ended."""
+        return self._cost_s / AFTER_WORK_SHARE
 
     def pause_s(self, next_due_in_s: float) -> float:
         """Returns the pause before the next turn, which ends no later than the next table is due."""
         is_idle = self._now_s - self._changed_s >= IDLE_AFTER_S
         longest_s = LONGEST_IDLE_POLL_S if is_idle else LONGEST_POLL_S
         earned_s = max(SHORTEST_POLL_S, self._cost_s / POLL_SHARE)
-        return min(earned_s, max(longest_s, self.shortest_s, next_due_in_s))
+        return min(earned_s, max(longest_s, self._cost_s / BUSY_POLL_SHARE, next_due_in_s))

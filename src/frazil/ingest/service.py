@@ -69,6 +69,9 @@ TOPICS_EVERY_S = 5.0
 # At its start a process continues without the remaining tables once no load has ended for so long.
 FIRST_LOADS_S = 5.0
 PUBLISH_EVERY_S = 0.5
+# Publishing a thousand tables takes a while: it may take this share of the time, and still shows that the loop turns.
+PUBLISH_SHARE = 0.01
+LONGEST_UNPUBLISHED_S = 3.0
 # For so long after the start, tables that were read when the JVM crashed are read after the others.
 OTHERS_FIRST_S = 60.0
 
@@ -91,12 +94,13 @@ class Service:
         self.requests = Requests(self._discovery, self._loader, services.workers, lambda: publish(self.tables))
         self._is_stopping = False
         self._has_logged_stopping = False
-        self._published_at_s = float("-inf")
+        #: When the tables are published next.
+        self._publish_at_s = float("-inf")
         self._outages = 0
         #: Pools of jobs that batches wait for, with the tables of these batches.
         self._waiting: dict[str, set[str]] = {}
-        #: Pools of loads that tables wait for.
-        self._loading: set[str] = set()
+        #: By pool, tables that are to be loaded once the pool has a place.
+        self._to_load: dict[str, deque[Table]] = {}
         self._timeouts = RunTimeouts(services.clock)
         #: The error that ends the process; None while there is none.
         self.fatal: BaseException | None = None
@@ -145,11 +149,16 @@ class Service:
             self._wait(1.0)
         else:
             self._pause(pause_s)
-        if self._clock.monotonic_s() - self._published_at_s >= PUBLISH_EVERY_S:
-            self._published_at_s = self._clock.monotonic_s()
-            self._publish(self.tables)
+        if self._clock.monotonic_s() >= self._publish_at_s:
+            self._publish_regularly()
         if not self._is_ending:
             self._timeouts.check(self.tables)
+
+    def _publish_regularly(self) -> None:
+        began_s = self._clock.monotonic_s()
+        self._publish(self.tables)
+        earned_s = (self._clock.monotonic_s() - began_s) / PUBLISH_SHARE
+        self._publish_at_s = began_s + min(LONGEST_UNPUBLISHED_S, max(PUBLISH_EVERY_S, earned_s))
 
     def _pause(self, pause_s: float) -> None:
         """Handles the work that ends within the pause. It shortens the pause: to none where it leaves a place for work that
@@ -160,20 +169,21 @@ class Service:
         while not self._is_ending:
             is_shortened = self._wait(until_s - self._clock.monotonic_s())
             if is_shortened:
-                until_s = min(until_s, began_s + self._planner.polling.shortest_s)
+                until_s = min(until_s, began_s + self._planner.polling.after_work_s)
             if self._clock.monotonic_s() >= until_s or (is_shortened and self._has_place()):
                 break
 
     def _has_place(self) -> bool:
         """Whether there is a place for work that has waited for one."""
-        return any(self._workers.is_free(pool) for pool in (*self._waiting, *self._loading))
+        return any(map(self._workers.is_free, self._waiting))
 
     def _wait(self, timeout_s: float) -> bool:
-        """Handles the work that ends within the time; returns whether some did."""
-        finished = self._workers.wait(timeout_s)
-        for done in finished:
-            done.then(done.future)
-        return self.requests.run() or bool(finished)
+        """Handles the work that ends within the time; returns whether some did that a turn may follow from."""
+        has_news = False
+        for done in self._workers.wait(timeout_s):
+            has_news |= not done.then(done.future)
+        self._load_next()
+        return self.requests.run() or has_news
 
     @property
     def _is_ending(self) -> bool:
@@ -257,7 +267,8 @@ class Service:
 
     def _after_load(
         self, table: Table, before: TableState | None, conflict: ConflictError | None, future: Future[None]
-    ) -> None:
+    ) -> bool:
+        """Returns whether the table is as it was: a thousand idle tables are loaded each minute, and no turn follows."""
         table.schedule.in_flight = False
         log_recreated(before, table)
         self._discovery.add_routed(table)
@@ -270,6 +281,16 @@ class Service:
             back_off(table, conflict, self._clock.monotonic_s())
         elif not self._is_ending and self._loader.lacks_schemas(table):
             self._submit_load(registry_pool(table.spec), table, self._loader.load_schemas)
+        return error is None and before is not None and table.state is before
+
+    def _load_next(self) -> None:
+        """Starts loads while there are places; the other tables wait until these loads end."""
+        for pool, tables in self._to_load.items():
+            while tables and not self._is_ending and self._workers.is_free(pool):
+                table = tables.popleft()
+                if not table.schedule.in_flight and self._loader.is_due(table):
+                    table.offsets.read_to = None
+                    self._load(table)
 
     @contextmanager
     def _guarded(self, table: Table) -> Iterator[None]:
@@ -289,7 +310,7 @@ class Service:
     def _turn(self, until_caught_up: bool) -> float:
         """Plans and starts due batches; returns the seconds to wait before the next turn."""
         now_s = self._clock.monotonic_s()
-        self._loading.clear()
+        self._to_load.clear()
         try:
             self._refresh(now_s)
             self._planner.request_ends(self._services.source)
@@ -329,7 +350,7 @@ class Service:
         if now_s - self._discovery.asked_at_s >= TOPICS_EVERY_S and self._workers.is_free("topics"):
             self._discovery.asked_at_s = now_s
             self._workers.submit("topics", self._after_topics, self._discovery.find_topics)
-        for table in self._loader.in_turn(self._free_tables(now_s)):
+        for table in self._loader.in_turn(filter(self._needs_refresh, self._free_tables(now_s))):
             with self._guarded(table):
                 if self._discovery.is_behind(table):
                     self._discovery.verify(table)
@@ -338,11 +359,13 @@ class Service:
                 if not self._loader.is_due(table):
                     if self._loader.has_old_schemas(table):
                         self._submit_load(registry_pool(table.spec), table, self._loader.refresh_schemas)
-                elif self._workers.is_free(pool := pool_of("load", table)):
-                    table.offsets.read_to = None
-                    self._load(table)
                 else:
-                    self._loading.add(pool)
+                    self._to_load.setdefault(pool_of("load", table), deque()).append(table)
+        self._load_next()
+
+    def _needs_refresh(self, table: Table) -> bool:
+        """Whether the table is to be compared with its topics, or loaded, or its schemas are."""
+        return self._discovery.is_behind(table) or self._loader.is_due(table) or self._loader.has_old_schemas(table)
 
     def _after_topics(self, future: Future[dict[str, TopicDescription]]) -> None:
         """Updates the topics of all tables; where only this request fails, they continue with those that they have."""
@@ -359,8 +382,9 @@ class Service:
 
     def _plan_all(self, tables: list[Table], now_s: float) -> list[Planned]:
         planned: list[Planned] = []
-        with self._discovery.beginnings_asked(tables):
-            for table in tables:
+        busy = [table for table in tables if not self._planner.is_idle(table)]
+        with self._discovery.beginnings_asked(busy):
+            for table in busy:
                 if not self._suspects.delays(table, self._discovery.tables.values(), self._planner.ends, now_s):
                     with self._guarded(table):
                         planned += filter(None, [self._plan(table, now_s)])

@@ -153,6 +153,11 @@ class OffsetState:
         """Returns every partition of the topics that exist."""
         return [(t.name, p) for t in self.topics.values() for p in range(t.partition_count)]
 
+    @property
+    def partition_count(self) -> int:
+        """The number of these partitions."""
+        return sum(topic.partition_count for topic in self.topics.values())
+
     def skip(self, topic: str, partition: int, start: int, end: int) -> None:
         """Moves a partition to `end`, as earlier records are gone; earlier skipped offsets that are not committed stay."""
         lost = self.skipped.setdefault(topic, {})

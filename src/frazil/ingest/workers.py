@@ -35,7 +35,7 @@ MOST_THREADS = 32
 class Done:
     """Finished work."""
 
-    #: The function that takes the result, with which the work was submitted.
+    #: The function that takes the result, with which the work was submitted; returns True where nothing follows from it.
     then: Any
     #: The finished future.
     future: Future[Any]
@@ -56,7 +56,7 @@ class Workers(Protocol):
     def is_idle(self) -> bool:
         """Whether no work is running or queued."""
 
-    def submit(self, pool: str, then: Callable[[Future[Any]], None], work: Callable[[], Any]) -> None:
+    def submit(self, pool: str, then: Callable[[Future[Any]], bool | None], work: Callable[[], Any]) -> None:
         """Queues `work` in a pool; `wait` returns its end together with `then`."""
 
     def wait(self, timeout_s: float) -> list[Done]:

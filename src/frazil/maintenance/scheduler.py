@@ -27,6 +27,8 @@ _EARLY_TIMES = 9
 together take at most a tenth of the time.
 """
 _NAP_S = 0.5
+# Looking for due tables among a thousand may take this share of the time.
+_LOOK_SHARE = 0.01
 _LONGEST_PAUSE_S = 30.0
 _IDLE_PAUSES = 40
 
@@ -100,7 +102,7 @@ class MaintenanceScheduler:
                 if (mode := known.due(now_s, now_ms, is_spare))
             ]
         if not due:
-            return _NAP_S
+            return min(_LONGEST_PAUSE_S, max(_NAP_S, (self._clock.monotonic_s() - now_s) / _LOOK_SHARE))
         _, name, mode = min(due)
         known, are_all_small = self._known[name], all(self._known[each].is_small for _, each, _ in due)
         self._maintain(known, mode)

@@ -44,6 +44,7 @@ from frazil.ops.plan import ReadSample, plan_document, plan_tables
 from frazil.ops.reports import PipelineReport
 from frazil.ops.state_file import StateFile
 from frazil.ops.status import find_process, report_running
+from frazil.runtime.heap import HeapUsage
 from frazil.spec import PipelineSpec
 
 ANSWER_S = 60.0
@@ -73,6 +74,8 @@ class Parts:
     open_services: Callable[[], OwnServices]
     #: Returns the health and the due maintenance of tables, as last measured.
     plans: Callable[[], Mapping[str, Plan]] = dict
+    #: Returns the heap of the JVM; None where there is no JVM.
+    heap: Callable[[], HeapUsage | None] = lambda: None
 
 
 @dataclass
@@ -217,6 +220,11 @@ class RunningPipeline:
         dead_letters = self._replayer.settled(table)
         count = 0 if dead_letters is None else count_dead_letters(self._own.catalog, dead_letters, selection)
         return {"dead_letters": count}
+
+    @property
+    def heap(self) -> HeapUsage | None:
+        """The heap of the JVM; None while there is no JVM."""
+        return None if self.parts is None else self.parts.heap()
 
     # ---- parts
 

@@ -29,6 +29,8 @@ class StateFile:
         self._clock = clock
         self._redact = redact
         self._last: dict[str, Any] = {}
+        #: By table, what the document has of it, and its text: of a thousand tables only the changed ones are rendered.
+        self._shown: dict[str, tuple[Any, str]] = {}
         self._written_ms = 0
 
     def write(
@@ -43,10 +45,15 @@ class StateFile:
         now_ms = self._clock.now_ms()
         if described == self._last and not ended and now_ms - self._written_ms < _REWRITE_EVERY_MS:
             return
+        for name in [name for name, entry in described.items() if entry != self._last.get(name)]:
+            shown = self._redacted(described[name])
+            self._shown[name] = shown, json.dumps(shown)
         self._last, self._written_ms = described, now_ms
         who = {"pid": os.getpid(), "host": socket.gethostname(), "started": started_at(os.getpid())}
-        self.document = {**who, "ended": ended, "updated_ms": now_ms, "tables": self._redacted(described)}
-        text = json.dumps(self.document)
+        process = {**who, "ended": ended, "updated_ms": now_ms}
+        self.document = {**process, "tables": {name: self._shown[name][0] for name in described}}
+        texts = ", ".join(f"{json.dumps(name)}: {self._shown[name][1]}" for name in described)
+        text = f'{json.dumps(process).removesuffix("}")}, "tables": {{{texts}}}}}'
         partial = self.path.with_suffix(f".{os.getpid()}.tmp")
         try:
             make_private_directory(self.path.parent)

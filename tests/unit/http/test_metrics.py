@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from prometheus_client.parser import text_string_to_metric_families
 
 from frazil.http.metrics import MEDIA_TYPE, PROCESS, TABLE
+from frazil.runtime.heap import HeapUsage
 from frazil.spec.settings import DeadLettersSpec
 from tests.unit.http.running_scene import RunningScene, wait_for
 
@@ -69,6 +71,16 @@ def test_stops_and_skipped_records_are_counted(tmp_path: Path) -> None:
         service.tables[0].spec = service.tables[0].spec.model_copy(update={"on_bad_record": "stop"})
         scene.feed("a", b"no JSON")
         wait_for(lambda: scrape(scene).get(("frazil_table_stops_total", "code=RecordError", "table=n.a")) == 1)
+
+
+def test_the_heap_is_absent_where_there_is_no_jvm(tmp_path: Path) -> None:
+    scene = RunningScene(tmp_path, "a")
+    with scene.running():
+        assert ("frazil_jvm_heap_used_bytes",) not in scrape(scene)
+        assert scene.pipeline.parts is not None
+        scene.pipeline.parts = replace(scene.pipeline.parts, heap=lambda: HeapUsage(5, 7))
+        found = scrape(scene)
+        assert (found["frazil_jvm_heap_used_bytes",], found["frazil_jvm_heap_max_bytes",]) == (5, 7)
 
 
 def test_names_follow_the_conventions() -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import pairwise
 from pathlib import Path
 
+import pytest
 from pyiceberg.schema import Schema
 
 from frazil.catalog.layout import Layout
@@ -13,8 +15,11 @@ from frazil.catalog.port import TableSize, TableState
 from frazil.errors import UnavailableError
 from frazil.ingest.load import RELOAD_IDLE_EVERY_S
 from frazil.ingest.service import Service
-from frazil.testing import MemoryCatalog
+from frazil.ingest.services import Services
+from frazil.ingest.table import Table
+from frazil.testing import MemoryCatalog, MemoryJobs, StepWorkers
 from tests.unit.ingest.service_scene import Scene, only, turn_until
+from tests.unit.ingest.test_commit_intervals import SlowSource
 
 
 class RememberingCatalog(MemoryCatalog):
@@ -54,10 +59,10 @@ class RememberingCatalog(MemoryCatalog):
 
 
 class Idle(Scene):
-    """One table, and what the catalog is asked for it."""
+    """One table, or some, and what the catalog is asked for it."""
 
-    def __init__(self, root: Path) -> None:
-        super().__init__(root, "a")
+    def __init__(self, root: Path, *topics: str) -> None:
+        super().__init__(root, *(topics or ("a",)))
         self.catalog: RememberingCatalog = RememberingCatalog(root)
 
     def idle_service(self) -> Service:
@@ -111,3 +116,45 @@ def test_a_table_that_could_not_be_prepared_is_prepared_by_a_later_load_though_i
     scene.feed("a", {"id": 3})
     assert turn_until(service, lambda: has_read(service, 3))
     assert [row["_offset"] for row in scene.rows("n.a")] == [None, None, 2]
+
+
+def idle_turns(root: Path, tables: int) -> int:
+    """The number of turns in a minute in which so many idle tables are loaded once."""
+    topics = [f"t{number:02d}" for number in range(tables)]
+    scene = Idle(root, *topics)
+    scene.source = source = SlowSource(scene.clock)
+    scene.jobs = MemoryJobs(source)
+    for topic in topics:
+        source.create(topic)
+        scene.feed(topic, {"id": 1})
+    service = scene.start()
+    assert turn_until(service, lambda: all(table.progress.offsets for table in service.tables))
+    scene.pass_minutes(service, 2)
+    source.answer_s, turns = 0.02, 0
+    scene.catalog.asked.clear()
+    until_s = scene.clock.monotonic_s() + RELOAD_IDLE_EVERY_S
+    while scene.clock.monotonic_s() < until_s:
+        service.turn()
+        turns += 1
+    assert scene.catalog.asked["load"] >= tables
+    return turns
+
+
+def test_the_loads_of_many_idle_tables_make_the_loop_turn_no_more_often(tmp_path: Path) -> None:
+    assert idle_turns(tmp_path / "many", 60) <= idle_turns(tmp_path / "one", 1) + 3
+
+
+@pytest.mark.parametrize(("took_s", "expected_s"), [(0.0, 0.5), (0.01, 1.0), (1.0, 3.0)])
+def test_what_takes_long_to_publish_is_published_less_often(tmp_path: Path, took_s: float, expected_s: float) -> None:
+    scene, published_s = Idle(tmp_path), list[float]()
+
+    def publish(_: Sequence[Table]) -> None:
+        published_s.append(scene.clock.monotonic_s())
+        scene.clock.sleep(took_s)
+
+    services = Services(scene.source, scene.catalog, scene.jobs, scene.clock, workers=StepWorkers(scene.clock))
+    service = Service(scene.spec("a"), services, "run-1", publish)
+    service.connect()
+    turn_until(service, lambda: len(published_s) > 20, turns=2000)
+    gaps_s = [later - before for before, later in pairwise(published_s)]
+    assert sum(gaps_s) / len(gaps_s) == pytest.approx(expected_s, abs=0.3)

@@ -60,3 +60,17 @@ def test_a_process_that_got_the_id_of_the_one_that_wrote_the_file_is_not_that_on
     assert is_process_alive(document) is True
     assert is_process_alive({**document, "started": "another-boot 12345"}) is False
     assert [stat.S_IMODE(path.stat().st_mode) for path in (file.path.parent, file.path)] == [0o700, 0o600]
+
+
+def test_the_file_and_the_document_have_every_table_whichever_of_them_has_changed(tmp_path: Path) -> None:
+    tables = [Table(TableSpec(name=name, topics=(TopicSelector(literal="t"),))) for name in ("s.t1", "s.t2")]
+    file, lone = StateFile(tmp_path / "one", "p", FakeClock(), str), tables[0]
+    file.write(tables)
+    lone.offsets.lag_records = 7
+    file.write(tables)
+    whole = StateFile(tmp_path / "other", "p", FakeClock(), str)
+    whole.write(tables)
+    assert file.document == file.read() == whole.document
+    assert {name: entry["lag_records"] for name, entry in file.read()["tables"].items()} == {"s.t1": 7, "s.t2": 0}
+    file.write(tables[1:])
+    assert set(file.read()["tables"]) == {"s.t2"}

@@ -32,6 +32,16 @@ _DEAD_LETTER_LINK = Markup('<a href="{url}">{number}</a>')
 
 
 @dataclass(frozen=True)
+class LastHour:
+    """What the list shows of a table's last hour; None for what is not known."""
+
+    worst_freshness_s: float | None
+    #: Records per second over the last minute.
+    rate: float | None
+    spark: Markup
+
+
+@dataclass(frozen=True)
 class Figures:
     """One table as the list shows it; None for what is not known."""
 
@@ -44,12 +54,14 @@ class Figures:
     lag_s: float | None
     #: See `frazil.ops.history.freshness_of`.
     freshness_s: float | None
-    worst_freshness_s: float | None
-    #: Records per second over the last minute.
-    rate: float | None
     last_commit_ms: int | None
     dead_letters: int
-    spark: Markup
+    hour: LastHour
+
+    @property
+    def rate(self) -> float | None:
+        """Records per second over the last minute."""
+        return self.hour.rate
 
     @property
     def rank(self) -> int:
@@ -61,12 +73,21 @@ class Figures:
         return _DEAD_LETTERS if self.dead_letters else _WELL
 
 
-def figures_of(name: str, entry: Mapping[str, Any], samples: Samples, now_ms: int) -> Figures:
-    """Returns the figures of one table. entry: what the loop published of it; samples: its last hour."""
+def last_hour_of(samples: Samples) -> LastHour:
+    """Returns what the list shows of the samples of a table's last hour, which change every ten seconds."""
+    fresh = samples[1]
+    return LastHour(
+        worst_freshness_s=None if np.isnan(fresh).all() else float(np.nanmax(fresh)),
+        rate=_average(samples[2, -_RATE_SAMPLES:]),
+        spark=sparkline(fresh, 1.0),
+    )
+
+
+def figures_of(name: str, entry: Mapping[str, Any], hour: LastHour, now_ms: int) -> Figures:
+    """Returns the figures of one table. entry: what the loop published of it."""
     lag, complete_to_ms = entry["lag_records"], entry["watermark_ms"]
     lag_s = 0.0 if not lag else None if complete_to_ms is None else max(0.0, (now_ms - complete_to_ms) / 1000)
     own_ms = entry["freshness_ms"]
-    fresh = samples[1]
     return Figures(
         name=name,
         state=entry["state"],
@@ -76,11 +97,9 @@ def figures_of(name: str, entry: Mapping[str, Any], samples: Samples, now_ms: in
         lag_records=lag,
         lag_s=lag_s,
         freshness_s=lag_s if lag else None if own_ms is None else own_ms / 1000,
-        worst_freshness_s=None if np.isnan(fresh).all() else float(np.nanmax(fresh)),
-        rate=_average(samples[2, -_RATE_SAMPLES:]),
         last_commit_ms=entry["last_commit_ms"],
         dead_letters=entry["dead_letters"] or 0,
-        spark=sparkline(fresh, 1.0),
+        hour=hour,
     )
 
 
@@ -97,12 +116,12 @@ def cells_of(figures: Figures, now_ms: int) -> tuple[str, ...]:
     lag = count(figures.lag_records)
     if figures.lag_s:
         lag = f"{lag} · {duration(figures.lag_s)}"
-    most = NOTHING if figures.worst_freshness_s is None else f"max {duration(figures.worst_freshness_s)}"
+    most = NOTHING if figures.hour.worst_freshness_s is None else f"max {duration(figures.hour.worst_freshness_s)}"
     found = (
         state_cell(figures),
         clock_time(figures.complete_to_ms, now_ms),
         lag,
-        _FRESHNESS.format(spark=figures.spark, now=duration(figures.freshness_s), most=most),
+        _FRESHNESS.format(spark=figures.hour.spark, now=duration(figures.freshness_s), most=most),
         rate_text(figures.rate),
         clock_time(figures.last_commit_ms, now_ms),
         _dead_letters(figures),

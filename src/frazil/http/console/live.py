@@ -16,11 +16,15 @@ from typing import Any
 from starlette.concurrency import run_in_threadpool
 
 from frazil.clock import Clock
-from frazil.http.console.figures import Figures, cells_of, figures_of
+from frazil.http.console.figures import Figures, cells_of, figures_of, last_hour_of
 from frazil.ops.history import History
 from frazil.ops.state_file import StateFile
 
 EVERY_S = 1.0
+# Where a thousand tables change at once, updates are up to LONGEST_S apart, so that refreshing takes at most this share of
+# the time.
+LIVE_SHARE = 0.02
+LONGEST_S = 5.0
 PING_EVERY_S = 15.0
 MOST_STREAMS = 50
 
@@ -71,10 +75,11 @@ class LiveTables:
 
     def _update(self, name: str, entry: Any, sampled: int, now_ms: int, version: int) -> bool:
         row = self.rows.get(name)
+        hour = row.figures.hour if row is not None and row.sampled == sampled else None
         # Only the lag of a table that is behind grows by itself.
-        if row is not None and row.sampled == sampled and row.entry == entry and not entry["lag_records"]:
+        if row is not None and hour is not None and row.entry == entry and not entry["lag_records"]:
             return False
-        figures = figures_of(name, entry, self._history.last_hour(name), now_ms)
+        figures = figures_of(name, entry, hour or last_hour_of(self._history.last_hour(name)), now_ms)
         cells = cells_of(figures, now_ms)
         if row is None:
             self.rows[name] = Row(figures, cells, [version] * len(cells), entry, sampled)
@@ -143,14 +148,16 @@ class Streams:
                 self._ticking = None
 
     async def _tick(self) -> None:
-        seen = 0
+        seen, loop = 0, asyncio.get_running_loop()
         while True:
+            began_s = loop.time()
             version = await run_in_threadpool(self._tables.refresh)
+            took_s = loop.time() - began_s
             if version != seen:  # A page may have refreshed them meanwhile.
                 seen = version
                 changed, self._changed = self._changed, asyncio.Event()
                 changed.set()
-            await asyncio.sleep(EVERY_S)
+            await asyncio.sleep(max(EVERY_S, min(took_s / LIVE_SHARE, LONGEST_S)))
 
     def _event(self, after: int) -> tuple[str, int]:
         """Returns the changes since a version as an event, and the version that they lead to."""
