@@ -54,7 +54,9 @@ class Leadership(Protocol):
         """Joins the other processes. wake: to be called, from any thread, when what `owns` answers may have changed."""
 
     def owns(self, table: str) -> bool:
-        """Whether this process is to work on the table now."""
+        """Whether this process is to work on the table now. The table stays this process's until `release` is called after
+        an answer of False.
+        """
 
     def offer(self, loads: Mapping[str, float], is_warm: bool) -> None:
         """Tells the others of this process, every turn. loads: the records per second of each table of the pipeline, as far
@@ -72,7 +74,7 @@ class Leadership(Protocol):
         """
 
     def release(self) -> None:
-        """Says that the service has no batch in hand any more, after it has stopped to own tables or is about to end."""
+        """Says that the service has no batch in hand of any table for which `owns` has answered False."""
 
     @property
     def state(self) -> LeadershipState:
