@@ -90,6 +90,10 @@ class Pipeline:
         self._check_topic_ids(planned)
         return {p.table.name: without_redundant_tombstones(merge_reports(p.table.name, reports)) for p in planned}
 
+    def try_tasks(self, planned: Planned) -> None:
+        """Reads a batch in a job as `run_tasks` does, and writes nothing."""
+        self._jobs.run([planned.batch], job_of([planned], is_trial=True), with_offsets=False, pool="small")
+
     def isolate(self, planned: Planned) -> Found:
         """Returns the records of a batch that crash the task which reads them."""
         return self._jobs.isolate(planned.batch, job_of([planned]))
