@@ -13,6 +13,7 @@ import structlog
 import typer
 from py4j.protocol import Py4JError
 
+from frazil import __version__
 from frazil.catalog.iceberg.catalog import IcebergCatalog
 from frazil.catalog.iceberg.maintenance import IcebergMaintenance
 from frazil.cli.output import DEFAULT_FILE, Output, SpecFile
@@ -25,6 +26,7 @@ from frazil.http.server import HttpServer, open_server
 from frazil.ingest.discovery import tolerate_empty_patterns
 from frazil.ingest.failures import named_jvm_death
 from frazil.ingest.job import SparkJobs
+from frazil.ingest.leadership import Alone, Leadership
 from frazil.ingest.queries import SparkQueries
 from frazil.ingest.service import Service
 from frazil.ingest.services import RunTimeouts, Services
@@ -152,8 +154,11 @@ def _run(
             queries=SparkQueries(lambda: jvm.gateway.jvm),
             slowed_by=maintenance_scheduler.slowed_by,
         )
-        publish = partial(_publish, state_file, maintenance_scheduler, Activities(), server)
-        service = Service(spec, services, new_id(), publish)
+        run_id = new_id()
+        # A run that catches up and ends has nobody to hand over to.
+        leadership = Alone(run_id, __version__, clock.now_ms())
+        publish = partial(_publish, state_file, maintenance_scheduler, Activities(), server, leadership)
+        service = Service(spec, services, run_id, publish, leadership)
         running.parts = Parts(service, partial(_own_services, spec, jvm, services), maintenance_scheduler.plans)
         stopping.then(service.stop)
         if not until_caught_up:
@@ -202,10 +207,11 @@ def _publish(
     maintenance_scheduler: MaintenanceScheduler,
     activities: Activities,
     server: HttpServer | None,
+    leadership: Leadership,
     tables: Sequence[Table],
 ) -> None:
-    maintenance_scheduler.note(activities.of(tables))
-    state_file.write(tables, maintenance=maintenance_scheduler.status())
+    maintenance_scheduler.note(activities.of(table for table in tables if table.schedule.is_owned))
+    state_file.write(tables, maintenance=maintenance_scheduler.status(), leadership=leadership.state)
     # Not while the first batch runs: its commit would be later.
     if server is not None and (any(one.counts.records for one in tables) or not any(map(_is_busy, tables))):
         server.begin()

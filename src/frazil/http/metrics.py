@@ -186,6 +186,8 @@ PROCESS = (
     Metric("frazil_heartbeat_timestamp_seconds", "gauge", "When the loop last published its state, at most 5 s apart."),
     Metric("frazil_tables", "gauge", "The number of tables."),
     Metric("frazil_threads", "gauge", "Python threads of the process."),
+    Metric("frazil_leader", "gauge", "1 while this process leads the processes of the pipeline, else 0."),
+    Metric("frazil_members", "gauge", "The processes of the pipeline that could take over at once, this one included."),
     OfAll(
         "frazil_freshness_seconds",
         "histogram",
@@ -235,6 +237,9 @@ def _process_lines(report: PipelineReport, tables: Iterable[Table], label: str) 
         "frazil_tables": ("", len(report.tables)),
         "frazil_threads": ("", threading.active_count()),
     }
+    leadership = report.leadership or {}
+    values["frazil_leader"] = "", int(leadership.get("leader") == leadership.get("name"))
+    values["frazil_members"] = "", sum(member["warm"] for member in leadership.get("members", ()))
     counts = [table.counts for table in tables]
     for metric in PROCESS:
         yield from _head(metric)
