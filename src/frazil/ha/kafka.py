@@ -18,6 +18,7 @@ from frazil.errors import FrazilError, SpecError, UnavailableError
 from frazil.ha.elector import Claim, read_claim
 from frazil.kafka.properties import native_properties
 from frazil.kafka.security import kafka_remedy
+from frazil.kafka.topics import SilentLog
 
 SESSION_S = 6
 """The shortest session that brokers accept (`group.min.session.timeout.ms`)."""
@@ -28,6 +29,7 @@ _SOON = (
     *_NOT_THERE,
     KafkaError.UNKNOWN_LEADER_EPOCH,
     KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError._NOENT,
     KafkaError.NOT_LEADER_FOR_PARTITION,
 )
 _DENIED = (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED)
@@ -171,7 +173,8 @@ class KafkaElector:
         assert self._reader is not None
         with self._failures():
             producer = Producer(
-                {**self._properties, "transactional.id": self._owner, "transaction.timeout.ms": 10_000, "linger.ms": 0}
+                {**self._properties, "transactional.id": self._owner, "transaction.timeout.ms": 10_000, "linger.ms": 0},
+                logger=SilentLog(),
             )
             producer.init_transactions(_TIMEOUT_S)  # From here on an earlier claim that is under way fails.
             self._read_to_end(self._reader)

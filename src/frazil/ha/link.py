@@ -48,7 +48,7 @@ class Line:
         self._connection.sendall(json.dumps(beat).encode() + b"\n")
 
     def take(self, within_s: float) -> dict[str, Any] | None:
-        """Returns the next line; None where it does not come in time. Raises OSError when the other end has closed."""
+        """Returns the next line; None where it does not come in time. Raises _Silent when the other end has closed."""
         end_s = self._clock.monotonic_s() + within_s
         while b"\n" not in self._read:
             left_s = end_s - self._clock.monotonic_s()
@@ -60,7 +60,7 @@ class Line:
             except TimeoutError:
                 return None
             if not chunk:
-                raise ConnectionResetError
+                raise _Silent
             self._read += chunk
             if len(self._read) > _LONGEST_LINE:
                 raise _Silent
@@ -191,6 +191,7 @@ class Guest:
         self._claim: Claim | None = None
         self._is_closed = False
         self._connection: socket.socket | None = None
+        self._was_reset = False
         self.standing: Standing = "unknown"
         #: Attempts to connect that have failed, since the claimant is followed.
         self.failures = 0
@@ -251,6 +252,12 @@ class Guest:
                 line.exchange(self._beat, lambda told: self._hear(claim, told))
         except ConnectionRefusedError:
             self._stand(claim, "gone")
+        except ConnectionResetError:
+            # While a process is being killed its host may take a connection and end it; the next one is refused.
+            is_second, self._was_reset = self._was_reset, not had_link and not self._was_reset
+            if is_second and not had_link:
+                self._stand(claim, "silent")
+            return had_link or not is_second
         except (OSError, ValueError):
             if not had_link:
                 self._stand(claim, "silent")
