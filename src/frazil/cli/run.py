@@ -13,12 +13,19 @@ import structlog
 import typer
 from py4j.protocol import Py4JError
 
-from frazil import __version__
 from frazil.catalog.iceberg.catalog import IcebergCatalog
 from frazil.catalog.iceberg.maintenance import IcebergMaintenance
 from frazil.cli.output import DEFAULT_FILE, Output, SpecFile
 from frazil.cli.service_manager import report_alive
-from frazil.cli.wiring import open_catalog, open_schemas, open_topics, read_spec, running_jvm, topics_for_reading
+from frazil.cli.wiring import (
+    open_catalog,
+    open_leadership,
+    open_schemas,
+    open_topics,
+    read_spec,
+    running_jvm,
+    topics_for_reading,
+)
 from frazil.clock import Clock, SystemClock, jitter, new_id
 from frazil.dead_letters.changes import TopicReaders
 from frazil.errors import SpecError, UnavailableError
@@ -26,7 +33,7 @@ from frazil.http.server import HttpServer, open_server
 from frazil.ingest.discovery import tolerate_empty_patterns
 from frazil.ingest.failures import named_jvm_death
 from frazil.ingest.job import SparkJobs
-from frazil.ingest.leadership import Alone, Leadership
+from frazil.ingest.leadership import Leadership
 from frazil.ingest.queries import SparkQueries
 from frazil.ingest.service import Service
 from frazil.ingest.services import RunTimeouts, Services
@@ -156,7 +163,8 @@ def _run(
         )
         run_id = new_id()
         # A run that catches up and ends has nobody to hand over to.
-        leadership = Alone(run_id, __version__, clock.now_ms())
+        alone = spec.model_copy(update={"ha": None})
+        leadership = open_leadership(alone if until_caught_up else spec, run_id, clock)
         publish = partial(_publish, state_file, maintenance_scheduler, Activities(), server, leadership)
         service = Service(spec, services, run_id, publish, leadership)
         running.parts = Parts(service, partial(_own_services, spec, jvm, services), maintenance_scheduler.plans)

@@ -93,13 +93,13 @@ class Alone:
     def start(self, wake: Callable[[], None]) -> None:
         """Nobody is joined."""
 
-    def owns(self, table: str) -> bool:
+    def owns(self, table: str) -> bool:  # noqa: ARG002
         return True
 
     def offer(self, loads: Mapping[str, float], is_warm: bool) -> None:
         """Nobody is told."""
 
-    def fenced(self, table: str) -> bool:
+    def fenced(self, table: str) -> bool:  # noqa: ARG002
         return False
 
     def stand_down(self, reason: str) -> None:
