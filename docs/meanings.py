@@ -165,6 +165,7 @@ LOG_EVENTS: dict[str, str] = {
     " abandoned, and the next run reads it again.",
     "history_unavailable": "The file with the console's history cannot be read or written: until it can, charts show the"
     " last hours alone.",
+    "fenced_to_standby": "A later run has written the table: this process [stands by](../how-to/standby.md) for it.",
     "http_command": "Somebody called a command of the HTTP service: `operation`, its table and its parameters.",
     "http_request_failed": "A request to the HTTP service failed in an unforeseen way; the pipeline continues.",
     "http_started": "The [HTTP service](../how-to/http.md) answers at `address`.",
@@ -235,11 +236,15 @@ LOG_EVENTS: dict[str, str] = {
     "table_reset": "An operator made the table begin again at `start`; `offsets` are the next ones to be read.",
     "table_resumed": "An operator lets a paused or stopped table continue.",
     "table_stopped": "The table stops until its operator has decided: reason, place and remedy.",
+    "tables_given_up": "Another process of the pipeline works on `count` tables from now on, as `reason` says; the first"
+    " of them are named. This process [stands by](../how-to/standby.md).",
+    "tables_taken": "This process works on `count` tables from now on, as `reason` says; the first of them are named.",
     "table_taken_over": "An earlier run of this pipeline committed a batch first. An empty commit of this run has"
     " taken the table over, and the earlier run ends with exit code 3 at its next commit: see [another run has taken"
     " over](../operations/fenced.md).",
     "transaction_incomplete": "A table with `atomic` waits for the rest of a transaction: see"
     " [transactions](../operations/transactions.md).",
+    "warm_up_failed": "The job that makes a standby warm has failed: it is tried again after 30 seconds.",
     "unexpected_error": "An error inside Frazil, with its stack trace: the table stops. Please report it.",
     "waiting_for_jars": "Another process fetches the same jars: this one waits until they are stored.",
 }

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from frazil.errors import ConflictError
+from frazil.errors import ConflictError, SpecError
 from frazil.ingest.service import Service
 from frazil.ingest.state import RunState
 from tests.unit.ingest.leaders import Script
@@ -147,7 +147,15 @@ def test_a_stopping_run_asks_the_others_to_take_over(scene: Scene) -> None:
     assert script.warm == {}
 
 
-def test_stand_down_is_refused_where_no_other_process_is_warm(scene: Scene) -> None:
+def test_stand_down_needs_an_election(scene: Scene) -> None:
+    alone = scene.start()
+    answer = alone.requests.stand_down()
+    alone.turn()
+    with pytest.raises(SpecError, match="no process stands by"):
+        answer.result(0)
+
+
+def test_stand_down_is_refused_until_another_process_is_warm(scene: Scene) -> None:
     script = Script()
     script.leader = "run-0002"
     owner = _started(scene, script)
@@ -156,16 +164,12 @@ def test_stand_down_is_refused_where_no_other_process_is_warm(scene: Scene) -> N
     with pytest.raises(ConflictError, match="no other process could take over now"):
         answer.result(0)
 
-
-def test_stand_down_is_answered_once_the_tables_are_given_up(scene: Scene) -> None:
-    script = Script()
-    script.leader = "run-0002"
-    owner, standby = _started(scene, script), _started(scene, script)
+    standby = _started(scene, script)
     assert turn_until(standby, lambda: script.warm["run-0003"])
     answer = owner.requests.stand_down()
     owner.turn()
     assert script.stood_down == ["run-0002"]
-    assert not answer.done()
+    assert not answer.done(), "it still owns the table"
     script.leader = "run-0003"
     owner.turn()
     assert answer.done()

@@ -73,6 +73,19 @@ FOLLOWED: Mapping[str, str] = {
         ("run `frazil pause …` first", "wait for its first commit"),
         "unit/ingest/test_requests.py::test_a_table_begins_again_and_the_dry_run_reports_what_is_read_twice",
     ),
+    "send the command to that process; `frazil status` shows it": (
+        "unit/ingest/test_standby.py::test_commands_on_a_table_are_refused_by_a_standby"
+    ),
+    "start one, and wait until `frazil status` shows it warm": (
+        "unit/ingest/test_standby.py::test_stand_down_is_refused_until_another_process_is_warm"
+    ),
+    "set `ha: {elect: kafka}`, and start two processes": (
+        "unit/ingest/test_standby.py::test_stand_down_needs_an_election"
+    ),
+    **dict.fromkeys(
+        ("elect by `kafka` or `postgres`", "write another address under `ha.listen`"),
+        "unit/cli/test_leadership.py::test_an_election_that_cannot_be_opened_is_refused_until_its_remedy_is_done",
+    ),
     "stop the pipeline, drop the table, and start the pipeline again": (
         "unit/ingest/test_requests.py::test_a_table_whose_progress_is_more_than_offsets_is_refused"
     ),

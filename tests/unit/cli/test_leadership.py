@@ -1,0 +1,46 @@
+"""How a process knows which tables it works on: what the pipeline file says of elections, made a Leadership."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+
+import pytest
+
+from frazil.cli.wiring import open_leadership
+from frazil.clock import SystemClock
+from frazil.errors import SpecError, UnavailableError
+from frazil.ingest.leadership import Leadership
+from frazil.spec import load_spec
+
+
+def _opened(folder: Path, ha: str) -> Leadership:
+    file = folder / "frazil.yaml"
+    file.write_text(
+        f"pipeline: p\nkafka: {{bootstrap.servers: '127.0.0.1:9'}}\nha: {ha}\ntables: {{n.a: {{topic: a}}}}\n"
+    )
+    return open_leadership(load_spec(file), "run-1234-5678", SystemClock())
+
+
+def test_a_file_without_an_election_makes_the_process_work_on_every_table(tmp_path: Path) -> None:
+    assert _opened(tmp_path, "{elect: none}").owns("n.a")
+
+
+def test_a_file_with_an_election_makes_the_process_wait_for_it(tmp_path: Path) -> None:
+    made = _opened(tmp_path, "{mode: spread}")
+    try:
+        assert not made.owns("n.a")
+        assert (made.state.elect, made.state.mode) == ("kafka", "spread")
+        assert made.state.name.endswith("-run-1234")
+    finally:
+        made.close()
+
+
+def test_an_election_that_cannot_be_opened_is_refused_until_its_remedy_is_done(tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match="is not implemented yet"):
+        _opened(tmp_path, "{elect: kubernetes}")
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(UnavailableError, match="cannot meet at"):
+            _opened(tmp_path, f"{{listen: '127.0.0.1:{port}'}}")
+    _opened(tmp_path, "{elect: kafka, listen: '127.0.0.1:0'}").close()
