@@ -236,9 +236,9 @@ LOG_EVENTS: dict[str, str] = {
     "table_reset": "An operator made the table begin again at `start`; `offsets` are the next ones to be read.",
     "table_resumed": "An operator lets a paused or stopped table continue.",
     "table_stopped": "The table stops until its operator has decided: reason, place and remedy.",
-    "tables_given_up": "Another process of the pipeline works on `count` tables from now on, as `reason` says; the first"
+    "tables_released": "Another process of the pipeline works on `count` tables from now on, for `reason`; the first"
     " of them are named. This process [stands by](../how-to/standby.md).",
-    "tables_taken": "This process works on `count` tables from now on, as `reason` says; the first of them are named.",
+    "tables_taken": "This process works on `count` tables from now on, for `reason`; the first of them are named.",
     "table_taken_over": "An earlier run of this pipeline committed a batch first. An empty commit of this run has"
     " taken the table over, and the earlier run ends with exit code 3 at its next commit: see [another run has taken"
     " over](../operations/fenced.md).",

@@ -77,7 +77,8 @@ TABLE = Document(
     {
         "state": (
             "text",
-            "`waiting`, `running`, `backing off`, `stopped`, `paused`, `standby` or `not running` ([states](../operations/README.md)).",
+            "`waiting`, `running`, `backing off`, `stopped`, `paused`, `standby` or `not running`"
+            " ([states](../operations/README.md)).",
         ),
         "ok": ("boolean", "Whether the table is healthy."),
         **_TELLING,

@@ -95,7 +95,7 @@ def test_a_standby_takes_over_from_a_leader_that_is_killed_frozen_or_stands_down
         before = _commits(third)
         with second.frozen(_LONGER_THAN_SILENCE_S):
             pair.wait_for_commit(third, before)
-        second.wait_for("tables_given_up")
+        second.wait_for("tables_released")
         assert second.is_running, "it stands by again"
         pair.wait_until_warm(2, third)
 

@@ -1,4 +1,4 @@
-"""Takes tables over and gives them up, as leadership has it (`leadership`), and keeps the tables of other processes warm.
+"""Takes tables over and releases them, as leadership has it (`leadership`), and keeps the tables of other processes warm.
 
 A table that another process owns is read and never written: its progress as of a few seconds ago, its schemas, the ends of
 its topics. Once Spark has run a job of the real shape too, a takeover is: load the table, plan, run, commit.
@@ -46,7 +46,7 @@ class Ownership:
         self._offered_at_s = self._warmed_at_s = float("-inf")
         self._has_warmed = False
         self._known: set[str] = set()
-        #: Tables that were given up and whose batch is still in hand; None where nothing is to be released.
+        #: Tables that this process no longer owns and whose batch is still in hand; None where nothing is to be released.
         self._leaving: set[str] | None = None
         self._requests: list[Future[None]] = []
         self._rates = Rates()
@@ -73,10 +73,10 @@ class Ownership:
         """Leaves the other processes."""
         self._leadership.close()
 
-    # ---- taking and giving up
+    # ---- taking and leaving
 
     def update(self, tables: Sequence[Table]) -> None:
-        """Takes over the tables that this process is to work on now, and gives up those that it no longer is."""
+        """Takes over the tables that this process is to work on now, and leaves those that another one is."""
         self.has_changed = False
         owned = {table.name for table in tables if self._leadership.owns(table.name)}
         for table in tables:
@@ -87,26 +87,26 @@ class Ownership:
         # A load that has begun for a standby would count as one for the owner: it is waited for.
         won = [t for t in tables if t.name in owned and not t.schedule.is_owned and not t.schedule.in_flight]
         for table in lost:
-            self._give_up(table)
+            self._leave(table)
         for table in won:
             _take(table)
         if lost:
-            log.info("tables_given_up", **_named(lost), leader=self.state.leader, reason=self.state.reason)
+            log.info("tables_released", **_named(lost), leader=self.state.leader, reason=self.state.reason)
         if won:
             log.info("tables_taken", **_named(won), reason=self.state.reason)
         self._release(tables)
 
     def become_standby(self, table: Table) -> bool:
-        """Gives up a table that a later run has written; returns False where this process has nobody to stand by for."""
+        """Leaves a table that a later run has written; returns False where this process has nobody to stand by for."""
         if table.schedule.is_owned:
             if not self._leadership.fenced(table.name):
                 return False
-            self._give_up(table)
+            self._leave(table)
             log.warning("fenced_to_standby", table=table.name, leader=self.state.leader)
         return True
 
     def stand_down(self, answer: Future[None]) -> None:
-        """Requests that another process takes all tables. answer: completed once this process has given them up.
+        """Requests that another process takes all tables. answer: completed once this process has released them.
 
         Raises: SpecError without an election; ConflictError where no other process could take over.
         """
@@ -126,14 +126,14 @@ class Ownership:
         """Requests that another process takes all tables, as this one is about to end."""
         self._leadership.stand_down("the process is ending")
 
-    def _give_up(self, table: Table) -> None:
+    def _leave(self, table: Table) -> None:
         self._leaving = (self._leaving or set()) | {table.name}
         table.schedule.is_owned = False
         if not table.schedule.in_flight:
             table.status.set(RunState.WAITING)
 
     def _release(self, tables: Iterable[Table]) -> None:
-        """Says that no batch of a table that was given up is in hand, once that is so."""
+        """Releases the tables that this process has left, once no batch of them is in hand."""
         if self._leaving is not None:
             self._leaving = {t.name for t in tables if t.name in self._leaving and t.schedule.in_flight}
             if not self._leaving:
@@ -147,7 +147,7 @@ class Ownership:
     # ---- being warm
 
     def offer(self, tables: Sequence[Table]) -> None:
-        """Tells the other processes of this one, a few times a second."""
+        """Reports this process to the others, a few times a second."""
         now_s = self._clock.monotonic_s()
         if now_s - self._offered_at_s >= _OFFER_EVERY_S:
             self._offered_at_s = now_s

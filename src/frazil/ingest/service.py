@@ -65,7 +65,7 @@ TOPICS_EVERY_S = 5.0
 # At its start a process continues without the remaining tables once no load has ended for so long.
 FIRST_LOADS_S = 5.0
 PUBLISH_EVERY_S = 0.5
-# Of a longer wait the other processes are told every so often that this one turns.
+# The longest time in which this process does not report to the others that it turns.
 LONGEST_WAIT_S = 1.0
 # For so long after the start, tables that were read when the JVM crashed are read after the others.
 OTHERS_FIRST_S = 60.0

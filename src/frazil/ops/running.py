@@ -191,7 +191,7 @@ class RunningPipeline:
         _answer_of(self._requests.resume(name))
 
     def stand_down(self) -> None:
-        """Lets another process take over all tables; returns once this one has given them up.
+        """Lets another process take over all tables; returns once this one has released them.
 
         Raises: as Requests.stand_down; UnavailableError where the loop does not answer.
         """

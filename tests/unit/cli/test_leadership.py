@@ -43,4 +43,4 @@ def test_an_election_that_cannot_be_opened_is_refused_until_its_remedy_is_done(t
         port = taken.getsockname()[1]
         with pytest.raises(UnavailableError, match="cannot meet at"):
             _opened(tmp_path, f"{{listen: '127.0.0.1:{port}'}}")
-    _opened(tmp_path, "{elect: kafka, listen: '127.0.0.1:0'}").close()
+    _opened(tmp_path, f"{{elect: kafka, listen: '127.0.0.1:{port}'}}").close()
