@@ -24,6 +24,7 @@ from bench import (
     new_topics,
     process,
     report,
+    standby,
     start,
     throughput,
     upsert,
@@ -40,6 +41,7 @@ _BENCHMARKS: dict[str, Callable[[Place], None]] = {
     "many": many.measure,
     "new_topics": new_topics.measure,
     "start": start.measure,
+    "standby": standby.measure,
     "upsert": upsert.measure,
     "scattered": upsert.measure_scattered,
     "metadata": metadata.measure,
@@ -50,7 +52,7 @@ _BENCHMARKS: dict[str, Callable[[Place], None]] = {
     "maintenance": maintenance.measure,
 }
 
-_LONG = ("maintenance",)
+_LONG = ("maintenance", "standby")
 """Take so long that they are asked for by name alone."""
 
 
