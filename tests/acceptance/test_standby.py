@@ -27,7 +27,7 @@ class Pair:
     def __init__(self, pipeline: Pipeline) -> None:
         self.pipeline = pipeline
         self.table, self.topic = pipeline.add_fed_table("events")
-        pipeline.document |= {"ha": {"elect": "kafka"}, "defaults": {"maintenance": False}}
+        pipeline.document |= {"ha": {"elect": "kafka"}, "maintenance": False}
 
     def start(self) -> Run:
         """Another process, with an HTTP service of its own."""
