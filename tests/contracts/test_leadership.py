@@ -176,7 +176,9 @@ def test_processes_that_are_cut_off_from_each_other_change_the_leader_once(
         wait_until(lambda: leaders(running) == [other], "the other leads alone", 20)
         time.sleep(8)  # Longer than the group's session: a leader that lives is not replaced.
         assert leaders(running) == [other]
-        assert sum(report.owned != frozenset() for report in leader.reports[-20:] if report.state.reason == "forced") == 0
+        assert (
+            sum(report.owned != frozenset() for report in leader.reports[-20:] if report.state.reason == "forced") == 0
+        )
         assert other.state.reason == "forced"
     assert wait_for_leader(running) is other
 
@@ -198,7 +200,9 @@ def _owners(running: Sequence[Standby]) -> dict[str, str]:
 
 def _check_no_two_owned(running: Sequence[Standby]) -> None:
     """No table had two owners at one moment, by the reports of all processes in their order in time."""
-    moments = sorted((report.at_s, number, report.owned) for number, one in enumerate(running) for report in one.reports)
+    moments = sorted(
+        (report.at_s, number, report.owned) for number, one in enumerate(running) for report in one.reports
+    )
     owned: dict[int, frozenset[str]] = {}
     for _, number, tables in moments:
         owned[number] = tables
@@ -210,7 +214,9 @@ def test_tables_are_spread_and_move_one_owner_at_a_time(make: Make) -> None:
         wait_until(lambda: len(_owners(running)) == len(TABLES) and all(one.owned for one in running), "all own", 30)
         running.append(Standby(make, TABLES, "spread"))
         running[-1].start()
-        wait_until(lambda: len(_owners(running)) == len(TABLES) and all(one.owned for one in running), "all three own", 30)
+        wait_until(
+            lambda: len(_owners(running)) == len(TABLES) and all(one.owned for one in running), "all three own", 30
+        )
         _check_no_two_owned(running)
         wait_until(lambda: running[0].state.owners == _owners(running), "all know who owns what", 5)
         for victim in ("leader", "other"):

@@ -38,7 +38,9 @@ def guest() -> Iterator[Guest]:
 
 def test_both_hear_each_other(host: Host, guest: Guest) -> None:
     guest.follow(_claim(host))
-    wait_until(lambda: guest.heard == {"members": ["leader"]} and host.guests == {"other": {"name": "other"}}, "heard", 10)
+    wait_until(
+        lambda: guest.heard == {"members": ["leader"]} and host.guests == {"other": {"name": "other"}}, "heard", 10
+    )
     assert guest.standing == "linked"
 
 
