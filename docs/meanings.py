@@ -158,6 +158,8 @@ LOG_EVENTS: dict[str, str] = {
     "decoder_not_compiled": "On a cluster: the decoder could not be compiled on this machine, and why. Each executor"
     " compiles the decoder itself, as executors on another kind of processor do. See"
     " [cluster](../how-to/cluster.md#what-executors-need).",
+    "election_unavailable": "The service that elects a leader does not answer, or refuses this process: nobody new leads"
+    " until it does, and the leader continues. Logged once per cause.",
     "expectation_not_met": "Records, or a commit, are not as `expect` of the table has it: how many since the last such"
     " event, and the first of them. At most once a minute for each [expectation](../how-to/expect.md).",
     "fetching_jars": "The cache lacks the jars for `use`: they are fetched, for a minute or two.",
@@ -171,6 +173,11 @@ LOG_EVENTS: dict[str, str] = {
     "http_started": "The [HTTP service](../how-to/http.md) answers at `address`.",
     "http_unavailable": "Another process listens at the default address of the HTTP service, or this machine lacks the"
     " address: the pipeline runs without the service.",
+    "leadership_lost": "Another process leads now: which one, and why (`cause`). This one stands by.",
+    "leadership_released": "This process has no batch in hand any more after it was asked to stand down: another one may"
+    " lead.",
+    "leadership_taken": "This process leads now, and why: `start`, there was no leader; `released`, the last one stood down;"
+    " `lost`, it has ended; `forced`, it did not answer.",
     "logical_type_ignored": "An Avro schema has a `logicalType` beside a field's `type`, where Avro ignores it: the"
     " column has the plain type. `value: {format: avro, logical_types: lenient}` applies the logical type. Logged"
     " once per schema.",

@@ -7,15 +7,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from pathlib import Path
 
 import pytest
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from frazil.clock import new_id
+from frazil.errors import SpecError, UnavailableError
 from frazil.ha.elector import Claim, Elector
 from frazil.ha.kafka import KafkaElector
+from frazil.ha.kubernetes import LeaseElector
 from frazil.ha.memory import MemoryElector, MemoryRegister
 from frazil.ha.postgres import PostgresElector
 from frazil.runtime.broker import EmbeddedBroker
+from tests.fixtures.lease_server import LeaseServer
 from tests.fixtures.postgres import DATABASE, PostgresServer
 from tests.fixtures.standbys import Make
 from tests.fixtures.waiting import wait_until
@@ -31,7 +36,14 @@ def election_database() -> Iterator[PostgresServer]:
         server.close()
 
 
-@pytest.fixture(params=["memory", "kafka", "postgres"])
+@pytest.fixture
+def lease_server(tmp_path: Path) -> Iterator[LeaseServer]:
+    server = LeaseServer(tmp_path)
+    yield server
+    server.close()
+
+
+@pytest.fixture(params=["memory", "kafka", "postgres", "kubernetes"])
 def make(request: pytest.FixtureRequest) -> Make:
     """Makes electors of one pipeline that nobody else has."""
     pipeline = f"elect-{new_id()[:8]}"
@@ -40,6 +52,9 @@ def make(request: pytest.FixtureRequest) -> Make:
     if request.param == "kafka":
         broker: EmbeddedBroker = request.getfixturevalue("broker")
         return partial(KafkaElector, {"bootstrap.servers": broker.bootstrap_servers}, pipeline)
+    if request.param == "kubernetes":
+        leases: LeaseServer = request.getfixturevalue("lease_server")
+        return partial(LeaseElector, leases.environment, pipeline, account=leases.account)
     server: PostgresServer = request.getfixturevalue("election_database")
     return partial(PostgresElector, uri_of(server), pipeline)
 
@@ -109,8 +124,60 @@ def test_of_claims_at_one_moment_one_is_made(two: tuple[Elector, Elector]) -> No
 
 def test_a_process_is_present_until_it_leaves(two: tuple[Elector, Elector]) -> None:
     one, other = two
-    claim = _claim("one")
+    assert one.claim(claim := _claim("one"), None)
     wait_until(lambda: (one.newest(), other.is_present(claim))[1], "the other is present", 20)
     one.close()
-    wait_until(lambda: not other.is_present(claim), "it has left", 20)
-    assert not other.is_present(_claim("nobody"))
+    wait_until(lambda: (other.newest(), not other.is_present(claim))[1], "it has left", 20)
+
+
+def test_a_control_topic_of_several_partitions_is_refused_until_it_has_one(broker: EmbeddedBroker) -> None:
+    pipeline = f"elect-{new_id()[:8]}"
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+    topic = f"frazil-{pipeline}-ha"
+    admin.create_topics([NewTopic(topic, 2)])[topic].result(20)
+    elector = KafkaElector({"bootstrap.servers": broker.bootstrap_servers}, pipeline, "one")
+    with pytest.raises(SpecError, match="must have one partition") as refused:
+        elector.prepare()
+    assert f"--topic {topic} --partitions 1" in refused.value.remedy
+    admin.delete_topics([topic])[topic].result(20)
+    wait_until(lambda: topic not in admin.list_topics(timeout=10).topics, "it is gone", 20)
+    elector.prepare()
+    assert elector.newest() is None
+    elector.close()
+
+
+def test_a_database_that_is_away_is_an_outage() -> None:
+    with pytest.raises(UnavailableError, match="PostgreSQL cannot elect a leader"):
+        PostgresElector("postgresql://postgres@127.0.0.1:1/frazil", "p", "one").prepare()
+
+
+def test_a_user_that_may_not_create_the_table_is_refused_until_it_exists(election_database: PostgresServer) -> None:
+    with election_database.connected() as owner:
+        owner.run("create database strict")
+    with election_database.connected("strict") as owner:
+        owner.run("create role least login")
+        uri = f"postgresql://least@127.0.0.1:{election_database.port}/strict"
+        elector = PostgresElector(uri, "p", "one")
+        with pytest.raises(SpecError, match="the database refuses an election") as refused:
+            elector.prepare()
+        assert "create the table frazil_leader, and grant select, insert, update" in refused.value.remedy
+        owner.run("create table frazil_leader (pipeline text primary key, number bigint not null, claim text not null)")
+        owner.run("grant select, insert, update on frazil_leader to least")
+    elector.prepare()
+    assert elector.claim(claim := _claim("one"), None)
+    assert _sees(elector, claim).number == 1
+    elector.close()
+    with pytest.raises(SpecError, match="correct `ha.uri`|the database refuses"):
+        PostgresElector(uri.replace("strict", "none"), "p", "one").prepare()
+
+
+def test_a_lease_needs_a_cluster_and_a_role(lease_server: LeaseServer, tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match="for processes in a cluster"):
+        LeaseElector({}, "p", "one").prepare()
+    (lease_server.account / "token").write_text("another")
+    elector = LeaseElector(lease_server.environment, "p", "one", lease_server.account)
+    elector.prepare()
+    with pytest.raises(SpecError, match="may not use its lease") as refused:
+        elector.newest()
+    assert "get, create and update on leases" in refused.value.remedy
+    elector.close()

@@ -156,6 +156,9 @@ def read_ha(entry: Entry | None, secrets: Secrets, problems: Problems) -> HaSpec
         fields.refuse_value("uri", "`ha.uri` is no address of a PostgreSQL database", remedy)
     if ha.elect == "none" and ha.mode == "spread":
         fields.refuse_key("mode", "`ha.mode: spread` needs a leader that divides the tables", "elect by `kafka`")
+    if ha.listen is not None and ha.listen.host in ("0.0.0.0", "::"):
+        remedy = "write the address of this machine, or leave it out"
+        fields.refuse_value("listen", f"`ha.listen: {ha.listen}` is no address that others can connect to", remedy)
     return None if ha.elect == "none" else ha
 
 
