@@ -115,9 +115,7 @@ def topics_for_reading(spec: PipelineSpec) -> KafkaTopics:
 def open_leadership(spec: PipelineSpec, run_id: str, clock: Clock) -> Leadership:
     """Returns how this process knows which tables it works on: by the election of the pipeline file, or all of them.
 
-    Raises:
-        UnavailableError: the address for the other processes cannot be listened on.
-        SpecError: the election of the pipeline file is not implemented.
+    Raises: UnavailableError where the address for the other processes cannot be listened on.
     """
     if spec.ha is None:
         return Alone(run_id, __version__, clock.now_ms())
@@ -145,11 +143,7 @@ def _open_elector(spec: PipelineSpec, ha: HaSpec, name: str) -> Any:
         return importlib.import_module("frazil.ha.kafka").KafkaElector(spec.kafka, spec.pipeline, name)
     if ha.elect == "postgres":
         return importlib.import_module("frazil.ha.postgres").PostgresElector(ha.uri, spec.pipeline, name)
-    raise SpecError(
-        f"`ha.elect: {ha.elect}` is not implemented yet",
-        remedy="elect by `kafka` or `postgres`",
-        where=place(spec.path, line_of(spec.path, "ha")),
-    )
+    return importlib.import_module("frazil.ha.kubernetes").LeaseElector(os.environ, spec.pipeline, name)
 
 
 @contextmanager

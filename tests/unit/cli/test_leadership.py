@@ -9,7 +9,7 @@ import pytest
 
 from frazil.cli.wiring import open_leadership
 from frazil.clock import SystemClock
-from frazil.errors import SpecError, UnavailableError
+from frazil.errors import UnavailableError
 from frazil.ingest.leadership import Leadership
 from frazil.spec import load_spec
 
@@ -26,19 +26,25 @@ def test_a_file_without_an_election_makes_the_process_work_on_every_table(tmp_pa
     assert _opened(tmp_path, "{elect: none}").owns("n.a")
 
 
-def test_a_file_with_an_election_makes_the_process_wait_for_it(tmp_path: Path) -> None:
-    made = _opened(tmp_path, "{mode: spread}")
+@pytest.mark.parametrize(
+    ("ha", "elect"),
+    [
+        ("{mode: spread}", "kafka"),
+        ("{mode: spread, elect: kubernetes}", "kubernetes"),
+        ("{mode: spread, elect: postgres, uri: 'postgresql://u:p@127.0.0.1:9/d'}", "postgres"),
+    ],
+)
+def test_a_file_with_an_election_makes_the_process_wait_for_it(tmp_path: Path, ha: str, elect: str) -> None:
+    made = _opened(tmp_path, ha)
     try:
         assert not made.owns("n.a")
-        assert (made.state.elect, made.state.mode) == ("kafka", "spread")
+        assert (made.state.elect, made.state.mode) == (elect, "spread")
         assert made.state.name.endswith("-run-1234")
     finally:
         made.close()
 
 
-def test_an_election_that_cannot_be_opened_is_refused_until_its_remedy_is_done(tmp_path: Path) -> None:
-    with pytest.raises(SpecError, match="is not implemented yet"):
-        _opened(tmp_path, "{elect: kubernetes}")
+def test_an_address_that_another_process_has_is_refused_until_another_is_written(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(UnavailableError, match="cannot meet at"):

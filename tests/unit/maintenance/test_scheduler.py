@@ -134,6 +134,18 @@ def test_a_table_is_looked_at_when_its_numbers_say_so() -> None:
     assert scene.after(60) == [], "once"
 
 
+def test_a_table_that_another_process_works_on_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    scene = SchedulerScene(files=9)
+
+    def lose(*_: object) -> Rewritten:
+        scene.maintenance_scheduler.note([])
+        return Rewritten(5, 1)
+
+    monkeypatch.setattr(scene.table_maintenance, "compact", lose)
+    assert scene.after(61) == ["metadata"], "it is lost during the first action, and no other begins"
+    assert scene.after(3600) == []
+
+
 def test_a_quiet_table_is_looked_at_again_and_then_left_alone() -> None:
     scene = SchedulerScene(files=4)
     assert scene.after(10) == ["metadata"]

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from frazil.cli.output import Redaction
+from frazil.ingest.leadership import Alone
 from frazil.ingest.state import RunState
 from frazil.ingest.table import Table
 from frazil.ops.state_file import StateFile, is_process_alive
@@ -60,3 +61,22 @@ def test_a_process_that_got_the_id_of_the_one_that_wrote_the_file_is_not_that_on
     assert is_process_alive(document) is True
     assert is_process_alive({**document, "started": "another-boot 12345"}) is False
     assert [stat.S_IMODE(path.stat().st_mode) for path in (file.path.parent, file.path)] == [0o700, 0o600]
+
+
+def test_a_standby_leaves_the_file_of_the_process_that_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    spec = TableSpec(name="n.a", topics=(TopicSelector(literal="a"),))
+    leader, standby = StateFile(tmp_path, "p", FakeClock(), str), StateFile(tmp_path, "p", FakeClock(), str)
+    leader.write([Table(spec)])
+    waiting = Table(spec)
+    waiting.schedule.is_owned = False
+    own = os.getpid()
+    monkeypatch.setattr("frazil.ops.state_file.os.getpid", lambda: own + 1)
+    monkeypatch.setattr("frazil.ops.state_file._is_the_same", lambda _: True)
+    standby.write([waiting], leadership=Alone("b", "1", 0).state)
+    assert standby.document["tables"]["n.a"]["state"] == "standby"
+    assert standby.document["leadership"]["leader"] == "b"
+    assert leader.read()["tables"]["n.a"]["state"] == "waiting"
+    monkeypatch.setattr("frazil.ops.state_file.is_process_alive", lambda _: False)
+    waiting.offsets.lag_records = 1
+    standby.write([waiting])
+    assert leader.read()["tables"]["n.a"]["state"] == "standby", "the other process has ended"

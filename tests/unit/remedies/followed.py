@@ -82,9 +82,8 @@ FOLLOWED: Mapping[str, str] = {
     "set `ha: {elect: kafka}`, and start two processes": (
         "unit/ingest/test_standby.py::test_stand_down_needs_an_election"
     ),
-    **dict.fromkeys(
-        ("elect by `kafka` or `postgres`", "write another address under `ha.listen`"),
-        "unit/cli/test_leadership.py::test_an_election_that_cannot_be_opened_is_refused_until_its_remedy_is_done",
+    "write another address under `ha.listen`": (
+        "unit/cli/test_leadership.py::test_an_address_that_another_process_has_is_refused_until_another_is_written"
     ),
     "stop the pipeline, drop the table, and start the pipeline again": (
         "unit/ingest/test_requests.py::test_a_table_whose_progress_is_more_than_offsets_is_refused"
