@@ -175,12 +175,14 @@ def test_a_table_without_commits_is_looked_at_once_a_day() -> None:
 def test_first_looks_at_many_small_tables_are_far_apart(files: list[int], pause_s: float) -> None:
     scene = SchedulerScene(files=3)
     scene.table_maintenance.checked_after_s = 0.1
+    seen = []
     for number, count in enumerate(files):
         maintained = replace(scene.maintained, name=f"t.{number}")
         scene.table_maintenance.tables[maintained.name] = replace(
             scene.table_maintenance.tables["t.a"], name=maintained.name
         )
-        scene.maintenance_scheduler.note([TableActivity(maintained, "1", count, 1)])
+        seen.append(TableActivity(maintained, "1", count, 1))
+    scene.maintenance_scheduler.note(seen)
     scene.clock.sleep(10)
     assert scene.maintenance_scheduler.run_next() == pytest.approx(pause_s), (
         "what all of them take is a fraction of a core"
