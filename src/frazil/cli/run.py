@@ -218,7 +218,7 @@ def _publish(
     leadership: Leadership,
     tables: Sequence[Table],
 ) -> None:
-    maintenance_scheduler.note(activities.of(table for table in tables if table.schedule.is_owned))
+    maintenance_scheduler.note(activities.of(tables))
     state_file.write(tables, maintenance=maintenance_scheduler.status(), leadership=leadership.state)
     # Not while the first batch runs: its commit would be later.
     if server is not None and (any(one.counts.records for one in tables) or not any(map(_is_busy, tables))):
