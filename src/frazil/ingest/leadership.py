@@ -59,8 +59,8 @@ class Leadership(Protocol):
         """
 
     def offer(self, loads: Mapping[str, float], is_warm: bool) -> None:
-        """Tells the others of this process, every turn. loads: the records per second of each table of the pipeline, as far
-        as known. is_warm: whether it could take over now. Also the sign that the service's thread turns.
+        """Reports this process to the others, every turn. loads: the records per second of each table, as far as known.
+        is_warm: whether it could take over now. Also the sign that the service's thread turns.
         """
 
     def fenced(self, table: str) -> bool:
@@ -69,12 +69,12 @@ class Leadership(Protocol):
         """
 
     def stand_down(self, reason: str) -> None:
-        """Gives up what this process owns, once the service has no batch of it in hand (see `release`). Another process
+        """Releases what this process owns, once the service has no batch of it in hand (see `release`). Another process
         takes it; where there is none, this one continues.
         """
 
     def release(self) -> None:
-        """Says that the service has no batch in hand of any table for which `owns` has answered False."""
+        """Notes that the service has no batch in hand of any table for which `owns` has answered False."""
 
     @property
     def state(self) -> LeadershipState:
@@ -93,13 +93,13 @@ class Alone:
     def start(self, wake: Callable[[], None]) -> None:
         """Nobody is joined."""
 
-    def owns(self, table: str) -> bool:
+    def owns(self, table: str) -> bool:  # noqa: ARG002
         return True
 
     def offer(self, loads: Mapping[str, float], is_warm: bool) -> None:
-        """Nobody is told."""
+        """Nobody is there to read it."""
 
-    def fenced(self, table: str) -> bool:
+    def fenced(self, table: str) -> bool:  # noqa: ARG002
         return False
 
     def stand_down(self, reason: str) -> None:

@@ -476,7 +476,8 @@ SECTIONS = [
     sections("registry: {}", "registry: {url: https://registry:8081}"),
     sections("ha: {elect: postgres}", "ha: {elect: postgres, uri: 'postgresql://frazil@db:5432/frazil'}"),
     sections(
-        "ha: {elect: postgres, uri: 'jdbc:postgresql://db/frazil'}", "ha: {elect: postgres, uri: 'postgresql://db/frazil'}"
+        "ha: {elect: postgres, uri: 'jdbc:postgresql://db/frazil'}",
+        "ha: {elect: postgres, uri: 'postgresql://db/frazil'}",
     ),
     sections("ha: {uri: 'postgresql://db/f'}", "ha: {}", "ha: {elect: postgres, uri: 'postgresql://db/f'}"),
     sections("ha: {elect: none, mode: spread}", "ha: {elect: kafka, mode: spread}"),
