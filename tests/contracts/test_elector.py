@@ -106,7 +106,8 @@ def test_a_claim_after_another_than_the_newest_is_refused(two: tuple[Elector, El
     assert not other.claim(second, None)
     assert _sees(other, first).name == "one"
     after = _sees(one, first)
-    assert one.claim(third := _claim("one"), after)
+    third = _claim("one")
+    assert one.claim(third, after)
     assert not other.claim(second, after)
     assert _sees(other, third) == _sees(one, third)
 
@@ -124,7 +125,8 @@ def test_of_claims_at_one_moment_one_is_made(two: tuple[Elector, Elector]) -> No
 
 def test_a_process_is_present_until_it_leaves(two: tuple[Elector, Elector]) -> None:
     one, other = two
-    assert one.claim(claim := _claim("one"), None)
+    claim = _claim("one")
+    assert one.claim(claim, None)
     wait_until(lambda: (one.newest(), other.is_present(claim))[1], "the other is present", 20)
     one.close()
     wait_until(lambda: (other.newest(), not other.is_present(claim))[1], "it has left", 20)
@@ -157,6 +159,9 @@ def test_a_user_that_may_not_create_the_table_is_refused_until_it_exists(electio
     with election_database.connected("strict") as owner:
         owner.run("create role least login")
         uri = f"postgresql://least@127.0.0.1:{election_database.port}/strict"
+        with pytest.raises(SpecError, match="the database refuses") as refused:
+            PostgresElector(uri.replace("strict", "none"), "p", "one").prepare()
+        assert refused.value.remedy == "correct `ha.uri`"
         elector = PostgresElector(uri, "p", "one")
         with pytest.raises(SpecError, match="the database refuses an election") as refused:
             elector.prepare()
@@ -164,20 +169,23 @@ def test_a_user_that_may_not_create_the_table_is_refused_until_it_exists(electio
         owner.run("create table frazil_leader (pipeline text primary key, number bigint not null, claim text not null)")
         owner.run("grant select, insert, update on frazil_leader to least")
     elector.prepare()
-    assert elector.claim(claim := _claim("one"), None)
+    claim = _claim("one")
+    assert elector.claim(claim, None)
     assert _sees(elector, claim).number == 1
     elector.close()
-    with pytest.raises(SpecError, match="correct `ha.uri`|the database refuses"):
-        PostgresElector(uri.replace("strict", "none"), "p", "one").prepare()
 
 
-def test_a_lease_needs_a_cluster_and_a_role(lease_server: LeaseServer, tmp_path: Path) -> None:
+def test_a_lease_needs_a_cluster_and_a_role(lease_server: LeaseServer) -> None:
     with pytest.raises(SpecError, match="for processes in a cluster"):
         LeaseElector({}, "p", "one").prepare()
-    (lease_server.account / "token").write_text("another")
+    token = lease_server.account / "token"
+    allowed = token.read_text()
+    token.write_text("another")
     elector = LeaseElector(lease_server.environment, "p", "one", lease_server.account)
     elector.prepare()
     with pytest.raises(SpecError, match="may not use its lease") as refused:
         elector.newest()
     assert "get, create and update on leases" in refused.value.remedy
+    token.write_text(allowed)
+    assert elector.newest() is None
     elector.close()

@@ -1,8 +1,8 @@
 """Leadership by an election: one thread that claims when there is no leader, and follows whoever has claimed.
 
-The link says at once that a leader is gone, the elector decides who follows. A claim without asking the elector for signs of
-life is made only where this process was connected with the leader before: a network that keeps two processes apart must not
-make them replace each other in turn.
+The link notices at once that a leader is gone, the elector decides who follows. A claim without asking the elector for signs
+of life is made only where this process was connected with the leader before: a network that keeps two processes apart must
+not make them replace each other in turn.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Elected:
         self._turned_s: float | None = None
         #: Tables that the service may have in hand; False once it has been answered that they are not its own.
         self._held: dict[str, bool] = {}
-        #: Why this process gives up what it owns, and since when.
+        #: Why this process hands over what it owns, and since when.
         self._leaving: tuple[str, float] | None = None
         self._has_left = False
         #: With `spread`: the division that this process acts by, and how the leader makes it.
@@ -259,7 +259,7 @@ class Elected:
         return True
 
     def _end_leaving(self, has_others: bool) -> bool:
-        """Takes what was given up again where nobody takes it. Returns whether that was so."""
+        """Takes its tables again where nobody else does. Returns whether that was so."""
         if self._leaving is None or self._is_closed:
             return False
         reason, since_s = self._leaving

@@ -158,11 +158,11 @@ class Host:
             key, beat, changed = self._key, self._beat, self._changed
             self._guests[connection] = {}
 
-        def hear(told: Beat) -> None:
+        def hear(sent: Beat) -> None:
             with self._lock:
-                is_news = self._guests.get(connection) != told
+                is_news = self._guests.get(connection) != sent
                 if connection in self._guests:
-                    self._guests[connection] = told
+                    self._guests[connection] = sent
             if is_news:
                 changed()
 
@@ -249,7 +249,7 @@ class Guest:
                 line.send(self._beat())
                 had_link = True
                 self._stand(claim, "linked")
-                line.exchange(self._beat, lambda told: self._hear(claim, told))
+                line.exchange(self._beat, lambda sent: self._hear(claim, sent))
         except ConnectionRefusedError:
             self._stand(claim, "gone")
         except ConnectionResetError:
@@ -274,11 +274,11 @@ class Guest:
         if is_news:
             self._changed()
 
-    def _hear(self, claim: Claim, told: Beat) -> None:
+    def _hear(self, claim: Claim, sent: Beat) -> None:
         with self._turn:
             if self._claim is not claim:
                 return
-            before, self.heard = self.heard, {**self.heard, **told}
+            before, self.heard = self.heard, {**self.heard, **sent}
             is_news = self.heard != before
             self.heard_s = self._clock.monotonic_s()
         if is_news:

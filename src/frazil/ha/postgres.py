@@ -70,8 +70,8 @@ class PostgresElector:
         try:
             return read_claim(*rows[0]) if rows else None
         except ValueError:
-            where = f"table {_TABLE}, pipeline {self._pipeline}"
-            raise UnavailableError("the database has a row that is no claim", remedy="delete it", where=where) from None
+            message, remedy = "the database has a row that is no claim", "delete the row; a leader claims again"
+            raise UnavailableError(message, remedy=remedy, where=f"table {_TABLE}") from None
 
     def claim(self, mine: Claim, after: Claim | None) -> bool:
         words = {"pipeline": self._pipeline, "claim": mine.text()}

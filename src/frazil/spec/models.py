@@ -365,7 +365,7 @@ class PipelineSpec(
     """The HTTP service of `frazil run`: metrics, health and API."""
     #: None: `elect: none`.
     ha: Annotated[HaSpec | None, section("ha")] = None
-    """Several processes of this pipeline, of which one works and the others stand by; by default the newest run works."""
+    """Several processes of this pipeline, of which one works and the others wait; by default the newest run works."""
     commit: Annotated[CommitSpec, section("commit")] = CommitSpec()
     """When to commit and how large files should be: the default for every table."""
     maintenance: Annotated[MaintenanceSpec, with_switch(section("maintenance"))] = MaintenanceSpec()

@@ -31,7 +31,26 @@ _IMPORTS = "unit/cli/test_imports.py::test_"
 
 _LOOKUPS = "unit/ingest/test_lookups.py::test_"
 
+_ELECTOR = "contracts/test_elector.py::test_"
+
 FOLLOWED: Mapping[str, str] = {
+    # Elections.
+    "delete it while no process runs, and create it with one partition: `kafka-topics --create --topic … --partitions 1"
+    " --config cleanup.policy=compact`": f"{_ELECTOR}a_control_topic_of_several_partitions_is_refused_until_it_has_one",
+    **dict.fromkeys(
+        (
+            "correct `ha.uri`",
+            "let an administrator create the table frazil_leader, and grant select, insert, update on it",
+        ),
+        f"{_ELECTOR}a_user_that_may_not_create_the_table_is_refused_until_it_exists",
+    ),
+    **dict.fromkeys(
+        (
+            "bind a role with get, create and update on leases of coordination.k8s.io to the service account",
+            "run it in a pod with a service account, or elect by `kafka`",
+        ),
+        f"{_ELECTOR}a_lease_needs_a_cluster_and_a_role",
+    ),
     # Imports of other tools' configurations.
     **dict.fromkeys(
         (
@@ -527,6 +546,13 @@ BY_PEOPLE: Mapping[str, str] = {
     "check that `registry.url` is the address of the Confluent API itself: https://registry:8081, or"
     " https://registry/apis/ccompat/v7 of an Apicurio": _SERVICE,
     "start it first": _SERVICE,
+    "Frazil retries; look at the API server of the cluster": _SERVICE,
+    "Frazil retries; look at the brokers, and at the rights of this client": _SERVICE,
+    "Frazil retries; look at the database of `ha.uri`": _SERVICE,
+    "delete the row; a leader claims again": _SERVICE,
+    "allow Read, Write and Describe on topic …, Read on group …, Write on its transactional id": _SERVICE,
+    "create it: `kafka-topics --create --topic … --partitions 1 --config cleanup.policy=compact`, or write"
+    " `ha: {elect: none}`": _SERVICE,
     "create the topic, correct its name, or let this client describe it": _CHECK,
     "create the topic, or correct its name in the pipeline file": _CHECK,
     "did you mean `…`? otherwise create the topic, correct its name, or let this client describe it": _CHECK,
