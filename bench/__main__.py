@@ -25,6 +25,7 @@ from bench import (
     process,
     replay,
     report,
+    standby,
     start,
     throughput,
     upsert,
@@ -41,6 +42,7 @@ _BENCHMARKS: dict[str, Callable[[Place], None]] = {
     "many": many.measure,
     "new_topics": new_topics.measure,
     "start": start.measure,
+    "standby": standby.measure,
     "upsert": upsert.measure,
     "scattered": upsert.measure_scattered,
     "metadata": metadata.measure,
@@ -52,7 +54,7 @@ _BENCHMARKS: dict[str, Callable[[Place], None]] = {
     "maintenance": maintenance.measure,
 }
 
-_LONG = ("maintenance",)
+_LONG = ("maintenance", "standby")
 """Take so long that they are asked for by name alone."""
 
 

@@ -54,6 +54,8 @@ class Settings:
     upsert_interval: str = "1s"
     upsert_rest_s: float = 300.0
     merge_seconds: int = 120
+    standby_rate: int = 5_000
+    standby_kills: int = 50
     maintenance_rate: int = 20_000
     maintenance_seconds: int = 1200
     maintenance_off_seconds: int = 600

@@ -163,6 +163,7 @@ _SECTIONS = {
     "http": ("http", "The HTTP service of `frazil run`; short forms: `true`, `false`."),
     "http_tokens": ("http.tokens", ""),
     "http_tls": ("http.tls", ""),
+    "ha": ("ha", "How several processes of the pipeline choose who works; `ha: {}` elects by Kafka."),
     "commit": ("commit", "At the top level for all tables; in a table for that table."),
     "maintenance": (
         "maintenance",

@@ -163,6 +163,8 @@ LOG_EVENTS: dict[str, str] = {
     "decoder_not_compiled": "On a cluster: the decoder could not be compiled on this machine, and why. Each executor"
     " compiles the decoder itself, as executors on another kind of processor do. See"
     " [cluster](../how-to/cluster.md#what-executors-need).",
+    "election_unavailable": "The service that elects a leader does not answer, or refuses this process: nobody new leads"
+    " until it does, and the leader continues. Logged once per cause.",
     "expectation_not_met": "Records, or a commit, are not as `expect` of the table has it: how many since the last such"
     " event, and the first of them. At most once a minute for each [expectation](../how-to/expect.md).",
     "fetching_jars": "The cache lacks the jars for `use`: they are fetched, for a minute or two.",
@@ -170,11 +172,17 @@ LOG_EVENTS: dict[str, str] = {
     " abandoned, and the next run reads it again.",
     "history_unavailable": "The file with the console's history cannot be read or written: until it can, charts show the"
     " last hours alone.",
+    "fenced_to_standby": "A later run has written the table: this process [stands by](../how-to/standby.md) for it.",
     "http_command": "Somebody called a command of the HTTP service: `operation`, its table and its parameters.",
     "http_request_failed": "A request to the HTTP service failed in an unforeseen way; the pipeline continues.",
     "http_started": "The [HTTP service](../how-to/http.md) answers at `address`.",
     "http_unavailable": "Another process listens at the default address of the HTTP service, or this machine lacks the"
     " address: the pipeline runs without the service.",
+    "leadership_lost": "Another process leads now: which one, and why (`cause`). This one stands by.",
+    "leadership_released": "This process has no batch in hand any more after it was asked to stand down: another one may"
+    " lead.",
+    "leadership_taken": "This process leads now, and why: `start`, there was no leader; `released`, the last one stood down;"
+    " `lost`, it has ended; `forced`, it did not answer.",
     "logical_type_ignored": "An Avro schema has a `logicalType` beside a field's `type`, where Avro ignores it: the"
     " column has the plain type. `value: {format: avro, logical_types: lenient}` applies the logical type. Logged"
     " once per schema.",
@@ -240,11 +248,15 @@ LOG_EVENTS: dict[str, str] = {
     "table_reset": "An operator made the table begin again at `start`; `offsets` are the next ones to be read.",
     "table_resumed": "An operator lets a paused or stopped table continue.",
     "table_stopped": "The table stops until its operator has decided: reason, place and remedy.",
+    "tables_released": "Another process of the pipeline works on `count` tables from now on, for `reason`; the first"
+    " of them are named. This process [stands by](../how-to/standby.md).",
+    "tables_taken": "This process works on `count` tables from now on, for `reason`; the first of them are named.",
     "table_taken_over": "An earlier run of this pipeline committed a batch first. An empty commit of this run has"
     " taken the table over, and the earlier run ends with exit code 3 at its next commit: see [another run has taken"
     " over](../operations/fenced.md).",
     "transaction_incomplete": "A table with `atomic` waits for the rest of a transaction: see"
     " [transactions](../operations/transactions.md).",
+    "warm_up_failed": "The job that makes a standby warm has failed: it is tried again after 30 seconds.",
     "unexpected_error": "An error inside Frazil, with its stack trace: the table stops. Please report it.",
     "waiting_for_jars": "Another process fetches the same jars: this one waits until they are stored.",
 }

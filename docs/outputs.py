@@ -34,6 +34,10 @@ STATUS = Document(
         "ok": ("boolean", "Whether everything is healthy; the exit code is 4 otherwise."),
         "now_ms": (_MS, "The time of the report."),
         "process": ("object", "The process that runs the pipeline, or the last one that did."),
+        "leadership": (
+            "object",
+            "The [processes of the pipeline](../how-to/standby.md) and who leads them; null while none runs.",
+        ),
         "problems": ("list", "Problems of more than one table: `message`, `remedy` and `where`."),
         "tables": ("object", "The tables by name."),
     },
@@ -49,13 +53,32 @@ PROCESS = Document(
         "updated_ms": (_MS, "When the process last wrote its state."),
     },
 )
+LEADERSHIP = Document(
+    "frazil status: leadership",
+    "As the process that runs here last published it.",
+    {
+        "elect": ("text", "`kafka`, `kubernetes`, `postgres` or `none`."),
+        "mode": ("text", "`lead` or `spread`."),
+        "name": ("text", "The name of this process."),
+        "members": (
+            "list",
+            "The known processes: `name`, `version`, `started_at_ms`, `warm` (whether it could take over at once) and"
+            " `behind_s` (how long ago it read the tables).",
+        ),
+        "leader": ("text", "The name of the process that leads; null while none does."),
+        "since_ms": (_MS, "Since when it leads."),
+        "reason": ("text", "Why the last change happened."),
+        "owners": ("object", "With `spread`: the process of each table."),
+    },
+)
 TABLE = Document(
     "frazil status: tables.&lt;name&gt;",
     "Lag, rows and files are current; values that only the process knows are those that it last wrote.",
     {
         "state": (
             "text",
-            "`waiting`, `running`, `backing off`, `stopped`, `paused` or `not running` ([states](../operations/README.md)).",
+            "`waiting`, `running`, `backing off`, `stopped`, `paused`, `standby` or `not running`"
+            " ([states](../operations/README.md)).",
         ),
         "ok": ("boolean", "Whether the table is healthy."),
         **_TELLING,
@@ -401,7 +424,7 @@ DEAD_LETTER = Document(
     },
 )
 DOCUMENTS = (
-    STATUS, PROCESS, TABLE, LAST_UPSERT, MAINTENANCE, RUN, PLAN, CHECK,
+    STATUS, PROCESS, LEADERSHIP, TABLE, LAST_UPSERT, MAINTENANCE, RUN, PLAN, CHECK,
     ADOPT, LINEAGE, INIT, REPLAY, IMPORT, TRY, TRIED_RECORD, MAINTAIN, ACTION, HEALTH,
     DEAD_LETTER_CLASS, DEAD_LETTER,
 )  # fmt: skip

@@ -219,6 +219,14 @@ class Relay:
         finally:
             self._is_silent = False
 
+    def sever(self) -> None:
+        """Breaks the connections that are open; further ones are taken."""
+        broken, self._open = self._open, []
+        for end in broken:
+            with contextlib.suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+            end.close()
+
     def cut(self) -> None:
         listener, self._listener = self._listener, None
         for end in [*([listener] if listener else []), *self._open]:

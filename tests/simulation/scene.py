@@ -11,6 +11,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 
 from frazil.errors import FencedError
+from frazil.ingest.leadership import Leadership
 from frazil.ingest.service import Service
 from frazil.ingest.services import Services
 from frazil.kafka.memory import MemoryOutbox
@@ -109,6 +110,10 @@ class Scene(ABC):
         """The pipeline as its owner has it when a service starts."""
         return self.spec
 
+    def _leadership(self, name: str) -> Leadership | None:  # noqa: ARG002
+        """How the service of this name knows which tables are its own."""
+        return None
+
     @abstractmethod
     def _check_end(self, service: Service) -> None:
         """The truth, after a service has caught up."""
@@ -189,7 +194,8 @@ class Scene(ABC):
             outbox=UnsureOutbox(self.outbox, fate),
             reader=source,
         )
-        service = Service(self._wanted(), parts, f"run-{self.started:04}", lambda _: None)
+        name = f"run-{self.started:04}"
+        service = Service(self._wanted(), parts, name, lambda _: None, self._leadership(name))
         try:
             service.connect()
         except CrashError:

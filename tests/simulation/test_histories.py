@@ -16,6 +16,7 @@ from tests.simulation.history import History
 from tests.simulation.late import LateReplay
 from tests.simulation.replay import Replay
 from tests.simulation.routes import RouteHistory
+from tests.simulation.standbys import StandbyHistory, UpsertStandbyHistory
 from tests.simulation.upserts import (
     ChangingUpserts,
     DividedUpserts,
@@ -37,6 +38,9 @@ _WORN_SLICE = [int(_SEED)] if _SEED else range(3)
 _CHANGING_SLICE = [int(_SEED)] if _SEED else range(4)
 
 
+_STANDBYS = (StandbyHistory, UpsertStandbyHistory)
+
+
 class Playable(Protocol):
     """A history."""
 
@@ -53,6 +57,14 @@ def _silence() -> Iterator[None]:
 @pytest.mark.parametrize("seed", _SLICE)
 def test_rows_are_exactly_the_records_before_the_offsets(seed: int, tmp_path: Path) -> None:
     History(seed, tmp_path).play(rounds=60)
+
+
+@pytest.mark.parametrize("seed", _CHANGING_SLICE)
+@pytest.mark.parametrize("history", _STANDBYS)
+def test_tables_that_move_among_processes_are_what_one_process_makes_of_them(
+    history: Callable[[int, Path], Playable], seed: int, tmp_path: Path
+) -> None:
+    history(seed, tmp_path).play(rounds=60)
 
 
 @pytest.mark.parametrize("seed", _CHANGING_SLICE)
@@ -183,6 +195,15 @@ def test_thousands_of_longer_histories_of_divided_ranges_hold_too(
 @pytest.mark.timeout(7200)
 @pytest.mark.parametrize("history", _WORN)
 def test_longer_histories_of_compacted_topics_and_expired_snapshots_hold_too(
+    history: Callable[[int, Path], Playable], tmp_path: Path
+) -> None:
+    _play_all(history, tmp_path, lambda seed: 60 + seed % 200, count=1000)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(7200)
+@pytest.mark.parametrize("history", _STANDBYS)
+def test_longer_histories_of_tables_that_move_among_processes_hold_too(
     history: Callable[[int, Path], Playable], tmp_path: Path
 ) -> None:
     _play_all(history, tmp_path, lambda seed: 60 + seed % 200, count=1000)

@@ -61,6 +61,9 @@ COMMANDS = (
     Command("pause", "frazil.cli.operate:pause", "Pause one table of the running pipeline."),
     Command("resume", "frazil.cli.operate:resume", "Continue a paused or stopped table of the running pipeline."),
     Command("reset", "frazil.cli.operate:reset", "Make one table of the running pipeline begin again at `start`."),
+    Command(
+        "stand-down", "frazil.cli.operate:stand_down", "Let another process of the pipeline take over from this one."
+    ),
     Command("maintain", "frazil.cli.maintain:command", "Run table maintenance once."),
     Command(
         "dead-letters list", "frazil.cli.dead_letters:list_dead_letters", "Show how many dead letters each table has."

@@ -1,4 +1,4 @@
-"""`frazil pause`, `resume` and `reset`: act on one table of a running pipeline, through its HTTP service."""
+"""`frazil pause`, `resume`, `reset` and `stand-down`: act on a running pipeline, through its HTTP service."""
 
 from __future__ import annotations
 
@@ -58,6 +58,16 @@ def reset(output: Output, table: TableName, file: SpecFile = DEFAULT_FILE, yes: 
     return 0 if yes else NOT_DONE
 
 
+def stand_down(output: Output, file: SpecFile = DEFAULT_FILE) -> None:
+    """Let another process of the pipeline take over all tables of the process that answers at `http.listen`. Batches in
+    flight are committed first; the process becomes a standby.
+
+    Exit code: 0 when it has released its tables; 1 when no process answers, none stands by, or none could take over.
+    """
+    found = _ask(_address(read_spec(output, file)), "POST", "/api/v1/stand-down")
+    output.result(found, f"{found['leadership']['name']} has released its tables")
+
+
 def _lines(table: str, found: dict[str, Any]) -> list[str]:
     done = not found["dry_run"]
     again, unread = plural(found["read_again"], "offset"), plural(found["left_unread"], "offset")
@@ -73,6 +83,15 @@ def _call(spec: PipelineSpec, method: str, table: str, command: str, **parameter
 
     Raises: ConflictError where it refuses the request; UnavailableError where no process of this pipeline answers.
     """
+    query = f"?{urlencode(parameters)}" if parameters else ""
+    return _ask(_address(spec), method, f"/api/v1/tables/{quote(table, safe='')}/{command}{query}")
+
+
+def _address(spec: PipelineSpec) -> HttpSpec:
+    """Returns where the process of this pipeline answers.
+
+    Raises: UnavailableError where no process of this pipeline answers.
+    """
     if spec.http is None:
         remedy = "remove `http: false`, and start the pipeline again"
         raise UnavailableError("`http` is false: the running pipeline takes no commands", remedy=remedy)
@@ -83,8 +102,7 @@ def _call(spec: PipelineSpec, method: str, table: str, command: str, **parameter
             remedy="give each pipeline an address of its own: `http: {listen: …}`",
             where=str(spec.http.listen),
         )
-    query = f"?{urlencode(parameters)}" if parameters else ""
-    return _ask(spec.http, method, f"/api/v1/tables/{quote(table, safe='')}/{command}{query}")
+    return spec.http
 
 
 def _ask(spec: HttpSpec, method: str, path: str) -> dict[str, Any]:

@@ -17,7 +17,15 @@ from frazil.catalog.iceberg.catalog import IcebergCatalog
 from frazil.catalog.iceberg.maintenance import IcebergMaintenance
 from frazil.cli.output import DEFAULT_FILE, Output, SpecFile
 from frazil.cli.service_manager import report_alive
-from frazil.cli.wiring import open_catalog, open_schemas, open_topics, read_spec, running_jvm, topics_for_reading
+from frazil.cli.wiring import (
+    open_catalog,
+    open_leadership,
+    open_schemas,
+    open_topics,
+    read_spec,
+    running_jvm,
+    topics_for_reading,
+)
 from frazil.clock import Clock, SystemClock, jitter, new_id
 from frazil.dead_letters.changes import TopicReaders
 from frazil.errors import SpecError, UnavailableError
@@ -25,6 +33,7 @@ from frazil.http.server import HttpServer, open_server
 from frazil.ingest.discovery import tolerate_empty_patterns
 from frazil.ingest.failures import named_jvm_death
 from frazil.ingest.job import SparkJobs
+from frazil.ingest.leadership import Leadership
 from frazil.ingest.queries import SparkQueries
 from frazil.ingest.service import Service
 from frazil.ingest.services import RunTimeouts, Services
@@ -153,8 +162,12 @@ def _run(
             queries=SparkQueries(lambda: jvm.gateway.jvm),
             slowed_by=maintenance_scheduler.slowed_by,
         )
-        publish = partial(_publish, state_file, maintenance_scheduler, Activities(), server)
-        service = Service(spec, services, new_id(), publish)
+        run_id = new_id()
+        # A run that catches up and ends has nobody to hand over to.
+        alone = spec.model_copy(update={"ha": None})
+        leadership = open_leadership(alone if until_caught_up else spec, run_id, clock)
+        publish = partial(_publish, state_file, maintenance_scheduler, Activities(), server, leadership)
+        service = Service(spec, services, run_id, publish, leadership)
         heap = Heap(lambda: jvm.gateway, clock)
         running.parts = Parts(
             service, partial(_own_services, spec, jvm, services), maintenance_scheduler.plans, heap.usage
@@ -206,10 +219,11 @@ def _publish(
     maintenance_scheduler: MaintenanceScheduler,
     activities: Activities,
     server: HttpServer | None,
+    leadership: Leadership,
     tables: Sequence[Table],
 ) -> None:
     maintenance_scheduler.note(activities.of(tables))
-    state_file.write(tables, maintenance=maintenance_scheduler.status())
+    state_file.write(tables, maintenance=maintenance_scheduler.status(), leadership=leadership.state)
     # Not while the first batch runs: its commit would be later.
     if server is not None and (any(one.counts.records for one in tables) or not any(map(_is_busy, tables))):
         server.begin()

@@ -41,7 +41,14 @@ Watch = Annotated[
 NOT_WELL = 4
 _WATCH_EVERY_S = 2.0
 _LONG_NAME = 32
-_COLOURS = {"running": "green", "waiting": "green", "backing off": "yellow", "stopped": "red", "not running": ""}
+_COLOURS = {
+    "running": "green",
+    "waiting": "green",
+    "backing off": "yellow",
+    "stopped": "red",
+    "standby": "",
+    "not running": "",
+}
 
 
 def command(output: Output, file: SpecFile = DEFAULT_FILE, watch: Watch = False) -> int:
@@ -98,7 +105,9 @@ def _kept_open(spec: PipelineSpec, stack: ExitStack, opened: list[Catalog]) -> I
 def render(report: PipelineReport) -> RenderableType:
     """Returns the report for people: one line per table, then everything that needs attention."""
     lines = [Text.assemble(("pipeline ", "dim"), (report.pipeline, "bold"), ("  ", ""), _process(report))]
-    return Group(*lines, _table(report), *_storage(report), *_upsert_tables(report), *_remarks(report))
+    return Group(
+        *lines, *_leaders(report), _table(report), *_storage(report), *_upsert_tables(report), *_remarks(report)
+    )
 
 
 def _process(report: PipelineReport) -> str:
@@ -108,6 +117,26 @@ def _process(report: PipelineReport) -> str:
     if process.updated_ms is None:
         return "not running, and never run from this folder"
     return f"not running; last seen {ago(process.updated_ms, report.now_ms)}"
+
+
+def _leaders(report: PipelineReport) -> Iterator[Text]:
+    """Yields who leads the processes of the pipeline, and how warm the others are, where there is an election."""
+    found = report.leadership
+    if found is None or found["elect"] == "none":
+        return
+    if found["leader"] is None:
+        yield Text("no process leads", style="yellow")
+    else:
+        why = f" ({found['reason']})" if found["reason"] else ""
+        yield Text.assemble(
+            ("leader ", "dim"), f"{found['leader']}, since {ago(found['since_ms'], report.now_ms)}{why}"
+        )
+    own = next((one["version"] for one in found["members"] if one["name"] == found["name"]), "")
+    for member in found["members"]:
+        if member["name"] != found["leader"]:
+            version = "" if member["version"] == own else f", version {member['version']}"
+            warm = "warm" if member["warm"] else "not warm yet"
+            yield Text.assemble(("standby ", "dim"), f"{member['name']}, {warm}{version}")
 
 
 def _table(report: PipelineReport) -> Table:

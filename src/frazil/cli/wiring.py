@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import importlib
+import os
+import socket
 import sqlite3
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
+from frazil import __version__
 from frazil.catalog.iceberg.catalog import IcebergCatalog
 from frazil.catalog.memory import MemoryCatalog
 from frazil.catalog.port import Catalog
 from frazil.cli.output import Output
-from frazil.clock import SystemClock
+from frazil.clock import Clock, SystemClock
 from frazil.errors import SpecError, UnavailableError
+from frazil.ingest.leadership import Alone, Leadership, Member
 from frazil.ingest.queries import Queries, SparkQueries
 from frazil.ingest.schemas import Schemas
 from frazil.kafka.properties import java_properties
@@ -25,6 +29,7 @@ from frazil.runtime.jvm import Jvm
 from frazil.runtime.light_jvm import LightJvm
 from frazil.runtime.private import make_private_directory, make_private_file
 from frazil.spec import PipelineSpec, load_spec
+from frazil.spec.connections import HaSpec
 from frazil.spec.document import line_of
 from frazil.spec.problems import place
 
@@ -105,6 +110,40 @@ def topics_for_reading(spec: PipelineSpec) -> KafkaTopics:
     sooner.
     """
     return open_topics(spec, _READ_TIMEOUT_S)
+
+
+def open_leadership(spec: PipelineSpec, run_id: str, clock: Clock) -> Leadership:
+    """Returns how this process knows which tables it works on: by the election of the pipeline file, or all of them.
+
+    Raises: UnavailableError where the address for the other processes cannot be listened on.
+    """
+    if spec.ha is None:
+        return Alone(run_id, __version__, clock.now_ms())
+    # What is imported here takes a tenth of a second, which pipelines without an election save.
+    elected, link = (importlib.import_module(f"frazil.ha.{name}") for name in ("elected", "link"))
+    name = f"{socket.gethostname()}-{os.getpid()}-{run_id[:8]}"
+    elector = _open_elector(spec, spec.ha, name)
+    toward = spec.kafka["bootstrap.servers"].partition(",")[0]
+    host, port = spec.ha.listen or (link.own_host(toward), 0)
+    try:
+        listening = link.Host(host, port, clock)
+    except OSError as error:
+        raise UnavailableError(
+            f"the processes of the pipeline cannot meet at {host}:{port}: {error.strerror or error}",
+            remedy="write another address under `ha.listen`",
+            where=f"{host}:{port}",
+        ) from None
+    member = Member(name, __version__, clock.now_ms(), is_warm=False)
+    found: Leadership = elected.Elected(elector, listening, member, spec.ha.mode)
+    return found
+
+
+def _open_elector(spec: PipelineSpec, ha: HaSpec, name: str) -> Any:
+    if ha.elect == "kafka":
+        return importlib.import_module("frazil.ha.kafka").KafkaElector(spec.kafka, spec.pipeline, name)
+    if ha.elect == "postgres":
+        return importlib.import_module("frazil.ha.postgres").PostgresElector(ha.uri, spec.pipeline, name)
+    return importlib.import_module("frazil.ha.kubernetes").LeaseElector(os.environ, spec.pipeline, name)
 
 
 @contextmanager

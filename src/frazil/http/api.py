@@ -149,6 +149,11 @@ def _reset(call: Call) -> Any:
     return {"dry_run": call.parameters.dry_run, **asdict(found), **figures}
 
 
+def _stand_down(call: Call) -> Any:
+    call.pipeline.stand_down()
+    return _pipeline(call)
+
+
 def _maintain(call: Call) -> Any:
     name, pipeline = call.path["table"], call.pipeline
     pipeline.find(name)
@@ -174,6 +179,14 @@ _AT_TABLE = "/api/v1/tables/{table}"
 _LIST: Schema = {"type": "array", "items": OBJECT}
 ENDPOINTS = (
     Endpoint("GET", "/api/v1/pipeline", "getPipeline", "The pipeline and its process.", _pipeline, pipeline_schema()),
+    Endpoint(
+        "POST",
+        "/api/v1/stand-down",
+        "standDown",
+        "Let another process take over all tables of this one, which becomes a standby.",
+        _stand_down,
+        pipeline_schema(),
+    ),
     Endpoint(
         "GET",
         "/api/v1/tables",

@@ -189,6 +189,8 @@ PROCESS = (
     Metric("frazil_threads", "gauge", "Python threads of the process."),
     Metric("frazil_jvm_heap_used_bytes", "gauge", "The used heap of the process's JVM, at most 5 s old."),
     Metric("frazil_jvm_heap_max_bytes", "gauge", "The size up to which this heap may grow."),
+    Metric("frazil_leader", "gauge", "1 while this process leads the processes of the pipeline, else 0."),
+    Metric("frazil_members", "gauge", "The processes of the pipeline that could take over at once, this one included."),
     OfAll(
         "frazil_freshness_seconds",
         "histogram",
@@ -242,6 +244,9 @@ def _process_lines(
         "frazil_jvm_heap_used_bytes": ("", heap.used_bytes if heap else None),
         "frazil_jvm_heap_max_bytes": ("", heap.max_bytes if heap else None),
     }
+    leadership = report.leadership or {}
+    values["frazil_leader"] = "", int(leadership.get("leader") == leadership.get("name"))
+    values["frazil_members"] = "", sum(member["warm"] for member in leadership.get("members", ()))
     counts = [table.counts for table in tables]
     for metric in PROCESS:
         yield from _head(metric)

@@ -131,6 +131,16 @@ class Loader:
         if kept and self._is_first("old_metadata_kept", table):
             log.warning("old_metadata_kept", table=table.name, reason=kept)
 
+    def watch(self, table: Table) -> None:
+        """Loads a table that another process works on, and writes nothing.
+
+        Raises: TableStopped, UnavailableError as `load`.
+        """
+        clock = self._services.clock
+        table.catalog.asked_at_s = clock.monotonic_s()
+        self._discovery.load(table, self.cluster_id)
+        table.catalog.loaded_at_s = clock.monotonic_s()
+
     def reload(self, table: Table) -> None:
         """Loads a table after its commit was refused, and takes it over from an earlier run, as the two would otherwise
         alternate.

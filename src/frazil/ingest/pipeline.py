@@ -90,6 +90,14 @@ class Pipeline:
         self._check_topic_ids(planned)
         return {p.table.name: without_redundant_tombstones(merge_reports(p.table.name, reports)) for p in planned}
 
+    def try_tasks(self, planned: Planned) -> None:
+        """Reads what Kafka still has of a batch, in a job as `run_tasks` does, and writes nothing."""
+        first = self._source.beginnings([(one.topic, one.partition) for one in planned.batch.ranges])
+        ranges = (replace(r, start=max(r.start, first.get((r.topic, r.partition), 0))) for r in planned.batch.ranges)
+        batch = replace(planned.batch, ranges=tuple(r for r in ranges if r.start < r.end))
+        if batch.ranges:
+            self._jobs.run([batch], job_of([planned], is_trial=True), with_offsets=False, pool="small")
+
     def isolate(self, planned: Planned) -> Found:
         """Returns the records of a batch that crash the task which reads them."""
         return self._jobs.isolate(planned.batch, job_of([planned]))

@@ -52,7 +52,7 @@ class Planner:
         self.is_changed = ends != self.ends
         self.ends, self.silent = ends, frozenset(asked - ends.keys())
         for table in active:
-            if table.schedule.is_paused and table.catalog.is_loaded:
+            if (table.schedule.is_paused or not table.schedule.is_owned) and table.catalog.is_loaded:
                 table.offsets.lag_records = lag_records(table.position(), ends)
 
     def is_idle(self, table: Table) -> bool:

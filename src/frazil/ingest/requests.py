@@ -11,9 +11,10 @@ from functools import partial
 from queue import Empty, SimpleQueue
 from typing import TypeVar
 
-from frazil.errors import SpecError
+from frazil.errors import ConflictError, SpecError
 from frazil.ingest.discovery import Discovery
 from frazil.ingest.load import Loader, Restart
+from frazil.ingest.ownership import Ownership
 from frazil.ingest.state import RunState
 from frazil.ingest.table import Table
 from frazil.ingest.table_updates import pause_table, resume_table
@@ -32,11 +33,19 @@ class UnknownTable(SpecError):
 class Requests:
     """Requests, in the order in which they arrive. A request whose process ends is never answered."""
 
-    def __init__(self, discovery: Discovery, loader: Loader, workers: Workers, publish: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        discovery: Discovery,
+        loader: Loader,
+        workers: Workers,
+        ownership: Ownership,
+        publish: Callable[[], None],
+    ) -> None:
         """publish: shows a change before its request is answered."""
         self._discovery = discovery
         self._loader = loader
         self._workers = workers
+        self._ownership = ownership
         self._publish = publish
         self._waiting = SimpleQueue[Callable[[], None]]()
 
@@ -54,6 +63,10 @@ class Requests:
         Raises, in the future: UnknownTable; SpecError where the table cannot begin again; the errors of `Loader.restart`.
         """
         return self._add(partial(self._restart, name, is_dry))
+
+    def stand_down(self) -> Future[None]:
+        """Lets another process take over all tables. Raises, in the future: the errors of `Ownership.stand_down`."""
+        return self._add(self._ownership.stand_down)
 
     def find(self, name: str) -> Table:
         """Returns the table of this name. Raises: UnknownTable."""
@@ -81,12 +94,23 @@ class Requests:
         return future
 
     def _change(self, name: str, change: Callable[[Table], None], future: Future[None]) -> None:
-        change(self.find(name))
+        change(self._find_own(name))
         self._publish()
         future.set_result(None)
 
-    def _restart(self, name: str, is_dry: bool, future: Future[Restart]) -> None:
+    def _find_own(self, name: str) -> Table:
+        """Returns the table of this name. Raises: UnknownTable; ConflictError where another process works on it."""
         table = self.find(name)
+        if not table.schedule.is_owned:
+            owner = (self._ownership.state.owners or {}).get(name) or self._ownership.state.leader or "unknown"
+            raise ConflictError(
+                f"another process works on table `{name}`: {owner}",
+                remedy="send the command to that process; `frazil status` shows it",
+            )
+        return table
+
+    def _restart(self, name: str, is_dry: bool, future: Future[Restart]) -> None:
+        table = self._find_own(name)
         _check_restart(table, is_dry)
         if not is_dry:
             table.schedule.in_flight = True

@@ -15,6 +15,7 @@ from functools import partial
 
 import structlog
 
+from frazil import __version__
 from frazil.catalog.port import TableState
 from frazil.errors import (
     ConflictError,
@@ -36,8 +37,10 @@ from frazil.ingest.failures import (
     jvm_has_ended,
 )
 from frazil.ingest.isolate import Found
+from frazil.ingest.leadership import Alone, Leadership
 from frazil.ingest.load import Loader
 from frazil.ingest.outcome import Committed, Outcome, Reload, Replan, Retry, Stop, outcome_of
+from frazil.ingest.ownership import STANDBY_TURN_S, Ownership
 from frazil.ingest.plan import group_batches, tables_read_with
 from frazil.ingest.planner import LONGEST_POLL_S, Planner
 from frazil.ingest.requests import Requests
@@ -72,15 +75,24 @@ PUBLISH_EVERY_S = 0.5
 # Publishing a thousand tables takes a while: it may take this share of the time, and still shows that the loop turns.
 PUBLISH_SHARE = 0.01
 LONGEST_UNPUBLISHED_S = 3.0
+# The longest time in which this process does not report to the others that it turns.
+LONGEST_WAIT_S = 1.0
 # For so long after the start, tables that were read when the JVM crashed are read after the others.
 OTHERS_FIRST_S = 60.0
 
 
 class Service:
-    """Runs one pipeline. `publish` receives the tables after every change that `status` shows."""
+    """Runs one pipeline. `publish` receives the tables after every change that `status` shows. leadership: which tables are
+    this process's; all of them where it is None.
+    """
 
     def __init__(
-        self, spec: PipelineSpec, services: Services, run_id: str, publish: Callable[[Sequence[Table]], None]
+        self,
+        spec: PipelineSpec,
+        services: Services,
+        run_id: str,
+        publish: Callable[[Sequence[Table]], None],
+        leadership: Leadership | None = None,
     ) -> None:
         self._services = services
         self._clock = services.clock
@@ -90,8 +102,12 @@ class Service:
         self._planner = Planner(self._discovery, services.jobs, services.clock)
         self._boundaries = Boundaries(services.source, services.reader, services.schemas)
         self._workers = services.workers
+        #: Which tables are this process's.
+        self.ownership = Ownership(leadership or Alone(run_id, __version__, services.clock.now_ms()), services.clock)
         #: What operators request of single tables.
-        self.requests = Requests(self._discovery, self._loader, services.workers, lambda: publish(self.tables))
+        self.requests = Requests(
+            self._discovery, self._loader, services.workers, self.ownership, lambda: publish(self.tables)
+        )
         self._is_stopping = False
         self._has_logged_stopping = False
         #: When the tables are published next.
@@ -130,10 +146,13 @@ class Service:
             self.connect()
             while not self.is_over(until_caught_up):
                 self.turn(until_caught_up)
+            self.ownership.release()
         except BaseException:
             # A second Ctrl-C, for example: running work is not waited for, and its results are not used.
             self._workers.close(wait=False)
             raise
+        finally:
+            self.ownership.close()
         self._workers.close()
         self._publish(self.tables)
         if self.fatal is not None:
@@ -144,6 +163,7 @@ class Service:
         if self._is_stopping and not self._has_logged_stopping:
             self._has_logged_stopping = True
             log.info("stopping", tables_in_flight=[table.name for table in self.tables if table.schedule.in_flight])
+            self.ownership.end()
         pause_s = 0.0 if self._is_ending else self._turn(until_caught_up)
         if self._is_ending:
             self._wait(1.0)
@@ -170,7 +190,8 @@ class Service:
             is_shortened = self._wait(until_s - self._clock.monotonic_s())
             if is_shortened:
                 until_s = min(until_s, began_s + self._planner.polling.after_work_s)
-            if self._clock.monotonic_s() >= until_s or (is_shortened and self._has_place()):
+            is_over = self.ownership.has_changed or self._clock.monotonic_s() >= until_s
+            if is_over or (is_shortened and self._has_place()):
                 break
 
     def _has_place(self) -> bool:
@@ -179,8 +200,9 @@ class Service:
 
     def _wait(self, timeout_s: float) -> bool:
         """Handles the work that ends within the time; returns whether some did that a turn may follow from."""
+        self.ownership.offer(self.tables)
         has_news = False
-        for done in self._workers.wait(timeout_s):
+        for done in self._workers.wait(min(timeout_s, LONGEST_WAIT_S)):
             has_news |= not done.then(done.future)
         self._load_next()
         return self.requests.run() or has_news
@@ -201,7 +223,10 @@ class Service:
     # ---- connecting
 
     def connect(self) -> None:
-        """Requests topics and loads every table for the first time; retries outages with back-off."""
+        """Joins the other processes, requests topics and loads every table for the first time; retries outages with
+        back-off.
+        """
+        self.ownership.start(self._workers.wake)
         while not self._is_stopping:
             try:
                 self._loader.cluster_id = self._services.source.cluster_id()
@@ -242,6 +267,7 @@ class Service:
             if len(self._discovery.tables) > len(known):  # A table of the rest names others, once it is loaded.
                 left += [table for table in self.tables if table.name not in known]
                 known.update(self._discovery.tables)
+                self.ownership.update(self.tables)
             while left and self._workers.is_free(pool_of("load", left[0])):
                 self._load(left.popleft())
             if not left and self._workers.is_idle:
@@ -253,10 +279,12 @@ class Service:
 
     def _load(self, table: Table, conflict: ConflictError | None = None) -> None:
         """Starts the load of a table, while others continue. It may end the process, where a later run writes the
-        table. conflict: the refused commit after which the table is loaded again.
+        table. conflict: the refused commit after which the table is loaded again. A table of another process is only read.
         """
         table.catalog.was_asked = True
         step = self._loader.reload if conflict else self._loader.load
+        if not table.schedule.is_owned:
+            step = self._loader.watch
         self._submit_load(pool_of("load", table), table, step, conflict)
 
     def _submit_load(
@@ -311,9 +339,11 @@ class Service:
         """Plans and starts due batches; returns the seconds to wait before the next turn."""
         now_s = self._clock.monotonic_s()
         self._to_load.clear()
+        self.ownership.update(self.tables)
         try:
             self._refresh(now_s)
             self._planner.request_ends(self._services.source)
+            self._keep_warm(now_s)
             if self._outages:
                 log.info("service_available_again", after_failures=self._outages)
             if until_caught_up:
@@ -332,7 +362,8 @@ class Service:
         return [
             table
             for table in self.tables
-            if not table.schedule.in_flight
+            if table.schedule.is_owned
+            and not table.schedule.in_flight
             and not table.schedule.is_paused
             and table.status.run_state is not RunState.STOPPED
             and (table.schedule.failures == 0 or now_s >= table.schedule.next_due_s)
@@ -367,6 +398,26 @@ class Service:
         """Whether the table is to be compared with its topics, or loaded, or its schemas are."""
         return self._discovery.is_behind(table) or self._loader.is_due(table) or self._loader.has_old_schemas(table)
 
+    def _keep_warm(self, now_s: float) -> None:
+        """Loads tables of other processes, and lets Spark run a job that writes nothing while this process owns no table."""
+        for table in self.ownership.to_watch(self.tables, now_s):
+            if self._workers.is_free(pool_of("load", table)):
+                self._load(table)
+        if any(table.schedule.is_owned for table in self.tables):
+            self.ownership.note_warm()
+        elif planned := self.ownership.warm_up_batch(self.tables, self._planner.ends):
+            step = partial(self._loader.pipeline.try_tasks, planned)
+            self._workers.submit(f"small:{store_of(planned.table.state)}", self._after_warm_up, step)
+
+    def _after_warm_up(self, future: Future[None]) -> None:
+        error = future.exception()
+        if error is None:
+            self.ownership.note_warm()
+        elif is_jvm_gone(error):
+            self._end(jvm_has_ended())
+        else:
+            log.warning("warm_up_failed", reason=str(error))
+
     def _after_topics(self, future: Future[dict[str, TopicDescription]]) -> None:
         """Updates the topics of all tables; where only this request fails, they continue with those that they have."""
         error = future.exception()
@@ -376,7 +427,8 @@ class Service:
             return
         self._discovery.set_topics(future.result())
         for table in self.tables:
-            if not table.schedule.in_flight and table.status.run_state is not RunState.STOPPED:
+            schedule = table.schedule
+            if schedule.is_owned and not schedule.in_flight and table.status.run_state is not RunState.STOPPED:
                 with self._guarded(table):
                     self._discovery.verify(table)
 
@@ -402,7 +454,7 @@ class Service:
     def _start(self, planned: list[Planned]) -> None:
         if self._is_ending:
             return
-        ready = [p for p in planned if not self._finds_end_first(p)]
+        ready = [p for p in planned if p.table.schedule.is_owned and not self._finds_end_first(p)]
         planned = self._suspects.select(sorted(ready, key=lambda p: p.table.schedule.last_batch_at_s))
         alone = {p.table.name for p in planned if p.table.schedule.goes_alone or p.table.has_spark_part}
         # The first group has the table with the oldest batch, so that each table is read in turn, also one that fails.
@@ -440,6 +492,8 @@ class Service:
         self._workers.submit(f"{kind}:{store}", partial(self._after_tasks, planned), step)
 
     def _pause_s(self) -> float:
+        if not any(table.schedule.is_owned for table in self.tables):
+            return STANDBY_TURN_S
         now_s = self._clock.monotonic_s()
         due_s = [t.schedule.next_due_s for t in self._free_tables(now_s) if t.schedule.next_due_s > now_s]
         return self._planner.polling.pause_s(min(due_s, default=float("inf")) - now_s)
@@ -471,7 +525,8 @@ class Service:
         if isinstance(error, FunctionFailedError) and len(planned) == 1:
             self._end_batch(planned[0], Stop(TableStopped(error.message, error.remedy, planned[0].table.name)))
             return
-        if isinstance(error, TaskFailedError) and len(planned) == 1 and not self._is_ending:
+        may_search = len(planned) == 1 and planned[0].table.schedule.is_owned and not self._is_ending
+        if isinstance(error, TaskFailedError) and may_search:
             self._search(planned[0], error)
             return
         for p in planned:
@@ -543,7 +598,8 @@ class Service:
         if isinstance(error, FencedError):
             # The loaded state is the other run's, and may have pending dead letters: it must not be used.
             table.catalog.is_loaded = False
-            self._end(error)
+            if not self.ownership.become_standby(table):
+                self._end(error)
         elif isinstance(error, ConflictError):
             back_off(table, error, self._clock.monotonic_s())
         elif isinstance(error, NameConflict):

@@ -36,6 +36,7 @@ class RunState(StrEnum):
     BACKING_OFF = "backing off"
     STOPPED = "stopped"
     PAUSED = "paused"
+    STANDBY = "standby"
 
 
 @dataclass
@@ -72,6 +73,8 @@ class Schedule:
     in_flight: bool = False
     #: Whether the next batch gets a job of its own, because a job that it shared has failed.
     goes_alone: bool = False
+    #: Whether this process works on the table; otherwise another one does, and this one only keeps it warm.
+    is_owned: bool = True
     #: Whether an operator has paused the table: no batch is planned until it is resumed.
     is_paused: bool = False
     #: Consecutive failures.

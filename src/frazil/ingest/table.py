@@ -82,7 +82,11 @@ class Table:
 
     @property
     def shown_status(self) -> Status:
-        """The status that operators see: a paused table is paused once its running batch has ended."""
+        """The status that operators see: a paused table is paused once its running batch has ended, and so is a table that
+        another process works on a standby.
+        """
+        if not self.schedule.is_owned and self.status.run_state is RunState.WAITING:
+            return Status(RunState.STANDBY)
         if not self.schedule.is_paused or self.schedule.in_flight or self.status.run_state is RunState.STOPPED:
             return self.status
         return Status(RunState.PAUSED, "an operator has paused the table", f"run `frazil resume {self.name}`")

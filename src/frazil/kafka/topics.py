@@ -87,7 +87,7 @@ class KafkaTopics:
             **self._native,
             "bootstrap.servers": servers,
         }
-        return OffsetClient(own, logger=_Silent())
+        return OffsetClient(own, logger=SilentLog())
 
     def _hear(self, error: KafkaError) -> None:
         if error.code() in _REFUSALS or "SSL" in error.str():
@@ -303,7 +303,7 @@ class OffsetClient(AdminClient):
         return future
 
 
-class _Silent:
+class SilentLog:
     """Discards librdkafka's log lines, which repeat the errors."""
 
     def log(self, *_: object, **__: object) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from frazil.catalog.maintenance_port import Compaction, Rewritten, TableMaintenance
@@ -32,6 +33,8 @@ class Round:
     maintenance: MaintenanceTask
     #: The clock of the process.
     clock: Clock
+    #: Whether nothing more may be done to the table, as the process ends, or the table is another process's now.
+    is_stopping: Callable[[], bool] = lambda: False
 
 
 def compact(action: Action, current: Round) -> Rewritten:
@@ -78,6 +81,8 @@ def remove_orphans(action: Action, current: Round) -> Rewritten:
     names = {normalize_path(path) for path in plan.pending_files}
     orphans = [path for path in found if normalize_path(path) not in names]
     hit("maintenance.orphans.found")
+    if current.is_stopping():  # The listing may have taken hours, and another process may write the table by now.
+        return Rewritten()
     table_maintenance.remove(action.table, orphans)
     table_maintenance.note(action.table, ORPHANS_NOTE, str(now_ms))
     return Rewritten(removed=len(orphans))

@@ -124,7 +124,7 @@ class MaintenanceRunner:
         """Runs the actions of the plan and yields their outcomes. After a failure that was no conflict, no more files
         are rewritten; snapshots are expired nevertheless, or the metadata would grow for as long as rewriting fails.
         """
-        has_failed, current = False, Round(self._table_maintenance, plan, maintenance, self._clock)
+        has_failed, current = False, Round(self._table_maintenance, plan, maintenance, self._clock, is_stopping)
         for action in plan.actions:
             if is_stopping():
                 return

@@ -7,6 +7,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import structlog
@@ -57,9 +58,13 @@ class MaintenanceScheduler:
         return not self._thread.is_alive()
 
     def note(self, tables: Sequence[TableActivity]) -> None:
-        """Records what ingestion reports of its tables; returns at once."""
+        """Records what ingestion reports of its tables; returns at once. A table that it no longer reports is another
+        process's, and is not maintained any more.
+        """
         now_s, now_ms = self._clock.monotonic_s(), self._clock.now_ms()
         with self._lock:
+            for name in self._known.keys() - {activity.maintained.name for activity in tables}:
+                del self._known[name]
             for activity in tables:
                 name = activity.maintained.name
                 if name in self._known:
@@ -97,14 +102,14 @@ class MaintenanceScheduler:
         with self._lock:
             now_ms, every, is_spare = self._clock.now_ms(), self._known.items(), now_s >= self._spare_from_s
             due = [
-                (known.checks.checked_s, name, mode)
+                (known.checks.checked_s, name, mode, known)
                 for name, known in every
                 if (mode := known.due(now_s, now_ms, is_spare))
             ]
         if not due:
             return min(_LONGEST_PAUSE_S, max(_NAP_S, (self._clock.monotonic_s() - now_s) / _LOOK_SHARE))
-        _, name, mode = min(due)
-        known, are_all_small = self._known[name], all(self._known[each].is_small for _, each, _ in due)
+        _, _, mode, known = min(due, key=lambda one: one[:2])
+        are_all_small = all(one.is_small for *_, one in due)
         self._maintain(known, mode)
         # A pause as long as the work: maintenance takes at most half of its capacity. Tables that hardly need it, such
         # as the hundreds that a start finds, wait longer.
@@ -134,7 +139,7 @@ class MaintenanceScheduler:
             if plan.is_settled:
                 checks.note(activity, "thorough", now_s)
             plan = rounds.adopt(plan, now_s)
-            outcomes = list(self._runner.run(plan, maintained.maintenance, self._stopping.is_set))
+            outcomes = list(self._runner.run(plan, maintained.maintenance, partial(self._is_over, known)))
             if mode == "eager":
                 self._spare_from_s = _spare_from_s(outcomes, now_s, self._clock.monotonic_s())
             rounds.settle(outcomes, mode, self._clock.monotonic_s(), self._clock.now_ms())
@@ -149,6 +154,11 @@ class MaintenanceScheduler:
                 self._postpone(known, f"{type(error).__name__}: {error}", mode)
         finally:
             checks.ended_s = self._clock.monotonic_s()
+
+    def _is_over(self, known: Known) -> bool:
+        """Whether no further action of the table may begin: the process ends, or the table is another process's now."""
+        with self._lock:
+            return self._stopping.is_set() or known not in self._known.values()
 
     def _measure_again(self, known: Known, outcomes: Sequence[Outcome]) -> None:
         """Finds out whether the actions have brought the table's health below its caps."""

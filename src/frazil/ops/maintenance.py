@@ -68,7 +68,9 @@ class Activities:
         self._dead_letter_tables: dict[tuple[str, ...], MaintainedTable] = {}
 
     def of(self, tables: Iterable[Table]) -> list[TableActivity]:
-        """Returns the last commit to each table; tables without a commit are left out."""
+        """Returns the last commit to each table that this process works on; tables without a commit are left out. A
+        dead-letter table of several tables is the first one's.
+        """
         known = list(tables)
         in_hand, owners, found = _batches(known), _owners_of_dead_letters(known), list[TableActivity]()
         for table in known:
@@ -81,7 +83,8 @@ class Activities:
             if count := table.catalog.dead_letter_count:
                 dead_letters = self._dead_letters(owners[table.dead_letter_table_name])
                 found.append(TableActivity(dead_letters, str(count), 0, 0, in_hand.get(dead_letters.name)))
-        return found
+        owned = {table.name for table in known if table.schedule.is_owned}
+        return [one for one in found if (one.maintained.owners or (one.maintained.name,))[0] in owned]
 
     def _own(self, table: Table) -> MaintainedTable:
         known = self._append_tables.get(table.name)

@@ -126,6 +126,8 @@ class PipelineReport:
     problems: tuple[Problem, ...]
     tables: tuple[TableReport, ...]
     now_ms: int
+    #: Which process works on which tables, as the running process published it; None where none has.
+    leadership: Mapping[str, Any] | None = None
 
     @property
     def is_well(self) -> bool:
@@ -141,6 +143,7 @@ def as_document(report: PipelineReport) -> dict[str, Any]:
         "ok": report.is_well,
         "now_ms": report.now_ms,
         "process": {"running": process.pop("is_running"), "silent": process.pop("is_silent"), **process},
+        "leadership": report.leadership,
         "problems": [asdict(problem) for problem in report.problems],
         "tables": {table.name: _table_document(table) for table in report.tables},
     }
@@ -184,6 +187,7 @@ def pipeline_schema() -> dict[str, Any]:
             "ok": {"type": "boolean"},
             "now_ms": {"type": "integer"},
             "process": _complete(process),
+            "leadership": {"type": ["object", "null"]},
             "problems": {"type": "array", "items": problem},
         }
     )

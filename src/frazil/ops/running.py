@@ -117,10 +117,14 @@ class RunningPipeline:
 
     @property
     def is_ready(self) -> bool:
-        """Whether the pipeline can commit: the loop knows the tables and turns, and not every table waits for a service."""
+        """Whether the pipeline can commit, or could if this process took over: the loop knows the tables and turns, and not
+        every table waits for a service.
+        """
         if self.parts is None or not self.state_file.document or not self.is_alive:
             return False
         tables = self.tables
+        if tables and not any(table.schedule.is_owned for table in tables):
+            return self._known.service.ownership.is_warm(tables)
         return not tables or any(table.status.run_state is not RunState.BACKING_OFF for table in tables)
 
     @property
@@ -188,6 +192,13 @@ class RunningPipeline:
         Raises: UnknownTable; UnavailableError where the loop does not answer.
         """
         _answer_of(self._requests.resume(name))
+
+    def stand_down(self) -> None:
+        """Lets another process take over all tables; returns once this one has released them.
+
+        Raises: as Requests.stand_down; UnavailableError where the loop does not answer.
+        """
+        _answer_of(self._requests.stand_down())
 
     def reset(self, name: str, dry_run: bool) -> Restart:
         """Makes a paused or stopped table begin again at `start`, unless `dry_run`; returns what that means.

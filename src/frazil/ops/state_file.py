@@ -8,10 +8,12 @@ import json
 import os
 import socket
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from frazil.clock import Clock
+from frazil.ingest.leadership import LeadershipState
 from frazil.ingest.table import Table
 from frazil.runtime.private import make_private_directory, make_private_file
 from frazil.types import list_names
@@ -28,30 +30,37 @@ class StateFile:
         self.document: Mapping[str, Any] = {}
         self._clock = clock
         self._redact = redact
-        self._last: dict[str, Any] = {}
+        self._last: tuple[dict[str, Any], dict[str, Any] | None] = {}, None
         #: By table, what the document has of it, and its text: of a thousand tables only the changed ones are rendered.
         self._shown: dict[str, tuple[Any, str]] = {}
         self._written_ms = 0
 
     def write(
-        self, tables: Sequence[Table], ended: bool = False, maintenance: Mapping[str, Mapping[str, Any]] | None = None
+        self,
+        tables: Sequence[Table],
+        ended: bool = False,
+        maintenance: Mapping[str, Mapping[str, Any]] | None = None,
+        leadership: LeadershipState | None = None,
     ) -> None:
-        """Replaces the file where something except the time has changed, or a few seconds have passed. maintenance: by
-        table, the status of its maintenance.
+        """Replaces the file where something except the time has changed, or a few seconds have passed; a standby leaves
+        that of another running process as it is. maintenance: by table, the status of its maintenance.
         """
         described = {
             table.name: {**describe(table), "maintenance": (maintenance or {}).get(table.name)} for table in tables
         }
+        leaders = None if leadership is None else leadership_document(leadership)
         now_ms = self._clock.now_ms()
-        if described == self._last and not ended and now_ms - self._written_ms < _REWRITE_EVERY_MS:
+        if (described, leaders) == self._last and not ended and now_ms - self._written_ms < _REWRITE_EVERY_MS:
             return
-        for name in [name for name, entry in described.items() if entry != self._last.get(name)]:
+        for name in [name for name, entry in described.items() if entry != self._last[0].get(name)]:
             shown = self._redacted(described[name])
             self._shown[name] = shown, json.dumps(shown)
-        self._last, self._written_ms = described, now_ms
+        self._last, self._written_ms = (described, leaders), now_ms
         who = {"pid": os.getpid(), "host": socket.gethostname(), "started": started_at(os.getpid())}
-        process = {**who, "ended": ended, "updated_ms": now_ms}
+        process = {**who, "ended": ended, "updated_ms": now_ms, "leadership": leaders}
         self.document = {**process, "tables": {name: self._shown[name][0] for name in described}}
+        if tables and not any(table.schedule.is_owned for table in tables) and self._is_of_another():
+            return
         texts = ", ".join(f"{json.dumps(name)}: {self._shown[name][1]}" for name in described)
         text = f'{json.dumps(process).removesuffix("}")}, "tables": {{{texts}}}}}'
         partial = self.path.with_suffix(f".{os.getpid()}.tmp")
@@ -62,6 +71,11 @@ class StateFile:
             partial.replace(self.path)
         except OSError:
             partial.unlink(missing_ok=True)  # A full disk must not stop ingestion over a cache.
+
+    def _is_of_another(self) -> bool:
+        """Whether another process, which runs on this machine, has written the file."""
+        found = self.read()
+        return found.get("pid") != os.getpid() and is_process_alive(found) is True
 
     def _redacted(self, value: Any) -> Any:
         """Returns the value with secrets masked in every text except names and states, which may equal a secret such as
@@ -116,6 +130,15 @@ def started_at(pid: int) -> str | None:
         return f"{boot} {fields[19]}"
     except (OSError, IndexError):
         return None
+
+
+def leadership_document(state: LeadershipState) -> dict[str, Any]:
+    """Returns the JSON of who works on which tables."""
+    document = asdict(state)
+    for member in document["members"]:
+        member["warm"] = member.pop("is_warm")
+        member["behind_s"] = round(member["behind_s"], 1)
+    return document
 
 
 def describe(table: Table) -> dict[str, Any]:

@@ -98,7 +98,8 @@ def report_pipeline(
         problems.append(_silence(process, now_ms))
     found = _collect(spec, source, catalog, known_state, problems, maintenance_status)
     tables = (_report(found[name], process, known_state, now_ms) for name in sorted(found))
-    return PipelineReport(spec.pipeline, process, tuple(problems), tuple(tables), now_ms)
+    leadership = known_state.get("leadership") if process.is_running else None
+    return PipelineReport(spec.pipeline, process, tuple(problems), tuple(tables), now_ms, leadership)
 
 
 def report_running(
@@ -115,7 +116,7 @@ def report_running(
     problems = (_silence(process, now_ms),) if process.is_silent else ()
     found = (_Found(table, maintenance=maintenance.get(table.name)) for table in tables)
     reports = tuple(_report(one, process, document, now_ms) for one in found)
-    return PipelineReport(pipeline, process, problems, reports, now_ms)
+    return PipelineReport(pipeline, process, problems, reports, now_ms, document.get("leadership"))
 
 
 def find_process(known_state: Mapping[str, Any], now_ms: int) -> Process:

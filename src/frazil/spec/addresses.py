@@ -1,4 +1,4 @@
-"""The address that the HTTP service listens on."""
+"""Addresses that a process listens on."""
 
 from __future__ import annotations
 
@@ -38,5 +38,5 @@ def parse_address(text: str) -> Address:
     """
     match = _ADDRESS.fullmatch(text)
     if match is None or not 0 < int(match["port"]) < 65536:
-        raise SpecError(f"`http.listen` cannot be `{text}`", remedy="write host and port, such as `127.0.0.1:8787`")
+        raise SpecError(f"`{text}` is no address to listen on", remedy="write host and port, such as `127.0.0.1:8787`")
     return Address(match["v6"] or match["host"], int(match["port"]))

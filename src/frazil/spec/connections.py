@@ -142,6 +142,10 @@ class SparkSpec(Declared):
     """Spark's own properties."""
 
 
+LISTEN = parsed_text(text_like("127.0.0.1:8787", "0.0.0.0:8787", "[::1]:8787"), parse_address)
+"""An address to listen on."""
+
+
 class HttpTokensSpec(Declared):
     """Tokens that callers of the HTTP service send as `Authorization: Bearer …`. Without any everyone may call it."""
 
@@ -165,10 +169,7 @@ class HttpSpec(Declared):
 
     listen: Annotated[
         Address,
-        Key(
-            parsed_text(text_like("127.0.0.1:8787", "0.0.0.0:8787", "[::1]:8787"), parse_address),
-            default="127.0.0.1:8787",
-        ),
+        Key(LISTEN, default="127.0.0.1:8787"),
     ] = Address("127.0.0.1", 8787)
     """Where it listens. An address that other machines reach needs `tokens` and `tls`."""
     tokens: Annotated[HttpTokensSpec, section("http_tokens")] = HttpTokensSpec()
@@ -177,3 +178,24 @@ class HttpSpec(Declared):
     """The certificate for HTTPS."""
     #: Whether the file has `listen`: then an address that another process uses is an error.
     is_declared: Annotated[bool, NOT_A_KEY] = False
+
+
+class HaSpec(
+    Declared,
+    json_schema_extra={
+        "if": {"properties": {"elect": {"const": "postgres"}}, "required": ["elect"]},
+        "then": {"required": ["uri"]},
+        "else": {"not": {"required": ["uri"]}},
+    },
+):
+    """Several processes of one pipeline: how they choose who works."""
+
+    elect: Literal["kafka", "kubernetes", "postgres", "none"] = "kafka"
+    """How a leader is elected; with `none` the newest run works, and the others end."""
+    mode: Literal["lead", "spread"] = "lead"
+    """`lead`: the leader works on all tables; `spread`: the tables are divided among the processes."""
+    listen: Annotated[Address | None, LISTEN] = None
+    """Where a process listens for the others; by default any free port at the address by which it reaches Kafka."""
+    #: None unless `elect` is `postgres`.
+    uri: Annotated[SecretWord, TEXT] = None
+    """With `postgres`: the database, as postgresql://USER:PASSWORD@HOST:PORT/DATABASE; the password as ${env:NAME}."""

@@ -14,7 +14,15 @@ from frazil.spec.models import DEFAULTS_KEYS, PipelineSpec, RouteSpec, TableSpec
 from frazil.spec.problems import Problems
 from frazil.spec.routes import check_routes, read_routes, rest_tables
 from frazil.spec.secrets import Secrets
-from frazil.spec.sections import read_catalog, read_commit, read_kafka, read_maintenance, read_registry, read_spark
+from frazil.spec.sections import (
+    read_catalog,
+    read_commit,
+    read_ha,
+    read_kafka,
+    read_maintenance,
+    read_registry,
+    read_spark,
+)
 from frazil.spec.settings import CommitSpec, MaintenanceSpec
 from frazil.spec.tables import read_defaults, read_table
 
@@ -48,6 +56,7 @@ def load_spec(path: Path, environment: Mapping[str, str] = os.environ) -> Pipeli
         "catalog": catalog,
         "spark": read_spark(fields.get("spark"), secrets, problems),
         "http": read_http(fields.get("http"), secrets, problems),
+        "ha": read_ha(fields.get("ha"), secrets, problems),
         "commit": commit,
         "maintenance": maintenance,
         "defaults": shared,

@@ -17,7 +17,7 @@ from pyiceberg.types import IcebergType
 from frazil.plugins.envelopes import ENVELOPES
 from frazil.plugins.functions import Function
 from frazil.routing import Route, Template, ValueSource, parse_source, parse_template
-from frazil.spec.connections import CatalogSpec, HttpSpec, RegistrySpec, SparkSpec
+from frazil.spec.connections import CatalogSpec, HaSpec, HttpSpec, RegistrySpec, SparkSpec
 from frazil.spec.declared import Declared, SecretStrings, SecretWord
 from frazil.spec.forms import (
     PATHS,
@@ -367,6 +367,9 @@ class PipelineSpec(
     #: None: none is started.
     http: Annotated[HttpSpec | None, with_switch(section("http"))] = HttpSpec()
     """The HTTP service of `frazil run`: metrics, health and API."""
+    #: None: `elect: none`.
+    ha: Annotated[HaSpec | None, section("ha")] = None
+    """Several processes of this pipeline, of which one works and the others wait; by default the newest run works."""
     commit: Annotated[CommitSpec, section("commit")] = CommitSpec()
     """When to commit and how large files should be: the default for every table."""
     maintenance: Annotated[MaintenanceSpec, with_switch(section("maintenance"))] = MaintenanceSpec()

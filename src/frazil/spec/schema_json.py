@@ -49,6 +49,7 @@ _SECTIONS: Mapping[str, type[BaseModel]] = {
     "http": connections.HttpSpec,
     "http_tokens": connections.HttpTokensSpec,
     "http_tls": connections.HttpTlsSpec,
+    "ha": connections.HaSpec,
     "commit": settings.CommitSpec,
     "maintenance": settings.MaintenanceSpec,
     "dead_letters": settings.DeadLettersSpec,

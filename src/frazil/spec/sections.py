@@ -35,6 +35,7 @@ from frazil.spec.connections import (
     OWNED_REGISTRY_PROPERTIES,
     AuthSpec,
     CatalogSpec,
+    HaSpec,
     RegistrySpec,
     SparkSpec,
     TlsSpec,
@@ -137,6 +138,28 @@ def read_spark(entry: Entry | None, secrets: Secrets, problems: Problems) -> Spa
     if entry is None:
         return SparkSpec()
     return SparkSpec(**Fields(entry.value, keys_of(SparkSpec), "spark", problems, secrets=secrets).values())
+
+
+def read_ha(entry: Entry | None, secrets: Secrets, problems: Problems) -> HaSpec | None:
+    """How several processes of the pipeline elect a leader; None where the newest run works."""
+    if entry is None:
+        return None
+    fields = Fields(entry.value, keys_of(HaSpec), "ha", problems, secrets=secrets)
+    ha = HaSpec(**fields.values())
+    if ha.elect == "postgres" and not fields.get("uri"):
+        remedy = "write the database, such as `uri: postgresql://frazil@db:5432/frazil`"
+        problems.add(entry.line, "`ha.uri` is missing: `elect: postgres` needs a database", remedy)
+    elif ha.elect != "postgres" and fields.get("uri"):
+        fields.refuse_key("uri", f"`ha.uri` is of no use with `elect: {ha.elect}`", "remove it, or elect by `postgres`")
+    elif ha.uri and not re.match("postgres(ql)?://[^/?#]+", ha.uri):
+        remedy = "write it as postgresql://USER:PASSWORD@HOST:PORT/DATABASE"
+        fields.refuse_value("uri", "`ha.uri` is no address of a PostgreSQL database", remedy)
+    if ha.elect == "none" and ha.mode == "spread":
+        fields.refuse_key("mode", "`ha.mode: spread` needs a leader that divides the tables", "elect by `kafka`")
+    if ha.listen is not None and ha.listen.host in ("0.0.0.0", "::"):
+        remedy = "write the address of this machine, or leave it out"
+        fields.refuse_value("listen", f"`ha.listen: {ha.listen}` is no address that others can connect to", remedy)
+    return None if ha.elect == "none" else ha
 
 
 def read_commit(entry: Entry | None, inherited: CommitSpec, problems: Problems) -> CommitSpec:

@@ -24,6 +24,7 @@ from frazil.cli.replay import replay_document
 from frazil.cli.trial import tried_document, try_document
 from frazil.dead_letters.record import DEAD_LETTER_TYPES
 from frazil.imports.draft import Imported
+from frazil.ingest.leadership import Alone
 from frazil.ingest.table import Table
 from frazil.kafka.port import ReadRecord
 from frazil.maintenance.health import TableHealth
@@ -35,7 +36,7 @@ from frazil.ops.lineage import TableLineage
 from frazil.ops.maintenance_rounds import TableRound, document_of_rounds
 from frazil.ops.plan import PlannedTable
 from frazil.ops.reports import MaintenanceReport, PipelineReport, Process, TableReport, as_document
-from frazil.ops.state_file import describe
+from frazil.ops.state_file import describe, leadership_document
 from frazil.ops.trial import TriedTable
 from frazil.ops.tried import TriedRecord
 from frazil.replay.replay import ReplayProgress, Request
@@ -98,6 +99,7 @@ def test_every_key_of_json_output_has_a_meaning() -> None:
     found = {
         outputs.STATUS: status,
         outputs.PROCESS: status["process"],
+        outputs.LEADERSHIP: leadership_document(Alone("one", "1", 0).state),
         outputs.TABLE: status["tables"]["a.b"],
         outputs.LAST_UPSERT: status["tables"]["a.b"]["last_upsert"],
         outputs.MAINTENANCE: status["tables"]["a.b"]["maintenance"],

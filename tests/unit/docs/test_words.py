@@ -43,7 +43,7 @@ RETIRED = {
     r"\banew\b": "again; made anew: deleted and recreated",
     r"\bwait(ed|s)? out\b": "retried with back-off",
     r"\b(go|goes|going|went|gone) on\b": "continues",
-    r"\bstands?\b(?! for\b)": "is stored in, is listed in",
+    r"\bstands?\b(?! for\b|[ -](by|down)\b)": "is stored in, is listed in",
     r"\bother hands\b": "other writers",
     r"\bdoubled process\b": "a second process of the same pipeline",
     r"\blanes?\b": "worker",

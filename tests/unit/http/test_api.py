@@ -111,6 +111,13 @@ def test_a_table_is_paused_and_resumed(scene: RunningScene, client: TestClient) 
     wait_for(lambda: len(scene.rows("n.a")) == 3)
 
 
+def test_a_process_without_an_election_leads_and_does_not_stand_down(client: TestClient) -> None:
+    remedy = "set `ha: {elect: kafka}`, and start two processes"
+    assert problem(client.post("/api/v1/stand-down")) == (400, "SpecError", remedy)
+    shown = client.get("/api/v1/pipeline").json()["leadership"]
+    assert shown is None or shown["elect"] == "none"
+
+
 def test_a_reset_is_shown_before_it_is_done(scene: RunningScene, client: TestClient) -> None:
     path = "/api/v1/tables/n.a/reset"
     assert problem(client.post(path)) == (400, "SpecError", "run `frazil pause n.a` first")

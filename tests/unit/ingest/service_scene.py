@@ -18,6 +18,7 @@ from frazil.kafka.memory import MemoryOutbox
 from frazil.spec import CatalogSpec, PipelineSpec, TableSpec, TopicSelector
 from frazil.spec.settings import CommitSpec
 from frazil.testing import FakeClock, MemoryCatalog, MemoryJobs, MemorySource, StepWorkers, live_rows
+from tests.unit.ingest.leaders import Script, Scripted
 
 
 class HandWorkers:
@@ -119,13 +120,13 @@ class Scene:
             state_dir=self.root,
         )
 
-    def start(self, *topics: str, workers: Workers | None = None) -> Service:
+    def start(self, *topics: str, workers: Workers | None = None, script: Script | None = None) -> Service:
         """A process that has connected; it works for all topics unless some are named."""
-        service = self.unconnected(*topics, workers=workers)
+        service = self.unconnected(*topics, workers=workers, script=script)
         service.connect()
         return service
 
-    def unconnected(self, *topics: str, workers: Workers | None = None) -> Service:
+    def unconnected(self, *topics: str, workers: Workers | None = None, script: Script | None = None) -> Service:
         """The same before it has asked for anything."""
         self.started += 1
         parts = Services(
@@ -136,7 +137,9 @@ class Scene:
             workers=workers or StepWorkers(self.clock),
             outbox=self.outbox,
         )
-        return Service(self.spec(*(topics or self.topics)), parts, f"run-{self.started:04}", lambda _: None)
+        name = f"run-{self.started:04}"
+        leadership = Scripted(script, name) if script is not None else None
+        return Service(self.spec(*(topics or self.topics)), parts, name, lambda _: None, leadership)
 
     def catch_up(self, *topics: str, turns: int = 300) -> list[Table]:
         """A process that reads to the ends of the topics; its tables."""

@@ -134,6 +134,18 @@ def test_a_table_is_looked_at_when_its_numbers_say_so() -> None:
     assert scene.after(60) == [], "once"
 
 
+def test_a_table_that_another_process_works_on_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    scene = SchedulerScene(files=9)
+
+    def lose(*_: object) -> Rewritten:
+        scene.maintenance_scheduler.note([])
+        return Rewritten(5, 1)
+
+    monkeypatch.setattr(scene.table_maintenance, "compact", lose)
+    assert scene.after(61) == ["metadata"], "it is lost during the first action, and no other begins"
+    assert scene.after(3600) == []
+
+
 def test_a_quiet_table_is_looked_at_again_and_then_left_alone() -> None:
     scene = SchedulerScene(files=4)
     assert scene.after(10) == ["metadata"]
@@ -163,12 +175,14 @@ def test_a_table_without_commits_is_looked_at_once_a_day() -> None:
 def test_first_looks_at_many_small_tables_are_far_apart(files: list[int], pause_s: float) -> None:
     scene = SchedulerScene(files=3)
     scene.table_maintenance.checked_after_s = 0.1
+    seen = []
     for number, count in enumerate(files):
         maintained = replace(scene.maintained, name=f"t.{number}")
         scene.table_maintenance.tables[maintained.name] = replace(
             scene.table_maintenance.tables["t.a"], name=maintained.name
         )
-        scene.maintenance_scheduler.note([TableActivity(maintained, "1", count, 1)])
+        seen.append(TableActivity(maintained, "1", count, 1))
+    scene.maintenance_scheduler.note(seen)
     scene.clock.sleep(10)
     assert scene.maintenance_scheduler.run_next() == pytest.approx(pause_s), (
         "what all of them take is a fraction of a core"

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from frazil.cli.output import Redaction
+from frazil.ingest.leadership import Alone
 from frazil.ingest.state import RunState
 from frazil.ingest.table import Table
 from frazil.ops.state_file import StateFile, is_process_alive
@@ -74,3 +75,20 @@ def test_the_file_and_the_document_have_every_table_whichever_of_them_has_change
     assert {name: entry["lag_records"] for name, entry in file.read()["tables"].items()} == {"s.t1": 7, "s.t2": 0}
     file.write(tables[1:])
     assert set(file.read()["tables"]) == {"s.t2"}
+def test_a_standby_leaves_the_file_of_the_process_that_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    spec = TableSpec(name="n.a", topics=(TopicSelector(literal="a"),))
+    leader, standby = StateFile(tmp_path, "p", FakeClock(), str), StateFile(tmp_path, "p", FakeClock(), str)
+    leader.write([Table(spec)])
+    waiting = Table(spec)
+    waiting.schedule.is_owned = False
+    own = os.getpid()
+    monkeypatch.setattr("frazil.ops.state_file.os.getpid", lambda: own + 1)
+    monkeypatch.setattr("frazil.ops.state_file._is_the_same", lambda _: True)
+    standby.write([waiting], leadership=Alone("b", "1", 0).state)
+    assert standby.document["tables"]["n.a"]["state"] == "standby"
+    assert standby.document["leadership"]["leader"] == "b"
+    assert leader.read()["tables"]["n.a"]["state"] == "waiting"
+    monkeypatch.setattr("frazil.ops.state_file.is_process_alive", lambda _: False)
+    waiting.offsets.lag_records = 1
+    standby.write([waiting])
+    assert leader.read()["tables"]["n.a"]["state"] == "standby", "the other process has ended"

@@ -31,6 +31,8 @@ _IMPORTS = "unit/cli/test_imports.py::test_"
 
 _LOOKUPS = "unit/ingest/test_lookups.py::test_"
 
+_ELECTOR = "contracts/test_elector.py::test_"
+
 _ADOPT, _RELEASE = "unit/adopt/test_adopt.py::test_", "unit/adopt/test_release.py::test_"
 
 _FUNCTIONS = "integration/test_query_functions.py::test_"
@@ -39,6 +41,23 @@ _REPLAY = "unit/cli/test_replay.py::test_each_refused_argument_is_accepted_once_
 _INIT = "unit/cli/test_init.py::test_each_refusal_ends_once_its_remedy_is_done"
 
 FOLLOWED: Mapping[str, str] = {
+    # Elections.
+    "delete it while no process runs, and create it with one partition: `kafka-topics --create --topic … --partitions 1"
+    " --config cleanup.policy=compact`": f"{_ELECTOR}a_control_topic_of_several_partitions_is_refused_until_it_has_one",
+    **dict.fromkeys(
+        (
+            "correct `ha.uri`",
+            "let an administrator create the table frazil_leader, and grant select, insert, update on it",
+        ),
+        f"{_ELECTOR}a_user_that_may_not_create_the_table_is_refused_until_it_exists",
+    ),
+    **dict.fromkeys(
+        (
+            "bind a role with get, create and update on leases of coordination.k8s.io to the service account",
+            "run it in a pod with a service account, or elect by `kafka`",
+        ),
+        f"{_ELECTOR}a_lease_needs_a_cluster_and_a_role",
+    ),
     # Tables that change hands.
     **dict.fromkeys(
         (
@@ -159,6 +178,18 @@ FOLLOWED: Mapping[str, str] = {
     **dict.fromkeys(
         ("run `frazil pause …` first", "wait for its first commit"),
         "unit/ingest/test_requests.py::test_a_table_begins_again_and_the_dry_run_reports_what_is_read_twice",
+    ),
+    "send the command to that process; `frazil status` shows it": (
+        "unit/ingest/test_standby.py::test_commands_on_a_table_are_refused_by_a_standby"
+    ),
+    "start one, and wait until `frazil status` shows it warm": (
+        "unit/ingest/test_standby.py::test_stand_down_is_refused_until_another_process_is_warm"
+    ),
+    "set `ha: {elect: kafka}`, and start two processes": (
+        "unit/ingest/test_standby.py::test_stand_down_needs_an_election"
+    ),
+    "write another address under `ha.listen`": (
+        "unit/cli/test_leadership.py::test_an_address_that_another_process_has_is_refused_until_another_is_written"
     ),
     "stop the pipeline, drop the table, and start the pipeline again": (
         "unit/ingest/test_requests.py::test_a_table_whose_progress_is_more_than_offsets_is_refused"
@@ -610,6 +641,13 @@ BY_PEOPLE: Mapping[str, str] = {
     "check that `registry.url` is the address of the Confluent API itself: https://registry:8081, or"
     " https://registry/apis/ccompat/v7 of an Apicurio": _SERVICE,
     "start it first": _SERVICE,
+    "Frazil retries; look at the API server of the cluster": _SERVICE,
+    "Frazil retries; look at the brokers, and at the rights of this client": _SERVICE,
+    "Frazil retries; look at the database of `ha.uri`": _SERVICE,
+    "delete the row; a leader claims again": _SERVICE,
+    "allow Read, Write and Describe on topic …, Read on group …, Write on its transactional id": _SERVICE,
+    "create it: `kafka-topics --create --topic … --partitions 1 --config cleanup.policy=compact`, or write"
+    " `ha: {elect: none}`": _SERVICE,
     "create the topic, correct its name, or let this client describe it": _CHECK,
     "create the topic, or correct its name in the pipeline file": _CHECK,
     "did you mean `…`? otherwise create the topic, correct its name, or let this client describe it": _CHECK,

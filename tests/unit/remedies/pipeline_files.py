@@ -476,6 +476,14 @@ SECTIONS = [
     sections("maintenance: {sort: [a up]}", "maintenance: {sort: [a, b desc]}"),
     sections("maintenance: {zorder: [a desc]}", "maintenance: {zorder: [a]}"),
     sections("registry: {}", "registry: {url: https://registry:8081}"),
+    sections("ha: {elect: postgres}", "ha: {elect: postgres, uri: 'postgresql://frazil@db:5432/frazil'}"),
+    sections(
+        "ha: {elect: postgres, uri: 'jdbc:postgresql://db/frazil'}",
+        "ha: {elect: postgres, uri: 'postgresql://db/frazil'}",
+    ),
+    sections("ha: {uri: 'postgresql://db/f'}", "ha: {}", "ha: {elect: postgres, uri: 'postgresql://db/f'}"),
+    sections("ha: {elect: none, mode: spread}", "ha: {elect: kafka, mode: spread}"),
+    sections("ha: {listen: '0.0.0.0:7000'}", "ha: {listen: '10.0.0.1:7000'}", "ha: {}"),
     sections("http: {listen: '8787'}", "http: {listen: '127.0.0.1:8787'}"),
     sections(
         f"http: {{listen: '0.0.0.0:1', {_TLS}}}",

@@ -13,6 +13,7 @@ from frazil.spec import json_schema
 from frazil.spec.connections import (
     AuthSpec,
     CatalogSpec,
+    HaSpec,
     HttpSpec,
     HttpTlsSpec,
     HttpTokensSpec,
@@ -223,6 +224,7 @@ def test_every_known_key_is_in_the_schema_with_a_description() -> None:
         "http": set(keys_of(HttpSpec)),
         "http_tokens": set(keys_of(HttpTokensSpec)),
         "http_tls": set(keys_of(HttpTlsSpec)),
+        "ha": set(keys_of(HaSpec)),
         "commit": set(keys_of(CommitSpec)),
         "maintenance": set(keys_of(MaintenanceSpec)),
         "table_maintenance": set(keys_of(MaintenanceSpec)) - {*OF_ALL_TABLES},

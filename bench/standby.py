@@ -1,0 +1,119 @@
+"""Standby: from kill -9 of the leader under load to the first commit of the standby, a planned hand-over, and what a standby
+costs.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from bench import subjects
+from bench.machine import CLOCK, now_s
+from bench.place import PARTITIONS, Place, Run, Surroundings, say
+from bench.running import Command, Running
+from bench.throughput import memory
+from bench.topics import Feed, Feeder, delete_topics, make_topics
+from frazil.clock import new_id
+
+_LONGEST_S = 3600.0
+_TIMEOUT_S = 120.0
+_POLL_S = 0.05
+_COST_S = 30.0
+_OWN: dict[str, object] = {"ha": {}, "http": False}
+
+
+def measure(place: Place) -> None:
+    """Kills one leader after another while records arrive; each time another process is started and becomes warm first."""
+    if "frazil" in place.settings.subjects:
+        with place.attempt("standby"):
+            run = _one_run(place)
+            say(f"frazil: {json.dumps(run)}")
+            place.write_result("standby", "frazil", "kill-9", [run])
+
+
+def _one_run(place: Place) -> Run:
+    settings, folder, topic = place.settings, place.run_folder("standby"), f"bench_standby_{new_id()[:8]}"
+    make_topics(place.bootstrap, [topic], PARTITIONS)
+    around = Surroundings(place)
+    pipeline = subjects.frazil_pipeline(folder, place.bootstrap, settings.heap, settings.interval) | _OWN
+    command = subjects.frazil_table_command(settings.frazil, folder, pipeline, topic, {})
+    feeder = Feeder(Feed(place.bootstrap, [topic], PARTITIONS, settings.standby_rate, 0.0, _LONGEST_S))
+    leader = Running(command)
+    started = [leader]
+    try:
+        leader.wait_for_rows(1, _TIMEOUT_S)
+        standby = _warm(command, started)
+        cost = _cost(standby)
+        takeovers_s = []
+        for _ in range(settings.standby_kills):
+            killed_s = now_s()
+            leader.kill_driver()
+            takeovers_s.append(_first_commit_s(standby) - killed_s)
+            leader, standby = standby, _warm(command, started)
+        stopped_s = now_s()
+        leader.stop_well()
+        handover_s = _first_commit_s(standby) - stopped_s
+        fed = feeder.stop()
+        standby.wait_for_rows(fed.measured, _TIMEOUT_S)
+        standby.stop_well()
+    except BaseException:
+        feeder.kill()
+        raise
+    finally:
+        for one in started:
+            one.kill()
+    beside = around.end()
+    table = command.table.committed()
+    if table != fed.measured:
+        raise RuntimeError(f"the table's commits hold {table} rows, produced were {fed.measured}")
+    place.discard(folder)
+    delete_topics(place.bootstrap, [topic])
+    takeovers_s.sort()
+    figures = {
+        "kills": len(takeovers_s),
+        "takeover_p50_s": round(takeovers_s[len(takeovers_s) // 2], 2),
+        "takeover_max_s": round(takeovers_s[-1], 2),
+        "handover_s": round(handover_s, 2),
+    }
+    return {"rate_per_s": settings.standby_rate, **figures, **cost, **beside}
+
+
+def _warm(command: Command, started: list[Running]) -> Running:
+    """Starts another process; returns once it could take over."""
+    started.append(running := Running(command))
+    deadline_s = CLOCK.monotonic_s() + _TIMEOUT_S
+    while _warm_count(command.folder) < 2:
+        running.check()
+        if CLOCK.monotonic_s() > deadline_s:
+            raise RuntimeError(f"not warm within {_TIMEOUT_S:.0f} s: {running.tail()}")
+        CLOCK.sleep(_POLL_S)
+    return running
+
+
+def _warm_count(folder: Path) -> int:
+    """The number of processes that could take over, as the leader last published it."""
+    try:
+        [file] = (folder / "frazil-data" / "state").glob(f"{folder.name}.json")
+        members = json.loads(file.read_text())["leadership"]["members"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return 0
+    return sum(member["warm"] for member in members)
+
+
+def _cost(standby: Running) -> Run:
+    """CPU and memory of a standby while the leader commits."""
+    began, began_s = standby.sampler.sample(), CLOCK.monotonic_s()
+    CLOCK.sleep(_COST_S)
+    used_s, wall_s = standby.sampler.sample() - began, CLOCK.monotonic_s() - began_s
+    return {"standby_percent_of_core": round(100 * used_s / wall_s, 2), **memory(standby)}
+
+
+def _first_commit_s(running: Running) -> float:
+    """When the process logged its first commit."""
+    deadline_s = CLOCK.monotonic_s() + _TIMEOUT_S
+    while "batch_committed" not in running.events:
+        running.check()
+        if CLOCK.monotonic_s() > deadline_s:
+            raise RuntimeError(f"no commit within {_TIMEOUT_S:.0f} s: {running.tail()}")
+        CLOCK.sleep(_POLL_S)
+    return running.events["batch_committed"]

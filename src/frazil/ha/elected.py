@@ -1,0 +1,336 @@
+"""Leadership by an election: one thread that claims when there is no leader, and follows whoever has claimed.
+
+The link notices at once that a leader is gone, the elector decides who follows. A claim without asking the elector for signs
+of life is made only where this process was connected with the leader before: a network that keeps two processes apart must
+not make them replace each other in turn.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, replace
+from typing import Any, Literal
+
+import structlog
+
+from frazil.clock import Clock, SystemClock, new_id
+from frazil.errors import FrazilError
+from frazil.ha.elector import Claim, Elector
+from frazil.ha.link import BEAT_S, SILENCE_S, Beat, Guest, Host
+from frazil.ha.spread import Division, Holding, divide
+from frazil.ingest.leadership import LeadershipState, Member
+
+log = structlog.get_logger("frazil")
+
+_DAMPED_S = 30.0
+"""How long after a claim for silence the next one waits for the elector instead."""
+_PRESENCE_S = 0.5
+_YIELD_S = 1.0
+"""How long a process that is not warm leaves the claim to those that are."""
+_RESUME_S = 5.0
+"""How long a leader that has stood down waits for another one."""
+_STALLED_S = 30.0
+"""How long the service's thread may not turn before this process keeps silent."""
+_EVEN_OUT_S = 30.0
+_JOIN_S = 1.0
+"""How long a new leader keeps tables for processes that have yet to connect with it."""
+_RETRY_S = 1.0
+
+
+class Elected:
+    """Implements the port `Leadership`. `start` and `close` are called once each."""
+
+    def __init__(
+        self, elector: Elector, host: Host, me: Member, mode: Literal["lead", "spread"], clock: Clock | None = None
+    ) -> None:
+        self._elector = elector
+        self._host = host
+        self._mode = mode
+        self._clock = clock or SystemClock()
+        self._event = threading.Event()
+        self._lock = threading.RLock()
+        self._is_closed = False
+        self._wake: Callable[[], None] = lambda: None
+        self._me = me
+        self._newest: Claim | None = None
+        #: When the newest claim was first seen; from the clock that never goes back, as all moments here.
+        self._seen_s = 0.0
+        self._ask_presence_s = 0.0
+        self._is_leading = False
+        #: The processes that the leader last reported.
+        self._known: dict[str, Member] = {}
+        self._loads: dict[str, float] = {}
+        self._turned_s: float | None = None
+        #: Tables that the service may have in hand; False once it has been answered that they are not its own.
+        self._held: dict[str, bool] = {}
+        #: Why this process hands over what it owns, and since when.
+        self._leaving: tuple[str, float] | None = None
+        self._has_left = False
+        #: With `spread`: the division that this process acts by, and how the leader makes it.
+        self._owners: Mapping[str, str] = {}
+        self._version = 0
+        self._division: Division | None = None
+        self._wanted: dict[str, str] = {}
+        #: The processes that the tables were last divided among, and when.
+        self._divided_among: set[str] = set()
+        self._divided_s = 0.0
+        #: Tables that another writer has taken, each until when it is left alone.
+        self._lost: dict[str, float] = {}
+        self._guest = Guest(self._clock, self._beat_of_guest, self._hear)
+        self._thread = threading.Thread(target=self._run, name="ha", daemon=True)
+
+    # ---- for the service
+
+    def start(self, wake: Callable[[], None]) -> None:
+        self._wake = wake
+        self._thread.start()
+
+    def owns(self, table: str) -> bool:
+        with self._lock:
+            is_mine = self._leaving is None and self._is_mine(table)
+            if is_mine or table in self._held:
+                self._held[table] = is_mine
+            return is_mine
+
+    def _is_mine(self, table: str) -> bool:
+        now_s = self._clock.monotonic_s()
+        if self._mode == "lead":
+            return self._is_leading
+        is_certain = self._is_leading or now_s - self._guest.heard_s < SILENCE_S
+        return is_certain and self._owners.get(table) == self._me.name and self._lost.get(table, 0.0) < now_s
+
+    def offer(self, loads: Mapping[str, float], is_warm: bool) -> None:
+        with self._lock:
+            self._loads = dict(loads)
+            self._me = replace(self._me, is_warm=is_warm)
+            self._turned_s = self._clock.monotonic_s()
+
+    def fenced(self, table: str) -> bool:
+        with self._lock:
+            others = self._known.keys() - {self._me.name}
+            if not others and (self._newest is None or self._newest.name == self._me.name):
+                return False
+            if self._mode == "spread":
+                self._lost[table] = self._clock.monotonic_s() + _RESUME_S
+            elif self._is_leading:
+                self._leave(f"a later run has written {table}")
+        self._event.set()
+        return True
+
+    def stand_down(self, reason: str) -> None:
+        with self._lock:
+            if self._is_leading or self._mode == "spread":
+                self._leave(reason)
+        self._event.set()
+
+    def _leave(self, reason: str) -> None:
+        self._leaving, self._has_left = (reason, self._clock.monotonic_s()), False
+
+    def release(self) -> None:
+        with self._lock:
+            self._held = {table: is_mine for table, is_mine in self._held.items() if is_mine}
+        self._event.set()
+
+    @property
+    def state(self) -> LeadershipState:
+        with self._lock:
+            claim = self._newest
+            return LeadershipState(
+                self._elector.kind,
+                self._mode,
+                self._me.name,
+                tuple(sorted({**self._known, self._me.name: self._me}.values(), key=lambda one: one.name)),
+                claim.name if claim is not None and (claim.name != self._me.name or self._is_leading) else None,
+                claim.since_ms if claim is not None else None,
+                claim.cause if claim is not None else "",
+                dict(self._owners) if self._mode == "spread" else None,
+            )
+
+    def close(self) -> None:
+        with self._lock:
+            self._is_closed, self._has_left = True, True
+            leads_others = self._is_leading and bool(self._host.guests)
+        self._event.set()
+        if leads_others:
+            self._clock.sleep(2 * BEAT_S)  # So that all have heard that it was on purpose.
+        self._guest.close()
+        self._host.close()
+        if self._thread.is_alive():
+            self._thread.join(2 * SILENCE_S)
+        self._elector.close()
+
+    # ---- the election
+
+    def _run(self) -> None:
+        ask_s, problem = self._clock.monotonic_s(), ""
+        while not self._is_closed:
+            is_leading, now_s = self._turn_as_leader(), self._clock.monotonic_s()
+            try:
+                if now_s >= ask_s:
+                    ask_s = now_s + self._elector.poll_s
+                    self._elector.prepare()
+                    self._see(self._elector.newest())
+                    problem = ""
+                if not is_leading and not problem:
+                    self._turn_as_another()
+            except FrazilError as error:
+                if problem != error.message:
+                    log.warning("election_unavailable", message=error.message, remedy=error.remedy)
+                ask_s, problem = self._clock.monotonic_s() + _RETRY_S, error.message
+            self._event.wait(BEAT_S)
+            self._event.clear()
+
+    def _turn_as_another(self) -> None:
+        with self._lock:
+            if self._leaving is not None and self._clock.monotonic_s() - self._leaving[1] > _EVEN_OUT_S:
+                self._leaving = None
+        cause = None if self._is_leading else self._cause_to_claim()
+        if cause is not None:
+            self._claim(cause)
+
+    def _claim(self, cause: str) -> None:
+        mine = Claim(self._me.name, self._host.address, new_id(), self._clock.now_ms(), cause)
+        self._host.serve(mine.key, self._beat_of_host, self._event.set)
+        if not self._elector.claim(mine, self._newest):
+            self._host.serve(None, self._beat_of_host, self._event.set)
+        self._see(self._elector.newest())
+
+    def _see(self, newest: Claim | None) -> None:
+        if newest == self._newest:
+            return
+        with self._lock:
+            was_leading, former = self._is_leading, self._newest
+            self._newest, self._seen_s = newest, self._clock.monotonic_s()
+            self._is_leading = newest is not None and newest.name == self._me.name
+            self._has_left = False
+            self._leaving = self._leaving if self._mode == "spread" else None
+            if self._is_leading and newest is not None:
+                self._known.pop(former.name if former is not None else "", None)
+                owners = {table: owner for table, owner in self._owners.items() if owner in self._known}
+                self._division, self._divided_among = Division(owners, newest.number << 20), set()
+        if newest is not None and self._is_leading:
+            self._guest.follow(None)
+            self._host.serve(newest.key, self._beat_of_host, self._event.set)
+            log.info("leadership_taken", cause=newest.cause, number=newest.number)
+        else:
+            self._guest.follow(newest)
+            self._host.serve(None, self._beat_of_host, self._event.set)
+            if was_leading and newest is not None:
+                log.warning("leadership_lost", leader=newest.name, cause=newest.cause)
+        self._wake()
+
+    def _cause_to_claim(self) -> str | None:
+        claim, now_s = self._newest, self._clock.monotonic_s()
+        if claim is None:
+            return "start"
+        cause = None
+        if self._guest.heard.get("has_left"):
+            cause = "released"
+        elif self._guest.standing == "gone":
+            cause = "lost"
+        elif self._guest.standing == "silent" and not self._is_damped(claim, now_s):
+            cause = "forced"
+        elif self._guest.standing != "linked" and self._guest.failures and now_s >= self._ask_presence_s:
+            self._ask_presence_s = now_s + _PRESENCE_S
+            cause = None if self._elector.is_present(claim) else "lost"
+        return None if cause is not None and self._leaves_it_to_others(claim, now_s) else cause
+
+    def _is_damped(self, claim: Claim, now_s: float) -> bool:
+        return claim.cause == "forced" and now_s - self._seen_s < _DAMPED_S
+
+    def _leaves_it_to_others(self, claim: Claim, now_s: float) -> bool:
+        warm = [one for one in self._known.values() if one.is_warm and one.name not in (claim.name, self._me.name)]
+        return bool(warm) and not self._me.is_warm and now_s - self._guest.heard_s < _YIELD_S
+
+    # ---- as the leader
+
+    def _turn_as_leader(self) -> bool:
+        """Does what the leader does each turn. Returns whether this process leads."""
+        guests = self._host.guests
+        with self._lock:
+            if not self._is_leading:
+                return False
+            self._known = {name: _member(beat) for name, beat in guests.items()} | {self._me.name: self._me}
+            is_new = self._divide(guests) if self._mode == "spread" else False
+            is_new |= self._end_leaving(has_others=bool(guests))
+        if is_new:
+            self._wake()
+        return True
+
+    def _end_leaving(self, has_others: bool) -> bool:
+        """Takes its tables again where nobody else does. Returns whether that was so."""
+        if self._leaving is None or self._is_closed:
+            return False
+        reason, since_s = self._leaving
+        if not has_others or (self._has_left and self._clock.monotonic_s() - since_s > _RESUME_S):
+            self._leaving, self._has_left = None, False
+            return True
+        if not self._has_left and not self._held:
+            log.info("leadership_released", reason=reason)
+            self._leaving, self._has_left = (reason, self._clock.monotonic_s()), True
+        return False
+
+    def _divide(self, guests: Mapping[str, Beat]) -> bool:
+        now_s, division = self._clock.monotonic_s(), self._division
+        assert division is not None
+        members = {name: Holding(int(beat["seen"]), frozenset(beat["holds"])) for name, beat in guests.items()}
+        members[self._me.name] = Holding(division.version, frozenset(self._held))
+        if now_s - self._seen_s < _JOIN_S:  # Their tables are theirs until they have had time to connect.
+            missing = set(division.given.values()) - members.keys()
+            members |= {name: Holding(0, frozenset()) for name in missing}
+        cold = {name for name, beat in guests.items() if not beat["is_warm"]}
+        leaving = {name for name, beat in guests.items() if beat["is_leaving"]}
+        leaving |= {self._me.name} if self._leaving is not None else set()
+        able = members.keys() - leaving - cold or members.keys() - leaving or set(members)
+        is_stale = able != self._divided_among or self._wanted.keys() != self._loads.keys()
+        if is_stale or now_s - self._divided_s >= _EVEN_OUT_S:
+            held = (beat["loads"] for beat in guests.values())
+            loads = {**self._loads, **{table: load for one in held for table, load in one.items()}}
+            self._wanted = divide(self._loads, loads, able, {**division.given, **self._wanted})
+            self._divided_among, self._divided_s = able, now_s
+        is_new = division.turn(self._wanted, members)
+        self._owners, self._version = division.owners, division.version
+        return is_new
+
+    def _beat_of_host(self, name: str) -> Beat | None:
+        """What the process of this name is sent. A leader whose service hangs is as silent as one that is frozen."""
+        with self._lock:
+            if self._turned_s is not None and self._clock.monotonic_s() - self._turned_s > _STALLED_S:
+                return None
+            beat: dict[str, Any] = {
+                "has_left": self._has_left,
+                "members": [asdict(one) for one in self._known.values()],
+                "version": self._version,
+            }
+            seen = self._host.guests.get(name, {}).get("seen")
+            return beat if seen == self._version else {**beat, "owners": dict(self._owners)}
+
+    # ---- as another process
+
+    def _beat_of_guest(self) -> Beat:
+        with self._lock:
+            return {
+                **asdict(self._me),
+                "seen": self._version,
+                "holds": sorted(self._held),
+                "loads": {table: self._loads.get(table, 0.0) for table in self._held},
+                "is_leaving": self._leaving is not None,
+            }
+
+    def _hear(self) -> None:
+        """Takes what the leader has sent, in the link's thread: the election may wait for its service meanwhile."""
+        heard, is_new = self._guest.heard, False
+        with self._lock:
+            if not self._is_leading and self._guest.standing == "linked":
+                self._known = {one["name"]: Member(**one) for one in heard.get("members", ())}
+                is_new = heard.get("version", self._version) != self._version
+                if is_new:
+                    self._owners, self._version = heard.get("owners", {}), heard["version"]
+        self._event.set()
+        if is_new:
+            self._wake()
+
+
+def _member(beat: Beat) -> Member:
+    return Member(beat["name"], beat["version"], beat["started_at_ms"], beat["is_warm"], beat["behind_s"])

@@ -1,0 +1,242 @@
+"""Takes tables over and releases them, as leadership has it (`leadership`), and keeps the tables of other processes warm.
+
+A table that another process owns is read and never written: its progress as of a few seconds ago, its schemas, the ends of
+its topics. Once Spark has run a job of the real shape too, a takeover is: load the table, plan, run, commit.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future
+
+import structlog
+
+from frazil.clock import Clock
+from frazil.errors import ConflictError, SpecError
+from frazil.ingest.leadership import Leadership, LeadershipState
+from frazil.ingest.state import RunState
+from frazil.ingest.table import Planned, Table
+from frazil.ingest.table_updates import forget_batch
+from frazil.kafka.port import Partition
+from frazil.types import Batch, OffsetRange
+
+log = structlog.get_logger("frazil")
+
+STANDBY_TURN_S = 1.0
+"""The pause of the loop while this process owns no table; a change of leadership ends it at once."""
+# A load takes 3 to 10 ms of a core: tables are loaded so rarely that a standby stays below 3 % of one.
+_WATCH_EVERY_S = 5.0
+_WATCHED_PER_S = 3.0
+_OFFER_EVERY_S = 0.2
+_RATES_EVERY_S = 10.0
+_WARM_AGAIN_S = 30.0
+_WARM_RECORDS = 1000
+_MOST_NAMED = 10
+
+
+class Ownership:
+    """Which tables this process works on. The service calls it in its own thread."""
+
+    def __init__(self, leadership: Leadership, clock: Clock) -> None:
+        self._leadership = leadership
+        self._clock = clock
+        #: Whether what `owns` answers may have changed since the last update.
+        self.has_changed = False
+        self._offered_at_s = self._warmed_at_s = float("-inf")
+        self._has_warmed = False
+        self._known: set[str] = set()
+        #: Tables that this process no longer owns and whose batch is still in hand; None where nothing is to be released.
+        self._leaving: set[str] | None = None
+        self._requests: list[Future[None]] = []
+        self._rates = Rates()
+
+    @property
+    def state(self) -> LeadershipState:
+        """Who works on which tables."""
+        return self._leadership.state
+
+    def start(self, wake: Callable[[], None]) -> None:
+        """Joins the other processes. wake: ends a wait of the service's thread."""
+
+        def note_change() -> None:
+            self.has_changed = True
+            wake()
+
+        self._leadership.start(note_change)
+
+    def release(self) -> None:
+        """Lets other processes take the tables at once, as no batch is in hand any more."""
+        self._leadership.release()
+
+    def close(self) -> None:
+        """Leaves the other processes."""
+        self._leadership.close()
+
+    # ---- taking and leaving
+
+    def update(self, tables: Sequence[Table]) -> None:
+        """Takes over the tables that this process is to work on now, and leaves those that another one is."""
+        self.has_changed = False
+        owned = {table.name for table in tables if self._leadership.owns(table.name)}
+        for table in tables:
+            if table.name not in self._known:
+                table.schedule.is_owned = table.name in owned
+        self._known = {table.name for table in tables}
+        lost = [table for table in tables if table.schedule.is_owned and table.name not in owned]
+        # A load that has begun for a standby would count as one for the owner: it is waited for.
+        won = [t for t in tables if t.name in owned and not t.schedule.is_owned and not t.schedule.in_flight]
+        for table in lost:
+            self._leave(table)
+        for table in won:
+            _take(table)
+        if lost:
+            log.info("tables_released", **_named(lost), leader=self.state.leader, reason=self.state.reason)
+        if won:
+            log.info("tables_taken", **_named(won), reason=self.state.reason)
+        self._release(tables)
+
+    def become_standby(self, table: Table) -> bool:
+        """Leaves a table that a later run has written; returns False where this process has nobody to stand by for."""
+        if table.schedule.is_owned:
+            if not self._leadership.fenced(table.name):
+                return False
+            self._leave(table)
+            log.warning("fenced_to_standby", table=table.name, leader=self.state.leader)
+        return True
+
+    def stand_down(self, answer: Future[None]) -> None:
+        """Requests that another process takes all tables. answer: completed once this process has released them.
+
+        Raises: SpecError without an election; ConflictError where no other process could take over.
+        """
+        state = self.state
+        if state.elect == "none":
+            raise SpecError(
+                "no process stands by: `ha.elect` is none", remedy="set `ha: {elect: kafka}`, and start two processes"
+            )
+        if not any(member.is_warm for member in state.members if member.name != state.name):
+            raise ConflictError(
+                "no other process could take over now", remedy="start one, and wait until `frazil status` shows it warm"
+            )
+        self._requests.append(answer)
+        self._leadership.stand_down("an operator has requested it")
+
+    def end(self) -> None:
+        """Requests that another process takes all tables, as this one is about to end."""
+        self._leadership.stand_down("the process is ending")
+
+    def _leave(self, table: Table) -> None:
+        self._leaving = (self._leaving or set()) | {table.name}
+        table.schedule.is_owned = False
+        if not table.schedule.in_flight:
+            table.status.set(RunState.WAITING)
+
+    def _release(self, tables: Iterable[Table]) -> None:
+        """Releases the tables that this process has left, once no batch of them is in hand."""
+        if self._leaving is not None:
+            self._leaving = {t.name for t in tables if t.name in self._leaving and t.schedule.in_flight}
+            if not self._leaving:
+                self._leaving = None
+                self._leadership.release()
+        if self._requests and self._leaving is None and not any(table.schedule.is_owned for table in tables):
+            for request in self._requests:
+                request.set_result(None)
+            self._requests.clear()
+
+    # ---- being warm
+
+    def offer(self, tables: Sequence[Table]) -> None:
+        """Reports this process to the others, a few times a second."""
+        now_s = self._clock.monotonic_s()
+        if now_s - self._offered_at_s >= _OFFER_EVERY_S:
+            self._offered_at_s = now_s
+            self._leadership.offer(self._rates.of(tables, now_s), self.is_warm(tables))
+
+    def is_warm(self, tables: Sequence[Table]) -> bool:
+        """Whether this process could take over at once."""
+        return self._has_warmed and all(
+            table.catalog.is_loaded or table.status.run_state is RunState.STOPPED for table in tables
+        )
+
+    def to_watch(self, tables: Sequence[Table], now_s: float) -> list[Table]:
+        """Returns the tables of other processes that are to be loaded now, a few of many at a time."""
+        every_s = max(_WATCH_EVERY_S, len(tables) / _WATCHED_PER_S)
+        due = [
+            table
+            for table in tables
+            if not (table.schedule.is_owned or table.schedule.in_flight)
+            and table.status.run_state is not RunState.STOPPED
+            and now_s - table.catalog.asked_at_s >= every_s
+            and (table.schedule.failures == 0 or now_s >= table.schedule.next_due_s)
+        ]
+        due.sort(key=lambda table: table.catalog.asked_at_s)
+        return due[: max(1, math.ceil(len(tables) / every_s))]
+
+    def warm_up_batch(self, tables: Sequence[Table], ends: Mapping[Partition, int]) -> Planned | None:
+        """Returns the newest records of a table, for a job of the real shape that writes nothing; None where none is due.
+        A process that owns tables needs no such job.
+        """
+        now_s = self._clock.monotonic_s()
+        if (
+            self._has_warmed
+            or now_s - self._warmed_at_s < _WARM_AGAIN_S
+            or not all(t.catalog.is_loaded for t in tables)
+        ):
+            return None
+        self._warmed_at_s = now_s
+        found = (planned for table in tables if not table.spec.has_query and (planned := _newest(table, ends, now_s)))
+        planned = next(found, None)
+        self._has_warmed = planned is None
+        return planned
+
+    def note_warm(self) -> None:
+        """Notes that Spark has run a job."""
+        self._has_warmed = True
+
+
+class Rates:
+    """The records per second of each table that this process owns, over the last seconds."""
+
+    def __init__(self) -> None:
+        self._counted: dict[str, int] = {}
+        self._since_s = float("-inf")
+        self._found: dict[str, float] = {}
+
+    def of(self, tables: Iterable[Table], now_s: float) -> Mapping[str, float]:
+        """Returns the rates; of a table that this process has not owned for a while there is none."""
+        took_s = now_s - self._since_s
+        if took_s >= _RATES_EVERY_S:
+            counted = {table.name: table.counts.records for table in tables if table.schedule.is_owned}
+            self._found = {
+                name: (count - self._counted[name]) / took_s for name, count in counted.items() if name in self._counted
+            }
+            self._counted, self._since_s = counted, now_s
+        return self._found
+
+
+def _take(table: Table) -> None:
+    """Makes the table this process's own, as after a start: its first load takes an epoch behind the last owner's."""
+    table.forget_batches()
+    forget_batch(table)
+    table.schedule.is_owned = True
+    table.schedule.failures = table.schedule.conflicts = 0
+    table.schedule.next_due_s = 0.0
+    table.catalog.is_loaded, table.catalog.loaded_at_s = False, 0.0
+    table.status.set(RunState.WAITING)
+
+
+def _named(tables: Sequence[Table]) -> dict[str, object]:
+    """Returns the number of tables, and the names of the first."""
+    return {"count": len(tables), "tables": [table.name for table in tables[:_MOST_NAMED]]}
+
+
+def _newest(table: Table, ends: Mapping[Partition, int], now_s: float) -> Planned | None:
+    """Returns a batch of the newest records of one partition; None where the table's topics have none."""
+    for topic, partition in table.partitions():
+        end = ends.get((topic, partition), 0)
+        start = max(0, end - _WARM_RECORDS)
+        if start < end:
+            batch = Batch(table.name, (OffsetRange(topic, partition, start, end),), is_small=True, is_apart=True)
+            return Planned(table, batch, {topic: {partition: start}}, dict(ends), dict(ends), now_s)
+    return None

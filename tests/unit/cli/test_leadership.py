@@ -1,0 +1,52 @@
+"""How a process knows which tables it works on: what the pipeline file says of elections, made a Leadership."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+
+import pytest
+
+from frazil.cli.wiring import open_leadership
+from frazil.clock import SystemClock
+from frazil.errors import UnavailableError
+from frazil.ingest.leadership import Leadership
+from frazil.spec import load_spec
+
+
+def _opened(folder: Path, ha: str) -> Leadership:
+    file = folder / "frazil.yaml"
+    file.write_text(
+        f"pipeline: p\nkafka: {{bootstrap.servers: '127.0.0.1:9'}}\nha: {ha}\ntables: {{n.a: {{topic: a}}}}\n"
+    )
+    return open_leadership(load_spec(file), "run-1234-5678", SystemClock())
+
+
+def test_a_file_without_an_election_makes_the_process_work_on_every_table(tmp_path: Path) -> None:
+    assert _opened(tmp_path, "{elect: none}").owns("n.a")
+
+
+@pytest.mark.parametrize(
+    ("ha", "elect"),
+    [
+        ("{mode: spread}", "kafka"),
+        ("{mode: spread, elect: kubernetes}", "kubernetes"),
+        ("{mode: spread, elect: postgres, uri: 'postgresql://u:p@127.0.0.1:9/d'}", "postgres"),
+    ],
+)
+def test_a_file_with_an_election_makes_the_process_wait_for_it(tmp_path: Path, ha: str, elect: str) -> None:
+    made = _opened(tmp_path, ha)
+    try:
+        assert not made.owns("n.a")
+        assert (made.state.elect, made.state.mode) == (elect, "spread")
+        assert made.state.name.endswith("-run-1234")
+    finally:
+        made.close()
+
+
+def test_an_address_that_another_process_has_is_refused_until_another_is_written(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(UnavailableError, match="cannot meet at"):
+            _opened(tmp_path, f"{{listen: '127.0.0.1:{port}'}}")
+    _opened(tmp_path, f"{{elect: kafka, listen: '127.0.0.1:{port}'}}").close()

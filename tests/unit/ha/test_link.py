@@ -1,0 +1,86 @@
+"""The link between processes lets in who knows the key of the leader's claim, and tells a death from silence."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Iterator
+from contextlib import closing
+
+import pytest
+
+from frazil.clock import SystemClock
+from frazil.ha.elector import Claim
+from frazil.ha.link import Guest, Host, own_host
+from tests.fixtures.waiting import wait_until
+
+_CLOCK = SystemClock()
+
+
+@pytest.fixture
+def host() -> Iterator[Host]:
+    made = Host("127.0.0.1", 0, _CLOCK)
+    made.serve("the key", lambda _: {"members": ["leader"]}, lambda: None)
+    yield made
+    made.close()
+
+
+def _claim(host: Host, key: str = "the key") -> Claim:
+    return Claim("leader", host.address, key, 0, "start", 1)
+
+
+@pytest.fixture
+def guest() -> Iterator[Guest]:
+    made = Guest(_CLOCK, lambda: {"name": "other"}, lambda: None)
+    yield made
+    made.close()
+
+
+def test_both_hear_each_other(host: Host, guest: Guest) -> None:
+    guest.follow(_claim(host))
+    wait_until(
+        lambda: guest.heard == {"members": ["leader"]} and host.guests == {"other": {"name": "other"}}, "heard", 10
+    )
+    assert guest.standing == "linked"
+
+
+def test_a_leader_that_is_gone_is_told_from_one_that_is_silent(host: Host, guest: Guest) -> None:
+    guest.follow(_claim(host))
+    wait_until(lambda: guest.standing == "linked", "linked", 10)
+    host.serve("the same process, unwell", lambda _: None, lambda: None)
+    wait_until(lambda: guest.standing == "silent", "silent", 10)
+    host.close()
+    wait_until(lambda: guest.standing == "gone", "gone", 10)
+
+
+def test_who_does_not_know_the_key_is_not_let_in(host: Host, guest: Guest) -> None:
+    guest.follow(_claim(host, "another key"))
+    wait_until(lambda: guest.failures >= 2, "refused", 10)
+    assert (guest.standing, guest.heard, host.guests) == ("unknown", {}, {})
+
+
+def test_a_stranger_learns_nothing(host: Host) -> None:
+    name, _, port = host.address.rpartition(":")
+    with closing(socket.create_connection((name, int(port)), 5)) as stranger:
+        stranger.settimeout(5)
+        asked = stranger.recv(4096)
+        assert json.loads(asked).keys() == {"prove"}
+        stranger.sendall(asked + b'{"name": "mallory"}\n')
+        heard = b""
+        while chunk := stranger.recv(4096):
+            heard += chunk
+    assert b"leader" not in heard
+    assert host.guests == {}
+
+
+def test_a_host_that_was_never_reached_is_not_taken_for_gone(guest: Guest) -> None:
+    with closing(socket.create_server(("127.0.0.1", 0))) as held:
+        port = held.getsockname()[1]
+    guest.follow(Claim("leader", f"127.0.0.1:{port}", "key", 0, "start", 1))
+    wait_until(lambda: guest.failures >= 2, "refused", 10)
+    assert guest.standing == "unknown"
+
+
+def test_a_process_is_reached_at_the_address_by_which_it_reaches_others() -> None:
+    assert own_host("127.0.0.1:9092") == "127.0.0.1"
+    assert own_host("no such host.invalid:9092") == "127.0.0.1"

@@ -1,0 +1,197 @@
+"""A run that does not own a table keeps it warm and writes nothing; it takes over where the owner left off."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from frazil.errors import ConflictError, SpecError
+from frazil.ingest.service import Service
+from frazil.ingest.state import RunState
+from tests.unit.ingest.leaders import Script
+from tests.unit.ingest.service_scene import HandWorkers, Scene, only, turn_until
+
+
+def _started(scene: Scene, script: Script, workers: HandWorkers | None = None) -> Service:
+    return scene.start(workers=workers, script=script)
+
+
+def _values(scene: Scene) -> list[int]:
+    return [row["x"] for row in scene.rows("n.a")]
+
+
+@pytest.fixture
+def scene(tmp_path: Path) -> Scene:
+    made = Scene(tmp_path, "a")
+    made.feed("a", {"x": 1})
+    made.catch_up()
+    return made
+
+
+def test_a_standby_writes_nothing_and_is_warm(scene: Scene) -> None:
+    script = Script()
+    standby = _started(scene, script)
+    scene.feed("a", {"x": 2}, b"not json")
+    before = scene.catalog.load("n.a")
+    assert turn_until(standby, lambda: script.warm["run-0002"])
+    for _ in range(50):
+        standby.turn()
+    assert scene.catalog.load("n.a") == before
+    table = only(standby.tables)
+    assert table.shown_status.run_state is RunState.STANDBY
+    assert table.offsets.lag_records == 2
+
+
+def test_a_standby_knows_what_the_owner_has_committed_a_few_seconds_ago(scene: Scene) -> None:
+    standby = _started(scene, Script())
+    scene.feed("a", {"x": 2})
+    scene.catch_up()
+    assert turn_until(standby, lambda: not only(standby.tables).offsets.lag_records, turns=20)
+
+
+def test_a_standby_takes_over_and_the_run_before_becomes_one(scene: Scene) -> None:
+    script = Script()
+    script.leader = "run-0002"
+    first, second = _started(scene, script), _started(scene, script)
+    scene.feed("a", {"x": 2})
+    assert turn_until(first, lambda: _values(scene) == [1, 2])
+    second.turn()
+    script.leader = "run-0003"
+    scene.feed("a", {"x": 3})
+    first.turn()
+    assert script.released == ["run-0002"]
+    assert turn_until(second, lambda: _values(scene) == [1, 2, 3])
+    for _ in range(20):
+        first.turn()
+    assert first.fatal is None
+    assert only(first.tables).shown_status.run_state is RunState.STANDBY
+
+    script.leader = "run-0002"
+    scene.feed("a", {"x": 4})
+    second.turn()
+    assert turn_until(first, lambda: _values(scene) == [1, 2, 3, 4]), "and back again"
+    assert second.fatal is None
+
+
+def test_a_run_that_does_not_know_that_it_is_no_longer_the_owner_is_refused_and_becomes_a_standby(scene: Scene) -> None:
+    script, hand = Script(), HandWorkers(scene.clock)
+    script.leader = "run-0002"
+    frozen = _started(scene, script, hand)
+    scene.feed("a", {"x": 2})
+    frozen.turn()
+    hand.do("small", "n.a")
+    script.leader = "run-0003"
+    second = _started(scene, script)
+    assert turn_until(second, lambda: _values(scene) == [1, 2])
+    script.leader = "run-0002"
+    frozen.turn()
+    hand.do("commit", "n.a")
+    script.leader = "run-0003"
+    for _ in range(5):
+        frozen.turn()
+    assert frozen.fatal is None
+    assert _values(scene) == [1, 2]
+    scene.feed("a", {"x": 3})
+    assert turn_until(second, lambda: _values(scene) == [1, 2, 3])
+
+
+def test_an_owner_that_a_later_run_has_fenced_stands_by(scene: Scene) -> None:
+    script, hand = Script(), HandWorkers(scene.clock)
+    script.leader = "run-0002"
+    owner = _started(scene, script, hand)
+    scene.feed("a", {"x": 2})
+    owner.turn()
+    hand.do("small", "n.a")
+    scene.catch_up()
+    owner.turn()
+    hand.do("commit", "n.a")
+    owner.turn()
+    owner.turn()
+    assert script.fenced == ["n.a"]
+    assert owner.fatal is None
+    assert _values(scene) == [1, 2]
+
+
+def test_a_batch_in_hand_is_committed_before_the_table_is_released(scene: Scene) -> None:
+    script, hand = Script(), HandWorkers(scene.clock)
+    script.leader = "run-0002"
+    owner = _started(scene, script, hand)
+    scene.feed("a", {"x": 2})
+    owner.turn()
+    script.leader = None
+    owner.turn()
+    assert script.released == []
+    hand.do("small", "n.a")
+    owner.turn()
+    hand.do("commit", "n.a")
+    owner.turn()
+    owner.turn()
+    assert script.released == ["run-0002"]
+    assert _values(scene) == [1, 2]
+    scene.feed("a", {"x": 3})
+    for _ in range(20):
+        owner.turn()
+    assert [kind for kind, _ in hand.waiting] == []
+
+
+def test_a_stopping_run_asks_the_others_to_take_over(scene: Scene) -> None:
+    script = Script()
+    script.leader = "run-0002"
+    owner = _started(scene, script)
+    owner.stop()
+    owner.turn()
+    owner.run()
+    assert script.stood_down == ["run-0002"]
+    assert script.released == ["run-0002"]
+    assert script.warm == {}
+
+
+def test_stand_down_needs_an_election(scene: Scene) -> None:
+    alone = scene.start()
+    answer = alone.requests.stand_down()
+    alone.turn()
+    with pytest.raises(SpecError, match="no process stands by"):
+        answer.result(0)
+
+
+def test_stand_down_is_refused_until_another_process_is_warm(scene: Scene) -> None:
+    script = Script()
+    script.leader = "run-0002"
+    owner = _started(scene, script)
+    answer = owner.requests.stand_down()
+    owner.turn()
+    with pytest.raises(ConflictError, match="no other process could take over now"):
+        answer.result(0)
+
+    standby = _started(scene, script)
+    assert turn_until(standby, lambda: script.warm["run-0003"])
+    answer = owner.requests.stand_down()
+    owner.turn()
+    assert script.stood_down == ["run-0002"]
+    assert not answer.done(), "it still owns the table"
+    script.leader = "run-0003"
+    owner.turn()
+    assert answer.done()
+
+
+def test_commands_on_a_table_are_refused_by_a_standby(scene: Scene) -> None:
+    script = Script()
+    script.leader = "run-0009"
+    standby = _started(scene, script)
+    standby.turn()
+    for answer in (standby.requests.pause("n.a"), standby.requests.restart("n.a", is_dry=True)):
+        standby.turn()
+        with pytest.raises(ConflictError, match=r"another process works on table `n\.a`: run-0009"):
+            answer.result(0)
+
+
+def test_the_rates_of_owned_tables_are_offered(scene: Scene) -> None:
+    script = Script()
+    script.leader = "run-0002"
+    owner = _started(scene, script)
+    for number in range(50):
+        scene.feed("a", {"x": number})
+        scene.clock.sleep(1)
+        owner.turn()
+    assert script.rates["run-0002"].get("n.a", 0) > 0
