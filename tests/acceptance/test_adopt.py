@@ -102,14 +102,18 @@ class Scene:
         assert counted.keys() ^ set(range(self.ledger.count)) == set()
 
 
+def create_topic(servers: str, name: str) -> None:
+    admin = AdminClient({"bootstrap.servers": servers})
+    for made in admin.create_topics([NewTopic(name, 1)]).values():
+        made.result(20)
+
+
 def there_and_back_with_kafka_connect(scene: Scene, records: int) -> None:
     part, servers = records // 5, scene.ledger.servers
     sink = IcebergSink(scene.folder, servers, scene.ledger.topic, TABLE)
     group = KafkaGroup({"bootstrap.servers": servers}, sink.group)
     places = [(scene.ledger.topic, number) for number in range(2)]
-    admin = AdminClient({"bootstrap.servers": servers})
-    for made in admin.create_topics([NewTopic(sink.settings["iceberg.control.topic"], 1)]).values():
-        made.result(20)
+    create_topic(servers, sink.settings["iceberg.control.topic"])
 
     def has_all_that_was_read() -> bool:
         return sum(one.offset for one in group.offsets(places).values()) == len(scene.numbers())
