@@ -59,8 +59,8 @@ SUMMARY_KEYS: dict[str, tuple[str, str]] = {
     ),
     "released-to": (
         "text",
-        "The tool that continues from these offsets in place of the pipeline (see [release](../how-to/adopt.md)). Absent while"
-        " the pipeline continues itself.",
+        "The tool that continues from these offsets in place of the pipeline (see [release](../how-to/adopt.md)). Absent"
+        " while the pipeline continues itself.",
     ),
     "lookups": (
         "JSON: lookup → table and snapshot-id, or file and version",

@@ -102,14 +102,18 @@ class Scene:
         assert counted.keys() ^ set(range(self.ledger.count)) == set()
 
 
+def create_topic(servers: str, name: str) -> None:
+    admin = AdminClient({"bootstrap.servers": servers})
+    for made in admin.create_topics([NewTopic(name, 1)]).values():
+        made.result(20)
+
+
 def there_and_back_with_kafka_connect(scene: Scene, records: int) -> None:
-    part, servers = records // 4, scene.ledger.servers
+    part, servers = records // 5, scene.ledger.servers
     sink = IcebergSink(scene.folder, servers, scene.ledger.topic, TABLE)
     group = KafkaGroup({"bootstrap.servers": servers}, sink.group)
     places = [(scene.ledger.topic, number) for number in range(2)]
-    admin = AdminClient({"bootstrap.servers": servers})
-    for made in admin.create_topics([NewTopic(sink.settings["iceberg.control.topic"], 1)]).values():
-        made.result(20)
+    create_topic(servers, sink.settings["iceberg.control.topic"])
 
     def has_all_that_was_read() -> bool:
         return sum(one.offset for one in group.offsets(places).values()) == len(scene.numbers())
@@ -130,7 +134,8 @@ def there_and_back_with_kafka_connect(scene: Scene, records: int) -> None:
             sink.kill()
             assert scene.adopt("--from", "kafka-connect", code=4)["action"] == "adopt"
             scene.adopt("--from", "kafka-connect", "--apply")
-        scene.run_and_die(part // 4)
+        with scene.writing(part):
+            scene.run_and_die(part // 4)
         with scene.writing(part), scene.pipeline.start() as running:
             running.wait_until_committed(1)
             assert scene.release("--to", "kafka-connect", code=4)["action"] == "release"
@@ -149,7 +154,7 @@ def there_and_back_with_kafka_connect(scene: Scene, records: int) -> None:
 
 
 def there_and_back_with_spark(scene: Scene, records: int) -> None:
-    part, servers = records // 4, scene.ledger.servers
+    part, servers = records // 5, scene.ledger.servers
     query = Streaming(scene.folder, servers, scene.ledger.topic, TABLE)
     checkpoint = str(query.checkpoint)
     try:
@@ -160,7 +165,8 @@ def there_and_back_with_spark(scene: Scene, records: int) -> None:
         with scene.writing(part):
             assert scene.adopt("--from", "spark", "--checkpoint", checkpoint, code=4)["action"] == "adopt"
             scene.adopt("--from", "spark", "--checkpoint", checkpoint, "--apply")
-        scene.run_and_die(part // 4)
+        with scene.writing(part):
+            scene.run_and_die(part // 4)
         query.checkpoint = scene.folder / "next"
         with scene.writing(part), scene.pipeline.start() as running:
             running.wait_until_committed(1)

@@ -186,6 +186,10 @@ class UnsureCatalog:
         self._fate.step("catalog.history")
         return self._catalog.history(table, names)
 
+    def summaries(self, table: str) -> Iterable[Mapping[str, str]]:
+        self._fate.step("catalog.summaries")
+        return self._catalog.summaries(table)
+
     def rewrite(self, rewrite: Rewrite) -> None:
         self._fate.step("catalog.rewrite")
         self._refuse_another(rewrite.table)
