@@ -25,11 +25,13 @@ from frazil.http.server import HttpServer, open_server
 from frazil.ingest.discovery import tolerate_empty_patterns
 from frazil.ingest.failures import named_jvm_death
 from frazil.ingest.job import SparkJobs
+from frazil.ingest.published_offsets import OffsetPublisher, group_of
 from frazil.ingest.queries import SparkQueries
 from frazil.ingest.service import Service
 from frazil.ingest.services import RunTimeouts, Services
 from frazil.ingest.state import RunState
 from frazil.ingest.table import Table
+from frazil.kafka.group import KafkaGroup
 from frazil.kafka.outbox import KafkaOutbox
 from frazil.kafka.reader import KafkaReader, read_sample
 from frazil.maintenance.merge_task import merge_of
@@ -69,6 +71,7 @@ Grace = Annotated[
 STOPPED_TABLES = 4
 _TIMEOUT_S = 300.0
 _MAINTENANCE_TIMEOUT_S = 5.0
+_OFFSETS_TIMEOUT_S = 5.0
 
 
 def command(
@@ -152,17 +155,22 @@ def _run(
             queries=SparkQueries(lambda: jvm.gateway.jvm),
             slowed_by=maintenance_scheduler.slowed_by,
         )
-        publish = partial(_publish, state_file, maintenance_scheduler, Activities(), server)
-        service = Service(spec, services, new_id(), publish)
+        run_id = new_id()
+        offsets = OffsetPublisher(KafkaGroup(spec.kafka, group_of(spec.pipeline)), run_id, clock)
+        publish = partial(_publish, state_file, maintenance_scheduler, Activities(), offsets, server)
+        service = Service(spec, services, run_id, publish)
         running.parts = Parts(service, partial(_own_services, spec, jvm, services), maintenance_scheduler.plans)
         stopping.then(service.stop)
         if not until_caught_up:
             maintenance_scheduler.start()
+        if spec.publish_offsets:
+            offsets.start()
         try:
             service.run(until_caught_up, timeouts)
         finally:
             state_file.write(service.tables, ended=True, maintenance=maintenance_scheduler.status())
             if not stopping.is_urgent:  # Otherwise the JVM ends together with whatever runs in it.
+                offsets.stop(service.tables, _OFFSETS_TIMEOUT_S)
                 warming.join()
                 _stop_maintenance(maintenance_scheduler, jvm)
     return service.tables
@@ -201,10 +209,12 @@ def _publish(
     state_file: StateFile,
     maintenance_scheduler: MaintenanceScheduler,
     activities: Activities,
+    offsets: OffsetPublisher,
     server: HttpServer | None,
     tables: Sequence[Table],
 ) -> None:
     maintenance_scheduler.note(activities.of(tables))
+    offsets.note(tables)
     state_file.write(tables, maintenance=maintenance_scheduler.status())
     # Not while the first batch runs: its commit would be later.
     if server is not None and (any(one.counts.records for one in tables) or not any(map(_is_busy, tables))):

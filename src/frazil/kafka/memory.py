@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from frazil.clock import new_id
-from frazil.errors import UnavailableError
-from frazil.kafka.port import OutRecord, Partition, ReadRecord, TopicDescription
+from frazil.errors import ConflictError, UnavailableError
+from frazil.kafka.port import GroupOffset, OutRecord, Partition, ReadRecord, TopicDescription
 from frazil.types import OffsetRange
 
 _AT_ONCE = 3
@@ -196,3 +196,32 @@ class MemoryOutbox:
         self._last[owner, topic] = name
         if loss == "answer":
             raise UnavailableError("the answer was lost", where=topic)
+
+
+@dataclass
+class MemoryGroup:
+    """Implements the port `Group`."""
+
+    #: The committed offsets.
+    committed: dict[Partition, GroupOffset] = field(default_factory=dict)
+    #: Whether a consumer is a member of the group.
+    has_members: bool = False
+    #: What every method raises; None where the broker answers.
+    failure: UnavailableError | None = None
+    #: The commits so far.
+    commits: list[Mapping[Partition, GroupOffset]] = field(default_factory=list)
+
+    def offsets(self, partitions: Iterable[Partition]) -> dict[Partition, GroupOffset]:
+        self._answer()
+        return {place: self.committed[place] for place in partitions if place in self.committed}
+
+    def commit(self, offsets: Mapping[Partition, GroupOffset]) -> None:
+        self._answer()
+        if self.has_members:
+            raise ConflictError("a consumer is a member of the group", where="memory")
+        self.commits.append(offsets)
+        self.committed |= offsets
+
+    def _answer(self) -> None:
+        if self.failure is not None:
+            raise self.failure

@@ -97,3 +97,28 @@ class Outbox(Protocol):
         Raises: UnavailableError where the outcome is unknown (to be called again); ConflictError where another process
         has taken over.
         """
+
+
+@dataclass(frozen=True)
+class GroupOffset:
+    """An offset that a consumer group has committed."""
+
+    #: The next offset to read.
+    offset: int
+    #: The text that was committed with it.
+    metadata: str
+
+
+class Group(Protocol):
+    """The port of the committed offsets of one consumer group, for a client that is no member of it. Every method raises
+    UnavailableError where no broker answers or a right is missing.
+    """
+
+    def offsets(self, partitions: Iterable[Partition]) -> dict[Partition, GroupOffset]:
+        """Returns the committed offsets of those of the partitions that have one."""
+
+    def commit(self, offsets: Mapping[Partition, GroupOffset]) -> None:
+        """Commits offsets, all in one request. Partitions that do not exist are left out.
+
+        Raises: ConflictError when the group has members.
+        """

@@ -363,6 +363,9 @@ class PipelineSpec(
     #: None: none is started.
     http: Annotated[HttpSpec | None, with_switch(section("http"))] = HttpSpec()
     """The HTTP service of `frazil run`: metrics, health and API."""
+    publish_offsets: bool = True
+    """Whether the offsets of the tables are published as those of the consumer group `frazil-<pipeline>`, for tools that
+    measure lag."""
     commit: Annotated[CommitSpec, section("commit")] = CommitSpec()
     """When to commit and how large files should be: the default for every table."""
     maintenance: Annotated[MaintenanceSpec, with_switch(section("maintenance"))] = MaintenanceSpec()

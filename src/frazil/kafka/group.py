@@ -1,0 +1,97 @@
+"""The port Group on a cluster: a consumer group's offsets, fetched and committed by a consumer that never joins the group.
+The broker accepts that while the group has no members.
+
+An AdminClient has calls for the same, and librdkafka crashes the process in them when a coordinator is just moving.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import cached_property
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import AclOperation, AdminClient  # type: ignore[attr-defined]
+
+from frazil.errors import ConflictError, UnavailableError
+from frazil.kafka.port import GroupOffset, Partition
+from frazil.kafka.properties import native_properties
+from frazil.kafka.security import kafka_remedy
+
+_TIMEOUT_S = 10.0
+_OF_MEMBERS = {KafkaError.UNKNOWN_MEMBER_ID, KafkaError.ILLEGAL_GENERATION}
+_GONE = {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_PARTITION, KafkaError._UNKNOWN_TOPIC}
+_NO_GROUP = {KafkaError.GROUP_ID_NOT_FOUND}
+
+
+class KafkaGroup:
+    """Implements the port `Group` on a cluster. properties: the pipeline file's client properties. name: the group's.
+    timeout_s: for one answer.
+    """
+
+    def __init__(self, properties: Mapping[str, str], name: str, timeout_s: float = _TIMEOUT_S) -> None:
+        self.name = name
+        self._native: dict[str, Any] = {"log_level": 0, **native_properties(properties)}
+        self._timeout_s = timeout_s
+
+    @cached_property
+    def _consumer(self) -> Consumer:
+        return Consumer({**self._native, "group.id": self.name, "enable.auto.commit": False})
+
+    def offsets(self, partitions: Iterable[Partition]) -> dict[Partition, GroupOffset]:
+        try:
+            answer = self._consumer.committed([TopicPartition(*place) for place in partitions], self._timeout_s)
+        except KafkaException as error:
+            raise self._failure(self._denial() or error.args[0]) from None
+        self._check(answer)
+        return {
+            (one.topic, one.partition): GroupOffset(one.offset, one.metadata or "") for one in answer if one.offset >= 0
+        }
+
+    def commit(self, offsets: Mapping[Partition, GroupOffset]) -> None:
+        places = [TopicPartition(*place, one.offset, metadata=one.metadata) for place, one in offsets.items()]
+        try:
+            answer = self._consumer.commit(offsets=places, asynchronous=False) or []
+        except KafkaException as error:
+            if error.args[0].code() not in _GONE:
+                raise self._failure(self._denial() or error.args[0]) from None
+            return
+        self._check(answer)
+
+    def may_commit(self) -> bool:
+        """Returns whether this client has the right to commit offsets, as far as the broker reports rights.
+
+        Raises: UnavailableError where no broker answers, or the group may not be described.
+        """
+        admin = AdminClient(self._native)
+        request = admin.describe_consumer_groups(
+            [self.name], include_authorized_operations=True, request_timeout=self._timeout_s
+        )
+        try:
+            rights = request[self.name].result(self._timeout_s + 5).authorized_operations
+        except KafkaException as error:
+            if error.args[0].code() in _NO_GROUP:
+                return True
+            raise self._failure(error.args[0]) from None
+        except TimeoutError:
+            raise self._failure(KafkaError(KafkaError._TIMED_OUT)) from None
+        return not rights or AclOperation.READ in rights
+
+    def _denial(self) -> KafkaError | None:
+        """Returns that the group may not be used, which otherwise only makes requests time out."""
+        reported = self._consumer.poll(0)
+        cause = None if reported is None else reported.error()
+        return cause if cause is not None and cause.code() == KafkaError.GROUP_AUTHORIZATION_FAILED else None
+
+    def _check(self, answer: Iterable[TopicPartition]) -> None:
+        for one in answer:
+            if one.error is not None and one.error.code() not in _GONE:
+                raise self._failure(one.error)
+
+    def _failure(self, error: KafkaError) -> ConflictError | UnavailableError:
+        where = f"group {self.name}"
+        if error.code() in _OF_MEMBERS:
+            return ConflictError(f"a consumer is a member of group {self.name}", where=where)
+        reason = error.str()
+        message = f"the offsets of group {self.name} cannot be published: {reason}"
+        return UnavailableError(message, remedy=kafka_remedy(reason), where=where)
