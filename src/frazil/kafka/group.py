@@ -33,6 +33,8 @@ class KafkaGroup:
         self.name = name
         self._native: dict[str, Any] = {"log_level": 0, **native_properties(properties)}
         self._timeout_s = timeout_s
+        #: That the group may not be used, since the last answer: reported once, and afterwards requests only time out.
+        self._denial: KafkaError | None = None
 
     @cached_property
     def _consumer(self) -> Consumer:
@@ -42,7 +44,8 @@ class KafkaGroup:
         try:
             answer = self._consumer.committed([TopicPartition(*place) for place in partitions], self._timeout_s)
         except KafkaException as error:
-            raise self._failure(self._denial() or error.args[0]) from None
+            raise self._failure(self._heard() or error.args[0]) from None
+        self._denial = None
         self._check(answer)
         return {
             (one.topic, one.partition): GroupOffset(one.offset, one.metadata or "") for one in answer if one.offset >= 0
@@ -54,7 +57,7 @@ class KafkaGroup:
             answer = self._consumer.commit(offsets=places, asynchronous=False) or []
         except KafkaException as error:
             if error.args[0].code() not in _GONE:
-                raise self._failure(self._denial() or error.args[0]) from None
+                raise self._failure(self._heard() or error.args[0]) from None
             return
         self._check(answer)
 
@@ -77,11 +80,13 @@ class KafkaGroup:
             raise self._failure(KafkaError(KafkaError._TIMED_OUT)) from None
         return not rights or AclOperation.READ in rights
 
-    def _denial(self) -> KafkaError | None:
-        """Returns that the group may not be used, which otherwise only makes requests time out."""
+    def _heard(self) -> KafkaError | None:
+        """Returns the error that the group may not be used, where the broker has reported it beside its answers."""
         reported = self._consumer.poll(0)
         cause = None if reported is None else reported.error()
-        return cause if cause is not None and cause.code() == KafkaError.GROUP_AUTHORIZATION_FAILED else None
+        if cause is not None and cause.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
+            self._denial = cause
+        return self._denial
 
     def _check(self, answer: Iterable[TopicPartition]) -> None:
         for one in answer:
