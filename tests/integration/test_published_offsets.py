@@ -64,7 +64,6 @@ def test_kafkas_own_command_shows_the_lag_until_a_consumer_joins_the_group(
     ledger.produce(10)
     pipeline = Pipeline(tmp_path, _document(broker, name, topic))
     pipeline.run()
-    assert described(broker, f"frazil-{name}") == {(topic, 0): (5, 0), (topic, 1): (5, 0)}
     ledger.produce(4)
     assert described(broker, f"frazil-{name}") == {(topic, 0): (5, 2), (topic, 1): (5, 2)}
     with member(broker, f"frazil-{name}", topic), pipeline.start() as running:
@@ -72,7 +71,6 @@ def test_kafkas_own_command_shows_the_lag_until_a_consumer_joins_the_group(
         assert "a consumer is a member of group" in refused["reason"]
         running.wait_until_committed(4)
         running.stop()
-    assert described(broker, f"frazil-{name}") == {(topic, 0): (5, 2), (topic, 1): (5, 2)}
     pipeline.run()
     assert described(broker, f"frazil-{name}") == {(topic, 0): (7, 0), (topic, 1): (7, 0)}
 

@@ -7,7 +7,6 @@ An AdminClient has calls for the same, and librdkafka crashes the process in the
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from functools import cached_property
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
@@ -33,19 +32,19 @@ class KafkaGroup:
         self.name = name
         self._native: dict[str, Any] = {"log_level": 0, **native_properties(properties)}
         self._timeout_s = timeout_s
-        #: That the group may not be used, since the last answer: reported once, and afterwards requests only time out.
-        self._denial: KafkaError | None = None
+        self._opened: Consumer | None = None
 
-    @cached_property
+    @property
     def _consumer(self) -> Consumer:
-        return Consumer({**self._native, "group.id": self.name, "enable.auto.commit": False})
+        if self._opened is None:
+            self._opened = Consumer({**self._native, "group.id": self.name, "enable.auto.commit": False})
+        return self._opened
 
     def offsets(self, partitions: Iterable[Partition]) -> dict[Partition, GroupOffset]:
         try:
             answer = self._consumer.committed([TopicPartition(*place) for place in partitions], self._timeout_s)
         except KafkaException as error:
             raise self._failure(self._heard() or error.args[0]) from None
-        self._denial = None
         self._check(answer)
         return {
             (one.topic, one.partition): GroupOffset(one.offset, one.metadata or "") for one in answer if one.offset >= 0
@@ -81,12 +80,14 @@ class KafkaGroup:
         return not rights or AclOperation.READ in rights
 
     def _heard(self) -> KafkaError | None:
-        """Returns the error that the group may not be used, where the broker has reported it beside its answers."""
-        reported = self._consumer.poll(0)
+        """Returns that the group may not be used, which a consumer reports once, beside its answers: they only time out.
+        The next request is made by another consumer, as this one may not learn of a right that is granted.
+        """
+        if self._opened is None:
+            return None
+        reported, self._opened = self._opened.poll(0), None
         cause = None if reported is None else reported.error()
-        if cause is not None and cause.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
-            self._denial = cause
-        return self._denial
+        return cause if cause is not None and cause.code() == KafkaError.GROUP_AUTHORIZATION_FAILED else None
 
     def _check(self, answer: Iterable[TopicPartition]) -> None:
         for one in answer:
