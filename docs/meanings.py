@@ -193,6 +193,11 @@ LOG_EVENTS: dict[str, str] = {
     "maintenance_done": "A maintenance action is finished: action, reason, files removed and added, duration.",
     "maintenance_failed": "A maintenance action failed: see [table maintenance](../operations/table-maintenance.md).",
     "maintenance_skipped": "The metadata of a table could not be read for its maintenance, which is retried later.",
+    "offsets_not_published": "The offsets of the tables cannot be published in the pipeline's consumer group, and why:"
+    " publishing is retried, and records are ingested all the while. See [offsets not"
+    " published](../operations/offsets-not-published.md).",
+    "offsets_refused": "The pipeline's consumer group is used by another client: this run publishes no offsets any more,"
+    " and records are ingested. See [offsets not published](../operations/offsets-not-published.md).",
     "old_metadata_kept": "The table properties do not say what happens to old metadata files, so every commit leaves"
     " one behind: what to do about it. Logged once per table and process; see [existing"
     " tables](../how-to/existing-table.md#old-metadata-files).",

@@ -11,6 +11,7 @@ from confluent_kafka import Producer
 
 from frazil.clock import SystemClock
 from frazil.errors import UnavailableError
+from frazil.kafka.group import KafkaGroup
 from frazil.kafka.outbox import KafkaOutbox
 from frazil.kafka.port import OutRecord
 from frazil.kafka.properties import java_properties
@@ -142,8 +143,16 @@ def test_a_pipeline_runs_with_the_least_rights_names_a_missing_one_and_continues
         problems = {check["name"]: check for check in pipeline.checks() if not check["ok"]}
         assert problems[f"topic {TOPIC}"]["found"] == "this client may not read it"
         assert all("allow" in problem["remedy"] for problem in problems.values()), problems
+        assert problems["group frazil-p"]["remedy"].startswith(
+            "allow it: `kafka-acls --add --allow-principal User:NAME"
+        )
         with secure.allowed(READ[1]):
             running.wait_until_committed(3)
+            [unpublished] = running.wait_for("offsets_not_published")
+            assert unpublished["remedy"] == "allow this user to READ groups with the prefix `frazil-`"
+        with secure.allowed(READ[1], WRITE_IDS[1]):
+            group = KafkaGroup({"bootstrap.servers": secure.bootstrap_servers}, "frazil-p")
+            wait_until(lambda: [one.offset for one in group.offsets([(TOPIC, 0)]).values()] == [3], "nothing published")
             running.stop()
     assert PASSWORD not in pipeline.reported
     assert PASSWORD not in pipeline.state_text

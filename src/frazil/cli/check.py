@@ -25,11 +25,14 @@ from frazil.cli.wiring import (
 )
 from frazil.errors import FrazilError, UnavailableError
 from frazil.ingest.discovery import Discovery
+from frazil.ingest.published_offsets import group_of
 from frazil.ingest.queries import Queries, QueryTables
 from frazil.ingest.table import Table
+from frazil.kafka.group import KafkaGroup
 from frazil.kafka.topics import KafkaTopics, denied_topics
 from frazil.ops.check import (
     Finding,
+    check_group,
     check_kafka,
     check_local_folder,
     check_lookups,
@@ -93,6 +96,9 @@ def _check_services(spec: PipelineSpec, queries: Queries | None) -> Iterator[Fin
     discovery = Discovery(spec, source, unmade)
     of_kafka = list(check_kafka(spec, source, discovery, partial(denied_topics, spec.kafka)))
     yield from of_kafka
+    if spec.publish_offsets and of_kafka[0].is_ok:
+        group = KafkaGroup(spec.kafka, group_of(spec.pipeline))
+        yield check_group(group.name, group.may_commit)
     tables = list(discovery.tables.values())
     yield from _check_storage(spec, source if of_kafka[0].is_ok else None, tables, queries)
     schemas = open_schemas(spec)

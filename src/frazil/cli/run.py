@@ -34,11 +34,13 @@ from frazil.ingest.discovery import tolerate_empty_patterns
 from frazil.ingest.failures import named_jvm_death
 from frazil.ingest.job import SparkJobs
 from frazil.ingest.leadership import Leadership
+from frazil.ingest.published_offsets import OffsetPublisher, group_of
 from frazil.ingest.queries import SparkQueries
 from frazil.ingest.service import Service
 from frazil.ingest.services import RunTimeouts, Services
 from frazil.ingest.state import RunState
 from frazil.ingest.table import Table
+from frazil.kafka.group import KafkaGroup
 from frazil.kafka.outbox import KafkaOutbox
 from frazil.kafka.reader import KafkaReader, read_sample
 from frazil.maintenance.merge_task import merge_of
@@ -79,6 +81,7 @@ Grace = Annotated[
 STOPPED_TABLES = 4
 _TIMEOUT_S = 300.0
 _MAINTENANCE_TIMEOUT_S = 5.0
+_OFFSETS_TIMEOUT_S = 5.0
 
 
 def command(
@@ -166,7 +169,8 @@ def _run(
         # A run that catches up and ends has nobody to hand over to.
         alone = spec.model_copy(update={"ha": None})
         leadership = open_leadership(alone if until_caught_up else spec, run_id, clock)
-        publish = partial(_publish, state_file, maintenance_scheduler, Activities(), server, leadership)
+        offsets = OffsetPublisher(KafkaGroup(spec.kafka, group_of(spec.pipeline)), run_id, clock)
+        publish = partial(_publish, state_file, maintenance_scheduler, Activities(), offsets, server, leadership)
         service = Service(spec, services, run_id, publish, leadership)
         heap = Heap(lambda: jvm.gateway, clock)
         running.parts = Parts(
@@ -175,11 +179,14 @@ def _run(
         stopping.then(service.stop)
         if not until_caught_up:
             maintenance_scheduler.start()
+        if spec.publish_offsets:
+            offsets.start()
         try:
             service.run(until_caught_up, timeouts)
         finally:
             state_file.write(service.tables, ended=True, maintenance=maintenance_scheduler.status())
             if not stopping.is_urgent:  # Otherwise the JVM ends together with whatever runs in it.
+                offsets.stop(service.tables, _OFFSETS_TIMEOUT_S)
                 warming.join()
                 _stop_maintenance(maintenance_scheduler, jvm)
     return service.tables
@@ -218,11 +225,13 @@ def _publish(
     state_file: StateFile,
     maintenance_scheduler: MaintenanceScheduler,
     activities: Activities,
+    offsets: OffsetPublisher,
     server: HttpServer | None,
     leadership: Leadership,
     tables: Sequence[Table],
 ) -> None:
     maintenance_scheduler.note(activities.of(tables))
+    offsets.note(tables)
     state_file.write(tables, maintenance=maintenance_scheduler.status(), leadership=leadership.state)
     # Not while the first batch runs: its commit would be later.
     if server is not None and (any(one.counts.records for one in tables) or not any(map(_is_busy, tables))):

@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import AclOperation, AdminClient  # type: ignore[attr-defined]
 
 from frazil.clock import SystemClock
 from frazil.errors import ConflictError, UnavailableError
@@ -37,16 +37,19 @@ class KafkaGroup:
         self.name = name
         self._native: dict[str, Any] = {"log_level": 0, **native_properties(properties)}
         self._timeout_s = timeout_s
+        self._opened: Consumer | None = None
 
-    @cached_property
+    @property
     def _consumer(self) -> Consumer:
-        return Consumer({**self._native, "group.id": self.name, "enable.auto.commit": False})
+        if self._opened is None:
+            self._opened = Consumer({**self._native, "group.id": self.name, "enable.auto.commit": False})
+        return self._opened
 
     def offsets(self, partitions: Iterable[Partition]) -> dict[Partition, GroupOffset]:
         try:
             answer = self._consumer.committed([TopicPartition(*place) for place in partitions], self._timeout_s)
         except KafkaException as error:
-            raise self._failure(self._denial() or error.args[0]) from None
+            raise self._failure(self._heard() or error.args[0]) from None
         self._check(answer)
         return {
             (one.topic, one.partition): GroupOffset(one.offset, one.metadata or "") for one in answer if one.offset >= 0
@@ -58,7 +61,7 @@ class KafkaGroup:
             answer = self._consumer.commit(offsets=places, asynchronous=False) or []
         except KafkaException as error:
             if error.args[0].code() not in _GONE:
-                raise self._failure(self._denial() or error.args[0]) from None
+                raise self._failure(self._heard() or error.args[0]) from None
             return
         self._check(answer)
 
@@ -77,13 +80,35 @@ class KafkaGroup:
             SystemClock().sleep(_EVERY_S)
         raise self._failure(KafkaError(KafkaError._TIMED_OUT))
 
+    def may_commit(self) -> bool:
+        """Returns whether this client has the right to commit offsets, as far as the broker reports rights.
+
+        Raises: UnavailableError where no broker answers, or the group may not be described.
+        """
+        request = self._admin.describe_consumer_groups(
+            [self.name], include_authorized_operations=True, request_timeout=self._timeout_s
+        )
+        try:
+            rights = request[self.name].result(self._timeout_s + 5).authorized_operations
+        except KafkaException as error:
+            if error.args[0].code() in _NO_GROUP:
+                return True
+            raise self._failure(error.args[0]) from None
+        except TimeoutError:
+            raise self._failure(KafkaError(KafkaError._TIMED_OUT)) from None
+        return not rights or AclOperation.READ in rights
+
     @cached_property
     def _admin(self) -> AdminClient:
         return AdminClient(self._native)
 
-    def _denial(self) -> KafkaError | None:
-        """Returns that the group may not be used, which otherwise only makes requests time out."""
-        reported = self._consumer.poll(0)
+    def _heard(self) -> KafkaError | None:
+        """Returns that the group may not be used, which a consumer reports once, beside its answers: they only time out.
+        The next request is made by another consumer, as this one may not learn of a right that is granted.
+        """
+        if self._opened is None:
+            return None
+        reported, self._opened = self._opened.poll(0), None
         cause = None if reported is None else reported.error()
         return cause if cause is not None and cause.code() == KafkaError.GROUP_AUTHORIZATION_FAILED else None
 

@@ -109,6 +109,23 @@ def check_kafka(
     yield from _check_missing(spec, tables, source)
 
 
+def check_group(group: str, may_commit: Callable[[], bool]) -> Finding:
+    """Checks whether offsets may be committed in the consumer group that shows them to tools that measure lag. may_commit:
+    returns whether this client has the right, and raises UnavailableError where that is not known.
+    """
+    name = f"group {group}"
+    remedy = (
+        f"allow it: `kafka-acls --add --allow-principal User:NAME --operation READ --group {group}`, or write"
+        " `publish_offsets: false`"
+    )
+    try:
+        if may_commit():
+            return Finding(name, True, _ASKED_FOR_RIGHTS, "shows the offsets of the tables to tools that measure lag")
+    except UnavailableError as error:
+        return Finding(name, False, _ASKED_FOR_RIGHTS, error.message, remedy, name)
+    return Finding(name, False, _ASKED_FOR_RIGHTS, "this client may not commit offsets in it", remedy, name)
+
+
 def _check_missing(spec: PipelineSpec, tables: Sequence[Table], source: Source) -> Iterator[Finding]:
     """Yields findings for topics that the pipeline file names and that do not exist."""
     named = sorted({selector.literal for selector in spec.topics if selector.literal})

@@ -370,6 +370,9 @@ class PipelineSpec(
     #: None: `elect: none`.
     ha: Annotated[HaSpec | None, section("ha")] = None
     """Several processes of this pipeline, of which one works and the others wait; by default the newest run works."""
+    publish_offsets: bool = True
+    """Whether the offsets of the tables are published as those of the consumer group `frazil-<pipeline>`, for tools that
+    measure lag."""
     commit: Annotated[CommitSpec, section("commit")] = CommitSpec()
     """When to commit and how large files should be: the default for every table."""
     maintenance: Annotated[MaintenanceSpec, with_switch(section("maintenance"))] = MaintenanceSpec()

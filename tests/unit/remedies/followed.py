@@ -138,6 +138,12 @@ FOLLOWED: Mapping[str, str] = {
         ),
         f"{_FUNCTIONS}what_cannot_be_called_is_refused_until_its_remedy_is_done",
     ),
+    # Offsets published for tools that measure lag.
+    "end that consumer, or write `publish_offsets: false`; then start the pipeline again": (
+        "integration/test_published_offsets.py::test_kafkas_own_command_shows_the_lag_until_a_consumer_joins_the_group"
+    ),
+    "allow it: `kafka-acls --add --allow-principal User:NAME --operation READ --group …`, or write `publish_offsets:"
+    " false`": f"{_SECURE_KAFKA}a_pipeline_runs_with_the_least_rights_names_a_missing_one_and_continues_when_it_is_granted",
     # Imports of other tools' configurations.
     **dict.fromkeys(
         (

@@ -1,0 +1,100 @@
+"""A pipeline as tools that measure lag see it: Kafka's own command, and the requests of others."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+
+from frazil.clock import new_id
+from frazil.errors import ConflictError
+from frazil.kafka.group import KafkaGroup
+from frazil.kafka.port import GroupOffset
+from frazil.runtime.broker import EmbeddedBroker
+from frazil.runtime.java import find_java
+from tests.fixtures import fetching
+from tests.fixtures.waiting import wait_until
+from tests.integration.pipelines import Ledger, Pipeline
+
+pytestmark = pytest.mark.timeout(300)
+_COMMAND = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
+
+
+def described(broker: EmbeddedBroker, group: str) -> dict[tuple[str, int], tuple[int, int]]:
+    """What `kafka-consumer-groups --describe` shows of a group: current offset and lag, by topic and partition."""
+    folder = fetching.installed(Path(fetching.__file__).with_name("kafka-tools-ivy.xml")) / "kafka-tools"
+    words = ["--bootstrap-server", broker.bootstrap_servers, "--describe", "--offsets", "--group", group]
+    command = [str(find_java().path), "-XX:TieredStopAtLevel=1", "-cp", f"{folder}/*", _COMMAND, *words]
+    shown = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout
+    head, *rows = [line.split() for line in shown.splitlines() if line.strip()]
+    places = [head.index(name) for name in ("TOPIC", "PARTITION", "CURRENT-OFFSET", "LAG")]
+    found = [[row[place] for place in places] for row in rows]
+    return {(topic, int(partition)): (int(offset), int(lag)) for topic, partition, offset, lag in found}
+
+
+@contextmanager
+def member(broker: EmbeddedBroker, group: str, topic: str) -> Iterator[None]:
+    """A consumer that is a member of the group meanwhile."""
+    settings = {"bootstrap.servers": broker.bootstrap_servers, "group.id": group, "log_level": 0}
+    consumer = Consumer({**settings, "enable.auto.commit": False})
+    consumer.subscribe([topic])
+    try:
+        wait_until(lambda: consumer.poll(0.2) is not None or consumer.assignment(), "the consumer is not assigned")
+        yield
+    finally:
+        consumer.close()
+
+
+def _document(broker: EmbeddedBroker, name: str, topic: str, **more: Any) -> dict[str, Any]:
+    tables = {"s.one": {"topic": topic}, "s.two": {"topic": topic, "start": "latest"}}
+    kafka = {"bootstrap.servers": broker.bootstrap_servers}
+    return {"pipeline": name, "kafka": kafka, "tables": tables, **more}
+
+
+def test_kafkas_own_command_shows_the_lag_until_a_consumer_joins_the_group(
+    broker: EmbeddedBroker, tmp_path: Path
+) -> None:
+    name, topic = f"p-{new_id()[:8]}", f"t-{new_id()[:8]}"
+    ledger = Ledger(broker.bootstrap_servers, topic)
+    ledger.produce(10)
+    pipeline = Pipeline(tmp_path, _document(broker, name, topic))
+    pipeline.run()
+    ledger.produce(4)
+    assert described(broker, f"frazil-{name}") == {(topic, 0): (5, 2), (topic, 1): (5, 2)}
+    with member(broker, f"frazil-{name}", topic), pipeline.start() as running:
+        [refused] = running.wait_for("offsets_refused")
+        assert "a consumer is a member of group" in refused["reason"]
+        running.wait_until_committed(4)
+        running.stop()
+    pipeline.run()
+    assert described(broker, f"frazil-{name}") == {(topic, 0): (7, 0), (topic, 1): (7, 0)}
+
+
+def test_a_pipeline_that_publishes_nothing_has_no_group(broker: EmbeddedBroker, tmp_path: Path) -> None:
+    name, topic = f"p-{new_id()[:8]}", f"t-{new_id()[:8]}"
+    Ledger(broker.bootstrap_servers, topic).produce(2)
+    Pipeline(tmp_path, _document(broker, name, topic, publish_offsets=False)).run()
+    group = KafkaGroup({"bootstrap.servers": broker.bootstrap_servers}, f"frazil-{name}")
+    assert group.offsets([(topic, 0), (topic, 1)]) == {}
+
+
+def test_offsets_of_a_group_are_committed_without_joining_it(broker: EmbeddedBroker) -> None:
+    name, topic = new_id(), f"t-{new_id()[:8]}"
+    Ledger(broker.bootstrap_servers, topic)
+    group = KafkaGroup({"bootstrap.servers": broker.bootstrap_servers}, name)
+    held = GroupOffset(5, "frazil one")
+    group.commit({(topic, 0): held, ("missing", 0): held})
+    assert group.offsets([(topic, 0), (topic, 1), ("missing", 0)]) == {(topic, 0): held}
+    assert group.may_commit()
+    assert KafkaGroup({"bootstrap.servers": broker.bootstrap_servers}, new_id()).may_commit()
+    with member(broker, name, topic), pytest.raises(ConflictError):
+        group.commit({(topic, 0): GroupOffset(6, "frazil one")})
+    consumer = Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": name})
+    [seen] = consumer.committed([TopicPartition(topic, 0)], timeout=20)
+    consumer.close()
+    assert (seen.offset, seen.metadata) == (5, "frazil one")
