@@ -176,11 +176,11 @@ class KafkaElector:
                 {**self._properties, "transactional.id": self._owner, "transaction.timeout.ms": 10_000, "linger.ms": 0},
                 logger=SilentLog(),
             )
-            producer.init_transactions(_TIMEOUT_S)  # From here on an earlier claim that is under way fails.
-            self._read_to_end(self._reader)
-            if self._newest != after:
-                return False
             try:
+                producer.init_transactions(_TIMEOUT_S)  # From here on an earlier claim that is under way fails.
+                self._read_to_end(self._reader)
+                if self._newest != after:
+                    return False
                 producer.begin_transaction()
                 producer.produce(self._topic, mine.text(), self._owner, partition=0)
                 producer.commit_transaction(_TIMEOUT_S)
