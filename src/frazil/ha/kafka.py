@@ -28,6 +28,7 @@ _NOT_THERE = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, Kafka
 _SOON = (
     *_NOT_THERE,
     KafkaError.UNKNOWN_LEADER_EPOCH,
+    KafkaError.FENCED_LEADER_EPOCH,
     KafkaError.LEADER_NOT_AVAILABLE,
     KafkaError._NOENT,
     KafkaError.NOT_LEADER_FOR_PARTITION,
@@ -155,10 +156,12 @@ class KafkaElector:
             try:
                 return int(asked[place].result(_TIMEOUT_S).offset)
             except KafkaException as error:
-                # A topic that was just created has no leader for a moment.
+                # A topic that was just created has no leader for a moment. A client that knows an earlier leader does not
+                # ask for the present one again.
                 if error.args[0].code() not in _SOON or self._clock.monotonic_s() > until_s:
                     raise
-                self._clock.sleep(0.05)
+                self._admin = AdminClient(self._properties)
+                self._clock.sleep(0.1)
 
     def _read_until(self, reader: Consumer, is_there: Callable[[], bool]) -> None:
         until_s = self._clock.monotonic_s() + _TIMEOUT_S
