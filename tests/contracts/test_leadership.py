@@ -42,7 +42,7 @@ def pair(make: Make) -> Iterator[tuple[Standby, Standby]]:
 
 def _takeover_s(killed_s: float, heirs: Sequence[Standby]) -> float:
     """How long after that moment one of them owned something."""
-    [heir] = wait_until(lambda: leaders(heirs), "another leads", 20)
+    [heir] = wait_until(lambda: leaders(heirs), "another leads")
     return next(report.at_s for report in heir.reports if report.owned and report.at_s > killed_s) - killed_s
 
 
@@ -133,10 +133,10 @@ def test_a_process_alone_leads_again_after_standing_down(make: Make) -> None:
 def test_a_fenced_leader_stands_by_for_another_and_ends_where_there_is_none(pair: tuple[Standby, Standby]) -> None:
     leader, other = pair
     assert leader.call("fenced", "a.t")
-    wait_until(lambda: other.owned, "the other leads", 20)
+    wait_until(lambda: other.owned, "the other leads")
     assert wait_for_leader(pair) is other
     leader.kill()
-    wait_until(lambda: len(other.state.members) == 1, "it is alone", 20)
+    wait_until(lambda: len(other.state.members) == 1, "it is alone")
     assert not other.call("fenced", "a.t")
 
 
@@ -173,7 +173,7 @@ def test_processes_that_are_cut_off_from_each_other_change_the_leader_once(
     leader = wait_for_leader(running)
     [other] = [one for one in running if one is not leader]
     with ways[0].silent(), ways[1].silent():
-        wait_until(lambda: leaders(running) == [other], "the other leads alone", 20)
+        wait_until(lambda: leaders(running) == [other], "the other leads alone")
         time.sleep(8)  # Longer than the group's session: a leader that lives is not replaced.
         assert leaders(running) == [other]
         assert (
@@ -191,7 +191,7 @@ def test_a_leader_that_dies_while_the_broker_is_away_is_replaced_when_it_is_back
         leader.kill()
         time.sleep(3)
         assert not other.owned
-    wait_until(lambda: other.owned, "the other leads", 30)
+    wait_until(lambda: other.owned, "the other leads")
 
 
 def _owners(running: Sequence[Standby]) -> dict[str, str]:
@@ -211,19 +211,19 @@ def _check_no_two_owned(running: Sequence[Standby]) -> None:
 
 def test_tables_are_spread_and_move_one_owner_at_a_time(make: Make) -> None:
     with standbys(Standby(make, TABLES, "spread") for _ in range(2)) as running:
-        wait_until(lambda: len(_owners(running)) == len(TABLES) and all(one.owned for one in running), "all own", 30)
+        wait_until(lambda: len(_owners(running)) == len(TABLES) and all(one.owned for one in running), "all own")
         running.append(Standby(make, TABLES, "spread"))
         running[-1].start()
         wait_until(
             lambda: len(_owners(running)) == len(TABLES) and all(one.owned for one in running), "all three own", 30
         )
         _check_no_two_owned(running)
-        wait_until(lambda: running[0].state.owners == _owners(running), "all know who owns what", 5)
+        wait_until(lambda: running[0].state.owners == _owners(running), "all know who owns what")
         for victim in ("leader", "other"):
             [lost, *_] = sorted(running, key=lambda one: (one.state.leader == one.state.name) != (victim == "leader"))
             running.remove(lost)
             kept = [one.owned for one in running]
             killed_s = lost.kill()
-            wait_until(lambda: len(_owners(running)) == len(TABLES), "the others own its tables", 20)
+            wait_until(lambda: len(_owners(running)) == len(TABLES), "the others own its tables")
             assert max(one.reports[-1].at_s for one in running) - killed_s < 3
             assert all(before <= one.owned for before, one in zip(kept, running, strict=True))

@@ -28,6 +28,7 @@ _NOT_THERE = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, Kafka
 _SOON = (
     *_NOT_THERE,
     KafkaError.UNKNOWN_LEADER_EPOCH,
+    KafkaError.FENCED_LEADER_EPOCH,
     KafkaError.LEADER_NOT_AVAILABLE,
     KafkaError._NOENT,
     KafkaError.NOT_LEADER_FOR_PARTITION,
@@ -155,10 +156,12 @@ class KafkaElector:
             try:
                 return int(asked[place].result(_TIMEOUT_S).offset)
             except KafkaException as error:
-                # A topic that was just created has no leader for a moment.
+                # A topic that was just created has no leader for a moment. A client that knows an earlier leader does not
+                # ask for the present one again.
                 if error.args[0].code() not in _SOON or self._clock.monotonic_s() > until_s:
                     raise
-                self._clock.sleep(0.05)
+                self._admin = AdminClient(self._properties)
+                self._clock.sleep(0.1)
 
     def _read_until(self, reader: Consumer, is_there: Callable[[], bool]) -> None:
         until_s = self._clock.monotonic_s() + _TIMEOUT_S
@@ -176,11 +179,11 @@ class KafkaElector:
                 {**self._properties, "transactional.id": self._owner, "transaction.timeout.ms": 10_000, "linger.ms": 0},
                 logger=SilentLog(),
             )
-            producer.init_transactions(_TIMEOUT_S)  # From here on an earlier claim that is under way fails.
-            self._read_to_end(self._reader)
-            if self._newest != after:
-                return False
             try:
+                producer.init_transactions(_TIMEOUT_S)  # From here on an earlier claim that is under way fails.
+                self._read_to_end(self._reader)
+                if self._newest != after:
+                    return False
                 producer.begin_transaction()
                 producer.produce(self._topic, mine.text(), self._owner, partition=0)
                 producer.commit_transaction(_TIMEOUT_S)

@@ -65,7 +65,7 @@ class Leadership(Protocol):
 
     def fenced(self, table: str) -> bool:
         """Notes that a later run has written a table that this process owned. Returns whether this process becomes a
-        standby; otherwise nobody stands by and it ends.
+        standby; otherwise no other process is there and it ends.
         """
 
     def stand_down(self, reason: str) -> None:
