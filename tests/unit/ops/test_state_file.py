@@ -75,6 +75,8 @@ def test_the_file_and_the_document_have_every_table_whichever_of_them_has_change
     assert {name: entry["lag_records"] for name, entry in file.read()["tables"].items()} == {"s.t1": 7, "s.t2": 0}
     file.write(tables[1:])
     assert set(file.read()["tables"]) == {"s.t2"}
+
+
 def test_a_standby_leaves_the_file_of_the_process_that_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     spec = TableSpec(name="n.a", topics=(TopicSelector(literal="a"),))
     leader, standby = StateFile(tmp_path, "p", FakeClock(), str), StateFile(tmp_path, "p", FakeClock(), str)
