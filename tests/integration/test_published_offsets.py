@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from frazil.clock import new_id
-from frazil.errors import ConflictError
+from frazil.errors import ConflictError, UnavailableError
 from frazil.kafka.group import KafkaGroup
 from frazil.kafka.port import GroupOffset
 from frazil.runtime.broker import EmbeddedBroker
@@ -35,6 +35,20 @@ def described(broker: EmbeddedBroker, group: str) -> dict[tuple[str, int], tuple
     places = [head.index(name) for name in ("TOPIC", "PARTITION", "CURRENT-OFFSET", "LAG")]
     found = [[row[place] for place in places] for row in rows]
     return {(topic, int(partition)): (int(offset), int(lag)) for topic, partition, offset, lag in found}
+
+
+def _coordinated(broker: EmbeddedBroker, name: str) -> KafkaGroup:
+    """A group, once its broker coordinates groups: to the first that asks it may answer that it does not yet."""
+    group = KafkaGroup({"bootstrap.servers": broker.bootstrap_servers}, name)
+
+    def is_ready() -> bool:
+        with suppress(UnavailableError):
+            group.offsets([("missing", 0)])
+            return True
+        return False
+
+    wait_until(is_ready, "no broker coordinates the group")
+    return group
 
 
 @contextmanager
@@ -79,14 +93,14 @@ def test_a_pipeline_that_publishes_nothing_has_no_group(broker: EmbeddedBroker, 
     name, topic = f"p-{new_id()[:8]}", f"t-{new_id()[:8]}"
     Ledger(broker.bootstrap_servers, topic).produce(2)
     Pipeline(tmp_path, _document(broker, name, topic, publish_offsets=False)).run()
-    group = KafkaGroup({"bootstrap.servers": broker.bootstrap_servers}, f"frazil-{name}")
+    group = _coordinated(broker, f"frazil-{name}")
     assert group.offsets([(topic, 0), (topic, 1)]) == {}
 
 
 def test_offsets_of_a_group_are_committed_without_joining_it(broker: EmbeddedBroker) -> None:
     name, topic = new_id(), f"t-{new_id()[:8]}"
     Ledger(broker.bootstrap_servers, topic)
-    group = KafkaGroup({"bootstrap.servers": broker.bootstrap_servers}, name)
+    group = _coordinated(broker, name)
     held = GroupOffset(5, "frazil one")
     group.commit({(topic, 0): held, ("missing", 0): held})
     assert group.offsets([(topic, 0), (topic, 1), ("missing", 0)]) == {(topic, 0): held}
