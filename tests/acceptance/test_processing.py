@@ -93,12 +93,12 @@ def document(pipeline: Pipeline, topic: str, folder: Path) -> None:
 
 
 def found(folder: Path) -> dict[str, Counter[str]]:
-    """The rows of every table, dead letters by their place and class."""
+    """The rows of every table, dead letters by place and class: their values are sealed, each time otherwise."""
     made: dict[str, Counter[str]] = {}
     for table, location in metadata_locations(folder / "frazil-data" / "catalog.db").items():
         rows = StaticTable.from_metadata(location).scan().to_arrow().to_pylist()
         if table.endswith("__dead_letters"):
-            rows = [{name: row[name] for name in (*PLACE, "error_class", "path", "value")} for row in rows]
+            rows = [{name: row[name] for name in (*PLACE, "error_class", "path")} for row in rows]
         made[table] = Counter(json.dumps(row, default=str, sort_keys=True) for row in rows)
     return made
 
