@@ -57,6 +57,8 @@ from frazil.spec.units import parse_duration
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from frazil.kafka.topics import KafkaTopics
+
 log = structlog.get_logger("frazil")
 
 UntilCaughtUp = Annotated[
@@ -145,26 +147,11 @@ def _run(
         warming = threading.Thread(target=_make_session, args=(jvm,), name="session", daemon=True)
         warming.start()
         catalog = wait_for_catalog(jvm, spec, clock, timeouts)
-        expected = core_count() if is_local(spec.spark.master) else 1
-        jobs = SparkJobs(jvm.session, spec.kafka, _parallelism(spec.spark), expected, source.answering)
-        outbox = KafkaOutbox(spec.kafka)
-        reader = KafkaReader(spec.kafka, clock)
         runner = MaintenanceRunner(
             IcebergMaintenance(catalog, jvm.session, spec.maintenance.cores, merge_of), spec.pipeline, clock
         )
         maintenance_scheduler = MaintenanceScheduler(runner, clock)
-        schemas = open_schemas(spec)
-        services = Services(
-            source,
-            catalog,
-            jobs,
-            clock,
-            schemas=schemas,
-            outbox=outbox,
-            reader=reader,
-            queries=SparkQueries(lambda: jvm.gateway.jvm),
-            slowed_by=maintenance_scheduler.slowed_by,
-        )
+        services = _services(spec, jvm, source, catalog, maintenance_scheduler.slowed_by)
         run_id = new_id()
         # A run that catches up and ends has nobody to hand over to.
         alone = spec.model_copy(update={"ha": None})
@@ -190,6 +177,25 @@ def _run(
                 warming.join()
                 _stop_maintenance(maintenance_scheduler, jvm)
     return service.tables
+
+
+def _services(
+    spec: PipelineSpec, jvm: Jvm, source: KafkaTopics, catalog: IcebergCatalog, slowed_by: Callable[[str], float]
+) -> Services:
+    """Opens what the loop works with."""
+    clock = SystemClock()
+    expected = core_count() if is_local(spec.spark.master) else 1
+    return Services(
+        source,
+        catalog,
+        SparkJobs(jvm.session, spec.kafka, _parallelism(spec.spark), expected, source.answering),
+        clock,
+        schemas=open_schemas(spec),
+        outbox=KafkaOutbox(spec.kafka),
+        reader=KafkaReader(spec.kafka, clock),
+        queries=SparkQueries(lambda: jvm.gateway.jvm),
+        slowed_by=slowed_by,
+    )
 
 
 def _own_services(spec: PipelineSpec, jvm: Jvm, services: Services) -> OwnServices:
