@@ -36,21 +36,24 @@ def group_of(pipeline: str) -> str:
 
 
 def next_offsets(tables: Iterable[Table]) -> dict[Partition, int]:
-    """Returns the next offset of each partition: the least of the tables that it feeds. A partition is missing while that
-    is not known of one of them.
+    """Returns the next offset of each partition that feeds a table of this process: the least of all tables that it feeds. A
+    partition is missing while that is not known of one of them.
     """
     found: dict[Partition, int] = {}
     unknown: set[Partition] = set()
+    own: set[Partition] = set()
     for table in tables:
         is_loaded, position = table.catalog.is_loaded or table.state is not None, table.position()
         for topic, partition in table.partitions():
             place, offset = (topic, partition), position.get(topic, {}).get(partition)
+            if table.schedule.is_owned:
+                own.add(place)
             is_other = table.progress.topic_ids.get(topic, "") not in ("", table.offsets.topics[topic].id)
             if offset is None or is_other or not is_loaded:
                 unknown.add(place)
             else:
                 found[place] = min(offset, found.get(place, offset))
-    return {place: offset for place, offset in found.items() if place not in unknown}
+    return {place: offset for place, offset in found.items() if place in own - unknown}
 
 
 class OffsetPublisher:

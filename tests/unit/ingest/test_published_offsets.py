@@ -65,6 +65,13 @@ def test_nothing_is_published_of_a_partition_that_a_table_is_not_known_to_have_r
     assert next_offsets([_table("n.x", 5), _table("n.z", 3, topic_id="of a topic that was deleted")]) == {}
 
 
+def test_a_process_publishes_no_partition_of_which_it_only_watches_tables() -> None:
+    own, watched = _table("n.x", 5, 9), _table("n.y", 3)
+    watched.schedule.is_owned = False
+    assert next_offsets([watched]) == {}
+    assert next_offsets([own, watched]) == {("a", 0): 3, ("a", 1): 9}
+
+
 def test_offsets_are_published_once_and_go_back_with_the_table(runs: Runs) -> None:
     run = runs.start("one")
     for offset in (5, 5, 8, 8):
