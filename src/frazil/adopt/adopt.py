@@ -124,8 +124,11 @@ def handed_over(name: str, plan: Callable[[], Handover]) -> Handover:
     """Returns what `plan` returns; a refusal where it raises TableStopped."""
     try:
         return plan()
-    except (TableStopped, ConflictError) as error:
+    except TableStopped as error:
         return Handover(name, problem=problem_of(error))
+    except ConflictError as error:
+        remedy = "stop the tool, and run the same command again"
+        return Handover(name, problem=Problem(error.message, remedy, error.where))
 
 
 def commit(services: Services, planned: Handover) -> Handover:
@@ -160,6 +163,12 @@ def _plan(discovery: Discovery, services: Services, table: Table, origin: Origin
     if before.snapshot_id is not None and not before.released_to:
         return Handover(table.name, "none", "the pipeline's own progress", before.offsets, _unread(services, table))
     found = _find(services, table, origin)
+    if not any(place in found.offsets for place in table.partitions()):
+        raise TableStopped(
+            f"{found.place} has no offset of a topic that the table reads",
+            "correct the table's topic, or name what has read it",
+            table.name,
+        )
     progress = replace(
         before,
         offsets=_complete(services, table, found),

@@ -18,6 +18,7 @@ from typing import Any
 import fastavro
 
 from frazil.adopt.found import Found, Services, read_group
+from frazil.errors import UnavailableError
 from frazil.ingest.failures import TableStopped
 from frazil.kafka.port import Partition
 from frazil.types import OffsetRange
@@ -96,10 +97,19 @@ def find_progress(services: Services, table: str, group: str | None, partitions:
 
 
 def control_ends(services: Services, sink: Sink) -> dict[int, int]:
-    """Returns the end of each partition of the control topic: events before it are none for a table with this position."""
+    """Returns the end of each partition of the control topic: events before it are none for a table with this position.
+
+    Raises: UnavailableError where one has no leader now.
+    """
     described = services.source.topics(sink.control_topic.__eq__)
     count = described[sink.control_topic].partition_count if described else 0
     ends = services.source.ends([(sink.control_topic, number) for number in range(count)])
+    if len(ends) < count:
+        raise UnavailableError(
+            "a partition of the control topic has no leader",
+            remedy="wait until its broker is back, and run the command again",
+            where=f"topic {sink.control_topic}",
+        )
     return {number: end for (_, number), end in ends.items()}
 
 

@@ -7,7 +7,8 @@ between is repeated, and writes what the table has.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -25,12 +26,18 @@ from frazil.kafka.port import GroupOffset
 from frazil.types import Commit, Offsets, as_json, by_partition
 
 _TRIES = 20
+_ADDRESS = re.compile("[A-Za-z][A-Za-z0-9+.-]+:/")
 
 
 def plan_release(
-    services: Services, table: Table, target: Origin, dead_letters: DeadLetterTables | None = None
+    services: Services,
+    table: Table,
+    target: Origin,
+    others: Iterable[Table] = (),
+    dead_letters: DeadLetterTables | None = None,
 ) -> Handover:
-    """Returns what releasing a table would do. dead_letters: to finish pending commits of dead letters, before a release.
+    """Returns what releasing a table would do. others: of the pipeline. dead_letters: to finish pending commits of dead
+    letters, before a release.
 
     Raises: TableStopped where it cannot be released; SpecError where the target is not named;
     UnavailableError and ConflictError as the services.
@@ -45,6 +52,8 @@ def plan_release(
             "run `frazil adopt` before it is released again",
             table.name,
         )
+    if target.tool is not Tool.SPARK:
+        _refuse_other_offsets(services, progress.offsets, others)
     place, entries = _target(services, table.name, target)
     commit = None
     if not progress.released_to:
@@ -63,13 +72,15 @@ def plan_release(
     return Handover(table.name, "release", place, progress.offsets, lag_records(progress.offsets, ends), commit=commit)
 
 
-def release(services: Services, table: Table, target: Origin, dead_letters: DeadLetterTables) -> Handover:
+def release(
+    services: Services, table: Table, target: Origin, others: Sequence[Table], dead_letters: DeadLetterTables
+) -> Handover:
     """Releases a table; returns what was done. A pipeline that is running commits no more: it stops the table.
 
     Raises: as `plan_release`; ConflictError where the pipeline commits faster.
     """
     for _ in range(_TRIES):
-        planned = plan_release(services, table, target, dead_letters)
+        planned = plan_release(services, table, target, others, dead_letters)
         try:
             if planned.commit is not None:
                 services.catalog.commit(planned.commit)
@@ -78,6 +89,22 @@ def release(services: Services, table: Table, target: Origin, dead_letters: Dead
         _write(services, target, planned)
         return planned
     raise ConflictError("the pipeline commits faster than the table can be released", where=table.name)
+
+
+def _refuse_other_offsets(services: Services, offsets: Offsets, others: Iterable[Table]) -> None:
+    """Raises TableStopped where another table that was released reads the same partitions from other offsets: the group has
+    one offset of each.
+    """
+    mine = by_partition(offsets)
+    for other in others:
+        state = services.catalog.load(other.name)
+        its = by_partition(state.progress.offsets) if state is not None and state.progress.released_to else {}
+        if any(mine[place] != its[place] for place in mine.keys() & its.keys()):
+            raise TableStopped(
+                "another table was released at other offsets of the same topic, and a group has one of each partition",
+                "adopt that table again, run `frazil run --until-caught-up`, and release both while no pipeline runs",
+                other.name,
+            )
 
 
 def _target(services: Services, table: str, target: Origin) -> tuple[str, Mapping[str, str]]:
@@ -104,7 +131,12 @@ def _target(services: Services, table: str, target: Origin) -> tuple[str, Mappin
 
 
 def _new_folder(checkpoint: Path | None) -> Path:
-    if checkpoint is None or (checkpoint.exists() and any(checkpoint.iterdir())):
+    if checkpoint is not None and _ADDRESS.match(str(checkpoint)):
+        raise SpecError(
+            f"the checkpoint {checkpoint} is an address, and a folder of this machine is written",
+            remedy="give --checkpoint with a folder of this machine, and copy it to the store before the query starts",
+        )
+    if checkpoint is None or (checkpoint.exists() and (not checkpoint.is_dir() or any(checkpoint.iterdir()))):
         raise SpecError("the checkpoint is not a new folder", remedy="give --checkpoint with a folder that is empty")
     return checkpoint
 

@@ -98,13 +98,13 @@ def release(
     spec = read_spec(output, file)
     with _open(spec) as desk:
         (one,) = chosen(desk.discovery, table)
-        target = Origin(tool, group, checkpoint)
+        target, others = Origin(tool, group, checkpoint), [t for t in desk.discovery.tables.values() if t is not one]
 
         def hand_over() -> Handover:
             if not apply:
-                return plan_release(desk.services, one, target)
+                return plan_release(desk.services, one, target, others)
             dead_letters = DeadLetterTables(desk.services.catalog, KafkaOutbox(spec.kafka), spec.pipeline)
-            return release_table(desk.services, one, target, dead_letters)
+            return release_table(desk.services, one, target, others, dead_letters)
 
         planned = handed_over(table, hand_over)
     return _report(output, spec, [planned], apply)

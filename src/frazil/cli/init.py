@@ -24,6 +24,7 @@ from frazil.ops.check import Finding
 from frazil.registry.confluent import ConfluentRegistry
 from frazil.registry.port import UnusableSchema
 from frazil.spec import PipelineSpec, load_spec
+from frazil.spec.secrets import has_reference, secrets_of
 from frazil.types import OffsetRange
 
 _RECORDS = 20
@@ -94,6 +95,13 @@ def _head(servers: str, registry: str | None, warehouse: str | None, properties:
     pairs = [one.partition("=") for one in properties]
     if any(not name or not equals for name, equals, _ in pairs):
         raise SpecError("a property of Kafka's client is written NAME=VALUE", where="--kafka")
+    for name, _, value in pairs:
+        if secrets_of(name, value) and not has_reference(value):
+            raise SpecError(
+                f"`{name}` is a secret, and would be written into the file",
+                remedy="write --kafka 'NAME=${env:VARIABLE}'",
+                where="--kafka",
+            )
     head: dict[str, Any] = {"pipeline": _NAME, "kafka": {"bootstrap.servers": servers}}
     head["kafka"] |= {name: value for name, _, value in pairs}
     if registry:

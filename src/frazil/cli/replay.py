@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from enum import StrEnum
 from functools import partial
@@ -22,7 +22,7 @@ from frazil.cli.wiring import (
     read_spec,
 )
 from frazil.clock import SystemClock
-from frazil.errors import SpecError
+from frazil.errors import SpecError, UnavailableError
 from frazil.ingest.failures import named_jvm_death
 from frazil.kafka.outbox import KafkaOutbox
 from frazil.ops.reports import plural
@@ -123,7 +123,10 @@ def command(  # noqa: PLR0913  (each is an option)
         )
         outbox = KafkaOutbox(spec.kafka)
         begin = replay.progress(outbox) or ReplayProgress(_last_snapshot(state, to_snapshot))
+        if not begin.is_complete:
+            _try(output, partial(replay.snapshots.hold, replay.owner, begin.snapshot_id))
         done = replay.run(outbox, begin, pace, _Notes(output, clock))
+        _try(output, partial(replay.snapshots.let_go, replay.owner))
     document = {"pipeline": spec.pipeline, "table": table, **replay_document(request, replay.owner, begin, done)}
     output.result(document, _sentence(request, replay.owner, done, begin))
 
@@ -138,6 +141,14 @@ def replay_document(request: Request, owner: str, begin: ReplayProgress, done: R
         "written_now": done.records - begin.records,
         "consumer_group": KafkaOutbox.group_of(owner),
     }
+
+
+def _try(output: Output, step: Callable[[], None]) -> None:
+    """Takes a step that whoever may only read the table cannot take: without it, the snapshot expires as others do."""
+    try:
+        step()
+    except UnavailableError as error:
+        output.note(f"{error.message}; the snapshot may expire before the replay is complete")
 
 
 @contextmanager

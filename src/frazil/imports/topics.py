@@ -174,12 +174,17 @@ def _lines(head: Mapping[str, Any], namespace: str, proposals: Sequence[Proposal
     yield "tables:"
     for one in proposals:
         if one.settings is not None:
-            yield f"  # {one.seen}"
+            yield f"  # {_printable(one.seen)}"
             yield from (f"  {line}" for line in _yaml({_table(namespace, one.topic): one.settings}).splitlines())
     left_out = [one for one in proposals if one.settings is None]
     if left_out:
         yield "# Left out:"
         yield from (f"#   {one.topic}: {one.seen}" for one in left_out)
+
+
+def _printable(text: str) -> str:
+    """Returns text of records for a comment: a line break in a field's name would end it."""
+    return "".join(one if one.isprintable() else " " for one in text)
 
 
 def _table(namespace: str, topic: str) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
@@ -108,13 +108,19 @@ class _Writer:
             hit("outbox.before")
             producer.commit_transaction(_TIMEOUT_S)
         except KafkaException as error:
-            if not error.args[0].fatal():  # A fenced producer has nothing to report.
-                producer.flush(_REPORTS_S)  # Calls `_note`; the reports may come after the transaction's own error.
+            self._give_up(error.args[0])
             if self._denial is not None:
                 raise KafkaException(self._denial) from None
             raise
         hit("outbox.after")
         self.last = name
+
+    def _give_up(self, error: KafkaError) -> None:
+        if not error.fatal():  # A fenced producer has nothing to report.
+            self._producer.flush(_REPORTS_S)  # Calls `_note`; the reports may come after the transaction's own error.
+        if error.txn_requires_abort():
+            with suppress(KafkaException):  # Else readers of the topic wait for the transaction until it times out.
+                self._producer.abort_transaction(_REPORTS_S)
 
     def _note(self, error: KafkaError | None, _: object) -> None:
         if error is not None and error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
@@ -144,9 +150,9 @@ class _Writer:
 def _failure(error: KafkaException, topic: str) -> UnavailableError | ConflictError:
     cause = error.args[0]
     if cause.code() in (KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRODUCER_FENCED):
-        return ConflictError(f"another process writes topic {topic}", where=topic)
+        return ConflictError(f"another process writes topic {topic}", remedy="let one of the two end", where=topic)
     too_large = "raise the topic's max.message.bytes" if "too large" in cause.str().lower() else ""
     remedy = too_large or kafka_remedy(cause.str())
     if cause.code() in (KafkaError._UNKNOWN_TOPIC, KafkaError.UNKNOWN_TOPIC_OR_PART):
-        remedy = "create the topic, or correct `dead_letters.topic`; Frazil retries with back-off"
+        remedy = "create the topic, or correct its name; Frazil retries with back-off"
     return UnavailableError(f"topic {topic} cannot be written: {cause.str()}", remedy=remedy, where=topic)

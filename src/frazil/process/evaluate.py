@@ -28,6 +28,7 @@ from frazil.process.kernels.values import (
     Kernel,
     Result,
     as_array,
+    is_constant,
     is_there,
     literal_places,
 )
@@ -246,7 +247,9 @@ class _Run:
             call, error = batch.sources[int(first[row]) - 1]  # type: ignore[index]
             values = tuple(batch.text_of(argument, row) for argument in shown_arguments(call))
             name = made[of_column[row] - 1][0]
-            reason = batch.reasons.get((int(first[row]), row), ERRORS[error])  # type: ignore[index]
+            number = int(first[row])  # type: ignore[index]
+            of_constant = batch.reasons.get((number, 0)) if is_constant(call) else None
+            reason = batch.reasons.get((number, row)) or of_constant or ERRORS[error]
             self.failures.append(Failure(int(self.parents[row]), name, reason, call.sql or call.function, values))
         self.failed[self.parents[rows]] = True
         return rows.size > 0
@@ -307,15 +310,15 @@ class _Batch:
         if kernel is None:
             raise InvariantError(f"an expression is outside the table of proven functions: expression={call.sql}")
         arguments = [self.column(argument) for argument in call.arguments]
-        is_constant = bool(arguments) and all(isinstance(one.values, pa.Scalar) for one in arguments)
-        rows = 1 if is_constant else self._rows
-        if is_constant:
+        is_one = bool(arguments) and all(isinstance(one.values, pa.Scalar) for one in arguments)
+        rows = 1 if is_one else self._rows
+        if is_one:
             literals = literal_places(kernel, call)
             arguments = [
                 one if place in literals else Column(as_array(one.values, 1)) for place, one in enumerate(arguments)
             ]
         made = kernel.choose(call, arguments, rows) if kernel.choose else self._strict(call, kernel, arguments, rows)
-        return self._spread(made) if is_constant else made
+        return self._spread(made) if is_one else made
 
     def _spread(self, made: Column) -> Column:
         """Returns the column of an expression without fields, which was evaluated for one row."""

@@ -17,6 +17,8 @@ from frazil.catalog.scans import LiveFile
 from frazil.errors import SpecError
 
 ChangeType = Literal["INSERT", "DELETE"]
+#: For so long a replay that was interrupted may be continued: Kafka keeps its progress as long by default.
+_HELD_MS = 7 * 24 * 3600 * 1000
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,26 @@ class Snapshots:
         self._java = catalog.java_table(table)
         self._described = Described(catalog.gateway.jvm, self._java)
         self._scanned: dict[int, dict[str, LiveFile]] = {}
+
+    def hold(self, name: str, snapshot_id: int) -> None:
+        """Keeps a snapshot from expiry by a tag of this name, until `let_go` or for a week.
+
+        Raises: SpecError as `rows`; UnavailableError where the catalog does not take the tag.
+        """
+        self._find(snapshot_id)
+        try:
+            if self._java.refs().get(name) is None:
+                self._java.manageSnapshots().createTag(name, snapshot_id).setMaxRefAgeMs(name, _HELD_MS).commit()
+        except java_errors() as error:
+            raise unavailable("the snapshot cannot be tagged", error, self._table) from None
+
+    def let_go(self, name: str) -> None:
+        """Removes the tag of `hold`. Raises: UnavailableError."""
+        try:
+            if self._java.refs().get(name) is not None:
+                self._java.manageSnapshots().removeTag(name).commit()
+        except java_errors() as error:
+            raise unavailable("the tag of a snapshot cannot be removed", error, self._table) from None
 
     def rows(self, snapshot_id: int) -> Iterator[FileRows]:
         """Yields the data files of a snapshot in the order of their paths.

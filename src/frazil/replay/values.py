@@ -154,7 +154,11 @@ def _json_values(column: pa.Array) -> pa.Array:
     if not pa.types.is_nested(column.type):
         return json_texts(column)
     maps = "strict" if _has_text_keys(column.type) else None
-    return pa.array([as_json(value) for value in column.to_pylist(maps_as_pydicts=maps)], pa.string())
+    try:
+        values = column.to_pylist(maps_as_pydicts=maps)
+    except (OverflowError, ValueError, KeyError):  # Times that Python does not have, or a key that is there twice.
+        return json_texts(column)
+    return pa.array([as_json(value) for value in values], pa.string())
 
 
 def _has_text_keys(kind: pa.DataType) -> bool:
@@ -188,7 +192,8 @@ def _as_connect(column: pa.Array, kind: IcebergType) -> pa.Array:
 
 
 def _unscaled(value: Any, scale: int) -> bytes:
-    number = int(value.scaleb(scale))
+    sign, digits, exponent = value.as_tuple()  # Its own arithmetic rounds to 28 digits.
+    number: int = int("".join(map(str, digits))) * 10 ** (exponent + scale) * (-1 if sign else 1)
     return number.to_bytes((number + (number < 0)).bit_length() // 8 + 1, "big", signed=True)
 
 

@@ -45,7 +45,7 @@ class Scene(Running):
 
     def plan(self, tool: Tool, name: str | None = TABLE, **options: Any) -> Handover:
         """What adopting would do with the table."""
-        discovery = self._discovery()
+        discovery = self.discovery()
         (found,) = plan_adoptions(discovery, self.services, name, Origin(tool, **options), self.source.cluster_id())
         return found
 
@@ -55,13 +55,13 @@ class Scene(Running):
 
     def release(self, tool: Tool, *, is_dry: bool = False, **options: Any) -> Handover:
         """What releasing has done with the table."""
-        (table,) = chosen(self._discovery(), TABLE)
+        (table,) = chosen(self.discovery(), TABLE)
         parts = (self.services, table, Origin(tool, **options))
         if is_dry:
             return handed_over(TABLE, lambda: plan_release(*parts))
-        return handed_over(TABLE, lambda: release(*parts, DeadLetterTables(self.catalog)))
+        return handed_over(TABLE, lambda: release(*parts, (), DeadLetterTables(self.catalog)))
 
-    def _discovery(self) -> Discovery:
+    def discovery(self) -> Discovery:
         discovery = Discovery(self.spec(TOPIC), self.source, self.catalog)
         discovery.refresh_topics()
         return discovery

@@ -12,7 +12,7 @@ import pytest
 
 from frazil.adopt.adopt import Origin, Tool, commit, plan_adoptions
 from frazil.adopt.found import Services
-from frazil.errors import SpecError
+from frazil.errors import SpecError, UnavailableError
 from frazil.ingest.discovery import Discovery
 from frazil.ingest.state import RunState
 from frazil.kafka.memory import MemoryGroup
@@ -108,6 +108,33 @@ def test_files_that_the_sink_has_not_committed_are_waited_for(tmp_path: Path) ->
     assert "pause" in refused.problem.remedy
     scene.catalog.append_foreign(TABLE, summary={POSITION: '{"0":6}'})
     assert scene.adopt(Tool.KAFKA_CONNECT).action == "adopt"
+
+
+def test_a_tool_that_has_read_other_topics_is_refused_until_the_topic_is_corrected(tmp_path: Path) -> None:
+    scene = Scene(tmp_path)
+    scene.make_table(**_QUERY, **{"spark.sql.streaming.epochId": "0"})
+    folder = checkpoint(tmp_path / "c", 0, {0: 5})
+    offsets = folder / "offsets" / "0"
+    right = offsets.read_text()
+    offsets.write_text(right.replace(f'"{TOPIC}"', '"mirrored"'))
+    refused = scene.adopt(Tool.SPARK, checkpoint=folder)
+    assert refused.problem is not None
+    assert "no offset of a topic that the table reads" in refused.problem.message
+    assert "correct the table's topic" in refused.problem.remedy
+    offsets.write_text(right)
+    assert scene.adopt(Tool.SPARK, checkpoint=folder).action == "adopt"
+
+
+def test_a_control_topic_without_a_leader_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    scene = Scene(tmp_path)
+    scene.make_table(**{POSITION: '{"0":1}'})
+    scene.has_read(SINK, 4)
+    with monkeypatch.context() as patched:
+        patched.setattr(scene.source, "ends", lambda _: {})
+        with pytest.raises(UnavailableError) as missing:
+            scene.plan(Tool.KAFKA_CONNECT)
+    assert "wait until its broker is back" in missing.value.remedy
+    assert scene.plan(Tool.KAFKA_CONNECT).action == "adopt"
 
 
 def test_a_tool_that_still_runs_is_refused(tmp_path: Path) -> None:

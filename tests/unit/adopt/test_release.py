@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pyiceberg.types import LongType
 
-from frazil.adopt.adopt import Tool
+from frazil.adopt.adopt import Handover, Origin, Tool, chosen, handed_over
+from frazil.adopt.release import plan_release
 from frazil.adopt.spark import find_progress
+from frazil.clock import new_id
 from frazil.errors import SpecError
+from frazil.ingest.table import Table
 from frazil.kafka.port import GroupOffset
+from frazil.schema.evolve import new_schema
+from frazil.types import Commit
 from tests.unit.adopt.scene import CONTROL, POSITION, SINK, TABLE, TOPIC, Scene
 
 
@@ -85,6 +92,8 @@ def test_what_cannot_be_given_offsets_is_refused(tmp_path: Path) -> None:
         (Tool.FLINK, {}, "release the table to a group"),
         (Tool.SPARK, {}, "a folder that is empty"),
         (Tool.SPARK, {"checkpoint": tmp_path / "full"}, "a folder that is empty"),
+        (Tool.SPARK, {"checkpoint": tmp_path / "full" / "file"}, "a folder that is empty"),
+        (Tool.SPARK, {"checkpoint": Path("s3://lake/checkpoint")}, "copy it to the store"),
     ]
     for tool, options, remedy in cases:
         with pytest.raises(SpecError) as missing:
@@ -94,6 +103,27 @@ def test_what_cannot_be_given_offsets_is_refused(tmp_path: Path) -> None:
     assert scene.release(Tool.GROUP, group="g").action == "refused"
     scene.group("g").has_members = False
     assert scene.release(Tool.GROUP, group="g").action == "release"
+
+
+def test_tables_of_one_topic_are_released_at_equal_offsets(tmp_path: Path) -> None:
+    scene = Scene(tmp_path)
+    scene.catch_up()
+    (table,) = chosen(scene.discovery(), TABLE)
+    other = Table(table.spec.model_copy(update={"name": "n.b"}))
+    progress = scene.catalog.load(TABLE).progress  # type: ignore[union-attr]
+    scene.catalog.create("n.b", new_schema([("id", LongType())]), {}, 2)
+
+    def release_both(offset: int) -> Handover:
+        state = scene.catalog.load("n.b")
+        assert state is not None
+        released = replace(progress, offsets={TOPIC: {0: offset}}, commit_id=new_id(), released_to="group")
+        scene.catalog.commit(Commit("n.b", (), released, state.progress, shape=state.shape))
+        return handed_over(TABLE, lambda: plan_release(scene.services, table, Origin(Tool.GROUP, "g"), [other]))
+
+    refused = release_both(2).problem
+    assert refused is not None
+    assert "release both while no pipeline runs" in refused.remedy
+    assert release_both(6).action == "release"
 
 
 def test_pending_dead_letters_are_committed_by_a_release_and_not_by_a_look(tmp_path: Path) -> None:

@@ -34,6 +34,11 @@ def test_each_refusal_ends_once_its_remedy_is_done(
     assert main(named) == 1
     assert "produce some records first" in capsys.readouterr().err
     source.produce("clicks", 0, b'{"a": 1}')
+    assert main([*named, "--kafka", "sasl.password=hunter2"]) == 2
+    assert "write --kafka 'NAME=${env:VARIABLE}'" in capsys.readouterr().err
+    monkeypatch.setenv("KAFKA_PASSWORD", "hunter2")
+    assert main([*named, "--kafka", "sasl.password=${env:KAFKA_PASSWORD}", "-f", "secured.yaml"]) == 0
+    assert "hunter2" not in (tmp_path / "secured.yaml").read_text()
     assert main(named) == 0
     assert main(named) == 1
     assert "name another with -f" in capsys.readouterr().err

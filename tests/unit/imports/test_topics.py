@@ -87,6 +87,14 @@ def test_topics_of_other_programs_are_left_out(topic: str) -> None:
     assert propose(topic, _records((None, {"a": 1})), None) == Proposal(topic, None, "internal")
 
 
+def test_a_name_in_a_record_cannot_end_a_comment() -> None:
+    odd = Proposal("a", {"topic": "a"}, "keys of a\nb: 1")
+    assert yaml.safe_load(file_of({"pipeline": "lake"}, "lake", [odd])) == {
+        "pipeline": "lake",
+        "tables": {"lake.a": {"topic": "a"}},
+    }
+
+
 def test_the_file_is_valid_and_names_what_is_left_out(tmp_path: Path) -> None:
     proposals = [propose(name, _records((None, {"a": 1})), None) for name in ("Shop.orders", "shop-orders", "_schemas")]
     proposals.append(propose("empty", [], None))

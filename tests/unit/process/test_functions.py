@@ -83,6 +83,11 @@ def test_only_the_records_for_which_it_raises_are_refused_with_its_name_its_word
     assert run(call(folder, "clean"), ["A@x", "nobody"], "null").columns[0].to_pylist() == ["a@x", None]
 
 
+def test_a_call_of_literals_that_raises_names_its_words_in_every_record(folder: Path) -> None:
+    found = run(call(folder, "clean", Literal("nobody", TEXT)), ["a", "b"])
+    assert [one.error_class for one in found.failures] == ["ValueError: no @ in it"] * 2
+
+
 def test_a_failure_counts_only_for_rows_that_reach_it(folder: Path) -> None:
     is_known = Call("Contains", (EMAIL, Literal("@", TEXT)), pa.bool_())
     guarded = Call("If", (is_known, call(folder, "clean"), Literal("none", TEXT)), TEXT)

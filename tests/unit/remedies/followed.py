@@ -95,11 +95,25 @@ FOLLOWED: Mapping[str, str] = {
     "start the connector, PUT /connectors/NAME/pause, wait for its next commit, and stop it": (
         f"{_ADOPT}files_that_the_sink_has_not_committed_are_waited_for"
     ),
+    "correct the table's topic, or name what has read it": (
+        f"{_ADOPT}a_tool_that_has_read_other_topics_is_refused_until_the_topic_is_corrected"
+    ),
+    "wait until its broker is back, and run the command again": (
+        f"{_ADOPT}a_control_topic_without_a_leader_is_waited_for"
+    ),
+    "adopt that table again, run `frazil run --until-caught-up`, and release both while no pipeline runs": (
+        f"{_RELEASE}tables_of_one_topic_are_released_at_equal_offsets"
+    ),
+    "let one of the two end": "contracts/test_outbox.py::test_an_earlier_writer_is_refused",
+    "stop the tool, and run the same command again": (
+        f"{_ADOPT}the_table_must_not_move_between_the_look_and_the_commit"
+    ),
     "stop it, and wait until its group is empty; Kafka Connect: PUT /connectors/NAME/stop": (
         f"{_ADOPT}a_tool_that_still_runs_is_refused"
     ),
     **dict.fromkeys(
         (
+            "give --checkpoint with a folder of this machine, and copy it to the store before the query starts",
             "give --checkpoint with a folder that is empty",
             "give --group; Kafka Connect's is connect-CONNECTOR",
             "release the table to a group; Flink starts from it with `scan.startup.mode` = `group-offsets`",
@@ -112,6 +126,7 @@ FOLLOWED: Mapping[str, str] = {
     ),
     "give --bootstrap-servers HOST:PORT": _INIT,
     "name another with -f": _INIT,
+    "write --kafka 'NAME=${env:VARIABLE}'": _INIT,
     "produce some records first, or name the registry with --registry": _INIT,
     "add `registry`, or write JSON": _REPLAY,
     "create it, with as many partitions as its readers need": _REPLAY,
@@ -633,7 +648,7 @@ BY_PEOPLE: Mapping[str, str] = {
     ),
     "free space where standard output is written, or redirect it, and run the command again": _SERVICE,
     "raise the topic's max.message.bytes": _SERVICE,
-    "create the topic, or correct `dead_letters.topic`; Frazil retries with back-off": _SERVICE,
+    "create the topic, or correct its name; Frazil retries with back-off": _SERVICE,
     "check that a broker is running at bootstrap.servers, for `security.protocol`, and accepts this client": _SERVICE,
     "check whether it is stopped (SIGSTOP) or starved; if it hangs, end it and start `frazil run` again": _SERVICE,
     "check that the named service is running and accepts this machine; `frazil check` checks all services": _SERVICE,

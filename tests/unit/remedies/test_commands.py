@@ -56,7 +56,7 @@ def test_a_directory_that_was_deleted(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("code", "remedy"),
     [
-        (KafkaError.UNKNOWN_TOPIC_OR_PART, "create the topic, or correct `dead_letters.topic`"),
+        (KafkaError.UNKNOWN_TOPIC_OR_PART, "create the topic, or correct its name"),
         (KafkaError.MSG_SIZE_TOO_LARGE, "raise the topic's max.message.bytes"),
         (KafkaError._TRANSPORT, "Frazil retries with back-off; look at the service that is named"),
     ],

@@ -6,7 +6,7 @@ import base64
 import io
 import json
 from datetime import UTC, date, datetime, time
-from decimal import Decimal
+from decimal import Context, Decimal
 from typing import Any
 from uuid import UUID
 
@@ -110,6 +110,23 @@ def test_avro_has_the_values_behind_the_schema_s_id() -> None:
     assert row["list"][0]["t"] == MOMENT
     empty: Any = fastavro.schemaless_reader(io.BytesIO(second[5:]), schema, None)
     assert set(empty.values()) == {None}
+
+
+def test_decimals_of_connect_keep_38_digits() -> None:
+    number = Decimal("-123456789012345678901234567890123456.78")
+    rows = pa.record_batch([pa.array([number], pa.decimal128(38, 2))], names=["d"])
+    (one,) = ConnectJsonEncoder([NestedField(1, "d", DecimalType(38, 2))], "t").encode(rows)
+    raw = base64.b64decode(json.loads(one)["payload"]["d"])
+    assert Decimal(int.from_bytes(raw, "big", signed=True)).scaleb(-2, Context(prec=40)) == number
+
+
+def test_nested_values_that_python_lacks_are_written() -> None:
+    kind = StructType(NestedField(2, "at", TimestampType()))
+    rows = pa.record_batch([pa.array([{"at": 2**60}], pa.struct([("at", pa.timestamp("us"))]))], names=["s"])
+    assert "38504" in json.dumps(json.loads(JsonEncoder([NestedField(1, "s", kind)]).encode(rows)[0]))
+    pairs = pa.array([[("a", 1), ("a", 2)]], pa.map_(pa.string(), pa.int64()))
+    encoder = JsonEncoder([NestedField(1, "m", MapType(2, StringType(), 3, LongType()))])
+    assert json.loads(encoder.encode(pa.record_batch([pairs], names=["m"]))[0]) == {"m": [["a", 1], ["a", 2]]}
 
 
 def test_decimals_of_connect_are_two_s_complement() -> None:
