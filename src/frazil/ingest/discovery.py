@@ -47,6 +47,11 @@ class Discovery:
         self._owner_of_dead_letter_table: dict[str, str] = {}
         self._beginnings: dict[Partition, int] = {}
 
+    @property
+    def in_order(self) -> list[Table]:
+        """All tables, by name."""
+        return [self.tables[name] for name in sorted(self.tables)]
+
     def _add(self, table: TableSpec) -> None:
         self.tables[table.name] = made = Table(table)
         self._by_folded_name.setdefault(fold_case(table.name), []).append(made)

@@ -6,28 +6,18 @@ others.
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 
 import structlog
 
 from frazil import __version__
-from frazil.catalog.port import TableState
-from frazil.errors import (
-    ConflictError,
-    FencedError,
-    FrazilError,
-    RecordError,
-    SpecError,
-    UnavailableError,
-    unforeseen,
-)
+from frazil.errors import UnavailableError
 from frazil.ingest.crash_suspects import Suspects, apply_found
 from frazil.ingest.discovery import Discovery
+from frazil.ingest.ending import Ending
 from frazil.ingest.failures import (
     FunctionFailedError,
     TableStopped,
@@ -42,7 +32,8 @@ from frazil.ingest.load import Loader
 from frazil.ingest.outcome import Committed, Outcome, Reload, Replan, Retry, Stop, outcome_of
 from frazil.ingest.ownership import STANDBY_TURN_S, Ownership
 from frazil.ingest.plan import group_batches, tables_read_with
-from frazil.ingest.planner import LONGEST_POLL_S, Planner
+from frazil.ingest.planner import Planner
+from frazil.ingest.refresh import Refresher
 from frazil.ingest.requests import Requests
 from frazil.ingest.services import RunTimeouts, Services
 from frazil.ingest.state import RunState
@@ -51,26 +42,18 @@ from frazil.ingest.table_updates import (
     back_off,
     backoff_s,
     forget_batch,
-    is_beaten,
-    log_recreated,
     note_committed,
     note_read,
-    stop_table,
     wait_for_transaction,
 )
 from frazil.ingest.transactions.lookahead import Boundaries
 from frazil.ingest.transactions.runs import Cut
 from frazil.ingest.workers import pool_of, registry_pool, store_of
-from frazil.kafka.port import TopicDescription
 from frazil.report import TaskReport
-from frazil.schema.evolve import NameConflict
 from frazil.spec import PipelineSpec
 
 log = structlog.get_logger("frazil")
 
-TOPICS_EVERY_S = 5.0
-# At its start a process continues without the remaining tables once no load has ended for so long.
-FIRST_LOADS_S = 5.0
 PUBLISH_EVERY_S = 0.5
 # Publishing a thousand tables takes a while: it may take this share of the time, and still shows that the loop turns.
 PUBLISH_SHARE = 0.01
@@ -105,31 +88,33 @@ class Service:
         #: Which tables are this process's.
         self.ownership = Ownership(leadership or Alone(run_id, __version__, services.clock.now_ms()), services.clock)
         #: What operators request of single tables.
-        self.requests = Requests(
-            self._discovery, self._loader, services.workers, self.ownership, lambda: publish(self.tables)
+        self.requests = Requests(self._discovery, self._loader, services.workers, self.ownership, self._publish_tables)
+        self._ending = Ending(self.ownership, services.clock, self._publish_tables)
+        self._refresher = Refresher(
+            self._discovery, self._loader, self.ownership, self._ending, services.workers, services.clock
         )
-        self._is_stopping = False
         self._has_logged_stopping = False
         #: When the tables are published next.
         self._publish_at_s = float("-inf")
         self._outages = 0
         #: Pools of jobs that batches wait for, with the tables of these batches.
         self._waiting: dict[str, set[str]] = {}
-        #: By pool, tables that are to be loaded once the pool has a place.
-        self._to_load: dict[str, deque[Table]] = {}
         self._timeouts = RunTimeouts(services.clock)
-        #: The error that ends the process; None while there is none.
-        self.fatal: BaseException | None = None
         self._suspects = Suspects(spec.state_dir / f"{spec.pipeline}.suspects.json")
 
     @property
     def tables(self) -> list[Table]:
         """All tables, by name."""
-        return [self._discovery.tables[name] for name in sorted(self._discovery.tables)]
+        return self._discovery.in_order
+
+    @property
+    def fatal(self) -> BaseException | None:
+        """The error that ends the process; None while there is none."""
+        return self._ending.fatal
 
     def stop(self) -> None:
         """Makes the loop finish running work, commit it and return; may be called from a signal handler."""
-        self._is_stopping = True
+        self._ending.is_requested = True
         self._workers.wake()
 
     def run(self, until_caught_up: bool = False, timeouts: RunTimeouts | None = None) -> None:
@@ -154,29 +139,32 @@ class Service:
         finally:
             self.ownership.close()
         self._workers.close()
-        self._publish(self.tables)
+        self._publish_tables()
         if self.fatal is not None:
             raise self.fatal
 
     def turn(self, until_caught_up: bool = False) -> None:
         """Runs the loop once: plans and starts due batches, waits, and handles finished work."""
-        if self._is_stopping and not self._has_logged_stopping:
+        if self._ending.is_requested and not self._has_logged_stopping:
             self._has_logged_stopping = True
             log.info("stopping", tables_in_flight=[table.name for table in self.tables if table.schedule.in_flight])
             self.ownership.end()
-        pause_s = 0.0 if self._is_ending else self._turn(until_caught_up)
-        if self._is_ending:
+        pause_s = 0.0 if self._ending.has_begun else self._turn(until_caught_up)
+        if self._ending.has_begun:
             self._wait(1.0)
         else:
             self._pause(pause_s)
         if self._clock.monotonic_s() >= self._publish_at_s:
             self._publish_regularly()
-        if not self._is_ending:
+        if not self._ending.has_begun:
             self._timeouts.check(self.tables)
+
+    def _publish_tables(self) -> None:
+        self._publish(self.tables)
 
     def _publish_regularly(self) -> None:
         began_s = self._clock.monotonic_s()
-        self._publish(self.tables)
+        self._publish_tables()
         earned_s = (self._clock.monotonic_s() - began_s) / PUBLISH_SHARE
         self._publish_at_s = began_s + min(LONGEST_UNPUBLISHED_S, max(PUBLISH_EVERY_S, earned_s))
 
@@ -186,7 +174,7 @@ class Service:
         """
         began_s = self._clock.monotonic_s()
         until_s = began_s + pause_s
-        while not self._is_ending:
+        while not self._ending.has_begun:
             is_shortened = self._wait(until_s - self._clock.monotonic_s())
             if is_shortened:
                 until_s = min(until_s, began_s + self._planner.polling.after_work_s)
@@ -204,17 +192,12 @@ class Service:
         has_news = False
         for done in self._workers.wait(min(timeout_s, LONGEST_WAIT_S)):
             has_news |= not done.then(done.future)
-        self._load_next()
+        self._refresher.load_next()
         return self.requests.run() or has_news
-
-    @property
-    def _is_ending(self) -> bool:
-        """Whether no more work is started, and running work is finished."""
-        return self._is_stopping or self.fatal is not None
 
     def is_over(self, until_caught_up: bool = False) -> bool:
         """Whether no work is left."""
-        if self._is_ending:
+        if self._ending.has_begun:
             return self._workers.is_idle
         if not until_caught_up or not self._workers.is_idle or not self._planner.is_caught_up(self.tables):
             return False
@@ -227,7 +210,7 @@ class Service:
         back-off.
         """
         self.ownership.start(self._workers.wake)
-        while not self._is_stopping:
+        while not self._ending.is_requested:
             try:
                 self._loader.cluster_id = self._services.source.cluster_id()
                 self._discovery.refresh_topics()
@@ -235,7 +218,7 @@ class Service:
                 if self._timeouts.is_limited:
                     self._discovery.add_named()
                 self._discovery.asked_at_s = self._clock.monotonic_s()
-                self._load_all()
+                self._refresher.load_all(self._wait)
                 break
             except UnavailableError as error:
                 self._wait_after_outage(error)
@@ -254,96 +237,23 @@ class Service:
         for table in self.tables:
             if table.status.run_state is not RunState.STOPPED and not table.schedule.failures:
                 table.status.set(RunState.BACKING_OFF, error)
-        self._publish(self.tables)
+        self._publish_tables()
         self._timeouts.record_outage(error)
         until_s = self._clock.monotonic_s() + min(delay_s, self._timeouts.left_s)
-        while not self._is_ending and (left_s := until_s - self._clock.monotonic_s()) > 0:
+        while not self._ending.has_begun and (left_s := until_s - self._clock.monotonic_s()) > 0:
             self._wait(left_s)
-
-    def _load_all(self) -> None:
-        """Loads every table for the first time, except those of a service that hangs."""
-        answered_s, left, known = float("inf"), deque[Table](), set[str]()
-        while not self._is_ending and self._clock.monotonic_s() < answered_s + FIRST_LOADS_S:
-            if len(self._discovery.tables) > len(known):  # A table of the rest names others, once it is loaded.
-                left += [table for table in self.tables if table.name not in known]
-                known.update(self._discovery.tables)
-                self.ownership.update(self.tables)
-            while left and self._workers.is_free(pool_of("load", left[0])):
-                self._load(left.popleft())
-            if not left and self._workers.is_idle:
-                break
-            if self._wait(LONGEST_POLL_S):
-                answered_s = self._clock.monotonic_s()
-        for table in self.tables:
-            table.catalog.was_asked = False
-
-    def _load(self, table: Table, conflict: ConflictError | None = None) -> None:
-        """Starts the load of a table, while others continue. It may end the process, where a later run writes the
-        table. conflict: the refused commit after which the table is loaded again. A table of another process is only read.
-        """
-        table.catalog.was_asked = True
-        step = self._loader.reload if conflict else self._loader.load
-        if not table.schedule.is_owned:
-            step = self._loader.watch
-        self._submit_load(pool_of("load", table), table, step, conflict)
-
-    def _submit_load(
-        self, pool: str, table: Table, step: Callable[[Table], None], conflict: ConflictError | None = None
-    ) -> None:
-        table.schedule.in_flight = True
-        self._workers.submit(pool, partial(self._after_load, table, table.state, conflict), partial(step, table))
-
-    def _after_load(
-        self, table: Table, before: TableState | None, conflict: ConflictError | None, future: Future[None]
-    ) -> bool:
-        """Returns whether the table is as it was: a thousand idle tables are loaded each minute, and no turn follows."""
-        table.schedule.in_flight = False
-        log_recreated(before, table)
-        self._discovery.add_routed(table)
-        error = future.exception()
-        if isinstance(error, UnavailableError):
-            back_off(table, error, self._clock.monotonic_s())
-        elif error is not None:
-            self._stop_or_end(table, error)
-        elif conflict is not None and is_beaten(table, before):
-            back_off(table, conflict, self._clock.monotonic_s())
-        elif not self._is_ending and self._loader.lacks_schemas(table):
-            self._submit_load(registry_pool(table.spec), table, self._loader.load_schemas)
-        return error is None and before is not None and table.state is before
-
-    def _load_next(self) -> None:
-        """Starts loads while there are places; the other tables wait until these loads end."""
-        for pool, tables in self._to_load.items():
-            while tables and not self._is_ending and self._workers.is_free(pool):
-                table = tables.popleft()
-                if not table.schedule.in_flight and self._loader.is_due(table):
-                    table.offsets.read_to = None
-                    self._load(table)
-
-    @contextmanager
-    def _guarded(self, table: Table) -> Iterator[None]:
-        """Stops the table when its block fails.
-
-        Raises: UnavailableError, which concerns every table.
-        """
-        try:
-            yield
-        except UnavailableError:
-            raise
-        except Exception as error:  # noqa: BLE001  (an error of one table does not stop the others)
-            self._stop_or_end(table, error)
 
     # ---- planning
 
     def _turn(self, until_caught_up: bool) -> float:
         """Plans and starts due batches; returns the seconds to wait before the next turn."""
         now_s = self._clock.monotonic_s()
-        self._to_load.clear()
         self.ownership.update(self.tables)
         try:
-            self._refresh(now_s)
+            self._refresher.refresh(self._free_tables(now_s), now_s)
             self._planner.request_ends(self._services.source)
-            self._keep_warm(now_s)
+            self._refresher.watch(now_s)
+            self._warm_up()
             if self._outages:
                 log.info("service_available_again", after_failures=self._outages)
             if until_caught_up:
@@ -377,32 +287,8 @@ class Service:
         waiting = set().union(*self._waiting.values())
         return [table for table in self._free_tables(now_s) if table.name not in waiting]
 
-    def _refresh(self, now_s: float) -> None:
-        if now_s - self._discovery.asked_at_s >= TOPICS_EVERY_S and self._workers.is_free("topics"):
-            self._discovery.asked_at_s = now_s
-            self._workers.submit("topics", self._after_topics, self._discovery.find_topics)
-        for table in self._loader.in_turn(filter(self._needs_refresh, self._free_tables(now_s))):
-            with self._guarded(table):
-                if self._discovery.is_behind(table):
-                    self._discovery.verify(table)
-                if self._is_ending:
-                    break
-                if not self._loader.is_due(table):
-                    if self._loader.has_old_schemas(table):
-                        self._submit_load(registry_pool(table.spec), table, self._loader.refresh_schemas)
-                else:
-                    self._to_load.setdefault(pool_of("load", table), deque()).append(table)
-        self._load_next()
-
-    def _needs_refresh(self, table: Table) -> bool:
-        """Whether the table is to be compared with its topics, or loaded, or its schemas are."""
-        return self._discovery.is_behind(table) or self._loader.is_due(table) or self._loader.has_old_schemas(table)
-
-    def _keep_warm(self, now_s: float) -> None:
-        """Loads tables of other processes, and lets Spark run a job that writes nothing while this process owns no table."""
-        for table in self.ownership.to_watch(self.tables, now_s):
-            if self._workers.is_free(pool_of("load", table)):
-                self._load(table)
+    def _warm_up(self) -> None:
+        """Lets Spark run a job that writes nothing while this process owns no table."""
         if any(table.schedule.is_owned for table in self.tables):
             self.ownership.note_warm()
         elif planned := self.ownership.warm_up_batch(self.tables, self._planner.ends):
@@ -414,23 +300,9 @@ class Service:
         if error is None:
             self.ownership.note_warm()
         elif is_jvm_gone(error):
-            self._end(jvm_has_ended())
+            self._ending.end(jvm_has_ended())
         else:
             log.warning("warm_up_failed", reason=str(error))
-
-    def _after_topics(self, future: Future[dict[str, TopicDescription]]) -> None:
-        """Updates the topics of all tables; where only this request fails, they continue with those that they have."""
-        error = future.exception()
-        if isinstance(error, UnavailableError):
-            log.warning("service_unavailable", reason=error.message, where=error.where, retry_in_s=TOPICS_EVERY_S)
-            self._discovery.outage = error
-            return
-        self._discovery.set_topics(future.result())
-        for table in self.tables:
-            schedule = table.schedule
-            if schedule.is_owned and not schedule.in_flight and table.status.run_state is not RunState.STOPPED:
-                with self._guarded(table):
-                    self._discovery.verify(table)
 
     def _plan_all(self, tables: list[Table], now_s: float) -> list[Planned]:
         planned: list[Planned] = []
@@ -438,7 +310,7 @@ class Service:
         with self._discovery.beginnings_asked(busy):
             for table in busy:
                 if not self._suspects.delays(table, self._discovery.tables.values(), self._planner.ends, now_s):
-                    with self._guarded(table):
+                    with self._ending.guarded(table):
                         planned += filter(None, [self._plan(table, now_s)])
         return planned
 
@@ -452,7 +324,7 @@ class Service:
         return planned
 
     def _start(self, planned: list[Planned]) -> None:
-        if self._is_ending:
+        if self._ending.has_begun:
             return
         ready = [p for p in planned if p.table.schedule.is_owned and not self._finds_end_first(p)]
         planned = self._suspects.select(sorted(ready, key=lambda p: p.table.schedule.last_batch_at_s))
@@ -509,7 +381,7 @@ class Service:
         table.schedule.in_flight, table.offsets.cut = False, future.result()
         if table.offsets.cut is None:
             wait_for_transaction(planned, self._clock.monotonic_s())
-        elif not self._is_ending:
+        elif not self._ending.has_begun:
             table.offsets.waiting = None
             self._start([planned.with_cut(table.offsets.cut)])
 
@@ -525,7 +397,7 @@ class Service:
         if isinstance(error, FunctionFailedError) and len(planned) == 1:
             self._end_batch(planned[0], Stop(TableStopped(error.message, error.remedy, planned[0].table.name)))
             return
-        may_search = len(planned) == 1 and planned[0].table.schedule.is_owned and not self._is_ending
+        may_search = len(planned) == 1 and planned[0].table.schedule.is_owned and not self._ending.has_begun
         if isinstance(error, TaskFailedError) and may_search:
             self._search(planned[0], error)
             return
@@ -543,7 +415,7 @@ class Service:
         if error is not None and (is_jvm_gone(error) or is_heap_full(error)):
             self._suspects.record_death()
             # After a full heap records that are read until the JVM ends are not the cause.
-            self._end(jvm_has_ended())
+            self._ending.end(jvm_has_ended())
 
     def _search(self, planned: Planned, error: TaskFailedError) -> None:
         """Starts the search for the records that crash a task which has failed alone."""
@@ -585,38 +457,10 @@ class Service:
             case Reload(error):
                 forget_batch(table)
                 log.warning("commit_conflict", table=table.name, reason=error.message)
-                self._load(table, error)
+                self._refresher.load(table, error)
             case Retry(error):
                 forget_batch(table)
                 back_off(table, error, self._clock.monotonic_s())
             case Stop(error):
                 forget_batch(table)
-                self._stop_or_end(table, error)
-
-    def _stop_or_end(self, table: Table, error: BaseException) -> None:
-        """Stops the table after an error that would be repeated, or ends the process where it concerns every table."""
-        if isinstance(error, FencedError):
-            # The loaded state is the other run's, and may have pending dead letters: it must not be used.
-            table.catalog.is_loaded = False
-            if not self.ownership.become_standby(table):
-                self._end(error)
-        elif isinstance(error, ConflictError):
-            back_off(table, error, self._clock.monotonic_s())
-        elif isinstance(error, NameConflict):
-            self._stop_table(table, TableStopped(str(error), "rename one of the columns", table.name))
-        elif isinstance(error, (RecordError, TableStopped, SpecError)):
-            self._stop_table(table, error)
-        elif is_jvm_gone(error):
-            self._end(jvm_has_ended())
-        else:
-            log.error("unexpected_error", table=table.name, error=f"{type(error).__name__}: {error}", exc_info=error)
-            self._stop_table(table, unforeseen(error, table.name))
-
-    def _end(self, error: FrazilError) -> None:
-        if self.fatal is None:
-            self.fatal = error
-            log.error("process_ending", reason=error.message, where=error.where)
-
-    def _stop_table(self, table: Table, error: FrazilError | TableStopped) -> None:
-        stop_table(table, error)
-        self._publish(self.tables)
+                self._ending.stop_or_end(table, error)

@@ -241,7 +241,7 @@ def test_a_table_in_another_store_or_led_by_another_broker_stays_as_fresh_as_bef
 ) -> None:
     """More tables are in need than there are places: each of them hangs."""
     monkeypatch.setattr("frazil.ingest.load.RELOAD_IDLE_EVERY_S", 1.0)
-    monkeypatch.setattr("frazil.ingest.service.TOPICS_EVERY_S", 0.5)
+    monkeypatch.setattr("frazil.ingest.refresh.TOPICS_EVERY_S", 0.5)
     tables_service, others = make_tables_service("json"), [f"n.t{number}" for number in range(TABLES_IN_NEED)]
     tables_service.start()
     for topic in others:

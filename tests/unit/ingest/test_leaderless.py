@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from frazil.errors import UnavailableError
-from frazil.ingest.service import TOPICS_EVERY_S
+from frazil.ingest.refresh import TOPICS_EVERY_S
 from frazil.ingest.state import RunState
 from frazil.kafka.port import Partition
 from frazil.spec.models import Start

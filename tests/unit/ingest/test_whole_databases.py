@@ -8,7 +8,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from frazil.ingest.service import TOPICS_EVERY_S, Service
+from frazil.ingest.refresh import TOPICS_EVERY_S
+from frazil.ingest.service import Service
 from frazil.ingest.state import RunState
 from frazil.spec import PipelineSpec, TableSpec, TopicSelector
 from frazil.spec.settings import CommitSpec, DeadLettersSpec, EnvelopeSpec, ValueSpec

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from frazil.ingest.service import TOPICS_EVERY_S
+from frazil.ingest.refresh import TOPICS_EVERY_S
 from frazil.ingest.state import RunState
 from frazil.schema.evolve import new_schema
 from frazil.spec import PipelineSpec, TopicSelector
