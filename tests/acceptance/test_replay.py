@@ -79,7 +79,7 @@ class Tables:
                 place = TopicPartition(topic, partition, 0)
                 _, end = consumer.get_watermark_offsets(place, timeout=20)
                 consumer.assign([place])
-                while consumer.position([place])[0].offset < end:
+                while max(0, consumer.position([place])[0].offset) < end:  # Before the first record it is negative.
                     message = consumer.poll(0.2)
                     if message is not None and message.error() is None:
                         headers = {str(pair[0]): bytes(pair[1] or b"").decode() for pair in message.headers() or []}  # type: ignore[arg-type]

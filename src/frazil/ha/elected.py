@@ -60,6 +60,8 @@ class Elected:
         self._is_leading = False
         #: The processes that the leader last reported.
         self._known: dict[str, Member] = {}
+        #: When the last of them was seen to go.
+        self._alone_s = float("-inf")
         self._loads: dict[str, float] = {}
         self._turned_s: float | None = None
         #: Tables that the service may have in hand; False once it has been answered that they are not its own.
@@ -109,7 +111,7 @@ class Elected:
     def fenced(self, table: str) -> bool:
         with self._lock:
             others = self._known.keys() - {self._me.name}
-            if not others and (self._newest is None or self._newest.name == self._me.name):
+            if not others and not self._was_met and (self._newest is None or self._newest.name == self._me.name):
                 return False
             if self._mode == "spread":
                 self._lost[table] = self._clock.monotonic_s() + _RESUME_S
@@ -117,6 +119,13 @@ class Elected:
                 self._leave(f"a later run has written {table}")
         self._event.set()
         return True
+
+    @property
+    def _was_met(self) -> bool:
+        """Whether another process was linked with this one until a moment ago: it leaves a leader that it replaces before
+        this one has heard of its claim.
+        """
+        return self._clock.monotonic_s() - self._alone_s < _RESUME_S
 
     def stand_down(self, reason: str) -> None:
         with self._lock:
@@ -165,8 +174,9 @@ class Elected:
     def _run(self) -> None:
         ask_s, problem = self._clock.monotonic_s(), ""
         while not self._is_closed:
-            is_leading, now_s = self._turn_as_leader(), self._clock.monotonic_s()
+            now_s = self._clock.monotonic_s()
             try:
+                is_leading = self._turn_as_leader()
                 if now_s >= ask_s:
                     ask_s = now_s + self._elector.poll_s
                     self._elector.prepare()
@@ -178,6 +188,9 @@ class Elected:
                 if problem != error.message:
                     log.warning("election_unavailable", message=error.message, remedy=error.remedy)
                 ask_s, problem = self._clock.monotonic_s() + _RETRY_S, error.message
+            except Exception as error:  # Without this thread nobody would ever take over.
+                log.error("unexpected_error", error=f"{type(error).__name__}: {error}", exc_info=error)
+                ask_s, problem = self._clock.monotonic_s() + _RETRY_S, type(error).__name__
             self._event.wait(BEAT_S)
             self._event.clear()
 
@@ -251,9 +264,11 @@ class Elected:
         with self._lock:
             if not self._is_leading:
                 return False
+            if not guests and self._known.keys() - {self._me.name}:
+                self._alone_s = self._clock.monotonic_s()
             self._known = {name: _member(beat) for name, beat in guests.items()} | {self._me.name: self._me}
             is_new = self._divide(guests) if self._mode == "spread" else False
-            is_new |= self._end_leaving(has_others=bool(guests))
+            is_new |= self._end_leaving(has_others=bool(guests) or self._was_met)
         if is_new:
             self._wake()
         return True

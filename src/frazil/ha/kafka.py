@@ -212,11 +212,11 @@ class KafkaElector:
             yield
         except FrazilError:
             raise
-        except (KafkaException, RuntimeError) as error:
+        except (KafkaException, RuntimeError, TimeoutError) as error:
             cause = error.args[0] if error.args and isinstance(error.args[0], KafkaError) else None
             if cause is not None and cause.code() in _DENIED:
                 raise _denied(self._topic) from None
-            words = cause.str() if cause is not None else str(error)
+            words = cause.str() if cause is not None else str(error) or "no answer"
             remedy = kafka_remedy(words) or "Frazil retries; look at the brokers, and at the rights of this client"
             raise UnavailableError(
                 f"Kafka cannot elect a leader: {words}", remedy=remedy, where=f"topic {self._topic}"

@@ -59,7 +59,7 @@ class Leadership(Protocol):
         """
 
     def offer(self, loads: Mapping[str, float], is_warm: bool) -> None:
-        """Reports this process to the others, every turn. loads: the records per second of each table, as far as known.
+        """Reports this process to the others, every turn. loads: the records per second of every table, 0.0 where unknown.
         is_warm: whether it could take over now. Also the sign that the service's thread turns.
         """
 

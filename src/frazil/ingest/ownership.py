@@ -48,6 +48,8 @@ class Ownership:
         self._known: set[str] = set()
         #: Tables that this process no longer owns and whose batch is still in hand; None where nothing is to be released.
         self._leaving: set[str] | None = None
+        #: Tables that are taken once their load has ended.
+        self.pending: set[str] = set()
         self._requests: list[Future[None]] = []
         self._rates = Rates()
 
@@ -94,6 +96,9 @@ class Ownership:
             log.info("tables_released", **_named(lost), leader=self.state.leader, reason=self.state.reason)
         if won:
             log.info("tables_taken", **_named(won), reason=self.state.reason)
+        if self.pending - owned:  # Given and taken back during its load: it is released too.
+            self._leaving = self._leaving or set()
+        self.pending = {table.name for table in tables if table.name in owned and not table.schedule.is_owned}
         self._release(tables)
 
     def become_standby(self, table: Table) -> bool:
@@ -181,11 +186,12 @@ class Ownership:
         if (
             self._has_warmed
             or now_s - self._warmed_at_s < _WARM_AGAIN_S
-            or not all(t.catalog.is_loaded for t in tables)
+            or not all(t.catalog.is_loaded or t.status.run_state is RunState.STOPPED for t in tables)
         ):
             return None
         self._warmed_at_s = now_s
-        found = (planned for table in tables if not table.spec.has_query and (planned := _newest(table, ends, now_s)))
+        usable = (t for t in tables if not t.spec.has_query and t.status.run_state is not RunState.STOPPED)
+        found = (planned for table in usable if (planned := _newest(table, ends, now_s)))
         planned = next(found, None)
         self._has_warmed = planned is None
         return planned
@@ -196,15 +202,15 @@ class Ownership:
 
 
 class Rates:
-    """The records per second of each table that this process owns, over the last seconds."""
+    """The records per second of each table, over the last seconds."""
 
     def __init__(self) -> None:
         self._counted: dict[str, int] = {}
         self._since_s = float("-inf")
         self._found: dict[str, float] = {}
 
-    def of(self, tables: Iterable[Table], now_s: float) -> Mapping[str, float]:
-        """Returns the rates; of a table that this process has not owned for a while there is none."""
+    def of(self, tables: Sequence[Table], now_s: float) -> Mapping[str, float]:
+        """Returns the rate of every table; 0.0 for one that this process has not owned for a while."""
         took_s = now_s - self._since_s
         if took_s >= _RATES_EVERY_S:
             counted = {table.name: table.counts.records for table in tables if table.schedule.is_owned}
@@ -212,14 +218,19 @@ class Rates:
                 name: (count - self._counted[name]) / took_s for name, count in counted.items() if name in self._counted
             }
             self._counted, self._since_s = counted, now_s
-        return self._found
+        return {table.name: self._found.get(table.name, 0.0) for table in tables}
 
 
 def _take(table: Table) -> None:
-    """Makes the table this process's own, as after a start: its first load takes an epoch behind the last owner's."""
+    """Makes the table this process's own, as after a start: its first load takes an epoch behind the last owner's. A table
+    that has no progress begins where it would have at the start of this process, with `start: latest` as well.
+    """
+    first, first_ids = table.offsets.first, table.offsets.first_ids
     table.forget_batches()
+    if table.progress.snapshot_id is None:
+        table.offsets.first, table.offsets.first_ids = first, first_ids
     forget_batch(table)
-    table.schedule.is_owned = True
+    table.schedule.is_owned, table.schedule.is_paused = True, False
     table.schedule.failures = table.schedule.conflicts = 0
     table.schedule.next_due_s = 0.0
     table.catalog.is_loaded, table.catalog.loaded_at_s = False, 0.0

@@ -46,7 +46,7 @@ def next_offsets(tables: Iterable[Table]) -> dict[Partition, int]:
         is_loaded, position = table.catalog.is_loaded or table.state is not None, table.position()
         for topic, partition in table.partitions():
             place, offset = (topic, partition), position.get(topic, {}).get(partition)
-            if table.schedule.is_owned:
+            if table.schedule.is_owned and table.catalog.loaded_at_s > 0:  # It is 0 since a takeover, until the load.
                 own.add(place)
             is_other = table.progress.topic_ids.get(topic, "") not in ("", table.offsets.topics[topic].id)
             if offset is None or is_other or not is_loaded:

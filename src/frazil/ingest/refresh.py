@@ -107,7 +107,15 @@ class Refresher:
         self.load_next()
 
     def watch(self, now_s: float) -> None:
-        """Starts loads of tables of other processes while there are places."""
+        """Starts loads of tables of other processes while there are places.
+
+        Raises: UnavailableError when Kafka does not answer.
+        """
+        for table in self._discovery.in_order:
+            is_unread = table.catalog.is_loaded and table.progress.snapshot_id is None
+            if is_unread and table.spec.start.kind == "latest" and not table.schedule.is_owned:
+                with self._ending.guarded(table):  # Records that come before a takeover are later than this start.
+                    self._discovery.add_first_offsets(table)
         for table in self._ownership.to_watch(self._discovery.in_order, now_s):
             if self._workers.is_free(pool_of("load", table)):
                 self.load(table)
@@ -147,7 +155,11 @@ class Refresher:
             back_off(table, conflict, self._clock.monotonic_s())
         elif not self._ending.has_begun and self._loader.lacks_schemas(table):
             self._submit(registry_pool(table.spec), table, self._loader.load_schemas)
-        return error is None and before is not None and table.state is before
+        elif not table.schedule.is_owned:
+            table.schedule.failures = 0
+            table.status.set(RunState.WAITING)
+        is_same = error is None and before is not None and table.state is before
+        return is_same and table.name not in self._ownership.pending
 
     def _after_topics(self, future: Future[dict[str, TopicDescription]]) -> None:
         """Updates the topics of all tables; where only this request fails, they continue with those that they have."""

@@ -59,7 +59,8 @@ class StateFile:
         who = {"pid": os.getpid(), "host": socket.gethostname(), "started": started_at(os.getpid())}
         process = {**who, "ended": ended, "updated_ms": now_ms, "leadership": leaders}
         self.document = {**process, "tables": {name: self._shown[name][0] for name in described}}
-        if tables and not any(table.schedule.is_owned for table in tables) and self._is_of_another():
+        is_idle = ended or (tables and not any(table.schedule.is_owned for table in tables))
+        if is_idle and self._is_of_another():
             return
         texts = ", ".join(f"{json.dumps(name)}: {self._shown[name][1]}" for name in described)
         text = f'{json.dumps(process).removesuffix("}")}, "tables": {{{texts}}}}}'

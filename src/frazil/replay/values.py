@@ -156,7 +156,7 @@ def _json_values(column: pa.Array) -> pa.Array:
     maps = "strict" if _has_text_keys(column.type) else None
     try:
         values = column.to_pylist(maps_as_pydicts=maps)
-    except (OverflowError, ValueError, KeyError):  # Times that Python does not have, or a key that is there twice.
+    except (OverflowError, ValueError, KeyError):  # Times that Python does not have, or a key twice.
         return json_texts(column)
     return pa.array([as_json(value) for value in values], pa.string())
 

@@ -20,6 +20,7 @@ _START_REMEDY = "write earliest, latest, a timestamp such as 2026-01-31T00:00:00
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _FIRST_PLAUSIBLE_MS = 10**11
 _LAST_PLAUSIBLE_MS = 10**14
+_OWN = re.compile(r"__.*|frazil-.*-(ha|topics)")
 _MAX_PARTITION = 2**31 - 1
 _MAX_OFFSET = 2**63 - 1
 
@@ -49,7 +50,7 @@ class TopicSelector(BaseModel):
     """One topic by its name, or every topic that a regular expression finds.
 
     A pattern is searched for, not anchored: `/^device-/` and `/device/` mean what they say, and `/device/` also finds
-    `my-device-1`. It never selects a topic whose name begins with `__`: those are Kafka's own.
+    `my-device-1`. It never selects Kafka's own topics, whose names begin with `__`, and the control topics of Frazil.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
@@ -63,7 +64,7 @@ class TopicSelector(BaseModel):
         """Whether this selects `topic`."""
         if self.pattern is None:
             return topic == self.literal
-        return not topic.startswith("__") and re.search(self.pattern, topic) is not None
+        return _OWN.fullmatch(topic) is None and re.search(self.pattern, topic) is not None
 
     @property
     def text(self) -> str:

@@ -116,7 +116,7 @@ def test_a_tool_that_has_read_other_topics_is_refused_until_the_topic_is_correct
     folder = checkpoint(tmp_path / "c", 0, {0: 5})
     offsets = folder / "offsets" / "0"
     right = offsets.read_text()
-    offsets.write_text(right.replace(f'"{TOPIC}"', '"mirrored"'))
+    offsets.write_text(right.replace(f'"{TOPIC}"', '"other"'))
     refused = scene.adopt(Tool.SPARK, checkpoint=folder)
     assert refused.problem is not None
     assert "no offset of a topic that the table reads" in refused.problem.message

@@ -25,7 +25,9 @@ def _table(name: str, *offsets: int, topic_id: str = "id-a") -> Table:
     progress = Progress({"a": dict(enumerate(offsets))}, {"a": topic_id}, snapshot_id=1)
     state = TableState(name, "u", Schema(), "/t", {}, 2, 0, False, progress)
     topics = {"a": TopicDescription("a", "id-a", len(offsets))}
-    return Table(TableSpec(name=name, topics=()), state=state, offsets=OffsetState(topics=topics))
+    table = Table(TableSpec(name=name, topics=()), state=state, offsets=OffsetState(topics=topics))
+    table.catalog.loaded_at_s = 1.0
+    return table
 
 
 class Runs:

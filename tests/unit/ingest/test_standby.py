@@ -9,6 +9,7 @@ import pytest
 from frazil.errors import ConflictError, SpecError
 from frazil.ingest.service import Service
 from frazil.ingest.state import RunState
+from frazil.spec.topics import Start
 from tests.unit.ingest.leaders import Script
 from tests.unit.ingest.service_scene import HandWorkers, Scene, only, turn_until
 
@@ -195,3 +196,44 @@ def test_the_rates_of_owned_tables_are_offered(scene: Scene) -> None:
         scene.clock.sleep(1)
         owner.turn()
     assert script.rates["run-0002"].get("n.a", 0) > 0
+
+
+def test_a_process_without_tables_offers_the_names_of_all_of_them(scene: Scene) -> None:
+    """By which a leader divides them before anybody works on one."""
+    script = Script()
+    _started(scene, script).turn()
+    assert script.rates["run-0002"] == {"n.a": 0.0}
+
+
+def test_a_pause_ends_with_the_ownership(scene: Scene) -> None:
+    script = Script()
+    script.leader = "run-0002"
+    owner = _started(scene, script)
+    answer = owner.requests.pause("n.a")
+    owner.turn()
+    assert answer.done()
+    for script.leader in ("run-0009", "run-0002"):
+        owner.turn()
+    scene.feed("a", {"x": 2})
+    assert turn_until(owner, lambda: _values(scene) == [1, 2])
+
+
+def test_what_comes_before_the_first_commit_is_read_after_a_takeover_with_start_latest(tmp_path: Path) -> None:
+    scene, script = Scene(tmp_path, "a", start=Start(kind="latest")), Script()
+    scene.feed("a", {"x": 1})
+    script.leader = "run-0009"
+    standby = _started(scene, script)
+    assert turn_until(standby, lambda: script.warm["run-0001"])
+    scene.feed("a", {"x": 2})
+    script.leader = "run-0001"
+    assert turn_until(standby, lambda: bool(scene.catalog.load("n.a")) and _values(scene) == [2])
+
+
+def test_a_standby_whose_catalog_was_away_waits_as_before(scene: Scene) -> None:
+    script = Script()
+    standby = _started(scene, script)
+    table = only(standby.tables)
+    table.schedule.failures = 3
+    table.status.set(RunState.BACKING_OFF)
+    assert turn_until(standby, lambda: table.schedule.failures == 0)
+    assert table.status.run_state is RunState.WAITING
