@@ -62,8 +62,7 @@ LEADERSHIP = Document(
         "name": ("text", "The name of this process."),
         "members": (
             "list",
-            "The known processes: `name`, `version`, `started_at_ms`, `warm` (whether it could take over at once) and"
-            " `behind_s` (how long ago it read the tables).",
+            "The known processes: `name`, `version`, `started_at_ms` and `warm` (whether it could take over at once).",
         ),
         "leader": ("text", "The name of the process that leads; null while none does."),
         "since_ms": (_MS, "Since when it leads."),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import ExitStack
 from functools import partial
@@ -17,6 +18,7 @@ from frazil.cli.wiring import (
     has_queries,
     light_jvm,
     open_catalog_for_reading,
+    open_elector,
     open_queries,
     open_schemas,
     read_spec,
@@ -32,6 +34,7 @@ from frazil.kafka.group import KafkaGroup
 from frazil.kafka.topics import KafkaTopics, denied_topics
 from frazil.ops.check import (
     Finding,
+    check_election,
     check_group,
     check_kafka,
     check_local_folder,
@@ -99,6 +102,8 @@ def _check_services(spec: PipelineSpec, queries: Queries | None) -> Iterator[Fin
     if spec.publish_offsets and of_kafka[0].is_ok:
         group = KafkaGroup(spec.kafka, group_of(spec.pipeline))
         yield check_group(group.name, group.may_commit)
+    if spec.ha is not None:
+        yield check_election(open_elector(spec, spec.ha, f"check-{os.getpid()}"))
     tables = list(discovery.tables.values())
     yield from _check_storage(spec, source if of_kafka[0].is_ok else None, tables, queries)
     schemas = open_schemas(spec)

@@ -18,6 +18,7 @@ from frazil.catalog.port import Catalog
 from frazil.cli.output import Output
 from frazil.clock import Clock, SystemClock
 from frazil.errors import SpecError, UnavailableError
+from frazil.ha.elector import Elector
 from frazil.ingest.leadership import Alone, Leadership, Member
 from frazil.ingest.queries import Queries, SparkQueries
 from frazil.ingest.schemas import Schemas
@@ -122,7 +123,7 @@ def open_leadership(spec: PipelineSpec, run_id: str, clock: Clock) -> Leadership
     # What is imported here takes a tenth of a second, which pipelines without an election save.
     elected, link = (importlib.import_module(f"frazil.ha.{name}") for name in ("elected", "link"))
     name = f"{socket.gethostname()}-{os.getpid()}-{run_id[:8]}"
-    elector = _open_elector(spec, spec.ha, name)
+    elector = open_elector(spec, spec.ha, name)
     toward = spec.kafka["bootstrap.servers"].partition(",")[0]
     host, port = spec.ha.listen or (link.own_host(toward), 0)
     try:
@@ -134,16 +135,30 @@ def open_leadership(spec: PipelineSpec, run_id: str, clock: Clock) -> Leadership
             where=f"{host}:{port}",
         ) from None
     member = Member(name, __version__, clock.now_ms(), is_warm=False)
-    found: Leadership = elected.Elected(elector, listening, member, spec.ha.mode)
+    found: Leadership = elected.Elected(elector, listening, member, spec.ha.mode, clock, _declared_tables(spec))
     return found
 
 
-def _open_elector(spec: PipelineSpec, ha: HaSpec, name: str) -> Any:
+def _declared_tables(spec: PipelineSpec) -> list[str]:
+    """Returns the tables that the pipeline file names, each with its catalog."""
+    names = [table.name for table in spec.tables]
+    names += [f"{spec.namespace}.{selector.text}" for selector in spec.topics]
+    names += [route.text for route in spec.routes]
+    place = " ".join(filter(None, (spec.catalog.uri or spec.catalog.type, spec.catalog.warehouse)))
+    return [f"{name} in {spec.redact(place)}" for name in names]
+
+
+def open_elector(spec: PipelineSpec, ha: HaSpec, name: str) -> Elector:
+    """Returns the client of the service that elects a leader. name: this process's."""
+    module = importlib.import_module(f"frazil.ha.{ha.elect}")
+    found: Elector
     if ha.elect == "kafka":
-        return importlib.import_module("frazil.ha.kafka").KafkaElector(spec.kafka, spec.pipeline, name)
-    if ha.elect == "postgres":
-        return importlib.import_module("frazil.ha.postgres").PostgresElector(ha.uri, spec.pipeline, name)
-    return importlib.import_module("frazil.ha.kubernetes").LeaseElector(os.environ, spec.pipeline, name)
+        found = module.KafkaElector(spec.kafka, spec.pipeline, name)
+    elif ha.elect == "postgres":
+        found = module.PostgresElector(ha.uri, spec.pipeline, name)
+    else:
+        found = module.LeaseElector(os.environ, spec.pipeline, name)
+    return found
 
 
 @contextmanager

@@ -8,14 +8,14 @@ not make them replace each other in turn.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict, replace
 from typing import Any, Literal
 
 import structlog
 
 from frazil.clock import Clock, SystemClock, new_id
-from frazil.errors import FrazilError
+from frazil.errors import FrazilError, SpecError
 from frazil.ha.elector import Claim, Elector
 from frazil.ha.link import BEAT_S, SILENCE_S, Beat, Guest, Host
 from frazil.ha.spread import Division, Holding, divide
@@ -36,14 +36,25 @@ _EVEN_OUT_S = 30.0
 _JOIN_S = 1.0
 """How long a new leader keeps tables for processes that have yet to connect with it."""
 _RETRY_S = 1.0
+_OTHERS_S = 20.0
+"""How long the leader of another pipeline is seen alive before this process ends: electors notice deaths sooner."""
+_MOST_TABLES = 20
+"""How many tables a claim names."""
 
 
 class Elected:
     """Implements the port `Leadership`. `start` and `close` are called once each."""
 
     def __init__(
-        self, elector: Elector, host: Host, me: Member, mode: Literal["lead", "spread"], clock: Clock | None = None
+        self,
+        elector: Elector,
+        host: Host,
+        me: Member,
+        mode: Literal["lead", "spread"],
+        clock: Clock | None = None,
+        tables: Collection[str] = (),
     ) -> None:
+        """tables: those of the pipeline file, each with its catalog (`Claim.tables`)."""
         self._elector = elector
         self._host = host
         self._mode = mode
@@ -53,6 +64,9 @@ class Elected:
         self._is_closed = False
         self._wake: Callable[[], None] = lambda: None
         self._me = me
+        self._tables = sorted(tables)
+        #: Why this process ends: another pipeline has its name.
+        self._refusal: SpecError | None = None
         self._newest: Claim | None = None
         #: When the newest claim was first seen; from the clock that never goes back, as all moments here.
         self._seen_s = 0.0
@@ -90,6 +104,8 @@ class Elected:
 
     def owns(self, table: str) -> bool:
         with self._lock:
+            if self._refusal is not None:
+                raise self._refusal
             is_mine = self._leaving is None and self._is_mine(table)
             if is_mine or table in self._held:
                 self._held[table] = is_mine
@@ -203,7 +219,8 @@ class Elected:
             self._claim(cause)
 
     def _claim(self, cause: str) -> None:
-        mine = Claim(self._me.name, self._host.address, new_id(), self._clock.now_ms(), cause)
+        tables = tuple(self._tables[:_MOST_TABLES])
+        mine = Claim(self._me.name, self._host.address, new_id(), self._clock.now_ms(), cause, tables=tables)
         self._host.serve(mine.key, self._beat_of_host, self._event.set)
         if not self._elector.claim(mine, self._newest):
             self._host.serve(None, self._beat_of_host, self._event.set)
@@ -227,7 +244,7 @@ class Elected:
             self._host.serve(newest.key, self._beat_of_host, self._event.set)
             log.info("leadership_taken", cause=newest.cause, number=newest.number)
         else:
-            self._guest.follow(newest)
+            self._guest.follow(None if self._is_of_another_pipeline(newest) else newest)
             self._host.serve(None, self._beat_of_host, self._event.set)
             if was_leading and newest is not None:
                 log.warning("leadership_lost", leader=newest.name, cause=newest.cause)
@@ -237,6 +254,8 @@ class Elected:
         claim, now_s = self._newest, self._clock.monotonic_s()
         if claim is None:
             return "start"
+        if self._is_of_another_pipeline(claim):
+            return self._cause_after_another_pipeline(claim, now_s)
         cause = None
         if self._guest.heard.get("has_left"):
             cause = "released"
@@ -248,6 +267,27 @@ class Elected:
             self._ask_presence_s = now_s + _PRESENCE_S
             cause = None if self._elector.is_present(claim) else "lost"
         return None if cause is not None and self._leaves_it_to_others(claim, now_s) else cause
+
+    def _is_of_another_pipeline(self, claim: Claim | None) -> bool:
+        return claim is not None and bool(claim.tables and self._tables) and not set(claim.tables) & set(self._tables)
+
+    def _cause_after_another_pipeline(self, claim: Claim, now_s: float) -> str | None:
+        """Such a claim is followed once its claimant is gone; while it lives this process neither works nor stands by."""
+        if now_s < self._ask_presence_s:
+            return None
+        self._ask_presence_s = now_s + _PRESENCE_S
+        if not self._elector.is_present(claim):
+            return "lost"
+        if now_s - self._seen_s >= _OTHERS_S:
+            message = (
+                f"another pipeline has this one's name: {claim.name} writes {claim.tables[0]}, not {self._tables[0]}"
+            )
+            remedy = (
+                "name one of them otherwise under `pipeline`, before its first run, or write `ha: {elect: none}` there"
+            )
+            self._refusal = SpecError(message, remedy=remedy, where="pipeline")
+            self._wake()
+        return None
 
     def _is_damped(self, claim: Claim, now_s: float) -> bool:
         return claim.cause == "forced" and now_s - self._seen_s < _DAMPED_S
@@ -348,4 +388,4 @@ class Elected:
 
 
 def _member(beat: Beat) -> Member:
-    return Member(beat["name"], beat["version"], beat["started_at_ms"], beat["is_warm"], beat["behind_s"])
+    return Member(beat["name"], beat["version"], beat["started_at_ms"], beat["is_warm"])

@@ -27,6 +27,8 @@ class Claim:
     cause: str
     #: Grows from claim to claim; given by the elector.
     number: int = 0
+    #: Some tables of the claimant's pipeline file, each with its catalog: what tells pipelines of one name apart.
+    tables: tuple[str, ...] = ()
 
     def text(self) -> str:
         """Returns the claim as JSON, without its number."""
@@ -36,7 +38,8 @@ class Claim:
 def read_claim(text: str | bytes, number: int) -> Claim:
     """Returns the claim that `text` spells. Raises ValueError for another text."""
     try:
-        return replace(Claim(**json.loads(text)), number=number)
+        claim = Claim(**json.loads(text))
+        return replace(claim, number=number, tables=tuple(claim.tables))
     except TypeError as error:
         raise ValueError(str(error)) from None
 
@@ -50,6 +53,9 @@ class Elector(Protocol):
     kind: str
     #: How often `newest` is to be called, in seconds.
     poll_s: float
+
+    def check(self) -> str:
+        """Returns, for people, how far the register is ready and this client may use it. Changes nothing."""
 
     def prepare(self) -> None:
         """Opens the register; makes it where it does not exist. Calling it again does no harm."""

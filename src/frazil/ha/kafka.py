@@ -10,12 +10,22 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka import (
+    Consumer,
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    Message,
+    Producer,
+    TopicCollection,
+    TopicPartition,
+)
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec  # type: ignore[attr-defined]
 
 from frazil.clock import Clock, SystemClock
 from frazil.errors import FrazilError, SpecError, UnavailableError
 from frazil.ha.elector import Claim, read_claim
+from frazil.kafka.group import KafkaGroup
 from frazil.kafka.properties import native_properties
 from frazil.kafka.security import kafka_remedy
 from frazil.kafka.topics import SilentLog
@@ -33,7 +43,12 @@ _SOON = (
     KafkaError._NOENT,
     KafkaError.NOT_LEADER_FOR_PARTITION,
 )
-_DENIED = (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED)
+_DENIED = (
+    KafkaError.TOPIC_AUTHORIZATION_FAILED,
+    KafkaError.GROUP_AUTHORIZATION_FAILED,
+    KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+)
 _FENCED = (KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRODUCER_FENCED, KafkaError._STATE)
 
 
@@ -52,6 +67,7 @@ class KafkaElector:
         self._properties: dict[str, Any] = {**native_properties(properties), **_QUIET, "client.id": name}
         self._owner = f"frazil-{pipeline}"
         self._topic = control_topic(pipeline)
+        self._group = KafkaGroup(properties, self._topic)
         self._clock: Clock = SystemClock()
         self._admin: AdminClient | None = None
         self._reader: Consumer | None = None
@@ -59,6 +75,26 @@ class KafkaElector:
         self._newest: Claim | None = None
         #: Up to where the topic is read, what is no record included.
         self._read_up_to = 0
+
+    def check(self) -> str:
+        """As the port has it. Only a claim shows whether this client may write with the transactional id."""
+        with self._failures():
+            admin = AdminClient(self._properties)
+            described = admin.describe_topics(
+                TopicCollection([self._topic]), include_authorized_operations=True, request_timeout=_TIMEOUT_S
+            )
+            try:
+                found: Any = described[self._topic].result()
+            except KafkaException as error:
+                if error.args[0].code() not in _NOT_THERE:
+                    raise
+                self._create_topic(admin, is_trial=True)
+                return f"topic {self._topic} does not exist; this client may create it"
+            self._refuse_partitions(len(found.partitions))
+            rights = {right.name for right in found.authorized_operations or ()} or {"READ", "WRITE"}
+            if not (rights >= {"READ", "WRITE"} and self._group.may_commit()):
+                raise _denied(self._topic)
+        return f"topic {self._topic}, which this client may read and write, and the group of its name"
 
     def prepare(self) -> None:
         if self._reader is not None:
@@ -84,21 +120,28 @@ class KafkaElector:
 
     def _check_topic(self, admin: AdminClient) -> None:
         found = admin.list_topics(self._topic, timeout=_TIMEOUT_S).topics[self._topic]
-        if found.error is None and len(found.partitions) != 1:
+        if found.error is None:
+            self._refuse_partitions(len(found.partitions))
+        elif found.error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+            raise _denied(self._topic)
+        else:
+            self._create_topic(admin)
+
+    def _refuse_partitions(self, count: int) -> None:
+        if count != 1:
             remedy = f"delete it while no process runs, and create it with one partition: {_creating(self._topic)}"
             raise SpecError("the control topic must have one partition", remedy=remedy, where=f"topic {self._topic}")
-        if found.error is not None and found.error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
-            raise _denied(self._topic)
-        if found.error is not None:
-            config = {"cleanup.policy": "compact"}
-            new = NewTopic(self._topic, 1, config=config)
-            try:
-                admin.create_topics([new])[self._topic].result(_TIMEOUT_S)
-            except KafkaException as error:
-                if error.args[0].code() in _DENIED:
-                    raise _missing(self._topic) from None
-                if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
-                    raise
+
+    def _create_topic(self, admin: AdminClient, *, is_trial: bool = False) -> None:
+        """is_trial: the broker answers as if it created the topic."""
+        new = NewTopic(self._topic, 1, config={"cleanup.policy": "compact"})
+        try:
+            admin.create_topics([new], validate_only=is_trial)[self._topic].result(_TIMEOUT_S)
+        except KafkaException as error:
+            if error.args[0].code() in _DENIED:
+                raise _missing(self._topic) from None
+            if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                raise
 
     def _join(self) -> Consumer:
         membership = Consumer(

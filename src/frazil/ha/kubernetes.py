@@ -51,6 +51,15 @@ class LeaseElector:
         self._renewed: tuple[object, float] = (None, 0.0)
         self._opened_s = self._clock.monotonic_s()
 
+    def check(self) -> str:
+        self.prepare()
+        self._read()
+        new = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": self._lease}, "spec": {}}
+        trials = (("POST", self._leases, new), ("PUT", f"{self._leases}/{self._lease}", self._found or new))
+        for method, path, lease in trials:  # The API server answers as if it made the change.
+            self._ask(method, f"{path}?dryRun=All", lease)
+        return f"lease {self._lease}, which this service account may {'update' if self._found else 'create'}"
+
     def prepare(self) -> None:
         if self._client is not None:
             return

@@ -30,6 +30,10 @@ class MemoryElector:
         self._register = register
         self._name = name
 
+    def check(self) -> str:
+        self._asked()
+        return "a register in memory"
+
     def prepare(self) -> None:
         self._asked().present.add(self._name)
 

@@ -39,7 +39,21 @@ class PostgresElector:
         self._uri = urlsplit(uri)
         self._pipeline = pipeline
         self._name = name
+        self._where = f"{self._uri.hostname}:{self._uri.port or 5432}"
         self._connection: pg8000.native.Connection | None = None
+
+    def check(self) -> str:
+        with self._failures():
+            self._connection = connection = self._connect()
+            if connection.run("select to_regclass(:table)", table=_TABLE) == [[None]]:
+                if connection.run("select has_schema_privilege(current_schema(), 'create')") != [[True]]:
+                    raise _refused("the table does not exist, and this user may not create it", self._where)
+                return f"table {_TABLE} does not exist; this user may create it"
+            for right in ("select", "insert", "update"):
+                if connection.run("select has_table_privilege(:table, :right)", table=_TABLE, right=right) != [[True]]:
+                    raise _refused(f"this user has no right to {right}", self._where)
+        self.newest()
+        return f"table {_TABLE}, which this user may read and write"
 
     def prepare(self) -> None:
         if self._connection is not None:
@@ -107,7 +121,7 @@ class PostgresElector:
     @contextmanager
     def _failures(self) -> Iterator[None]:
         """After any error the session is ended, and with it its lock; `prepare` opens another one."""
-        where = f"{self._uri.hostname}:{self._uri.port or 5432}"
+        where = self._where
         try:
             yield
         except pg8000.native.DatabaseError as error:
@@ -115,14 +129,18 @@ class PostgresElector:
             found = error.args[0] if error.args and isinstance(error.args[0], dict) else {}
             words = str(found.get("M", error))
             if found.get("C") == _NO_RIGHT:
-                remedy = f"let an administrator create the table {_TABLE}, and grant select, insert, update on it"
-                raise SpecError(f"the database refuses an election: {words}", remedy=remedy, where=where) from None
+                raise _refused(words, where) from None
             if found.get("C") in _NO_LOGIN:
                 raise SpecError(f"the database refuses: {words}", remedy="correct `ha.uri`", where=where) from None
             raise _away(words, where) from None
         except (pg8000.native.InterfaceError, OSError) as error:
             self.close()
             raise _away(str(error), where) from None
+
+
+def _refused(words: str, where: str) -> SpecError:
+    remedy = f"let an administrator create the table {_TABLE}, and grant select, insert, update on it"
+    return SpecError(f"the database refuses an election: {words}", remedy=remedy, where=where)
 
 
 def _away(words: str, where: str) -> UnavailableError:

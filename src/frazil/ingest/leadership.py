@@ -22,8 +22,6 @@ class Member:
     started_at_ms: int
     #: Whether it can take over at once: tables loaded, Spark session and Python workers there.
     is_warm: bool
-    #: How long ago it read the tables' progress for the last time, in seconds.
-    behind_s: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -56,6 +54,8 @@ class Leadership(Protocol):
     def owns(self, table: str) -> bool:
         """Whether this process is to work on the table now. The table stays this process's until `release` is called after
         an answer of False.
+
+        Raises: SpecError where another pipeline of the same name is at work.
         """
 
     def offer(self, loads: Mapping[str, float], is_warm: bool) -> None:

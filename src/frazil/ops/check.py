@@ -17,6 +17,7 @@ from pyiceberg.schema import Schema
 from frazil.catalog.layout import partition_terms
 from frazil.catalog.port import Catalog, TableState
 from frazil.errors import FrazilError, SpecError, UnavailableError, unforeseen
+from frazil.ha.elector import Elector
 from frazil.ingest.discovery import Discovery, missing_topics, refuse_empty_patterns
 from frazil.ingest.failures import TableStopped
 from frazil.ingest.preflight import identified_otherwise, keeps_old_metadata, refuse_foreseen, text_order
@@ -124,6 +125,17 @@ def check_group(group: str, may_commit: Callable[[], bool]) -> Finding:
     except UnavailableError as error:
         return Finding(name, False, _ASKED_FOR_RIGHTS, error.message, remedy, name)
     return Finding(name, False, _ASKED_FOR_RIGHTS, "this client may not commit offsets in it", remedy, name)
+
+
+def check_election(elector: Elector) -> Finding:
+    """Checks whether a leader can be elected by the service that the pipeline file names."""
+    name, tried = "election", f"asked {elector.kind} for the claims to lead, and what this client may do with them"
+    try:
+        return Finding(name, True, tried, elector.check())
+    except FrazilError as error:
+        return failed(name, tried, error)
+    finally:
+        elector.close()
 
 
 def _check_missing(spec: PipelineSpec, tables: Sequence[Table], source: Source) -> Iterator[Finding]:

@@ -138,7 +138,6 @@ def leadership_document(state: LeadershipState) -> dict[str, Any]:
     document = asdict(state)
     for member in document["members"]:
         member["warm"] = member.pop("is_warm")
-        member["behind_s"] = round(member["behind_s"], 1)
     return document
 
 

@@ -1,0 +1,242 @@
+"""Leadership of several processes that elect by a register in memory, and are linked by real connections."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import Literal
+
+import pytest
+
+from frazil.clock import SystemClock
+from frazil.errors import SpecError
+from frazil.ha import elected
+from frazil.ha.elected import Elected
+from frazil.ha.link import Host
+from frazil.ha.memory import MemoryElector, MemoryRegister
+from frazil.ingest.leadership import Member
+from tests.fixtures.waiting import wait_until
+
+_CLOCK = SystemClock()
+_TABLES = ("a.t1", "a.t2", "a.t3", "a.t4")
+_SOON_S = 20.0
+
+
+class Processes:
+    """Those of a test, by name. Each is warm and has the same load of every table."""
+
+    def __init__(self) -> None:
+        self.register = MemoryRegister()
+        self._open = ExitStack()
+
+    def start(
+        self, name: str, mode: Literal["lead", "spread"] = "lead", tables: tuple[str, ...] = (), *, is_warm: bool = True
+    ) -> Elected:
+        """tables: those of its pipeline file."""
+        me = Member(name, "1", _CLOCK.now_ms(), is_warm=is_warm)
+        made = Elected(MemoryElector(self.register, name), Host("127.0.0.1", 0, _CLOCK), me, mode, _CLOCK, tables)
+        made.offer(dict.fromkeys(_TABLES, 1.0), is_warm=is_warm)
+        made.start(lambda: None)
+        self._open.callback(made.close)
+        return made
+
+    def pair(self, mode: Literal["lead", "spread"] = "lead") -> tuple[Elected, Elected]:
+        """A leader, and a process that is linked with it."""
+        leader = self.start("one", mode)
+        wait_until(lambda: leader.owns("a.t1"), "it leads", _SOON_S)
+        other = self.start("two", mode)
+        for each in (leader, other):
+            wait_until(lambda each=each: len(each.state.members) == 2, "they know each other", _SOON_S)
+        return leader, other
+
+    def close(self) -> None:
+        """Ends all that run."""
+        self._open.close()
+
+
+@pytest.fixture
+def processes() -> Iterator[Processes]:
+    made = Processes()
+    yield made
+    made.close()
+
+
+def _owned(process: Elected) -> set[str]:
+    return {table for table in _TABLES if process.owns(table)}
+
+
+def _waits_to_own(process: Elected, tables: set[str] | None = None) -> None:
+    wait_until(lambda: _owned(process) == set(tables or _TABLES), f"{process.state.name} owns them", _SOON_S)
+
+
+def _never(happens: Callable[[], bool], for_s: float = 0.6) -> bool:
+    """Whether it does not happen within the time: several turns of the election."""
+    until_s = _CLOCK.monotonic_s() + for_s
+    while _CLOCK.monotonic_s() < until_s:
+        if happens():
+            return False
+        _CLOCK.sleep(0.02)
+    return True
+
+
+def test_one_process_leads_and_the_other_knows_it(processes: Processes) -> None:
+    leader, other = processes.pair()
+    assert (_owned(leader), _owned(other)) == (set(_TABLES), set())
+    for process in (leader, other):
+        state = process.state
+        assert (state.elect, state.mode, state.leader, state.reason) == ("memory", "lead", "one", "start")
+        assert [(one.name, one.is_warm) for one in state.members] == [("one", True), ("two", True)]
+        assert state.owners is None
+
+
+def test_a_leader_that_stands_down_is_followed_once_it_has_released_its_tables(processes: Processes) -> None:
+    leader, other = processes.pair()
+    leader.stand_down("an operator has requested it")
+    assert _owned(leader) == set()
+    assert _never(lambda: bool(_owned(other))), "a batch may be in hand"
+    leader.release()
+    _waits_to_own(other)
+    assert (other.state.leader, other.state.reason) == ("two", "released")
+    wait_until(lambda: leader.state.leader == "two", "the former leader knows it", _SOON_S)
+    assert _owned(leader) == set()
+
+
+def test_a_leader_that_ends_is_followed(processes: Processes) -> None:
+    leader, other = processes.pair()
+    leader.release()
+    leader.close()
+    _waits_to_own(other)
+    assert other.state.reason == "released"
+
+
+def test_a_leader_that_is_alone_takes_its_tables_again_after_standing_down(processes: Processes) -> None:
+    alone = processes.start("one")
+    _waits_to_own(alone)
+    alone.stand_down("an operator has requested it")
+    assert not alone.owns("a.t1")
+    alone.release()
+    _waits_to_own(alone)
+    assert alone.state.reason == "start"
+
+
+def test_a_process_that_is_not_warm_leaves_the_lead_to_one_that_is(processes: Processes) -> None:
+    leader, warm = processes.pair()
+    cold = processes.start("three", is_warm=False)
+    wait_until(lambda: len(cold.state.members) == 3, "it is linked", _SOON_S)
+    leader.release()
+    leader.close()
+    _waits_to_own(warm)
+    assert _owned(cold) == set()
+
+
+def test_while_the_elector_is_away_the_leader_continues_and_nobody_follows_it(processes: Processes) -> None:
+    leader, other = processes.pair()
+    processes.register.is_away = True
+    assert _never(lambda: _owned(leader) != set(_TABLES))
+    leader.stand_down("an operator has requested it")
+    assert _owned(leader) == set()
+    leader.release()
+    assert _never(lambda: bool(_owned(other)))
+    processes.register.is_away = False
+    _waits_to_own(other)
+
+
+def test_a_fenced_leader_stands_by_where_there_is_another_process_and_ends_where_there_is_none(
+    processes: Processes,
+) -> None:
+    leader, other = processes.pair()
+    assert leader.fenced("a.t1")
+    assert _owned(leader) == set()
+    leader.release()
+    _waits_to_own(other)
+    leader.close()
+    wait_until(lambda: len(other.state.members) == 1, "it is alone", _SOON_S)
+    assert not other.fenced("a.t1")
+
+
+def test_with_spread_a_table_changes_hands_once_its_owner_has_released_it(processes: Processes) -> None:
+    first = processes.start("one", "spread")
+    _waits_to_own(first)
+    second = processes.start("two", "spread")
+    wait_until(lambda: len(_owned(first)) == 2, "two tables are taken back", _SOON_S)
+    moved = set(_TABLES) - _owned(first)
+    assert _never(lambda: bool(_owned(second))), "the owner may have batches of them in hand"
+    first.release()
+    _waits_to_own(second, moved)
+    assert _owned(first) == set(_TABLES) - moved
+    wait_until(lambda: first.state.owners == second.state.owners, "both report the same owners", _SOON_S)
+    assert first.state.owners == {table: "two" if table in moved else "one" for table in _TABLES}
+
+
+def test_with_spread_the_tables_of_a_process_that_ends_go_to_the_others(processes: Processes) -> None:
+    first = processes.start("one", "spread")
+    _waits_to_own(first)
+    second = processes.start("two", "spread")
+
+    def is_even() -> bool:
+        counts = [len(_owned(process)) for process in (first, second)]
+        first.release()
+        return counts == [2, 2]
+
+    wait_until(is_even, "each has its share", _SOON_S)
+    second.stand_down("the process is ending")
+    assert _owned(second) == set()
+    second.release()
+    _waits_to_own(first)
+
+
+def test_with_spread_a_table_that_a_later_run_has_written_is_left_alone_for_a_while(processes: Processes) -> None:
+    leader, _ = processes.pair("spread")
+    mine = next(iter(_owned(leader)))
+    assert leader.fenced(mine)
+    assert not leader.owns(mine)
+
+
+def test_a_process_of_another_pipeline_with_the_same_name_is_refused_with_both_named(
+    processes: Processes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(elected, "_OTHERS_S", 0.5)
+    leader = processes.start("one", tables=("a.t1 in lake", "a.t2 in lake"))
+    _waits_to_own(leader)
+    other = processes.start("two", tables=("a.t1 in pond",))
+
+    def refused() -> SpecError | None:
+        try:
+            assert not other.owns("a.t1")
+        except SpecError as error:
+            return error
+        return None
+
+    error = wait_until(refused, "it is refused", _SOON_S)
+    assert error.message == "another pipeline has this one's name: one writes a.t1 in lake, not a.t1 in pond"
+    assert "name one of them otherwise under `pipeline`" in error.remedy
+    assert _owned(leader) == set(_TABLES)
+    assert [member.name for member in leader.state.members] == ["one"], "it was never linked"
+
+
+def test_a_process_of_another_pipeline_leads_once_the_last_one_has_ended(processes: Processes) -> None:
+    former = processes.start("one", tables=("a.t1 in lake",))
+    _waits_to_own(former)
+    heir = processes.start("two", tables=("a.t1 in pond",))
+    assert _never(lambda: bool(_owned(heir)))
+    former.close()
+    _waits_to_own(heir)
+    assert heir.state.reason == "lost"
+
+
+def test_a_pipeline_file_with_other_tables_beside_common_ones_is_of_the_same_pipeline(processes: Processes) -> None:
+    leader = processes.start("one", tables=("a.t1 in lake", "a.t2 in lake"))
+    _waits_to_own(leader)
+    newer = processes.start("two", tables=("a.t2 in lake", "a.t3 in lake"))
+    wait_until(lambda: len(newer.state.members) == 2, "they are linked", _SOON_S)
+
+
+def test_a_change_of_leadership_wakes_the_service(processes: Processes) -> None:
+    leader, _ = processes.pair()
+    woken = threading.Event()
+    third = processes.start("three")
+    third._wake = woken.set
+    leader.release()
+    leader.close()
+    assert woken.wait(_SOON_S)
