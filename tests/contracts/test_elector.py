@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -132,12 +133,40 @@ def test_a_process_is_present_until_it_leaves(two: tuple[Elector, Elector]) -> N
     wait_until(lambda: (other.newest(), not other.is_present(claim))[1], "it has left", 20)
 
 
+def test_a_register_is_checked_before_and_after_it_is_made_and_a_check_changes_nothing(make: Make) -> None:
+    checking = make("check")
+    before = checking.check()
+    assert checking.check() == before
+    checking.close()
+    one = make("one")
+    one.prepare()
+    assert one.newest() is None
+    claim = _claim("one")
+    assert one.claim(claim, None)
+    made = _sees(one, claim)
+    checking = make("check")
+    after = checking.check()
+    checking.close()
+    assert one.newest() == made
+    assert "does not exist" not in after
+    one.close()
+
+
+def test_a_claim_keeps_the_tables_that_tell_pipelines_apart(two: tuple[Elector, Elector]) -> None:
+    one, other = two
+    claim = replace(_claim("one"), tables=("a.t in lake", "a.u in lake"))
+    assert one.claim(claim, None)
+    assert _sees(other, claim).tables == claim.tables
+
+
 def test_a_control_topic_of_several_partitions_is_refused_until_it_has_one(broker: EmbeddedBroker) -> None:
     pipeline = f"elect-{new_id()[:8]}"
     admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
     topic = f"frazil-{pipeline}-ha"
     admin.create_topics([NewTopic(topic, 2)])[topic].result(20)
     elector = KafkaElector({"bootstrap.servers": broker.bootstrap_servers}, pipeline, "one")
+    with pytest.raises(SpecError, match="must have one partition"):
+        elector.check()
     with pytest.raises(SpecError, match="must have one partition") as refused:
         elector.prepare()
     assert f"--topic {topic} --partitions 1" in refused.value.remedy
@@ -149,6 +178,8 @@ def test_a_control_topic_of_several_partitions_is_refused_until_it_has_one(broke
 
 
 def test_a_database_that_is_away_is_an_outage() -> None:
+    with pytest.raises(UnavailableError, match="PostgreSQL cannot elect a leader"):
+        PostgresElector("postgresql://postgres@127.0.0.1:1/frazil", "p", "one").check()
     with pytest.raises(UnavailableError, match="PostgreSQL cannot elect a leader"):
         PostgresElector("postgresql://postgres@127.0.0.1:1/frazil", "p", "one").prepare()
 
@@ -163,11 +194,17 @@ def test_a_user_that_may_not_create_the_table_is_refused_until_it_exists(electio
             PostgresElector(uri.replace("strict", "none"), "p", "one").prepare()
         assert refused.value.remedy == "correct `ha.uri`"
         elector = PostgresElector(uri, "p", "one")
+        with pytest.raises(SpecError, match="the table does not exist, and this user may not create it"):
+            elector.check()
         with pytest.raises(SpecError, match="the database refuses an election") as refused:
             elector.prepare()
         assert "create the table frazil_leader, and grant select, insert, update" in refused.value.remedy
         owner.run("create table frazil_leader (pipeline text primary key, number bigint not null, claim text not null)")
-        owner.run("grant select, insert, update on frazil_leader to least")
+        owner.run("grant select, insert on frazil_leader to least")
+        with pytest.raises(SpecError, match="this user has no right to update"):
+            elector.check()
+        owner.run("grant update on frazil_leader to least")
+    assert elector.check() == "table frazil_leader, which this user may read and write"
     elector.prepare()
     claim = _claim("one")
     assert elector.claim(claim, None)
@@ -187,5 +224,12 @@ def test_a_lease_needs_a_cluster_and_a_role(lease_server: LeaseServer) -> None:
         elector.newest()
     assert "get, create and update on leases" in refused.value.remedy
     token.write_text(allowed)
+    for method in ("GET", "POST", "PUT"):
+        lease_server.denied = {method}
+        with pytest.raises(SpecError, match="may not use its lease"):
+            elector.check()
+    lease_server.denied = set()
+    assert elector.check() == "lease frazil-p, which this service account may create"
+    assert lease_server.leases == {}
     assert elector.newest() is None
     elector.close()

@@ -11,7 +11,9 @@ import pytest
 from confluent_kafka import Producer
 
 from frazil.clock import SystemClock
-from frazil.errors import UnavailableError
+from frazil.errors import SpecError, UnavailableError
+from frazil.ha.elector import Claim
+from frazil.ha.kafka import KafkaElector
 from frazil.kafka.group import KafkaGroup
 from frazil.kafka.outbox import KafkaOutbox
 from frazil.kafka.port import OutRecord
@@ -31,6 +33,13 @@ TOPIC, OTHER, DEAD = "orders", "payroll", "orders-dead"
 READ = (("TOPIC", TOPIC, "DESCRIBE"), ("TOPIC", TOPIC, "READ"), ("GROUP", "frazil-*", "DESCRIBE"))
 #: The further ones of a pipeline that writes dead letters to a topic, besides those on the topic.
 WRITE_IDS = (("TRANSACTIONAL_ID", "frazil-*", "WRITE"), ("GROUP", "frazil-*", "READ"))
+#: Those of the processes of a pipeline that elect a leader.
+ELECT = (
+    ("TOPIC", "frazil-elect-ha", "READ"),
+    ("TOPIC", "frazil-elect-ha", "WRITE"),
+    ("GROUP", "frazil-elect-ha", "READ"),
+    ("TRANSACTIONAL_ID", "frazil-elect", "WRITE"),
+)
 RANGE = OffsetRange(TOPIC, 0, 0, 3)
 
 
@@ -125,6 +134,32 @@ def test_dead_letters_are_written_with_the_least_rights_and_a_missing_one_is_nam
             with pytest.raises(UnavailableError) as caught:
                 write(f"without {missing}")
             assert caught.value.remedy == remedy, caught.value
+
+
+def test_a_leader_is_elected_with_the_least_rights_and_a_missing_one_is_named(secure: SecureBroker) -> None:
+    topic = ELECT[0][1]
+    elector = KafkaElector(secure.properties("PLAIN"), "elect", "one")
+    with secure.allowed(*ELECT), pytest.raises(SpecError, match="does not exist, and this client may not create it"):
+        elector.check()
+    with secure.allowed(*ELECT, ("TOPIC", topic, "CREATE")):
+        assert elector.check() == f"topic {topic} does not exist; this client may create it"
+    assert topic not in secure.admin.list_topics(timeout=10).topics
+    secure.create(topic)
+    for missing in ELECT[:3]:
+        with secure.allowed(*(right for right in ELECT if right != missing)):
+            with pytest.raises((SpecError, UnavailableError)) as caught:
+                elector.check()
+            assert caught.value.remedy.startswith(("allow Read, Write and Describe", "allow this user to READ groups"))
+    claim = Claim("one", "127.0.0.1:1", "key", 0, "start")
+    with secure.allowed(*ELECT[:3]):
+        elector.check()
+        elector.prepare()
+        with pytest.raises(SpecError, match="may not use the control topic") as refused:
+            elector.claim(claim, None)
+        assert refused.value.remedy.endswith("Write on transactional id frazil-elect")
+    with secure.allowed(*ELECT):
+        assert elector.claim(claim, None)
+        elector.close()
 
 
 def _next_offset(group: KafkaGroup) -> int | None:

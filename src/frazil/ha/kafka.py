@@ -277,5 +277,8 @@ def _missing(topic: str) -> SpecError:
 
 
 def _denied(topic: str) -> SpecError:
-    remedy = f"allow Read, Write and Describe on topic {topic}, Read on group {topic}, Write on its transactional id"
+    owner = topic.removesuffix("-ha")
+    remedy = (
+        f"allow Read, Write and Describe on topic {topic}, Read on group {topic}, Write on transactional id {owner}"
+    )
     return SpecError("this client may not use the control topic", remedy=remedy, where=f"topic {topic}")

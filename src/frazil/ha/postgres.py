@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import ssl
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
@@ -43,8 +43,7 @@ class PostgresElector:
         self._connection: pg8000.native.Connection | None = None
 
     def check(self) -> str:
-        with self._failures():
-            self._connection = connection = self._connect()
+        with self._failures(), closing(self._connect()) as connection:
             if connection.run("select to_regclass(:table)", table=_TABLE) == [[None]]:
                 if connection.run("select has_schema_privilege(current_schema(), 'create')") != [[True]]:
                     raise _refused("the table does not exist, and this user may not create it", self._where)
@@ -52,7 +51,6 @@ class PostgresElector:
             for right in ("select", "insert", "update"):
                 if connection.run("select has_table_privilege(:table, :right)", table=_TABLE, right=right) != [[True]]:
                     raise _refused(f"this user has no right to {right}", self._where)
-        self.newest()
         return f"table {_TABLE}, which this user may read and write"
 
     def prepare(self) -> None:

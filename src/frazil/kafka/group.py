@@ -66,37 +66,34 @@ class KafkaGroup:
         self._check(answer)
 
     def is_live(self) -> bool:
-        for _ in range(_TRIES):
-            request = self._admin.describe_consumer_groups([self.name], request_timeout=self._timeout_s)
-            try:
-                return bool(request[self.name].result(self._timeout_s + 5).members)
-            except KafkaException as error:
-                if error.args[0].code() in _NO_GROUP:
-                    return False
-                if error.args[0].code() not in _MOVING:
-                    raise self._failure(error.args[0]) from None
-            except TimeoutError:
-                break
-            SystemClock().sleep(_EVERY_S)
-        raise self._failure(KafkaError(KafkaError._TIMED_OUT))
+        described = self._described()
+        return described is not None and bool(described.members)
 
     def may_commit(self) -> bool:
         """Returns whether this client has the right to commit offsets, as far as the broker reports rights.
 
         Raises: UnavailableError where no broker answers, or the group may not be described.
         """
-        request = self._admin.describe_consumer_groups(
-            [self.name], include_authorized_operations=True, request_timeout=self._timeout_s
-        )
-        try:
-            rights = request[self.name].result(self._timeout_s + 5).authorized_operations
-        except KafkaException as error:
-            if error.args[0].code() in _NO_GROUP:
-                return True
-            raise self._failure(error.args[0]) from None
-        except TimeoutError:
-            raise self._failure(KafkaError(KafkaError._TIMED_OUT)) from None
+        rights = getattr(self._described(), "authorized_operations", None)
         return not rights or AclOperation.READ in rights
+
+    def _described(self) -> Any:
+        """Returns the group's members and this client's rights; None where the group does not exist."""
+        for _ in range(_TRIES):
+            request = self._admin.describe_consumer_groups(
+                [self.name], include_authorized_operations=True, request_timeout=self._timeout_s
+            )
+            try:
+                return request[self.name].result(self._timeout_s + 5)
+            except KafkaException as error:
+                if error.args[0].code() in _NO_GROUP:
+                    return None
+                if error.args[0].code() not in _MOVING:
+                    raise self._failure(error.args[0]) from None
+            except TimeoutError:
+                break
+            SystemClock().sleep(_EVERY_S)
+        raise self._failure(KafkaError(KafkaError._TIMED_OUT))
 
     @cached_property
     def _admin(self) -> AdminClient:

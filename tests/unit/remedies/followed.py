@@ -58,6 +58,12 @@ FOLLOWED: Mapping[str, str] = {
         ),
         f"{_ELECTOR}a_lease_needs_a_cluster_and_a_role",
     ),
+    "allow Read, Write and Describe on topic …, Read on group …, Write on transactional id …": (
+        "integration/test_secure_kafka.py::test_a_leader_is_elected_with_the_least_rights_and_a_missing_one_is_named"
+    ),
+    "name one of them otherwise under `pipeline`, before its first run, or write `ha: {elect: none}` there": (
+        "unit/ha/test_elected.py::test_a_process_of_another_pipeline_with_the_same_name_is_refused_with_both_named"
+    ),
     # Tables that change hands.
     **dict.fromkeys(
         (
@@ -666,7 +672,6 @@ BY_PEOPLE: Mapping[str, str] = {
     "Frazil retries; look at the brokers, and at the rights of this client": _SERVICE,
     "Frazil retries; look at the database of `ha.uri`": _SERVICE,
     "delete the row; a leader claims again": _SERVICE,
-    "allow Read, Write and Describe on topic …, Read on group …, Write on its transactional id": _SERVICE,
     "create it: `kafka-topics --create --topic … --partitions 1 --config cleanup.policy=compact`, or write"
     " `ha: {elect: none}`": _SERVICE,
     "create the topic, correct its name, or let this client describe it": _CHECK,
