@@ -154,8 +154,11 @@ def test_plan_finds_nothing_to_do_for_tables_that_are_read_and_the_record_that_s
 
 
 def test_check_is_well_and_reports_what_it_tried(shop: Shop) -> None:
-    answer = frazil(shop.directory, "check")
+    elects = shop.variant("elects.yaml", rest=f"ha: {{}}\n{shop.tables}")
+    answer = frazil(shop.directory, "check", "-f", elects)
     assert (answer.code, answer.problems()) == (0, {})
+    [election] = [check for check in answer.document["checks"] if check["name"] == "election"]
+    assert election["found"] == "topic frazil-shop-ha does not exist; this client may create it"
     names = [check["name"] for check in answer.document["checks"]]
     assert names[:5] == ["file", "java", "jars for spark", "transport of kafka", "kafka"]
     assert {"catalog", "store", "table shop.good", f"topic {shop.good.topic}"} <= set(names)

@@ -57,7 +57,7 @@ from frazil.spec import PipelineSpec
 
 
 def command(output: Output, file: SpecFile = DEFAULT_FILE) -> int:
-    """Validate the pipeline file and check what it needs: Java, jars, Kafka, topics, catalog, store, schema registry.
+    """Validate the pipeline file and check what it needs: Java, jars, Kafka, election, catalog, store, schema registry.
 
     Compares the newest schemas of the registry with the tables and shows which schema changes would be refused; decodes a
     sample of up to 10,000 unread records per table and shows where a run would stop at them. Analyses each query for the

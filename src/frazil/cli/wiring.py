@@ -135,11 +135,11 @@ def open_leadership(spec: PipelineSpec, run_id: str, clock: Clock) -> Leadership
             where=f"{host}:{port}",
         ) from None
     member = Member(name, __version__, clock.now_ms(), is_warm=False)
-    found: Leadership = elected.Elected(elector, listening, member, spec.ha.mode, clock, _declared_tables(spec))
+    found: Leadership = elected.Elected(elector, listening, member, spec.ha.mode, clock, declared_tables(spec))
     return found
 
 
-def _declared_tables(spec: PipelineSpec) -> list[str]:
+def declared_tables(spec: PipelineSpec) -> list[str]:
     """Returns the tables that the pipeline file names, each with its catalog."""
     names = [table.name for table in spec.tables]
     names += [f"{spec.namespace}.{selector.text}" for selector in spec.topics]

@@ -27,7 +27,7 @@ class Claim:
     cause: str
     #: Grows from claim to claim; given by the elector.
     number: int = 0
-    #: Some tables of the claimant's pipeline file, each with its catalog: what tells pipelines of one name apart.
+    #: Some tables of the claimant's pipeline file, each with its catalog: two pipelines of one name have none in common.
     tables: tuple[str, ...] = ()
 
     def text(self) -> str:

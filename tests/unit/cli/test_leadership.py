@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from frazil.cli.wiring import open_leadership
+from frazil.cli.wiring import declared_tables, open_leadership
 from frazil.clock import SystemClock
 from frazil.errors import UnavailableError
 from frazil.ingest.leadership import Leadership
@@ -42,6 +42,19 @@ def test_a_file_with_an_election_makes_the_process_wait_for_it(tmp_path: Path, h
         assert made.state.name.endswith("-run-1234")
     finally:
         made.close()
+
+
+def test_the_tables_of_a_file_are_named_with_their_catalog_and_without_secrets(tmp_path: Path) -> None:
+    file = tmp_path / "frazil.yaml"
+    file.write_text(
+        "pipeline: p\nkafka: {bootstrap.servers: '127.0.0.1:9'}\n"
+        "catalog: {type: rest, uri: 'https://u:${env:TOKEN}@c/api', warehouse: s3://lake/}\n"
+        "tables: {n.a: {topic: a}}\nnamespace: m\ntopics: [b, /^c/]\nroutes: [{topic: d, by: type, to: 'o.${type}', rest: o.rest}]\n"
+    )
+    place = "https://u:***@c/api s3://lake/"
+    assert declared_tables(load_spec(file, {"TOKEN": "hush-hush"})) == [
+        f"{name} in {place}" for name in ("n.a", "o.rest", "m.b", "m./^c/", "o.…")
+    ]
 
 
 def test_an_address_that_another_process_has_is_refused_until_another_is_written(tmp_path: Path) -> None:

@@ -101,6 +101,38 @@ def test_one_pod_ends_before_the_next_begins() -> None:
     assert (deployment["replicas"], deployment["strategy"]) == (1, {"type": "Recreate"})
 
 
+def test_pods_that_stand_by_are_rolled_one_by_one_on_different_nodes(tmp_path: Path) -> None:
+    found = objects(rendered("--set", "replicas=2", pipeline="pipeline: p\nha: {}\n", tmp_path=tmp_path))
+    deployment = found["Deployment"]["spec"]
+    strategy = {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 1}}
+    assert (deployment["replicas"], deployment["strategy"]) == (2, strategy)
+    [preferred] = pod(found)["affinity"]["podAntiAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"]
+    labels = deployment["template"]["metadata"]["labels"]
+    assert preferred["podAffinityTerm"]["labelSelector"] == {"matchLabels": labels}
+    assert found["PodDisruptionBudget"]["spec"] == {"maxUnavailable": 1, "selector": {"matchLabels": labels}}
+    for one in found.values():
+        kubernetes_validate.validate(one, _VERSIONS[0], strict=True)
+
+
+@pytest.mark.parametrize("pipeline", ["pipeline: p\n", "ha: {elect: none}\n"])
+def test_several_pods_need_an_election(pipeline: str, tmp_path: Path) -> None:
+    assert "several replicas need an election" in rendered("--set", "replicas=2", pipeline=pipeline, tmp_path=tmp_path)
+
+
+def test_an_election_by_kubernetes_has_the_rights_that_it_needs(tmp_path: Path) -> None:
+    file = "ha: {elect: kubernetes}\n"
+    found = objects(rendered("--set", "serviceAccount.name=lake", pipeline=file, tmp_path=tmp_path))
+    assert pod(found)["automountServiceAccountToken"] is True
+    [rule] = found["Role"]["rules"]
+    leases = {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["get", "create", "update"]}
+    assert rule == leases
+    assert found["RoleBinding"]["roleRef"]["name"] == found["Role"]["metadata"]["name"]
+    assert found["RoleBinding"]["subjects"] == [{"kind": "ServiceAccount", "name": "lake", "namespace": "shop"}]
+    for one in found.values():
+        kubernetes_validate.validate(one, _VERSIONS[-1], strict=True)
+    assert "Role" not in objects(PLAIN)
+
+
 def test_probes_ask_inside_of_the_pod_while_the_service_listens_there_alone() -> None:
     container = pod(objects(PLAIN))["containers"][0]
     for probe, path in (("startupProbe", "/healthz"), ("livenessProbe", "/healthz"), ("readinessProbe", "/readyz")):

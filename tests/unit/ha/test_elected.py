@@ -46,8 +46,8 @@ class Processes:
         leader = self.start("one", mode)
         wait_until(lambda: leader.owns("a.t1"), "it leads", _SOON_S)
         other = self.start("two", mode)
-        for each in (leader, other):
-            wait_until(lambda each=each: len(each.state.members) == 2, "they know each other", _SOON_S)
+        both = (leader, other)
+        wait_until(lambda: all(len(each.state.members) == 2 for each in both), "they know each other", _SOON_S)
         return leader, other
 
     def close(self) -> None:

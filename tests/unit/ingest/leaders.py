@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from frazil.errors import SpecError
 from frazil.ingest.leadership import LeadershipState, Member
 
 
@@ -18,6 +19,8 @@ class Script:
         self.fenced: list[str] = []
         self.warm: dict[str, bool] = {}
         self.rates: dict[str, Mapping[str, float]] = {}
+        #: Why no run may work or stand by.
+        self.refusal: SpecError | None = None
 
     def owner(self, table: str) -> str | None:
         """The run that works on the table."""
@@ -36,6 +39,8 @@ class Scripted:
         wake()
 
     def owns(self, table: str) -> bool:
+        if self._script.refusal is not None:
+            raise self._script.refusal
         return self._script.owner(table) == self._name
 
     def offer(self, loads: Mapping[str, float], is_warm: bool) -> None:

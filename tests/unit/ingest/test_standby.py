@@ -148,6 +148,14 @@ def test_a_stopping_run_asks_the_others_to_take_over(scene: Scene) -> None:
     assert script.warm == {}
 
 
+def test_a_run_that_may_not_stand_by_ends_with_the_reason(scene: Scene) -> None:
+    script = Script()
+    standby = _started(scene, script)
+    script.refusal = SpecError("another pipeline has this one's name")
+    with pytest.raises(SpecError, match="another pipeline has this one's name"):
+        standby.run()
+
+
 def test_stand_down_needs_an_election(scene: Scene) -> None:
     alone = scene.start()
     answer = alone.requests.stand_down()

@@ -10,10 +10,19 @@ from pyiceberg.types import LongType
 
 from frazil.dead_letters.tables import DELETES_OLD
 from frazil.errors import SpecError, UnavailableError
+from frazil.ha.memory import MemoryElector, MemoryRegister
 from frazil.ingest.discovery import Discovery
 from frazil.ingest.failures import TableStopped
 from frazil.ingest.table import Table
-from frazil.ops.check import Finding, check_kafka, check_local_folder, check_orders, check_store, check_tables
+from frazil.ops.check import (
+    Finding,
+    check_election,
+    check_kafka,
+    check_local_folder,
+    check_orders,
+    check_store,
+    check_tables,
+)
 from frazil.schema.evolve import new_schema
 from frazil.spec import TableSpec
 from frazil.spec.types import parse_type
@@ -92,6 +101,15 @@ def test_a_pattern_that_matches_nothing_is_an_error_of_the_file(scenario: Scenar
     with pytest.raises(SpecError, match=r"/\^page/ matches no topic") as caught:
         look(scenario, text)
     assert caught.value.where == f"{scenario.root / 'frazil.yaml'}:{line}"
+
+
+def test_an_election_is_well_while_its_service_answers() -> None:
+    register = MemoryRegister()
+    well = check_election(MemoryElector(register, "check"))
+    assert (well.name, well.is_ok, well.found) == ("election", True, "a register in memory")
+    register.is_away = True
+    away = check_election(MemoryElector(register, "check"))
+    assert (away.is_ok, away.found, bool(away.remedy)) == (False, "the register does not answer", True)
 
 
 def test_kafka_that_does_not_answer_is_one_problem(scenario: Scenario) -> None:

@@ -24,6 +24,12 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{- default "127.0.0.1:8787" $http.listen | splitList ":" | last -}}
 {{- end }}
 
+{{/* The word of `ha.elect` in the pipeline file; `none` without an election. */}}
+{{- define "frazil.elect" -}}
+{{- $file := fromYaml .Values.pipeline -}}
+{{- ternary (default "kafka" (default dict $file.ha).elect) "none" (hasKey $file "ha") -}}
+{{- end }}
+
 {{/* With TLS the service can be reached from other machines, as the kubelet is one; else only from inside the pod. */}}
 {{- define "frazil.probe" -}}
 {{- $http := fromYaml (include "frazil.http" .root) -}}
