@@ -49,7 +49,8 @@ def test_the_tables_of_a_file_are_named_with_their_catalog_and_without_secrets(t
     file.write_text(
         "pipeline: p\nkafka: {bootstrap.servers: '127.0.0.1:9'}\n"
         "catalog: {type: rest, uri: 'https://u:${env:TOKEN}@c/api', warehouse: s3://lake/}\n"
-        "tables: {n.a: {topic: a}}\nnamespace: m\ntopics: [b, /^c/]\nroutes: [{topic: d, by: type, to: 'o.${type}', rest: o.rest}]\n"
+        "tables: {n.a: {topic: a}}\nnamespace: m\ntopics: [b, /^c/]\n"
+        "routes: [{topic: d, by: type, to: 'o.${type}', rest: o.rest}]\n"
     )
     place = "https://u:***@c/api s3://lake/"
     assert declared_tables(load_spec(file, {"TOKEN": "hush-hush"})) == [
