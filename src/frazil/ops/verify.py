@@ -110,6 +110,10 @@ class UpTo:
         """See Source."""
         return self._source.topics(wanted)
 
+    def topic_keys(self, control_topic: str) -> dict[str, dict[str, str]]:
+        """See Source."""
+        return self._source.topic_keys(control_topic)
+
     def ends(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
         """See Source; the beginning for a partition that no table has read."""
         found = self._source.ends(partitions)
