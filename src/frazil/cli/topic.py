@@ -34,7 +34,7 @@ def set_keys(output: Output, topic: TopicName, settings: Settings, file: SpecFil
     """Set keys by which a topic asks for a table, beside those that it has. They are in the control topic of the pipeline,
     which is created where there is none. A running pipeline follows them within seconds.
 
-    Exit code: 0 when they are stored; 1 when Kafka does not answer or refuses; 2 for a wrong key or value, which is not stored.
+    Exit code: 0 when they are stored; 1 when Kafka does not answer or refuses; 2 for a wrong key or value.
     """
     spec = _following(output, file)
     control = _control_topic(spec)

@@ -150,7 +150,7 @@ class KafkaTopics:
 
     def _described_keys(self, names: Sequence[str]) -> dict[str, dict[str, str]]:
         """Returns the keys that the configurations of topics have, without topics that this client may not describe. A
-        broker that knows the keys shows them for every topic, so that one topic tells.
+        broker that knows the keys shows them for every topic, so that one topic is enough.
         """
         first = self._of_any(lambda patience_s: self._configurations(names[:1], patience_s))
         if not any(ENABLE in entries for entries in first.values()):

@@ -92,6 +92,7 @@ def copying(spec: PipelineSpec, copies: Copies, folder: Path) -> PipelineSpec:
     )
     catalog = CatalogSpec(uri=f"jdbc:sqlite:{folder}/catalog.db", warehouse=f"{folder}/warehouse")
     own = {"catalog": catalog, "state_dir": folder, "tables": tables, "topics": (), "namespace": None, "routes": ()}
+    own["follows_topic_keys"] = False
     return spec.model_copy(update=own)
 
 

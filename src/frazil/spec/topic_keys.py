@@ -77,16 +77,16 @@ class TopicKeys:
         """Returns the value of a key that is true or false; None without one."""
         value = (self.take(key) or "").lower()
         if value not in ("", "true", "false"):
-            self.refuse(key, f"`{value}` is neither true nor false", "write true or false")
+            self.reject(key, f"`{value}` is neither true nor false", "write true or false")
         return value == "true" if value else None
 
-    def refuse(self, key: str, reason: str, remedy: str) -> None:
+    def reject(self, key: str, reason: str, remedy: str) -> None:
         """Notes a wrong value."""
         self.wrong.append(Difference(key, reason, remedy))
 
-    def differ(self, key: str, reason: str, remedy: str) -> None:
+    def differ(self, key: str, reason: str, instead: str) -> None:
         """Notes another effect than AutoMQ's."""
-        self.differences.append(Difference(key, reason, remedy))
+        self.differences.append(Difference(key, reason, instead))
 
 
 def is_enabled(keys: Mapping[str, str]) -> bool:
@@ -114,7 +114,7 @@ def read_topic_table(
     name, settings = table_of(spec, topic, keys), table_settings(own)
     referring = next((key for key, value in keys.items() if "${" in value), None)
     if referring is not None:  # Who may change a topic must not read secrets of the process.
-        own.refuse(referring.removeprefix(PREFIX), "it refers to a secret", "write the value itself")
+        own.reject(referring.removeprefix(PREFIX), "it refers to a secret", "write the value itself")
     for one in own.wrong:
         raise _refusal(topic, f"`{PREFIX}{one.key}`: {one.reason}", one.remedy)
     table = _read(spec, topic, {name: settings})
@@ -153,7 +153,7 @@ def table_settings(keys: TopicKeys) -> dict[str, Any]:
     keys.take_flag("enable")
     tolerance, terms = keys.take("errors.tolerance"), keys.take("partition.by")
     if tolerance not in (None, "", "none", "invalid_data", "all"):
-        keys.refuse("errors.tolerance", f"`{tolerance}` is unknown", "write none, invalid_data or all")
+        keys.reject("errors.tolerance", f"`{tolerance}` is unknown", "write none, invalid_data or all")
     settings: dict[str, Any] = {
         "topic": keys.topic,
         **_formats(keys),
@@ -171,7 +171,7 @@ def _commit(keys: TopicKeys) -> dict[str, str]:
     if not interval:
         return {}
     if not interval.isdecimal():
-        keys.refuse("commit.interval.ms", f"`{interval}` is no number of milliseconds", "write one, such as 60000")
+        keys.reject("commit.interval.ms", f"`{interval}` is no number of milliseconds", "write one, such as 60000")
         return {}
     is_whole = int(interval) % 1000 == 0
     return {"interval": duration_text(int(interval) // 1000) if is_whole else f"{interval}ms"}
@@ -180,10 +180,10 @@ def _commit(keys: TopicKeys) -> dict[str, str]:
 def _formats(keys: TopicKeys) -> dict[str, Any]:
     old = keys.take("schema.type") or "none"
     if old not in (*_OLD_TYPES, "none"):
-        keys.refuse("schema.type", f"`{old}` is unknown", "write none, schemaless or schema")
+        keys.reject("schema.type", f"`{old}` is unknown", "write none, schemaless or schema")
     kind, transform = _OLD_TYPES.get(old, (keys.take("convert.value.type") or "raw", keys.take("transform.value.type")))
     if transform not in _TRANSFORMS:
-        keys.refuse("transform.value.type", f"`{transform}` is unknown", "write none, flatten or flatten_debezium")
+        keys.reject("transform.value.type", f"`{transform}` is unknown", "write none, flatten or flatten_debezium")
     found: dict[str, Any] = {"value": _format(keys, "value", kind)}
     if kind == "by_schema_id":
         keys.notes.append(f"{keys.topic}: the values are Avro here; write `format: protobuf` where they are not")
@@ -205,7 +205,7 @@ def _formats(keys: TopicKeys) -> dict[str, Any]:
 
 def _format(keys: TopicKeys, side: str, kind: str) -> dict[str, Any]:
     if kind not in _FORMATS:
-        keys.refuse(f"convert.{side}.type", f"`{kind}` is unknown", f"write one of {', '.join(_FORMATS)}")
+        keys.reject(f"convert.{side}.type", f"`{kind}` is unknown", f"write one of {', '.join(_FORMATS)}")
     found = {"format": _FORMATS.get(kind, "raw")}
     if kind == "by_latest_schema":
         found["schema"] = "latest"
