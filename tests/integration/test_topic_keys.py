@@ -9,15 +9,36 @@ from typing import Any
 import pytest
 import yaml
 from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
 
 from frazil.cli.main import main
 from frazil.clock import new_id
+from frazil.kafka import topics
+from frazil.kafka.topics import KafkaTopics
 from frazil.runtime.broker import EmbeddedBroker
 from tests.fixtures.waiting import wait_until
 from tests.integration.pipelines import Ledger, Pipeline
 
 _ENABLE, _INTERVAL = "automq.table.topic.enable", "automq.table.topic.commit.interval.ms"
 _NAMESPACE = "automq.table.topic.namespace"
+
+
+def test_the_configuration_of_topics_is_read_where_the_broker_knows_the_keys(
+    broker: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Keys that Apache Kafka knows stand for those that only AutoMQ's brokers do."""
+    topic, other = new_id(), new_id()
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+    made = [NewTopic(topic, 1, config={"cleanup.policy": "compact"}), NewTopic(other, 1)]
+    for future in admin.create_topics(made).values():
+        future.result(20)
+    source = KafkaTopics({"bootstrap.servers": broker.bootstrap_servers})
+    assert topic not in source.topic_keys("no-control-topic")
+    monkeypatch.setattr(topics, "ENABLE", "cleanup.policy")
+    monkeypatch.setattr(topics, "PREFIX", "cleanup.")
+    found = source.topic_keys("no-control-topic")
+    assert (found[topic], found[other]) == ({"cleanup.policy": "compact"}, {})
 
 
 def test_keys_in_the_control_topic_make_and_end_a_table(

@@ -101,7 +101,10 @@ class Discovery:
         for name, made in self._topic_tables.settings.items():
             if name not in self.tables:
                 self._add(made)
-            self.tables[name].refusal = self._topic_tables.refusals.get(name)
+            known, refusal = self.tables[name], self._topic_tables.refusals.get(name)
+            if None not in (known.refusal, refusal) and known.refusal != refusal and not known.schedule.in_flight:
+                known.begin_again(known.spec)  # It stops again, for the new reason.
+            known.refusal = refusal
 
     def add_routed(self, rest: Table) -> None:
         """Adds the tables that a route has made, as the progress of its table of the rest names them."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,12 @@ from frazil.ingest.discovery import Discovery
 from frazil.ingest.failures import TableStopped
 from frazil.ingest.service import TOPICS_EVERY_S, Service
 from frazil.ingest.state import RunState
+from frazil.kafka.port import ReadRecord
 from frazil.ops.check import comparison
+from frazil.ops.plan import plan_tables
 from frazil.spec import PipelineSpec, load_spec
 from frazil.spec.topic_keys import ENABLE, PREFIX, read_topic_table
+from frazil.types import OffsetRange
 from tests.unit.ingest.service_scene import Scene, turn_until
 
 ON = {ENABLE: "true", f"{PREFIX}namespace": "shop", f"{PREFIX}commit.interval.ms": "100"}
@@ -98,6 +102,8 @@ def test_wrong_keys_stop_their_table_alone_until_they_are_corrected(tmp_path: Pa
     assert states["shop.orders"][0] is RunState.STOPPED
     assert states["shop.orders"][1].startswith("the configuration of topic orders is wrong: ")
     assert [row["value"] for row in scene.rows("shop.lines")] == ["l"]
+    scene.source.keys["orders"] = ON | TEXT | {f"{PREFIX}upsert.enable": "yes"}
+    assert "`yes` is neither true nor false" in scene.settle(service)["shop.orders"][1]
     scene.source.keys["orders"] = ON | TEXT | {f"{PREFIX}partition.by": "[bucket(value, 4)]"}
     scene.settle(service)
     assert [row["value"] for row in scene.rows("shop.orders")] == ["a"]
@@ -112,6 +118,20 @@ def test_check_names_the_topic_whose_keys_are_wrong(tmp_path: Path) -> None:
     with pytest.raises(TableStopped, match="configuration of topic orders is wrong") as stopped:
         compare(discovery.tables["shop.orders"])
     assert stopped.value.remedy == "write none, invalid_data or all"
+
+
+def test_plan_shows_what_the_keys_would_make(tmp_path: Path) -> None:
+    scene = Keyed(tmp_path, "orders", "lines")
+    scene.source.keys = {"orders": ON | TEXT, "lines": ON | {f"{PREFIX}convert.value.type": "json"}}
+    scene.feed("orders", b"a")
+
+    def read_sample(ranges: Iterable[OffsetRange]) -> list[ReadRecord]:
+        return scene.source.read(ranges, 1000)[0]
+
+    lines, orders = plan_tables(scene.spec(), scene.source, scene.catalog, read_sample)
+    assert lines.problem is not None
+    assert lines.problem.where == "topic lines"
+    assert (orders.name, orders.problem, orders.is_idle) == ("shop.orders", None, False)
 
 
 def test_a_table_of_the_file_is_not_the_topics_to_change(tmp_path: Path) -> None:
