@@ -39,7 +39,7 @@ def set_keys(output: Output, topic: TopicName, settings: Settings, file: SpecFil
     spec = _following(output, file)
     control = _control_topic(spec)
     given = dict(map(_parse, settings))
-    keys = control.read().get(topic, {}) | given
+    keys = control.read(is_there=False).get(topic, {}) | given
     _check(spec, topic, keys)
     control.write(topic, keys)
     _show(output, {topic: keys})
@@ -52,7 +52,7 @@ def unset(output: Output, topic: TopicName, keys: Keys, file: SpecFile = DEFAULT
     """
     spec = _following(output, file)
     control = _control_topic(spec)
-    known = control.read().get(topic, {})
+    known = control.read(is_there=False).get(topic, {})
     for key in keys:
         if key not in known:
             near = nearest(key, known)

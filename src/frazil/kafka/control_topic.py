@@ -40,14 +40,20 @@ class ControlTopic:
         self._next_offset = 0
         self._keys: dict[str, dict[str, str]] = {}
 
-    def read(self) -> dict[str, dict[str, str]]:
-        """Returns the keys of each topic, none while the control topic does not exist; only new records are read.
+    def read(self, *, is_there: bool) -> dict[str, dict[str, str]]:
+        """Returns the keys of each topic; only new records are read. is_there: whether the control topic is known to exist;
+        otherwise one that does not answer has no keys.
 
         Raises: UnavailableError where no broker answers.
         """
         end = self._ends([(self.name, 0)]).get((self.name, 0))
-        if end is None:  # It does not exist, or has no leader now.
-            return dict(self._keys)
+        if end is None and is_there:
+            raise UnavailableError(
+                f"partition 0 of topic {self.name} has no leader, or one that does not answer",
+                where=f"topic {self.name}",
+            )
+        if end is None:
+            return {}
         if end < self._next_offset:  # It was recreated.
             self._next_offset, self._keys = 0, {}
         if end > self._next_offset:

@@ -144,7 +144,7 @@ class KafkaTopics:
         if control_topic in names:
             if self._control_topic is None or self._control_topic.name != control_topic:
                 self._control_topic = ControlTopic(self._properties, control_topic, self.ends)
-            for topic, keys in self._control_topic.read().items():
+            for topic, keys in self._control_topic.read(is_there=True).items():
                 found[topic] = found.get(topic, {}) | keys
         return found
 

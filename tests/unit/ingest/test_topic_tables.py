@@ -12,7 +12,8 @@ from structlog.testing import capture_logs
 from frazil.errors import SpecError
 from frazil.ingest.discovery import Discovery
 from frazil.ingest.failures import TableStopped
-from frazil.ingest.service import TOPICS_EVERY_S, Service
+from frazil.ingest.refresh import TOPICS_EVERY_S
+from frazil.ingest.service import Service
 from frazil.ingest.state import RunState
 from frazil.kafka.port import ReadRecord
 from frazil.ops.check import comparison
