@@ -29,7 +29,7 @@ def test_the_configuration_of_topics_is_read_where_the_broker_knows_the_keys(
 ) -> None:
     """Keys that Apache Kafka knows stand for those that only AutoMQ's brokers do."""
     topic, other = new_id(), new_id()
-    admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers, "log_level": 0})
     made = [NewTopic(topic, 1, config={"cleanup.policy": "compact"}), NewTopic(other, 1)]
     for future in admin.create_topics(made).values():
         future.result(20)
@@ -67,7 +67,7 @@ def test_keys_in_the_control_topic_make_and_end_a_table(
     del given[_INTERVAL]
     assert keys("unset", topic, _INTERVAL) == {topic: given}
     assert keys("show", topic) == {topic: given}
-    producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
+    producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "log_level": 0})
     producer.produce(f"frazil-{name}-topics", b"damaged", b"other")
     assert producer.flush(30) == 0
     assert keys("show") == {topic: given}
