@@ -207,6 +207,11 @@ LOG_EVENTS: dict[str, str] = {
     " and `found`. The table is written as it is; see [managed catalogs](../how-to/catalogs/README.md).",
     "oversized_records_found": "A record, including its key and headers where they are read, is larger than 8 KiB:"
     " this batch and later ones are read in pieces of limited size.",
+    "topic_key_ignored": "A key of a topic's own configuration has no effect on its table, or another one than AutoMQ's:"
+    " `topic`, `key`, the reason and what to do. See"
+    " [topics from their configuration](../how-to/topics-from-configuration.md).",
+    "control_record_ignored": "A record of the control topic with the keys of topics is no JSON object; `topic` counts as"
+    " one without keys there. See [topics from their configuration](../how-to/topics-from-configuration.md).",
     "pattern_matches_no_topic": "At the start a regular expression of the pipeline file matches no topic: the run"
     " continues with the other topics and checks again. See [topic missing](../operations/topic-missing.md).",
     "primary_key_update_pending": "A table waits for the other part of a primary-key update: see"

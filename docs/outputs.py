@@ -429,7 +429,8 @@ DOCUMENTS = (
 )  # fmt: skip
 ABOUT = """\
 With `--output json` every command prints one document, in one line; an error is [a document too](errors.md). Numbers of \
-bytes, milliseconds and seconds end in `_bytes`, `_ms` and `_s`. `frazil schema` prints the JSON Schema itself, `frazil dev \
+bytes, milliseconds and seconds end in `_bytes`, `_ms` and `_s`. `frazil schema` prints the JSON Schema itself, \
+`frazil topic set`, `unset` and `show` the keys of each of `topics`, `frazil dev \
 broker` its `bootstrap_servers`, `pid` and `directory` once it listens. `frazil demo` prints its `tables` with the \
 numbers of records sent and rows found, the result of a `query`, `catalog` and `warehouse`, and `ok`, which is true \
 when all records arrived. `frazil setup` prints the number of `jars` for each use, the path of the `bundle` or null, and \

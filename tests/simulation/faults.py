@@ -75,6 +75,10 @@ class UnsureSource:
         self._fate.step("source.topics")
         return self._source.topics(wanted)
 
+    def topic_keys(self, control_topic: str) -> dict[str, dict[str, str]]:
+        self._fate.step("source.topic_keys")
+        return self._source.topic_keys(control_topic)
+
     def ends(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
         self._fate.step("source.ends")
         return self._some(self._source.ends(partitions))

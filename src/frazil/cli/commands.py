@@ -82,6 +82,9 @@ COMMANDS = (
     Command("adopt", "frazil.cli.adopt:adopt", "Take over tables that another tool has written."),
     Command("release", "frazil.cli.adopt:release", "Hand a table back to another tool."),
     Command("schema", "frazil.cli.schema:command", "Print the pipeline file's JSON Schema."),
+    Command("topic set", "frazil.cli.topic:set_keys", "Set keys by which a topic asks for a table."),
+    Command("topic unset", "frazil.cli.topic:unset", "Remove keys by which a topic asks for a table."),
+    Command("topic show", "frazil.cli.topic:show", "Show the keys by which topics ask for a table."),
     Command("setup", "frazil.cli.setup:command", "Fetch the jars now, or write an offline bundle."),
     Command("doctor", "frazil.cli.doctor:command", "Check that this machine has what Frazil needs."),
     *(
@@ -105,6 +108,7 @@ REGISTERED: Registered[Command] = Registered(
 GROUPS = {
     "dead-letters": "Records that could not become rows.",
     "dev": "Tools for development.",
+    "topic": "The keys by which topics ask for a table.",
     "import": "Pipeline files made of other tools' configurations.",
 }
 

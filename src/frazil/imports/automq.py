@@ -14,15 +14,12 @@ from confluent_kafka.admin._resource import ResourceType
 
 from frazil.errors import SpecError
 from frazil.imports.answers import Tool, carried, unsupported
-from frazil.imports.draft import Draft, Imported, duration
-from frazil.imports.kafka_connect import put_catalog, put_registry, split_terms
+from frazil.imports.draft import Draft, Imported
+from frazil.imports.kafka_connect import put_catalog, put_registry
 from frazil.imports.sources import flat, parse
+from frazil.spec.topic_keys import DEFAULT_NAMESPACE, ENABLE, PREFIX, TopicKeys, is_enabled, table_settings
 
-_PREFIX = "automq.table.topic."
 _TIMEOUT_S = 10.0
-_FORMATS = {"raw": "raw", "string": "text", "by_schema_id": "avro", "by_latest_schema": "protobuf"}
-_OLD_TYPES = {"schemaless": ("string", "none"), "schema": ("by_schema_id", "flatten")}
-_KEY_OF_RECORD = "_from_debezium_key_"
 _CATALOGS = {"tablebucket": "software.amazon.s3tables.iceberg.S3TablesCatalog"}
 _SECTION = re.compile(r"(?:.* )?configs for topic (\S+) are:\s*", re.IGNORECASE)
 _DESCRIBED = re.compile(r"\s*(\S+?)=(.*?) sensitive=\S+ synonyms=.*")
@@ -31,7 +28,7 @@ AUTOMQ = Tool(
     "automq",
     "AutoMQ's table topics",
     tuple(
-        replace(one, name=_PREFIX + one.name)
+        replace(one, name=PREFIX + one.name)
         for part in (
             carried("an entry under `tables`; none with false", "enable"),
             carried("the namespace of the table's name", "namespace"),
@@ -112,7 +109,7 @@ def _own(entries: Mapping[str, Any]) -> dict[str, str]:
     return {
         name: entry.value
         for name, entry in entries.items()
-        if name.startswith(_PREFIX) and entry.value and not entry.is_default
+        if name.startswith(PREFIX) and entry.value and not entry.is_default
     }
 
 
@@ -124,7 +121,7 @@ def _described(text: str) -> tuple[dict[str, dict[str, str]], dict[str, str]]:
     for line in text.splitlines():
         if section := _SECTION.fullmatch(line):
             keys = topics.setdefault(section[1], {})
-        elif (found := _DESCRIBED.fullmatch(line)) and found[1].startswith(_PREFIX):
+        elif (found := _DESCRIBED.fullmatch(line)) and found[1].startswith(PREFIX):
             keys[found[1]] = found[2]
     return topics, shared
 
@@ -137,9 +134,9 @@ def _parsed(text: str, topic: str | None) -> tuple[dict[str, dict[str, str]], di
 
 
 def _import(topics: Mapping[str, Mapping[str, str]], shared: Mapping[str, str], brokers: str | None) -> Imported:
-    enabled = {name: keys for name, keys in topics.items() if keys.get(f"{_PREFIX}enable", "").lower() == "true"}
+    enabled = {name: keys for name, keys in topics.items() if is_enabled(keys)}
     if not enabled:
-        message = f"no topic has {_PREFIX}enable=true"
+        message = f"no topic has {ENABLE}=true"
         raise SpecError(
             message, remedy="give the configuration of a table topic; --topic names the topic of plain properties"
         )
@@ -149,117 +146,33 @@ def _import(topics: Mapping[str, Mapping[str, str]], shared: Mapping[str, str], 
         draft.notes.append(f"the topic {name} is no table topic")
     namespace = ""
     for place in [*(f"{name}/" for name in enabled), ""]:
-        catalog = draft.take_all(f"{place}{_PREFIX}catalog.")
+        catalog = draft.take_all(f"{place}{PREFIX}catalog.")
         if kind := _CATALOGS.get(catalog.get("type", "")):
             catalog |= {"catalog-impl": kind}
             del catalog["type"]
         if login := catalog.pop("auth", None):
-            draft.settle(f"{_PREFIX}catalog.auth", login)
+            draft.settle(f"{PREFIX}catalog.auth", login)
         put_catalog(draft, catalog)
-        hadoop = draft.take_all(f"{place}{_PREFIX}hadoop.").items()
+        hadoop = draft.take_all(f"{place}{PREFIX}hadoop.").items()
         draft.put({f"spark.hadoop.{name}": value for name, value in hadoop}, "spark", "conf")
-        registry = f"{place}{_PREFIX}schema.registry."
+        registry = f"{place}{PREFIX}schema.registry."
         draft.take(f"{registry}config.basic.auth.credentials.source")
         put_registry(draft, draft.take(f"{registry}url"), draft.take(f"{registry}config.basic.auth.user.info"))
-    namespace = draft.take(f"{_PREFIX}namespace") or "default"
+    namespace = draft.take(f"{PREFIX}namespace") or DEFAULT_NAMESPACE
     for name in enabled:
-        own = _Topic(draft, name)
-        draft.put(own.settings(), "tables", f"{own.take('namespace') or namespace}.{name}")
+        _put_table(draft, name, enabled[name], namespace)
     draft.notes.append(
         "AutoMQ adds `_kafka_header`, `_kafka_key` and `_kafka_metadata`: `metadata` asks for such columns"
     )
     return draft.finish(brokers)
 
 
-class _Topic:
-    """The keys of one topic."""
-
-    def __init__(self, draft: Draft, name: str) -> None:
-        self._draft, self.name = draft, name
-
-    def take(self, key: str) -> str | None:
-        return self._draft.take(f"{self.name}/{_PREFIX}{key}")
-
-    def lose(self, key: str, reason: str, instead: str) -> None:
-        self._draft.lose(f"{self.name}/{_PREFIX}{key}", reason, instead)
-
-    def settings(self) -> dict[str, Any]:
-        """Returns the settings of the topic's table."""
-        self.take("enable")
-        interval, terms, tolerance = (
-            self.take("commit.interval.ms"),
-            self.take("partition.by"),
-            self.take("errors.tolerance"),
-        )
-        return {
-            "topic": self.name,
-            **self._formats(),
-            **self._changes(),
-            "partition_by": [
-                re.sub(r"^\w+(?=\()", lambda word: word[0].lower(), one) for one in split_terms(terms or "")
-            ],
-            "on_bad_record": ("stop" if tolerance == "none" else "dead_letter") if tolerance else None,
-            "commit": {"interval": duration(interval)} if interval else None,
-            "maintenance": self._maintenance(),
-        }
-
-    def _formats(self) -> dict[str, Any]:
-        old = self.take("schema.type")
-        kind, transform = _OLD_TYPES.get(
-            old or "", (self.take("convert.value.type") or "raw", self.take("transform.value.type"))
-        )
-        found: dict[str, Any] = {"value": self._format("value", kind)}
-        if kind == "by_schema_id":
-            self._draft.notes.append(
-                f"{self.name}: the values are Avro here; write `format: protobuf` where they are not"
-            )
-        if kind.startswith("by_") and transform in (None, "none"):
-            self.lose(
-                "transform.value.type",
-                "fields are columns, not members of `_kafka_value`",
-                "name a struct in a `select`",
-            )
-        if transform == "flatten_debezium":
-            found |= {"envelope": "debezium", "changelog": True}
-            self.lose(
-                "transform.value.type", "`_cdc` is no struct", "read `_op` and `_source_ts`, or name them in `metadata`"
-            )
-        if key := self.take("convert.key.type"):
-            found |= {"key": self._format("key", key), "metadata": {"key": "_kafka_key"}}
-        return found
-
-    def _format(self, side: str, kind: str) -> dict[str, Any]:
-        if kind not in _FORMATS:
-            self.lose(f"convert.{side}.type", f"`{kind}` is unknown", f"write the format under `{side}`")
-        found = {"format": _FORMATS.get(kind, "raw")}
-        if kind == "by_latest_schema":
-            found["schema"] = "latest"
-            for name, key in (("subject", "subject"), ("message", "message.full.name")):
-                if value := self.take(f"convert.{side}.by_latest_schema.{key}"):
-                    found[name] = value
-        return found
-
-    def _changes(self) -> dict[str, Any]:
-        upserts, operation = (self.take("upsert.enable") or "").lower() == "true", self.take("cdc.field")
-        is_debezium = (operation or "").startswith("_cdc.")
-        columns = split_terms(self.take("id.columns") or "")
-        if not upserts and not operation:
-            return {}
-        found: dict[str, Any] = {
-            "mode": "upsert",
-            "changelog": None,
-            "key_columns": [one for one in columns if one != _KEY_OF_RECORD],
-        }
-        if operation and not is_debezium:
-            found["envelope"] = {
-                "operation": operation,
-                "insert": ["I", "i"],
-                "update": ["U", "u"],
-                "delete": ["D", "d"],
-            }
-        return found
-
-    def _maintenance(self) -> dict[str, Any]:
-        hours, expires = self.take("expire.snapshot.older.than.hours"), self.take("expire.snapshot.enabled")
-        found: dict[str, Any] = {"snapshots": {"age": f"{hours}h"}} if hours else {}
-        return found | ({"skip": ["expire"]} if (expires or "").lower() == "false" else {})
+def _put_table(draft: Draft, topic: str, keys: Mapping[str, str], namespace: str) -> None:
+    """Writes the table of a topic. namespace: that of topics without one."""
+    own = TopicKeys(topic, {name.removeprefix(PREFIX): value for name, value in keys.items()})
+    draft.put(table_settings(own), "tables", f"{own.take('namespace') or namespace}.{topic}")
+    for key in own.taken:
+        draft.take(f"{topic}/{PREFIX}{key}")
+    for one in (*own.wrong, *own.differences):
+        draft.lose(f"{topic}/{PREFIX}{one.key}", one.reason, one.remedy)
+    draft.notes += own.notes

@@ -7,8 +7,9 @@ from typing import Any
 
 from frazil.imports.answers import Tool, carried, unneeded, unsupported
 from frazil.imports.draft import Draft, Imported, duration, number
-from frazil.imports.kafka_connect import put_catalog, put_registry, split_terms
+from frazil.imports.kafka_connect import put_catalog, put_registry
 from frazil.imports.sources import parse_properties
+from frazil.spec.partitioning import split_terms
 
 _SINK = "debezium.sink.iceberg."
 _STAYS = "Debezium keeps it: run it with debezium.sink.type=kafka"

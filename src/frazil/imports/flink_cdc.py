@@ -8,8 +8,9 @@ from typing import Any
 
 from frazil.imports.answers import Tool, carried, unneeded, unsupported
 from frazil.imports.draft import Draft, Imported
-from frazil.imports.kafka_connect import put_catalog, split_terms
+from frazil.imports.kafka_connect import put_catalog
 from frazil.imports.sources import flat, items, mapping, parse_yaml
+from frazil.spec.partitioning import split_terms
 
 _STAYS = "Flink CDC has no source for Kafka: run Debezium for the database, with the same tables"
 _LITERAL = re.compile(r"[\w-]+(\.[\w-]+)+")

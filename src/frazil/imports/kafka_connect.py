@@ -10,6 +10,7 @@ from frazil.imports.connect_keys import KAFKA_CONNECT
 from frazil.imports.connect_transforms import Shape, matches, read_chain
 from frazil.imports.draft import Draft, Imported, duration, number
 from frazil.imports.sources import flat, parse
+from frazil.spec.partitioning import split_terms
 
 _DEFAULT_KEYS = "iceberg.tables.default-id-columns"
 _FORMATS = {
@@ -18,8 +19,6 @@ _FORMATS = {
 }  # fmt: skip
 _FROM_REGISTRY = ("avro", "protobuf", "json_schema")
 _SECURITY = ("bootstrap.servers", "security.protocol", "isolation.level", "client.rack")
-_PLURALS = re.compile(r"(year|month|day|hour)s(?=\()")
-_COMMAS = re.compile(r",(?![^()]*\))")
 _NAMESPACE = "lake"
 
 
@@ -72,12 +71,6 @@ def put_catalog(draft: Draft, properties: Mapping[str, str]) -> None:
     for name, key in (("type", "type"), ("catalog-impl", "impl"), ("uri", "uri"), ("warehouse", "warehouse")):
         draft.put(left.pop(name, None), "catalog", key)
     draft.put(left, "catalog", "properties")
-
-
-def split_terms(text: str) -> list[str]:
-    """Returns the terms of a partition spec: commas outside of parentheses divide, `days(x)` is `day(x)`."""
-    plain = text.strip().removeprefix("[").removesuffix("]")
-    return [_PLURALS.sub(r"\1", one.strip()) for one in _COMMAS.split(plain) if one.strip()]
 
 
 def put_registry(draft: Draft, url: str | None, user_info: str | None = None, token: str | None = None) -> None:

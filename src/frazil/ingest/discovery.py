@@ -6,6 +6,7 @@ import difflib
 import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
 import structlog
 
@@ -14,11 +15,13 @@ from frazil.errors import SpecError, UnavailableError
 from frazil.ingest.failures import TableStopped, describe_error
 from frazil.ingest.preflight import declared_mismatch, layout_mismatch
 from frazil.ingest.table import Table
+from frazil.ingest.topic_tables import TopicTables
 from frazil.kafka.port import Partition, Source, TopicDescription
 from frazil.schema.names import fold_case
 from frazil.spec import PipelineSpec, TableSpec, TopicSelector
 from frazil.spec.document import line_of
 from frazil.spec.problems import place
+from frazil.spec.topic_keys import is_enabled
 from frazil.spec.topics import select_topics, topic_filter
 from frazil.types import OffsetRange, Offsets, RoutedTable, by_topic
 
@@ -46,6 +49,7 @@ class Discovery:
         self._has_topics = False
         self._owner_of_dead_letter_table: dict[str, str] = {}
         self._beginnings: dict[Partition, int] = {}
+        self._topic_tables = TopicTables(spec)
 
     @property
     def in_order(self) -> list[Table]:
@@ -64,7 +68,12 @@ class Discovery:
         """Returns the topics that match the pipeline file. It changes nothing, so that any thread may call it."""
         routes = (selector for route in self._spec.routes for selector in route.topics)
         selectors = [*self._spec.topics, *routes, *(s for table in [*self.tables.values()] for s in table.spec.topics)]
-        return self._source.topics(topic_filter(selectors))
+        wanted = topic_filter(selectors)
+        if not self._spec.follows_topic_keys:
+            return self._source.topics(wanted)
+        keys = self._source.topic_keys(self._spec.control_topic)
+        found = self._source.topics(lambda name: is_enabled(keys.get(name, {})) or wanted(name))
+        return {name: replace(topic, keys=keys.get(name, {})) for name, topic in found.items()}
 
     def set_topics(self, found: dict[str, TopicDescription]) -> None:
         """Sets the topics of all tables to those found, and adds the table of each new topic that `topics` selects."""
@@ -75,6 +84,7 @@ class Discovery:
             if made.name not in self.tables:
                 self._add(made)
             self.tables[made.name].spec = made
+        self._follow_keys(found)
         self._found, self.outage = found, None
         for known in self.tables.values():
             if known.schedule.in_flight:
@@ -84,6 +94,17 @@ class Discovery:
         self._has_topics = True
         writing = (table for table in self.tables.values() if table.spec.on_bad_record == "dead_letter")
         self._owner_of_dead_letter_table = {table.dead_letter_table_name: table.name for table in writing}
+
+    def _follow_keys(self, found: dict[str, TopicDescription]) -> None:
+        """Adds the tables that topics ask for, and notes which of them their keys no longer make."""
+        self._topic_tables.update(found.values(), self.tables)
+        for name, made in self._topic_tables.settings.items():
+            if name not in self.tables:
+                self._add(made)
+            known, refusal = self.tables[name], self._topic_tables.refusals.get(name)
+            if None not in (known.refusal, refusal) and known.refusal != refusal and not known.schedule.in_flight:
+                known.begin_again(known.spec)  # It stops again, for the new reason.
+            known.refusal = refusal
 
     def add_routed(self, rest: Table) -> None:
         """Adds the tables that a route has made, as the progress of its table of the rest names them."""
@@ -311,7 +332,11 @@ class Discovery:
             )
 
     def _refuse_name(self, table: Table) -> None:
-        """Raises TableStopped for a new topic whose table would be another's dead-letter table, or would have no name."""
+        """Raises TableStopped for a new topic whose table would be another's dead-letter table, or would have no name, and
+        for a topic whose keys make no table.
+        """
+        if table.refusal is not None:
+            raise TableStopped(*table.refusal)
         if not all(table.name.split(".")):
             raise TableStopped(
                 f"`{table.name}` is not a table name: one of its parts is empty",
@@ -370,6 +395,9 @@ class Discovery:
 
     def _match(self, table: Table, found: dict[str, TopicDescription]) -> None:
         self._behind.discard(table.name)
+        made = self._topic_tables.settings.get(table.name, table.spec)
+        if made is not table.spec and table.refusal is None:
+            table.begin_again(made)
         table.offsets.topics = {name: found[name] for name in select_topics(table.spec.topics, found)}
         if table.offsets.at_start is None and table.offsets.topics:
             # `latest` means records produced after the start: of a topic that was created since then that is every record.

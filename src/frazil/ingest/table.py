@@ -74,6 +74,8 @@ class Table:
     #: Tables that the next commit of the table of the rest is to name, and the commit behind which they were found.
     found_tables: tuple[RoutedTable, ...] = ()
     found_after: str = ""
+    #: Why the keys of its topic make no table now, of a table of `kafka.topics_from`: reason, remedy and place.
+    refusal: tuple[str, str, str] | None = None
 
     @property
     def name(self) -> str:
@@ -173,6 +175,11 @@ class Table:
         """Counts the bad records of a committed batch; after many without one, batches read fewer columns again."""
         if self.bad_records.note_committed(report):
             self.key_updates.is_single_task = False
+
+    def begin_again(self, spec: TableSpec) -> None:
+        """Takes other settings, and continues from the progress in the table, as after a restart."""
+        schedule = Schedule(is_owned=self.schedule.is_owned, is_paused=self.schedule.is_paused)
+        vars(self).update(vars(Table(spec, schedule=schedule, counts=self.counts)))
 
     def credentials_left_s(self, now_ms: int) -> float:
         """Returns for how many seconds the store's credentials are still valid; infinity for those that do not expire."""

@@ -53,6 +53,8 @@ class MemorySource:
         self.by_name: dict[str, MemoryTopic] = {}
         #: Whether every request raises UnavailableError.
         self.is_down = False
+        #: By topic, the keys by which it asks for a table.
+        self.keys: dict[str, dict[str, str]] = {}
         #: Partitions without a leader.
         self.silent: set[Partition] = set()
 
@@ -110,6 +112,10 @@ class MemorySource:
             for name, topic in self.by_name.items()
             if wanted(name)
         }
+
+    def topic_keys(self, control_topic: str) -> dict[str, dict[str, str]]:  # noqa: ARG002
+        self._answer()
+        return {topic: dict(keys) for topic, keys in self.keys.items()}
 
     def ends(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
         self._answer()

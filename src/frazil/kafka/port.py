@@ -5,7 +5,7 @@ driver, and a batch of records written once.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 from frazil.types import OffsetRange
@@ -22,6 +22,8 @@ class TopicDescription:
     #: Its id, which changes when it is deleted and recreated.
     id: str
     partition_count: int
+    #: The keys of its configuration by which it asks for a table (see `spec.topic_keys`).
+    keys: Mapping[str, str] = field(default_factory=dict)
 
 
 class Source(Protocol):
@@ -32,6 +34,11 @@ class Source(Protocol):
 
     def topics(self, wanted: Callable[[str], bool]) -> dict[str, TopicDescription]:
         """Returns the topics whose names are wanted, fresh from the brokers, without topics that do not exist."""
+
+    def topic_keys(self, control_topic: str) -> dict[str, dict[str, str]]:
+        """Returns per topic the keys by which it asks for a table: those of its configuration, on brokers that take them,
+        and those that the control topic has for it, which win.
+        """
 
     def ends(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
         """Returns per partition the offset after the last record that a consumer of the configured isolation level may

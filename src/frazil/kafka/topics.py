@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import suppress
 from functools import partial
@@ -16,13 +16,17 @@ from typing import Any, TypeVar
 
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._config import ConfigResource
+from confluent_kafka.admin._resource import ResourceType
 
 from frazil.clock import SystemClock
 from frazil.errors import UnavailableError
+from frazil.kafka.control_topic import ControlTopic
 from frazil.kafka.port import Partition, TopicDescription
 from frazil.kafka.properties import native_properties, refused_setting
 from frazil.kafka.security import kafka_remedy
 from frazil.refusals import certificate_fault
+from frazil.spec.topic_keys import ENABLE, PREFIX
 
 _TIMEOUT_S = 10.0
 # A broker that has not answered within this time is not waited for once another one has. A question that any broker may
@@ -68,6 +72,8 @@ class KafkaTopics:
         self._addresses: dict[int, str] = {}
         #: Why a broker was refused, or has refused this client, since the last answer.
         self._refusal: str | None = None
+        self._properties = properties
+        self._control_topic: ControlTopic | None = None
         self._servers = properties["bootstrap.servers"]
         level = properties.get("isolation.level", "read_committed")
         self._isolation = (
@@ -130,6 +136,46 @@ class KafkaTopics:
                 found[name] = TopicDescription(name, str(described.topic_id), len(described.partitions))
                 leaders |= {(name, one.id): one.leader.id if one.leader else None for one in described.partitions}
         self._leaders = self._leaders | leaders
+        return found
+
+    def topic_keys(self, control_topic: str) -> dict[str, dict[str, str]]:
+        names = sorted(name for name in self._of_any(self._listed).topics if not name.startswith("__"))
+        found = self._described_keys(names)
+        if control_topic in names:
+            if self._control_topic is None or self._control_topic.name != control_topic:
+                self._control_topic = ControlTopic(self._properties, control_topic, self.ends)
+            for topic, keys in self._control_topic.read(is_there=True).items():
+                found[topic] = found.get(topic, {}) | keys
+        return found
+
+    def _described_keys(self, names: Sequence[str]) -> dict[str, dict[str, str]]:
+        """Returns the keys that the configurations of topics have, without topics that this client may not describe. A
+        broker that knows the keys shows them for every topic, so that one topic is enough.
+        """
+        first = self._of_any(lambda patience_s: self._configurations(names[:1], patience_s))
+        if not any(ENABLE in entries for entries in first.values()):
+            return {}
+        everything = self._of_any(lambda patience_s: self._configurations(names, patience_s))
+        return {
+            topic: {
+                name: entry.value
+                for name, entry in entries.items()
+                if name.startswith(PREFIX) and entry.value and not entry.is_default
+            }
+            for topic, entries in everything.items()
+        }
+
+    def _configurations(self, names: Sequence[str], patience_s: float) -> dict[str, Any]:
+        if not names:
+            return {}
+        asked = [ConfigResource(ResourceType.TOPIC, name) for name in names]
+        found = {}
+        for one, future in self._any.describe_configs(asked, request_timeout=patience_s).items():
+            try:
+                found[one.name] = future.result(patience_s + 1)
+            except KafkaException as error:
+                if error.args[0].code() not in {*_GONE, KafkaError.TOPIC_AUTHORIZATION_FAILED}:
+                    raise
         return found
 
     def _listed(self, patience_s: float) -> Any:

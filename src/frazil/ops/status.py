@@ -231,7 +231,7 @@ def known_tables(spec: PipelineSpec, source: Source, known_state: Mapping[str, A
     """
     discovery = Discovery(spec, source, MemoryCatalog(spec.state_dir, spec.pipeline))
     _add_remembered(spec, discovery, known_state)
-    if any(selector.pattern for selector in spec.topics):
+    if spec.follows_topic_keys or any(selector.pattern for selector in spec.topics):
         problems: list[Problem] = []
         _ask_for_topics(source, discovery, problems)
         if problems and not known_state.get("tables"):

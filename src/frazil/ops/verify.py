@@ -92,6 +92,7 @@ def copying(spec: PipelineSpec, copies: Copies, folder: Path) -> PipelineSpec:
     )
     catalog = CatalogSpec(uri=f"jdbc:sqlite:{folder}/catalog.db", warehouse=f"{folder}/warehouse")
     own = {"catalog": catalog, "state_dir": folder, "tables": tables, "topics": (), "namespace": None, "routes": ()}
+    own["follows_topic_keys"] = False
     return spec.model_copy(update=own)
 
 
@@ -109,6 +110,10 @@ class UpTo:
     def topics(self, wanted: Callable[[str], bool]) -> dict[str, TopicDescription]:
         """See Source."""
         return self._source.topics(wanted)
+
+    def topic_keys(self, control_topic: str) -> dict[str, dict[str, str]]:
+        """See Source."""
+        return self._source.topic_keys(control_topic)
 
     def ends(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
         """See Source; the beginning for a partition that no table has read."""

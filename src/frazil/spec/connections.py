@@ -50,6 +50,8 @@ OWNED_KAFKA_PROPERTIES: Mapping[str, str] = {
 }
 """Properties of Kafka's clients that are not for the file to set, and why."""
 ISOLATION_LEVELS = ("read_committed", "read_uncommitted")
+TOPICS_FROM, TOPICS_FROM_CHOICES = "topics_from", ("topic_configuration",)
+"""The one key under `kafka` that is Frazil's own, and its values."""
 
 
 class CatalogSpec(Declared, json_schema_extra={"not": {"required": ["type", "impl"]}}):

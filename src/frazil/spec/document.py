@@ -84,7 +84,11 @@ def lines_of(node: Node | None) -> frozenset[int]:
 
 def read_document(path: Path) -> Section:
     """The mapping that the file holds."""
-    text = _read_text(path)
+    return parse_document(_read_text(path), path)
+
+
+def parse_document(text: str, path: Path) -> Section:
+    """The mapping that a text holds. path: where the text came from, for messages."""
     try:
         root = yaml.compose(text, Loader=yaml.SafeLoader)
     except yaml.reader.ReaderError as error:

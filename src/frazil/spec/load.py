@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from frazil.spec.connections import TOPICS_FROM
 from frazil.spec.document import Section, read_document
 from frazil.spec.http import read_http
 from frazil.spec.keys import Fields, keys_of
@@ -47,11 +48,13 @@ def load_spec(path: Path, environment: Mapping[str, str] = os.environ) -> Pipeli
         problems.add(1, "`pipeline` is missing", "give the pipeline a name, such as `pipeline: shop`")
     shared = read_defaults(fields.get("defaults"), (commit, maintenance), secrets, problems)
     tables, routes = _read_tables(fields, (commit, maintenance), secrets, problems)
+    kafka = _read_kafka(fields, secrets, problems)
     catalog = read_catalog(fields.get("catalog"), local, secrets, problems)
     settings: dict[str, Any] = {
         "pipeline": "",
         **fields.values(),
-        "kafka": _read_kafka(fields, secrets, problems),
+        "kafka": {name: value for name, value in kafka.items() if name != TOPICS_FROM},
+        "follows_topic_keys": TOPICS_FROM in kafka,
         "registry": read_registry(fields.get("registry"), secrets, problems),
         "catalog": catalog,
         "spark": read_spark(fields.get("spark"), secrets, problems),
@@ -60,6 +63,7 @@ def load_spec(path: Path, environment: Mapping[str, str] = os.environ) -> Pipeli
         "commit": commit,
         "maintenance": maintenance,
         "defaults": shared,
+        "written_defaults": _written_defaults(fields),
         "tables": (*tables, *rest_tables(routes, tables, catalog.kind)),
         "routes": routes,
     }
@@ -77,11 +81,15 @@ def _read_kafka(fields: Fields, secrets: Secrets, problems: Problems) -> dict[st
     return read_kafka(entry, secrets, problems)
 
 
+def _written_defaults(fields: Fields) -> Section | None:
+    written = fields.get("defaults")
+    return written.value if written is not None and isinstance(written.value, Section) else None
+
+
 def _read_tables(
     fields: Fields, inherited: tuple[CommitSpec, MaintenanceSpec], secrets: Secrets, problems: Problems
 ) -> tuple[tuple[TableSpec, ...], tuple[RouteSpec, ...]]:
-    entry, written = fields.get("tables"), fields.get("defaults")
-    defaults = written.value if written is not None and isinstance(written.value, Section) else None
+    entry, defaults = fields.get("tables"), _written_defaults(fields)
     routes = read_routes(fields.get("routes"), inherited, defaults, secrets, problems)
     if entry is None:
         return (), routes
@@ -100,11 +108,12 @@ def _check_whole(spec: PipelineSpec, fields: Fields, document: Section, problems
     _check_dead_letter_topics(spec, problems)
     _check_dead_letter_tables(spec, topics.line if topics else 1, problems)
     check_routes(spec, problems)
-    if tables is None and topics is None and fields.get("routes") is None:
+    declares_none = tables is None and topics is None and fields.get("routes") is None
+    if declares_none and not spec.follows_topic_keys:
         problems.add(document.line, "the file has neither `tables` nor `topics`", "write one of them")
     if topics and not namespace:
         problems.add(topics.line, "`topics` needs a `namespace` for its tables", "write `namespace: NAME`")
-    if namespace and not topics:
+    if namespace and not topics and not spec.follows_topic_keys:
         remedy = "write `topics`, or remove it: names under `tables` carry their own namespace"
         problems.add(namespace.line, "`namespace` is set, but there are no `topics` to name tables for", remedy)
     if namespace and spec.namespace:
@@ -145,7 +154,8 @@ def _check_dead_letter_tables(spec: PipelineSpec, topics_line: int, problems: Pr
                 "give each table a dead-letter table of its own, or leave `table` out",
             )
         owners.setdefault(name, f"where those of `{table.name}` go")
-    shared = spec.defaults.dead_letters.table if spec.defaults is not None and spec.topics else None
+    makes_tables = bool(spec.topics) or spec.follows_topic_keys
+    shared = spec.defaults.dead_letters.table if spec.defaults is not None and makes_tables else None
     if shared is not None:
         message = (
             f"`defaults` sends dead letters of every table to `{shared}`, and each table of `topics` needs its own"

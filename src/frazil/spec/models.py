@@ -17,8 +17,9 @@ from pyiceberg.types import IcebergType
 from frazil.plugins.envelopes import ENVELOPES
 from frazil.plugins.functions import Function
 from frazil.routing import Route, Template, ValueSource, parse_source, parse_template
-from frazil.spec.connections import CatalogSpec, HaSpec, HttpSpec, RegistrySpec, SparkSpec
+from frazil.spec.connections import TOPICS_FROM, CatalogSpec, HaSpec, HttpSpec, RegistrySpec, SparkSpec
 from frazil.spec.declared import Declared, SecretStrings, SecretWord
+from frazil.spec.document import Section
 from frazil.spec.forms import (
     PATHS,
     STRINGS,
@@ -70,6 +71,9 @@ _METADATA = Form(
         ]
     }
 )
+
+
+_FOLLOWS_TOPIC_KEYS: dict[str, Any] = {"properties": {"kafka": {"required": [TOPICS_FROM]}}}
 
 
 class TableSpec(Declared, json_schema_extra={"oneOf": [{"required": ["topic"]}, {"required": ["topics"]}]}):
@@ -345,8 +349,9 @@ class PipelineSpec(
     Declared,
     json_schema_extra={
         "required": ["pipeline", "kafka"],
-        "anyOf": [{"required": ["tables"]}, {"required": ["topics"]}, {"required": ["routes"]}],
-        "dependentRequired": {"topics": ["namespace"], "namespace": ["topics"]},
+        "anyOf": [*({"required": [name]} for name in ("tables", "topics", "routes")), _FOLLOWS_TOPIC_KEYS],
+        "dependentRequired": {"topics": ["namespace"]},
+        "dependentSchemas": {"namespace": {"anyOf": [{"required": ["topics"]}, _FOLLOWS_TOPIC_KEYS]}},
     },
 ):
     """A whole pipeline file."""
@@ -383,7 +388,7 @@ class PipelineSpec(
     ] = ()
     """The tables, by name: a namespace and a table, joined by a dot."""
     namespace: Annotated[str | None, parsed_text(TEXT.schema, namespace_name)] = None
-    """The namespace of the tables that `topics` get."""
+    """The namespace of the tables that `topics` get, and of those that the configuration of topics makes."""
     topics: Annotated[tuple[TopicSelector, ...], SELECTORS] = ()
     """Topics, or /regular expressions/, that get a table each: `<namespace>.<topic>`."""
     routes: Annotated[
@@ -393,6 +398,10 @@ class PipelineSpec(
     #: Also those of the tables of `topics`.
     defaults: Annotated[TableSpec | None, section("defaults")] = None
     """Settings of every table that does not have them itself."""
+    #: `defaults` as the file has them, for tables that it does not declare (see `topic_keys`).
+    written_defaults: Annotated[Section | None, NOT_A_KEY, Field(repr=False, exclude=True)] = None
+    #: Whether topics get tables by keys of their own (`kafka.topics_from`).
+    follows_topic_keys: Annotated[bool, NOT_A_KEY] = False
     #: The file it came from.
     path: Annotated[Path, NOT_A_KEY]
     #: Values that must never be shown; see `redact`.
@@ -403,6 +412,11 @@ class PipelineSpec(
     def redact(self, text: str) -> str:
         """`text` with every secret of this pipeline masked."""
         return redact(text, self.secrets)
+
+    @property
+    def control_topic(self) -> str:
+        """The compacted topic with the keys of topics, for brokers that refuse keys that they do not know."""
+        return f"frazil-{self.pipeline}-topics"
 
     def table_for(self, topic: str) -> TableSpec:
         """The table of `topic`, which the pipeline's own `topics` select: `<namespace>.<topic>`, with defaults."""

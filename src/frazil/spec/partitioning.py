@@ -43,6 +43,8 @@ _MOST = 2**31 - 1
 _TERM = re.compile(r"(?P<word>[A-Za-z_]\w*)\s*\((?P<inside>[^()]*)\)|(?P<column>[^(),]+)")
 _SORTED = re.compile(r"(?P<term>.*?)(\s+(?P<way>asc|desc))?(\s+nulls\s+(?P<nulls>first|last))?", re.IGNORECASE)
 _FORMS = "write a column, or year(x), month(x), day(x), hour(x), bucket(x, 16), truncate(x, 4) or void(x)"
+_PLURALS = re.compile(r"(year|month|day|hour)s(?=\()")
+_COMMAS = re.compile(r",(?![^()]*\))")
 _CUT = re.compile(r"\w+\s*\([^()]*")
 _ALLOWED = {
     "year": "a date or a timestamp",
@@ -54,6 +56,12 @@ _ALLOWED = {
 }
 """The types of columns that each transform is for."""
 _QUOTES = 'put a term with a comma in quotes, such as `["bucket(x, 16)"]`: in a list a comma begins the next one'
+
+
+def split_terms(text: str) -> list[str]:
+    """Returns the terms of a partition spec: commas outside of parentheses divide, `days(x)` is `day(x)`."""
+    plain = text.strip().removeprefix("[").removesuffix("]")
+    return [_PLURALS.sub(r"\1", one.strip()) for one in _COMMAS.split(plain) if one.strip()]
 
 
 @dataclass(frozen=True)

@@ -31,6 +31,10 @@ _KAFKA: dict[str, Any] = {
             "default": connections.ISOLATION_LEVELS[0],
             "description": "Whether records of open and aborted transactions are read.",
         },
+        connections.TOPICS_FROM: {
+            "enum": list(connections.TOPICS_FROM_CHOICES),
+            "description": "Where topics ask for a table: in their own configuration, with the keys of AutoMQ.",
+        },
         "security.protocol": {**_PROPERTY, "description": "PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL."},
         "sasl.mechanism": {**_PROPERTY, "description": "How to log in, such as PLAIN or SCRAM-SHA-512."},
         "sasl.username": {**_PROPERTY, "description": "The user."},

@@ -33,6 +33,8 @@ from frazil.spec.connections import (
     ISOLATION_LEVELS,
     OWNED_KAFKA_PROPERTIES,
     OWNED_REGISTRY_PROPERTIES,
+    TOPICS_FROM,
+    TOPICS_FROM_CHOICES,
     AuthSpec,
     CatalogSpec,
     HaSpec,
@@ -181,8 +183,9 @@ def _check_kafka_property(text: str, key: str) -> None:
         raise SpecError(message, remedy="remove it")
     if key.startswith("kafka."):
         raise SpecError(f"`{key}` is not a client property", remedy=f"write `{key.removeprefix('kafka.')}`")
-    if key == "isolation.level" and text not in ISOLATION_LEVELS:
-        raise SpecError(f"`kafka.{key}` cannot be `{text}`", remedy=advice(text, ISOLATION_LEVELS))
+    choices = {"isolation.level": ISOLATION_LEVELS, TOPICS_FROM: TOPICS_FROM_CHOICES}.get(key)
+    if choices is not None and text not in choices:
+        raise SpecError(f"`kafka.{key}` cannot be `{text}`", remedy=advice(text, choices))
 
 
 def _read_urls(registry: Fields, key: str, secrets: Secrets) -> tuple[str, ...]:

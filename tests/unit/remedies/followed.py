@@ -29,6 +29,8 @@ _EXPECT = "unit/ingest/test_expectations.py::test_"
 
 _IMPORTS = "unit/cli/test_imports.py::test_"
 
+_TOPICS = "unit/ingest/test_topic_tables.py::test_"
+
 _LOOKUPS = "unit/ingest/test_lookups.py::test_"
 
 _ELECTOR = "contracts/test_elector.py::test_"
@@ -184,6 +186,34 @@ FOLLOWED: Mapping[str, str] = {
     ),
     "name an address that answers": f"{_IMPORTS}a_live_connector_is_read_and_one_that_is_not_there_refused",
     "name a broker that answers": f"{_IMPORTS}a_live_cluster_is_read",
+    # Topics that ask for tables.
+    **dict.fromkeys(
+        (
+            "write none, flatten or flatten_debezium",
+            "write none, invalid_data or all",
+            "write none, schemaless or schema",
+            "write one of …",
+            "write one, such as 60000",
+            "write the value itself",
+            "write true or false",
+            "write `registry.url` in the pipeline file",
+        ),
+        f"{_TOPICS}a_wrong_key_is_refused_with_its_topic_until_its_remedy_is_done",
+    ),
+    "set automq.table.topic.enable=false": f"{_TOPICS}a_topic_of_dead_letters_gets_no_table",
+    "remove it from the file, or set automq.table.topic.enable=false": (
+        f"{_TOPICS}a_table_of_the_file_is_not_the_topics_to_change"
+    ),
+    **dict.fromkeys(
+        (
+            "see `frazil topic show …`",
+            "write `topics_from: topic_configuration` under `kafka`",
+            "write a key of AutoMQ's table topics, such as automq.table.topic.enable",
+            "write it as automq.table.topic.enable=true",
+            "write it again: `frazil topic set … KEY=VALUE`",
+        ),
+        "integration/test_topic_keys.py::test_keys_in_the_control_topic_make_and_end_a_table",
+    ),
     # The HTTP service.
     **dict.fromkeys(
         (
@@ -564,6 +594,8 @@ BY_PEOPLE: Mapping[str, str] = {
     "write it otherwise; docs/reference/queries.md lists what is computed": _ARGUMENT,
     "write it so that it is defined for every row, for example with `try_cast` or `try_divide`": _ARGUMENT,
     "run the pipeline first": _WAIT,
+    "allow this client to create topics and to write to `…`, or create it with `kafka-topics --create --partitions 1"
+    " --config cleanup.policy=compact`": _SERVICE,
     "write to a topic whose subjects have no other schema, or change their compatibility": _SERVICE,
     "route by another field, or take this one out of `protect`": _FILE,
     "make one, such as by `openssl rand -hex 32`, keep it in a file, and write `protect_key: ${file:PATH}`": _FILE,
