@@ -239,7 +239,11 @@ class Relay:
         with contextlib.suppress(OSError):
             while self._listener is listener:
                 near, _ = listener.accept()
-                far = socket.create_connection((HOST, self._target))
+                try:
+                    far = socket.create_connection((HOST, self._target))
+                except OSError:  # Nobody is there: whoever came is told so.
+                    near.close()
+                    continue
                 self._open += [near, far]
                 for source, sink in ((near, far), (far, near)):
                     threading.Thread(target=self._copy, args=(source, sink), daemon=True).start()
