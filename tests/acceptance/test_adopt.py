@@ -22,9 +22,11 @@ from frazil.runtime.broker import EmbeddedBroker
 from tests.fixtures.iceberg_sink import IcebergSink
 from tests.fixtures.streaming import Streaming
 from tests.fixtures.waiting import wait_until
-from tests.integration.pipelines import Ledger, Pipeline
+from tests.integration.pipelines import Ledger, Pipeline, Running
 
 TABLE = "shop.orders"
+pytestmark = [pytest.mark.jvm, pytest.mark.timeout(900)]
+
 _SLICE, _SOAK = 20_000, 1_000_000
 
 
@@ -96,6 +98,11 @@ class Scene:
         with self.pipeline.start() as running:
             running.wait_until_committed(records)
 
+    def wait_until_stopped(self, running: Running) -> None:
+        """Until the pipeline knows that the table was released: of a refused batch at once, else within a minute."""
+        self.ledger.produce(10)
+        wait_until(lambda: running.events_named("table_stopped"), "the pipeline stops the table")
+
     def assert_exact(self) -> None:
         counted = Counter(self.numbers())
         assert {number: count for number, count in counted.items() if count > 1} == {}
@@ -140,7 +147,7 @@ def there_and_back_with_kafka_connect(scene: Scene, records: int) -> None:
             running.wait_until_committed(1)
             assert scene.release("--to", "kafka-connect", code=4)["action"] == "release"
             scene.release("--to", "kafka-connect", "--apply")
-            wait_until(lambda: running.events_named("table_stopped"), "the pipeline stops the table")
+            scene.wait_until_stopped(running)
         with scene.writing(part):
             sink.start()
         scene.wait_for(scene.ledger.count)
@@ -171,7 +178,7 @@ def there_and_back_with_spark(scene: Scene, records: int) -> None:
         with scene.writing(part), scene.pipeline.start() as running:
             running.wait_until_committed(1)
             scene.release("--to", "spark", "--checkpoint", str(query.checkpoint), "--apply")
-            wait_until(lambda: running.events_named("table_stopped"), "the pipeline stops the table")
+            scene.wait_until_stopped(running)
         with scene.writing(part):
             query.start()
         scene.wait_for(scene.ledger.count)
