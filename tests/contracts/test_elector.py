@@ -177,6 +177,17 @@ def test_a_control_topic_of_several_partitions_is_refused_until_it_has_one(broke
     elector.close()
 
 
+def test_a_broker_that_creates_topics_by_itself_makes_none_of_a_question(tmp_path: Path) -> None:
+    with EmbeddedBroker(tmp_path, properties={"auto.create.topics.enable": "true", "num.partitions": "3"}) as broker:
+        servers = {"bootstrap.servers": broker.bootstrap_servers}
+        elector = KafkaElector(servers, "p", "one")
+        elector.check()
+        elector.prepare()
+        elector.close()
+        topics = AdminClient({**servers}).list_topics(timeout=10).topics
+        assert len(topics["frazil-p-ha"].partitions) == 1
+
+
 def test_a_database_that_is_away_is_an_outage() -> None:
     with pytest.raises(UnavailableError, match="PostgreSQL cannot elect a leader"):
         PostgresElector("postgresql://postgres@127.0.0.1:1/frazil", "p", "one").check()

@@ -79,7 +79,7 @@ class KafkaElector:
     def check(self) -> str:
         """As the port has it. Only a claim shows whether this client may write with the transactional id."""
         with self._failures():
-            admin = AdminClient(self._properties)
+            admin = self._new_admin()
             described = admin.describe_topics(
                 TopicCollection([self._topic]), include_authorized_operations=True, request_timeout=_TIMEOUT_S
             )
@@ -100,7 +100,7 @@ class KafkaElector:
         if self._reader is not None:
             return
         with self._failures():
-            self._admin = self._admin or AdminClient(self._properties)
+            self._admin = self._admin or self._new_admin()
             self._check_topic(self._admin)
             # Joined before anything is claimed: a leader is looked for among the members.
             self._membership = self._membership or self._join()
@@ -117,6 +117,10 @@ class KafkaElector:
             reader.assign([TopicPartition(self._topic, 0, 0)])
             self._read_to_end(reader)
             self._reader = reader
+
+    def _new_admin(self) -> AdminClient:
+        """Returns a client whose questions do not make a broker create the topic, with as many partitions as it likes."""
+        return AdminClient({**self._properties, "allow.auto.create.topics": False})
 
     def _check_topic(self, admin: AdminClient) -> None:
         found = admin.list_topics(self._topic, timeout=_TIMEOUT_S).topics[self._topic]
@@ -203,7 +207,7 @@ class KafkaElector:
                 # ask for the present one again.
                 if error.args[0].code() not in _SOON or self._clock.monotonic_s() > until_s:
                     raise
-                self._admin = AdminClient(self._properties)
+                self._admin = self._new_admin()
                 self._clock.sleep(0.1)
 
     def _read_until(self, reader: Consumer, is_there: Callable[[], bool]) -> None:
