@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 COMPILE := env -u PIP_FIND_LINKS -u PIP_INDEX_URL -u PIP_EXTRA_INDEX_URL CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/pip-compile \
 	--quiet --allow-unsafe --generate-hashes --no-emit-index-url --no-emit-find-links --no-header --strip-extras
 
-.PHONY: setup machine test-setup manifests demo picture test check lint docs bench soak soak-maintenance soak-answers soak-guard \
+.PHONY: setup machine test-setup manifests demo picture test test-all check lint docs bench soak soak-maintenance soak-answers soak-guard \
 	soak-adopt soak-replay soak-histories soak-decimals soak-examples soak-queries soak-processing catalogs lock clean
 
 setup: $(VENV)/.jars
@@ -61,6 +61,10 @@ test-setup: setup $(VENV)/.dev
 # order of files is that of tests/tiers.py, not by how many tests they have: the longest have one, and would come last.
 test: test-setup
 	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
+
+# Those too that repeat a point in another place or with more parts: an hour. For a release, and for changes that reach far.
+test-all: test-setup
+	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder -m "not soak"
 
 lint: setup $(VENV)/.dev
 	$(BIN)/ruff check .
