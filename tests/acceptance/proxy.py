@@ -330,6 +330,15 @@ class LossyRelay(Relay):
         finally:
             self._next = iter(())
 
+    @contextmanager
+    def faulty(self, fault: Fault) -> Iterator[None]:
+        """The next request fails like this."""
+        self._next = iter([fault])
+        try:
+            yield
+        finally:
+            self._next = iter(())
+
     def close(self) -> None:
         """See Way."""
         self.cut()

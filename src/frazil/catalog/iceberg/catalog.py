@@ -18,6 +18,7 @@ from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 
 from frazil.catalog.iceberg.answers import Answer, Sending, is_conflict, lost_answers, set_property
+from frazil.catalog.iceberg.creation import Creation
 from frazil.catalog.iceberg.data_files import DataFiles, TableScans, planned
 from frazil.catalog.iceberg.java import (
     cause_of,
@@ -34,7 +35,7 @@ from frazil.catalog.iceberg.opening import is_unmade, open_catalog, refuse_other
 from frazil.catalog.iceberg.refusals import is_absent, refused_creation
 from frazil.catalog.iceberg.tables import StateReader, arrange, row_delta
 from frazil.catalog.iceberg.validators import HistoryValidator, ProgressValidator, logged_snapshots
-from frazil.catalog.layout import UNARRANGED, Layout, is_arranged, order_of, refuse_partition_field_names, spec_of
+from frazil.catalog.layout import UNARRANGED, Layout, is_arranged, refuse_partition_field_names
 from frazil.catalog.port import NotSent, Replacement, Rewrite, TableMoved, TableSize, TableState
 from frazil.catalog.progress import (
     COMMIT_ID,
@@ -77,6 +78,8 @@ class IcebergCatalog:
         self._properties = dict(properties)
         self._tables: dict[str, Any] = {}
         self._adopted: set[str] = set()
+        #: By table its creation whose answer was lost, until the table has been seen.
+        self._unanswered: dict[str, Creation] = {}
         #: Namespaces that exist, as this process has found or made them.
         self._namespaces: set[str] = set()
         self._files = DataFiles(gateway)
@@ -90,13 +93,24 @@ class IcebergCatalog:
 
     def load(self, table: str) -> TableState | None:
         try:
-            return self._state_of(table, self._fresh(table))
+            state = self._state_of(table, self._fresh(table))
+            self._unanswered.pop(table, None)
+            return state
         except java_errors() as error:
             refuse_other_kind(self.gateway, self._catalog, self._identifier(table), error)
             if is_unmade(self._properties, error) or self._is_absent(table, error):
                 self._forget(table)
                 return None
+            if self._restore(table, error):
+                return self.load(table)
             raise unavailable("the table cannot be loaded", error, table) from None
+
+    def _restore(self, table: str, error: Exception) -> bool:
+        """Returns whether a table whose creation was not answered has got back what `error`, of a load, misses."""
+        creation = self._unanswered.get(table)
+        with suppress(*java_errors()):  # The next load tries again.
+            return creation is not None and creation.restore(error)
+        return False
 
     def _state_of(self, table: str, java: Any) -> TableState:
         """Returns the state of a Java table as it is now."""
@@ -131,30 +145,22 @@ class IcebergCatalog:
         location: str | None = None,
     ) -> TableState:
         identifier = self._identifier(table)
-        iceberg = self._jvm.org.apache.iceberg
-        java_schema = iceberg.SchemaParser.fromJson(schema.model_dump_json())
-        settings = {**properties, "format-version": str(format_version)}
-        settings[key(self.pipeline, "created")] = "true"
-        spec, order = spec_of(layout.partition_by or (), schema, table), order_of(layout.sort_by or (), schema, table)
+        settings = {**properties, "format-version": str(format_version), key(self.pipeline, "created"): "true"}
+        creation = Creation(self._jvm, self._catalog, identifier, schema, settings, layout, location)
         failure: Exception | None = None
         namespace = table.rpartition(".")[0]
         try:
             if namespace not in self._namespaces:
                 make_namespaces(self.gateway, self._catalog, identifier.namespace())
                 self._namespaces.add(namespace)
-            builder = self._catalog.buildTable(identifier, java_schema).withProperties(settings)
-            builder = builder.withPartitionSpec(
-                iceberg.PartitionSpecParser.fromJson(java_schema, spec.model_dump_json())
-            )
-            builder = builder.withSortOrder(iceberg.SortOrderParser.fromJson(java_schema, order.model_dump_json()))
-            # Not in a transaction: several catalogs refuse to stage a table, as others refuse a location.
-            java = (builder.withLocation(location) if location else builder).create()
+            java = creation.create()
             hit("create.landed")
             if not self.reader.vends_credentials:  # Other catalogs return what a load would: it need not be asked for.
                 self._tables[table] = java
                 return self._state_of(table, java)
         except lost_answers() as error:
             failure = error  # It may exist: the answer was lost, or another process was faster.
+            self._unanswered[table] = creation
             self._namespaces.discard(namespace)  # The next attempt makes sure that it exists.
         state = self.load(table)
         if state is None and failure is not None:
