@@ -40,6 +40,10 @@ _WORDS: dict[type[IcebergType], str] = {
     LongType: "long",
     StructType: "a struct",
 }
+_STRANGE_IN_COLUMN = {
+    "properties": "write it in the table's `properties`, under Iceberg's name, which ends with the column's, such as"
+    " write.parquet.bloom-filter-enabled.column.id"
+}
 _MAX_DEPTH = 100
 AS_SEEN = "as_seen"
 _REMEDY = "write as_seen, double, or a decimal such as decimal(18,4)"
@@ -60,7 +64,7 @@ def _read_column(entry: Entry, problems: Problems) -> ColumnSpec | None:
     node: Node | None = entry.value
     chosen: dict[str, Any] = {}
     if isinstance(node, Section):
-        fields = Fields(node, keys_of(ColumnSpec), label, problems)
+        fields = Fields(node, keys_of(ColumnSpec), label, problems, strange=_STRANGE_IN_COLUMN)
         written = fields.get("type")
         if written is None:
             problems.add(entry.line, f"`{label}` has no type", f"write `{entry.key}: long`, or another type")

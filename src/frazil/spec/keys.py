@@ -67,8 +67,6 @@ class Key:
     registered: Registered[Any] | None = None
     #: The value of a file that leaves the key out, as the user would write it; the field's default unless written.
     default: Word | None = None
-    #: Whether this version takes the key at all.
-    is_built: bool = True
     #: The model's field.
     field: str = ""
 
@@ -346,12 +344,6 @@ class Fields:
         elif setting is None:
             remedy = advice(entry.key, self._keys)
             self.problems.add(entry.line, f"unknown key `{entry.key}` in {self._owner}", remedy, is_cause=True)
-        elif not setting.is_built:
-            word = _word(entry.value)
-            shown = self.path(entry.key)
-            if word is not None and _is_one_of(word, setting.choices):
-                shown += f": {_spell(word)}"
-            self.problems.add(entry.line, f"`{shown}` is not available in this version", "remove it")
         else:
             self._entries[entry.key] = entry
 

@@ -108,11 +108,5 @@ def _property(key: Key) -> dict[str, Any]:
         schema["anyOf"] = [{"enum": list(key.words)}, *schema["anyOf"][1:]]
     if key.default is not None:
         schema["default"] = key.default
-    schema["description"] = _description(key)
+    schema["description"] = key.description
     return schema
-
-
-def _description(key: Key) -> str:
-    if not key.is_built:
-        return f"{key.description} Not available in this version."
-    return key.description

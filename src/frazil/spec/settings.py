@@ -18,7 +18,6 @@ from frazil.spec.forms import (
     ORPHAN_AGE,
     SEPARATOR,
     SIZE,
-    STRINGS,
     TEXT,
     TEXTS,
     TYPE_WORD,
@@ -126,11 +125,7 @@ class ColumnSpec(
     header: Annotated[str | None, TEXT] = None
     """The header whose value the column gets; of several with this name the last."""
     #: None: the bytes are the text, the digits or the bytes of the type.
-    value: Annotated[
-        ValueSpec | None,
-        section("value"),
-        Key(STRINGS, name="properties", is_built=False, description="Iceberg's properties of this column."),
-    ] = None
+    value: Annotated[ValueSpec | None, section("value")] = None
     """What the header's bytes are, where its column's type does not decide it."""
 
     @property

@@ -252,11 +252,6 @@ def test_every_known_key_is_in_the_schema_with_a_description() -> None:
     assert [key for part in parts for key, value in part.items() if not value.get("description")] == []
 
 
-def test_what_is_not_built_reports_it() -> None:
-    column = json_schema()["$defs"]["column"]["properties"]
-    assert column["properties"]["description"].endswith("Not available in this version.")
-
-
 def _replaced(node: Any, value: object) -> Iterator[Any]:
     """Every document that is `node` with one of its parts replaced by `value`."""
     yield value
