@@ -339,6 +339,10 @@ TABLES = [
 ]
 
 COLUMNS = [
+    tables(
+        "columns: {id: {type: long, properties: {write.parquet.bloom-filter-enabled: true}}}",
+        "columns: {id: {type: long}}, properties: {write.parquet.bloom-filter-enabled.column.id: true}",
+    ),
     columns("5", "'long'"),
     columns("", "long"),
     columns("{}", "long"),
