@@ -30,7 +30,7 @@ $(VENV)/.project: $(VENV)/.requirements pyproject.toml
 	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation -e .
 	touch $@
 
-$(VENV)/.jars: $(VENV)/.project src/frazil/runtime/ivy.xml
+$(VENV)/.jars: $(VENV)/.project src/frazil/runtime/ivy.xml src/frazil/runtime/warm.py
 	$(BIN)/frazil setup
 	touch $@
 
@@ -59,6 +59,8 @@ test-setup: setup $(VENV)/.dev
 
 # Three at a time on two cores, as many tests wait for a time-out or an interval: what a file's tests share is theirs alone. The
 # order of files is that of tests/tiers.py, not by how many tests they have: the longest have one, and would come last.
+# Bytecode is kept even where the environment forbids it: each of the 250 processes that the tests start would compile Frazil.
+test test-all: export PYTHONDONTWRITEBYTECODE =
 test: test-setup
 	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
 

@@ -22,6 +22,7 @@ from frazil.runtime.broker import EmbeddedBroker
 from tests.acceptance.verifier import open_duckdb
 from tests.fixtures.jvms import quick_jvms
 from tests.fixtures.processes import is_alive, program_of
+from tests.fixtures.slices import sliced
 from tests.fixtures.terminal import CTRL_C, Terminal
 from tests.fixtures.waiting import wait_until
 from tests.integration.pipelines import Ledger, Pipeline
@@ -232,7 +233,7 @@ def test_catching_up_with_a_topic_that_is_not_there_is_no_success(shop: Shop, tm
     )
 
 
-@pytest.mark.parametrize("command", ["check", "plan", "status"])
+@pytest.mark.parametrize("command", sliced(["check", "plan", "status"], 1))
 def test_a_bad_file_is_exit_two(command: str, tmp_path: Path) -> None:
     (tmp_path / "frazil.yaml").write_text("pipeline: shop\nkafak: {}\n")
     answer = frazil(tmp_path, command)
@@ -308,7 +309,9 @@ def test_demo_once_compares_what_was_sent_with_what_arrived_and_leaves_nothing_r
     assert (state["ended"], is_alive(state["pid"])) == (True, False)
 
 
+@pytest.mark.slow
 def test_ctrl_c_while_the_demo_comes_up_ends_it_too(tmp_path: Path) -> None:
+    """Once it is up, it is ended so in the next test."""
     command = [sys.executable, "-m", "frazil.cli.main", "demo", "--rate", "300", "--dir", "d", "--output", "json"]
     state_file = tmp_path / "d/frazil-data/state/demo.json"
     with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as demo:

@@ -13,6 +13,7 @@ from frazil.runtime.gateway import class_archive
 from frazil.runtime.jars import USES, Use, are_jars_present, jars, known_sums, own_jars
 from frazil.runtime.java import find_java
 from frazil.runtime.jvm import JVM_OPTIONS
+from frazil.runtime.light_jvm import LightJvm, archive_of_small_jvm
 
 _CLASSES: dict[Use, tuple[str, ...]] = {
     "spark": (
@@ -76,5 +77,17 @@ def test_finding_java_takes_less_than_half_a_second() -> None:
 
 
 def test_the_set_up_has_kept_the_classes_that_every_start_loads() -> None:
-    # Without the archive a start takes twice as much of the processor, and nothing else tells.
+    # Without the archives a start takes twice as much of the processor, and nothing else tells.
     assert class_archive(own_jars(needs_s3=False), JVM_OPTIONS).exists(), "run `frazil setup`"
+    assert archive_of_small_jvm().exists(), "run `frazil setup`"
+
+
+def test_the_small_jvm_takes_its_classes_from_the_archive_also_with_the_jars_for_s3(tmp_path: Path) -> None:
+    loaded = tmp_path / "classes"
+    running = LightJvm({"spark.driver.extraJavaOptions": f"-Xlog:class+load:file={loaded}"}, needs_s3=True)
+    try:
+        running.gateway.jvm.org.apache.iceberg.jdbc.JdbcCatalog()
+    finally:
+        running.close()
+    lines = [line for line in loaded.read_text().splitlines() if "org.apache.iceberg." in line]
+    assert [line for line in lines if "shared objects file (top)" in line] == lines != []

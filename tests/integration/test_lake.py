@@ -46,10 +46,13 @@ def test_records_reach_s3_once_and_no_secret_is_shown(
         assert store.key not in text
 
 
+@pytest.mark.slow
 def test_a_catalog_that_takes_connections_and_reports_nothing_is_named_and_waited_out(
     broker: EmbeddedBroker, tmp_path: Path
 ) -> None:
-    """At the start, by `check`, and in the middle. Its tables are local files."""
+    """At the start, by `check`, and in the middle. Its tables are local files. A catalog that refuses connections is waited
+    out in the next test; one that hangs, under other tables, in tests/acceptance/test_hanging_services.py.
+    """
     ledger = Ledger(broker.bootstrap_servers, new_id())
     ledger.produce(1000)
     catalog = RestCatalogServer(tmp_path / "catalog", str(tmp_path / "warehouse"))

@@ -15,7 +15,9 @@ pytestmark = [pytest.mark.jvm, pytest.mark.timeout(900)]
 _TEXTUAL = {"decimal.handling.mode": "string"}
 
 
+@pytest.mark.slow
 def test_the_topics_of_a_random_load_say_what_the_tables_hold(broker: EmbeddedBroker, tmp_path: Path) -> None:
+    """The same load feeds tables in tests/acceptance/test_database.py, where they equal PostgreSQL's."""
     with running(Source(tmp_path / "connect", broker.bootstrap_servers, 7, _TEXTUAL, moves_alone=True)) as source:
         source.play(200)
         _check(source)

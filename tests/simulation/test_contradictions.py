@@ -14,6 +14,7 @@ from structlog.testing import capture_logs
 
 from frazil.ingest.state import RunState
 from frazil.spec.settings import DeadLettersSpec, FlattenSpec
+from tests.fixtures.slices import sliced
 from tests.simulation.faults import Fate
 from tests.unit.ingest.service_scene import Scene, only
 
@@ -28,7 +29,7 @@ def _silence() -> Iterator[None]:
         yield
 
 
-@pytest.mark.parametrize("seed", range(16))
+@pytest.mark.parametrize("seed", sliced(range(16), 8))
 def test_what_is_not_contradicted_is_as_it_is_without_the_contradiction(seed: int, tmp_path: Path) -> None:
     fate = Fate(seed)
     kinds = [_KINDS[fate.pick(0, len(_KINDS) - 1)] for _ in range(_PARTITIONS)]

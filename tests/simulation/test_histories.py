@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import pytest
 from structlog.testing import capture_logs
 
+from tests.fixtures.slices import sliced
 from tests.simulation.databases import DatabaseHistory, DividedHistory, WornDatabase
 from tests.simulation.history import History
 from tests.simulation.late import LateReplay
@@ -27,17 +28,21 @@ from tests.simulation.upserts import (
 )
 
 _SEED = os.environ.get("FRAZIL_SEED")
-_SLICE = [int(_SEED)] if _SEED else range(8)
 _MOST_SHOWN = 10
 _DIVIDED = (DividedHistory, DividedUpserts)
-_DIVIDED_SLICE = [int(_SEED)] if _SEED else (0, 1, 2, 3, 4, 8, 22)
+_WORN = (WornUpserts, WornChangingUpserts, OperationUpserts, WornDatabase)
+
+
+def _slice(seeds: Sequence[int], quick: int) -> list[Any]:
+    return [int(_SEED)] if _SEED else sliced(seeds, quick)
+
+
+_SLICE = _slice(range(8), 4)
+_CHANGING_SLICE = _slice(range(4), 2)
+_DIVIDED_SLICE = _slice((8, 22, 0, 1, 2, 3, 4), 3)
 """8 and 22 fail where a tombstone that a task reads first is taken for one without a delete."""
 
-_WORN = (WornUpserts, WornChangingUpserts, OperationUpserts, WornDatabase)
-_WORN_SLICE = [int(_SEED)] if _SEED else range(3)
-_CHANGING_SLICE = [int(_SEED)] if _SEED else range(4)
-
-
+_WORN_SLICE = _slice(range(3), 1)
 _STANDBYS = (StandbyHistory, UpsertStandbyHistory)
 
 
@@ -94,7 +99,7 @@ def test_every_snapshot_is_what_the_file_reported_when_it_was_made(seed: int, tm
     ChangingUpserts(seed, tmp_path).play(rounds=60)
 
 
-@pytest.mark.parametrize("seed", _SLICE[:12])
+@pytest.mark.parametrize("seed", _SLICE)
 def test_every_snapshot_of_an_upsert_table_is_what_its_source_was(seed: int, tmp_path: Path) -> None:
     DatabaseHistory(seed, tmp_path).play(rounds=60)
 

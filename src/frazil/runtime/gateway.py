@@ -156,6 +156,16 @@ def class_archive(classpath: Sequence[Path], options: Sequence[str]) -> Path:
     return cache_directory() / "classes" / f"{hashlib.sha256('|'.join(map(str, named)).encode()).hexdigest()[:12]}.jsa"
 
 
+def sharing_options(archive: Path) -> list[str]:
+    """Returns the JVM options that load classes from the archive, where it exists, or record it, where the environment
+    asks for that.
+    """
+    if os.environ.get(RECORD_VARIABLE):
+        archive.parent.mkdir(parents=True, exist_ok=True)
+        return [f"-XX:ArchiveClassesAtExit={archive}", "-Xlog:cds=off", "-Xlog:cds+dynamic=off"]
+    return [f"-XX:SharedArchiveFile={archive}", "-Xlog:cds=off"] if archive.exists() else []
+
+
 def _command(
     home: Path,
     settings: Mapping[str, str],
@@ -164,12 +174,6 @@ def _command(
     last: Sequence[Path],
 ) -> list[str]:
     jars = sorted((home / "jars").glob("*.jar"))
-    archive = class_archive(classpath, options)
-    if os.environ.get(RECORD_VARIABLE):
-        archive.parent.mkdir(parents=True, exist_ok=True)
-        sharing = [f"-XX:ArchiveClassesAtExit={archive}", "-Xlog:cds=off", "-Xlog:cds+dynamic=off"]
-    else:
-        sharing = [f"-XX:SharedArchiveFile={archive}", "-Xlog:cds=off"] if archive.exists() else []
     # A class archive fits only a class path that begins like the one it was recorded with.
     path = os.pathsep.join(map(str, [*classpath, *jars, *last, *hadoop_folders()]))
     memory = settings.get("spark.driver.memory", "1g")
@@ -178,7 +182,7 @@ def _command(
         str(find_java().path),
         *_SPARK_OPTIONS,
         *with_one_collector(options, own),
-        *sharing,
+        *sharing_options(class_archive(classpath, options)),
         f"-Xms{memory}",
         f"-Xmx{memory}",
         *own,

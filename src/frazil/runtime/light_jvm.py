@@ -6,13 +6,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from importlib import resources
+from pathlib import Path
 from typing import Any
 
 from py4j.java_gateway import CallbackServerParameters, GatewayParameters, JavaGateway, launch_gateway
 from py4j.protocol import Py4JError
 
 from frazil.errors import UnavailableError
-from frazil.runtime.gateway import hadoop_folders, hadoop_settings, options_file, wait_for_end
+from frazil.runtime.gateway import (
+    class_archive,
+    hadoop_folders,
+    hadoop_settings,
+    options_file,
+    sharing_options,
+    wait_for_end,
+)
 from frazil.runtime.jars import own_jars, spark_home
 from frazil.runtime.java import find_java, with_one_collector
 
@@ -26,6 +34,11 @@ _OPTIONS = (
 )
 # The jars of PySpark that Iceberg needs; opening all of them doubles the time.
 _NEEDED = ("hadoop-client-", "slf4j-api", "jcl-over-", "log4j-", "commons-", "py4j-")
+
+
+def archive_of_small_jvm() -> Path:
+    """Returns the path of the class archive for small JVMs without all of Spark's jars; it may not exist."""
+    return class_archive(own_jars(needs_s3=False), [*_OPTIONS, *_NEEDED])
 
 
 class LightJvm:
@@ -45,7 +58,8 @@ class LightJvm:
         shipped = [jar for jar in sorted(spark_home().glob("jars/*.jar")) if jar.name.startswith(needed)]
         log4j = f"-Dlog4j2.configurationFile={resources.files('frazil.runtime') / 'log4j2.properties'}"
         try:
-            with options_file([*with_one_collector(_OPTIONS, own), *own, log4j]) as options:
+            sharing = [] if needs_spark_jars else sharing_options(archive_of_small_jvm())
+            with options_file([*with_one_collector(_OPTIONS, own), *sharing, *own, log4j]) as options:
                 port, token, self._process = launch_gateway(
                     jarpath=next(str(jar) for jar in shipped if jar.name.startswith("py4j-")),
                     classpath=":".join([*map(str, shipped), *_declared_jars(conf, needs_s3)]),

@@ -1,5 +1,6 @@
 """Does once what a first start would otherwise wait for: compiles the decoder's loops, which are kept, and runs a small
-pipeline on a broker of its own, so that the JVM records the classes it loads (see `gateway`).
+pipeline on a broker of its own, and a command that looks at it, so that their JVMs record the classes they load (see
+`gateway`).
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from frazil.runtime.broker import EmbeddedBroker
 from frazil.runtime.gateway import RECORD_VARIABLE, class_archive
 from frazil.runtime.jars import own_jars
 from frazil.runtime.jvm import JVM_OPTIONS
+from frazil.runtime.light_jvm import archive_of_small_jvm
 
 _FILE = """
 pipeline: warm
@@ -36,17 +38,28 @@ def compile_all() -> str:
 
 
 def record_start() -> str:
-    """Runs the small pipeline, unless the class archive exists. Returns why there is no archive; empty where there is."""
-    archive = class_archive(own_jars(needs_s3=False), JVM_OPTIONS)
-    if archive.exists():
+    """Runs the small pipeline, and the check of its file, unless the class archives of both JVMs exist. Returns why an
+    archive is missing; empty where none is.
+    """
+    archives = {
+        ("run", "--until-caught-up"): class_archive(own_jars(needs_s3=False), JVM_OPTIONS),
+        ("check",): archive_of_small_jvm(),
+    }
+    if all(archive.exists() for archive in archives.values()):
         return ""
     with tempfile.TemporaryDirectory() as folder, EmbeddedBroker(Path(folder) / "broker") as broker:
         _produce(broker.bootstrap_servers)
         file = Path(folder) / "frazil.yaml"
         file.write_text(_FILE.format(servers=broker.bootstrap_servers, folder=folder))
-        command = [sys.executable, "-m", "frazil.cli.main", "run", "-f", str(file), "--until-caught-up"]
-        environment = {**os.environ, RECORD_VARIABLE: "1"}
-        ended = subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True, check=False)
+        failures = [_record(words, file, archive) for words, archive in archives.items()]
+    return next(filter(None, failures), "")
+
+
+def _record(words: tuple[str, ...], file: Path, archive: Path) -> str:
+    """Runs the command, whose JVM records its classes unless it has an archive. Returns why there is none."""
+    command = [sys.executable, "-m", "frazil.cli.main", *words, "-f", str(file)]
+    environment = os.environ if archive.exists() else {**os.environ, RECORD_VARIABLE: "1"}
+    ended = subprocess.run(command, env=environment, cwd=file.parent, capture_output=True, text=True, check=False)
     return "" if archive.exists() else ended.stderr
 
 

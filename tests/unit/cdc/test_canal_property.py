@@ -1,7 +1,11 @@
-"""Any mix of Canal's messages is read as plain Python reads them one by one."""
+"""Any mix of Canal's messages is read as plain Python reads them one by one.
+
+FRAZIL_EXAMPLES: how many times as many examples to try.
+"""
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from typing import Any
 
@@ -16,6 +20,7 @@ from frazil.upsert.changes import DELETE
 from tests.unit.cdc.canal_reference import COLUMNS, Message, Row, expected_changes
 from tests.unit.cdc.envelope_reference import records_of, target_for
 
+_EXAMPLES = int(os.environ.get("FRAZIL_EXAMPLES", "1"))
 _TEXTS = st.one_of(st.none(), st.sampled_from(["", "a", 'q"\\', "ü", "\u4e2d", "null", "1"]))
 _BYTES = st.one_of(st.none(), st.binary(max_size=4).map(lambda raw: raw.decode("latin-1")))
 _PRICES = st.one_of(st.none(), st.sampled_from(["0.00", "-12345678.90", "99999999.99", "1", "1.5"]))
@@ -65,7 +70,7 @@ _USES = [
 
 @pytest.mark.parametrize("use", _USES)
 @given(messages=st.lists(_messages(), max_size=8))
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=30 * _EXAMPLES, deadline=None)
 def test_canal(use: dict[str, Any], messages: list[Message]) -> None:
     envelope = replace(Envelope("canal"), **use)
     target = target_for(envelope, COLUMNS)
@@ -80,7 +85,7 @@ def test_canal(use: dict[str, Any], messages: list[Message]) -> None:
 
 
 @given(messages=st.lists(_messages(), min_size=1, max_size=6))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20 * _EXAMPLES, deadline=None)
 def test_the_columns_that_messages_ask_for_hold_all_of_them(messages: list[Message]) -> None:
     envelope, records = Envelope("canal", is_log=True), records_of([message.value() for message in messages])
     requested_fields = read_envelope(target_for(envelope, {}), records).decoded.requested_fields.get((), {})

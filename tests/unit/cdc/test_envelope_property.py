@@ -1,7 +1,11 @@
-"""Any mix of change messages is read as plain Python reads them one by one."""
+"""Any mix of change messages is read as plain Python reads them one by one.
+
+FRAZIL_EXAMPLES: how many times as many examples to try.
+"""
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from typing import Any
 
@@ -21,6 +25,7 @@ from tests.unit.cdc.envelope_reference import (
     target_for,
 )
 
+_TIMES = int(os.environ.get("FRAZIL_EXAMPLES", "1"))
 _KEYS = (("id",),)
 _TEXTS = st.one_of(st.none(), st.sampled_from(["", "a", 'q"\\', "ü", PLACEHOLDER[:-1], "before"]))
 _DEBEZIUM = st.sampled_from(["plain", "schema", "flat"])
@@ -71,27 +76,27 @@ _USES = [
 
 @pytest.mark.parametrize("use", _USES)
 @given(messages=st.lists(_messages(_DEBEZIUM, True), max_size=12))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30 * _TIMES, deadline=None)
 def test_debezium(use: dict[str, Any], messages: list[Message]) -> None:
     _check(messages, replace(Envelope("debezium"), **use))
 
 
 @pytest.mark.parametrize("use", _USES)
 @given(messages=st.lists(_messages(st.just("maxwell"), False), max_size=12))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20 * _TIMES, deadline=None)
 def test_maxwell(use: dict[str, Any], messages: list[Message]) -> None:
     _check(messages, replace(ENVELOPES["maxwell"], **use))
 
 
 @pytest.mark.parametrize("use", _USES)
 @given(messages=st.lists(_messages(st.just("operation"), False), max_size=12))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20 * _TIMES, deadline=None)
 def test_a_field_of_the_row(use: dict[str, Any], messages: list[Message]) -> None:
     _check(messages, replace(ENVELOPES["operation"], **use))
 
 
 @given(messages=st.lists(_messages(_DEBEZIUM, True), min_size=1, max_size=12))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20 * _TIMES, deadline=None)
 def test_the_columns_that_records_ask_for_hold_all_of_them(messages: list[Message]) -> None:
     envelope = Envelope("debezium", is_log=True)
     requested_fields = read_envelope(

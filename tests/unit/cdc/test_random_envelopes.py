@@ -79,7 +79,7 @@ def _records(values: list[bytes | None]) -> Records:
 
 @pytest.mark.parametrize("envelope", ENVELOPES, ids=lambda one: f"{one.kind} {one.is_log} {one.is_upsert}")
 @given(values=st.lists(_VALUES, max_size=8))
-@settings(max_examples=30 * _TIMES, deadline=None)
+@settings(max_examples=15 * _TIMES, deadline=None)
 def test_every_record_is_a_change_a_bad_record_or_skipped(envelope: Envelope, values: list[bytes | None]) -> None:
     target = target_for(envelope, COLUMNS, ("op", "image") if envelope.is_log else ())
     records = _records(values)

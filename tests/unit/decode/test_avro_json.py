@@ -123,7 +123,7 @@ def _compare(schema: Any, bodies: list[bytes]) -> int:
     return rows.count(None)
 
 
-@pytest.mark.parametrize("seed", range(10 * _TIMES))
+@pytest.mark.parametrize("seed", range(5 * _TIMES))
 def test_values_are_written_as_another_reading_has_them(seed: int) -> None:
     maker = _Maker(seed)
     schema = maker.record(0)

@@ -17,7 +17,7 @@ from tests.unit.decode.hostile import NAMES, World, mutate, worlds
 from tests.unit.decode.protobuf_chance import Chance
 
 _TIMES = int(os.environ.get("FRAZIL_EXAMPLES", "1"))
-_BATCHES = 6
+_BATCHES = 3
 _LONGEST_S = 60.0
 _MOST_KB = 1024 * 1024
 _WAYS = ("drop", "add", "rescue")

@@ -188,7 +188,7 @@ def _decline_all(*arguments: Any) -> int:
     return int(places.size)
 
 
-@pytest.mark.parametrize("seed", range(10 * _TIMES))
+@pytest.mark.parametrize("seed", range(5 * _TIMES))
 def test_what_is_written_at_once_is_what_is_written_value_by_value(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     chance = Chance(seed)
     made, records = zip(*(_record(chance) for _ in range(15)), strict=True)

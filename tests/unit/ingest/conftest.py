@@ -2,26 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from py4j.java_gateway import JavaGateway
 
 from frazil.ingest.queries import SparkQueries
 from frazil.ingest.services import Services
-from frazil.runtime.light_jvm import LightJvm
 from tests.unit.ingest import service_scene
 from tests.unit.ingest.service_scene import Scene
-
-
-@pytest.fixture(scope="module")
-def queries() -> Iterator[SparkQueries]:
-    jvm = LightJvm({}, needs_spark_jars=True)
-    gateway: JavaGateway = jvm.gateway
-    yield SparkQueries(lambda: gateway.jvm)
-    jvm.close()
 
 
 @pytest.fixture

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from py4j.java_gateway import JavaGateway
 
 from frazil.catalog.memory import MemoryCatalog
-from frazil.ingest.queries import SparkQueries
 from frazil.kafka.memory import MemorySource
 from frazil.kafka.port import ReadRecord
-from frazil.runtime.light_jvm import LightJvm
 from frazil.spec import PipelineSpec, load_spec
 from frazil.types import OffsetRange
 
@@ -45,11 +41,3 @@ class Scenario:
 def scenario(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scenario:
     monkeypatch.chdir(tmp_path)
     return Scenario(tmp_path)
-
-
-@pytest.fixture(scope="module")
-def queries() -> Iterator[SparkQueries]:
-    jvm = LightJvm({}, needs_spark_jars=True)
-    gateway: JavaGateway = jvm.gateway
-    yield SparkQueries(lambda: gateway.jvm)
-    jvm.close()

@@ -196,7 +196,7 @@ def _paths(kind: IcebergType, path: tuple[str, ...]) -> Iterator[tuple[str, ...]
 
 @given(st.data())
 @settings(
-    max_examples=20 * int(os.environ.get("FRAZIL_EXAMPLES", "1")),
+    max_examples=10 * int(os.environ.get("FRAZIL_EXAMPLES", "1")),
     deadline=None,
     suppress_health_check=list(HealthCheck),
 )

@@ -334,7 +334,7 @@ RECORDS = st.recursive(
 )
 
 
-@settings(max_examples=50 * _TIMES, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25 * _TIMES, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.dictionaries(NAMES, RECORDS, max_size=3), min_size=1, max_size=5), st.integers(1, 3))
 def test_every_value_of_a_record_ends_in_the_column_of_its_path(tmp_path: Path, records: list[Any], depth: int) -> None:
     shaping = Shaping(depth=depth)

@@ -29,3 +29,16 @@ def test_the_garbage_collector_that_the_user_names_is_the_only_one(
     command = gateway._command(Path("/spark"), settings, (), JVM_OPTIONS, ())
     assert [word for word in command if re.fullmatch(r"-XX:\+Use[A-Z][A-Za-z0-9]{0,9}GC", word)] == collectors
     assert {"-XX:NewRatio=1", "-Dx=1"} <= set(command)
+
+
+def test_a_jvm_takes_the_class_archive_that_exists_and_makes_one_only_where_that_is_asked_for(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    archive = tmp_path / "classes" / "one.jsa"
+    monkeypatch.delenv(gateway.RECORD_VARIABLE, raising=False)
+    assert gateway.sharing_options(archive) == []
+    with monkeypatch.context() as patch:
+        patch.setenv(gateway.RECORD_VARIABLE, "1")
+        assert gateway.sharing_options(archive)[0] == f"-XX:ArchiveClassesAtExit={archive}"
+    archive.touch()
+    assert gateway.sharing_options(archive)[0] == f"-XX:SharedArchiveFile={archive}"

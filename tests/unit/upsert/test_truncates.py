@@ -1,8 +1,12 @@
-"""Truncates of tables whose changes come through one partition or several: a whole service on the ports in memory."""
+"""Truncates of tables whose changes come through one partition or several: a whole service on the ports in memory.
+
+FRAZIL_EXAMPLES: how many times as many random loads to try.
+"""
 
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +18,7 @@ from frazil.ingest.state import RunState
 from frazil.ingest.table import Table
 from tests.unit.upsert.upsert_source import MARKS, Row, UpsertSource
 
+_TIMES = int(os.environ.get("FRAZIL_EXAMPLES", "1"))
 SAMPLES = Path(__file__).parents[2] / "fixtures" / "debezium_messages.jsonl"
 ORDERED: dict[str, Any] = {"metadata": {"source_order": "_source_order"}, "order_by": "_source_order"}
 
@@ -103,7 +108,7 @@ def test_a_table_is_what_its_source_was_though_partitions_come_at_different_time
     tmp_path: Path, settings: dict[str, Any], tasks: int
 ) -> None:
     asked = {**settings, **ORDERED, "metadata": {**settings.get("metadata", {}), **ORDERED["metadata"]}}
-    for seed in range(2):
+    for seed in range(_TIMES):
         rng = np.random.default_rng(seed)
         scenario = Partitioned(tmp_path / str(seed), tasks, **asked)
         waiting: list[list[tuple[int, str, int | None]]] = [[], []]

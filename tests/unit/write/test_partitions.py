@@ -174,9 +174,9 @@ def test_few_partitions_keep_their_files_open_from_one_load_of_rows_to_the_next(
 
 
 def test_very_many_partitions_are_one_file_each_of_which_few_are_open(tmp_path: Path) -> None:
-    rows = [{"id": n % 2000, "w": f"word {n}"} for n in range(10_000)]
+    rows = [{"id": n % 1000, "w": f"word {n}"} for n in range(5000)]
     target = _target(tmp_path, "id")
-    batches = [_rows(target, rows[n : n + 1000]) for n in range(0, 10_000, 1000)]
+    batches = [_rows(target, rows[n : n + 500]) for n in range(0, 5000, 500)]
     usual, pool = pa.default_memory_pool(), pa.proxy_memory_pool(pa.default_memory_pool())
     writer = FileWriter(target)
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -189,8 +189,8 @@ def test_very_many_partitions_are_one_file_each_of_which_few_are_open(tmp_path: 
     finally:
         pa.set_memory_pool(usual)
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-    assert sorted(file.record_count for file in files) == [5] * 2000
-    assert len(set(_partitions(files))) == 2000
+    assert sorted(file.record_count for file in files) == [5] * 1000
+    assert len(set(_partitions(files))) == 1000
     assert pool.max_memory() < 32 * 1024 * 1024
 
 
