@@ -43,6 +43,7 @@ def test_a_run_that_is_stopped_before_the_catalog_answers_prints_its_result(pipe
     assert run.result() == {"tables": {}}
 
 
+@pytest.mark.slow  # In time: a drain in test_loop.py, and the end of its patience in unit/cli/test_run.py.
 def test_a_stop_waits_for_the_batch_in_hand_as_long_as_its_grace_and_no_longer(pipeline: Pipeline) -> None:
     table, topic = pipeline.add_fed_table("graceful")
     pipeline.feed.produce(topic, events(200))
