@@ -90,7 +90,7 @@ def test_a_pipeline_is_killed_and_continues_in_every_catalog(pipeline: Pipeline)
 @pytest.mark.soak
 @pytest.mark.parametrize("blow", BLOWS, ids=", ".join)
 def test_a_driver_killed_at_any_step_loses_and_doubles_nothing(pipeline: Pipeline, blow: Sequence[str]) -> None:
-    Struck(pipeline, ["both"]).kill_driver(blow, "both")
+    Struck(pipeline, ["both"], blow).kill_driver(blow, "both")
 
 
 @pytest.mark.soak

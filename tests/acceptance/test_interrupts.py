@@ -34,6 +34,7 @@ def test_a_second_interrupt_waits_for_no_batch_and_the_next_run_reads_exactly(pi
     pipeline.check(table)
 
 
+@pytest.mark.slow  # In time: unit/cli/test_run.py.
 def test_a_run_that_is_stopped_before_the_catalog_answers_prints_its_result(pipeline: Pipeline) -> None:
     pipeline.add_fed_table("unreached")
     pipeline.document["catalog"] = {"type": "rest", "uri": "http://127.0.0.1:1/"}
