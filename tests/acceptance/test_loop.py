@@ -220,3 +220,5 @@ def test_catching_up_reads_to_the_ends_of_its_start_and_exits_0(pipeline: Pipeli
     assert {p: end for p, end in pipeline.progress(table)[topic].items() if end} == ends[topic]
     pipeline.check(table, is_complete=False)
     assert run.result()["tables"][table]["size"]["row_count"] == 100
+    assert pipeline.catch_up()["tables"][table]["lag_records"] == 0
+    pipeline.check(table)
