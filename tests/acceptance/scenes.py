@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import signal
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 
 from tests.acceptance.ledger import events
@@ -47,16 +47,21 @@ VICTIMS: dict[str, Victims] = {
 class Struck:
     """A pipeline with a table for each step, started again after every blow."""
 
-    def __init__(self, pipeline: Pipeline, victims: Iterable[str] = tuple(VICTIMS)) -> None:
-        """Records wait, nothing runs yet. victims: who is going to be killed."""
+    def __init__(
+        self, pipeline: Pipeline, victims: Iterable[str] = tuple(VICTIMS), steps: Collection[str] = STEPS
+    ) -> None:
+        """Records wait, nothing runs yet. victims: who is going to be killed; steps: where."""
         self.pipeline = pipeline
         pipeline.document["maintenance"] = False  # A compaction of an idle table writes files too: it would be struck.
-        self.points = Points(pipeline.folder / "points", *((step, "hold") for step in STEPS))
-        self._living = {step: pipeline.add_fed_table(_word(step)) for step in STEPS if step not in BIRTHS}
+        self.points = Points(pipeline.folder / "points", *((step, "hold") for step in steps))
+        self._living = {step: pipeline.add_fed_table(_word(step)) for step in steps if step not in BIRTHS}
         self._unborn = {
-            (step, who): pipeline.add_fed_table(f"{_word(step)}_{who}", 1) for step in BIRTHS for who in victims
+            (step, who): pipeline.add_fed_table(f"{_word(step)}_{who}", 1)
+            for step in BIRTHS
+            for who in victims
+            if step in steps
         }
-        self.table, self.topic = self._living["task.write"]
+        self.table, self.topic = next(iter(self._living.values()))
         self._records = 0
         self._fields = Counter[str]()
         self._run: Run | None = None

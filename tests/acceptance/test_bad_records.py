@@ -1,6 +1,6 @@
 """Values that nobody should have produced. Each becomes a row, or stops its table with topic, partition and offset, as its
 table asks for; the process continues, and no row next to it changes. Every value comes to a table of its own in one running
-pipeline.
+pipeline. In time: every value in unit/rows/test_odd_values.py, and here a process with a table that it stops.
 """
 
 from __future__ import annotations
@@ -92,6 +92,7 @@ def zoo(shared_pipeline: Pipeline) -> Iterator[Zoo]:
     made.check_that_no_worker_died()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", BAD)
 def test_a_bad_value_stops_its_table_and_is_named(zoo: Zoo, name: str) -> None:
     table, topic = zoo.tables[name]
@@ -104,6 +105,7 @@ def test_a_bad_value_stops_its_table_and_is_named(zoo: Zoo, name: str) -> None:
     assert zoo.pipeline.progress(table)[topic][0] <= GOOD + 10
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ODD)
 def test_an_odd_value_is_a_row_like_any_other(zoo: Zoo, name: str) -> None:
     table, _ = zoo.tables[name]
@@ -111,6 +113,7 @@ def test_an_odd_value_is_a_row_like_any_other(zoo: Zoo, name: str) -> None:
     zoo.pipeline.check(table)
 
 
+@pytest.mark.slow
 def test_rows_of_more_partitions_than_a_batch_may_write_stop_their_table(zoo: Zoo) -> None:
     table, _ = zoo.tables["scattered"]
     state = zoo.pipeline.wait_for_state(zoo.run, table, "stopped")
@@ -120,6 +123,7 @@ def test_rows_of_more_partitions_than_a_batch_may_write_stop_their_table(zoo: Zo
     assert unnamed(zoo.metadata(table)) == frozenset(), "nothing of the batch is left"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FIRST_BAD)
 def test_a_bad_first_record_stops_a_table_that_has_no_columns_yet(zoo: Zoo, name: str) -> None:
     table, topic = zoo.tables[f"first_{name}"]
@@ -129,6 +133,7 @@ def test_a_bad_first_record_stops_a_table_that_has_no_columns_yet(zoo: Zoo, name
     assert zoo.pipeline.metadata(table) is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FIRST_ODD)
 def test_an_odd_first_record_is_a_row_like_any_other(zoo: Zoo, name: str) -> None:
     table, _ = zoo.tables[f"first_{name}"]
@@ -136,6 +141,7 @@ def test_an_odd_first_record_is_a_row_like_any_other(zoo: Zoo, name: str) -> Non
     zoo.pipeline.check(table)
 
 
+@pytest.mark.slow
 def test_where_fields_are_dropped_bad_values_are_dead_letters_and_odd_ones_rows(zoo: Zoo) -> None:
     table, topic = zoo.tables["dropping"]
     zoo.pipeline.wait_until_settled(table, zoo.run)  # Dead letters come behind the rows' commit, which promises them.
@@ -165,12 +171,10 @@ def test_the_process_lives_on_with_stopped_tables_and_reports_so_at_its_end(pipe
     assert run.stop() == STOPPED_TABLES, run.tail()
     reported = run.result()["tables"][stopped]
     assert (reported["state"], reported["where"]) == ("stopped", f"topic {topic}, partition 0, offset 10")
-    # A run that only catches up ends with the same answer, and the neighbour is complete.
-    pipeline.feed.produce(other, events(10, 20))
-    assert pipeline.catch_up(expected=STOPPED_TABLES)["tables"][stopped]["reason"] == reported["reason"]
     pipeline.check(going)
 
 
+@pytest.mark.slow  # In time: unit/ingest/test_task.py, unit/ingest/test_spark_inputs.py.
 def test_records_that_suddenly_are_large_are_read_in_smaller_pieces(pipeline: Pipeline) -> None:
     table, topic = pipeline.add_fed_table("flood", 1)
     pipeline.readers[table] = DIGESTS  # All at once would be too much for the memory of some.

@@ -1,4 +1,7 @@
-"""A table with millions of records to catch up with, beside one that trickles: the small one's commits keep coming."""
+"""A table with millions of records to catch up with, beside one that trickles: the small one's commits keep coming.
+
+In time: unit/ingest/test_many_tables.py, on a clock of its own.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ from tests.fixtures.background import repeated
 from tests.fixtures.foreign_spark import ForeignSpark
 from tests.fixtures.readers import IN_PROCESS, Read
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = [pytest.mark.timeout(900), pytest.mark.slow]
 
 BACKLOG, PARTITIONS = 2_000_000, 4
 MOST_GAP_S = 3.0

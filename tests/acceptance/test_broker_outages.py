@@ -96,6 +96,7 @@ def served(spark: ForeignSpark, tmp_path_factory: pytest.TempPathFactory) -> Ite
 ENDS: dict[str, Callable[[EmbeddedBroker], None]] = {"stopped": EmbeddedBroker.stop, "killed": EmbeddedBroker.kill}
 
 
+@pytest.mark.slow  # In time: killed in the middle of a batch, below.
 @pytest.mark.parametrize("end", ["killed", pytest.param("stopped", marks=pytest.mark.soak)])
 def test_a_broker_that_is_restarted_is_read_on(served: Served, end: str) -> None:
     run = served.run()
@@ -161,6 +162,7 @@ def test_a_broker_that_takes_connections_and_reports_nothing_is_named_and_waited
     served.wait_until_complete(run)
 
 
+@pytest.mark.slow  # In time: unit/ingest/test_long_outages.py.
 def test_a_pipeline_started_without_a_broker_waits_for_one(served: Served) -> None:
     assert served.run().stop() == 0
     served.broker.stop()
@@ -171,6 +173,7 @@ def test_a_pipeline_started_without_a_broker_waits_for_one(served: Served) -> No
     assert run.stop() == 0
 
 
+@pytest.mark.slow  # In time: unit/ingest/test_long_outages.py.
 def test_a_pipeline_without_a_broker_stops_when_it_is_told_to(served: Served) -> None:
     run = served.run()
     served.broker.stop()

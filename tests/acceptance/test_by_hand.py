@@ -127,8 +127,6 @@ def by_hand(shared_pipeline: Pipeline, operator: Operator) -> Iterator[ByHand]:
         for owned in made.tables.values():
             shared_pipeline.wait_for_commit_of(owned.table, run)
         assert run.stop() == 0
-    for owned in made.tables.values():
-        owned.check()
     while_asleep(made)
     yield made
     made.continues("neighbour")

@@ -1,5 +1,6 @@
 """Tables of a real PostgreSQL under a random load, and their upsert tables: equal after every pause, in every reader,
-whatever was killed meanwhile.
+whatever was killed meanwhile. In time: a database of accounts in test_transactions.py, random changes of keys and rows in
+unit/cdc/test_random_envelopes.py and simulation/test_histories.py.
 """
 
 from __future__ import annotations
@@ -41,7 +42,10 @@ def _endless() -> SourceTable:
 
 @pytest.mark.parametrize(
     ("kind", "rounds"),
-    [("with schemas", 1), *(pytest.param(kind, 5, marks=pytest.mark.soak) for kind in _KINDS)],
+    [
+        pytest.param("with schemas", 1, marks=pytest.mark.slow),
+        *(pytest.param(kind, 5, marks=pytest.mark.soak) for kind in _KINDS),
+    ],
 )
 def test_upsert_tables_equal_their_tables_after_every_pause(
     kind: str, rounds: int, pipeline: Pipeline, broker: EmbeddedBroker, tmp_path: Path
@@ -87,6 +91,7 @@ def test_upsert_tables_by_arrival_equal_their_tables_after_every_pause(
         )
 
 
+@pytest.mark.slow
 def test_keys_and_primary_keys_change(pipeline: Pipeline, broker: EmbeddedBroker, tmp_path: Path) -> None:
     table = SourceTable("moving", {"id": BIGINT}, {"v": INTEGER, "note": LONG_TEXT})
     made = Source(tmp_path / "connect", broker.bootstrap_servers, 1, _KINDS["without schemas"], [table])

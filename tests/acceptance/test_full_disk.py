@@ -49,7 +49,8 @@ def cramped(broker: EmbeddedBroker, spark: ForeignSpark, tmp_path_factory: pytes
         yield Cramped(pipeline, has_disk=has_disk)
 
 
-@pytest.mark.parametrize("step", ["task.write", "task.close"])
+# In time: both steps in unit/write/test_write.py.
+@pytest.mark.parametrize("step", ["task.write", pytest.param("task.close", marks=pytest.mark.slow)])
 def test_a_write_that_finds_no_room_is_tried_again(cramped: Cramped, step: str) -> None:
     run = cramped.run()
     with cramped.points[step, "enospc"].armed():

@@ -87,26 +87,21 @@ def test_a_table_is_paused_resumed_and_reset_while_it_is_watched(pipeline: Pipel
     same = ("state", "rows", "files", "lag_records", "topics", "last_commit_ms", "watermark_ms", "partition_spec")
     assert {key: shown[key] for key in same} == {key: printed[key] for key in same}
     check_plan_and_pages(service, table)
-
-    assert pipeline.command("pause", table)["state"] == "paused"
-    pipeline.feed.produce(topic, events(50, 100))
-    wait_until(lambda: service.json(f"/api/v1/tables/{table}")["lag_records"] == 50, "the lag of a paused table")
-    assert pipeline.command("resume", table)["state"] != "paused"
-    wait_until(lambda: service.sample("frazil_records_read_total", table) == 150, "the records of the pause")
     pipeline.check(table)
 
     refused = pipeline.command("reset", table, "--yes", expected=1)["error"]
     assert refused["remedy"] == f"run `frazil pause {table}` first"
-    pipeline.command("pause", table)
+    assert pipeline.command("pause", table)["state"] == "paused"
+    pipeline.feed.produce(topic, events(50, 100))
+    wait_until(lambda: service.json(f"/api/v1/tables/{table}")["lag_records"] == 50, "the lag of a paused table")
     planned = pipeline.command("reset", table, expected=1)
-    assert (planned["dry_run"], planned["read_again"]) == (True, 150)
-    assert pipeline.command("reset", table, "--yes")["read_again"] == 150
-    pipeline.command("resume", table)
-    wait_until(lambda: service.json(f"/api/v1/tables/{table}")["rows"] == 300, "every record a second time")
-
-    assert pipeline.command("pause", "t.unknown", expected=1)["error"]["message"] == (
-        "the pipeline has no table `t.unknown`"
+    assert (planned["dry_run"], planned["read_again"]) == (True, 100)
+    assert pipeline.command("reset", table, "--yes")["read_again"] == 100
+    assert pipeline.command("resume", table)["state"] != "paused"
+    wait_until(
+        lambda: service.json(f"/api/v1/tables/{table}")["rows"] == 250, "the first records twice, the others once"
     )
+
     place = service.begin(f"/api/v1/tables/{table}/maintain")
     wait_until(lambda: service.json(place)["state"] != "running", "the end of a round of maintenance")
     assert service.json(place)["state"] == "done"
@@ -115,4 +110,3 @@ def test_a_table_is_paused_resumed_and_reset_while_it_is_watched(pipeline: Pipel
     assert run.stop() == 0, run.tail()
     assert not run.seen("unexpected_error"), run.tail()
     assert not run.seen("http_request_failed"), run.tail()
-    assert pipeline.command("pause", table, expected=1)["error"]["remedy"].startswith("start `frazil run`")

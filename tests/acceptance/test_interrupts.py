@@ -34,6 +34,7 @@ def test_a_second_interrupt_waits_for_no_batch_and_the_next_run_reads_exactly(pi
     pipeline.check(table)
 
 
+@pytest.mark.slow  # In time: unit/cli/test_run.py.
 def test_a_run_that_is_stopped_before_the_catalog_answers_prints_its_result(pipeline: Pipeline) -> None:
     pipeline.add_fed_table("unreached")
     pipeline.document["catalog"] = {"type": "rest", "uri": "http://127.0.0.1:1/"}
@@ -43,10 +44,8 @@ def test_a_run_that_is_stopped_before_the_catalog_answers_prints_its_result(pipe
     assert run.result() == {"tables": {}}
 
 
-def test_a_stop_waits_for_the_batch_in_hand_as_long_as_its_grace_and_no_longer(pipeline: Pipeline) -> None:
-    table, topic = pipeline.add_fed_table("graceful")
-    pipeline.feed.produce(topic, events(200))
-    points = Points(pipeline.folder / "points", ("task.write", "hold"))
+def test_a_stop_waits_for_the_batch_in_hand_no_longer_than_its_grace(pipeline: Pipeline) -> None:
+    table, points = _graceful(pipeline)
     point = points["task.write", "hold"]
     with point.armed():
         run = pipeline.run("--grace", "2s", failpoints=points.declaration)
@@ -57,6 +56,12 @@ def test_a_stop_waits_for_the_batch_in_hand_as_long_as_its_grace_and_no_longer(p
         wait_until_gone(run)
     assert not run.seen("unexpected_error"), run.tail()
     assert pipeline.progress(table) == {}
+
+
+@pytest.mark.slow  # In time: a drain in test_loop.py.
+def test_a_stop_waits_for_the_batch_in_hand_as_long_as_its_grace(pipeline: Pipeline) -> None:
+    table, points = _graceful(pipeline)
+    point = points["task.write", "hold"]
     with point.armed():
         run = pipeline.run("--grace", "10m", failpoints=points.declaration)
         point.wait(run)
@@ -65,3 +70,10 @@ def test_a_stop_waits_for_the_batch_in_hand_as_long_as_its_grace_and_no_longer(p
     assert run.wait(A_FEW_SECONDS) == 0, run.tail()
     assert (len(run.seen("batch_committed")), run.seen("grace_period_exceeded")) == (1, []), run.tail()
     pipeline.check(table)
+
+
+def _graceful(pipeline: Pipeline) -> tuple[str, Points]:
+    """A table with records that wait, and the step at which its batch can be held."""
+    table, topic = pipeline.add_fed_table("graceful")
+    pipeline.feed.produce(topic, events(200))
+    return table, Points(pipeline.folder / "points", ("task.write", "hold"))

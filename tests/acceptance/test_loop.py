@@ -205,6 +205,7 @@ def test_a_drain_commits_what_is_in_hand_and_exits_0(loop: Loop) -> None:
     loop.pipeline.check(table)
 
 
+@pytest.mark.slow  # In time: unit/ingest/test_goal.py.
 def test_catching_up_reads_to_the_ends_of_its_start_and_exits_0(pipeline: Pipeline) -> None:
     table, topic = pipeline.add_fed_table("caught_up")
     pipeline.feed.produce(topic, events(100))

@@ -16,8 +16,13 @@ from tests.integration.servers import RestCatalogServer
 
 pytestmark = pytest.mark.timeout(900)
 
-IN_TIME = (("cut after", 1), ("502 before", 3), ("twice", 1))
-"""Faults, and how often they strike, when there is little time."""
+IN_TIME = (("cut after", 1),)
+SLOW = (("502 before", 3), ("twice", 1))  # In time: by chance in test_unreliable_catalogs.py.
+"""Faults, and how often they strike, in `make test` and in `make test-all`."""
+
+
+def _marks(fault: tuple[str, int]) -> list[pytest.MarkDecorator]:
+    return [] if fault in IN_TIME else [pytest.mark.slow if fault in SLOW else pytest.mark.soak]
 
 
 @pytest.fixture(scope="module")
@@ -45,6 +50,7 @@ def proxied(
         catalog.kill()
 
 
+@pytest.mark.slow  # In time: on the same catalog in contracts/test_commits.py.
 @pytest.mark.parametrize("step", LOST_AT)
 def test_a_connection_lost_in_a_commit_is_cleared_up(unsure: Unsure, step: str) -> None:
     run = unsure.run()
@@ -58,7 +64,7 @@ def test_a_connection_lost_in_a_commit_is_cleared_up(unsure: Unsure, step: str) 
 @pytest.mark.parametrize(
     ("fault", "times"),
     [
-        pytest.param(fault, times, marks=[] if (fault, times) in IN_TIME else [pytest.mark.soak])
+        pytest.param(fault, times, marks=_marks((fault, times)))
         for fault in ("502 after", "cut after", "502 before", "cut before", "twice")
         for times in (1, 3)
     ],

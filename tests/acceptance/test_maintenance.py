@@ -1,5 +1,6 @@
 """Table maintenance on real parts: beside a running pipeline, alone from the command line, on a full disk, with other
-writers in the same table. Whatever happens to it, no row is lost or doubled and no live file is removed.
+writers in the same table. Whatever happens to it, no row is lost or doubled and no live file is removed. In time: each
+action, and what others do meanwhile, in integration/test_maintenance.py; beside ingestion in test_upsert_maintenance.py.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from tests.acceptance.pipelines import Pipeline
 from tests.acceptance.running import Run
 from tests.acceptance.verifier import data_files
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = [pytest.mark.timeout(900), pytest.mark.slow]
 
 EAGER = {"min_input_files": 5, "snapshots": {"count": 4}}
 TOO_SMALL_BYTES = 4096

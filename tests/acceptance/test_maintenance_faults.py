@@ -4,7 +4,8 @@ processes at once.
 Each step and each action has a table that owes just that. One run makes all of them. Maintenance of each step's table is
 killed, and one round makes up for it. For the other tables a round finds the disk full, two at once make up for it, each
 held at every action until the other is there too, and a third one looks for orphans when both are about to commit. One
-run continues with all of them.
+run continues with all of them. In time: step by step, and two at once, in integration/test_maintenance.py; beside ingestion
+that is killed too in test_upsert_maintenance.py. A full disk under maintenance is here alone.
 """
 
 from __future__ import annotations
@@ -57,10 +58,8 @@ IN_TIME = (
     "maintenance.carry.landed",
     "maintenance.orphans.deleting",
 )
-"""One of each action that can cost a row, when there is little time. The expiry, which is one commit, dies step by step
-in tests/integration/test_maintenance.py.
-"""
-CASES = [pytest.param(step, marks=[] if step in IN_TIME else [pytest.mark.soak]) for step in STEPS]
+"""One of each action that can cost a row; the others are soaks."""
+CASES = [pytest.param(step, marks=pytest.mark.slow if step in IN_TIME else pytest.mark.soak) for step in STEPS]
 LANDED = tuple(step for step in STEPS if step.endswith(".landed"))
 SECOND_TIME = ("maintenance.orphans.deleting",)
 """Steps that are struck when some of the action is done."""
@@ -260,6 +259,7 @@ def check(backlog: MaintenanceBacklog, step: str) -> None:
         backlog.pipeline.check(backlog.tables[step])
 
 
+@pytest.mark.slow
 def test_maintenance_that_finds_no_room_reports_so_and_costs_no_row(trouble: Trouble) -> None:
     if trouble.without_room is None:
         pytest.skip("this machine does not let us mount a small disk")
@@ -270,6 +270,7 @@ def test_maintenance_that_finds_no_room_reports_so_and_costs_no_row(trouble: Tro
     assert trouble.wrong == {}
 
 
+@pytest.mark.slow
 def test_of_two_rounds_at_once_one_does_what_is_due_and_nothing_is_lost(trouble: Trouble) -> None:
     for found in trouble.at_once:
         assert [
@@ -295,6 +296,7 @@ def test_maintenance_killed_at_any_step_costs_no_row_and_is_made_up_for(
     check(continued, step)
 
 
+@pytest.mark.slow
 def test_ingestion_continues_after_it(continued: MaintenanceBacklog, trouble: Trouble) -> None:
     assert trouble.wrong == {}
     for table in TABLES:

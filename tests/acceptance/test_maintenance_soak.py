@@ -1,6 +1,6 @@
 """Half an hour of everything at once: records with ever new fields into partitioned tables, changes into an upsert
 table, ingestion and table maintenance that are killed at random, a foreign compactor in the same tables. A slice of it
-is part of the suite.
+is part of `make test-all`; in time: test_upsert_maintenance.py.
 
 `make soak-maintenance` runs it; FRAZIL_SOAK_SECONDS reports for how long.
 """
@@ -195,6 +195,7 @@ def test_half_an_hour_of_everything(pipeline: Pipeline, operator: Operator) -> N
     assert lasting_s < SOAK_S or [what for what in SHOWING if not soak.seen[what]] == [], soak.seen
 
 
+@pytest.mark.slow
 def test_a_minute_of_everything(pipeline: Pipeline, operator: Operator) -> None:
     soak = Soak(pipeline, operator, 7)
     lead_lives(soak, lambda number: number == 2, number=1)  # One that has a round of maintenance beside it.

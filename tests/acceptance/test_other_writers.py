@@ -3,7 +3,8 @@ sort order; and Spark compacts them and expires their snapshots, by Iceberg's ow
 the others left it; of an upsert table every key, as the last one left it who changed it.
 
 All is on a REST catalog, which each of them reaches by its own client. What is done to columns and partitions is done
-while a batch that was written for the table as it was is about to be committed.
+while a batch that was written for the table as it was is about to be committed. In time: one writer and one format; what a
+compaction of others changes for a batch in contracts/test_row_deltas.py and integration/test_maintenance_layouts.py.
 """
 
 from __future__ import annotations
@@ -275,7 +276,12 @@ def scenario(
 
 
 @pytest.mark.parametrize(
-    ("name", "writer"), [("spark_rows", "spark"), ("spark_rows_beside", "spark"), ("pyiceberg_rows", "pyiceberg")]
+    ("name", "writer"),
+    [
+        ("spark_rows", "spark"),
+        pytest.param("spark_rows_beside", "spark", marks=pytest.mark.slow),
+        pytest.param("pyiceberg_rows", "pyiceberg", marks=pytest.mark.slow),
+    ],
 )
 def test_rows_of_others_come_go_and_change_while_records_arrive(scenario: Scenario, name: str, writer: str) -> None:
     table, foreign_writer = scenario.tables[name], scenario.foreign_writer[writer]
@@ -293,7 +299,14 @@ def test_rows_of_others_come_go_and_change_while_records_arrive(scenario: Scenar
     table.check()
 
 
-@pytest.mark.parametrize(("name", "writer"), [("vectors", "spark"), ("positions", "spark"), ("pyiceberg", "pyiceberg")])
+@pytest.mark.parametrize(
+    ("name", "writer"),
+    [
+        ("vectors", "spark"),
+        pytest.param("positions", "spark", marks=pytest.mark.slow),
+        pytest.param("pyiceberg", "pyiceberg", marks=pytest.mark.slow),
+    ],
+)
 def test_rows_of_an_upsert_table_are_as_the_last_one_left_them_who_changed_them(
     scenario: Scenario, name: str, writer: str
 ) -> None:
@@ -336,6 +349,7 @@ def tidy(table: Shared, where: str = "") -> None:
     assert expired["deleted_manifest_lists_count"] > 0
 
 
+@pytest.mark.slow
 def test_spark_compacts_a_table_and_expires_its_snapshots_while_records_arrive(scenario: Scenario) -> None:
     table = scenario.tables["tidied"]
     for _ in range(KEPT):
@@ -346,6 +360,7 @@ def test_spark_compacts_a_table_and_expires_its_snapshots_while_records_arrive(s
     table.check()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["tidied_vectors", "tidied_positions"])
 def test_spark_compacts_an_upsert_table_and_expires_its_snapshots_while_changes_arrive(
     scenario: Scenario, name: str
@@ -374,7 +389,7 @@ def test_spark_compacts_an_upsert_table_and_expires_its_snapshots_while_changes_
     upsert_table.check()
 
 
-@pytest.mark.parametrize("writer", ["spark", "pyiceberg"])
+@pytest.mark.parametrize("writer", ["spark", pytest.param("pyiceberg", marks=pytest.mark.slow)])
 def test_columns_are_renamed_dropped_and_added_under_a_batch(scenario: Scenario, writer: str) -> None:
     table, foreign_writer = scenario.tables[f"{writer}_columns"], scenario.foreign_writer[writer]
     table.produce()
@@ -408,6 +423,7 @@ def test_another_partition_spec_counts_for_all_that_comes(scenario: Scenario) ->
     assert all(len({row["from_offset"] >= changed_at for row in rows}) == 1 for _, rows in table.files())
 
 
+@pytest.mark.slow
 def test_another_sort_order_counts_for_all_that_comes(scenario: Scenario) -> None:
     table = scenario.tables["order"]
     table.produce()

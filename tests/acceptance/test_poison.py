@@ -1,7 +1,11 @@
-"""Records that end the worker which reads them: each becomes a dead letter, and its table and all others flow on."""
+"""Records that end the worker which reads them: each becomes a dead letter, and its table and all others flow on.
+
+In time: two ways to die here, all of them in unit/ingest/test_isolate.py.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -22,24 +26,26 @@ REASONS = {
 }
 GOOD = 30
 WITHIN_S = 60.0
+IN_TIME = ("segmentation", "exception")
 
 
+@pytest.mark.parametrize("harms", [IN_TIME, pytest.param(tuple(REASONS), marks=pytest.mark.slow)], ids=len)
 def test_a_record_that_ends_its_worker_becomes_a_dead_letter(
-    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch, harms: Sequence[str]
 ) -> None:
-    tables = {name: pipeline.add_fed_table(name, 1) for name in (*REASONS, "neighbour")}
+    tables = {name: pipeline.add_fed_table(name, 1) for name in (*harms, "neighbour")}
     for name, (_, topic) in tables.items():
         pipeline.feed.send(topic, events(GOOD))
-        if name in REASONS:
+        if name in harms:
             pipeline.feed.send(topic, [b'{"harm": "%s"}' % name.encode()])
             pipeline.feed.send(topic, events(GOOD, GOOD))
     pipeline.feed.flush()
     folder = str(Path(planted.__path__[0]).resolve())
     run = pipeline.run(environment={"PYTHONPATH": folder})
     pipeline.wait_for_commit_of(tables["neighbour"][0], run)
-    for name, reason in REASONS.items():
+    for name in harms:
         table, topic = tables[name]
-        pipeline.wait_for_offsets(table, {topic: {0: 2 * GOOD + 1}}, run, within_s=WITHIN_S * len(REASONS))
+        pipeline.wait_for_offsets(table, {topic: {0: 2 * GOOD + 1}}, run, within_s=WITHIN_S * len(harms))
         pipeline.wait_until_settled(table, run)
         metadata = pipeline.metadata(f"{table}__dead_letters")
         assert metadata is not None
@@ -50,7 +56,7 @@ def test_a_record_that_ends_its_worker_becomes_a_dead_letter(
             b'{"harm": "%s"}' % name.encode(),
         )
         assert dead_letter["error_class"] == "crashes_decoder"
-        assert reason in dead_letter["message"]
+        assert REASONS[name] in dead_letter["message"]
     pipeline.feed.produce(tables["neighbour"][1], events(20, 10_000))
     pipeline.wait_for_commit_of(tables["neighbour"][0], run)
     pipeline.check(tables["neighbour"][0])

@@ -1,6 +1,7 @@
 """All that can be done to records before a table, in one pipeline: queries in tasks and in Spark, steps, a route, a look-up,
 expectations, protected fields, Python functions, an upsert table. Killed at any moment, now and then beside a second
-process, it ends with the tables that one undisturbed run makes of the same records.
+process, it ends with the tables that one undisturbed run makes of the same records. In time: kills of a look-up and a
+route in integration/test_lookups.py and integration/test_routes.py, queries in integration/test_query_tables.py.
 
 `make soak-processing` kills 200 times; FRAZIL_KILLS for another number.
 """
@@ -163,11 +164,12 @@ def soak(pipeline: Pipeline, spark: ForeignSpark, seed: int, kills: int) -> None
     made.produce()
     with repeated(lambda _: made.produce(), 0.2):
         for number in range(kills):
-            made.live_and_die(PAIRED_EVERY - 1 + number)
+            made.live_and_die(number)
     made.check(pipeline.folder / "undisturbed")
 
 
-def test_tables_are_those_of_one_run_after_two_processes_and_a_kill(processed: Pipeline, spark: ForeignSpark) -> None:
+@pytest.mark.slow
+def test_tables_are_those_of_one_run_after_a_kill(processed: Pipeline, spark: ForeignSpark) -> None:
     soak(processed, spark, 0, 1)
 
 

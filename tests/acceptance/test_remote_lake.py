@@ -41,7 +41,7 @@ def new_pipeline(
 @pytest.fixture(scope="module")
 def struck(new_pipeline: NewPipeline) -> Struck:
     """Records wait, nothing runs yet."""
-    return Struck(new_pipeline(), ["both"])
+    return Struck(new_pipeline(), ["both"], BLOWS[0])
 
 
 @pytest.fixture(scope="module")
@@ -66,8 +66,11 @@ def way(remote_lake: RemoteLake) -> Iterator[Relay]:
 @pytest.mark.parametrize(
     "blow", [pytest.param(b, marks=[] if b == BLOWS[0] else [pytest.mark.soak], id=", ".join(b)) for b in BLOWS]
 )
-def test_a_driver_killed_at_any_step_loses_and_doubles_nothing(struck: Struck, blow: Sequence[str]) -> None:
-    struck.kill_driver(blow, "both")
+def test_a_driver_killed_at_any_step_loses_and_doubles_nothing(
+    struck: Struck, new_pipeline: NewPipeline, blow: Sequence[str]
+) -> None:
+    victim = struck if blow == BLOWS[0] else Struck(new_pipeline(), ["both"], blow)
+    victim.kill_driver(blow, "both")
 
 
 @pytest.mark.soak  # In time: at this step in test_two_drivers.py, on a REST catalog in test_lost_answers.py.

@@ -1,4 +1,7 @@
-"""`frazil replay` on a real broker and registry: rows and changes of a table as records, each once, whatever kills it."""
+"""`frazil replay` on a real broker and registry: rows and changes of a table as records, each once, whatever kills it.
+
+In time: kills and changes; how values are written in unit/replay/test_values.py.
+"""
 
 from __future__ import annotations
 
@@ -129,6 +132,7 @@ def test_a_replay_killed_at_any_step_writes_every_row_once(tables: Tables, topic
     assert len(tables.records(topic)) == ROWS
 
 
+@pytest.mark.slow
 def test_a_condition_chooses_rows_and_every_record_has_its_key_and_headers(tables: Tables, topic: str) -> None:
     words = (
         "--where",
@@ -186,6 +190,7 @@ def registered(tables: Tables, registry: ApicurioRegistry) -> Iterator[ApicurioR
     del tables.pipeline.document["registry"]
 
 
+@pytest.mark.slow
 def test_avro_of_the_registry_has_the_values_of_the_rows(
     tables: Tables, topic: str, registered: ApicurioRegistry
 ) -> None:
@@ -200,6 +205,7 @@ def test_avro_of_the_registry_has_the_values_of_the_rows(
     )
 
 
+@pytest.mark.slow
 def test_a_wrong_snapshot_condition_or_column_is_refused(tables: Tables, topic: str) -> None:
     for words, message in (
         (("--key", "surname"), "the table has no column `surname`"),

@@ -1,5 +1,6 @@
 """A cluster without Python packages, on a REST catalog and an S3 store: what runs there was shipped. SIGKILL of what runs
-tasks, while a task is in the middle of its file: the task is run again elsewhere.
+tasks, while a task is in the middle of its file: the task is run again elsewhere. In time: a Python worker in
+test_kills.py, and what is shipped to a cluster in unit/runtime/test_ship.py.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from tests.fixtures.jvms import QUICK_JVM
 from tests.fixtures.waiting import wait_until
 from tests.integration.cluster import PROTECTED, Cluster
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = [pytest.mark.timeout(900), pytest.mark.slow]
 
 GENERATIONS = {"python": 0, "daemon": 1, "executor": 2, "worker": 3}
 """How far above the Python that runs the task. The worker comes last: it takes its executor along, and one is left."""

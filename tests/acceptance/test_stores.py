@@ -83,6 +83,7 @@ def _fail_requests(pipeline: Pipeline, lake: RemoteLake, share: float, for_s: fl
     return store
 
 
+@pytest.mark.slow  # In time: a full disk in test_full_disk.py, an upload that fails in integration/test_stores.py.
 def test_a_store_that_fails_requests_loses_and_doubles_nothing(pipeline: Pipeline, remote_lake: RemoteLake) -> None:
     store = _fail_requests(pipeline, remote_lake, share=0.2, for_s=0.0)
     assert len(store.faults) > 1
@@ -123,7 +124,7 @@ def _renew(
 
 
 def test_credentials_are_renewed_before_they_expire(pipeline: Pipeline, remote_lake: RemoteLake) -> None:
-    store, _ = _renew(pipeline, remote_lake, lifetime_s=20.0, for_s=0.0)
+    store, _ = _renew(pipeline, remote_lake, lifetime_s=20.0, for_s=0.0, pause_s=1.0)
     keys = _writers(store)
     assert all(key.startswith(EXPIRING) for key in keys), "the credentials of the longest prefix are the right ones"
 

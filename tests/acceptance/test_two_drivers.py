@@ -14,7 +14,7 @@ pytestmark = pytest.mark.timeout(900)
 
 STEPS = ("job.before", "task.write", "job.after", "commit.before", "commit.validating")
 IN_TIME = ("commit.validating",)
-"""When there is little time; of an upsert table in the middle of a batch in test_upserts.py."""
+"""When there is little time."""
 
 
 @pytest.fixture(scope="module")
@@ -40,6 +40,7 @@ def test_a_driver_that_was_frozen_is_refused_when_another_has_continued(conteste
     contested.freeze_while_another_runs(step)
 
 
+@pytest.mark.slow  # In time: asleep in the middle of a commit, above.
 def test_a_driver_that_slept_between_batches_is_refused_at_its_next_one(contested: Contested) -> None:
     first = contested.run()
     with first.frozen():

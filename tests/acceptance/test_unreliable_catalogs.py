@@ -1,6 +1,6 @@
 """Catalogs whose answers to commits are wrong or get lost, chosen by a seed: data, dead letters, changes of keys, columns
 and table maintenance are committed all the time, and at the end the topics are what the tables have. A slice of it is part
-of the suite.
+of the suite, on a REST catalog; what the answers of the others mean: unit/catalog/test_answers.py.
 
 `make soak-answers` runs a quarter of an hour of each catalog; FRAZIL_SOAK_SECONDS for another time.
 """
@@ -126,6 +126,7 @@ def glue(folder: Path) -> Iterator[tuple[Lake, Way, Section]]:
 
 
 CATALOGS: Mapping[str, Callable[[Path], Any]] = {"rest": rest, "jdbc": jdbc, "hive": hive, "glue": glue}
+IN_TIME = "rest"
 
 
 @contextmanager
@@ -143,7 +144,10 @@ def rest_and_store(folder: Path) -> Iterator[tuple[Lake, Way, Section]]:
     lake.close()
 
 
-@pytest.fixture(scope="module", params=CATALOGS)
+@pytest.fixture(
+    scope="module",
+    params=[pytest.param(kind, marks=[] if kind == IN_TIME else [pytest.mark.slow]) for kind in CATALOGS],
+)
 def unreliable(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Any:
     """A lake, the way to its catalog, and what a pipeline file has of that."""
     with {**CATALOGS, "rest and store": rest_and_store}[request.param](tmp_path_factory.mktemp("lake")) as made:

@@ -40,7 +40,9 @@ there are no more than hands for commits.
 OTHER_FORMATS = ((("task.batch", 2),), (("task.close", 3),), (("job.after", 2),))
 """What is the same in both formats; when there is little time it is struck in one of them."""
 CASES = [
-    *(pytest.param(blow, id=_words(blow)) for blow in BLOWS),
+    pytest.param(BLOWS[0], id=_words(BLOWS[0])),
+    # In time: the other steps of tables in test_kills.py, of upsert tables in simulation/test_histories.py.
+    *(pytest.param(blow, id=_words(blow), marks=pytest.mark.slow) for blow in BLOWS[1:]),
     *(pytest.param(blow, id=_words(blow), marks=pytest.mark.soak) for blow in OTHER_FORMATS),
 ]
 LANDED = ("commit.landed", "commit.after")
@@ -142,6 +144,7 @@ def test_a_compaction_between_the_look_and_the_commit_makes_the_rows_be_looked_u
     assert not run.seen("commit_conflict", table=upsert_table.table)
 
 
+@pytest.mark.slow  # In time: test_two_drivers.py, and on the twins in simulation/test_histories.py.
 def test_two_drivers_of_one_upsert_table_make_one(pipeline: Pipeline) -> None:
     upsert_table = UpsertTable(pipeline, "contested")
     points = Points(pipeline.folder / "points", ("upsert.resolved", "hold"))

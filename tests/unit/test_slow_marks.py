@@ -1,0 +1,27 @@
+"""Acceptance tests that `make test` leaves out name the quicker tests that make their points in time."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from docs.scan import ROOT
+from tests.tiers import LONGEST
+
+_TESTS = ROOT / "tests"
+_SLOW = [path for path in sorted((_TESTS / "acceptance").glob("test_*.py")) if "mark.slow" in path.read_text()]
+
+
+@pytest.mark.parametrize("path", _SLOW, ids=lambda path: path.name)
+def test_a_file_with_slow_tests_names_tests_that_make_their_points_in_time(path: Path) -> None:
+    text = path.read_text()
+    assert re.search(r"\b(in\s+time|IN_TIME)\b", text, re.IGNORECASE)
+    named = re.findall(r"(?:[a-z_]+/)*test_\w+\.py", text)
+    assert [name for name in named if not ((path.parent / name).exists() or (_TESTS / name).exists())] == []
+
+
+def test_the_longest_files_exist() -> None:
+    names = {path.name for path in _TESTS.rglob("test_*.py")}
+    assert set(LONGEST) - names == set()
