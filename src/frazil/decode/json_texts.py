@@ -47,10 +47,8 @@ def json_texts(array: pa.Array) -> pa.Array:
         return _of_strings(array)
     if _is_far(array):
         return _one_by_one(array)
-    if pa.types.is_date(kind):
-        return _quoted(array.cast(pa.string()))
-    if pa.types.is_decimal(kind):
-        return _of_decimals(array)
+    if pa.types.is_date(kind) or pa.types.is_decimal(kind):
+        return _quoted(_without_exponents(array))
     if pa.types.is_timestamp(kind) or pa.types.is_time(kind):
         return _quoted(_of_times(array))
     return _one_by_one(array)
@@ -107,13 +105,14 @@ def _of_floats(array: pa.Array) -> pa.Array:
     return pc.if_else(pc.is_finite(array), texts, _quoted(endless))
 
 
-def _of_decimals(array: pa.Array) -> pa.Array:
+def _without_exponents(array: pa.Array) -> pa.Array:
+    """Returns days, or decimals in plain digits: Arrow writes 0E-10."""
     texts = array.cast(pa.string())
     has_exponent = pc.match_substring(texts, "E")
     if pc.any(has_exponent).as_py():
         plain = pa.array([format(value, "f") for value in array.filter(has_exponent).to_pylist()], pa.string())
-        texts = pc.replace_with_mask(texts, has_exponent, plain)
-    return _quoted(texts)
+        return pc.replace_with_mask(texts, has_exponent, plain)
+    return texts
 
 
 def _of_times(array: pa.Array) -> pa.Array:
