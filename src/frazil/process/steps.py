@@ -242,8 +242,8 @@ def _paths(node: _Node, above: Path) -> Iterator[Path]:
 
 
 def _refuse_twins(step: str, names: Sequence[str]) -> None:
-    folded = [fold_case(name) for name in names]
-    twins = [name for name in names if folded.count(fold_case(name)) > 1]
+    lowered = [fold_case(name) for name in names]
+    twins = [name for name in names if lowered.count(fold_case(name)) > 1]
     if twins:
         raise SpecError(f"`{step}` makes two fields `{twins[0]}`", remedy="choose another name, or drop one of them")
 

@@ -51,8 +51,8 @@ def _check_names(lookup: LookupSpec, line: int, label: str, problems: Problems) 
         problems.add(line, message, "give the lookup another name")
     if is_long(lookup.name):
         problems.add(line, f"`lookup`: {long_name_reason(lookup.name)}", "give the lookup a shorter name")
-    folded = [name.lower() for name in lookup.take]
-    twins = [name for name in lookup.take if folded.count(name.lower()) > 1]
+    lowered = [name.lower() for name in lookup.take]
+    twins = [name for name in lookup.take if lowered.count(name.lower()) > 1]
     if twins:
         message = f"`{label}.take` has `{twins[0]}` and `{twins[1]}`, which are one column"
         problems.add(line, message, "take one of them")
