@@ -440,6 +440,9 @@ _MENDED = {
     "select lowr(name) as n from records": "select lower(name) as n from records",
     "select lower(name) from records": "select lower(name) as n from records",
     "select id, i as id from records": "select id, i as j from records",
+    "select id, i as `_Deleted` from records": "select id, i as deleted from records",
+    f"select id as {'n' * 256} from records": f"select id as {'n' * 255} from records",
+    "select named_struct('a', id, 'A', i) as s from records": "select named_struct('a', id, 'b', i) as s from records",
     "select explode(name) as x from records": "select explode(cast(split(name, ',') as array<int>)) as x from records",
     "select posexplode(tags) as (x) from records": "select posexplode(tags) as (p, x) from records",
     "select current_date as d from records": "select _timestamp as d from records",
@@ -485,6 +488,26 @@ def test_columns_need_names_of_their_own(catalyst: Catalyst) -> None:
     assert _refusal(catalyst, "select * from records lateral view explode(tags) t as id").message == twice
 
 
+@pytest.mark.parametrize(
+    ("column", "says"),
+    [
+        ("i as _file", "the name of one of Iceberg's metadata columns"),
+        ("i as `_POS`", "the name of one of Iceberg's metadata columns"),
+        ("i as _partition", "the name of one of Iceberg's metadata columns"),
+        ("named_struct('a', i, 'A', id) as s", "the members `a` and `A`, which differ only in letter case"),
+        ("array(named_struct('x', named_struct('ß', i, 'ẞ', id))) as s", "the members `ß` and `ẞ`"),
+        ("from_json(name, 'map<string, struct<k: int, K: int>>') as s", "the members `k` and `K`"),
+        (f"named_struct('{'ü' * 128}', i) as s", "has 256 bytes, and a column's name has 255 at most"),
+    ],
+)
+def test_names_that_no_table_can_have_are_refused_at_every_depth(catalyst: Catalyst, column: str, says: str) -> None:
+    assert says in _refusal(catalyst, f"select id, {column} from records").message
+
+
+def test_metadata_keeps_its_name_in_a_query(catalyst: Catalyst) -> None:
+    assert list(_columns(_query(catalyst, "select id, _partition from records"))) == ["id", "_partition"]
+
+
 def test_every_allowed_function_is_one_of_sparks_scalar_functions(jvm: Jvm) -> None:
     spark = jvm.gateway.jvm.org.apache.spark.sql.catalyst
     registry = spark.analysis.FunctionRegistry.builtin()
@@ -521,6 +544,14 @@ def test_the_settings_of_the_session_neither_matter_nor_change(catalyst: Catalys
     assert session_of_others.conf.get("spark.sql.session.timeZone") == "Asia/Tokyo"
     sessions = session_of_others._jvm.org.apache.spark.sql.classic.SparkSession
     assert sessions.getActiveSession().get().equals(session_of_others._jsparkSession)
+
+
+def test_a_refused_query_leaves_no_stack_trace_where_there_is_a_session(
+    catalyst: Catalyst, session_of_others: Any, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert session_of_others
+    assert "cast the value" in _refusal(catalyst, "select date_add(d, id) as e from records").remedy
+    assert capfd.readouterr().err == ""
 
 
 def test_columns_and_their_types_are_those_of_a_session(catalyst: Catalyst, jvm: Jvm) -> None:

@@ -116,7 +116,7 @@ def chosen(discovery: Discovery, name: str | None) -> Iterable[Table]:
     """Returns the tables of the pipeline by name, or the one of this name; raises SpecError where it has none."""
     tables = discovery.tables
     if name is not None and name not in tables:
-        raise SpecError(f"the pipeline has no table `{name}`", remedy=f"write one of: {', '.join(sorted(tables))}")
+        raise SpecError(f"the pipeline has no table `{name}`", remedy="see the tables in the pipeline file")
     return [tables[name]] if name is not None else [tables[one] for one in sorted(tables)]
 
 

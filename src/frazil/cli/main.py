@@ -26,7 +26,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return _run(words or ["--help"], settings)
     except typer.TyperException as error:
-        usage = SpecError(error.format_message(), remedy=f"see {' '.join(['frazil', *_known(words)])} --help")
+        message = error.format_message().replace("Value error, ", "")  # Pydantic's, of a value that is none of several.
+        usage = SpecError(message, remedy=f"see {' '.join(['frazil', *_known(words)])} --help")
         return settings.output.error(usage, debug=False)
     except (KeyboardInterrupt, typer.Abort):
         return INTERRUPTED

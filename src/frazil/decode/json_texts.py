@@ -1,5 +1,6 @@
-"""Values as JSON texts, for people and for the column `_rescued`: bytes as base64, times in ISO 8601, decimals and
-numbers that JSON lacks as text.
+"""Values as JSON texts, for people, for the column `_rescued` and for replays: bytes as base64, times in ISO 8601,
+decimals in plain digits as text, and numbers that JSON lacks as the texts NaN, Infinity and -Infinity, which Kafka
+Connect writes and reads.
 
 A column of scalars becomes texts at once; bytes and nested values, which Arrow does not format, one by one.
 """
@@ -47,7 +48,7 @@ def json_texts(array: pa.Array) -> pa.Array:
     if _is_far(array):
         return _one_by_one(array)
     if pa.types.is_date(kind) or pa.types.is_decimal(kind):
-        return _quoted(array.cast(pa.string()))
+        return _quoted(_without_exponents(array))
     if pa.types.is_timestamp(kind) or pa.types.is_time(kind):
         return _quoted(_of_times(array))
     return _one_by_one(array)
@@ -100,7 +101,18 @@ def _of_far(value: pa.Scalar) -> Any:
 
 def _of_floats(array: pa.Array) -> pa.Array:
     texts = pc.replace_substring_regex(array.cast(pa.string()), r"^(-?[0-9]+)$", r"\1.0")
-    return pc.if_else(pc.is_finite(array), texts, _quoted(texts))
+    endless = pc.replace_substring(pc.replace_substring(texts, "nan", "NaN"), "inf", "Infinity")
+    return pc.if_else(pc.is_finite(array), texts, _quoted(endless))
+
+
+def _without_exponents(array: pa.Array) -> pa.Array:
+    """Returns days, or decimals in plain digits: Arrow writes 0E-10."""
+    texts = array.cast(pa.string())
+    has_exponent = pc.match_substring(texts, "E")
+    if pc.any(has_exponent).as_py():
+        plain = pa.array([format(value, "f") for value in array.filter(has_exponent).to_pylist()], pa.string())
+        return pc.replace_with_mask(texts, has_exponent, plain)
+    return texts
 
 
 def _of_times(array: pa.Array) -> pa.Array:
@@ -131,6 +143,8 @@ def _as_plain_json(value: Any) -> Any:
         return [_as_plain_json(member) for member in value]
     if isinstance(value, (datetime, date, time)):
         return value.isoformat()
-    if isinstance(value, Decimal) or (isinstance(value, float) and not np.isfinite(value)):
-        return str(value)
+    if isinstance(value, Decimal):
+        return format(value, "f")
+    if isinstance(value, float) and not np.isfinite(value):
+        return "NaN" if np.isnan(value) else "Infinity" if value > 0 else "-Infinity"
     return value

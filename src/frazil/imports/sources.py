@@ -16,8 +16,11 @@ import yaml
 from frazil.errors import SpecError
 
 _TIMEOUT_S = 10.0
+_BYTE_ORDER_MARK = "\ufeff"
+"""What editors of Windows write at the beginning of a file in UTF-8."""
 _ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)")
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+_CONTINUED = re.compile(r"(?<!\\)((?:\\\\)*)\\\n[ \t]*")
 _PROPERTY = re.compile(r"((?:\\.|[^\\=:\s])+)\s*[=:\s]\s*(.*)", re.DOTALL)
 
 
@@ -27,10 +30,11 @@ def read_text(file: Path) -> str:
     Raises: SpecError where it cannot be read.
     """
     try:
-        return sys.stdin.read() if str(file) == "-" else file.read_text(encoding="utf-8")
+        text = sys.stdin.read() if str(file) == "-" else file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
         raise SpecError(f"cannot read {file}: {reason}", remedy="name a file in UTF-8 that can be read") from None
+    return text.removeprefix(_BYTE_ORDER_MARK)
 
 
 def fetch(url: str) -> str:
@@ -58,7 +62,8 @@ def parse(text: str) -> dict[str, Any]:
         return dict(parse_properties(text))
     try:
         found = json.loads(text)
-    except ValueError as error:
+        json.dumps(found, ensure_ascii=False).encode()  # `"\ud800"` alone is no character that a file can have.
+    except (ValueError, RecursionError) as error:
         raise SpecError(f"the configuration is no JSON: {error}", remedy="correct the JSON") from None
     return mapping(found)
 
@@ -73,6 +78,8 @@ def parse_yaml(text: str) -> dict[str, Any]:
     except yaml.YAMLError as error:
         line = getattr(getattr(error, "problem_mark", None), "line", 0) + 1
         raise SpecError(f"the configuration is no YAML, line {line}", remedy="correct the YAML") from None
+    except (ValueError, RecursionError) as error:  # Such as a date that does not exist.
+        raise SpecError(f"the configuration is no YAML: {error}", remedy="correct the YAML") from None
     return mapping(found)
 
 
@@ -97,7 +104,7 @@ def parse_properties(text: str) -> Mapping[str, str]:
     Raises: SpecError for a line without a value, or a text without any.
     """
     found = {}
-    for number, line in enumerate(re.sub(r"\\\n[ \t]*", "", text.replace("\r\n", "\n")).splitlines(), 1):
+    for number, line in enumerate(_CONTINUED.sub(r"\1", text.replace("\r\n", "\n")).split("\n"), 1):
         if line.strip() and line.strip()[0] not in "#!":
             match = _PROPERTY.fullmatch(line.strip())
             if match is None:
@@ -108,7 +115,8 @@ def parse_properties(text: str) -> Mapping[str, str]:
 
 
 def _plain(text: str) -> str:
-    return _ESCAPE.sub(lambda one: chr(int(one[1][1:], 16)) if len(one[1]) > 1 else _ESCAPES.get(one[1], one[1]), text)
+    plain = _ESCAPE.sub(lambda one: chr(int(one[1][1:], 16)) if len(one[1]) > 1 else _ESCAPES.get(one[1], one[1]), text)
+    return plain.encode("utf-16", "surrogatepass").decode("utf-16", "replace")  # Two escapes may be one character.
 
 
 def flat(settings: Mapping[str, Any]) -> dict[str, str]:

@@ -27,6 +27,7 @@ _ENVELOPES = {
     "maxwell": {"database", "table", "type", "data"},
 }
 """The members by which an envelope is known; the first that has all of them is taken. Canal's has Maxwell's too."""
+_SPACES = dict.fromkeys(map(ord, "\t\r\n"), " ")
 _HEAD = 5  # The bytes of Confluent's wire format before the value.
 
 Schemas = Callable[[int], RegisteredSchema | None]
@@ -134,7 +135,7 @@ def _object_of(value: bytes) -> dict[str, Any] | None:
 
 def _is_text(value: bytes) -> bool:
     try:
-        return value.decode().isprintable()
+        return value.decode().translate(_SPACES).isprintable()
     except UnicodeDecodeError:
         return False
 
@@ -188,7 +189,10 @@ def _printable(text: str) -> str:
 
 
 def _table(namespace: str, topic: str) -> str:
-    return f"{namespace}.{re.sub(r'[^A-Za-z0-9_]+', '_', topic).strip('_').lower() or 'topic'}"
+    name = re.sub(r"[^A-Za-z0-9_]+", "_", topic).strip("_").lower() or "topic"
+    if name.endswith("__dead_letters"):  # The table of the dead letters of another table.
+        name = f"{name.removesuffix('__dead_letters')}_dead_letters"
+    return f"{namespace}.{name}"
 
 
 def _yaml(settings: Mapping[str, Any]) -> str:

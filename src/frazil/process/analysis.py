@@ -27,6 +27,7 @@ from pyiceberg.types import (
 )
 
 from frazil.errors import SpecError
+from frazil.name_length import is_long, long_name_in, long_name_reason, shorten
 from frazil.process.catalyst import RULES, Catalyst, chain_of, class_of, ids_of, items_of
 from frazil.process.expressions import Expressions, Path, Value, element_type
 from frazil.process.in_spark import InSpark, Outside
@@ -45,6 +46,8 @@ from frazil.process.refusals import check_condition, check_query, star_of
 from frazil.process.spark_types import iceberg_type
 from frazil.schema.arrow import arrow_type
 from frazil.schema.names import fold_case
+from frazil.schema.parts import parts_of
+from frazil.types import RESERVED_COLUMNS
 
 #: What a query may name besides the fields of the records; `*` stands for the fields alone.
 METADATA = ("_key", "_headers", "_topic", "_partition", "_offset", "_timestamp")
@@ -271,7 +274,7 @@ class _Stages:
         """Returns the columns of the result, without the metadata that only `*` stands for. named: the columns that a
         select with a `*` names besides; None where it has no `*`.
 
-        Raises: SpecError where two have one name, or Iceberg lacks the type of one.
+        Raises: SpecError where two have one name, at any depth, a name is no column's, or Iceberg lacks the type of one.
         """
         kept: list[tuple[str, Expression]] = []
         columns: dict[str, Column] = {}
@@ -288,11 +291,41 @@ class _Stages:
                 raise SpecError(f"the query has two columns `{name}`", remedy="name one of them otherwise: `as NAME`")
             if value.kind is None:
                 raise _no_type(name, str(analysed.projectList().apply(n).dataType().sql()))
+            _check_names(value, is_metadata=column_id in self._metadata and value.sources == {(name,)})
             taken.add(fold_case(name))
             columns[name] = Column(name, value.kind, value.is_required, value.sources)
             kept.append((name, expression))
         self.found[-1] = Project(tuple(kept))
         return tuple(columns.values())
+
+
+def _check_names(column: Value, is_metadata: bool) -> None:
+    """Refuses a column whose name no table can have, and members of its structs whose names differ in case alone: a table
+    has one column for them, and the values of the others would be lost.
+    """
+    if fold_case(column.name) in RESERVED_COLUMNS and not is_metadata:
+        message = f"the query's column `{column.name}` has the name of one of Iceberg's metadata columns"
+        raise SpecError(message, remedy="name it otherwise: `as NAME`")
+    long = column.name if is_long(column.name) else column.kind and long_name_in(column.kind)
+    if long:
+        raise SpecError(f"the query's column `{shorten(column.name)}`: {long_name_reason(long)}", remedy=_SHORTER)
+    twins = _twins_in(column.kind)
+    if twins:
+        both = " and ".join(f"`{name}`" for name in twins)
+        message = f"the query's column `{column.name}` has the members {both}, which differ only in letter case"
+        raise SpecError(message, remedy="name one of them otherwise, such as `named_struct('NAME', value)`")
+
+
+def _twins_in(kind: IcebergType | None) -> list[str]:
+    """Returns the names of one struct inside a type that differ in case alone; none where there are none."""
+    if kind is None:
+        return []
+    parts, found = parts_of(kind), dict[str, list[str]]()
+    if isinstance(kind, StructType):
+        for part in parts:
+            found.setdefault(fold_case(part.name), []).append(part.name)
+    twins = next((names for names in found.values() if len(names) > 1), [])
+    return twins or next(filter(None, (_twins_in(part.field_type) for part in parts)), [])
 
 
 def _no_type(name: str, spark: str) -> SpecError:
@@ -332,6 +365,7 @@ def _names_in(stage: Stage) -> set[str]:
     return set().union(*map(fields_of, expressions_of(stage)))
 
 
+_SHORTER = "give it a shorter name: `as NAME`"
 _CAST = "cast it to a type that Iceberg has, such as `cast(… as array<string>)`"
 _REMEDIES = {
     "VOID": "give it a type: `cast(null as string)`",

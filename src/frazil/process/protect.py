@@ -18,6 +18,7 @@ from frazil.process.program import Call, Expression, Field, Project
 from frazil.process.program import Literal as Constant
 from frazil.process.protect_key import ProtectKey
 from frazil.schema.arrow import arrow_type
+from frazil.schema.names import fold_case
 from frazil.schema.parts import Path
 
 Action = Literal["drop", "null", "hash", "mask", "tokenize", "truncate", "constant"]
@@ -33,7 +34,8 @@ _STEPS = ("element", "value")
 class Rule:
     """What happens to the fields that a selector finds."""
 
-    #: The path of a field, names joined by dots, or a `/regular expression/` that is searched for in such paths.
+    #: The path of a field, names joined by dots, or a `/regular expression/` that is searched for in such paths; in any
+    #: case, as names that differ in case alone are one column, whose name is that of the first record.
     selector: str
     action: Action
     #: Separates hashes and tokens of fields; empty: the field's path does.
@@ -48,12 +50,20 @@ class Rule:
     def matches(self, paths: Iterable[str]) -> bool:
         """Whether the selector finds a field that has these paths."""
         if self._pattern is None:
-            return self.selector in paths
+            return self._folded in map(fold_case, paths)
         return any(self._pattern.search(path) for path in paths)
 
     @cached_property
     def _pattern(self) -> re.Pattern[str] | None:
-        return re.compile(self.selector[1:-1]) if self.selector.startswith("/") else None
+        return re.compile(self.selector[1:-1], re.IGNORECASE) if self.selector.startswith("/") else None
+
+    @cached_property
+    def _folded(self) -> str:
+        return fold_case(self.selector)
+
+    def is_inside(self, path: str) -> bool:
+        """Whether the selector names a field inside the field at `path`."""
+        return self._folded.startswith(f"{fold_case(path)}.")
 
 
 @dataclass(frozen=True)
@@ -71,7 +81,7 @@ class Protection:
 
     def is_above(self, path: str) -> bool:
         """Whether a rule names a field inside the field at `path`."""
-        return any(rule.selector.startswith(f"{path}.") for rule in self.rules)
+        return any(rule.is_inside(path) for rule in self.rules)
 
 
 #: The path inside a column, as `schema.parts.Path`, also with `key` for the keys of a map, and the rule of that part.
@@ -105,14 +115,17 @@ def protecting(
 def protected_paths(
     records: Schema, protection: Protection, origins: Mapping[str, Path | None] | None = None
 ) -> dict[str, Rule]:
-    """Returns the rules of the protected fields of records of this schema, by each of the paths that a field has."""
+    """Returns the rules of the protected fields of records of this schema, by each of the paths that a field has, without
+    case (`fold_case`).
+    """
     found: dict[str, Rule] = {}
     for field in records.fields:
         origin = (origins or {}).get(field.name, (field.name,))
         if origin is not None:
             paths = frozenset((field.name, ".".join(origin)))
             for inside, rule in _parts(protection, arrow_type(field.field_type), (), paths, None):
-                found |= dict.fromkeys((name for path in paths for name in spelled(".".join((path, *inside)))), rule)
+                names = (name for path in paths for name in spelled(".".join((path, *inside))))
+                found |= dict.fromkeys(map(fold_case, names), rule)
     return found
 
 
@@ -134,8 +147,8 @@ def _protected(protection: Protection, field: Field, paths: frozenset[str]) -> E
 
 def _headers(protection: Protection, field: Field) -> Expression:
     """Returns the column of headers: their names, known only when they are read, decide."""
-    mine = [rule for rule in protection.rules if rule.selector.startswith(("/", f"{HEADERS}."))]
-    mine += [rule for rule in protection.rules if rule.selector == HEADERS]
+    mine = [rule for rule in protection.rules if rule.selector.startswith("/") or rule.is_inside(HEADERS)]
+    mine += [rule for rule in protection.rules if rule.matches((HEADERS,)) and rule not in mine]
     if not mine:
         return field
     return _call(PROTECT_HEADERS, protection, field, field.type, (("actions", dump_parts([((), r) for r in mine])),))

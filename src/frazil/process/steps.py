@@ -1,6 +1,6 @@
 """Single steps without SQL, compiled to a query over `records`, so that one engine evaluates both. Pure.
 
-Paths go through structs; later steps name fields as `rename` has named them.
+Paths go through structs, and find names in any case, as Spark does; later steps name fields as `rename` has named them.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from pyiceberg.types import (
 from frazil.errors import SpecError
 from frazil.process.analysis import METADATA
 from frazil.process.catalyst import RECORDS
+from frazil.schema.names import Spellings, fold_case
 from frazil.spec.problems import nearest
 
 Path = tuple[str, ...]
@@ -184,21 +185,24 @@ def _remove(root: _Node, path: Path) -> None:
 def _keep(root: _Node, paths: Sequence[Path]) -> Iterator[Missing]:
     if not paths:
         return
+    kept: list[_Node] = []
     for path in paths:
-        if _find(root, path) is None:
+        place = _find(root, path)
+        if place is None:
             yield _missing("keep_fields", root, path)
-    _keep_in(root, (), paths)
+        else:
+            kept.append(place[1])
+    _keep_in(root, kept)
 
 
-def _keep_in(node: _Node, above: Path, paths: Sequence[Path]) -> None:
+def _keep_in(node: _Node, nodes: Sequence[_Node]) -> None:
+    """Removes the parts that are none of these nodes, inside none of them and around none of them."""
     kept = []
     for part in node.parts:
-        path = (*above, part.name)
-        if any(path[: len(one)] == one for one in paths):
+        if not any(part is one for one in nodes):
+            _keep_in(part, nodes)
+        if part.parts or any(part is one for one in nodes):
             kept.append(part)
-        elif any(one[: len(path)] == path for one in paths):
-            _keep_in(part, path, paths)
-            kept += [part] if part.parts else []
     node.is_changed |= len(kept) < len(node.parts)
     node.parts = kept
 
@@ -218,10 +222,10 @@ def _find(root: _Node, path: Path) -> tuple[_Node, _Node] | None:
     parent, node = root, root
     for name in path:
         parent = node
-        named = [part for part in node.parts if part.name == name]
-        if not named:
+        found = Spellings(part.name for part in node.parts).find(name)
+        if found is None:
             return None
-        node = named[0]
+        node = next(part for part in node.parts if part.name == found)
     return parent, node
 
 
@@ -238,7 +242,8 @@ def _paths(node: _Node, above: Path) -> Iterator[Path]:
 
 
 def _refuse_twins(step: str, names: Sequence[str]) -> None:
-    twins = [name for name in names if names.count(name) > 1]
+    lowered = [fold_case(name) for name in names]
+    twins = [name for name in names if lowered.count(fold_case(name)) > 1]
     if twins:
         raise SpecError(f"`{step}` makes two fields `{twins[0]}`", remedy="choose another name, or drop one of them")
 

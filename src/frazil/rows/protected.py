@@ -17,6 +17,7 @@ from frazil.decode.columns import Decoded, as_text
 from frazil.decode.rescue import UNKNOWN_FIELD
 from frazil.process.kernels.protect import protect_headers, protected_values
 from frazil.process.protect import HEADERS, KEY, Protection, Rule, protected_paths, spelled
+from frazil.schema.names import fold_case
 from frazil.schema.parts import Path
 from frazil.types import RESCUED_COLUMN
 from frazil.write.target import TableTarget
@@ -123,7 +124,7 @@ def _protected(
 
     A value that is no object is hashed where a rule is for a field inside it.
     """
-    rule = protection.rule_for(paths) or next((known[path] for path in paths if path in known), around)
+    rule = protection.rule_for(paths) or next((known[path] for path in map(fold_case, paths) if path in known), around)
     if rule is not None and rule.action == "drop":
         return _DROPPED
     if isinstance(value, _Object):
@@ -144,7 +145,7 @@ def _protected(
 
 
 def _is_above(protection: Protection, known: Mapping[str, Rule], path: str) -> bool:
-    return protection.is_above(path) or any(name.startswith(f"{path}.") for name in known)
+    return protection.is_above(path) or any(name.startswith(f"{fold_case(path)}.") for name in known)
 
 
 def _written(value: Any) -> str:

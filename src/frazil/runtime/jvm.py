@@ -108,6 +108,7 @@ class Jvm:
         from pyspark import SparkContext  # noqa: PLC0415
         from pyspark.sql import SparkSession  # noqa: PLC0415
 
+        _silence_pyspark()
         try:
             return SparkSession(SparkContext(conf=self._conf, gateway=self.gateway))
         except Py4JJavaError as error:
@@ -135,6 +136,16 @@ class Jvm:
     def kill(self) -> None:
         """Kills the JVM."""
         self._process.kill()
+
+
+def _silence_pyspark() -> None:
+    """Switches off the two loggers by which PySpark writes Java's stack trace to standard error, past Frazil's log and what
+    hides secrets in it, for every exception of a query that it translates. Who catches the exception reports it.
+    """
+    from pyspark.logger import PySparkLogger  # noqa: PLC0415  (PySpark's, which is imported late)
+
+    for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
+        PySparkLogger.getLogger(name).disabled = True
 
 
 def _note_gateway(gateway: Any) -> None:

@@ -164,7 +164,7 @@ def check_columns(fields: Fields, table: TableSpec) -> None:
         elif column.name == RESCUED_COLUMN:
             message = f"`{RESCUED_COLUMN}` is the column for what does not fit its own"
             problems.add(line, message, "rename the column")
-        elif column.name in RESERVED_COLUMNS:
+        elif column.name.lower() in RESERVED_COLUMNS:
             message = f"the column `{column.name}` has the name of one of Iceberg's metadata columns"
             problems.add(line, message, "rename the column")
         elif (long := column.name if is_long(column.name) else long_name_in(column.type)) is not None:
@@ -234,8 +234,8 @@ def _refuse_word(node: Scalar, label: str, problems: Problems) -> None:
 
 
 def check_numbers(fields: Fields, table: TableSpec) -> None:
-    """Notes settings of JSON without a schema where the values are something else."""
-    for key in ("numbers", "infer"):
-        if fields.get(key) is not None and table.value.format != "json":
+    """Notes settings of JSON without a schema where the values are something else; those that change nothing may stay."""
+    for key, has_effect in (("numbers", table.numbers is not None), ("infer", table.infers_timestamps)):
+        if has_effect and fields.get(key) is not None and table.value.format != "json":
             message = f"`{key}` is for JSON without a schema, and the values are {table.value.format}"
             fields.refuse_key(key, message, "remove it, or declare `columns`")

@@ -6,6 +6,7 @@ import re
 
 from frazil.errors import SpecError
 from frazil.spec.document import Entry, Scalar, Section
+from frazil.spec.forms import parse_path
 from frazil.spec.keys import Fields, describe, keys_of
 from frazil.spec.models import TableSpec
 from frazil.spec.problems import Problems, advice
@@ -35,6 +36,8 @@ def _read_rule(entry: Entry, problems: Problems) -> ProtectRule | None:
     selector, label = entry.key, f"protect.{entry.key}"
     if selector.startswith("/"):
         problems.attempt(entry.line, None, parse_selector, selector)
+    elif selector.startswith("["):
+        selector = ".".join(problems.attempt(entry.line, (), parse_path, selector))
     if isinstance(entry.value, Section):
         fields = Fields(entry.value, keys_of(ProtectRule), label, problems)
         if fields.get("action") is None:
@@ -98,12 +101,11 @@ def check_protect(fields: Fields, table: TableSpec) -> None:
 
 
 def rule_of(rules: tuple[ProtectRule, ...], name: str) -> ProtectRule | None:
-    """Returns the first rule that finds the field of this name; None without one."""
-    return next(
-        (
-            rule
-            for rule in rules
-            if (re.search(rule.selector[1:-1], name) if rule.selector.startswith("/") else rule.selector == name)
-        ),
-        None,
-    )
+    """Returns the first rule that finds the field of this name, in any case; None without one."""
+    return next((rule for rule in rules if _finds(rule.selector, name)), None)
+
+
+def _finds(selector: str, name: str) -> bool:
+    if selector.startswith("/"):
+        return re.search(selector[1:-1], name, re.IGNORECASE) is not None
+    return selector.lower() == name.lower()

@@ -12,6 +12,7 @@ from frazil.spec.document import Entry, Section, lines_of
 from frazil.spec.keys import Fields, read_items
 from frazil.spec.models import ROUTE_KEYS, PipelineSpec, RouteSpec, TableSpec
 from frazil.spec.problems import Problems
+from frazil.spec.protect import rule_of
 from frazil.spec.secrets import Secrets
 from frazil.spec.settings import METADATA_COLUMNS, CommitSpec, MaintenanceSpec, MetadataField
 from frazil.spec.tables import STRANGE_IN_TABLE, check_topics, read_settings, with_defaults
@@ -52,7 +53,7 @@ def _check_route(fields: Fields, route: RouteSpec) -> None:
     if route.is_by_topic:
         _check_by_topic(fields, route)
         return
-    if any(_is_protected(route, source.path) for source in route.to.sources if source.kind == "field"):
+    if any(rule_of(route.protect, ".".join(source.path)) for source in route.to.sources if source.kind == "field"):
         message = "tables would be named after values of a field that `protect` protects"
         fields.refuse_value("to", message, "route by another field, or take this one out of `protect`")
     if any(source.kind == "capture" for source in route.to.sources):
@@ -67,11 +68,6 @@ def _check_route(fields: Fields, route: RouteSpec) -> None:
         message = "`atomic` needs a table of its own, and a route makes many"
         fields.refuse_key("atomic", message, "give the topic a table under `tables`")
     _check_readable(fields, route)
-
-
-def _is_protected(route: RouteSpec, path: tuple[str, ...]) -> bool:
-    name, selectors = ".".join(path), [rule.selector for rule in route.protect]
-    return any(re.search(one[1:-1], name) if one.startswith("/") else one == name for one in selectors)
 
 
 def _check_by_topic(fields: Fields, route: RouteSpec) -> None:

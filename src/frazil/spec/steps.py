@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from frazil.name_length import is_long, long_name_reason
 from frazil.plugins.envelopes import ENVELOPES
 from frazil.spec.document import Scalar, Section
 from frazil.spec.forms import parse_path
@@ -12,6 +13,7 @@ from frazil.spec.models import TableSpec
 from frazil.spec.problems import advice
 from frazil.spec.settings import METADATA_COLUMNS, Constant, MetadataField
 from frazil.spec.types import parse_type
+from frazil.types import RESERVED_COLUMNS
 
 OF_RECORDS: tuple[MetadataField, ...] = ("key", "headers", "topic", "partition", "offset", "timestamp")
 """The metadata of every record that a query can name, each as its column of METADATA_COLUMNS."""
@@ -82,6 +84,20 @@ def metadata_names(table: TableSpec) -> dict[str, str]:
         fields |= {"op", "image", *ENVELOPES.get(table.envelope.kind).all_metadata}
         of_changes = {name: sql for name, (field, sql) in OF_CHANGES.items() if field in fields}
     return {column: column for field, column in METADATA_COLUMNS.items() if field in fields} | of_changes
+
+
+def check_new_names(fields: Fields, table: TableSpec) -> None:
+    """Notes names of columns from `rename` and `add_fields` that no table can have."""
+    named = metadata_names(table)
+    found = [("rename", name) for path, name in table.rename if len(path) == 1]
+    found += [("add_fields", name) for name, value in table.add_fields if not (name == value and name in named)]
+    for key, name in found:
+        if name.lower() in RESERVED_COLUMNS:
+            message = f"`{key}` makes a column `{name}`, which is the name of one of Iceberg's metadata columns"
+            fields.refuse_key(key, message, "choose another name")
+    for key, name in [*found, *(("rename", name) for path, name in table.rename if len(path) > 1)]:
+        if is_long(name):
+            fields.refuse_key(key, f"`{key}`: {long_name_reason(name)}", "give it a shorter name")
 
 
 def check_added(fields: Fields, table: TableSpec) -> None:

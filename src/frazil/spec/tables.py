@@ -48,7 +48,7 @@ from frazil.spec.settings import (
     MetadataField,
     ValueSpec,
 )
-from frazil.spec.steps import check_added, read_added, read_cast, read_rename
+from frazil.spec.steps import check_added, check_new_names, read_added, read_cast, read_rename
 from frazil.spec.topics import check_offset_topics, parse_topic, table_name
 from frazil.spec.units import parse_size
 from frazil.store.properties import check_table_properties
@@ -209,7 +209,7 @@ def _read_metadata(fields: Fields, key: str) -> dict[MetadataField, str]:
             problems.add(line, f"`{name}` is there twice in `metadata`", "keep one of them")
         elif column in columns.values():
             problems.add(line, f"`metadata` writes two fields to the column `{column}`", "rename one of the columns")
-        elif column in RESERVED_COLUMNS and column != METADATA_COLUMNS[field]:
+        elif (column or "").lower() in RESERVED_COLUMNS and column != METADATA_COLUMNS[field]:
             message = f"the column `{column}` has the name of one of Iceberg's metadata columns"
             problems.add(line, message, "rename the column")
         elif column is not None:
@@ -339,6 +339,6 @@ _READERS: Mapping[str, Read] = {
 """Readers of keys that are more than their forms."""
 _CHECKS = (
     _check_sources, check_numbers, check_columns, check_shaping, check_atomic, _check_layout, _check_named_columns,
-    check_protect, check_added, check_expect,
+    check_protect, check_added, check_new_names, check_expect,
 )  # fmt: skip
 """The rules between the settings of a table."""

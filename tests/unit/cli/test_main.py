@@ -205,3 +205,10 @@ def test_what_others_print_does_not_reach_standard_output_in_json() -> None:
     )
     answer = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert (answer.stdout, answer.stderr) == ('{"a": 1}\n', "python chatter\nchatter\n")
+
+
+def test_a_value_that_is_none_of_several_is_named_in_words(capsys: Captured) -> None:
+    assert main(["well", "--output", "yaml"]) == 2
+    assert capsys.readouterr().err.startswith(
+        "error: Invalid value for '--output': 'yaml' is not one of 'text', 'json'"
+    )

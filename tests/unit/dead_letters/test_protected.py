@@ -103,6 +103,20 @@ def test_rescued_values_are_protected_by_the_names_of_their_fields(tmp_path: Pat
     assert rescued[1] == {"owner.email": {"value": {"email": "x"}, "reason": HIDDEN}}
 
 
+@pytest.mark.parametrize("settings", [{"rescue": True}, {"unknown_fields": "rescue"}, {}])
+@pytest.mark.parametrize("selector", ["email", "Email", "/^e-?mail$/"])
+def test_a_rule_finds_its_field_in_any_case_wherever_the_value_ends(
+    tmp_path: Path, selector: str, settings: dict[str, Any]
+) -> None:
+    rule = ProtectRule(selector=selector, action="hash")
+    columns = {"id": "int"} if settings.get("unknown_fields") else {}
+    scene = Scene(tmp_path, columns, protect=(rule,), protect_key=KEY, **settings)
+    scene.feed({"id": 0, "EMAIL": EMAIL}, {"id": 1, "email": EMAIL}, {"id": 2, "email": EMAIL, "EMAIL": EMAIL})
+    scene.feed({"id": 3, "eMail": {"at": [EMAIL]}}, {"id": "x", "Email": EMAIL}, b'{"email": "' + EMAIL.encode())
+    assert len(scene.rows()) + len(scene.dead_letters()) == 6
+    assert EMAIL not in _shown(scene)
+
+
 def test_keys_and_headers_of_records_are_protected_in_their_columns(tmp_path: Path) -> None:
     rules = (ProtectRule(selector="_key", action="mask"), ProtectRule(selector="_headers", action="hash"))
     scene = Scene(

@@ -29,6 +29,7 @@ COLUMNS = [
     pa.array(MOMENTS, pa.timestamp("us")),
     pa.array(MOMENTS, pa.timestamp("us", "UTC")),
     pa.array([Decimal("1.50"), Decimal("-0.01")], pa.decimal128(9, 2)),
+    pa.array([Decimal("0E-10"), Decimal("-1E-10"), Decimal("1.5")], pa.decimal128(38, 10)),
     pa.array([b"", b"\x00\xff"]),
     pa.array([b"ab"], pa.binary(2)),
     pa.array([{"a": 1, "b": None}, {"a": None, "b": "x"}]),
@@ -83,3 +84,15 @@ def test_days_and_times_for_which_python_has_none_are_spelt_too(kind: pa.DataTyp
 
 def _read(texts: pa.Array) -> list[Any]:
     return [json.loads(text) for text in texts.to_pylist()]
+
+
+def test_decimals_are_plain_digits_and_numbers_that_json_lacks_are_those_of_kafka_connect() -> None:
+    decimals = pa.array([Decimal("0E-10"), Decimal("-1E-10"), Decimal(12)], pa.decimal128(38, 10))
+    assert _read(json_texts(decimals)) == ["0.0000000000", "-0.0000000001", "12.0000000000"]
+    assert _read(json_texts(pa.array([{"d": one} for one in decimals.to_pylist()]))) == [
+        {"d": "0.0000000000"}, {"d": "-0.0000000001"}, {"d": "12.0000000000"},
+    ]  # fmt: skip
+    endless = [float("nan"), float("inf"), float("-inf")]
+    for kind in (pa.float32(), pa.float64()):
+        assert _read(json_texts(pa.array(endless, kind))) == ["NaN", "Infinity", "-Infinity"]
+    assert _read(json_texts(pa.array([endless]))) == [["NaN", "Infinity", "-Infinity"]]

@@ -13,10 +13,12 @@ import yaml
 
 from docs.scan import ROOT
 from frazil.cli.main import main
+from frazil.errors import SpecError
 from frazil.imports import automq, debezium_server, flink_cdc, flink_sql, kafka_connect, tableflow
 from frazil.imports.answers import Answer, Tool
 from frazil.imports.connect_keys import KAFKA_CONNECT
 from frazil.imports.draft import Imported
+from frazil.imports.sources import parse_properties
 from frazil.spec import load_spec
 from tests.unit.imports import examples
 from tests.unit.imports.examples import EXAMPLES, SECRET
@@ -401,3 +403,33 @@ def test_topics_of_tableflow_become_tables() -> None:
         },
         "lkc-1.clicks": {"topic": "clicks", "value": {"format": "avro"}, "on_bad_record": "skip"},
     }
+
+
+def test_a_file_of_windows_is_read_as_any_other(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text, found = EXAMPLES["kafka-connect"][0], []
+    for number, raw in enumerate((text.encode(), b"\xef\xbb\xbf" + text.replace("\n", "\r\n").encode())):
+        file = tmp_path / f"{number}.json"
+        file.write_bytes(raw)
+        code = main(["import", "kafka-connect", str(file), "--bootstrap", "k:9092"])
+        found.append((code, capsys.readouterr().out))
+    assert found[0] == found[1]
+    assert "tables:" in found[1][1]
+
+
+@pytest.mark.parametrize(
+    ("tool", "text"),
+    [
+        ("kafka-connect", "[" * 100_000),
+        ("kafka-connect", '{"name": "\\ud800", "topics": "a"}'),
+        ("flink-cdc", "source: {scan.startup.timestamp: 2026-02-31}"),
+        ("flink-cdc", "[" * 5_000),
+    ],
+)
+def test_what_cannot_be_read_is_refused_with_a_reason(tool: str, text: str) -> None:
+    with pytest.raises(SpecError, match="the configuration is no"):
+        imported(tool, text)
+
+
+def test_properties_are_read_as_java_reads_them() -> None:
+    text = "a = 1\\\r\n   2\nb=c:\\\\\nd=\\ud83d\\ude00\ne=x\u2028y\n! no\nf\\ g: h"
+    assert parse_properties(text) == {"a": "12", "b": "c:\\", "d": "\U0001f600", "e": "x\u2028y", "f g": "h"}

@@ -30,6 +30,7 @@ def _records(*pairs: tuple[Any, Any]) -> list[ReadRecord]:
     [
         (_records((None, {"a": 1})), {}, "JSON in 1 records"),
         (_records((None, b"a line"), (None, b"{")), {"value": {"format": "text"}}, "text in 2 records"),
+        (_records((None, b"a\tb\r\n"), (None, b"\n")), {"value": {"format": "text"}}, "text in 2 records"),
         (_records((None, b"\xff\x00")), {"value": {"format": "raw"}}, "raw in 1 records"),
         (
             _records(({"id": 1}, CHANGE), ({"id": 1}, None)),
@@ -105,3 +106,11 @@ def test_the_file_is_valid_and_names_what_is_left_out(tmp_path: Path) -> None:
     assert "#   empty: no records to look at\n" in text
     (tmp_path / "frazil.yaml").write_text(text)
     assert load_spec(tmp_path / "frazil.yaml").tables[0].name == "lake.shop_orders"
+
+
+def test_a_topic_of_dead_letters_gets_a_table_beside_that_of_its_topic(tmp_path: Path) -> None:
+    proposals = [propose(topic, _records((None, {"a": 1})), None) for topic in ("orders", "orders__dead_letters")]
+    path = tmp_path / "frazil.yaml"
+    head = {"pipeline": "p", "kafka": {"bootstrap.servers": "k:9092"}}
+    path.write_text(file_of(head, "lake", clashing_tables("lake", proposals)))
+    assert [table.name for table in load_spec(path).tables] == ["lake.orders", "lake.orders_dead_letters"]

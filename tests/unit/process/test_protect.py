@@ -150,6 +150,13 @@ def test_a_pattern_finds_fields_at_any_depth_and_the_first_rule_decides() -> Non
     assert found["home_phone"] == [_hash("home_phone", "0301234567"), None]
 
 
+def test_rules_find_fields_in_any_case() -> None:
+    found = _protected(Rule("SSN", "hash"), Rule("Owner.EMAIL", "hash"), Rule("/_PHONE$/", "null"))
+    assert found["ssn"] == [_hash("ssn", "987"), None]
+    assert found["owner"] == [{"email": _hash("owner.email", "a@b.c"), "note": "n"}, None]
+    assert found["home_phone"] == [None, None]
+
+
 def test_a_long_becomes_text_and_a_dropped_struct_leaves_no_column() -> None:
     found = _protected(Rule("ssn", "hash"), Rule("owner", "drop"))
     assert found["ssn"] == [_hash("ssn", "987"), None]

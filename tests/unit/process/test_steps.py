@@ -78,6 +78,16 @@ def test_a_filter_names_the_fields_that_the_other_steps_leave_and_the_metadata()
     )
 
 
+def test_paths_find_names_in_any_case_as_spark_does() -> None:
+    steps = Steps(drop_fields=[("ID",)], cast={("Addr", "CITY"): StringType()}, rename={("E-Mail",): "email"})
+    assert _sql(steps) == _sql(
+        Steps(drop_fields=[("id",)], cast={("addr", "city"): StringType()}, rename={("e-mail",): "email"})
+    )
+    assert "`e-mail` as `email`" in _sql(steps)
+    kept = Steps(keep_fields=[("ADDR", "Geo", "LAT"), ("ID",)])
+    assert _sql(kept) == _sql(Steps(keep_fields=[("addr", "geo", "lat"), ("id",)]))
+
+
 def test_quotes_in_names_stay_in_the_name() -> None:
     fields = Schema(NestedField(1, "a`b", StringType()))
     assert compile_steps(Steps(), fields).sql == "select `a``b` as `a``b` from records"
@@ -122,6 +132,8 @@ _ALL = (("id",), ("e-mail",), ("addr",), ("tags",))
             "`add_fields` makes two fields `id`",
             Steps(drop_fields=[("id",)], add_fields={"id": "x"}),
         ),
+        (Steps(add_fields={"ID": "x"}), "`add_fields` makes two fields `id`", Steps(add_fields={"x": "x"})),
+        (Steps(rename={("addr",): "Tags"}), "`rename` makes two fields `Tags`", Steps(rename={("addr",): "place"})),
         (Steps(drop_fields=_ALL), "the steps leave no field", Steps(drop_fields=_ALL[1:])),
         (Steps(cast={("id",): UUIDType()}), "a field cannot be cast to uuid", Steps()),
     ],

@@ -178,6 +178,11 @@ TABLES = [
     tables(
         "lookup: {c: {table: a.r, on: k, take: [n]}}", "lookup: {c: {table: a.r, on: k = k and a.b = c, take: [n]}}"
     ),
+    tables(f"lookup: {{_file: {_LOOKUP}}}", f"lookup: {{file: {_LOOKUP}}}"),
+    tables(f"lookup: {{{'n' * 256}: {_LOOKUP}}}", f"lookup: {{{'n' * 255}: {_LOOKUP}}}"),
+    tables("lookup: {c: {table: a.r, on: k = k, take: [n, N]}}", f"lookup: {{c: {_LOOKUP}}}"),
+    tables("add_fields: {_pos: x}", "add_fields: {pos: x}"),
+    tables(f"rename: {{a: {'n' * 256}}}", f"rename: {{a: {'n' * 255}}}"),
     tables("add_fields: shop", "add_fields: {origin: shop}"),
     tables(
         "add_fields: {at: source.ts_ms}", "envelope: debezium, add_fields: {at: source.ts_ms}", "add_fields: {at: x}"

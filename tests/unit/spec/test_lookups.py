@@ -37,3 +37,20 @@ def test_a_lookup_is_read_as_users_write_it(load: Load) -> None:
 )
 def test_what_is_wrong_is_named(refuse: Refuse, lookup: str, message: str) -> None:
     assert message in str(refuse(with_table(f"lookup: {{l: {{{lookup}}}}}")))
+
+
+@pytest.mark.parametrize(
+    ("name", "take", "message"),
+    [
+        ("_File", "[c]", "`lookup._File` makes a column with the name of one of Iceberg's metadata columns"),
+        ("n" * 256, "[c]", "has 256 bytes, and a column's name has 255 at most"),
+        ("l", "[name, c, NAME]", "`lookup.l.take` has `name` and `NAME`, which are one column"),
+    ],
+)
+def test_a_lookup_makes_no_column_that_a_table_cannot_have_or_would_lose(
+    load: Load, refuse: Refuse, name: str, take: str, message: str
+) -> None:
+    text = with_table(f"lookup: {{{name}: {{table: r.c, on: a = b, take: {take}}}}}")
+    assert message in refuse(text).message
+    followed = text.replace(f"{name}:", "other:").replace(", NAME", "")
+    assert load(followed).tables[0].lookup[0].name == "other"

@@ -22,6 +22,13 @@ def test_rules_keep_the_order_of_the_file(load: Load) -> None:
     ]
 
 
+def test_a_name_with_a_dot_is_written_as_in_every_path(load: Load, refuse: Refuse) -> None:
+    (spec,) = load(with_table(f"protect: {{'[\"a.b\"]': hash}}, {WITH_KEY}"), ENVIRONMENT).tables
+    assert [rule.selector for rule in spec.protect] == ["a.b"]
+    error = refuse(with_table(f"protect: {{'[a.b]': hash}}, {WITH_KEY}"), ENVIRONMENT)
+    assert error.message == "`[a.b]` is not the path of a field"
+
+
 def test_the_key_is_a_secret_of_the_file_and_is_not_shown(load: Load) -> None:
     spec = load(with_table(f"protect: {{a: hash}}, {WITH_KEY}"), ENVIRONMENT)
     assert spec.tables[0].protect_key == KEY
@@ -43,6 +50,8 @@ def test_the_key_is_a_secret_of_the_file_and_is_not_shown(load: Load) -> None:
         (f"protect: {{a: hash}}, protect_key: {KEY}", "`protect_key` is written into the file"),
         (f"protect: {{/a/: mask}}, {WITH_KEY}, mode: upsert, key_columns: [a]", "`protect` has `mask` for `a`, which"),
         (f"protect: {{b: hash}}, {WITH_KEY}, mode: upsert, key_columns: [a], order_by: b", "a rule for `b`, which orders"),
+        (f"protect: {{A: mask}}, {WITH_KEY}, mode: upsert, key_columns: [a]", "`protect` has `mask` for `a`, which"),
+        (f"protect: {{/A/: hash}}, {WITH_KEY}, mode: upsert, key_columns: [k], order_by: a", "a rule for `a`, which"),
         (f"protect: {{a: drop}}, {WITH_KEY}, partition_by: [a]", "`protect` drops `a`, which the layout needs"),
     ],
 )  # fmt: skip

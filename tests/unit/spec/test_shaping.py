@@ -264,3 +264,33 @@ def test_what_makes_no_sense_is_refused_with_its_place(
 )
 def test_what_numbers_zones_and_paths_cannot_be(refuse: Refuse, settings: str, message: str) -> None:
     assert message in refuse(with_table(settings)).message
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (
+            "rename: {a: _file}",
+            "`rename` makes a column `_file`, which is the name of one of Iceberg's metadata columns",
+        ),
+        ("add_fields: {_Pos: x}", "`add_fields` makes a column `_Pos`, which is the name of one of Iceberg's"),
+        ("add_fields: {_deleted: true}", "`add_fields` makes a column `_deleted`"),
+        ("columns: {_FILE: string}", "the column `_FILE` has the name of one of Iceberg's metadata columns"),
+        ("metadata: {offset: _Row_Id}", "the column `_Row_Id` has the name of one of Iceberg's metadata columns"),
+        (f"rename: {{a.b: {'n' * 256}}}", "has 256 bytes, and a column's name has 255 at most"),
+    ],
+)
+def test_settings_make_no_column_whose_name_iceberg_has_for_itself(refuse: Refuse, settings: str, message: str) -> None:
+    assert message in refuse(with_table(settings)).message
+
+
+@pytest.mark.parametrize("settings", ["add_fields: {_partition: _partition}", "rename: {a.b: _file}"])
+def test_names_that_only_look_reserved_are_taken(load: Load, settings: str) -> None:
+    assert load(with_table(settings)).tables[0].has_steps
+
+
+@pytest.mark.parametrize("form", ["avro", "protobuf", "json_schema", "text", "raw"])
+def test_settings_of_json_that_change_nothing_may_stand_beside_every_format(load: Load, form: str) -> None:
+    text = with_table(f"numbers: as_seen, infer: {{timestamps: false}}, value: {{format: {form}}}")
+    registry = "" if form in ("text", "raw") else "registry: {url: 'http://localhost:8081'}\n"
+    assert load(text + registry).tables[0].value.format == form
