@@ -35,8 +35,9 @@ $(VENV)/.jars: $(VENV)/.project src/frazil/runtime/ivy.xml
 	touch $@
 
 # What tests, checks, documents and benchmarks need besides.
-$(VENV)/.dev: $(VENV)/.requirements requirements/dev.txt
-	$(BIN)/python -m pip install --quiet --require-hashes -r requirements/runtime.txt -r requirements/dev.txt
+$(VENV)/.dev: $(VENV)/.requirements requirements/dev.txt requirements/telemetry.txt
+	$(BIN)/python -m pip install --quiet --require-hashes -r requirements/runtime.txt -r requirements/dev.txt \
+		-r requirements/telemetry.txt
 	touch $@
 
 # The plain manifests, from the chart.
@@ -137,6 +138,7 @@ soak-guard: setup $(VENV)/.dev
 
 lock: $(VENV)/.dev
 	$(COMPILE) --output-file requirements/runtime.txt requirements/runtime.in
+	$(COMPILE) --output-file requirements/telemetry.txt requirements/telemetry.in
 	$(COMPILE) --output-file requirements/dev.txt requirements/dev.in
 
 clean:

@@ -54,6 +54,7 @@ from frazil.ops.schema_check import check_registry, check_schemas
 from frazil.runtime.connect import properties_for_reading, uses_aws
 from frazil.runtime.light_jvm import LightJvm
 from frazil.spec import PipelineSpec
+from frazil.telemetry.destinations import destinations
 
 
 def command(output: Output, file: SpecFile = DEFAULT_FILE) -> int:
@@ -85,6 +86,7 @@ def findings_of(spec: PipelineSpec) -> Iterator[Finding]:
     """Yields the result of every check."""
     yield from check_machine(uses_aws(spec))
     yield from check_transport(spec)
+    yield from _check_telemetry(spec)
     with ExitStack() as opened:
         queries = None
         try:
@@ -92,6 +94,14 @@ def findings_of(spec: PipelineSpec) -> Iterator[Finding]:
         except UnavailableError as error:
             yield failed("queries", "started a JVM to analyse the queries of tables", error)
         yield from _check_services(spec, queries)
+
+
+def _check_telemetry(spec: PipelineSpec) -> Iterator[Finding]:
+    for one in destinations(spec.telemetry, os.environ):
+        missing = one.missing_extra()
+        # Without an address in the file a run continues without it.
+        if missing is not None and one.url is not None:
+            yield failed("telemetry", "looked for the libraries that it needs", missing)
 
 
 def _check_services(spec: PipelineSpec, queries: Queries | None) -> Iterator[Finding]:
