@@ -77,7 +77,7 @@ class LineageOutlet:
 
     def __init__(self, url: str | None, pipeline: RunningPipeline, clock: Clock) -> None:
         """Makes the client. url: the service's; None for that of OPENLINEAGE_URL."""
-        self.sent = 0
+        self.sent = self.dropped = 0
         self._spec, self._clock, self._redact = pipeline.spec, clock, pipeline.redact
         key = os.environ.get("OPENLINEAGE_API_KEY")
         self._transport = HttpTransport(
@@ -204,5 +204,7 @@ def catalog_namespace(spec: PipelineSpec) -> str:
     if parts.hostname:
         host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
         return f"{'hive' if spec.catalog.type == 'hive' else parts.scheme}://{host}{f':{parts.port}' if parts.port else ''}"
-    namespace, name = split_location(spec.catalog.warehouse or spec.catalog.type)
+    if not spec.catalog.warehouse:
+        return spec.catalog.type
+    namespace, name = split_location(spec.catalog.warehouse)
     return f"{namespace}:{name}" if namespace == "file" else f"{namespace}/{name}".rstrip("/")

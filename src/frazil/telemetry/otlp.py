@@ -24,7 +24,7 @@ from frazil.ops.running import RunningPipeline
 from frazil.telemetry.metrics import Times, otel_metrics
 from frazil.telemetry.spans import Spans
 
-_MOST_SPANS = 512
+_MOST_BATCHES = 128
 _METRICS_EVERY_MS = 60_000
 
 
@@ -33,7 +33,7 @@ class OtlpOutlet:
 
     def __init__(self, url: str | None, pipeline: RunningPipeline, clock: Clock) -> None:
         """Makes the exporters. url: the collector's; None for the environment's."""
-        self.sent = 0
+        self.sent = self.dropped = 0
         self._pipeline, self._clock = pipeline, clock
         self._reason = _Reason()
         self._resource = _resource()
@@ -47,10 +47,8 @@ class OtlpOutlet:
     def send(self, batches: Sequence[EndedBatch], is_last: bool) -> None:
         """See the protocol."""
         if self._span_exporter is not None:
-            spans = self._spans.of(batches)
-            for at in range(0, len(spans), _MOST_SPANS):
-                is_sent = self._span_exporter.export(spans[at : at + _MOST_SPANS]) is SpanExportResult.SUCCESS
-                self._count(is_sent)
+            for at in range(0, len(batches), _MOST_BATCHES):
+                self._send_spans(self._span_exporter, batches[at : at + _MOST_BATCHES], len(batches) - at)
         if self._metric_exporter is not None and (is_last or self._clock.monotonic_s() >= self._metrics_due_s):
             self._metrics_due_s = self._clock.monotonic_s() + self._every_s
             with suppress(UnavailableError):  # Nothing is known before the first turn.
@@ -63,6 +61,12 @@ class OtlpOutlet:
         for exporter in (self._span_exporter, self._metric_exporter):
             if exporter is not None:
                 exporter.shutdown()
+
+    def _send_spans(self, exporter: OTLPSpanExporter, batches: Sequence[EndedBatch], left: int) -> None:
+        spans = self._spans.of(batches)
+        is_sent = not spans or exporter.export(spans) is SpanExportResult.SUCCESS
+        self.dropped += 0 if is_sent else left
+        self._count(is_sent)
 
     def _count(self, is_sent: bool) -> None:
         if not is_sent:

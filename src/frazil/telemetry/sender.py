@@ -26,11 +26,13 @@ class Outlet(Protocol):
 
     #: Requests that succeeded.
     sent: int
+    #: Batches of which nothing was sent, and of which no later request tells.
+    dropped: int
 
     def send(self, batches: Sequence[EndedBatch], is_last: bool) -> None:
         """Sends what the batches give, and whatever else is due. is_last: the process ends after it.
 
-        Raises: any error, with the reason as its text; nothing of the batches is sent then, or not all.
+        Raises: any error, with the reason as its text.
         """
 
     def interrupt(self) -> None:
@@ -54,8 +56,7 @@ class Sender:
         self._is_failing = False
         #: Requests that failed.
         self.failed = 0
-        #: Batches of which nothing was sent.
-        self.dropped = 0
+        self._refused = 0
         self._thread = threading.Thread(target=self._run, name=f"telemetry-{name}", daemon=True)
 
     def start(self) -> None:
@@ -67,12 +68,17 @@ class Sender:
         """Requests that succeeded."""
         return self._outlet.sent if self._outlet is not None else 0
 
+    @property
+    def dropped(self) -> int:
+        """Batches of which nothing was sent."""
+        return self._refused + (self._outlet.dropped if self._outlet is not None else 0)
+
     def take(self, batch: EndedBatch) -> None:
         """Takes a batch at once; drops it where too many wait."""
         try:
             self._queue.put_nowait(batch)
         except Full:
-            self.dropped += 1
+            self._refused += 1
         self._has_first.set()
 
     def stop(self, timeout_s: float) -> None:
@@ -91,13 +97,15 @@ class Sender:
         while not is_last:
             is_last = self._is_ended.wait(self._every_s)
             batches = self._waiting()
+            sent = self.sent
             try:
                 self._outlet = self._outlet or self._open_outlet()
                 self._outlet.send(batches, is_last)
             except Exception as error:  # noqa: BLE001  (whatever is wrong with telemetry, the pipeline runs)
-                self._note_failure(error, len(batches))
+                self._note_failure(error)
             else:
-                self._note_success()
+                if self.sent > sent:
+                    self._note_success()
 
     def _waiting(self) -> list[EndedBatch]:
         found = list[EndedBatch]()
@@ -108,9 +116,8 @@ class Sender:
                 break
         return found
 
-    def _note_failure(self, error: Exception, batches: int) -> None:
+    def _note_failure(self, error: Exception) -> None:
         self.failed += 1
-        self.dropped += batches
         if not self._is_failing:
             remedy = "check that the service runs at its address; the pipeline is not affected"
             log.warning("telemetry_failed", destination=self.name, reason=str(error), remedy=remedy)
