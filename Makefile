@@ -7,7 +7,7 @@ COMPILE := env -u PIP_FIND_LINKS -u PIP_INDEX_URL -u PIP_EXTRA_INDEX_URL CUSTOM_
 	--quiet --allow-unsafe --generate-hashes --no-emit-index-url --no-emit-find-links --no-header --strip-extras
 
 .PHONY: setup machine test-setup manifests demo picture test test-all check lint docs bench soak soak-maintenance soak-answers soak-guard \
-	soak-adopt soak-replay soak-histories soak-decimals soak-examples soak-queries soak-processing catalogs lock clean
+	soak-adopt soak-replay soak-histories soak-decimals soak-examples soak-queries soak-processing prometheus catalogs lock clean
 
 setup: $(VENV)/.jars
 
@@ -86,6 +86,10 @@ docs: setup $(VENV)/.dev
 
 bench: setup $(VENV)/.dev
 	$(BIN)/python -m bench
+
+# A real Prometheus, where one is installed, scrapes a real run with the shipped rules until they fire: minutes.
+prometheus: test-setup
+	$(BIN)/python -m pytest -m slow tests/acceptance/test_prometheus.py
 
 soak: test-setup
 	$(BIN)/python -m pytest -m soak

@@ -146,7 +146,8 @@ TABLE = (
     _counter(
         "frazil_dead_letters_total",
         "Dead letters of committed batches.",
-        lambda t: _by(t.counts.dead_letters),
+        # One from the start, so that the first dead letter is an increase of the sum.
+        lambda t: _by(t.counts.dead_letters, ("other",)),
         "code = error class",
     ),
     _gauge("frazil_dead_letters", "Rows of the dead-letter table.", lambda r: r.dead_letters),

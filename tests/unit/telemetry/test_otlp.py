@@ -27,7 +27,7 @@ def test_a_collector_gets_the_numbers_that_prometheus_gets(tmp_path: Path, monke
         expected = {
             "frazil.rows_written": {("n.a",): 3, ("n.b",): 0},
             "frazil.dead_letters": {("n.a",): 1, ("n.b",): 0},
-            "frazil.dead_letters_total": {("not_an_object", "n.a"): 1},
+            "frazil.dead_letters_total": {("not_an_object", "n.a"): 1, ("other", "n.a"): 0, ("other", "n.b"): 0},
             "frazil.table.lag_records": {("n.a",): 0, ("n.b",): 0},
             "frazil.tables": {(): 2},
             "messaging.client.consumed.messages": {
