@@ -19,7 +19,7 @@ from tests.acceptance.test_http_service import Service
 from tests.fixtures.waiting import wait_until
 from tests.integration.servers import free_port
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 RULES = ROOT / "deploy" / "prometheus" / "frazil.rules.yaml"
 PATIENCE_S = 300.0
 
@@ -85,7 +85,7 @@ def test_the_shipped_rules_fire_on_planted_faults_and_on_nothing_else(pipeline: 
         pipeline.feed.produce(topic, events(10))
     run = pipeline.run()
     for table in (good, late, bad, stopped):
-        run.wait_for("batch_committed", table=table)
+        run.wait_for("batch_committed", within_s=PATIENCE_S, table=table)
     with prometheus(pipeline.folder, port) as service:
         wait_until(lambda: "1" in service.get("/api/v1/query?query=frazil_tables")[1], "the first scrape", PATIENCE_S)
         series = "/api/v1/query?query=count(frazil_table_lag_records==0)"

@@ -26,7 +26,7 @@ class Outlet(Protocol):
 
     #: Requests that succeeded.
     sent: int
-    #: Batches of which nothing was sent, and of which no later request tells.
+    #: Batches of which nothing was sent, and no later request has them.
     dropped: int
 
     def send(self, batches: Sequence[EndedBatch], is_last: bool) -> None:
