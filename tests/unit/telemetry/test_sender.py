@@ -41,7 +41,7 @@ def test_a_service_that_refuses_is_logged_once_and_its_batches_are_counted(tmp_p
         service.status = 503
         scene = TelemetryScene(tmp_path, "a", **{name: service.url})
         scene.feed("a", {"id": 1})
-        with scene.sending():
+        with scene.sending() as loop:
             failed = (REQUESTS, f"destination={name}", "outcome=failed")
             wait_for(lambda: scrape(scene).get(failed, 0) >= 2, 60)
             # A later event has what a refused one had.
@@ -50,6 +50,7 @@ def test_a_service_that_refuses_is_logged_once_and_its_batches_are_counted(tmp_p
             scene.feed("a", {"id": 2})
             wait_for(lambda: scrape(scene)[REQUESTS, f"destination={name}", "outcome=ok"] >= 1, 60)
             wait_for(lambda: "telemetry_sent_again" in [one["event"] for one in logs], 60)
+            wait_for(partial(_has_rows, loop, 2), 60)
         events = [one["event"] for one in logs if one["event"].startswith("telemetry_")]
         assert events == ["telemetry_failed", "telemetry_sent_again"]
         assert scene.rows("n.a") == [{"id": 1}, {"id": 2}]
