@@ -7,7 +7,7 @@ COMPILE := env -u PIP_FIND_LINKS -u PIP_INDEX_URL -u PIP_EXTRA_INDEX_URL CUSTOM_
 	--quiet --allow-unsafe --generate-hashes --no-emit-index-url --no-emit-find-links --no-header --strip-extras
 
 .PHONY: setup machine test-setup manifests demo picture test test-all check lint docs bench soak soak-maintenance soak-answers soak-guard \
-	soak-adopt soak-replay soak-histories soak-decimals soak-examples soak-queries soak-processing catalogs lock clean
+	soak-adopt soak-replay soak-histories soak-decimals soak-examples soak-queries soak-processing prometheus catalogs lock clean
 
 setup: $(VENV)/.jars
 
@@ -35,8 +35,9 @@ $(VENV)/.jars: $(VENV)/.project src/frazil/runtime/ivy.xml src/frazil/runtime/wa
 	touch $@
 
 # What tests, checks, documents and benchmarks need besides.
-$(VENV)/.dev: $(VENV)/.requirements requirements/dev.txt
-	$(BIN)/python -m pip install --quiet --require-hashes -r requirements/runtime.txt -r requirements/dev.txt
+$(VENV)/.dev: $(VENV)/.requirements requirements/dev.txt requirements/telemetry.txt
+	$(BIN)/python -m pip install --quiet --require-hashes -r requirements/runtime.txt -r requirements/dev.txt \
+		-r requirements/telemetry.txt
 	touch $@
 
 # The plain manifests, from the chart.
@@ -87,6 +88,10 @@ docs: setup $(VENV)/.dev
 
 bench: setup $(VENV)/.dev
 	$(BIN)/python -m bench
+
+# A real Prometheus, where one is installed, scrapes a real run with the shipped rules until they fire: minutes.
+prometheus: test-setup
+	$(BIN)/python -m pytest -m slow tests/acceptance/test_prometheus.py
 
 soak: test-setup
 	$(BIN)/python -m pytest -m soak
@@ -139,6 +144,7 @@ soak-guard: setup $(VENV)/.dev
 
 lock: $(VENV)/.dev
 	$(COMPILE) --output-file requirements/runtime.txt requirements/runtime.in
+	$(COMPILE) --output-file requirements/telemetry.txt requirements/telemetry.in
 	$(COMPILE) --output-file requirements/dev.txt requirements/dev.in
 
 clean:

@@ -162,6 +162,10 @@ _SECTIONS = {
     "http": ("http", "The HTTP service of `frazil run`; short forms: `true`, `false`."),
     "http_tokens": ("http.tokens", ""),
     "http_tls": ("http.tls", ""),
+    "telemetry": (
+        "telemetry",
+        "Where `frazil run` sends metrics, traces and lineage ([how to](../how-to/telemetry.md)); nothing by default.",
+    ),
     "ha": ("ha", "How several processes of the pipeline choose who works; `ha: {}` elects by Kafka."),
     "commit": ("commit", "At the top level for all tables; in a table for that table."),
     "maintenance": (

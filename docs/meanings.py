@@ -266,6 +266,13 @@ LOG_EVENTS: dict[str, str] = {
     " over](../operations/fenced.md).",
     "transaction_incomplete": "A table with `atomic` waits for the rest of a transaction: see"
     " [transactions](../operations/transactions.md).",
+    "telemetry_failed": "A request to `destination` (`otlp` or `openlineage`) failed: `reason`. Logged again only after one"
+    " has succeeded; the pipeline is not affected. See [metrics, traces and lineage](../how-to/telemetry.md).",
+    "telemetry_sent_again": "A request to `destination` has succeeded after failures; nothing was sent of"
+    " `dropped_batches` since the process started.",
+    "telemetry_unavailable": "A variable of the environment names a service, and the libraries for it are not installed:"
+    " nothing is sent.",
+    "telemetry_unsent": "The process ended while `batches` waited to be sent to `destination`, after `waited_s` seconds.",
     "warm_up_failed": "The job that makes a standby warm has failed: it is tried again after 30 seconds.",
     "unexpected_error": "An error inside Frazil, with its stack trace: the table stops. Please report it.",
     "waiting_for_jars": "Another process fetches the same jars: this one waits until they are stored.",

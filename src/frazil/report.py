@@ -266,6 +266,18 @@ class ExpectationReport:
 
 
 @dataclass(frozen=True)
+class TaskTime:
+    """The time that one task took for all of its tables."""
+
+    #: When it began, in milliseconds since the epoch by the clock of its machine.
+    began_ms: int
+    #: When it ended, by the same clock.
+    ended_ms: int
+    #: The number of records that it read for the table.
+    record_count: int
+
+
+@dataclass(frozen=True)
 class TaskReport:
     """The results of a task, or of all tasks of a batch after `merge_reports`, for one table's ranges."""
 
@@ -285,6 +297,8 @@ class TaskReport:
     routed: RouteReport = field(default_factory=RouteReport)
     #: The records that do not meet the table's expectations.
     unmet: ExpectationReport = field(default_factory=ExpectationReport)
+    #: The times of the tasks.
+    times: tuple[TaskTime, ...] = ()
 
     @property
     def read_count(self) -> int:
@@ -304,6 +318,7 @@ def merge_reports(table: str, reports: Iterable[TaskReport], limit: int = MOST_B
         ChangeReport.merge([report.changes for report in mine]),
         RouteReport.merge([report.routed for report in mine]),
         ExpectationReport.merge([report.unmet for report in mine]),
+        tuple(time for report in mine for time in report.times),
     )
 
 

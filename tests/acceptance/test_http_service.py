@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import urllib.error
 import urllib.request
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tests.acceptance.ledger import events
 from tests.acceptance.pipelines import Pipeline
+from tests.fixtures.receivers import Receiver, receiver
 from tests.fixtures.waiting import wait_until
 from tests.integration.servers import free_port
 
@@ -70,7 +72,32 @@ def check_plan_and_pages(service: Service, table: str) -> None:
     assert 0 < used <= most
 
 
-def test_a_table_is_paused_resumed_and_reset_while_it_is_watched(pipeline: Pipeline) -> None:
+def check_telemetry(sent: Receiver, table: str) -> None:
+    """What real tasks and a real JVM have, and the end of the run."""
+    spans = {span["spanId"]: span for span in sent.spans}
+    tasks = [span for span in spans.values() if span["name"] == "task"]
+    above = [spans[task["parentSpanId"]] for task in tasks]
+    assert {span["name"] for span in above} == {"read"}
+    roots = {spans[span["parentSpanId"]]["attributes"]["frazil.table"] for span in above}
+    assert roots == {table}
+    # The clock of the tasks is that of the driver here.
+    for task, read in zip(tasks, above, strict=True):
+        assert int(read["startTimeUnixNano"]) <= int(task["startTimeUnixNano"]) + 10**9
+        assert int(task["endTimeUnixNano"]) <= int(read["endTimeUnixNano"]) + 10**9
+    assert sent.values("jvm.memory.used")["heap",] > 0
+    assert [event["eventType"] for event in sent.events][:: len(sent.events) - 1] == ["START", "COMPLETE"]
+    assert "text" in sent.events[-1]["outputs"][0]["facets"]["columnLineage"]["fields"]
+
+
+@pytest.fixture
+def sent(pipeline: Pipeline) -> Iterator[Receiver]:
+    """A service that takes what the pipeline sends."""
+    with receiver() as found:
+        pipeline.document["telemetry"] = {"otlp": found.url, "openlineage": found.url}
+        yield found
+
+
+def test_a_table_is_paused_resumed_and_reset_while_it_is_watched(pipeline: Pipeline, sent: Receiver) -> None:
     table, topic = pipeline.add_fed_table("watched")
     port = free_port()
     pipeline.document["http"] = {"listen": f"127.0.0.1:{port}"}
@@ -108,5 +135,5 @@ def test_a_table_is_paused_resumed_and_reset_while_it_is_watched(pipeline: Pipel
     taken = pipeline.command("run", "--until-caught-up", expected=1)["error"]
     assert taken["remedy"] == "end the other process, or write another address under `http.listen`"
     assert run.stop() == 0, run.tail()
-    assert not run.seen("unexpected_error"), run.tail()
-    assert not run.seen("http_request_failed"), run.tail()
+    assert run.seen("unexpected_error") + run.seen("http_request_failed") + run.seen("telemetry_failed") == []
+    check_telemetry(sent, table)

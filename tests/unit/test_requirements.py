@@ -8,6 +8,7 @@ import re
 import sys
 import tomllib
 from pathlib import Path
+from typing import Any
 
 from docs.scan import ROOT, SOURCE
 from frazil.runtime.ship import closure
@@ -15,7 +16,7 @@ from frazil.runtime.ship import closure
 
 def test_every_import_is_of_a_package_that_the_wheel_requires() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    names = [found[0] for line in project["dependencies"] if (found := re.match(r"[\w.-]+", line))]
+    names = [found[0] for line in _required(project) if (found := re.match(r"[\w.-]+", line))]
     required = {distribution.name for distribution in closure(names)}
     providers = importlib.metadata.packages_distributions()
     assert [name for name in sorted(_imported(SOURCE)) if required.isdisjoint(providers[name])] == []
@@ -23,8 +24,14 @@ def test_every_import_is_of_a_package_that_the_wheel_requires() -> None:
 
 def test_what_the_wheel_requires_is_locked() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    locked = set(re.findall(r"^([\w.-]+)==", (ROOT / "requirements/runtime.txt").read_text(), re.MULTILINE))
-    assert {re.split(r"[\[>]", line)[0] for line in project["dependencies"]} - locked == set()
+    files = (ROOT / "requirements" / name for name in ("runtime.txt", "telemetry.txt"))
+    locked = {name for file in files for name in re.findall(r"^([\w.-]+)==", file.read_text(), re.MULTILINE)}
+    assert {re.split(r"[\[>]", line)[0] for line in _required(project)} - locked == set()
+
+
+def _required(project: dict[str, Any]) -> list[str]:
+    """What the wheel asks for, its extras included."""
+    return [*project["dependencies"], *(line for extra in project["optional-dependencies"].values() for line in extra)]
 
 
 def _imported(folder: Path) -> set[str]:

@@ -16,6 +16,7 @@ from frazil.cli.plan import plan_of
 from frazil.cli.wiring import (
     has_catalog,
     has_queries,
+    known_state,
     light_jvm,
     open_catalog_for_reading,
     open_elector,
@@ -25,7 +26,9 @@ from frazil.cli.wiring import (
     sqlite_file,
     topics_for_reading,
 )
-from frazil.errors import FrazilError, UnavailableError
+from frazil.clock import SystemClock
+from frazil.errors import FrazilError, SpecError, UnavailableError
+from frazil.http.server import try_address
 from frazil.ingest.discovery import Discovery
 from frazil.ingest.published_offsets import group_of
 from frazil.ingest.queries import Queries, QueryTables
@@ -51,9 +54,11 @@ from frazil.ops.check import (
     failed,
 )
 from frazil.ops.schema_check import check_registry, check_schemas
+from frazil.ops.status import find_process
 from frazil.runtime.connect import properties_for_reading, uses_aws
 from frazil.runtime.light_jvm import LightJvm
 from frazil.spec import PipelineSpec
+from frazil.telemetry.destinations import destinations
 
 
 def command(output: Output, file: SpecFile = DEFAULT_FILE) -> int:
@@ -85,6 +90,8 @@ def findings_of(spec: PipelineSpec) -> Iterator[Finding]:
     """Yields the result of every check."""
     yield from check_machine(uses_aws(spec))
     yield from check_transport(spec)
+    yield from check_http(spec)
+    yield from _check_telemetry(spec)
     with ExitStack() as opened:
         queries = None
         try:
@@ -92,6 +99,31 @@ def findings_of(spec: PipelineSpec) -> Iterator[Finding]:
         except UnavailableError as error:
             yield failed("queries", "started a JVM to analyse the queries of tables", error)
         yield from _check_services(spec, queries)
+
+
+def check_http(spec: PipelineSpec) -> Iterator[Finding]:
+    """Yields whether the declared HTTP service could start: without a declared address a run continues without it, and
+    beside a running process of the pipeline the address is in use by it.
+    """
+    if spec.http is None or not (spec.http.is_declared or spec.http.tls):
+        return
+    if find_process(known_state(spec), SystemClock().now_ms()).is_running:
+        return
+    tried, address = "listened for a moment", str(spec.http.listen)
+    try:
+        try_address(spec.http)
+    except (SpecError, UnavailableError) as error:
+        yield failed("http", tried, error)
+    else:
+        yield Finding("http", True, tried, f"can listen on {address}")
+
+
+def _check_telemetry(spec: PipelineSpec) -> Iterator[Finding]:
+    for one in destinations(spec.telemetry, os.environ):
+        missing = one.missing_extra()
+        # Without an address in the file a run continues without it.
+        if missing is not None and one.url is not None:
+            yield failed("telemetry", "looked for the libraries that it needs", missing)
 
 
 def _check_services(spec: PipelineSpec, queries: Queries | None) -> Iterator[Finding]:

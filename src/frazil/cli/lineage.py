@@ -34,7 +34,7 @@ def command(output: Output, file: SpecFile = DEFAULT_FILE, table: TableName = No
         found = []
         for one in tables:
             one.state = catalog.load(one.name)
-            found.append(lineage_of(one, analysed))
+            found.append(lineage_of(one, analysed.known(one) if one.spec.has_query else None))
     document: dict[str, Any] = {"pipeline": spec.pipeline, "tables": {one.name: lineage_document(one) for one in found}}
     output.result(document, "\n\n".join("\n".join(_lines(one)) for one in found) or "no tables")
 

@@ -6,6 +6,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -53,6 +54,7 @@ from frazil.runtime.heap import Heap
 from frazil.runtime.jvm import Jvm, core_count, is_local
 from frazil.spec import PipelineSpec, SparkSpec
 from frazil.spec.units import parse_duration
+from frazil.telemetry.telemetry import Telemetry
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -141,6 +143,7 @@ def _run(
     with suppress(UnavailableError):  # Without a broker the service waits for one, and checks then.
         tolerate_empty_patterns(spec, topics_for_reading(spec))
     running = RunningPipeline(spec, state_file, clock, output.redaction.document)
+    telemetry = Telemetry(running, clock)
     log.info("starting", pipeline=spec.pipeline, master=spec.spark.master)
     with _served(running) as server, running_jvm(spec) as jvm, named_jvm_death():
         # The session is the slow part of a start: it is created while the tables are loaded from the catalog.
@@ -151,7 +154,9 @@ def _run(
             IcebergMaintenance(catalog, jvm.session, spec.maintenance.cores, merge_of), spec.pipeline, clock
         )
         maintenance_scheduler = MaintenanceScheduler(runner, clock)
-        services = _services(spec, jvm, source, catalog, maintenance_scheduler.slowed_by)
+        services = replace(
+            _services(spec, jvm, source, catalog, maintenance_scheduler.slowed_by), on_batch_end=telemetry.take
+        )
         run_id = new_id()
         # A run that catches up and ends has nobody to hand over to.
         alone = spec.model_copy(update={"ha": None})
@@ -159,20 +164,25 @@ def _run(
         offsets = OffsetPublisher(KafkaGroup(spec.kafka, group_of(spec.pipeline)), run_id, clock)
         publish = partial(_publish, state_file, maintenance_scheduler, Activities(), offsets, server, leadership)
         service = Service(spec, services, run_id, publish, leadership)
-        heap = Heap(lambda: jvm.gateway, clock)
         running.parts = Parts(
-            service, partial(_own_services, spec, jvm, services), maintenance_scheduler.plans, heap.usage
+            service,
+            partial(_own_services, spec, jvm, services),
+            maintenance_scheduler.plans,
+            Heap(lambda: jvm.gateway, clock).usage,
+            telemetry.counts,
         )
         stopping.then(service.stop)
         if not until_caught_up:
             maintenance_scheduler.start()
         if spec.publish_offsets:
             offsets.start()
+        telemetry.start()
         try:
             service.run(until_caught_up, timeouts)
         finally:
             state_file.write(service.tables, ended=True, maintenance=maintenance_scheduler.status())
             if not stopping.is_urgent:  # Otherwise the JVM ends together with whatever runs in it.
+                telemetry.stop()
                 offsets.stop(service.tables, _OFFSETS_TIMEOUT_S)
                 warming.join()
                 _stop_maintenance(maintenance_scheduler, jvm)

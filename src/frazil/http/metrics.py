@@ -1,7 +1,7 @@
-"""Metrics for Prometheus, read when they are scraped: the loop counts, and does nothing else for them.
+"""Metrics, read when Prometheus scrapes them or when they are sent: the loop counts, and does nothing else for them.
 
-Every metric is one entry of `PROCESS` or `TABLE`, from which the reference page is made too. Lines are written here rather
-than by the client library, which takes several times as long for a thousand tables.
+Every metric is one entry of `PROCESS` or `TABLE`, from which the reference page and `frazil.telemetry.metrics` are made too.
+Lines are written here rather than by the client library, which takes several times as long for a thousand tables.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from frazil.ingest.state import Histogram, RunCounts, RunState
 from frazil.ingest.table import Table
 from frazil.ops.reports import MaintenanceReport, PipelineReport, TableReport
 from frazil.ops.running import RunningPipeline
-from frazil.runtime.heap import HeapUsage
 
 MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 Number = float | int | None
 Labelled = Iterable[tuple[str, int]]
-"""Values by the text of their further label."""
+"""Numbers by the value of the metric's further label."""
+Labels = Mapping[str, str]
 
 
 @dataclass(frozen=True)
@@ -39,6 +39,11 @@ class Metric:
     help: str
     #: Its labels besides `pipeline` and `table`, with their values where these are known.
     labels: str = ""
+
+    @property
+    def label(self) -> str:
+        """The name of its further label."""
+        return self.labels.split(" = ")[0]
 
 
 @dataclass(frozen=True)
@@ -76,10 +81,10 @@ def _seconds(milliseconds: int | None) -> float | None:
     return None if milliseconds is None else milliseconds / 1000
 
 
-def _by(label: str, found: Mapping[str, int], known: Sequence[str] = ()) -> Labelled:
+def _by(found: Mapping[str, int], known: Sequence[str] = ()) -> Labelled:
     """Returns numbers by label; known values are there from the start, so that a first event is an increase."""
     found = dict(found)  # The loop may add a name meanwhile.
-    return [(f'{label}="{_escaped(name)}"', found.get(name, 0)) for name in (*known, *sorted({*found} - {*known}))]
+    return [(name, found.get(name, 0)) for name in (*known, *sorted({*found} - {*known}))]
 
 
 _STATES = tuple(state.value.replace(" ", "_") for state in RunState)
@@ -94,12 +99,12 @@ _OUTCOMES = {
 
 def _states(report: TableReport) -> Labelled:
     own = report.state.replace(" ", "_")
-    return [(f'state="{state}"', int(state == own)) for state in _STATES]
+    return [(state, int(state == own)) for state in _STATES]
 
 
 def _batches(table: Table) -> Labelled:
     found = {_OUTCOMES[name]: number for name, number in dict(table.counts.batches).items()}
-    return _by("outcome", found, tuple(_OUTCOMES.values()))
+    return _by(found, tuple(_OUTCOMES.values()))
 
 
 TABLE = (
@@ -109,7 +114,7 @@ TABLE = (
         _states,
         f"state = {', '.join(_STATES)}",
     ),
-    _counter("frazil_table_stops_total", "Stops of the table.", lambda t: _by("code", t.counts.stops), "code = error"),
+    _counter("frazil_table_stops_total", "Stops of the table.", lambda t: _by(t.counts.stops), "code = error"),
     _gauge(
         "frazil_table_lag_records",
         "Offsets up to the ends of the topics that are not committed.",
@@ -141,7 +146,8 @@ TABLE = (
     _counter(
         "frazil_dead_letters_total",
         "Dead letters of committed batches.",
-        lambda t: _by("code", t.counts.dead_letters),
+        # One from the start, so that the first dead letter is an increase of the sum.
+        lambda t: _by(t.counts.dead_letters, ("other",)),
         "code = error class",
     ),
     _gauge("frazil_dead_letters", "Rows of the dead-letter table.", lambda r: r.dead_letters),
@@ -153,7 +159,7 @@ TABLE = (
     _counter(
         "frazil_records_ignored_total",
         "Records of committed batches that make no row, such as filtered ones.",
-        lambda t: _by("kind", t.bad_records.ignored_records),
+        lambda t: _by(t.bad_records.ignored_records),
         "kind = kind of record",
     ),
     _counter(
@@ -164,7 +170,7 @@ TABLE = (
     _counter(
         "frazil_schema_changes_total",
         "Schema changes that records requested.",
-        lambda t: _by("outcome", t.counts.schema_changes, ("applied", "refused")),
+        lambda t: _by(t.counts.schema_changes, ("applied", "refused")),
         "outcome = applied, refused",
     ),
     _gauge("frazil_table_rows", "Rows of the newest snapshot.", lambda r: r.rows),
@@ -204,10 +210,59 @@ PROCESS = (
         read=lambda counts: counts.batch_s,
     ),
     OfAll("frazil_commit_seconds", "histogram", "How long commits took.", read=lambda counts: counts.commit_s),
+    Metric(
+        "frazil_telemetry_requests_total",
+        "counter",
+        "Requests with metrics, traces or lineage, by where they went and how they ended.",
+        "destination, outcome",
+    ),
+    Metric(
+        "frazil_telemetry_dropped_batches_total",
+        "counter",
+        "Batches of which nothing was sent, as a queue was full or a request failed.",
+        "destination",
+    ),
 )
 """The metrics of the process; those of `prometheus-client` are beside them."""
-_REGISTRY = CollectorRegistry()
-ProcessCollector(registry=_REGISTRY)
+OWN = CollectorRegistry()
+"""What `prometheus-client` knows of the process."""
+ProcessCollector(registry=OWN)
+
+
+def known_tables(report: PipelineReport, tables: Iterable[Table]) -> list[tuple[TableReport, Table]]:
+    """Returns the tables that have metrics, each with what is shown of it."""
+    by_name = {table.name: table for table in tables}
+    return [(one, by_name[one.name]) for one in report.tables if one.name in by_name]
+
+
+def process_values(pipeline: RunningPipeline, report: PipelineReport) -> dict[str, list[tuple[Labels, float | int]]]:
+    """Returns the numbers of the metrics in `PROCESS` that are no histograms, by name, each with its labels besides
+    `pipeline`; without unknown ones.
+    """
+    heap, leadership = pipeline.heap, report.leadership or {}
+    versions = {"version": frazil.__version__, "spark": spark_version, "python": platform.python_version()}
+    single = {
+        "frazil_heartbeat_timestamp_seconds": _seconds(report.process.updated_ms),
+        "frazil_tables": len(report.tables),
+        "frazil_threads": threading.active_count(),
+        "frazil_jvm_heap_used_bytes": heap.used_bytes if heap else None,
+        "frazil_jvm_heap_max_bytes": heap.max_bytes if heap else None,
+        "frazil_leader": int(leadership.get("leader") == leadership.get("name")),
+        "frazil_members": sum(member["warm"] for member in leadership.get("members", ())),
+    }
+    return {
+        "frazil_build_info": [(versions, 1)],
+        **{name: [({}, value)] for name, value in single.items() if value is not None},
+        **{name: [(labels, value) for labels, value in found] for name, found in pipeline.telemetry_counts.items()},
+    }
+
+
+def merged(metric: OfAll, tables: Iterable[Table]) -> Histogram:
+    """Returns the histogram of all tables."""
+    parts = [metric.read(table.counts) for table in tables]
+    bounds = metric.read(RunCounts()).bounds
+    counts = [sum(column) for column in zip(*(part.counts for part in parts if part.counts), strict=True)]
+    return Histogram(bounds, counts or [0] * (len(bounds) + 1), sum(part.total for part in parts))
 
 
 def render(pipeline: RunningPipeline) -> bytes:
@@ -215,57 +270,35 @@ def render(pipeline: RunningPipeline) -> bytes:
 
     Raises: UnavailableError until the tables are known.
     """
-    report, tables = pipeline.report(), {table.name: table for table in pipeline.tables}
+    report, tables = pipeline.report(), pipeline.tables
     label = f'pipeline="{_escaped(report.pipeline)}"'
-    lines = [*_process_lines(report, tables.values(), pipeline.heap, label)]
-    shown = ((one, tables.get(one.name)) for one in report.tables)
-    known = [(f'{label},table="{_escaped(one.name)}"', one, table) for one, table in shown if table is not None]
+    lines, single = list[str](), process_values(pipeline, report)
+    for process_metric in PROCESS:
+        lines += _head(process_metric)
+        if isinstance(process_metric, OfAll):
+            lines += _histogram(process_metric.name, merged(process_metric, tables), label)
+        for more, number in single.get(process_metric.name, ()):
+            words = "".join(f',{name}="{_escaped(value)}"' for name, value in more.items())
+            lines.append(f"{process_metric.name}{{{label}{words}}} {number}")
+    known = [(f'{label},table="{_escaped(one.name)}"', one, table) for one, table in known_tables(report, tables)]
     for metric in TABLE:
         lines += _head(metric)
-        name, read = metric.name, metric.read
+        name, read, further = metric.name, metric.read, metric.label
         for labels, one, table in known:
             value = read(one, table)
             if isinstance(value, int | float):
                 lines.append(f"{name}{{{labels}}} {value}")
             elif value is not None:
-                lines += [f"{name}{{{labels},{more}}} {number}" for more, number in value]
-    return "\n".join([*lines, ""]).encode() + generate_latest(_REGISTRY)
+                lines += [f'{name}{{{labels},{further}="{_escaped(kind)}"}} {number}' for kind, number in value]
+    return "\n".join([*lines, ""]).encode() + generate_latest(OWN)
 
 
-def _process_lines(
-    report: PipelineReport, tables: Iterable[Table], heap: HeapUsage | None, label: str
-) -> Iterator[str]:
-    versions = {"version": frazil.__version__, "spark": spark_version, "python": platform.python_version()}
-    values: dict[str, tuple[str, Number]] = {
-        "frazil_build_info": ("".join(f',{name}="{version}"' for name, version in versions.items()), 1),
-        "frazil_heartbeat_timestamp_seconds": ("", _seconds(report.process.updated_ms)),
-        "frazil_tables": ("", len(report.tables)),
-        "frazil_threads": ("", threading.active_count()),
-        "frazil_jvm_heap_used_bytes": ("", heap.used_bytes if heap else None),
-        "frazil_jvm_heap_max_bytes": ("", heap.max_bytes if heap else None),
-    }
-    leadership = report.leadership or {}
-    values["frazil_leader"] = "", int(leadership.get("leader") == leadership.get("name"))
-    values["frazil_members"] = "", sum(member["warm"] for member in leadership.get("members", ()))
-    counts = [table.counts for table in tables]
-    for metric in PROCESS:
-        yield from _head(metric)
-        if isinstance(metric, OfAll):
-            yield from _histogram(metric, [metric.read(one) for one in counts], label)
-        else:
-            more, value = values[metric.name]
-            if value is not None:
-                yield f"{metric.name}{{{label}{more}}} {value}"
-
-
-def _histogram(metric: OfAll, parts: Sequence[Histogram], label: str) -> Iterator[str]:
-    bounds = metric.read(RunCounts()).bounds
-    counts = [sum(column) for column in zip(*(part.counts for part in parts if part.counts), strict=True)]
-    sums = list(accumulate(counts or [0] * (len(bounds) + 1)))
-    for bound, number in zip((*map(str, bounds), "+Inf"), sums, strict=True):
-        yield f'{metric.name}_bucket{{{label},le="{bound}"}} {number}'
-    yield f"{metric.name}_count{{{label}}} {sums[-1]}"
-    yield f"{metric.name}_sum{{{label}}} {sum(part.total for part in parts)}"
+def _histogram(name: str, found: Histogram, label: str) -> Iterator[str]:
+    sums = list(accumulate(found.counts))
+    for bound, number in zip((*map(str, found.bounds), "+Inf"), sums, strict=True):
+        yield f'{name}_bucket{{{label},le="{bound}"}} {number}'
+    yield f"{name}_count{{{label}}} {sums[-1]}"
+    yield f"{name}_sum{{{label}}} {found.total}"
 
 
 def _head(metric: Metric) -> tuple[str, str]:

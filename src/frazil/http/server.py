@@ -42,6 +42,10 @@ class HttpServer:
         """Starts the thread."""
         self._thread.start()
 
+    def close(self) -> None:
+        """Closes the socket of a server that was not started."""
+        self._listener.close()
+
     def begin(self) -> None:
         """Lets the thread load what it needs; without this call it waits for ten seconds."""
         self._may_begin.set()
@@ -108,6 +112,16 @@ def open_server(http: HttpSpec | None, make_app: str, subject: Any) -> HttpServe
         remedy = "write an address under `http: {listen: …}`, or `http: false`"
         log.warning("http_unavailable", address=str(http.listen), reason=reason, remedy=remedy)
         return None
+
+
+def try_address(http: HttpSpec) -> None:
+    """Listens for a moment where `open_server` would, with its certificate.
+
+    Raises: as `open_server`.
+    """
+    server = open_server(http, "", None)
+    if server is not None:
+        server.close()
 
 
 def _bind(http: HttpSpec) -> socket.socket:

@@ -17,6 +17,7 @@ from frazil import __version__
 from frazil.errors import UnavailableError
 from frazil.ingest.crash_suspects import Suspects, apply_found
 from frazil.ingest.discovery import Discovery
+from frazil.ingest.ended_batch import ended_batch
 from frazil.ingest.ending import Ending
 from frazil.ingest.failures import (
     FunctionFailedError,
@@ -355,6 +356,7 @@ class Service:
         for p in planned:
             p.table.schedule.in_flight = True
             p.table.schedule.last_batch_at_s = p.planned_at_s
+            p.table.schedule.tasks_from_s, p.table.schedule.tasks_to_s = self._clock.monotonic_s(), None
             p.table.schedule.read_with = tables_read_with(p.batch, (one.batch for one in planned))
             p.table.status.set(RunState.RUNNING)
             beside = sorted(p.table.schedule.read_with)
@@ -392,6 +394,7 @@ class Service:
             # After a first batch, `finish` reads a sample of later records.
             if error is not None or not p.table.is_first:
                 self._suspects.end(p.table.name)
+            p.table.schedule.tasks_to_s = self._clock.monotonic_s()
             # Until a job of its own has succeeded, as any table of a failed job may be the cause.
             p.table.schedule.goes_alone = error is not None
         if isinstance(error, FunctionFailedError) and len(planned) == 1:
@@ -443,6 +446,7 @@ class Service:
         table = planned.table
         table.schedule.in_flight = False
         table.counts.batches[type(outcome).__name__] += 1
+        self._services.on_batch_end(ended_batch(planned, outcome, self._clock))
         match outcome:
             case Committed():
                 note_read(table, outcome, self._clock.monotonic_s())

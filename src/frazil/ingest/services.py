@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from frazil.catalog.port import Catalog
 from frazil.clock import Clock
 from frazil.errors import UnavailableError
+from frazil.ingest.ended_batch import EndedBatch
 from frazil.ingest.job import JobRunner
 from frazil.ingest.queries import Queries
 from frazil.ingest.schemas import Schemas
@@ -42,6 +43,8 @@ class Services:
     #: Returns the factor by which table maintenance lengthens a table's commit interval, where a commit of changes may
     #: undo the work that it is about to do; 1.0 for the usual interval. Takes no time.
     slowed_by: Callable[[str], float] = lambda _: 1.0
+    #: Receives every batch at its end, in the loop's thread: it takes no time and raises nothing.
+    on_batch_end: Callable[[EndedBatch], None] = lambda _: None
 
 
 class RunTimeouts:

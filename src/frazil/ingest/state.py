@@ -87,6 +87,9 @@ class Schedule:
     interval_s: float | None = None
     #: When the last batch was planned.
     last_batch_at_s: float = 0.0
+    #: When the tasks of the last batch were submitted, and when they ended; None until they did.
+    tasks_from_s: float = 0.0
+    tasks_to_s: float | None = None
     #: When the last batch ended.
     batch_done_at_s: float = 0.0
     #: Other tables of the last batch's shared read, while the table may wait for them.

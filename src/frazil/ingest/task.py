@@ -18,6 +18,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from frazil.cdc.changes import read_envelope
+from frazil.clock import SystemClock
 from frazil.dead_letters.record import SOURCE_COLUMNS, dead_letter_rows, explain, first_mismatches, named_schemas
 from frazil.decode.columns import Decoded, Mismatch
 from frazil.decode.json.slices import MAX_MISMATCHES
@@ -39,6 +40,7 @@ from frazil.report import (
     RouteReport,
     SchemaRequests,
     TaskReport,
+    TaskTime,
     Touched,
     WrittenFiles,
     dump_report,
@@ -181,7 +183,11 @@ def each_in_time(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 def run_task(job: Job, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Reads the batches and yields one row per table with its report as JSON."""
+    clock = SystemClock()
+    began_ms = clock.now_ms()
     reports = read_all(job, batches)
+    ended_ms = clock.now_ms()
+    reports = [replace(one, times=(TaskTime(began_ms, ended_ms, one.counts.record_count),)) for one in reports]
     if any(report.changes.touched and report.counts.value_bytes >= _MANY_BYTES for report in reports):
         release_memory()
     yield pa.RecordBatch.from_pydict({"report": pa.array([dump_report(report) for report in reports], pa.string())})

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from pyiceberg.schema import Schema
 
-from frazil.ingest.queries import QueryTables
 from frazil.ingest.settings import key_column_of, own_columns, shaping_of
 from frazil.ingest.table import Table
+from frazil.process.analysis import Query
 from frazil.schema.projection import format_path, path_in_doc
 
 
@@ -34,19 +34,17 @@ class TableLineage:
     conditions: tuple[str, ...] = ()
 
 
-def lineage_of(table: Table, queries: QueryTables) -> TableLineage:
-    """Returns the lineage of a loaded table; of one that does not exist, no column.
-
-    Raises: as `QueryTables.known`.
+def lineage_of(table: Table, query: Query | None) -> TableLineage:
+    """Returns the lineage of a loaded table; of one that does not exist, no column. query: the table's own, as analysed;
+    None for a table without one, or where no field of its records is known.
     """
     if table.spec.has_query:
-        return _of_query(table, queries)
+        return _of_query(table, query)
     schema = table.state.schema if table.state is not None else Schema()
     return TableLineage(table.name, tuple(_plain(table, schema)))
 
 
-def _of_query(table: Table, queries: QueryTables) -> TableLineage:
-    query = queries.known(table)
+def _of_query(table: Table, query: Query | None) -> TableLineage:
     if query is None:
         return TableLineage(table.name, ())
     columns = [ColumnLineage(one.name, _texts(one.sources)) for one in query.columns]

@@ -47,6 +47,7 @@ from frazil.ops.status import find_process, report_running
 from frazil.runtime.heap import HeapUsage
 from frazil.spec import PipelineSpec
 
+TelemetryCounts = Mapping[str, Sequence[tuple[Mapping[str, str], int]]]
 ANSWER_S = 60.0
 """How long the loop's answer is waited for."""
 _Result = TypeVar("_Result")
@@ -76,6 +77,8 @@ class Parts:
     plans: Callable[[], Mapping[str, Plan]] = dict
     #: Returns the heap of the JVM; None where there is no JVM.
     heap: Callable[[], HeapUsage | None] = lambda: None
+    #: Returns the numbers of metrics about what was sent elsewhere, by name of the metric, each with its labels.
+    telemetry_counts: Callable[[], TelemetryCounts] = dict
 
 
 @dataclass
@@ -236,6 +239,11 @@ class RunningPipeline:
     def heap(self) -> HeapUsage | None:
         """The heap of the JVM; None while there is no JVM."""
         return None if self.parts is None else self.parts.heap()
+
+    @property
+    def telemetry_counts(self) -> TelemetryCounts:
+        """The numbers of metrics about what was sent elsewhere."""
+        return {} if self.parts is None else self.parts.telemetry_counts()
 
     # ---- parts
 

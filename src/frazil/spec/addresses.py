@@ -1,10 +1,11 @@
-"""Addresses that a process listens on."""
+"""Addresses that a process listens on, and of HTTP services."""
 
 from __future__ import annotations
 
 import ipaddress
 import re
 from typing import NamedTuple
+from urllib.parse import urlsplit
 
 from frazil.errors import SpecError
 
@@ -40,3 +41,24 @@ def parse_address(text: str) -> Address:
     if match is None or not 0 < int(match["port"]) < 65536:
         raise SpecError(f"`{text}` is no address to listen on", remedy="write host and port, such as `127.0.0.1:8787`")
     return Address(match["v6"] or match["host"], int(match["port"]))
+
+
+def parse_url(text: str, label: str, instead: str) -> str:
+    """Returns the address of an HTTP service that `text` spells, without a slash at the end. label: the key that has it.
+    instead: what to do where it holds credentials.
+
+    Raises: SpecError for another text.
+    """
+    remedy = "write only scheme, host, port and path, such as https://registry:8081"
+    try:
+        parts = urlsplit(text)
+        port = parts.port
+    except ValueError:
+        raise SpecError(f"`{label}` is not an HTTP address", remedy=remedy) from None
+    if "@" in parts.netloc:
+        raise SpecError(f"`{label}` holds credentials, and addresses are shown in logs", remedy=instead)
+    if not re.match("https?://", text) or not parts.hostname or port == 0 or re.search(r"\s", text):
+        raise SpecError(f"`{label}` is not an HTTP address", remedy="begin it with http:// or https://")
+    if parts.query or parts.fragment:
+        raise SpecError(f"`{label}` has a part after ? or #", remedy=remedy)
+    return text.rstrip("/")

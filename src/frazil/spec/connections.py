@@ -13,6 +13,7 @@ from frazil.plugins.services import Service, service_at
 from frazil.spec.addresses import Address, parse_address
 from frazil.spec.declared import Declared, SecretStrings, SecretText, SecretWord
 from frazil.spec.forms import (
+    ADDRESS,
     ADDRESSES,
     CONTEXT,
     SPARK_CONF,
@@ -180,6 +181,19 @@ class HttpSpec(Declared):
     """The certificate for HTTPS."""
     #: Whether the file has `listen`: then an address that another process uses is an error.
     is_declared: Annotated[bool, NOT_A_KEY] = False
+
+
+class TelemetrySpec(Declared):
+    """Where `frazil run` sends metrics, traces and lineage. Nothing that happens there slows, blocks or fails a batch."""
+
+    #: Without a slash at the end; None: what the environment has, or nowhere.
+    otlp: Annotated[str | None, ADDRESS] = None
+    """The OTLP/HTTP address of an OpenTelemetry collector, such as http://127.0.0.1:4318, for metrics and traces; by default
+    that of the variable OTEL_EXPORTER_OTLP_ENDPOINT. Needs the extra `otel`."""
+    #: Without a slash at the end; None: what the environment has, or nowhere.
+    openlineage: Annotated[str | None, ADDRESS] = None
+    """The address of an OpenLineage service, such as http://127.0.0.1:5000, for lineage; by default that of the variable
+    OPENLINEAGE_URL. Needs the extra `openlineage`."""
 
 
 class HaSpec(

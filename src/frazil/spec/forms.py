@@ -12,6 +12,7 @@ from annotated_types import MinLen
 from pydantic import TypeAdapter, ValidationError
 
 from frazil.errors import SpecError
+from frazil.spec.addresses import parse_url
 from frazil.spec.document import Items, Node, Scalar
 from frazil.spec.keys import Fields, Form, JsonSchema, Path, Word, read_items, read_text, whole_number
 from frazil.spec.problems import Problems, advice
@@ -207,6 +208,14 @@ def _parse_on(text: str) -> tuple[tuple[Path, str], ...]:
 _MAX_DEPTH = 100
 _CONTEXT = "[A-Za-z0-9_][A-Za-z0-9_.-]*"
 _ADDRESS: JsonSchema = {"type": "string", "pattern": "^\\s*(https?://|\\$\\{)"}
+_CREDENTIALS_IN_VARIABLES = (
+    "take them out, and set the variable OTEL_EXPORTER_OTLP_HEADERS or OPENLINEAGE_API_KEY in their place"
+)
+ADDRESS = Form(
+    _ADDRESS,
+    _as_written,
+    lambda fields, key: fields.parsed(key, lambda url: parse_url(url, fields.path(key), _CREDENTIALS_IN_VARIABLES)),
+)
 ADDRESSES = Form({"anyOf": [_ADDRESS, {"type": "array", "items": _ADDRESS, "minItems": 1}]})
 TEXT_OR_TEXTS = Form({"anyOf": [TEXT.schema, {"type": "array", "items": TEXT.schema, "minItems": 1}]})
 _WORD: JsonSchema = {"anyOf": [TEXT.schema, {"type": "integer"}]}

@@ -23,6 +23,7 @@ from frazil.spec.sections import (
     read_maintenance,
     read_registry,
     read_spark,
+    read_telemetry,
 )
 from frazil.spec.settings import CommitSpec, MaintenanceSpec
 from frazil.spec.tables import read_defaults, read_table
@@ -59,6 +60,7 @@ def load_spec(path: Path, environment: Mapping[str, str] = os.environ) -> Pipeli
         "catalog": catalog,
         "spark": read_spark(fields.get("spark"), secrets, problems),
         "http": read_http(fields.get("http"), secrets, problems),
+        "telemetry": read_telemetry(fields.get("telemetry"), secrets, problems),
         "ha": read_ha(fields.get("ha"), secrets, problems),
         "commit": commit,
         "maintenance": maintenance,

@@ -17,7 +17,7 @@ from pyiceberg.types import IcebergType
 from frazil.plugins.envelopes import ENVELOPES
 from frazil.plugins.functions import Function
 from frazil.routing import Route, Template, ValueSource, parse_source, parse_template
-from frazil.spec.connections import TOPICS_FROM, CatalogSpec, HaSpec, HttpSpec, RegistrySpec, SparkSpec
+from frazil.spec.connections import TOPICS_FROM, CatalogSpec, HaSpec, HttpSpec, RegistrySpec, SparkSpec, TelemetrySpec
 from frazil.spec.declared import Declared, SecretStrings, SecretWord
 from frazil.spec.document import Section
 from frazil.spec.forms import (
@@ -372,6 +372,8 @@ class PipelineSpec(
     #: None: none is started.
     http: Annotated[HttpSpec | None, with_switch(section("http"))] = HttpSpec()
     """The HTTP service of `frazil run`: metrics, health and API."""
+    telemetry: Annotated[TelemetrySpec, section("telemetry")] = TelemetrySpec()
+    """Where metrics, traces and lineage are sent; metrics can be read at `http` without it."""
     #: None: `elect: none`.
     ha: Annotated[HaSpec | None, section("ha")] = None
     """Several processes of this pipeline, of which one works and the others wait; by default the newest run works."""

@@ -53,6 +53,7 @@ _SECTIONS: Mapping[str, type[BaseModel]] = {
     "http": connections.HttpSpec,
     "http_tokens": connections.HttpTokensSpec,
     "http_tls": connections.HttpTlsSpec,
+    "telemetry": connections.TelemetrySpec,
     "ha": connections.HaSpec,
     "commit": settings.CommitSpec,
     "maintenance": settings.MaintenanceSpec,

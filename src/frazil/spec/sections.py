@@ -10,7 +10,6 @@ from collections.abc import Container, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 from pyiceberg.types import (
     BinaryType,
@@ -29,6 +28,7 @@ from pyiceberg.types import (
 )
 
 from frazil.errors import SpecError
+from frazil.spec.addresses import parse_url
 from frazil.spec.connections import (
     ISOLATION_LEVELS,
     OWNED_KAFKA_PROPERTIES,
@@ -40,6 +40,7 @@ from frazil.spec.connections import (
     HaSpec,
     RegistrySpec,
     SparkSpec,
+    TelemetrySpec,
     TlsSpec,
 )
 from frazil.spec.document import Entry, Items, Node, Scalar, Section
@@ -142,6 +143,13 @@ def read_spark(entry: Entry | None, secrets: Secrets, problems: Problems) -> Spa
     return SparkSpec(**Fields(entry.value, keys_of(SparkSpec), "spark", problems, secrets=secrets).values())
 
 
+def read_telemetry(entry: Entry | None, secrets: Secrets, problems: Problems) -> TelemetrySpec:
+    """Where metrics, traces and lineage go."""
+    if entry is None:
+        return TelemetrySpec()
+    return TelemetrySpec(**Fields(entry.value, keys_of(TelemetrySpec), "telemetry", problems, secrets=secrets).values())
+
+
 def read_ha(entry: Entry | None, secrets: Secrets, problems: Problems) -> HaSpec | None:
     """How several processes of the pipeline elect a leader; None where the newest run works."""
     if entry is None:
@@ -194,29 +202,13 @@ def _read_urls(registry: Fields, key: str, secrets: Secrets) -> tuple[str, ...]:
     if not nodes:
         registry.refuse_key(key, "`registry.url` is an empty list", "write at least one address")
     urls = []
+    instead = "take them out, and write them under `registry.auth`"
     for one in nodes:
         text = read_text(one, "registry.url", problems)
         resolved = problems.attempt(one.line, None, secrets.resolve, text) if text else None
         each = resolved.split(",") if resolved else []
-        urls += [problems.attempt(one.line, "", _registry_url, url.strip()) for url in each]
+        urls += [problems.attempt(one.line, "", parse_url, url.strip(), "registry.url", instead) for url in each]
     return tuple(urls)
-
-
-def _registry_url(url: str) -> str:
-    remedy = "write only scheme, host, port and path, such as https://registry:8081"
-    try:
-        parts = urlsplit(url)
-        port = parts.port
-    except ValueError:
-        raise SpecError("`registry.url` is not an HTTP address", remedy=remedy) from None
-    if "@" in parts.netloc:
-        message = "`registry.url` holds credentials, and addresses are shown in logs"
-        raise SpecError(message, remedy="take them out, and write them under `registry.auth`")
-    if not re.match("https?://", url) or not parts.hostname or port == 0 or re.search(r"\s", url):
-        raise SpecError("`registry.url` is not an HTTP address", remedy="begin it with http:// or https://")
-    if parts.query or parts.fragment:
-        raise SpecError("`registry.url` has a part after ? or #", remedy=remedy)
-    return url.rstrip("/")
 
 
 def _read_auth(registry: Fields, key: str) -> AuthSpec:

@@ -17,6 +17,7 @@ from frazil.cli.output import Redaction
 from frazil.clock import SystemClock
 from frazil.dead_letters.changes import TopicReaders
 from frazil.http.app import make_app
+from frazil.ingest.ended_batch import EndedBatch
 from frazil.ingest.service import Service
 from frazil.ingest.services import Services
 from frazil.ops.running import OwnServices, Parts, RunningPipeline
@@ -38,6 +39,7 @@ class RunningScene(Scene):
     def __init__(self, root: Path, *topics: str, **settings: Any) -> None:
         super().__init__(root, *topics, **settings)
         self.redaction = Redaction()
+        self.on_batch_end: Callable[[EndedBatch], None] = lambda _: None
         state_file = StateFile(root, "p", SystemClock(), self.redaction.text)
         self.pipeline = RunningPipeline(self.spec(*topics), state_file, SystemClock(), self.redaction.document)
         self.maintenance = MemoryMaintenance(replace(metadata_of(line(3)), name=f"n.{topics[0]}"), self.clock)
@@ -54,6 +56,7 @@ class RunningScene(Scene):
         services = Services(
             self.source, self.catalog, self.jobs, self.clock, workers=StepWorkers(self.clock), outbox=self.outbox
         )
+        services = replace(services, on_batch_end=self.on_batch_end)
         service = Service(self.spec(*self.topics), services, "run-0001", self.pipeline.state_file.write)
         self.pipeline.parts = Parts(service, self._open_services)
         service.connect()

@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
+from frazil.cli.check import check_http
+from frazil.clock import SystemClock
 from frazil.errors import SpecError, UnavailableError
 from frazil.http.server import open_server
 from frazil.ops.running import RunningPipeline
@@ -60,6 +62,27 @@ def test_an_address_or_a_certificate_that_cannot_be_used_is_named_with_its_remed
             open_server(HttpSpec(listen=free(), tls=HttpTlsSpec(certificate=str(path), key=str(path))), APP, None)
         assert wrong.value.remedy == "name a certificate and its key, both as PEM and without a password"
     assert open_server(None, APP, None) is None
+
+
+def test_check_tries_a_declared_address_and_its_certificate(taken: Address, tmp_path: Path) -> None:
+    def found(http: HttpSpec) -> list[tuple[bool, str, str]]:
+        spec = Scene(tmp_path, "a").spec("a").model_copy(update={"http": http})
+        return [(one.is_ok, one.found, one.remedy) for one in check_http(spec)]
+
+    remedy = "end the other process, or write another address under `http.listen`"
+    message = f"the HTTP service cannot listen on {taken}: another process listens there"
+    assert found(HttpSpec(listen=taken, is_declared=True)) == [(False, message, remedy)]
+    address = free()
+    assert found(HttpSpec(listen=address, is_declared=True)) == [(True, f"can listen on {address}", "")]
+    with socket.create_server(address):  # It was left free.
+        assert found(HttpSpec(listen=address)) == []  # Not declared: a run continues without the service.
+    missing = HttpTlsSpec(certificate=str(tmp_path / "c"), key=str(tmp_path / "k"))
+    ((is_ok, text, remedy),) = found(HttpSpec(listen=address, is_declared=True, tls=missing))
+    assert (is_ok, remedy) == (False, "name a certificate and its key, both as PEM and without a password")
+    assert "`http.tls` cannot be used" in text
+    # Beside a running process of the pipeline the address is its own.
+    StateFile(tmp_path, "p", SystemClock(), str).write([])
+    assert found(HttpSpec(listen=taken, is_declared=True)) == []
 
 
 def test_it_answers_until_it_is_stopped(tmp_path: Path) -> None:

@@ -43,6 +43,12 @@ _REPLAY = "unit/cli/test_replay.py::test_each_refused_argument_is_accepted_once_
 _INIT = "unit/cli/test_init.py::test_each_refusal_ends_once_its_remedy_is_done"
 
 FOLLOWED: Mapping[str, str] = {
+    "install them with `pip install 'frazil[…]'`, or remove the address": (
+        "unit/telemetry/test_sender.py::test_without_an_extra_a_declared_address_is_an_error_and_a_variable_a_warning"
+    ),
+    "check that the service runs at its address; the pipeline is not affected": (
+        "unit/telemetry/test_sender.py::test_a_service_that_refuses_is_logged_once_and_its_batches_are_counted"
+    ),
     # Elections.
     "delete it while no process runs, and create it with one partition: `kafka-topics --create --topic … --partitions 1"
     " --config cleanup.policy=compact`": f"{_ELECTOR}a_control_topic_of_several_partitions_is_refused_until_it_has_one",

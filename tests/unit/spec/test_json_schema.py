@@ -19,6 +19,7 @@ from frazil.spec.connections import (
     HttpTokensSpec,
     RegistrySpec,
     SparkSpec,
+    TelemetrySpec,
     TlsSpec,
 )
 from frazil.spec.keys import keys_of
@@ -224,6 +225,7 @@ def test_every_known_key_is_in_the_schema_with_a_description() -> None:
         "http": set(keys_of(HttpSpec)),
         "http_tokens": set(keys_of(HttpTokensSpec)),
         "http_tls": set(keys_of(HttpTlsSpec)),
+        "telemetry": set(keys_of(TelemetrySpec)),
         "ha": set(keys_of(HaSpec)),
         "commit": set(keys_of(CommitSpec)),
         "maintenance": set(keys_of(MaintenanceSpec)),

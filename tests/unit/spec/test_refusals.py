@@ -245,6 +245,12 @@ SECTIONS = [
     ("catalog: {type: hadoop, warehouse: lake}", UNLOCKED, None),
     ("registry: {}", "`registry.url` is missing", "write its address, such as `url: https://registry:8081`"),
     ("registry: {url: x}", "`registry.url` is not an HTTP address", "begin it with http:// or https://"),
+    ("telemetry: {otlp: x}", "`telemetry.otlp` is not an HTTP address", "begin it with http:// or https://"),
+    (
+        "telemetry: {openlineage: 'https://u:p@b'}",
+        "`telemetry.openlineage` holds credentials, and addresses are shown in logs",
+        "take them out, and set the variable OTEL_EXPORTER_OTLP_HEADERS or OPENLINEAGE_API_KEY in their place",
+    ),
     ("registry: {url: []}", "`registry.url` is an empty list", "write at least one address"),
     ("registry: {url: 'https://a,'}", "`registry.url` is not an HTTP address", "begin it with http:// or https://"),
     (
