@@ -1,0 +1,159 @@
+"""One pipeline, from its first table to the expiry of snapshots, with kills in between, on every store whose server or
+emulator packages have. `make stores` makes the servers and runs this; a server that is not there skips its tests.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from frazil.runtime.broker import EmbeddedBroker
+from frazil.runtime.jars import jars
+from tests.acceptance.ledger import events
+from tests.acceptance.pipelines import Pipeline
+from tests.acceptance.verifier import Difference, Stored, compare, metadata_locations
+from tests.fixtures.foreign_spark import ForeignSpark
+from tests.fixtures.stores.servers import Access, Azurite, GcsEmulator, S3Gateway
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
+
+SILENCE = {"s3.retry.num-retries": "0"}
+S3 = "org.apache.iceberg.aws.s3.S3FileIO"
+
+
+class StoredLake:
+    """Iceberg's JDBC catalog on SQLite, its tables in a store."""
+
+    def __init__(self, folder: Path, access: Access) -> None:
+        self.catalog_file = folder / "catalog.db"
+        self.access = access
+        self._names = {name: f"STORE_SECRET_{number}" for number, name in enumerate(sorted(access.secrets))}
+
+    def section(self) -> dict[str, Any]:
+        """As a user writes it, with the secrets in the environment."""
+        secrets = {name: f"${{env:{variable}}}" for name, variable in self._names.items()}
+        return {
+            "type": "jdbc",
+            "uri": f"jdbc:sqlite:{self.catalog_file}",
+            "warehouse": self.access.warehouse,
+            "jars": [str(jar) for jar in self.access.jars],
+            "properties": {**self.access.properties, **secrets},
+        }
+
+    def environment(self) -> dict[str, str]:
+        """The secrets that the section refers to."""
+        return {variable: self.access.secrets[name] for name, variable in self._names.items()}
+
+    def properties(self) -> dict[str, str]:
+        """What leads another reader to the store."""
+        return self.access.all_properties()
+
+    def locations(self, namespace: str) -> dict[str, str]:
+        """As the database has them."""
+        return metadata_locations(self.catalog_file, " where table_namespace = ?", namespace)
+
+
+Granted = Callable[..., Access]
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A store, and how a pipeline comes to it."""
+
+    open: Callable[[Path], S3Gateway | Azurite | GcsEmulator]
+    #: What `access` of the server is given.
+    access: Mapping[str, bool]
+    #: Actions that the server cannot do: it is an emulator.
+    skip: tuple[str, ...] = ()
+
+
+KINDS: Mapping[str, Kind] = {
+    "versitygw": Kind(S3Gateway, {}),
+    "azurite, by key": Kind(Azurite, {}, ("orphans",)),
+    "azurite, by SAS token": Kind(Azurite, {"by_token": True}, ("orphans",)),
+    "fake-gcs-server": Kind(GcsEmulator, {}),
+}
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def kind(request: pytest.FixtureRequest) -> Kind:
+    return KINDS[request.param]
+
+
+@pytest.fixture(scope="module")
+def granted(kind: Kind, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Granted]:
+    """Makes ways to the bucket of a server that runs."""
+    server = kind.open(tmp_path_factory.mktemp("store"))
+    try:
+        server.start()
+        yield lambda *words, **wrong: server.access(*words, **{**kind.access, **wrong})
+    finally:
+        server.kill()
+
+
+@pytest.fixture(scope="module")
+def reader(granted: Granted) -> Iterator[ForeignSpark]:
+    """Another team's Spark, with the store's jars."""
+    made = ForeignSpark([*jars("spark"), *(granted().jars or jars("s3"))])
+    yield made
+    made.close()
+
+
+@contextmanager
+def opened(folder: Path, servers: str, spark: ForeignSpark, access: Access) -> Iterator[Pipeline]:
+    """A pipeline with its tables in the store."""
+    folder.mkdir()
+    made = Pipeline(folder / "pipeline", servers, spark, StoredLake(folder, access))
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+def rows_in(spark: ForeignSpark, pipeline: Pipeline, lake: StoredLake, table: str) -> list[dict[str, Any]]:
+    """What Spark reads of the table's newest snapshot."""
+    location = lake.locations(pipeline.name)[table]
+    metadata = Stored(location, {"io-impl": S3, **lake.properties()})
+    name = spark._registered(metadata)
+    return spark.sql(f"select * from {name}")
+
+
+def test_a_pipeline_is_killed_maintained_and_read_in_every_store(
+    kind: Kind, granted: Granted, broker: EmbeddedBroker, reader: ForeignSpark, tmp_path: Path
+) -> None:
+    """Append, upsert, compact and expire. The driver is killed between a commit and its answer, maintenance between the
+    files of a compaction and their commit.
+    """
+    with opened(tmp_path / "lake", broker.bootstrap_servers, reader, granted()) as pipeline:
+        lake = pipeline._lake
+        assert isinstance(lake, StoredLake)
+        pipeline.document["maintenance"] = {"min_input_files": 2, "snapshots": {"count": 1}, "skip": list(kind.skip)}
+        table, topic = pipeline.add_fed_table("events", 1)
+        orders = pipeline.new_topic("orders", 1)
+        upserts = pipeline.add_table("orders", orders, mode="upsert", key_columns=["id"])
+        pipeline.feed.produce(topic, events(200))
+        pipeline.feed.produce(orders, ({"id": n % 10, "v": n} for n in range(50)))
+        with pipeline.running("--until-caught-up", failpoints="commit.landed=kill") as run:
+            assert run.wait() == -signal.SIGKILL, run.tail()
+        for more in range(1, 3):
+            pipeline.feed.produce(topic, events(200, more * 200, more="new"))
+            pipeline.feed.produce(orders, ({"id": n % 10, "v": n} for n in range(more * 50, more * 50 + 45)))
+            pipeline.catch_up()
+        assert pipeline.attempt("maintain", failpoints="maintenance.compact.written=kill") == -signal.SIGKILL
+        for done in pipeline.command("maintain")["tables"].values():
+            assert {"compact", "expire"} <= {action["action"] for action in done["actions"]}
+            assert [action["failure"] for action in done["actions"]] == [""] * len(done["actions"])
+        expected = {place: text for place, text in pipeline.ledger.records.items() if place[0] == topic}
+        assert compare(rows_in(reader, pipeline, lake, table), expected) == Difference()
+        rows = rows_in(reader, pipeline, lake, upserts)
+        latest = {n % 10: n for n in [*range(95), *range(100, 145)]}
+        assert {row["id"]: row["v"] for row in rows} == latest
+        assert len(rows) == 10
+        reported = pipeline.command("status")["tables"]
+        assert {name: found["rows"] for name, found in reported.items()} == {table: 600, upserts: 10}
