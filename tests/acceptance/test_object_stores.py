@@ -12,18 +12,26 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyiceberg.schema import Schema
+from pyiceberg.types import LongType, NestedField
 
+from frazil.catalog.iceberg.catalog import IcebergCatalog
+from frazil.clock import new_id
+from frazil.errors import UnavailableError
 from frazil.runtime.broker import EmbeddedBroker
 from frazil.runtime.jars import jars
+from frazil.runtime.light_jvm import LightJvm
+from frazil.store.file_io import StoreIO
 from tests.acceptance.ledger import events
 from tests.acceptance.pipelines import Pipeline
 from tests.acceptance.verifier import Difference, Stored, compare, metadata_locations
 from tests.fixtures.foreign_spark import ForeignSpark
+from tests.fixtures.jvms import light_jvm
 from tests.fixtures.stores.servers import Access, Azurite, GcsEmulator, S3Gateway
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
 
-SILENCE = {"s3.retry.num-retries": "0"}
+COLUMNS = Schema(NestedField(1, "id", LongType(), required=False))
 S3 = "org.apache.iceberg.aws.s3.S3FileIO"
 
 
@@ -69,15 +77,17 @@ class Kind:
     open: Callable[[Path], S3Gateway | Azurite | GcsEmulator]
     #: What `access` of the server is given.
     access: Mapping[str, bool]
+    #: What the store calls a wrong key; empty where it takes every key.
+    wrong: str
     #: Actions that the server cannot do: it is an emulator.
     skip: tuple[str, ...] = ()
 
 
 KINDS: Mapping[str, Kind] = {
-    "versitygw": Kind(S3Gateway, {}),
-    "azurite, by key": Kind(Azurite, {}, ("orphans",)),
-    "azurite, by SAS token": Kind(Azurite, {"by_token": True}, ("orphans",)),
-    "fake-gcs-server": Kind(GcsEmulator, {}),
+    "versitygw": Kind(S3Gateway, {}, "signature"),
+    "azurite, by key": Kind(Azurite, {}, "AuthorizationFailure", ("orphans",)),
+    "azurite, by SAS token": Kind(Azurite, {"by_token": True}, "AuthorizationFailure", ("orphans",)),
+    "fake-gcs-server": Kind(GcsEmulator, {}, ""),
 }
 
 
@@ -103,6 +113,15 @@ def reader(granted: Granted) -> Iterator[ForeignSpark]:
     made = ForeignSpark([*jars("spark"), *(granted().jars or jars("s3"))])
     yield made
     made.close()
+
+
+@pytest.fixture(scope="module")
+def jvm(granted: Granted) -> Iterator[LightJvm]:
+    """Iceberg's client of the store, without Spark."""
+    own = granted().jars
+    with light_jvm(needs_s3=not own, conf={"spark.jars": ",".join(map(str, own))}) as running:
+        running.listen()
+        yield running
 
 
 @contextmanager
@@ -157,3 +176,50 @@ def test_a_pipeline_is_killed_maintained_and_read_in_every_store(
         assert len(rows) == 10
         reported = pipeline.command("status")["tables"]
         assert {name: found["rows"] for name, found in reported.items()} == {table: 600, upserts: 10}
+
+
+def _catalog(jvm: LightJvm, folder: Path, access: Access) -> IcebergCatalog:
+    own = {"type": "jdbc", "uri": f"jdbc:sqlite:{folder / new_id()}.db", "jdbc.schema-version": "V1"}
+    properties = {"io-impl": S3, **access.all_properties(), "warehouse": access.warehouse}
+    return IcebergCatalog(jvm.gateway, "p", {**properties, **own}, {})
+
+
+def test_both_clients_write_objects_that_the_other_one_finds(jvm: LightJvm, granted: Granted) -> None:
+    """In one request and in parts, whatever characters are in the name."""
+    access = granted()
+    properties = {"io-impl": S3, **access.all_properties()}
+    java = jvm.gateway.jvm.org.apache.iceberg.CatalogUtil.loadFileIO(properties["io-impl"], properties, None)
+    tasks = StoreIO(access.all_properties())
+    for size in (5, 12_000_000):
+        name = f"{access.warehouse}/with spaces/é%2F+=&/{size}"
+        with tasks.new_output(name).create() as stream:
+            stream.write(bytes(size))
+        assert java.newInputFile(name).getLength() == size
+        stream = java.newOutputFile(f"{name} by Java").create()
+        stream.write(bytes(size))
+        stream.close()
+        with tasks.new_input(f"{name} by Java").open() as found:
+            assert found.read() == bytes(size)
+        java.deleteFile(name)
+        assert not tasks.new_input(name).exists()
+    java.close()
+
+
+def test_a_wrong_key_and_a_missing_bucket_are_named(
+    jvm: LightJvm, kind: Kind, granted: Granted, tmp_path: Path
+) -> None:
+    """To the driver, when it creates a table, and to a task."""
+    refused = {"create the bucket, or correct `catalog.warehouse`": granted("missing")}
+    if kind.wrong:
+        refused["check the credentials under `catalog.properties`"] = granted(is_wrong=True)
+    for remedy, access in refused.items():
+        with pytest.raises(UnavailableError) as raised:
+            _catalog(jvm, tmp_path, access).create("shop.orders", COLUMNS, {}, 2)
+        assert raised.value.remedy.startswith(remedy), raised.value
+        if access.secrets != granted().secrets:
+            assert kind.wrong in raised.value.message
+        name = f"{access.warehouse}/refused"
+        stream = StoreIO(access.all_properties()).new_output(name).create(overwrite=True)
+        with pytest.raises(OSError, match=r"NoSuchBucket|does not exist|40[34]"):  # noqa: PT012
+            stream.write(b"rows")
+            stream.close()

@@ -25,6 +25,7 @@ from tests.fixtures.stores.servers import S3Gateway
 
 COLUMNS = Schema(NestedField(1, "id", LongType(), required=False))
 ROWS = 1_000_000  # More than one part of an upload.
+EMPTY = "it answers, and is empty"
 S3 = {"io-impl": "org.apache.iceberg.aws.s3.S3FileIO"}
 
 
@@ -75,3 +76,6 @@ def test_a_wrong_key_and_a_missing_bucket_are_named_with_a_remedy(jvm: LightJvm,
         probe_store(jvm.gateway, {}, {**missing.all_properties(), **S3}, missing.warehouse)
     assert "NoSuchBucket" in raised.value.message
     assert raised.value.where == missing.warehouse
+    assert raised.value.remedy.startswith("create the bucket, or correct `catalog.warehouse`")
+    store.client().create_bucket(Bucket="missing")
+    assert probe_store(jvm.gateway, {}, {**missing.all_properties(), **S3}, missing.warehouse) == EMPTY

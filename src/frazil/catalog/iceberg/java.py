@@ -5,6 +5,7 @@ Iceberg's exceptions are distinguished by the names of their classes.
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -31,6 +32,8 @@ _OLDER_THAN_THE_TABLE = (
 )
 _RESOLVING = "org.apache.iceberg.io.ResolvingFileIO"
 _DENIED = "access denied"
+_ADVICE = "If you are using a StorageSharedKeyCredential"
+_NO_BUCKET = re.compile("NoSuchBucket|ContainerNotFound|specified (bucket|container) does not exist", re.I)
 _SETTINGS = Settings(
     trust="the JVM's trust store (`spark: {conf: {spark.driver.extraJavaOptions: -Djavax.net.ssl.trustStore=…}}`), or of"
     " PostgreSQL in jdbc.sslrootcert",
@@ -82,6 +85,8 @@ def _remedy_of(error: Exception) -> str:
     text = " ".join(f"{cause.getClass().getName()} {cause.getMessage()}" for cause in causes_of(error))
     if remedy := refusal_remedy(text, _SETTINGS):
         return remedy
+    if _NO_BUCKET.search(text):
+        return "create the bucket, or correct `catalog.warehouse`; Frazil retries with back-off"
     is_other = any(part in text for part in _OTHER_SERVERS)
     other = "check that `catalog.uri` is the address of a catalog of this type; Frazil retries with back-off"
     return other if is_other else ""
@@ -139,6 +144,8 @@ def cause_of(error: Exception) -> str:
         return str(error)
     cause = causes[-1]
     text = " ".join(str(cause.getMessage() or "").split())
+    if text.startswith(_ADVICE):  # Azure's client puts half a page of it before the store's answer.
+        text = "".join(text.partition("Status code")[1:]) or text
     return f"{cause.getClass().getSimpleName()}: {text}".rstrip(": ")[:400]
 
 
