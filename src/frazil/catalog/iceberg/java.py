@@ -33,7 +33,12 @@ _OLDER_THAN_THE_TABLE = (
 _RESOLVING = "org.apache.iceberg.io.ResolvingFileIO"
 _DENIED = "access denied"
 _ADVICE = "If you are using a StorageSharedKeyCredential"
-_NO_BUCKET = re.compile("NoSuchBucket|ContainerNotFound|specified (bucket|container) does not exist", re.I)
+# Google's client for Java may report no more than the request, here one for a bucket's objects, and that nothing was found.
+_NO_BUCKET = re.compile(
+    r"NoSuchBucket|ContainerNotFound|specified (bucket|container) does not exist"
+    r"|404 Not Found\s+\w+\s+\S+/storage/v1/b/[^/\s]+/o\?",
+    re.I,
+)
 _SETTINGS = Settings(
     trust="the JVM's trust store (`spark: {conf: {spark.driver.extraJavaOptions: -Djavax.net.ssl.trustStore=…}}`), or of"
     " PostgreSQL in jdbc.sslrootcert",
