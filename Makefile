@@ -56,6 +56,7 @@ picture: setup
 # Before the tests, whose time is limited; does nothing where all of it is there.
 test-setup: setup $(VENV)/.dev
 	$(BIN)/python -m tests.fixtures.fetching
+	$(BIN)/python -m tests.fixtures.stores.programs versitygw
 
 # Three at a time on two cores, as many tests wait for a time-out or an interval: what a file's tests share is theirs alone. The
 # order of files is that of tests/tiers.py, not by how many tests they have: the longest have one, and would come last.

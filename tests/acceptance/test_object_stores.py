@@ -163,10 +163,9 @@ def test_a_pipeline_is_killed_maintained_and_read_in_every_store(
         pipeline.feed.produce(orders, ({"id": n % 10, "v": n} for n in range(50)))
         with pipeline.running("--until-caught-up", failpoints="commit.landed=kill") as run:
             assert run.wait() == -signal.SIGKILL, run.tail()
-        for more in range(1, 3):
-            pipeline.feed.produce(topic, events(200, more * 200, more="new"))
-            pipeline.feed.produce(orders, ({"id": n % 10, "v": n} for n in range(more * 50, more * 50 + 45)))
-            pipeline.catch_up()
+        pipeline.feed.produce(topic, events(200, 200, more="new"))
+        pipeline.feed.produce(orders, ({"id": n % 10, "v": n} for n in range(50, 95)))
+        pipeline.catch_up()
         assert pipeline.attempt("maintain", failpoints="maintenance.compact.written=kill") == -signal.SIGKILL
         for done in pipeline.command("maintain")["tables"].values():
             assert {"compact", "expire"} <= {action["action"] for action in done["actions"]}
@@ -174,11 +173,10 @@ def test_a_pipeline_is_killed_maintained_and_read_in_every_store(
         expected = {place: text for place, text in pipeline.ledger.records.items() if place[0] == topic}
         assert compare(rows_in(reader, pipeline, lake, table), expected) == Difference()
         rows = rows_in(reader, pipeline, lake, upserts)
-        latest = {n % 10: n for n in [*range(95), *range(100, 145)]}
-        assert {row["id"]: row["v"] for row in rows} == latest
+        assert {row["id"]: row["v"] for row in rows} == {n % 10: n for n in range(95)}
         assert len(rows) == 10
         reported = pipeline.command("status")["tables"]
-        assert {name: found["rows"] for name, found in reported.items()} == {table: 600, upserts: 10}
+        assert {name: found["rows"] for name, found in reported.items()} == {table: 400, upserts: 10}
 
 
 def _catalog(jvm: LightJvm, folder: Path, access: Access) -> IcebergCatalog:

@@ -108,14 +108,18 @@ def test_an_account_of_azure_is_reached_as_java_would(
         (
             {AT: "AccountName=acc;AccountKey=a2V5"},
             Address("adls", "data", "", "acc.dfs.core.windows.net"),
-            {AT: "https://acc.dfs.core.windows.net"},
+            {
+                AT: "https://acc.dfs.core.windows.net",
+                "adls.auth.shared-key.account.name": "acc",
+                "adls.auth.shared-key.account.key": "a2V5",
+            },
         ),
     ],
 )
 def test_a_value_that_cannot_be_obeyed_is_refused_until_its_remedy_is_done(
     properties: dict[str, str], address: Address, mended: dict[str, str]
 ) -> None:
-    [name] = mended
+    name = next(iter(mended))
     with pytest.raises(SpecError) as raised:
         client_of(properties, address)
     assert raised.value.where == name
