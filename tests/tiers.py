@@ -11,6 +11,7 @@ import pytest
 TIERS = ("unit", "contracts", "simulation", "docs", "spark", "integration", "acceptance")
 LONGEST = (
     "test_kills.py",
+    "test_object_stores.py",
     "test_unreliable_catalogs.py",
     "test_catalogs.py",
     "test_maintenance_faults.py",
