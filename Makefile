@@ -7,7 +7,7 @@ COMPILE := env -u PIP_FIND_LINKS -u PIP_INDEX_URL -u PIP_EXTRA_INDEX_URL CUSTOM_
 	--quiet --allow-unsafe --generate-hashes --no-emit-index-url --no-emit-find-links --no-header --strip-extras
 
 .PHONY: setup machine test-setup manifests demo picture test test-all check lint docs bench soak soak-maintenance soak-answers soak-guard \
-	soak-adopt soak-replay soak-histories soak-decimals soak-examples soak-queries soak-processing prometheus catalogs lock clean
+	soak-adopt soak-replay soak-histories soak-decimals soak-examples soak-queries soak-processing prometheus catalogs stores lock clean
 
 setup: $(VENV)/.jars
 
@@ -57,6 +57,7 @@ picture: setup
 # Before the tests, whose time is limited; does nothing where all of it is there.
 test-setup: setup $(VENV)/.dev
 	$(BIN)/python -m tests.fixtures.fetching
+	$(BIN)/python -m tests.fixtures.stores.programs versitygw
 
 # Three at a time on two cores, as many tests wait for a time-out or an interval: what a file's tests share is theirs alone. The
 # order of files is that of tests/tiers.py, not by how many tests they have: the longest have one, and would come last.
@@ -99,6 +100,12 @@ soak: test-setup
 # Every kind of catalog through everything: kills at any step, two processes, maintenance, roll-back, dead letters.
 catalogs: test-setup
 	$(BIN)/python -m pytest -m "soak or not soak" tests/acceptance/test_catalogs.py
+
+# Every store that packages have a server or an emulator of, through everything. Go and npm make these: what one of them is
+# missing for is skipped.
+stores: test-setup
+	$(BIN)/python -m tests.fixtures.stores.programs
+	$(BIN)/python -m pytest -m "slow or not slow" tests/integration/test_signed_store.py tests/acceptance/test_object_stores.py
 
 # Half an hour of ingestion, maintenance and other writers, killed at random; FRAZIL_SOAK_SECONDS for another time.
 soak-maintenance: test-setup

@@ -11,6 +11,7 @@ import pytest
 TIERS = ("unit", "contracts", "simulation", "docs", "spark", "integration", "acceptance")
 LONGEST = (
     "test_kills.py",
+    "test_object_stores.py",
     "test_by_hand.py",
     "test_upsert_maintenance.py",
     "test_remote_lake.py",

@@ -30,11 +30,18 @@ _OTHER_NAME = re.compile(
     re.I,
 )
 _UNTRUSTED = re.compile(
-    r"verify failed|CERTIFICATE_VERIFY_FAILED|valid certification path|PKIX|self.signed|local issuer", re.I
+    r"verify failed|CERTIFICATE_VERIFY_FAILED|valid certification path|PKIX|self.signed|local issuer|UnknownIssuer",
+    re.I,
+)
+# Stores answer 403 to these as well as to a missing right; Amazon's client for Java leaves the code of the error out.
+_KEYS = re.compile(
+    r"InvalidAccessKeyId|Access ?Key Id you provided|SignatureDoesNotMatch|request signature we calculated"
+    r"|AuthenticationFailed|failed to authenticate the request",
+    re.I,
 )
 _LOGIN = re.compile(
     r"authentication failed|invalid credentials|invalid_client|not authorized: |NotAuthorizedException|\b401\b"
-    r"|InvalidAccessKeyId|SignatureDoesNotMatch|UnrecognizedClientException|FATAL: role"
+    r"|UnrecognizedClientException|FATAL: role"
     r"|SASL authentication error|unsupported SASL mechanism"
     r"|no password was provided|pg_hba.conf",
     re.I,
@@ -56,6 +63,8 @@ def refusal_remedy(words: str, settings: Settings) -> str:
         return f"the service refuses the certificate of this client, or wants one: check {settings.certificate}"
     if _UNTRUSTED.search(words):
         return f"name the authority of the service's certificate in {settings.trust}"
+    if _KEYS.search(words):
+        return f"check {settings.login}; Frazil retries with back-off"
     if _RIGHT.search(words):
         return "grant this user the right; the reference lists all that Frazil needs (docs/reference/privileges.md)"
     if _LOGIN.search(words):

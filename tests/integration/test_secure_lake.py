@@ -15,6 +15,7 @@ from frazil.catalog.iceberg.catalog import IcebergCatalog
 from frazil.catalog.iceberg.java import probe_store
 from frazil.errors import UnavailableError
 from frazil.runtime.light_jvm import LightJvm
+from frazil.store.file_io import store_of
 from tests.contracts.tables import SCHEMA, commit_of
 from tests.fixtures.certificates import EXPIRED, Authority
 from tests.fixtures.jvms import light_jvm
@@ -31,8 +32,9 @@ def connect(jvm: LightJvm, catalog: RestCatalogServer, way: Gate, store: dict[st
 
 
 def test_a_catalog_and_a_store_of_a_private_authority_are_reached_with_it_in_the_trust_store_of_the_jvm(
-    catalog: RestCatalogServer, store: ObjectStore, tmp_path: Path
+    catalog: RestCatalogServer, store: ObjectStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """A store also with it where tasks look."""
     authority = Authority(tmp_path)
     server = authority.make("server")
     trust = f"-Djavax.net.ssl.trustStore={authority.java_store('secret')} -Djavax.net.ssl.trustStorePassword=secret"
@@ -50,6 +52,11 @@ def test_a_catalog_and_a_store_of_a_private_authority_are_reached_with_it_in_the
         mine = connect(jvm, catalog, way, secured, "t0ken")
         state = mine.create(TABLE, SCHEMA, {}, 2)
         mine.commit(replace(commit_of(state, 5, ids=()), table=TABLE))
+        with pytest.raises(UnavailableError, match="tasks do not") as caught:
+            probe_store(jvm.gateway, {}, state.io_properties, state.location)
+        assert "in a file that the variable SSL_CERT_FILE names" in caught.value.remedy
+        monkeypatch.setenv("SSL_CERT_FILE", str(authority.file))
+        store_of.cache_clear()  # A process that is started with the variable has no client yet.
         assert probe_store(jvm.gateway, {}, state.io_properties, state.location) == "it answers"
         with pytest.raises(UnavailableError) as caught:
             connect(jvm, catalog, way, secured, "wrong").load(TABLE)

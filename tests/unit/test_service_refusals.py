@@ -32,6 +32,14 @@ _LOGIN = "check LOGIN"
         ("PSQLException: ERROR: permission denied for table iceberg_tables", _RIGHT),
         ("S3Exception: Access Denied (Service: S3, Status Code: 403)", _RIGHT),
         ("ForbiddenException: Forbidden: not allowed", _RIGHT),
+        (
+            "S3Exception: The request signature we calculated does not match the signature you provided. Check your key"
+            " and signing method. (Service: S3, Status Code: 403)",
+            _LOGIN,
+        ),
+        ("S3Exception: The AWS Access Key Id you provided does not exist in our records. (Status Code: 403)", _LOGIN),
+        ("DataLakeStorageException: Status code 403, Server failed to authenticate the request.", _LOGIN),
+        ("HTTP error: invalid peer certificate: UnknownIssuer", _TRUST),
         ("NotAuthorizedException: Not authorized: who are you?", _LOGIN),
         ('PSQLException: FATAL: password authentication failed for user "frazil"', _LOGIN),
         ("SASL SCRAM-SHA-256 mechanism handshake failed: Broker: Unsupported SASL mechanism", _LOGIN),

@@ -197,24 +197,30 @@ def _gcs(properties: Properties, address: Address) -> Client:
 
 
 def _adls(properties: Properties, address: Address) -> Client:
+    """Returns the client of an account's blobs. Java's client takes the host alone for the name of an account in
+    properties, and what they call a connection string for the account's address, with a SAS token where it has a query.
+    """
     account = address.host.partition(".")[0]
     if not account:
         message = "the address of a container lacks its account"
         raise SpecError(
             message, remedy="write abfss://CONTAINER@ACCOUNT.dfs.core.windows.net/PATH", where=address.bucket
         )
-    text = _of_account(properties, "adls.connection-string.", address.host)
-    words = dict(part.split("=", 1) for part in text.split(";") if "=" in part)
-    name = words.get("AccountName", account)
-    suffix = words.get("EndpointSuffix") or address.host.partition(".")[2].removeprefix("dfs.") or "core.windows.net"
-    endpoint = words.get("BlobEndpoint") or f"https://{name}.blob.{suffix}"
+    name = f"adls.connection-string.{address.host}"
+    endpoint = urlsplit(properties.get(name) or f"https://{address.host}")
+    if endpoint.scheme not in ("http", "https") or not endpoint.netloc:
+        raise SpecError(
+            f"`{name}` is no address, which Iceberg's Java client takes it for",
+            remedy=f"write https://{address.host}, and the account's key as `adls.auth.shared-key.account.name` and"
+            " `adls.auth.shared-key.account.key`",
+            where=name,
+        )
+    host = endpoint.netloc.replace(".dfs.", ".blob.", 1)
     config: Any = {
-        "account_name": name,
-        "endpoint": endpoint.rstrip("/"),
-        **_adls_identity(properties, words),
+        "endpoint": f"{endpoint.scheme}://{host}{endpoint.path}".rstrip("/"),
+        "account_name": account,
+        **_adls_identity(properties, endpoint.query or properties.get(f"adls.sas-token.{address.host}", "")),
     }
-    if sas := _of_account(properties, "adls.sas-token.", address.host):
-        config = {"account_name": name, "endpoint": endpoint.rstrip("/"), "sas_key": sas.removeprefix("?")}
     return Client(
         AzureStore(
             address.bucket,
@@ -225,20 +231,15 @@ def _adls(properties: Properties, address: Address) -> Client:
     )
 
 
-def _adls_identity(properties: Properties, words: Mapping[str, str]) -> dict[str, str]:
-    """Returns the identity in Java's order: connection string, shared key, token, the machine's own."""
-    if "SharedAccessSignature" in words:
-        return {"sas_key": words["SharedAccessSignature"]}
-    key = words.get("AccountKey") or properties.get("adls.auth.shared-key.account.key")
-    if key:
-        return {"account_key": key}
+def _adls_identity(properties: Properties, sas_token: str) -> dict[str, str]:
+    """Returns the identity in Java's order: SAS token, shared key, token, the machine's own."""
+    if sas_token:
+        return {"sas_key": sas_token.removeprefix("?")}
+    if key := properties.get("adls.auth.shared-key.account.key"):
+        name = properties.get("adls.auth.shared-key.account.name")
+        return {"account_key": key, **({"account_name": name} if name else {})}
     token = properties.get("adls.token")
     return {"token": token} if token else {}
-
-
-def _of_account(properties: Properties, prefix: str, host: str) -> str:
-    """Returns the value of a property for an account, which is named by its host or by its name alone."""
-    return properties.get(prefix + host) or properties.get(prefix + host.partition(".")[0], "")
 
 
 def _options(properties: Properties, headers: Mapping[str, str] | None = None) -> Any:

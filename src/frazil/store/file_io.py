@@ -50,6 +50,15 @@ class StoreIO(FileIO):
         if address.kind != "local":
             self._client(address)
 
+    def probe(self, location: str) -> None:
+        """Lists the first objects under `location` of a store, with the client that tasks have.
+
+        Raises: OSError when that fails.
+        """
+        address = address_of(location)
+        with _as_os_errors(location):
+            next(iter(obstore.list(self._client(address).store, prefix=address.key.rstrip("/") or None)), None)
+
     def new_input(self, location: str) -> InputFile:
         """See FileIO. Raises: SpecError for a location that no client can reach."""
         address = address_of(location)

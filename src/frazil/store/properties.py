@@ -43,6 +43,7 @@ def _of(treatment: Treatment, note: str, *names: str, harmless: Iterable[str] = 
 _DRIVER = "the driver's Iceberg client uses it, and tasks get the resulting keys"
 _RELOAD = "the driver loads the table again before credentials expire"
 _TUNING = "tunes Java's client; no effect on objects"
+_AT = "write the account's address as `adls.connection-string.<host>`"
 _PYTHON = "a name of Python clients, which Iceberg's Java client does not read"
 
 S3 = (
@@ -189,10 +190,14 @@ GCS = (
 )
 
 ADLS = (
-    *_of("honoured", "the SAS token of the account", "adls.sas-token."),
+    *_of("honoured", "the SAS token of the account, which is named by its host", "adls.sas-token."),
     *_of("honoured", "no batch begins shortly before", "adls.sas-token-expires-at-ms."),
     *_of("driver", _RELOAD, "adls.refresh-credentials-endpoint", "adls.refresh-credentials-enabled"),
-    *_of("translated", "its endpoint, key and SAS token", "adls.connection-string."),
+    *_of(
+        "translated",
+        "the account's address, as an URL, which Java takes it for; a SAS token where it has a query",
+        "adls.connection-string.",
+    ),
     *_of("honoured", "the account's key", "adls.auth.shared-key.account.name", "adls.auth.shared-key.account.key"),
     *_of("honoured", "the token", "adls.token"),
     *_of(
@@ -212,12 +217,10 @@ ADLS = (
     ),
     *_of("python-only", "write `adls.auth.shared-key.account.name`", "adls.account-name"),
     *_of("python-only", "write `adls.auth.shared-key.account.key`", "adls.account-key"),
-    *_of("python-only", "write `adls.sas-token.<account>`", "adls.sas-token"),
-    *_of("python-only", "write `adls.connection-string.<account>`", "adls.connection-string", "adls.account-host"),
-    *_of("python-only", "write `adls.connection-string.<account>`", "adls.blob-storage-authority"),
-    *_of("python-only", "write `adls.connection-string.<account>`", "adls.dfs-storage-authority"),
-    *_of("python-only", "write `adls.connection-string.<account>`", "adls.blob-storage-scheme"),
-    *_of("python-only", "write `adls.connection-string.<account>`", "adls.dfs-storage-scheme"),
+    *_of("python-only", "write `adls.sas-token.<host>`, the account's host", "adls.sas-token"),
+    *_of("python-only", _AT, "adls.connection-string", "adls.account-host"),
+    *_of("python-only", _AT, "adls.blob-storage-authority", "adls.dfs-storage-authority"),
+    *_of("python-only", _AT, "adls.blob-storage-scheme", "adls.dfs-storage-scheme"),
     *_of("python-only", _PYTHON, "adls.anon", "adls.credential"),
 )
 
@@ -281,6 +284,7 @@ _PREFIXES = (
     "hadoop.",
     "hdfs.",
 )
+_OF_HOSTS = ("adls.sas-token.", "adls.sas-token-expires-at-ms.", "adls.connection-string.")
 _KNOWN = tuple(one for store in STORES.values() for one in store)
 _EXACT = {one.name: one for one in _KNOWN if not one.name.endswith(".")}
 _FAMILIES = tuple(one for one in _KNOWN if one.name.endswith("."))
@@ -303,8 +307,15 @@ def check_property(name: str, value: str, *, is_sent: bool = False) -> None:
         return
     if known.treatment == "refused" and value.lower() not in known.harmless:
         raise _refusal(known, name)
-    if known.treatment == "python-only" and not is_sent:
+    if is_sent:
+        return
+    if known.treatment == "python-only":
         raise SpecError(f"`{name}` is not one of Iceberg's properties", remedy=known.note)
+    if known.name in _OF_HOSTS and "." not in name.removeprefix(known.name):
+        raise SpecError(
+            f"`{name}` names an account, where Iceberg's Java client looks for its host",
+            remedy=f"write `{name}.dfs.core.windows.net`",
+        )
 
 
 def check_sent(io_properties: Mapping[str, str], properties: Mapping[str, str], table: str) -> None:

@@ -419,6 +419,16 @@ FOLLOWED: Mapping[str, str] = {
     "write it under `catalog.properties`": f"{_STORES}a_value_that_cannot_be_obeyed_is_refused_until_its_remedy_is_done",
     "write one of none, …": f"{_STORES}a_value_that_cannot_be_obeyed_is_refused_until_its_remedy_is_done",
     "write the same key": f"{_STORES}a_value_that_cannot_be_obeyed_is_refused_until_its_remedy_is_done",
+    "write https://…, and the account's key as `adls.auth.shared-key.account.name` and"
+    " `adls.auth.shared-key.account.key`": (
+        f"{_STORES}a_value_that_cannot_be_obeyed_is_refused_until_its_remedy_is_done"
+    ),
+    "write `….dfs.core.windows.net`": (
+        "unit/store/test_properties.py::test_an_account_of_azure_is_named_by_its_host_except_in_what_a_catalog_sends"
+    ),
+    "create the bucket, or correct `catalog.warehouse`; Frazil retries with back-off": (
+        "integration/test_signed_store.py::test_a_wrong_key_and_a_missing_bucket_are_named_with_a_remedy"
+    ),
     "write its alias": f"{_STORES}an_access_point_that_is_named_by_its_arn_is_refused",
     "remove it; docs/reference/stores.md lists all properties": (
         "unit/store/test_properties.py::test_an_unknown_property_of_a_store_is_refused_with_the_nearest_name"

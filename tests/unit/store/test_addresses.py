@@ -12,6 +12,8 @@ from frazil.store.clients import client_of
 
 US = {"client.region": "us-east-1"}
 STORE = {"s3.endpoint": "https://store.example:9000", **US}
+AT = "adls.connection-string.acc.dfs.core.windows.net"
+BLOBS = "https://acc.blob.core.windows.net"
 
 
 @pytest.mark.parametrize(
@@ -65,18 +67,31 @@ def test_a_bucket_of_s3_is_at_the_host_that_java_would_ask(
 @pytest.mark.parametrize(
     ("properties", "expected"),
     [
-        ({"adls.sas-token.acc": "sig=x"}, {"sas_key": "sig=x", "endpoint": "https://acc.blob.core.windows.net"}),
+        ({"adls.sas-token.acc.dfs.core.windows.net": "?sig=x"}, {"sas_key": "sig=x", "endpoint": BLOBS}),
+        # A catalog may send the account's name beside its host; Java looks for the host alone.
+        ({"adls.sas-token.acc": "sig=x", "adls.token": "t"}, {"token": "t", "endpoint": BLOBS}),
         (
-            {
-                "adls.connection-string.acc.dfs.core.windows.net": "AccountName=acc;AccountKey=a2V5;BlobEndpoint=http://h/acc"
-            },
-            {"account_key": "a2V5", "endpoint": "http://h/acc"},
+            {AT: "http://10.0.0.1:10000/acc", "adls.auth.shared-key.account.key": "a2V5"},
+            {"account_key": "a2V5", "account_name": "acc", "endpoint": "http://10.0.0.1:10000/acc"},
         ),
-        ({"adls.token": "t"}, {"token": "t", "endpoint": "https://acc.blob.core.windows.net"}),
+        (
+            {AT: "https://acc.dfs.core.usgovcloudapi.net/?sig=y", "adls.sas-token.acc.dfs.core.windows.net": "sig=x"},
+            {"sas_key": "sig=y", "endpoint": "https://acc.blob.core.usgovcloudapi.net"},
+        ),
+        (
+            {"adls.auth.shared-key.account.name": "real", "adls.auth.shared-key.account.key": "a2V5"},
+            {"account_key": "a2V5", "account_name": "real", "endpoint": BLOBS},
+        ),
+        ({"adls.token": "t"}, {"token": "t", "endpoint": BLOBS}),
     ],
 )
-def test_an_account_of_azure_is_reached_as_java_would(properties: dict[str, str], expected: dict[str, str]) -> None:
-    store: Any = client_of(properties, Address("adls", "data", "", "acc.dfs.core.windows.net")).store
+@pytest.mark.parametrize("kind", ["dfs", "blob"])
+def test_an_account_of_azure_is_reached_as_java_would(
+    properties: dict[str, str], expected: dict[str, str], kind: str
+) -> None:
+    """Whether the address names the host of its files (`abfss:`) or that of its blobs (`wasbs:`)."""
+    named = {name.replace(".dfs.", f".{kind}."): value for name, value in properties.items()}
+    store: Any = client_of(named, Address("adls", "data", "", f"acc.{kind}.core.windows.net")).store
     assert {name: value for name, value in store.config.items() if name in expected} == expected
 
 
@@ -90,12 +105,21 @@ def test_an_account_of_azure_is_reached_as_java_would(properties: dict[str, str]
             Address("gcs", "l", ""),
             {"gcs.decryption-key": "YQ=="},
         ),
+        (
+            {AT: "AccountName=acc;AccountKey=a2V5"},
+            Address("adls", "data", "", "acc.dfs.core.windows.net"),
+            {
+                AT: "https://acc.dfs.core.windows.net",
+                "adls.auth.shared-key.account.name": "acc",
+                "adls.auth.shared-key.account.key": "a2V5",
+            },
+        ),
     ],
 )
 def test_a_value_that_cannot_be_obeyed_is_refused_until_its_remedy_is_done(
     properties: dict[str, str], address: Address, mended: dict[str, str]
 ) -> None:
-    [name] = mended
+    name = next(iter(mended))
     with pytest.raises(SpecError) as raised:
         client_of(properties, address)
     assert raised.value.where == name

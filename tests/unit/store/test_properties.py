@@ -60,7 +60,8 @@ SAMPLES: dict[str, tuple[str, dict[str, str], str]] = {
     "gcs.service.host": ("http://127.0.0.1:4443", {}, "gs://lake/t"),
     "adls.sas-token.": ("sv=1&sig=abc", {}, ACCOUNT),
     "adls.sas-token-expires-at-ms.": ("1795258921596", {}, ACCOUNT),
-    "adls.connection-string.": ("AccountName=other;AccountKey=a2V5", {}, ACCOUNT),
+    "adls.connection-string.": ("https://other.dfs.core.windows.net", {}, ACCOUNT),
+    "adls.auth.shared-key.account.name": ("other", {"adls.auth.shared-key.account.key": "a2V5"}, ACCOUNT),
     "adls.auth.shared-key.account.key": ("a2V5", {}, ACCOUNT),
     "adls.token": ("token", {}, ACCOUNT),
     "oss.endpoint": ("https://oss-eu.example", {}, "oss://lake/t"),
@@ -70,8 +71,8 @@ SAMPLES: dict[str, tuple[str, dict[str, str], str]] = {
 }
 # What the name of one of a family ends with.
 MEMBERS = {"s3.access-points.": "lake", "adls.": "lake.dfs.core.windows.net"}
-# Obeyed elsewhere: a second key that must be the same, an account that is in the address, a digest of the key.
-ELSEWHERE = ("gcs.decryption-key", "adls.auth.shared-key.account.name", "s3.sse.md5")
+# Obeyed elsewhere: a second key that must be the same, a digest of the key.
+ELSEWHERE = ("gcs.decryption-key", "s3.sse.md5")
 EVERY = [known for properties in STORES.values() for known in properties]
 
 
@@ -135,6 +136,15 @@ def test_a_table_whose_files_would_be_written_otherwise_is_refused(known: StoreP
         check_sent({}, {known.name: "x"}, "shop.orders")
     assert (raised.value.where, raised.value.remedy) == ("shop.orders", known.note)
     check_table_properties({"write.data.path": "s3://lake/elsewhere", "write.format.default": "parquet"})
+
+
+def test_an_account_of_azure_is_named_by_its_host_except_in_what_a_catalog_sends() -> None:
+    name = "adls.sas-token.lake"
+    check_property(name, "sig=x", is_sent=True)
+    with pytest.raises(SpecError, match=name) as raised:
+        check_property(name, "sig=x")
+    assert raised.value.remedy == f"write `{name}.dfs.core.windows.net`"
+    check_property(f"{name}.dfs.core.windows.net", "sig=x")
 
 
 def test_an_unknown_property_of_a_store_is_refused_with_the_nearest_name() -> None:

@@ -5,15 +5,20 @@ Iceberg's exceptions are distinguished by the names of their classes.
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 from py4j.protocol import Py4JError, Py4JJavaError
 
+from frazil.catalog.iceberg.store_access import identity_of
 from frazil.errors import FrazilError, UnavailableError
 from frazil.refusals import Settings, refusal_remedy
+from frazil.store.file_io import store_of
+from frazil.store.properties import task_properties
 
 # Not Iceberg's NotFoundException: it means a file missing in the store, of a table that the catalog knows.
 _NOT_THERE = ("NoSuchTableException", "NoSuchNamespaceException")
@@ -27,11 +32,23 @@ _OLDER_THAN_THE_TABLE = (
 )
 _RESOLVING = "org.apache.iceberg.io.ResolvingFileIO"
 _DENIED = "access denied"
+_ADVICE = "If you are using a StorageSharedKeyCredential"
+# Google's client for Java may report no more than the request, here one for a bucket's objects, and that nothing was found.
+_NO_BUCKET = re.compile(
+    r"NoSuchBucket|ContainerNotFound|specified (bucket|container) does not exist"
+    r"|404 Not Found\s+\w+\s+\S+/storage/v1/b/[^/\s]+/o\?",
+    re.I,
+)
 _SETTINGS = Settings(
     trust="the JVM's trust store (`spark: {conf: {spark.driver.extraJavaOptions: -Djavax.net.ssl.trustStore=…}}`), or of"
     " PostgreSQL in jdbc.sslrootcert",
     certificate="the certificate and the key under `catalog.properties`",
     login="the credentials under `catalog.properties`",
+)
+_OF_TASKS = replace(
+    _SETTINGS,
+    trust="a file that the variable SSL_CERT_FILE names for Frazil, and on a cluster for executors"
+    " (`spark: {conf: {spark.executorEnv.SSL_CERT_FILE: …}}`)",
 )
 _OTHER_SERVERS = (
     "Unable to process (code: 404", "No route for request", "Could not parse error object", "HTTP status code 40",
@@ -73,6 +90,8 @@ def _remedy_of(error: Exception) -> str:
     text = " ".join(f"{cause.getClass().getName()} {cause.getMessage()}" for cause in causes_of(error))
     if remedy := refusal_remedy(text, _SETTINGS):
         return remedy
+    if _NO_BUCKET.search(text):
+        return "create the bucket, or correct `catalog.warehouse`; Frazil retries with back-off"
     is_other = any(part in text for part in _OTHER_SERVERS)
     other = "check that `catalog.uri` is the address of a catalog of this type; Frazil retries with back-off"
     return other if is_other else ""
@@ -130,6 +149,8 @@ def cause_of(error: Exception) -> str:
         return str(error)
     cause = causes[-1]
     text = " ".join(str(cause.getMessage() or "").split())
+    if text.startswith(_ADVICE):  # Azure's client puts half a page of it before the store's answer.
+        text = "".join(text.partition("Status code")[1:]) or text
     return f"{cause.getClass().getSimpleName()}: {text}".rstrip(": ")[:400]
 
 
@@ -217,9 +238,9 @@ def remove(java: Any, paths: Iterable[str]) -> None:
 
 
 def probe_store(gateway: Any, hadoop: Mapping[str, str], properties: Mapping[str, str], location: str) -> str:
-    """Lists the first object under `location`; returns a description of the result. The request goes through Iceberg's
-    file access, which commits use too. properties: of the catalog or, better, of a table: a catalog may vend others
-    than the pipeline file has.
+    """Lists the first objects under `location`, by Iceberg's file access, which commits use too, and by the client of
+    tasks; returns a description of the result. properties: of the catalog or, better, of a table: a catalog may vend
+    others than the pipeline file has.
 
     Raises: UnavailableError where that fails.
     """
@@ -233,6 +254,7 @@ def probe_store(gateway: Any, hadoop: Mapping[str, str], properties: Mapping[str
         )
         try:
             is_empty = not io.listPrefix(location.rstrip("/") + "/").iterator().hasNext()
+            own = {**properties, **identity_of(gateway, io, location, properties)}
         finally:
             io.close()
     except java_errors() as error:
@@ -243,4 +265,13 @@ def probe_store(gateway: Any, hadoop: Mapping[str, str], properties: Mapping[str
         raise failure from None
     except Py4JError:
         return "it answers"
+    _probe_for_tasks(task_properties(own), location)
     return "it answers, and is empty" if is_empty else "it answers"
+
+
+def _probe_for_tasks(properties: Mapping[str, str], location: str) -> None:
+    try:
+        store_of(tuple(sorted(properties.items()))).probe(location)
+    except OSError as error:
+        message = f"Iceberg's Java client reaches the store, and tasks do not: {error}"
+        raise UnavailableError(message, remedy=refusal_remedy(str(error), _OF_TASKS), where=location) from None
