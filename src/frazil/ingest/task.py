@@ -200,7 +200,9 @@ def read_all(job: Job, batches: Iterable[pa.RecordBatch]) -> list[TaskReport]:
         for batch in batches:
             hit("task.batch")
             _take_batch(job, batch, runs, together)
-        _take_held(runs, together)
+        for run in runs.values():
+            run.take_held()
+        _take_rows(runs, together)
         return [run.report() for run in runs.values()]
     except BaseException:
         for run in runs.values():
@@ -221,14 +223,15 @@ def _take_batch(
             if name not in runs:
                 runs[name] = _TableRun(share.target, name in job.trials, job.topics_of(name))
             runs[name].take_share(topic, share, latest)
-    held = [*runs.values(), *(one for routes in together.values() for one in routes.values())]
-    if sum(one.held_bytes for one in held) > _MOST_HELD_BYTES:
-        _take_held(runs, together)
+    if sum(run.held_bytes for run in runs.values()) > _MOST_HELD_BYTES:
+        for run in runs.values():
+            run.take_held()
+    if any(one.holds_many for routes in together.values() for one in routes.values()):
+        _take_rows(runs, together)
 
 
-def _take_held(runs: Mapping[str, _TableRun], together: Mapping[str, Mapping[str, Together]]) -> None:
-    for run in runs.values():
-        run.take_held()
+def _take_rows(runs: Mapping[str, _TableRun], together: Mapping[str, Mapping[str, Together]]) -> None:
+    """Hands each table its rows that were made together with those of other tables."""
     for routes in together.values():
         for one in routes.values():
             for name, rows in one.take_held():
@@ -451,7 +454,9 @@ class _TableRun:
         """Counts records whose rows are made together with those of other tables. value_bytes: of each record."""
         if value_bytes.size and not self.counts.has_oversized:
             count = value_bytes.size
-            counted = Counts(count, int(value_bytes.sum()), int(value_bytes.max()), written_count=count, row_count=count)
+            counted = Counts(
+                count, int(value_bytes.sum()), int(value_bytes.max()), written_count=count, row_count=count
+            )
             self.counts = Counts.merge([self.counts, counted])
 
     def take_rows(self, rows: pa.Table) -> None:

@@ -26,6 +26,7 @@ from frazil.write.target import TableTarget
 
 ReadRows = Callable[[TableTarget, Records], Decoded]
 """Reads records as rows of a table; all are refused that become none, for whatever reason."""
+_MANY_BYTES = 32 * 1024 * 1024
 
 
 @dataclass(frozen=True)
@@ -47,8 +48,7 @@ class Together:
         self._targets = targets
         self._read = read
         self._held: list[tuple[pa.Table, Ints]] = []
-        #: The memory of the rows that wait for more.
-        self.held_bytes = 0
+        self._held_bytes = 0
         alike = _alike(targets)
         #: The names of the tables that are alike.
         self.tables = frozenset(target.name for target in alike)
@@ -81,25 +81,27 @@ class Together:
 
     def hold(self, rows: pa.Table, owner: Ints) -> None:
         """Keeps rows until there are more. owner: the number of each row's table, negative for a row of another table."""
-        self._is_worth_it &= 2 * np.count_nonzero(owner >= 0) >= owner.size
-        self._held.append((rows, owner))
-        self.held_bytes += rows.nbytes
+        self._is_worth_it &= 2 * int(np.count_nonzero(owner >= 0)) >= owner.size
+        # Each batch is ordered by itself, as long as it is in the processor's cache.
+        order = np.argsort(owner, kind="stable")
+        ends = np.searchsorted(owner[order], np.arange(len(self._targets) + 1))
+        self._held.append((rows.take(pa.array(order)), ends))
+        self._held_bytes += rows.nbytes
+
+    @property
+    def holds_many(self) -> bool:
+        """Whether more rows would not make their copies cheaper."""
+        return self._held_bytes >= _MANY_BYTES
 
     def take_held(self) -> Iterator[tuple[str, pa.Table]]:
         """Yields the rows that were kept, by table. They are copies: slices would keep the rows of all tables in memory
         until the last of them is written.
         """
-        held, self._held, self.held_bytes = self._held, [], 0
-        if not held:
-            return
-        rows = pa.concat_tables([some for some, _ in held]).combine_chunks()
-        owner = np.concatenate([of for _, of in held])
-        order = np.argsort(owner, kind="stable")
-        ends = np.searchsorted(owner[order], np.arange(len(self._targets) + 1))
+        held, self._held, self._held_bytes = self._held, [], 0
         for number, target in enumerate(self._targets):
-            places = order[ends[number] : ends[number + 1]]
-            if places.size:
-                yield target.name, rows.take(pa.array(places))
+            own = [rows.slice(ends[number], ends[number + 1] - ends[number]) for rows, ends in held]
+            if any(some.num_rows for some in own):
+                yield target.name, pa.concat_tables(own).combine_chunks()
 
     def _values(self, topic: str, records: pa.RecordBatch, is_made: Bools, decoded: Decoded) -> RouteValues:
         """Returns the values of the records with rows: from columns that are the fields, as text; else read once more."""

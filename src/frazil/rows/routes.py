@@ -107,7 +107,8 @@ def encode_values(arrays: Sequence[pa.Array]) -> tuple[Ints, tuple[tuple[str | N
 
     arrays: text, one for each source of the route.
     """
-    codes, distinct = np.zeros(len(arrays[0]), np.int64), [()]
+    codes = np.zeros(len(arrays[0]), np.int64)
+    distinct: list[tuple[str | None, ...]] = [()]
     for array in arrays:
         encoded = array.dictionary_encode()
         names = [*encoded.dictionary.to_pylist(), None]
