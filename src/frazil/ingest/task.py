@@ -453,10 +453,9 @@ class _TableRun:
     def _count_rows(self, value_bytes: NDArray[np.int64]) -> None:
         """Counts records whose rows are made together with those of other tables. value_bytes: of each record."""
         if value_bytes.size and not self.counts.has_oversized:
-            count = value_bytes.size
-            counted = Counts(
-                count, int(value_bytes.sum()), int(value_bytes.max()), written_count=count, row_count=count
-            )
+            counted = Counts(value_bytes.size, int(value_bytes.sum()), int(value_bytes.max()))
+            if self.is_writing:
+                counted = replace(counted, written_count=value_bytes.size, row_count=value_bytes.size)
             self.counts = Counts.merge([self.counts, counted])
 
     def take_rows(self, rows: pa.Table) -> None:
