@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 from frazil.plugins.catalogs import CatalogKind
 from frazil.routing import Route, parse_template
@@ -151,7 +151,7 @@ def check_routes(spec: PipelineSpec, problems: Problems) -> None:
                 problems.add(table.line, *clash)
 
 
-def clash_of(table: TableSpec, route: RouteSpec, topics: Iterable[str]) -> tuple[str, str] | None:
+def clash_of(table: TableSpec, route: RouteSpec, topics: Collection[str]) -> tuple[str, str] | None:
     """Returns message and remedy where a route by topic makes, of one of these topics, a table under `tables` that does
     not take the topic itself. One that does takes the place of the route's.
     """

@@ -1,4 +1,4 @@
-"""Tables of a route that are alike: their records are decoded once, and the outcome is that of each table reading its own."""
+"""Tables of a route that are alike: decoded at once, their records become what each table makes of its own."""
 
 from __future__ import annotations
 
