@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
+from types import MappingProxyType
 
 import numpy as np
 from pyiceberg.schema import Schema
@@ -200,10 +201,18 @@ class UnsureCatalog:
         self._catalog.rewrite(rewrite)
         self._fate.step("catalog.rewritten")
 
-    def append_once(self, table: str, files: Sequence[DataFile], name: str, value: str, since: int | None) -> None:
+    def append_once(
+        self,
+        table: str,
+        files: Sequence[DataFile],
+        name: str,
+        value: str,
+        since: int | None,
+        summary: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
         self._fate.step("catalog.append_once")
         self._refuse_another(table)
-        self._catalog.append_once(table, files, name, value, since)
+        self._catalog.append_once(table, files, name, value, since, summary)
         self._fate.step("catalog.appended")
 
     def replace_once(self, replacement: Replacement) -> None:

@@ -290,13 +290,21 @@ class MemoryCatalog:
             removed = tuple(file for file in _files_of(found.line()) if file.path in rewrite.removed)
             self._add(found, rewrite.added, summary, RowDelta(None, removed=removed))
 
-    def append_once(self, table: str, files: Sequence[DataFile], name: str, value: str, since: int | None) -> None:
+    def append_once(
+        self,
+        table: str,
+        files: Sequence[DataFile],
+        name: str,
+        value: str,
+        since: int | None,
+        summary: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
         with self._committing(table) as found:
             has_landed = is_recorded(self._logged(found, (name,)), name, value, since)
             if has_landed is None:
                 raise UnavailableError("the table's history is gone", where=table)
             if not has_landed:
-                self._add(found, files, {key(self._pipeline, name): value})
+                self._add(found, files, {key(self._pipeline, n): v for n, v in {**summary, name: value}.items()})
 
     def replace_once(self, replacement: Replacement) -> None:
         made, table = replacement, replacement.table

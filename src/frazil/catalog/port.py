@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Protocol
 
 from pyiceberg.partitioning import PartitionSpec
@@ -229,9 +230,18 @@ class Catalog(Protocol):
         `read_at`: the caller loads the table again. UnavailableError where the outcome is unknown.
         """
 
-    def append_once(self, table: str, files: Sequence[DataFile], name: str, value: str, since: int | None) -> None:
+    def append_once(
+        self,
+        table: str,
+        files: Sequence[DataFile],
+        name: str,
+        value: str,
+        since: int | None,
+        summary: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
         """Commits one snapshot that adds these files, with `value` under the summary key `name` and without progress;
         does nothing where a snapshot after `since` has this value already. since: None: since the table was created.
+        summary: further entries under this pipeline's keys.
 
         Raises: ConflictError after a conflicting commit; UnavailableError where the outcome is unknown or the history
         does not reach back to `since`.

@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
+from typing import Any
 
 from pydantic import TypeAdapter
 
@@ -39,6 +40,8 @@ REMOVED = "replayed-dead-letters"
 """Summary key of an upsert table: the dead letters to be removed, whose rows this snapshot added."""
 COMMIT_ID = "commit-id"
 """Summary key of a table: the commit that advanced its progress."""
+LOOKUPS = "lookups"
+"""Summary key of a table: the version of each reference table that this snapshot's rows were joined with."""
 OPEN_REPLAY = "replaying."
 """Prefix of the table property of an unfinished replay; its value begins with the snapshot that the replay has read."""
 DEAD_LETTERS_MARK = "dead-letters"
@@ -92,11 +95,16 @@ def to_summary(pipeline: str, progress: Progress) -> dict[str, str]:
         "rest-records": as_json(dict(progress.rest_records)) if progress.rest_records else "",
         "balance": as_json(asdict(progress.balance)) if progress.balance is not None else "",
         "expectations": as_json(dict(progress.unmet)) if progress.unmet else "",
-        "lookups": as_json({name: dict(one) for name, one in progress.lookups.items()}) if progress.lookups else "",
+        LOOKUPS: dump_lookups(progress.lookups),
         "released-to": progress.released_to,
     }
     parts |= {name: text for name, text in of_some_tables.items() if text}
     return {key(pipeline, name): value for name, value in parts.items()}
+
+
+def dump_lookups(versions: Mapping[str, Mapping[str, Any]]) -> str:
+    """Returns the summary entry for the versions of reference tables, by lookup; empty where there are none."""
+    return as_json({name: dict(one) for name, one in versions.items()}) if versions else ""
 
 
 def from_summary(
@@ -130,7 +138,7 @@ def from_summary(
         rest_records=json.loads(summary.get(key(pipeline, "rest-records"), "{}")),
         balance=_BALANCE.validate_json(summary[balance]) if (balance := key(pipeline, "balance")) in summary else None,
         unmet=json.loads(summary.get(key(pipeline, "expectations"), "{}")),
-        lookups=json.loads(summary.get(key(pipeline, "lookups"), "{}")),
+        lookups=json.loads(summary.get(key(pipeline, LOOKUPS), "{}")),
         released_to=summary.get(key(pipeline, "released-to"), ""),
         snapshot_id=snapshot_id,
         committed_at_ms=at_ms if first_ms is None else int(first_ms),

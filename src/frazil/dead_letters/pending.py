@@ -19,6 +19,7 @@ from pydantic import TypeAdapter
 
 from frazil.catalog.port import Catalog, Rewrite, TableState
 from frazil.catalog.progress import (
+    LOOKUPS,
     OPEN_REPLAY,
     REMOVED,
     REPLAY,
@@ -61,6 +62,8 @@ class PendingReplay:
     since: int | None
     #: The data files with the rows.
     files: tuple[DataFile, ...]
+    #: The versions of the reference tables that the rows were joined with, for the summary; empty without lookups.
+    lookups: str = ""
 
     def dump(self) -> str:
         """Returns the JSON for the snapshot summary."""
@@ -150,7 +153,8 @@ def commit_pending(catalog: Catalog, dead_letters: str, pending: PendingReplay) 
 
     Raises: ConflictError and UnavailableError as the catalog; the rows are still pending then.
     """
-    catalog.append_once(pending.table, pending.files, REPLAY_ID, pending.id, pending.since)
+    summary = {LOOKUPS: pending.lookups} if pending.lookups else {}
+    catalog.append_once(pending.table, pending.files, REPLAY_ID, pending.id, pending.since, summary)
     hit("replay.appended")
     clear_mark(catalog, dead_letters, pending.id)
     hit("replay.done")

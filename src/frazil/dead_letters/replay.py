@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from frazil.catalog.port import Catalog, TableState
-from frazil.catalog.progress import REPLAY
+from frazil.catalog.progress import REPLAY, dump_lookups
 from frazil.catalog.scans import LiveFile
 from frazil.clock import new_id
 from frazil.dead_letters.changes import TopicReaders
@@ -194,7 +194,8 @@ class Replayer:
             state = self._catalog.load(table.name)
             if state is None or table.state is None or state.uuid != table.state.uuid:
                 raise ConflictError("the table was recreated while its dead letters were read", where=table.name)
-            pending = PendingReplay(new_id(), table.name, state.uuid, state.head_id, written.rows)
+            lookups = dump_lookups(table.schema.reference_versions)
+            pending = PendingReplay(new_id(), table.name, state.uuid, state.head_id, written.rows, lookups)
             mark_replay(self._catalog, dead_letters, pending)
         except FrazilError:
             self._catalog.delete_files(table.name, [file.path for file in written.rows])

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from frazil.catalog.port import Catalog, Replacement, TableState
-from frazil.catalog.progress import COMMIT_ID, REMOVED, REPLAY_ID, is_unmoved
+from frazil.catalog.progress import COMMIT_ID, LOOKUPS, REMOVED, REPLAY_ID, dump_lookups, is_unmoved
 from frazil.catalog.scans import LiveFile
 from frazil.clock import new_id
 from frazil.dead_letters.changes import NOT_KNOWN, ChangeReader, Draft, HistoryQuery, NewerChanges, TopicReaders
@@ -348,7 +348,9 @@ class _Replacing:
         prepared, dead_letters = attempt.prepared, self._dead_letters.state.name
         made = Replacement(self._table.name, prepared.files, prepared.delta, state.progress, removal.since, removal.id)
         try:
-            self._catalog.replace_once(replace(made, summary={REMOVED: removal.dump()}))
+            lookups = dump_lookups(self._table.schema.reference_versions)
+            summary = {REMOVED: removal.dump()} | ({LOOKUPS: lookups} if lookups else {})
+            self._catalog.replace_once(replace(made, summary=summary))
         except ConflictError:
             with self._cleaning(draft):
                 self._give_up(attempt)

@@ -21,6 +21,7 @@ from frazil.schema.names import fold_case
 from frazil.spec import PipelineSpec, TableSpec, TopicSelector
 from frazil.spec.document import line_of
 from frazil.spec.problems import place
+from frazil.spec.routes import clash_of
 from frazil.spec.topic_keys import is_enabled
 from frazil.spec.topics import select_topics, topic_filter
 from frazil.types import OffsetRange, Offsets, RoutedTable, by_topic
@@ -80,10 +81,12 @@ class Discovery:
         for name in select_topics(self._spec.topics, found):
             if f"{self._spec.namespace}.{name}" not in self.tables:
                 self._add(self._spec.table_for(name))
+        declared = self._refuse_clashes(found)
         for made in self._spec.tables_by_topic(found):
-            if made.name not in self.tables:
-                self._add(made)
-            self.tables[made.name].spec = made
+            if made.name not in declared:
+                if made.name not in self.tables:
+                    self._add(made)
+                self.tables[made.name].spec = made
         self._follow_keys(found)
         self._found, self.outage = found, None
         for known in self.tables.values():
@@ -94,6 +97,14 @@ class Discovery:
         self._has_topics = True
         writing = (table for table in self.tables.values() if table.spec.on_bad_record == "dead_letter")
         self._owner_of_dead_letter_table = {table.dead_letter_table_name: table.name for table in writing}
+
+    def _refuse_clashes(self, found: dict[str, TopicDescription]) -> set[str]:
+        """Returns the tables under `tables`, and refuses those that routes make of topics which they do not take."""
+        for spec in self._spec.tables:
+            clashes = [clash_of(spec, route, found) for route in self._spec.routes if route.is_by_topic]
+            clash = next((one for one in clashes if one is not None), None)
+            self.tables[spec.name].refusal = (*clash, spec.name) if clash is not None else None
+        return {spec.name for spec in self._spec.tables}
 
     def _follow_keys(self, found: dict[str, TopicDescription]) -> None:
         """Adds the tables that topics ask for, and notes which of them their keys no longer make."""

@@ -272,7 +272,7 @@ class Pipeline:
             rest_records=add_counts(before.rest_records, report.routed.rest_records),
             balance=balance,
             unmet={one.name: unmet.get(one.name, 0) for one in table.spec.expect},
-            lookups={name: reference.version for name, reference in table.schema.references.items()},
+            lookups=table.schema.reference_versions,
         )
         began_s = self._clock.monotonic_s()
         commit, resolved = Commit(table.name, report.written.data, progress, before, shape=state.shape), None

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 import numpy as np
 import pyarrow as pa
 
+from frazil.decode.columns import offsets_of
+from frazil.ingest.together import MadeRows, Together
 from frazil.report import RouteReport
 from frazil.rows.routes import RouteValues, read_route_values
 from frazil.schema.arrow import Bools, Ints
@@ -20,6 +23,7 @@ OVERSIZED_PARTITION = -1
 """The partition of an oversized record that was left out of a batch of small records."""
 _NEVER = 2**63 - 1
 _REST, _NOBODY = -1, -2
+_UNREAD = -1
 
 
 @dataclass(frozen=True)
@@ -34,50 +38,123 @@ class Share:
     routed: RouteReport = field(default_factory=RouteReport)
     #: Ids of schemas without which it is not known whose records these are.
     missing: frozenset[str] = frozenset()
+    #: Bytes of the values of further records, whose rows are made together with those of other tables: int of shape
+    #: (n_rows,).
+    row_value_bytes: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
 
 
 def shares_of(
-    targets: Sequence[TableTarget], topic: str, records: pa.RecordBatch, starts: Mapping[str, Offsets]
+    targets: Sequence[TableTarget],
+    topic: str,
+    records: pa.RecordBatch,
+    starts: Mapping[str, Offsets],
+    together: Mapping[str, Together] = MappingProxyType({}),
 ) -> Iterator[Share]:
-    """Yields the share of each table in the records of a topic. starts: the offsets at which the records of a table
-    begin, for tables that do not use all of them.
+    """Yields the shares of each table in the records of a topic. starts: the offsets at which the records of a table
+    begin, for tables that do not use all of them. together: the tables of routes that are read at once, by the rest.
     """
+    for target in targets:
+        if target.route is None:
+            due = _due(target, topic, records, starts)
+            yield Share(target, records if due.all() else records.filter(pa.array(due)))
+    for rest, members in routes_of(targets).items():
+        yield from _divide(members, topic, records, starts, together.get(rest))
+
+
+def routes_of(targets: Iterable[TableTarget]) -> dict[str, list[TableTarget]]:
+    """Returns the tables of each route, by its table of the rest."""
     routes: dict[str, list[TableTarget]] = {}
     for target in targets:
         if target.route is not None:
             routes.setdefault(target.route.rest, []).append(target)
-        else:
-            due = _due(target, topic, records, starts)
-            yield Share(target, records if due.all() else records.filter(pa.array(due)))
-    for members in routes.values():
-        yield from _divide(members, topic, records, starts)
+    return routes
 
 
 def _divide(
+    targets: Sequence[TableTarget],
+    topic: str,
+    records: pa.RecordBatch,
+    starts: Mapping[str, Offsets],
+    together: Together | None,
+) -> Iterator[Share]:
+    """Yields the shares of the tables of one route, first those in rows that are made for several tables at once."""
+    if together is not None and not (np.asarray(records.column("partition")) == OVERSIZED_PARTITION).any():
+        made = together.make_rows(topic, records)
+        if made is not None:
+            are_made = made.is_made.all()
+            with_rows = records if are_made else records.filter(pa.array(made.is_made))
+            yield from _divide_rows(targets, topic, with_rows, starts, made, together)
+            if are_made:
+                return
+            records = records.filter(pa.array(~made.is_made))
+    yield from _divide_records(targets, topic, records, starts)
+
+
+def _divide_rows(
+    targets: Sequence[TableTarget],
+    topic: str,
+    records: pa.RecordBatch,
+    starts: Mapping[str, Offsets],
+    made: MadeRows,
+    together: Together,
+) -> Iterator[Share]:
+    """Yields the shares of records that have become rows: as rows where the table may have these, else as records."""
+    sizes, owner = value_sizes(records.column("value")), np.full(records.num_rows, _NOBODY)
+    targets_and_records = _own_records(targets, topic, records, starts, made.values, made.values.codes)
+    for number, (target, own, routed) in enumerate(targets_and_records):
+        if target.name in together.tables:
+            owner[own] = number
+            yield Share(target, records.slice(0, 0), routed, row_value_bytes=sizes[own])
+        else:
+            yield Share(target, records.take(pa.array(np.flatnonzero(own))), routed)
+    together.hold(made.rows, owner)
+
+
+def _divide_records(
     targets: Sequence[TableTarget], topic: str, records: pa.RecordBatch, starts: Mapping[str, Offsets]
 ) -> Iterator[Share]:
-    """Yields the shares of the tables of one route. Of records whose values are not read, an oversized one goes to every
-    table, and one that ends tasks to those that know of it.
+    """Yields the shares as records. Of records whose values are not read, an oversized one goes to every table, and one
+    that ends tasks to those that know of it.
     """
     route = targets[0].route
     assert route is not None
-    crashing = [_crashing(target, topic, records) for target in targets]
-    is_read = ~np.logical_or.reduce(crashing)
+    crashing = {target.name: _crashing(target, topic, records) for target in targets}
+    is_read = ~np.logical_or.reduce(list(crashing.values()))
     named = records if is_read.all() else records.filter(pa.array(is_read))
     values = read_route_values(route, targets, topic, named)
-    router = Router(route, next((target.routed for target in targets if not target.route_values), ()))
-    owner, code = np.full(records.num_rows, _NOBODY), np.zeros(records.num_rows, np.int64)
-    owner[is_read], code[is_read] = _owners(values, targets, router)[values.codes], values.codes
+    codes = np.full(records.num_rows, _UNREAD)
+    codes[is_read] = values.codes
     is_oversized = np.asarray(records.column("partition")) == OVERSIZED_PARTITION
+    for target, own, routed in _own_records(targets, topic, records, starts, values, codes):
+        others = is_oversized & _due(target, topic, records, starts) if is_oversized.any() else is_oversized
+        rows = np.flatnonzero(own | others | crashing[target.name])
+        yield Share(target, records.take(pa.array(rows)), routed, values.missing)
+
+
+def _own_records(
+    targets: Sequence[TableTarget],
+    topic: str,
+    records: pa.RecordBatch,
+    starts: Mapping[str, Offsets],
+    values: RouteValues,
+    codes: Ints,
+) -> Iterator[tuple[TableTarget, Bools, RouteReport]]:
+    """Yields each table of a route with its own records, bool of shape (n_records,), and its report on the others.
+
+    codes: which of the different values each record has, _UNREAD for a record whose values are not read.
+    """
+    route = targets[0].route
+    assert route is not None
+    router = Router(route, next((target.routed for target in targets if not target.route_values), ()))
+    owner = np.append(_owners(values, targets, router), _NOBODY)[codes]
     for number, target in enumerate(targets):
         due = _due(target, topic, records, starts)
         own = due & (owner == (number if target.route_values else _REST))
         others = int(np.count_nonzero(due & ~own))
         routed = RouteReport(others=others)
         if not target.route_values:
-            own, routed = _without_new(own, code, values, router, others)
-        rows = np.flatnonzero(own | (due & is_oversized) | crashing[number])
-        yield Share(target, records.take(pa.array(rows)), routed, values.missing)
+            own, routed = _without_new(own, codes, values, router, others)
+        yield target, own, routed
 
 
 def _owners(values: RouteValues, targets: Sequence[TableTarget], router: Router) -> Ints:
@@ -113,6 +190,11 @@ def _crashing(target: TableTarget, topic: str, records: pa.RecordBatch) -> Bools
         return np.zeros(records.num_rows, np.bool_)
     places = zip(records.column("partition").to_pylist(), records.column("offset").to_pylist(), strict=True)
     return np.array([place in known for place in places], np.bool_)
+
+
+def value_sizes(values: pa.Array) -> Ints:
+    """Returns the bytes of each value, 0 for none: int of shape (n_values,)."""
+    return np.diff(offsets_of(values)).astype(np.int64)
 
 
 def _due(target: TableTarget, topic: str, records: pa.RecordBatch, starts: Mapping[str, Offsets]) -> Bools:

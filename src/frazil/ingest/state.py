@@ -300,6 +300,11 @@ class SchemaState:
     #: The rows of reference tables that the next batch joins, by lookup.
     references: dict[str, Reference] = field(default_factory=dict)
 
+    @property
+    def reference_versions(self) -> dict[str, Mapping[str, object]]:
+        """The versions of these, for the commit of the rows that are joined with them."""
+        return {name: reference.version for name, reference in self.references.items()}
+
     def add_schemas(self, schemas: Mapping[str, WriterSchema]) -> None:
         """Adds registry schemas that a batch has requested; the next batch is read with them."""
         self.schemas |= schemas

@@ -26,8 +26,9 @@ from frazil.decode.limits import plain_columns, read_bounded
 from frazil.decode.settings import OWN_TYPES
 from frazil.errors import SpecError
 from frazil.failpoints import hit
-from frazil.ingest.shares import OVERSIZED_PARTITION, Share, shares_of
+from frazil.ingest.shares import OVERSIZED_PARTITION, Share, routes_of, shares_of, value_sizes
 from frazil.ingest.task_limits import limited_memory, limited_time
+from frazil.ingest.together import Together
 from frazil.process.evaluate import Unmet
 from frazil.process.program import SparkPart
 from frazil.process.references import Reference, Sent, receive
@@ -197,12 +198,17 @@ def read_all(job: Job, batches: Iterable[pa.RecordBatch]) -> list[TaskReport]:
     """Reads all records, writes all files and returns the reports; no rows remain in memory afterwards."""
     receive(job.references)
     runs: dict[str, _TableRun] = {}
+    together = {
+        topic: {rest: Together(members, _read_rows) for rest, members in routes_of(job.targets_of(topic)).items()}
+        for topic in job.targets
+    }
     try:
         for batch in batches:
             hit("task.batch")
-            _take_batch(job, batch, runs)
+            _take_batch(job, batch, runs, together)
         for run in runs.values():
             run.take_held()
+        _take_rows(runs, together)
         return [run.report() for run in runs.values()]
     except BaseException:
         for run in runs.values():
@@ -210,13 +216,15 @@ def read_all(job: Job, batches: Iterable[pa.RecordBatch]) -> list[TaskReport]:
         raise
 
 
-def _take_batch(job: Job, batch: pa.RecordBatch, runs: dict[str, _TableRun]) -> None:
+def _take_batch(
+    job: Job, batch: pa.RecordBatch, runs: dict[str, _TableRun], together: Mapping[str, Mapping[str, Together]]
+) -> None:
     """Hands each table its records, and holds no more of them than there is memory for."""
     for topic, records in by_topic(job, batch):
         targets = job.targets_of(topic)
         is_routed = any(target.route is not None for target in targets)
         latest = {topic: _latest(plain_columns(records))} if is_routed else {}
-        for share in shares_of(targets, topic, records, job.starts):
+        for share in shares_of(targets, topic, records, job.starts, together[topic]):
             name = share.target.name
             if name not in runs:
                 runs[name] = _TableRun(share.target, name in job.trials, job.topics_of(name))
@@ -224,6 +232,16 @@ def _take_batch(job: Job, batch: pa.RecordBatch, runs: dict[str, _TableRun]) -> 
     if sum(run.held_bytes for run in runs.values()) > _MOST_HELD_BYTES:
         for run in runs.values():
             run.take_held()
+    if any(one.holds_many for routes in together.values() for one in routes.values()):
+        _take_rows(runs, together)
+
+
+def _take_rows(runs: Mapping[str, _TableRun], together: Mapping[str, Mapping[str, Together]]) -> None:
+    """Hands each table its rows that were made together with those of other tables."""
+    for routes in together.values():
+        for one in routes.values():
+            for name, rows in one.take_held():
+                runs[name].take_rows(rows)
 
 
 @dataclass(frozen=True)
@@ -296,6 +314,12 @@ def read_records(target: TableTarget, records: Records, limit: int = MAX_MISMATC
         made = found.made.without(near.refused) if found.made is not None else None
         found = replace(found, decoded=near, changes=changes, made=made)
     return replace(found, decoded=without_values(target, found.decoded)) if target.protection is not None else found
+
+
+def _read_rows(target: TableTarget, records: Records) -> Decoded:
+    """Returns the records of a table without changes and without a query; those that make no row count as refused."""
+    read = read_records(target, records, limit=0)
+    return read.decoded if read.ignored is None else read.decoded.refusing(read.ignored, (), 0)
 
 
 def _process(target: TableTarget, found: ReadRecords, records: Records, limit: int) -> ReadRecords:
@@ -372,6 +396,8 @@ class _TableRun:
     has_key_updates: bool = False
     #: Records that wait for more, by topic, of a table of a route.
     held: dict[str, list[pa.RecordBatch]] = field(default_factory=dict)
+    #: The memory that these take.
+    held_bytes: int = 0
     #: The records of other tables of the route so far.
     routed: RouteReport = field(default_factory=RouteReport)
     #: The records so far that do not meet an expectation.
@@ -408,25 +434,46 @@ class _TableRun:
             self.counts = Counts.merge([self.counts, Counts(latest_ms=latest)])
             self.routed = RouteReport.merge([self.routed, share.routed])
             self.requests = SchemaRequests.merge([self.requests, SchemaRequests(missing=share.missing)])
-            self.held.setdefault(topic, []).append(share.records)
-            if sum(some.num_rows for some in self.held[topic]) >= _MANY_RECORDS:
-                self.take_held()
+            if share.records.num_rows:
+                self._hold(topic, share.records)
+            self._count_rows(share.row_value_bytes)
         elif share.records.num_rows:
             self.take(topic, share.records)
 
-    @property
-    def held_bytes(self) -> int:
-        """The memory of the records that wait for more."""
-        return sum(some.nbytes for many in self.held.values() for some in many)
+    def _hold(self, topic: str, records: pa.RecordBatch) -> None:
+        held = self.held.setdefault(topic, [])
+        held.append(records)
+        self.held_bytes += records.nbytes
+        if sum(some.num_rows for some in held) >= _MANY_RECORDS:
+            self.take_held()
 
     def take_held(self) -> None:
         """Takes the records that wait for more: of a route with many tables, few records of a batch are one table's, and
         each read of some has a price of its own.
         """
-        held, self.held = self.held, {}
+        held, self.held, self.held_bytes = self.held, {}, 0
         for topic, many in held.items():
             for records in pa.Table.from_batches(many).combine_chunks().to_batches():
                 self.take(topic, records)
+
+    def _count_rows(self, value_bytes: NDArray[np.int64]) -> None:
+        """Counts records whose rows are made together with those of other tables. value_bytes: of each record."""
+        if value_bytes.size and not self.counts.has_oversized:
+            counted = Counts(value_bytes.size, int(value_bytes.sum()), int(value_bytes.max()))
+            if self.is_writing:
+                counted = replace(counted, written_count=value_bytes.size, row_count=value_bytes.size)
+            self.counts = Counts.merge([self.counts, counted])
+
+    def take_rows(self, rows: pa.Table) -> None:
+        """Writes rows that were made together with those of other tables."""
+        if self.is_writing:
+            with self._noting_partitions():
+                self._own_writer().write(rows)
+
+    def _own_writer(self) -> FileWriter:
+        if self.writer is None:
+            self.writer = FileWriter(self.target)
+        return self.writer
 
     def take(self, topic: str, records: pa.RecordBatch) -> None:
         """Decodes, shapes and writes the records of one topic."""
@@ -517,8 +564,7 @@ class _TableRun:
     def _write(self, topic: str, columns: dict[str, pa.Array], read: ReadRecords) -> None:
         if self.target.dead_letters is not None and read.decoded.refused.any():
             self._write_dead_letters(self.target.dead_letters, columns, read.decoded)
-        if self.writer is None:
-            self.writer = FileWriter(self.target)
+        writer = self._own_writer()
         written = Counts(written_count=read.written_count)
         if self.target.changes is not None and read.changes is not None:
             changes = read.changes.without_refused()
@@ -528,7 +574,7 @@ class _TableRun:
         rows = read.rows(self.target, columns)
         self.counts = Counts.merge([self.counts, replace(written, row_count=rows.num_rows)])
         if rows.num_rows:
-            self.writer.write(rows)
+            writer.write(rows)
 
     def _take_changes(self, topic: str, columns: dict[str, pa.Array], kept: Changes) -> None:
         if self.changes is None:
@@ -609,9 +655,8 @@ class _TableRun:
         values = columns["value"]
         counts = Counts(len(values), latest_ms={topic: _latest(columns)}, ignored_records=ignored)
         if len(values):
-            offsets = np.frombuffer(values.buffers()[1], np.int32, len(values) + 1, values.offset * 4)
-            value_bytes, largest_bytes = int(offsets[-1] - offsets[0]), int(np.diff(offsets).max())
-            counts = replace(counts, value_bytes=value_bytes, largest_bytes=largest_bytes)
+            sizes = value_sizes(values)
+            counts = replace(counts, value_bytes=int(sizes.sum()), largest_bytes=int(sizes.max()))
         self.counts = Counts.merge([self.counts, counts])
 
     def _note_bad(self, topic: str, columns: dict[str, pa.Array], decoded: Decoded) -> None:

@@ -40,7 +40,7 @@ def read_route_values(route: Route, targets: Iterable[TableTarget], topic: str, 
     sources = route.to.sources
     pieces = list(read_bounded(records, partial(_read, _reading(sources, targets), sources, topic)))
     arrays = [pa.concat_arrays([read[number] for _, _, (read, _) in pieces]) for number in range(len(sources))]
-    codes, distinct = _encode(arrays)
+    codes, distinct = encode_values(arrays)
     return RouteValues(codes, distinct, frozenset[str]().union(*(missing for _, _, (_, missing) in pieces)))
 
 
@@ -102,15 +102,20 @@ def fields_of(paths: Iterable[Path]) -> tuple[NestedField, ...]:
     )
 
 
-def _encode(arrays: Sequence[pa.Array]) -> tuple[Ints, tuple[tuple[str | None, ...], ...]]:
-    """Returns the number of each record's values among the different ones, and these."""
+def encode_values(arrays: Sequence[pa.Array]) -> tuple[Ints, tuple[tuple[str | None, ...], ...]]:
+    """Returns the number of each record's values among the different ones, int of shape (n_records,), and these.
+
+    arrays: text, one for each source of the route.
+    """
     codes = np.zeros(len(arrays[0]), np.int64)
-    names: list[list[str | None]] = []
+    distinct: list[tuple[str | None, ...]] = [()]
     for array in arrays:
         encoded = array.dictionary_encode()
-        names.append([*encoded.dictionary.to_pylist(), None])
-        own = np.asarray(encoded.indices.fill_null(len(encoded.dictionary)), np.int64)
+        names = [*encoded.dictionary.to_pylist(), None]
+        own = np.asarray(encoded.indices.fill_null(len(names) - 1), np.int64)
+        both = codes * len(names) + own
         # Renumbered after each, so that the product of the sizes is no limit.
-        _, codes = np.unique(codes * len(names[-1]) + own, return_inverse=True)
-    firsts = np.unique(codes, return_index=True)[1].tolist()
-    return codes, tuple(tuple(array[first].as_py() for array in arrays) for first in firsts)
+        seen = np.unique(both) if len(distinct) > 1 else np.arange(len(names))
+        codes = np.searchsorted(seen, both) if len(distinct) > 1 else own
+        distinct = [(*distinct[code // len(names)], names[code % len(names)]) for code in seen.tolist()]
+    return codes, tuple(distinct)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 from frazil.plugins.catalogs import CatalogKind
 from frazil.routing import Route, parse_template
@@ -16,6 +16,7 @@ from frazil.spec.protect import rule_of
 from frazil.spec.secrets import Secrets
 from frazil.spec.settings import METADATA_COLUMNS, CommitSpec, MaintenanceSpec, MetadataField
 from frazil.spec.tables import STRANGE_IN_TABLE, check_topics, read_settings, with_defaults
+from frazil.spec.topics import select_topics
 
 _OF_DELETES: tuple[MetadataField, ...] = ("deleted", "deleted_at")
 _OF_RECORDS: tuple[MetadataField, ...] = ("topic", "partition", "offset")
@@ -139,7 +140,21 @@ def check_routes(spec: PipelineSpec, problems: Problems) -> None:
             message = f"the tables of the route to `{route.text}` may have names that `topics` or another route makes"
             problems.add(route.line, message, "begin `to` with another namespace, or with another word")
         prefixes.append(first)
+        named = [selector.literal for selector in route.topics if selector.literal is not None]
         for table in spec.tables if route.is_by_topic else ():
-            if route.to.may_make(table.name):
-                message = f"`{table.name}` is under `tables`, and a route to `{route.text}` may make it too"
-                problems.add(table.line, message, "rename the table, or begin `to` with another word")
+            clash = clash_of(table, route, named)
+            if clash is not None:
+                problems.add(table.line, *clash)
+
+
+def clash_of(table: TableSpec, route: RouteSpec, topics: Collection[str]) -> tuple[str, str] | None:
+    """Returns message and remedy where a route by topic makes, of one of these topics, a table under `tables` that does
+    not take the topic itself. One that does takes the place of the route's.
+    """
+    for topic in sorted(select_topics(route.topics, topics)):
+        if route.table_of(topic) == table.name and not any(one.matches(topic) for one in table.topics):
+            message = (
+                f"`{table.name}` is under `tables`, and the route to `{route.text}` makes it of the topic `{topic}`"
+            )
+            return message, "add the topic to the table's `topics`, rename the table, or begin `to` with another word"
+    return None

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pyarrow as pa
@@ -316,10 +317,18 @@ def test_a_promise_that_is_made_while_somebody_decides_that_it_was_not_is_kept(t
     late = [Rewrite(DEAD_LETTERS, state.head_id, replay_id, (), (), {"replay": promise.dump()})]
 
     class Deciding(MemoryCatalog):
-        def append_once(self, table: str, files: Sequence[DataFile], name: str, value: str, since: int | None) -> None:
+        def append_once(
+            self,
+            table: str,
+            files: Sequence[DataFile],
+            name: str,
+            value: str,
+            since: int | None,
+            summary: Mapping[str, str] = MappingProxyType({}),
+        ) -> None:
             while late:
                 super().rewrite(late.pop())
-            super().append_once(table, files, name, value, since)
+            super().append_once(table, files, name, value, since, summary)
 
     deciding = Deciding(tmp_path, "p")
     vars(deciding).update(_tables=scene.catalog._tables)

@@ -5,6 +5,7 @@ refused until it is corrected.
 from __future__ import annotations
 
 import itertools
+import json
 from collections.abc import Sequence
 from decimal import Decimal
 from pathlib import Path
@@ -15,6 +16,9 @@ import pyarrow.parquet as pq
 import pytest
 from pyiceberg.types import LongType, StringType, UUIDType
 
+from frazil.dead_letters.changes import TopicReaders
+from frazil.dead_letters.files import ReplayResult, Selection
+from frazil.dead_letters.replay import Replayer
 from frazil.ingest import references
 from frazil.ingest.state import RunState
 from frazil.ingest.table import Table
@@ -187,6 +191,31 @@ def test_an_upsert_table_keeps_the_rows_that_are_found(scene: Any) -> None:
     made.source.produce("a", 0, None, made.clock.now_ms(), key=b'{"id": 7}')
     made.catch_up()
     assert made.rows("n.a") == [{"name": "Germany", "id": 1}]
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{}, {"mode": "upsert", "key": KeySpec(format="json"), "key_columns": ("id",), "format_version": 2}],
+    ids=["append", "upsert"],
+)
+def test_the_commit_of_replayed_dead_letters_names_the_version_that_their_rows_have(
+    scene: Any, queries: Any, settings: dict[str, Any]
+) -> None:
+    made = scene(
+        {**COUNTRY, "on_miss": "dead_letter"}, select="select id, country.name as name from records", **settings
+    )
+    made.source.produce("a", 0, b'{"id": 1, "country_code": "de"}', 5, key=b'{"id": 1}')
+    made.source.produce("a", 0, b'{"id": 2, "country_code": "it"}', 6, key=b'{"id": 2}')
+    made.catch_up()
+    snapshot = put(made, [("de", "Deutschland"), ("it", "Italia")])
+    (spec,) = made.spec("a").tables
+    replayer = Replayer(made.catalog, None, TopicReaders(made.source, made.source), queries)
+    assert replayer.replay(Table(spec), Selection()) == ReplayResult(1, 0)
+    assert {row["id"]: row["name"] for row in made.rows("n.a")} == {1: "Germany", 2: "Italia"}
+    history = [one.summary for one in made.catalog.history("n.a", ("lookups", "replay-id"))]
+    [named] = [summary for summary in history if "replay-id" in summary]
+    assert json.loads(named["lookups"]) == {"country": {"table": "ref.countries", "snapshot-id": snapshot}}
+    assert progress(made).lookups["country"]["snapshot-id"] < snapshot
 
 
 def test_a_lookup_finds_by_several_fields_nested_ones_too(scene: Any, tmp_path: Path) -> None:

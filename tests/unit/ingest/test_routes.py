@@ -7,23 +7,28 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
+from frazil.ingest.state import RunState
 from frazil.spec import PipelineSpec, load_spec
 from tests.unit.ingest.service_scene import Scene, turn_until
 from tests.unit.ingest.test_shared_reads import NotedJobs
 
+EU = "{topics: /^eu\\.(.*)$/, to: n.$1}"
 ROUTE = '{topic: t, by: type, to: "n.${type}", rest: n.rest}'
 
 
 class Routed(Scene):
     """A pipeline file with one route."""
 
-    def __init__(self, root: Path, route: str = ROUTE, *topics: str) -> None:
+    def __init__(self, root: Path, route: str = ROUTE, *topics: str, tables: str = "") -> None:
         super().__init__(root, *(topics or ("t",)))
         self.route = route
+        self.tables = f"tables: {tables}\n" if tables else ""
 
     def spec(self, *topics: str) -> PipelineSpec:  # noqa: ARG002
         path = self.root / "frazil.yaml"
-        path.write_text(f'pipeline: p\nkafka: {{bootstrap.servers: "b:9092"}}\nroutes:\n  - {self.route}\n')
+        path.write_text(
+            f'pipeline: p\nkafka: {{bootstrap.servers: "b:9092"}}\nroutes:\n  - {self.route}\n{self.tables}'
+        )
         return load_spec(path)
 
     def numbers(self, table: str) -> list[int]:
@@ -106,6 +111,36 @@ def test_topics_go_to_the_table_that_their_pattern_names_and_several_to_one(tmp_
     scene.feed("us.users", {"n": 5})
     scene.catch_up()
     assert scene.numbers("n.users") == [3, 5]
+
+
+def test_a_table_under_tables_has_the_place_of_that_of_a_route_where_it_takes_the_topic(tmp_path: Path) -> None:
+    tables = "{n.users: {topic: eu.users, metadata: [offset]}, n.totals: {topic: other}}"
+    scene = Routed(tmp_path, EU, "eu.orders", "eu.users", "other", tables=tables)
+    for topic, number in (("eu.orders", 1), ("eu.users", 2), ("other", 5)):
+        scene.feed(topic, {"n": number})
+    assert {table.name: scene.numbers(table.name) for table in scene.catch_up()} == {
+        "n.orders": [1],
+        "n.totals": [5],
+        "n.users": [2],
+    }
+    assert scene.rows("n.users") == [{"n": 2, "_offset": 0}]
+
+
+def test_a_table_under_tables_stops_where_a_route_would_feed_it_another_topic_until_it_takes_that(
+    tmp_path: Path,
+) -> None:
+    scene = Routed(tmp_path, EU, "eu.orders", "other", tables="{n.users: {topic: other}}")
+    scene.feed("other", {"n": 1})
+    scene.catch_up()
+    scene.source.create("eu.users")
+    scene.feed("eu.users", {"n": 2})
+    service = scene.start()
+    stopped = next(table for table in service.tables if table.name == "n.users")
+    assert turn_until(service, lambda: stopped.status.run_state is RunState.STOPPED)
+    assert "makes it of the topic `eu.users`" in stopped.status.reason
+    scene.tables = "tables: {n.users: {topics: [other, eu.users]}}\n"
+    scene.catch_up()
+    assert scene.numbers("n.users") == [1, 2]
 
 
 @pytest.mark.parametrize(

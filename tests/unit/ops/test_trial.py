@@ -17,6 +17,7 @@ from frazil.ops.trial import Trial, TriedTable
 from frazil.ops.tried import TriedRecord
 from frazil.registry.memory import MemoryRegistry
 from frazil.schema.evolve import new_schema
+from tests.unit.ingest.test_route_formats import FORMATS
 from tests.unit.ops.conftest import Scenario
 from tests.unit.rows.test_writer_schemas import framed
 
@@ -181,6 +182,20 @@ def test_records_are_read_with_the_schemas_of_the_registry_that_they_name(scenar
     assert (row.input, shown(row)) == (({"n": 5},), ("written", [("append", {"m": 6})]))
     assert unknown.error is not None
     assert unknown.error.error_class == "unknown_schema_id"
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_records_of_every_format_and_envelope_are_tried(scenario: Scenario, run: Try, name: str) -> None:
+    registry = MemoryRegistry()
+    encode, _, settings = FORMATS[name]
+    produce(scenario, encode(registry, 5, "a"), encode(registry, 6, "a"), b"{")
+    table = f'{{topic: a, {settings}, select: "select n + 1 as m from records where n < 6"}}'
+    text = f"registry: {{url: http://r}}\ntables: {{s.a: {table}}}\n"
+    row, dropped, broken = run(text, schemas=Schemas(registry)).records
+    [(change, values)] = shown(row)[1]
+    assert (row.outcome, change, values["m"]) == ("written", "append", 6)
+    assert (dropped.outcome, dropped.dropped) == ("dropped", ("where",))
+    assert (broken.outcome, broken.value) == ("failed", b"{")
 
 
 def test_a_topic_without_records_shows_none(scenario: Scenario, run: Try) -> None:

@@ -597,9 +597,10 @@ ROUTES = [
         "routes: [{topic: c, to: 'a.y${topic}'}, {topic: d, to: 'a.x${topic}'}]\n",
     ),
     wholes(
-        "tables: {a.b: {topic: c}}\nroutes: [{topic: d, to: 'a.${topic}'}]\n",
-        "tables: {b.b: {topic: c}}\nroutes: [{topic: d, to: 'a.${topic}'}]\n",
-        "tables: {a.b: {topic: c}}\nroutes: [{topic: d, to: 'a.x${topic}'}]\n",
+        "tables: {a.b: {topic: c}}\nroutes: [{topic: b, to: 'a.${topic}'}]\n",
+        "tables: {a.b: {topics: [b, c]}}\nroutes: [{topic: b, to: 'a.${topic}'}]\n",
+        "tables: {b.b: {topic: c}}\nroutes: [{topic: b, to: 'a.${topic}'}]\n",
+        "tables: {a.b: {topic: c}}\nroutes: [{topic: b, to: 'a.x${topic}'}]\n",
     ),
 ]
 

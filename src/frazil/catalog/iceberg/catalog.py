@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
 from pyiceberg.partitioning import PartitionSpec
@@ -291,7 +292,15 @@ class IcebergCatalog:
         except lost_answers() as error:
             self._check_landed(rewrite.table, error, sending, (REWRITE_ID, rewrite.id), rewrite.read_at)
 
-    def append_once(self, table: str, files: Sequence[DataFile], name: str, value: str, since: int | None) -> None:
+    def append_once(
+        self,
+        table: str,
+        files: Sequence[DataFile],
+        name: str,
+        value: str,
+        since: int | None,
+        summary: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
         java = self._tables[table]
         validator = HistoryValidator(
             self.pipeline, name, lambda history: is_recorded(history, name, value, since) is False
@@ -300,7 +309,9 @@ class IcebergCatalog:
         try:
             append = java.newAppend()
             self._files.apply((file.content for file in files), java, append, "AppendFiles.appendFile")
-            sending.send(append.set(key(self.pipeline, name), value))
+            for entry, text in {**summary, name: value}.items():
+                append = append.set(key(self.pipeline, entry), text)
+            sending.send(append)
             hit("replay.append-landed")
         except lost_answers() as error:
             self._check_landed(table, error, sending, (name, value), since)
