@@ -153,9 +153,7 @@ def _run(
         maintenance_scheduler = MaintenanceScheduler(runner, clock)
         services = _services(spec, jvm, source, catalog, maintenance_scheduler.slowed_by)
         run_id = new_id()
-        # A run that catches up and ends has nobody to hand over to.
-        alone = spec.model_copy(update={"ha": None})
-        leadership = open_leadership(alone if until_caught_up else spec, run_id, clock)
+        leadership = open_leadership(spec, run_id, clock)
         offsets = OffsetPublisher(KafkaGroup(spec.kafka, group_of(spec.pipeline)), run_id, clock)
         publish = partial(_publish, state_file, maintenance_scheduler, Activities(), offsets, server, leadership)
         service = Service(spec, services, run_id, publish, leadership)

@@ -101,6 +101,19 @@ class Ownership:
         self.pending = {table.name for table in tables if table.name in owned and not table.schedule.is_owned}
         self._release(tables)
 
+    def is_covered(self, tables: Sequence[Table]) -> bool:
+        """Whether each table has been taken by this process, or by another one that is linked with it."""
+        state = self.state
+        if state.elect == "none":
+            return True
+        others = {member.name for member in state.members} - {state.name}
+        owners = dict.fromkeys((table.name for table in tables), state.leader) if state.owners is None else state.owners
+        return all(
+            table.catalog.is_loaded if table.schedule.is_owned else owners.get(table.name) in others
+            for table in tables
+            if table.status.run_state is not RunState.STOPPED
+        )
+
     def become_standby(self, table: Table) -> bool:
         """Leaves a table that a later run has written; returns False where this process has nobody to stand by for."""
         if table.schedule.is_owned:

@@ -201,6 +201,8 @@ class Service:
             return self._workers.is_idle
         if not until_caught_up or not self._workers.is_idle or not self._planner.is_caught_up(self.tables):
             return False
+        if not self.ownership.is_covered(self.tables):  # Of a table without an owner more than records may be left to do.
+            return False
         return not self._timeouts.awaits_topics or all(table.offsets.topics for table in self.tables)
 
     # ---- connecting
@@ -252,8 +254,8 @@ class Service:
         try:
             self._refresher.refresh(self._free_tables(now_s), now_s)
             self._planner.request_ends(self._services.source)
-            self._refresher.watch(now_s)
-            self._warm_up()
+            self._refresher.watch(now_s, until_caught_up)
+            self._warm_up(until_caught_up)
             if self._outages:
                 log.info("service_available_again", after_failures=self._outages)
             if until_caught_up:
@@ -287,11 +289,13 @@ class Service:
         waiting = set().union(*self._waiting.values())
         return [table for table in self._free_tables(now_s) if table.name not in waiting]
 
-    def _warm_up(self) -> None:
-        """Lets Spark run a job that writes nothing while this process owns no table."""
+    def _warm_up(self, until_caught_up: bool) -> None:
+        """Lets Spark run a job that writes nothing while this process owns no table. A run that ends once all is committed
+        stays cold, so that no other process leaves tables to it.
+        """
         if any(table.schedule.is_owned for table in self.tables):
             self.ownership.note_warm()
-        elif planned := self.ownership.warm_up_batch(self.tables, self._planner.ends):
+        elif not until_caught_up and (planned := self.ownership.warm_up_batch(self.tables, self._planner.ends)):
             step = partial(self._loader.pipeline.try_tasks, planned)
             self._workers.submit(f"small:{store_of(planned.table.state)}", self._after_warm_up, step)
 
