@@ -15,6 +15,7 @@ from py4j.protocol import Py4JError
 
 from frazil.catalog.iceberg.catalog import IcebergCatalog
 from frazil.catalog.iceberg.maintenance import IcebergMaintenance
+from frazil.catalog.iceberg.rehearsal import rehearse_commits
 from frazil.cli.output import DEFAULT_FILE, Output, SpecFile
 from frazil.cli.service_manager import report_alive
 from frazil.cli.wiring import (
@@ -193,6 +194,7 @@ def _services(
         reader=KafkaReader(spec.kafka, clock),
         queries=SparkQueries(lambda: jvm.gateway.jvm),
         slowed_by=slowed_by,
+        rehearse=lambda: rehearse_commits(jvm.gateway),
     )
 
 

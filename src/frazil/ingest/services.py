@@ -42,6 +42,8 @@ class Services:
     #: Returns the factor by which table maintenance lengthens a table's commit interval, where a commit of changes may
     #: undo the work that it is about to do; 1.0 for the usual interval. Takes no time.
     slowed_by: Callable[[str], float] = lambda _: 1.0
+    #: Runs the code of a commit and changes no table, so that the first commit is as quick as later ones.
+    rehearse: Callable[[], None] = lambda: None
 
 
 class RunTimeouts:

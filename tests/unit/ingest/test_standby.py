@@ -42,6 +42,7 @@ def test_a_standby_writes_nothing_and_is_warm(scene: Scene) -> None:
     table = only(standby.tables)
     assert table.shown_status.run_state is RunState.STANDBY
     assert table.offsets.lag_records == 2
+    assert scene.rehearsed == 1
 
 
 def test_a_standby_knows_what_the_owner_has_committed_a_few_seconds_ago(scene: Scene) -> None:
