@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Literal
@@ -31,10 +31,10 @@ class Standbys:
         self.table, self.topic = self.fed[0]
         pipeline.document |= {"ha": {"mode": mode}, "maintenance": False}
 
-    def start(self, *words: str, failpoints: str = "") -> Run:
+    def start(self, *words: str, environment: Mapping[str, str] | None = None) -> Run:
         """Another process, with an HTTP service of its own."""
         self.pipeline.document["http"] = {"listen": f"{HOST}:{free_port()}"}
-        return self.pipeline.run(*words, failpoints=failpoints)
+        return self.pipeline.run(*words, environment=environment)
 
     def produce(self, count: int = 20) -> None:
         """Some records for each table."""
@@ -47,19 +47,14 @@ class Standbys:
         with repeated(lambda _: self.produce(), pause_s):
             yield
 
-    def leadership(self) -> dict[str, Any]:
-        """What the leader has published."""
-        found: dict[str, Any] = self.pipeline.state_file().get("leadership") or {}
-        return found
-
     def wait_until_warm(self, count: int, run: Run) -> None:
         """Waits until the run leads so many processes that could work."""
 
         def are_warm() -> bool:
             is_its_own = self.pipeline.state_file().get("pid") == run.pid
-            return is_its_own and sum(member["warm"] for member in self.leadership().get("members", ())) == count
+            return is_its_own and warm_count(self.pipeline) == count
 
-        run.wait_while_running(are_warm, f"{count} processes are warm: {self.leadership()}")
+        run.wait_while_running(are_warm, f"{count} processes are warm")
 
     def wait_for_commit(self, run: Run, before: int) -> None:
         """Waits until the run has committed more batches than before."""
@@ -70,6 +65,12 @@ class Standbys:
         for table, _ in self.fed:
             self.pipeline.wait_for_commit_of(table)
             self.pipeline.check(table)
+
+
+def warm_count(pipeline: Pipeline) -> int:
+    """How many processes could work, as the leader has published."""
+    members: list[dict[str, Any]] = (pipeline.state_file().get("leadership") or {}).get("members", [])
+    return sum(member["warm"] for member in members)
 
 
 def commits(run: Run) -> int:
@@ -150,9 +151,9 @@ class Doubles(Standbys):
 def _writers(document: dict[str, Any], pipeline: str) -> Iterable[str]:
     """The run that made each commit of the main branch, oldest first."""
     snapshots = {one["snapshot-id"]: one for one in document["snapshots"]}
-    found, one = [], newest_snapshot(document)
+    found, one = list[str](), newest_snapshot(document)
     while one is not None:
-        found.append(one["summary"].get(f"frazil.{pipeline}.run-id"))
+        found.append(one["summary"].get(f"frazil.{pipeline}.run-id", ""))
         one = snapshots.get(one.get("parent-snapshot-id"))
     return reversed([run_id for run_id in found if run_id])
 

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import os
+import re
+import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
+import yaml
 
 from frazil.runtime.broker import EmbeddedBroker
 from tests.acceptance.pipelines import Pipeline, opened
 from tests.acceptance.soaking import rng
-from tests.acceptance.standbys import KINDS, Doubles, Standbys, commits
+from tests.acceptance.standbys import KINDS, Doubles, Standbys, commits, warm_count
 from tests.fixtures.foreign_spark import ForeignSpark
+from tests.integration.servers import HOST, free_port
 
 pytestmark = pytest.mark.timeout(900)
+_DOCS = Path(__file__).parents[2] / "docs"
 _LONGER_THAN_SILENCE_S = 3.0
 _DAY_S = 86_400
 _PER_PIPELINE = 20
@@ -88,6 +94,50 @@ def test_tables_of_a_process_that_is_killed_go_to_the_two_others(pipeline: Pipel
             pass
     three.check()
     assert all(run.is_running for run in runs)
+
+
+@pytest.mark.slow
+def test_what_the_page_of_standbys_shows_works_as_it_is_written(pipeline: Pipeline) -> None:
+    shown = (_DOCS / "how-to/standby.md").read_text()
+    [file], run, status, stand_down = _blocks(shown, "yaml"), *(words.split()[1:] for words in _blocks(shown, "sh"))
+    assert run == ["run"]
+    written = yaml.safe_load(file)
+    pipeline.document |= {"ha": written["ha"], "tables": written["tables"], "http": {"listen": f"{HOST}:{free_port()}"}}
+    _produce(pipeline)
+    first = pipeline.run()
+    first.wait_for("batch_committed")
+    pipeline.document["http"] = False  # As with the default address, which the first process has.
+    second = pipeline.run()
+    asked = partial(_in_text, pipeline)
+    first.wait_while_running(lambda: re.search(r"^standby .*, warm", asked(*status), re.MULTILINE), "a warm standby")
+    pipeline.document["http"] = {"listen": first.seen("http_started")[0]["address"]}
+    pipeline.command(*stand_down)
+    _produce(pipeline)
+    second.wait_for("batch_committed")
+    first.wait_while_running(lambda: warm_count(pipeline) == 2, "the first process is warm")
+    second.kill(second.pid)
+    taken = len(first.seen("tables_taken"))
+    _produce(pipeline)
+    first.wait_for("tables_taken", count=taken + 1)
+    again = pipeline.run()
+    first.wait_while_running(lambda: warm_count(pipeline) == 2, "the killed process is there again")
+    assert not again.seen("batch_committed")
+
+
+def _blocks(page: str, language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+
+
+def _produce(pipeline: Pipeline) -> None:
+    """Runs the script of the quickstart."""
+    script = _blocks((_DOCS / "quickstart.md").read_text(), "python")[0].replace("localhost:9092", pipeline.servers)
+    subprocess.run([sys.executable, "-c", script], check=True)
+
+
+def _in_text(pipeline: Pipeline, *words: str) -> str:
+    """What a command prints for people."""
+    command = [sys.executable, "-m", "frazil.cli.main", *words, "-f", str(pipeline.folder / "frazil.yaml")]
+    return subprocess.run(command, cwd=pipeline.folder, capture_output=True, text=True, check=True).stdout
 
 
 @pytest.mark.soak
