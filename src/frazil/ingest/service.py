@@ -299,16 +299,15 @@ class Service:
             self.ownership.note_warm()
         elif not until_caught_up and (planned := self.ownership.warm_up_batch(self.tables, self._planner.ends)):
             step = partial(self._loader.pipeline.try_tasks, planned)
-            self._workers.submit(f"small:{store_of(planned.table.state)}", self._after_warm_up, step)
+            self._workers.submit(f"small:{store_of(planned.table.state)}", partial(self._after_warm_up, planned), step)
 
-    def _after_warm_up(self, future: Future[None]) -> None:
+    def _after_warm_up(self, planned: Planned, future: Future[None]) -> None:
         error = future.exception()
-        if error is None:
-            self.ownership.note_warm()
-        elif is_jvm_gone(error):
+        self.ownership.end_warm_up(error is None)
+        if error is not None and is_jvm_gone(error):
             self._ending.end(jvm_has_ended())
-        else:
-            log.warning("warm_up_failed", reason=str(error))
+        elif error is not None:
+            log.warning("warm_up_failed", table=planned.table.name, reason=str(error))
 
     def _plan_all(self, tables: list[Table], now_s: float) -> list[Planned]:
         planned: list[Planned] = []

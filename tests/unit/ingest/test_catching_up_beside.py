@@ -65,11 +65,17 @@ def test_it_does_not_end_before_each_table_has_an_owner_that_is_known_to_live(sc
 
 def test_it_waits_no_longer_than_its_limit_for_a_leader_that_commits_nothing(scene: Scene) -> None:
     script = Script()
-    script.leader, script.warm = "run-0009", {"run-0009": True}
+    script.leader = "run-0001"
+    leader = scene.start("a", script=script)
+    only(leader.tables).schedule.is_paused = True
     catching_up = scene.unconnected("a", script=script)
     with pytest.raises(UnavailableError, match=r"table n\.a: the process that works on it has not committed") as caught:
         catching_up.run(until_caught_up=True, timeouts=RunTimeouts(scene.clock, 60.0))
     assert caught.value.remedy.startswith("look at that process with `frazil status`")
+
+    only(leader.tables).schedule.is_paused = False
+    assert turn_until(leader, lambda: _values(scene) == [1])
+    scene.unconnected("a", script=script).run(until_caught_up=True, timeouts=RunTimeouts(scene.clock, 60.0))
 
 
 def test_commits_of_the_leader_are_no_wait(scene: Scene) -> None:
