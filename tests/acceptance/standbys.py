@@ -91,7 +91,7 @@ class Peer:
         pipeline.document["ha"]["listen"] = f"{HOST}:{port}"
         pipeline.document["http"] = {"listen": f"{HOST}:{free_port()}"}
         environment = {troubled.WAY: str(self.way.port), troubled.MOVED: str(self._clocks)}
-        self.run = pipeline.run(environment=environment, program=(str(_TROUBLED),))
+        self.run = pipeline.run(environment=environment, program=("-P", str(_TROUBLED)))
 
     def move_clocks(self, ahead_s: float, of_day_s: float) -> None:
         """Moves the clock that never goes back by so much, and sets that of the day so far ahead of the machine's."""

@@ -1,4 +1,5 @@
-"""`frazil` whose peers reach it by a way that can be cut, and whose clock can be moved. A script that `python` runs.
+"""`frazil` whose peers reach it by a way that can be cut, and whose clock can be moved. A script that `python -P` runs, as
+files beside it have names of the standard library.
 
 It listens at `ha.listen`, and advertises the port of WAY. MOVED names a file: the seconds by which the two clocks are ahead.
 """
