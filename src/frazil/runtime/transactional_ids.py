@@ -7,7 +7,7 @@ from typing import Any
 
 from py4j.protocol import Py4JError, Py4JJavaError
 
-_TIMEOUT_MS = 10_000
+_TIMEOUTS = dict.fromkeys(("request.timeout.ms", "default.api.timeout.ms"), "5000")
 _DENIED = "TransactionalIdAuthorizationException"
 _UNKNOWN = "TransactionalIdNotFoundException"
 
@@ -20,7 +20,7 @@ def may_describe(gateway: Any, properties: Mapping[str, str], transactional_id: 
     admin = gateway.jvm.org.apache.kafka.clients.admin
     asked = gateway.jvm.java.util.Collections.singletonList(transactional_id)
     try:
-        client = admin.AdminClient.create({**properties, "default.api.timeout.ms": str(_TIMEOUT_MS)})
+        client = admin.AdminClient.create({**properties, **_TIMEOUTS})
         try:
             client.describeTransactions(asked).all().get()
         finally:
