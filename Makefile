@@ -7,7 +7,8 @@ COMPILE := env -u PIP_FIND_LINKS -u PIP_INDEX_URL -u PIP_EXTRA_INDEX_URL CUSTOM_
 	--quiet --allow-unsafe --generate-hashes --no-emit-index-url --no-emit-find-links --no-header --strip-extras
 
 .PHONY: setup machine test-setup manifests demo picture test test-all check lint docs bench soak soak-maintenance soak-answers soak-guard \
-	soak-adopt soak-replay soak-histories soak-decimals soak-examples soak-queries soak-processing prometheus catalogs stores lock clean
+	soak-adopt soak-replay soak-histories soak-decimals soak-examples soak-queries soak-processing soak-standby prometheus \
+	catalogs stores lock clean
 
 setup: $(VENV)/.jars
 
@@ -144,6 +145,12 @@ soak-queries: setup $(VENV)/.dev
 # A pipeline with all that can be done to records before a table, killed 200 times: an hour; FRAZIL_KILLS for another number.
 soak-processing: test-setup
 	$(BIN)/python -m pytest -s -m soak tests/acceptance/test_processing.py
+
+# Two processes that both lead, 200 times, by freezes, cut ways and moved clocks: half an hour. FRAZIL_DOUBLES for another number,
+# FRAZIL_FIRST_SEED for another order. And a leader that is killed at every step of a batch.
+soak-standby: test-setup
+	$(BIN)/python -m pytest -s -m soak tests/acceptance/test_standby.py
+	$(BIN)/python -m pytest -m soak tests/acceptance/test_kills.py -k standby
 
 # A quarter of a million damaged records of each format between pages that nobody may touch; FRAZIL_RECORDS for other numbers.
 soak-guard: setup $(VENV)/.dev

@@ -25,6 +25,7 @@ from bench import (
     process,
     replay,
     report,
+    spread,
     standby,
     start,
     throughput,
@@ -43,6 +44,7 @@ _BENCHMARKS: dict[str, Callable[[Place], None]] = {
     "new_topics": new_topics.measure,
     "start": start.measure,
     "standby": standby.measure,
+    "spread": spread.measure,
     "upsert": upsert.measure,
     "scattered": upsert.measure_scattered,
     "metadata": metadata.measure,
@@ -54,7 +56,7 @@ _BENCHMARKS: dict[str, Callable[[Place], None]] = {
     "maintenance": maintenance.measure,
 }
 
-_LONG = ("maintenance", "standby")
+_LONG = ("maintenance", "standby", "spread")
 """Take so long that they are asked for by name alone."""
 
 

@@ -1,16 +1,21 @@
-"""Standby: from kill -9 of the leader under load to the first commit of the standby, a planned hand-over, and what a standby
-costs.
+"""Standby: from kill -9 of the leader under load to the first commit of the standby, a planned hand-over and how fresh the
+table is meanwhile, and what a standby costs.
 """
 
 from __future__ import annotations
 
 import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from bench import subjects
 from bench.machine import CLOCK, now_s
 from bench.place import PARTITIONS, Place, Run, Surroundings, say
 from bench.running import Command, Running
+from bench.table import Table
 from bench.throughput import memory
 from bench.topics import Feed, Feeder, delete_topics, make_topics
 from frazil.clock import new_id
@@ -19,6 +24,8 @@ _LONGEST_S = 3600.0
 _TIMEOUT_S = 120.0
 _POLL_S = 0.05
 _COST_S = 30.0
+_WATCH_S = 0.02
+_AFTER_S = 3.0
 _OWN: dict[str, object] = {"ha": {}, "http": False}
 
 
@@ -50,9 +57,11 @@ def _one_run(place: Place) -> Run:
             leader.kill_driver()
             takeovers_s.append(_first_commit_s(standby) - killed_s)
             leader, standby = standby, _warm(command, started)
-        stopped_s = now_s()
-        leader.stop_well()
-        handover_s = _first_commit_s(standby) - stopped_s
+        with _watched(command.table) as seen:
+            stopped_s = now_s()
+            leader.stop_well()
+            handover_s = _first_commit_s(standby) - stopped_s
+            CLOCK.sleep(_AFTER_S)
         fed = feeder.stop()
         standby.wait_for_rows(fed.measured, _TIMEOUT_S)
         standby.stop_well()
@@ -74,8 +83,33 @@ def _one_run(place: Place) -> Run:
         "takeover_p50_s": round(takeovers_s[len(takeovers_s) // 2], 2),
         "takeover_max_s": round(takeovers_s[-1], 2),
         "handover_s": round(handover_s, 2),
+        "handover_freshness_max_s": round(_oldest_s(seen, fed.start_ms / 1000, settings.standby_rate), 2),
     }
     return {"rate_per_s": settings.standby_rate, **figures, **cost, **beside}
+
+
+@contextmanager
+def _watched(table: Table) -> Iterator[list[tuple[float, int]]]:
+    """Notes the rows of the table's commits, each with its moment, until the block ends."""
+    seen, ended = list[tuple[float, int]](), threading.Event()
+
+    def watch() -> None:
+        while not ended.wait(_WATCH_S):
+            rows = table.committed()
+            seen.append((now_s(), rows))
+
+    thread = threading.Thread(target=watch)
+    thread.start()
+    try:
+        yield seen
+    finally:
+        ended.set()
+        thread.join()
+
+
+def _oldest_s(seen: list[tuple[float, int]], start_s: float, rate: int) -> float:
+    """The greatest age that the oldest record without a row had: record n was produced n / rate after the start."""
+    return max(at_s - start_s - rows / rate for at_s, rows in seen)
 
 
 def _warm(command: Command, started: list[Running]) -> Running:
@@ -90,14 +124,19 @@ def _warm(command: Command, started: list[Running]) -> Running:
     return running
 
 
-def _warm_count(folder: Path) -> int:
-    """The number of processes that could take over, as the leader last published it."""
+def leadership(folder: Path) -> dict[str, Any]:
+    """What the leader has last published; empty where nothing can be read."""
     try:
         [file] = (folder / "frazil-data" / "state").glob(f"{folder.name}.json")
-        members = json.loads(file.read_text())["leadership"]["members"]
+        found: dict[str, Any] = json.loads(file.read_text())["leadership"]
     except (OSError, ValueError, KeyError, TypeError):
-        return 0
-    return sum(member["warm"] for member in members)
+        return {}
+    return found
+
+
+def _warm_count(folder: Path) -> int:
+    """The number of processes that could take over."""
+    return sum(member["warm"] for member in leadership(folder).get("members", ()))
 
 
 def _cost(standby: Running) -> Run:

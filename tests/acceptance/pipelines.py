@@ -17,7 +17,7 @@ import yaml
 from frazil.clock import new_id
 from tests.acceptance.lakes import Lake
 from tests.acceptance.ledger import Feed, Ledger, TransactionalFeed
-from tests.acceptance.running import Run
+from tests.acceptance.running import FRAZIL, Run
 from tests.acceptance.topics import Topics
 from tests.acceptance.verifier import (
     Metadata,
@@ -101,10 +101,16 @@ class Pipeline:
         topic = self.new_topic(name, partitions)
         return self.add_table(name, topic, **settings), topic
 
-    def run(self, *words: str, failpoints: str = "", environment: Mapping[str, str] | None = None) -> Run:
-        """Starts `frazil run` with the file as it is now."""
+    def run(
+        self,
+        *words: str,
+        failpoints: str = "",
+        environment: Mapping[str, str] | None = None,
+        program: tuple[str, ...] = FRAZIL,
+    ) -> Run:
+        """Starts `frazil run` with the file as it is now. program: what Python runs."""
         file, own = self._write_file(), self._environment(failpoints)
-        run = Run(self.folder, ("-f", str(file), *words), {**own, **(environment or {})})
+        run = Run(self.folder, ("-f", str(file), *words), {**own, **(environment or {})}, program)
         self._runs.append(run)
         return run
 

@@ -20,17 +20,21 @@ from tests.fixtures.waiting import PATIENCE_S, wait_until
 
 Event = dict[str, Any]
 _MARK = "FRAZIL_ACCEPTANCE_RUN"
+FRAZIL = ("-m", "frazil.cli.main")
 
 
 class Run:
     """One started `frazil run`. A mark in the environment tells all that it started, so that nothing stays behind."""
 
-    def __init__(self, folder: Path, words: tuple[str, ...], environment: Mapping[str, str]) -> None:
+    def __init__(
+        self, folder: Path, words: tuple[str, ...], environment: Mapping[str, str], program: tuple[str, ...] = FRAZIL
+    ) -> None:
+        """program: what Python runs."""
         self.folder = folder
         self._mark = new_id()
         self.events: list[Event] = []
         self.lines: list[str] = []
-        command = [sys.executable, "-m", "frazil.cli.main", "run", *words, "--output", "json", "--log-format", "json"]
+        command = [sys.executable, *program, "run", *words, "--output", "json", "--log-format", "json"]
         self._process = subprocess.Popen(
             command,
             cwd=folder,

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import signal
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 
 from tests.acceptance.ledger import events
@@ -14,8 +14,10 @@ from tests.acceptance.pipelines import Pipeline
 from tests.acceptance.points import Points, wait_until_gone
 from tests.acceptance.proxy import Fault, Proxy
 from tests.acceptance.running import Run
+from tests.acceptance.standbys import warm_count
 from tests.acceptance.verifier import document_of, newest_snapshot
 from tests.fixtures.waiting import PATIENCE_S, wait_until
+from tests.integration.servers import free_port
 
 BLOWS = (
     ("commit.landed", "commit.validating", "commit.before", "task.write"),
@@ -77,22 +79,21 @@ class Struck:
     def run(self) -> Run:
         """The running pipeline, all that was there committed and no batch at any step."""
         if self._run is None or not self._run.is_running:
-            self._run = self.pipeline.run(failpoints=self.points.declaration)
+            self._run = self._start()
         for table, _ in self._living.values():
             self.pipeline.wait_until_settled(table, self._run)
         return self._run
 
+    def _start(self) -> Run:
+        return self.pipeline.run(failpoints=self.points.declaration)
+
     def kill_driver(self, blow: Sequence[str], who: str) -> None:
         """SIGKILL while each of these steps is held: what is left of every table is whole, and the next run completes it."""
         run = self.run()
-        struck = {step: self._unborn[step, who] if step in BIRTHS else self._living[step] for step in blow}
+        struck = self._struck(blow, who)
         before = {step: self.pipeline.progress(table) for step, (table, _) in struck.items()}
         with ExitStack() as armed:
-            for step, (_, topic) in struck.items():
-                armed.enter_context(self.points[step, "hold"].armed())
-                self._fields[topic] += step in GROWTHS
-                self.produce(topic)
-                self.points[step, "hold"].wait(run)
+            self._bring_to_steps(run, struck, armed)
             run.kill(*VICTIMS[who](run))
             if who != "jvm":
                 # Nobody lets the steps continue: what is left of the driver has to notice by itself.
@@ -111,6 +112,17 @@ class Struck:
             self.pipeline.wait_for_commit_of(table, self.run())
             self.pipeline.check(table)
 
+    def _struck(self, blow: Sequence[str], who: str) -> dict[str, tuple[str, str]]:
+        return {step: self._unborn[step, who] if step in BIRTHS else self._living[step] for step in blow}
+
+    def _bring_to_steps(self, run: Run, struck: Mapping[str, tuple[str, str]], armed: ExitStack) -> None:
+        """Lets the run hold a batch of each table at its step, for as long as `armed` lasts."""
+        for step, (_, topic) in struck.items():
+            armed.enter_context(self.points[step, "hold"].armed())
+            self._fields[topic] += step in GROWTHS
+            self.produce(topic)
+            self.points[step, "hold"].wait(run)
+
     def _is_cut_short_at(self, step: str, table: str, topic: str) -> bool:
         """Whether a table that was to be made is missing, or empty, and one that was to grow lacks its new column, or has it
         already.
@@ -124,6 +136,36 @@ class Struck:
         (schema,) = (one for one in document["schemas"] if one["schema-id"] == document["current-schema-id"])
         has_column = f"field{self._fields[topic] - 1}" in {field["name"] for field in schema["fields"]}
         return has_column == (step == "evolve.landed")
+
+
+class StruckLeader(Struck):
+    """A leader with a table for each step, and a standby; a killed leader is replaced by another standby."""
+
+    def __init__(self, pipeline: Pipeline, victims: Iterable[str] = tuple(VICTIMS)) -> None:
+        super().__init__(pipeline, victims)
+        pipeline.document["ha"] = {}
+        self._standby: Run | None = None
+
+    def kill_driver(self, blow: Sequence[str], who: str) -> None:
+        """SIGKILL for the leader while each of these steps is held: the standby completes what is left of every table."""
+        leader = self.run()
+        standby = self._standby = self._standby or self._start()
+        leader.wait_while_running(lambda: warm_count(self.pipeline) == 2, "the other process is warm")
+        struck = self._struck(blow, who)
+        with ExitStack() as armed:
+            self._bring_to_steps(leader, struck, armed)
+            leader.kill(*VICTIMS[who](leader))
+        assert leader.wait() == (1 if who == "jvm" else -signal.SIGKILL)
+        for table, _ in struck.values():
+            self.pipeline.wait_for_commit_of(table, standby)
+            self.pipeline.check(table)
+        wait_until_gone(leader)
+        assert standby.seen("tables_taken")
+        self._run, self._standby = standby, None
+
+    def _start(self) -> Run:
+        self.pipeline.document["http"] = {"listen": f"127.0.0.1:{free_port()}"}
+        return super()._start()
 
 
 def _word(step: str) -> str:

@@ -15,7 +15,7 @@ import pytest
 from docs.meanings import FAILPOINTS
 from tests.acceptance.pipelines import Pipeline
 from tests.acceptance.running import ancestor
-from tests.acceptance.scenes import BLOWS, STEPS, VICTIMS, Struck
+from tests.acceptance.scenes import BLOWS, STEPS, VICTIMS, Struck, StruckLeader
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -43,6 +43,20 @@ def struck(shared_pipeline: Pipeline) -> Struck:
 @pytest.mark.parametrize(("blow", "who"), CASES)
 def test_a_driver_killed_at_any_step_loses_and_doubles_nothing(struck: Struck, blow: Sequence[str], who: str) -> None:
     struck.kill_driver(blow, who)
+
+
+@pytest.fixture
+def struck_leader(pipeline: Pipeline) -> StruckLeader:
+    """Records wait, nothing runs yet."""
+    return StruckLeader(pipeline)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(3600)
+def test_a_leader_killed_at_any_step_is_replaced_by_its_standby_without_a_loss(struck_leader: StruckLeader) -> None:
+    for blow in BLOWS:
+        for who in VICTIMS:
+            struck_leader.kill_driver(blow, who)
 
 
 def test_no_step_of_a_batch_is_left_out() -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import signal
 import tarfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -21,6 +21,7 @@ from tests.acceptance.ledger import events
 from tests.acceptance.pipelines import Pipeline, opened
 from tests.acceptance.points import Point, Points
 from tests.acceptance.running import Run, ancestor
+from tests.acceptance.standbys import Standbys
 from tests.fixtures.foreign_spark import ForeignSpark
 from tests.fixtures.jvms import QUICK_JVM
 from tests.fixtures.waiting import wait_until
@@ -59,17 +60,7 @@ def test_tasks_whose_processes_are_killed_are_run_again(
     points = Points(pipeline.folder / "points", ("task.write", "hold"))
     point = points["task.write", "hold"]
     table, topic = pipeline.add_fed_table("moved", 4)
-    conf = {
-        **pipeline.document["spark"]["conf"],
-        **PROTECTED,
-        "spark.authenticate.secret": "${env:SPARK_SECRET}",
-        "spark.pyspark.python": str(cluster.python),
-        "spark.executor.memory": "512m",
-        "spark.executor.cores": "1",
-        "spark.executor.extraJavaOptions": QUICK_JVM,
-        f"spark.executorEnv.{VARIABLE}": points.declaration,
-    }
-    pipeline.document["spark"] = {"master": cluster.url, "conf": conf}
+    _use(cluster, pipeline, {f"spark.executorEnv.{VARIABLE}": points.declaration})
     pipeline.feed.produce(topic, events(AT_ONCE))
     with pipeline.running(environment={"SPARK_SECRET": cluster.secret}) as run:
         pipeline.wait_for_commit_of(table, run)
@@ -89,6 +80,40 @@ def test_tasks_whose_processes_are_killed_are_run_again(
         assert text
         assert remote_lake.secret not in text
         assert cluster.secret not in text
+
+
+@pytest.mark.slow
+def test_a_standby_has_executors_of_its_own_and_takes_over_from_a_driver_that_is_killed(
+    cluster: Cluster, pipeline: Pipeline
+) -> None:
+    pair = Standbys(pipeline)
+    _use(cluster, pipeline, {"spark.cores.max": "1"})
+    secret = {"SPARK_SECRET": cluster.secret}
+    pair.produce()
+    leader = pair.start(environment=secret)
+    pair.wait_for_commit(leader, 0)
+    standby = pair.start(environment=secret)
+    pair.wait_until_warm(2, leader)
+    with pair.load():
+        leader.kill()
+        pair.wait_for_commit(standby, 0)
+    pair.check()
+    assert standby.stop() == 0, standby.tail()
+
+
+def _use(cluster: Cluster, pipeline: Pipeline, settings: Mapping[str, str]) -> None:
+    """Lets the pipeline run its tasks on the cluster."""
+    conf = {
+        **pipeline.document["spark"]["conf"],
+        **PROTECTED,
+        "spark.authenticate.secret": "${env:SPARK_SECRET}",
+        "spark.pyspark.python": str(cluster.python),
+        "spark.executor.memory": "512m",
+        "spark.executor.cores": "1",
+        "spark.executor.extraJavaOptions": QUICK_JVM,
+        **settings,
+    }
+    pipeline.document["spark"] = {"master": cluster.url, "conf": conf}
 
 
 def _shipped_compiled() -> dict[str, bytes]:

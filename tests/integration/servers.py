@@ -193,6 +193,8 @@ class Relay:
         self._target = target
         self._open: list[socket.socket] = []
         self._listener: socket.socket | None = None
+        #: Held while it is cut, so that nothing is left open that was accepted meanwhile.
+        self._cutting = threading.Lock()
         self._is_silent = False
 
     def join(self) -> None:
@@ -228,12 +230,13 @@ class Relay:
             end.close()
 
     def cut(self) -> None:
-        listener, self._listener = self._listener, None
-        for end in [*([listener] if listener else []), *self._open]:
+        with self._cutting:
+            listener, self._listener = self._listener, None
+            broken, self._open = self._open, []
+        for end in [*([listener] if listener else []), *broken]:
             with contextlib.suppress(OSError):
                 end.shutdown(socket.SHUT_RDWR)
             end.close()
-        self._open.clear()
 
     def _accept(self, listener: socket.socket) -> None:
         with contextlib.suppress(OSError):
@@ -244,7 +247,12 @@ class Relay:
                 except OSError:  # Nobody is there: whoever came is told so.
                     near.close()
                     continue
-                self._open += [near, far]
+                with self._cutting:
+                    if self._listener is not listener:
+                        near.close()
+                        far.close()
+                        return
+                    self._open += [near, far]
                 for source, sink in ((near, far), (far, near)):
                     threading.Thread(target=self._copy, args=(source, sink), daemon=True).start()
 

@@ -22,6 +22,8 @@ from frazil.kafka.reader import read_sample
 from frazil.kafka.source import read_ranges
 from frazil.kafka.topics import KafkaTopics, denied_topics
 from frazil.runtime.jvm import Jvm
+from frazil.runtime.light_jvm import LightJvm
+from frazil.runtime.transactional_ids import may_describe
 from frazil.types import OffsetRange
 from tests.fixtures.secure_broker import PASSWORD, SecureBroker
 from tests.fixtures.waiting import wait_until
@@ -134,6 +136,23 @@ def test_dead_letters_are_written_with_the_least_rights_and_a_missing_one_is_nam
             with pytest.raises(UnavailableError) as caught:
                 write(f"without {missing}")
             assert caught.value.remedy == remedy, caught.value
+
+
+@pytest.mark.parametrize("listener", ["PLAIN", "MTLS"])
+def test_a_missing_right_on_a_transactional_id_is_found_without_writing_with_it(
+    secure: SecureBroker, listener: str
+) -> None:
+    properties = java_properties(secure.properties(listener))
+    jvm = LightJvm({})
+    try:
+        for name, rights in (("frazil-elect", ELECT), ("frazil-p-t", WRITE_IDS)):
+            assert may_describe(jvm.gateway, properties, name) is False
+            with secure.allowed(*rights):
+                assert may_describe(jvm.gateway, properties, name) is True
+        away = {**properties, "bootstrap.servers": "127.0.0.1:1"}
+        assert may_describe(jvm.gateway, away, "frazil-elect") is None
+    finally:
+        jvm.close()
 
 
 def test_a_leader_is_elected_with_the_least_rights_and_a_missing_one_is_named(secure: SecureBroker) -> None:

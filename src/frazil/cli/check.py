@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from functools import partial
 from typing import Any
 
@@ -28,12 +28,14 @@ from frazil.cli.wiring import (
 )
 from frazil.clock import SystemClock
 from frazil.errors import FrazilError, SpecError, UnavailableError
+from frazil.ha.kafka import claims_id, control_topic, denied
 from frazil.http.server import try_address
 from frazil.ingest.discovery import Discovery
 from frazil.ingest.published_offsets import group_of
 from frazil.ingest.queries import Queries, QueryTables
 from frazil.ingest.table import Table
 from frazil.kafka.group import KafkaGroup
+from frazil.kafka.properties import java_properties
 from frazil.kafka.topics import KafkaTopics, denied_topics
 from frazil.ops.check import (
     Finding,
@@ -57,6 +59,7 @@ from frazil.ops.schema_check import check_registry, check_schemas
 from frazil.ops.status import find_process
 from frazil.runtime.connect import properties_for_reading, uses_aws
 from frazil.runtime.light_jvm import LightJvm
+from frazil.runtime.transactional_ids import may_describe
 from frazil.spec import PipelineSpec
 from frazil.telemetry.destinations import destinations
 
@@ -135,7 +138,7 @@ def _check_services(spec: PipelineSpec, queries: Queries | None) -> Iterator[Fin
         group = KafkaGroup(spec.kafka, group_of(spec.pipeline))
         yield check_group(group.name, group.may_commit)
     if spec.ha is not None:
-        yield check_election(open_elector(spec, spec.ha, f"check-{os.getpid()}"))
+        yield check_election(open_elector(spec, spec.ha, f"check-{os.getpid()}"), partial(_lacks_right, spec))
     tables = list(discovery.tables.values())
     yield from _check_storage(spec, source if of_kafka[0].is_ok else None, tables, queries)
     schemas = open_schemas(spec)
@@ -145,6 +148,17 @@ def _check_services(spec: PipelineSpec, queries: Queries | None) -> Iterator[Fin
         if registry.is_ok:
             analysed = QueryTables(unmade, queries) if queries is not None else None
             yield from check_schemas(tables, schemas, spec.path, analysed)
+
+
+def _lacks_right(spec: PipelineSpec) -> SpecError | None:
+    """Returns the error of a client that may not even describe the transactional id of claims; None otherwise, also where
+    that is not known.
+    """
+    may = None
+    if spec.ha is not None and spec.ha.elect == "kafka":
+        with suppress(UnavailableError), light_jvm(spec) as jvm:  # Without Java another check fails.
+            may = may_describe(jvm.gateway, java_properties(spec.kafka), claims_id(spec.pipeline))
+    return denied(control_topic(spec.pipeline)) if may is False else None
 
 
 def _check_storage(

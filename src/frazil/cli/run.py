@@ -16,6 +16,7 @@ from py4j.protocol import Py4JError
 
 from frazil.catalog.iceberg.catalog import IcebergCatalog
 from frazil.catalog.iceberg.maintenance import IcebergMaintenance
+from frazil.catalog.iceberg.rehearsal import rehearse_commits
 from frazil.cli.output import DEFAULT_FILE, Output, SpecFile
 from frazil.cli.service_manager import report_alive
 from frazil.cli.wiring import (
@@ -158,9 +159,7 @@ def _run(
             _services(spec, jvm, source, catalog, maintenance_scheduler.slowed_by), on_batch_end=telemetry.take
         )
         run_id = new_id()
-        # A run that catches up and ends has nobody to hand over to.
-        alone = spec.model_copy(update={"ha": None})
-        leadership = open_leadership(alone if until_caught_up else spec, run_id, clock)
+        leadership = open_leadership(spec, run_id, clock)
         offsets = OffsetPublisher(KafkaGroup(spec.kafka, group_of(spec.pipeline)), run_id, clock)
         publish = partial(_publish, state_file, maintenance_scheduler, Activities(), offsets, server, leadership)
         service = Service(spec, services, run_id, publish, leadership)
@@ -205,6 +204,7 @@ def _services(
         reader=KafkaReader(spec.kafka, clock),
         queries=SparkQueries(lambda: jvm.gateway.jvm),
         slowed_by=slowed_by,
+        rehearse=lambda: rehearse_commits(jvm.gateway),
     )
 
 

@@ -57,6 +57,11 @@ def control_topic(pipeline: str) -> str:
     return f"frazil-{pipeline}-ha"
 
 
+def claims_id(pipeline: str) -> str:
+    """Returns the transactional id with which claims are written."""
+    return f"frazil-{pipeline}"
+
+
 class KafkaElector:
     """Implements the port `Elector`. properties: the pipeline file's client properties. name: this process's."""
 
@@ -65,7 +70,7 @@ class KafkaElector:
 
     def __init__(self, properties: Mapping[str, str], pipeline: str, name: str) -> None:
         self._properties: dict[str, Any] = {**native_properties(properties), **_QUIET, "client.id": name}
-        self._owner = f"frazil-{pipeline}"
+        self._owner = claims_id(pipeline)
         self._topic = control_topic(pipeline)
         self._group = KafkaGroup(properties, self._topic)
         self._clock: Clock = SystemClock()
@@ -93,7 +98,7 @@ class KafkaElector:
             self._refuse_partitions(len(found.partitions))
             rights = {right.name for right in found.authorized_operations or ()} or {"READ", "WRITE"}
             if not (rights >= {"READ", "WRITE"} and self._group.may_commit()):
-                raise _denied(self._topic)
+                raise denied(self._topic)
         return f"topic {self._topic}, which this client may read and write, and the group of its name"
 
     def prepare(self) -> None:
@@ -127,7 +132,7 @@ class KafkaElector:
         if found.error is None:
             self._refuse_partitions(len(found.partitions))
         elif found.error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
-            raise _denied(self._topic)
+            raise denied(self._topic)
         else:
             self._create_topic(admin)
 
@@ -262,7 +267,7 @@ class KafkaElector:
         except (KafkaException, RuntimeError, TimeoutError) as error:
             cause = error.args[0] if error.args and isinstance(error.args[0], KafkaError) else None
             if cause is not None and cause.code() in _DENIED:
-                raise _denied(self._topic) from None
+                raise denied(self._topic) from None
             words = cause.str() if cause is not None else str(error) or "no answer"
             remedy = kafka_remedy(words) or "Frazil retries; look at the brokers, and at the rights of this client"
             raise UnavailableError(
@@ -280,7 +285,8 @@ def _missing(topic: str) -> SpecError:
     return SpecError(message, remedy=remedy, where=f"topic {topic}")
 
 
-def _denied(topic: str) -> SpecError:
+def denied(topic: str) -> SpecError:
+    """Returns the error of a client that lacks a right on the control topic, its group or the transactional id of claims."""
     owner = topic.removesuffix("-ha")
     remedy = (
         f"allow Read, Write and Describe on topic {topic}, Read on group {topic}, Write on transactional id {owner}"

@@ -44,7 +44,7 @@ class Ownership:
         #: Whether what `owns` answers may have changed since the last update.
         self.has_changed = False
         self._offered_at_s = self._warmed_at_s = float("-inf")
-        self._has_warmed = False
+        self._has_warmed = self._is_warming = False
         self._known: set[str] = set()
         #: Tables that this process no longer owns and whose batch is still in hand; None where nothing is to be released.
         self._leaving: set[str] | None = None
@@ -100,6 +100,19 @@ class Ownership:
             self._leaving = self._leaving or set()
         self.pending = {table.name for table in tables if table.name in owned and not table.schedule.is_owned}
         self._release(tables)
+
+    def is_covered(self, tables: Sequence[Table]) -> bool:
+        """Whether each table has been taken by this process, or by another one that is linked with it."""
+        state = self.state
+        if state.elect == "none":
+            return True
+        others = {member.name for member in state.members} - {state.name}
+        owners = dict.fromkeys((table.name for table in tables), state.leader) if state.owners is None else state.owners
+        return all(
+            table.catalog.is_loaded if table.schedule.is_owned else owners.get(table.name) in others
+            for table in tables
+            if table.status.run_state is not RunState.STOPPED
+        )
 
     def become_standby(self, table: Table) -> bool:
         """Leaves a table that a later run has written; returns False where this process has nobody to stand by for."""
@@ -180,11 +193,13 @@ class Ownership:
 
     def warm_up_batch(self, tables: Sequence[Table], ends: Mapping[Partition, int]) -> Planned | None:
         """Returns the newest records of a table, for a job of the real shape that writes nothing; None where none is due.
-        A process that owns tables needs no such job.
+        A process that owns tables needs no such job. `end_warm_up` is called when the job has ended: until then none is due,
+        as it would be in the way of the first batch after a takeover.
         """
         now_s = self._clock.monotonic_s()
         if (
             self._has_warmed
+            or self._is_warming
             or now_s - self._warmed_at_s < _WARM_AGAIN_S
             or not all(t.catalog.is_loaded or t.status.run_state is RunState.STOPPED for t in tables)
         ):
@@ -193,8 +208,12 @@ class Ownership:
         usable = (t for t in tables if not t.spec.has_query and t.status.run_state is not RunState.STOPPED)
         found = (planned for table in usable if (planned := _newest(table, ends, now_s)))
         planned = next(found, None)
-        self._has_warmed = planned is None
+        self._has_warmed, self._is_warming = planned is None, planned is not None
         return planned
+
+    def end_warm_up(self, is_done: bool) -> None:
+        """Notes that the job of `warm_up_batch` has ended. is_done: whether it was well; otherwise another one follows."""
+        self._has_warmed, self._is_warming = self._has_warmed or is_done, False
 
     def note_warm(self) -> None:
         """Notes that Spark has run a job."""

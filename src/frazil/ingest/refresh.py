@@ -106,14 +106,16 @@ class Refresher:
                     self._to_load.setdefault(pool_of("load", table), deque()).append(table)
         self.load_next()
 
-    def watch(self, now_s: float) -> None:
-        """Starts loads of tables of other processes while there are places.
+    def watch(self, now_s: float, until_caught_up: bool = False) -> None:
+        """Starts loads of tables of other processes while there are places. until_caught_up: also notes where partitions
+        without a record begin, which no progress has.
 
         Raises: UnavailableError when Kafka does not answer.
         """
         for table in self._discovery.in_order:
             is_unread = table.catalog.is_loaded and table.progress.snapshot_id is None
-            if is_unread and table.spec.start.kind == "latest" and not table.schedule.is_owned:
+            is_noted = until_caught_up or (is_unread and table.spec.start.kind == "latest")
+            if is_noted and table.catalog.is_loaded and not table.schedule.is_owned:
                 with self._ending.guarded(table):  # Records that come before a takeover are later than this start.
                     self._discovery.add_first_offsets(table)
         for table in self._ownership.to_watch(self._discovery.in_order, now_s):

@@ -202,6 +202,10 @@ class Service:
             return self._workers.is_idle
         if not until_caught_up or not self._workers.is_idle or not self._planner.is_caught_up(self.tables):
             return False
+        if not self.ownership.is_covered(
+            self.tables
+        ):  # Of a table without an owner more than records may be left to do.
+            return False
         return not self._timeouts.awaits_topics or all(table.offsets.topics for table in self.tables)
 
     # ---- connecting
@@ -253,8 +257,8 @@ class Service:
         try:
             self._refresher.refresh(self._free_tables(now_s), now_s)
             self._planner.request_ends(self._services.source)
-            self._refresher.watch(now_s)
-            self._warm_up()
+            self._refresher.watch(now_s, until_caught_up)
+            self._warm_up(until_caught_up)
             if self._outages:
                 log.info("service_available_again", after_failures=self._outages)
             if until_caught_up:
@@ -288,22 +292,23 @@ class Service:
         waiting = set().union(*self._waiting.values())
         return [table for table in self._free_tables(now_s) if table.name not in waiting]
 
-    def _warm_up(self) -> None:
-        """Lets Spark run a job that writes nothing while this process owns no table."""
+    def _warm_up(self, until_caught_up: bool) -> None:
+        """Lets Spark run a job that writes nothing while this process owns no table. A run that ends once all is committed
+        stays cold, so that no other process leaves tables to it.
+        """
         if any(table.schedule.is_owned for table in self.tables):
             self.ownership.note_warm()
-        elif planned := self.ownership.warm_up_batch(self.tables, self._planner.ends):
+        elif not until_caught_up and (planned := self.ownership.warm_up_batch(self.tables, self._planner.ends)):
             step = partial(self._loader.pipeline.try_tasks, planned)
-            self._workers.submit(f"small:{store_of(planned.table.state)}", self._after_warm_up, step)
+            self._workers.submit(f"small:{store_of(planned.table.state)}", partial(self._after_warm_up, planned), step)
 
-    def _after_warm_up(self, future: Future[None]) -> None:
+    def _after_warm_up(self, planned: Planned, future: Future[None]) -> None:
         error = future.exception()
-        if error is None:
-            self.ownership.note_warm()
-        elif is_jvm_gone(error):
+        self.ownership.end_warm_up(error is None)
+        if error is not None and is_jvm_gone(error):
             self._ending.end(jvm_has_ended())
-        else:
-            log.warning("warm_up_failed", reason=str(error))
+        elif error is not None:
+            log.warning("warm_up_failed", table=planned.table.name, reason=str(error))
 
     def _plan_all(self, tables: list[Table], now_s: float) -> list[Planned]:
         planned: list[Planned] = []

@@ -45,11 +45,13 @@ class Services:
     slowed_by: Callable[[str], float] = lambda _: 1.0
     #: Receives every batch at its end, in the loop's thread: it takes no time and raises nothing.
     on_batch_end: Callable[[EndedBatch], None] = lambda _: None
+    #: Runs the code of a commit and changes no table, so that the first commit is as quick as later ones.
+    rehearse: Callable[[], None] = lambda: None
 
 
 class RunTimeouts:
     """Counts the seconds in which the run has only waited. A running batch is no wait, unless its table's last attempt
-    has failed; so a long catch-up is never interrupted.
+    has failed, and neither are commits of other processes; so a long catch-up is never interrupted.
     """
 
     def __init__(self, clock: Clock, limit_s: float | None = None, awaits_topics: bool = False) -> None:
@@ -58,6 +60,8 @@ class RunTimeouts:
         self._limit_s = limit_s
         self._since_s = clock.monotonic_s()
         self._outage: UnavailableError | None = None
+        #: The newest snapshot of each table of other processes, as far as it is known.
+        self._of_others: dict[str, int | None] = {}
         #: Whether a table without a topic is waited for; otherwise the run ends without it.
         self.awaits_topics = awaits_topics
 
@@ -90,12 +94,17 @@ class RunTimeouts:
         """Raises UnavailableError, which names the missing service or topic, when tables have waited for too long."""
         if self._limit_s is None:
             return
-        waiting = []
+        tables, waiting = list(tables), []
+        others = {table.name: table.progress.snapshot_id for table in tables if not table.schedule.is_owned}
+        if others != self._of_others:
+            self._of_others = others
+            self.reset()
         for table in tables:
-            if table.schedule.in_flight and not table.schedule.failures:
+            if table.schedule.is_owned and table.schedule.in_flight and not table.schedule.failures:
                 self.reset()
                 return
-            if table.status.run_state is RunState.BACKING_OFF:
+            is_of_another = table.name in others and table.status.run_state is not RunState.STOPPED
+            if table.status.run_state is RunState.BACKING_OFF or is_of_another:
                 waiting.append(table)
         if not waiting:
             self.reset()
@@ -103,11 +112,13 @@ class RunTimeouts:
             raise self._abandoned(self._outage) if self._outage is not None else self._tables_wait(waiting)
 
     def _tables_wait(self, waiting: list[Table]) -> UnavailableError:
-        first = min(waiting, key=lambda table: table.name)
+        first = min(waiting, key=lambda table: (not table.status.reason, table.name))
         others = f" (and {len(waiting) - 1} more tables wait)" if len(waiting) > 1 else ""
-        found = UnavailableError(
-            f"table {first.name}: {first.status.reason}{others}", remedy=first.status.remedy, where=first.status.where
-        )
+        reason, remedy = first.status.reason, first.status.remedy
+        if not reason:
+            reason = "the process that works on it has not committed the records that existed at the start"
+            remedy = "look at that process with `frazil status`"
+        found = UnavailableError(f"table {first.name}: {reason}{others}", remedy=remedy, where=first.status.where)
         return self._abandoned(found)
 
     def _abandoned(self, error: UnavailableError) -> UnavailableError:

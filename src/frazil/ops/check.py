@@ -127,11 +127,14 @@ def check_group(group: str, may_commit: Callable[[], bool]) -> Finding:
     return Finding(name, False, _ASKED_FOR_RIGHTS, "this client may not commit offsets in it", remedy, name)
 
 
-def check_election(elector: Elector) -> Finding:
-    """Checks whether a leader can be elected by the service that the pipeline file names."""
+def check_election(elector: Elector, lacks_right: Callable[[], SpecError | None] = lambda: None) -> Finding:
+    """Checks whether a leader can be elected by the service that the pipeline file names. lacks_right: returns the error of
+    a right that a claim would lack, as far as that can be found without one.
+    """
     name, tried = "election", f"asked {elector.kind} for the claims to lead, and what this client may do with them"
     try:
-        return Finding(name, True, tried, elector.check())
+        found, lacking = elector.check(), lacks_right()
+        return Finding(name, True, tried, found) if lacking is None else failed(name, tried, lacking)
     except FrazilError as error:
         return failed(name, tried, error)
     finally:

@@ -95,6 +95,8 @@ class Scene:
         self.topics = topics
         self.settings = settings
         self.started = 0
+        #: How many times a commit was rehearsed.
+        self.rehearsed = 0
         for topic in topics:
             self.source.create(topic)
 
@@ -136,10 +138,14 @@ class Scene:
             clock=self.clock,
             workers=workers or StepWorkers(self.clock),
             outbox=self.outbox,
+            rehearse=self._rehearse,
         )
         name = f"run-{self.started:04}"
         leadership = Scripted(script, name) if script is not None else None
         return Service(self.spec(*(topics or self.topics)), parts, name, lambda _: None, leadership)
+
+    def _rehearse(self) -> None:
+        self.rehearsed += 1
 
     def catch_up(self, *topics: str, turns: int = 300) -> list[Table]:
         """A process that reads to the ends of the topics; its tables."""

@@ -42,6 +42,19 @@ def test_a_standby_writes_nothing_and_is_warm(scene: Scene) -> None:
     table = only(standby.tables)
     assert table.shown_status.run_state is RunState.STANDBY
     assert table.offsets.lag_records == 2
+    assert scene.rehearsed == 1
+
+
+def test_a_standby_whose_first_job_takes_long_begins_no_second_one(scene: Scene) -> None:
+    hand = HandWorkers(scene.clock)
+    script = Script()
+    standby = _started(scene, script, hand)
+    for _ in range(100):
+        standby.turn()
+    assert hand.waiting == [("small", ("n.a",))]
+    assert not script.warm["run-0002"]
+    hand.do("small", "n.a")
+    assert turn_until(standby, lambda: script.warm["run-0002"])
 
 
 def test_a_standby_knows_what_the_owner_has_committed_a_few_seconds_ago(scene: Scene) -> None:

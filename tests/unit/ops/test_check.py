@@ -107,6 +107,8 @@ def test_an_election_is_well_while_its_service_answers() -> None:
     register = MemoryRegister()
     well = check_election(MemoryElector(register, "check"))
     assert (well.name, well.is_ok, well.found) == ("election", True, "a register in memory")
+    lacking = check_election(MemoryElector(register, "check"), lambda: SpecError("no right", remedy="allow it"))
+    assert (lacking.is_ok, lacking.found, lacking.remedy) == (False, "no right", "allow it")
     register.is_away = True
     away = check_election(MemoryElector(register, "check"))
     assert (away.is_ok, away.found, bool(away.remedy)) == (False, "the register does not answer", True)

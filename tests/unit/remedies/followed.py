@@ -245,6 +245,10 @@ FOLLOWED: Mapping[str, str] = {
     "send the command to that process; `frazil status` shows it": (
         "unit/ingest/test_standby.py::test_commands_on_a_table_are_refused_by_a_standby"
     ),
+    "look at that process with `frazil status`": (
+        "unit/ingest/test_catching_up_beside.py::"
+        "test_it_waits_no_longer_than_its_limit_for_a_leader_that_commits_nothing"
+    ),
     "start one, and wait until `frazil status` shows it warm": (
         "unit/ingest/test_standby.py::test_stand_down_is_refused_until_another_process_is_warm"
     ),
