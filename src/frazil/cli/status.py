@@ -25,6 +25,7 @@ from frazil.ops.reports import (
     PipelineReport,
     Problem,
     TableReport,
+    VerificationReport,
     ago,
     as_document,
     count,
@@ -222,6 +223,8 @@ def _remarks(report: PipelineReport) -> Iterator[Text]:
         yield from _about_expectations(table)
         if table.maintenance is not None:
             yield from _maintenance_lines(table.name, table.maintenance)
+        if table.verification is not None:
+            yield from _verification_lines(table.name, table.verification, report.now_ms)
 
 
 def _about_layout(table: TableReport) -> Iterator[Text]:
@@ -281,6 +284,19 @@ def _maintenance_lines(name: str, maintenance: MaintenanceReport) -> Iterator[Te
         yield Text.assemble((f"\nnote: {name}", "yellow"), f": {words}")
     if maintenance.failure:
         yield Text.assemble((f"\nnote: {name}", "yellow"), f": maintenance failed: {maintenance.failure}")
+
+
+def _verification_lines(name: str, found: VerificationReport, now_ms: int) -> Iterator[Text]:
+    """Yields what comparing commits with the topics has found."""
+    if found.last_ms is not None:
+        what = f"{plural(found.commits, 'commit')} with {plural(found.records, 'record')} compared with the topics"
+        yield Text(f"\n{name}: {what}, last {ago(found.last_ms, now_ms)}", style="dim")
+    if found.missing or found.surplus:
+        style, mark = ("red", "problem") if found.is_equal is False else ("yellow", "note")
+        rows = f"{plural(found.missing, 'row')} missing, {plural(found.surplus, 'row')} surplus in these commits"
+        yield Text.assemble((f"\n{mark}: {name}", style), f": {rows}; run `frazil verify {name}`")
+    if found.reason:
+        yield Text(f"\n{name}: not all commits were compared: {found.reason}", style="dim")
 
 
 def _explain(problem: Problem, mark: str, colour: str) -> Iterator[Text]:

@@ -18,7 +18,7 @@ from pyspark import __version__ as spark_version
 import frazil
 from frazil.ingest.state import Histogram, RunCounts, RunState
 from frazil.ingest.table import Table
-from frazil.ops.reports import MaintenanceReport, PipelineReport, TableReport
+from frazil.ops.reports import MaintenanceReport, PipelineReport, TableReport, VerificationReport
 from frazil.ops.running import RunningPipeline
 from frazil.runtime.heap import HeapUsage
 
@@ -70,6 +70,16 @@ def _measured(name: str, words: str, read: Callable[[MaintenanceReport], Number]
         return None if report.maintenance is None else read(report.maintenance)
 
     return _gauge(name, f"{words}, as table maintenance last measured it.", read_if_measured)
+
+
+def _verified(
+    name: str, words: str, read: Callable[[VerificationReport], Number | Labelled], labels: str = ""
+) -> OfTable:
+    def read_if_verified(report: TableReport, _: Table) -> Number | Labelled:
+        return None if report.verification is None else read(report.verification)
+
+    kind = "counter" if name.endswith("_total") else "gauge"
+    return OfTable(name, kind, f"{words}, with `verify` in the pipeline file.", labels, read_if_verified)
 
 
 def _seconds(milliseconds: int | None) -> float | None:
@@ -179,6 +189,18 @@ TABLE = (
         "frazil_maintenance_last_success_timestamp_seconds",
         "When table maintenance last changed the table",
         lambda m: _seconds(m.last_ms),
+    ),
+    _verified(
+        "frazil_verify_last_timestamp_seconds",
+        "When commits of the table were last compared with the topics",
+        lambda v: _seconds(v.last_ms),
+    ),
+    _verified("frazil_verify_records_total", "Records of the compared commits", lambda v: v.records),
+    _verified(
+        "frazil_verify_different_rows_total",
+        "Rows of the compared commits that are missing, or that no record makes",
+        lambda v: _by("kind", {"missing": v.missing, "surplus": v.surplus}),
+        "kind = missing, surplus",
     ),
 )
 """The metrics of tables."""

@@ -64,6 +64,26 @@ class MaintenanceReport:
 
 
 @dataclass(frozen=True)
+class VerificationReport:
+    """What the running process found when it compared commits of a table with the topics (`verify`)."""
+
+    #: When it last did.
+    last_ms: int | None = None
+    #: The number of compared commits.
+    commits: int = 0
+    #: The number of their records.
+    records: int = 0
+    #: The number of rows that were missing.
+    missing: int = 0
+    #: The number of rows that no record makes.
+    surplus: int = 0
+    #: Whether the last comparison found no such row.
+    is_equal: bool | None = None
+    #: Why some commits were not compared the last time.
+    reason: str = ""
+
+
+@dataclass(frozen=True)
 class TableReport:
     """The state of one table; None for what could not be found out."""
 
@@ -105,6 +125,8 @@ class TableReport:
     #: Figures of its last batch of changes: keys, rows deleted, files in the table and files searched.
     last_upsert: Mapping[str, int] | None = None
     maintenance: MaintenanceReport | None = None
+    #: None without `verify` in the pipeline file.
+    verification: VerificationReport | None = None
     #: The partition spec of new files, in the notation of a pipeline file.
     partition_spec: tuple[str, ...] | None = None
     #: The sort order of new files, in the notation of a pipeline file.

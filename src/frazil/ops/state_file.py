@@ -40,13 +40,17 @@ class StateFile:
         tables: Sequence[Table],
         ended: bool = False,
         maintenance: Mapping[str, Mapping[str, Any]] | None = None,
+        verification: Mapping[str, Mapping[str, Any]] | None = None,
         leadership: LeadershipState | None = None,
     ) -> None:
         """Replaces the file where something except the time has changed, or a few seconds have passed; a standby leaves
-        that of another running process as it is. maintenance: by table, the status of its maintenance.
+        that of another running process as it is. maintenance, verification: by table, the status of its
+        maintenance, and what comparing its newest commits has found.
         """
+        beside = {"maintenance": maintenance or {}, "verification": verification or {}}
         described = {
-            table.name: {**describe(table), "maintenance": (maintenance or {}).get(table.name)} for table in tables
+            table.name: {**describe(table), **{name: of.get(table.name) for name, of in beside.items()}}
+            for table in tables
         }
         leaders = None if leadership is None else leadership_document(leadership)
         now_ms = self._clock.now_ms()

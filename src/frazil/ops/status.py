@@ -21,7 +21,7 @@ from frazil.ingest.plan import lag_records
 from frazil.ingest.state import RunState
 from frazil.ingest.table import Table
 from frazil.kafka.port import Partition, Source
-from frazil.ops.reports import MaintenanceReport, PipelineReport, Problem, Process, TableReport
+from frazil.ops.reports import MaintenanceReport, PipelineReport, Problem, Process, TableReport, VerificationReport
 from frazil.ops.state_file import is_process_alive
 from frazil.schema.rejected_changes import refused_changes
 from frazil.spec import PipelineSpec
@@ -319,10 +319,13 @@ def _report(found: _Found, process: Process, document: Mapping[str, Any], now_ms
     remembered_lag = known_state.get("lag_records") if process.is_running else None
     lag = remembered_lag if found.lag_records is None else found.lag_records
     watermark_ms = progress.watermark.complete_to_ms if found.is_reached else known_state.get("watermark_ms")
+    recorded_verification = known_state.get("verification")
+    verification = VerificationReport(**recorded_verification) if recorded_verification else None
+    differs = verification is not None and verification.is_equal is False
     return TableReport(
         name=table.name,
         state=state,
-        is_well=state not in _BAD_STATES and (problem is None or is_note),
+        is_well=state not in _BAD_STATES and (problem is None or is_note) and not differs,
         problem=problem,
         topics=tuple(sorted(table.offsets.topics) or known_state.get("topics", ())),
         lag_records=lag,
@@ -344,6 +347,7 @@ def _report(found: _Found, process: Process, document: Mapping[str, Any], now_ms
         rest_records=progress.rest_records if found.is_reached else known_state.get("rest_records"),
         last_upsert=known_state.get("last_upsert"),
         maintenance=found.maintenance,
+        verification=verification,
         partition_spec=partition_terms(stored.partitioning, stored.schema) if stored is not None else None,
         sort_order=sort_terms(stored.sorting, stored.schema) if stored is not None else None,
     )

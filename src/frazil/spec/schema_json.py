@@ -54,6 +54,7 @@ _SECTIONS: Mapping[str, type[BaseModel]] = {
     "http_tokens": connections.HttpTokensSpec,
     "http_tls": connections.HttpTlsSpec,
     "ha": connections.HaSpec,
+    "verify": settings.VerifySpec,
     "commit": settings.CommitSpec,
     "maintenance": settings.MaintenanceSpec,
     "dead_letters": settings.DeadLettersSpec,
