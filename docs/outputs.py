@@ -38,6 +38,11 @@ STATUS = Document(
             "object",
             "The [processes of the pipeline](../how-to/standby.md) and who leads them; null while none runs.",
         ),
+        "published_offsets": (
+            "object",
+            "The offsets for [lag tools](../how-to/lag.md): the consumer group `group`, `last_ms` when it last had them, and"
+            " `failure`, why not; null while none runs, and with `publish_offsets: false`.",
+        ),
         "problems": ("list", "Problems of more than one table: `message`, `remedy` and `where`."),
         "tables": ("object", "The tables by name."),
     },

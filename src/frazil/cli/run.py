@@ -160,7 +160,8 @@ def _run(
         # A run that catches up and ends has nobody to hand over to.
         alone = spec.model_copy(update={"ha": None})
         leadership = open_leadership(alone if until_caught_up else spec, run_id, clock)
-        offsets = OffsetPublisher(KafkaGroup(spec.kafka, group_of(spec.pipeline)), run_id, clock)
+        group = KafkaGroup(spec.kafka, group_of(spec.pipeline))
+        offsets = OffsetPublisher(group, run_id, clock) if spec.publish_offsets else None
         verifying = None if until_caught_up else _verifying(spec, jvm, run_id)
         publisher = _Publisher(state_file, maintenance_scheduler, Activities(), offsets, server, leadership, verifying)
         service = Service(spec, services, run_id, publisher.publish, leadership)
@@ -171,14 +172,13 @@ def _run(
         stopping.then(service.stop)
         if not until_caught_up:
             maintenance_scheduler.start()
-        if spec.publish_offsets:
-            offsets.start()
+        publisher.begin()
         try:
             service.run(until_caught_up, timeouts)
         finally:
             publisher.end(service.tables)
             if not stopping.is_urgent:  # Otherwise the JVM ends together with whatever runs in it.
-                offsets.stop(service.tables, _OFFSETS_TIMEOUT_S)
+                publisher.end_offsets(service.tables)
                 warming.join()
                 _stop_maintenance(maintenance_scheduler, jvm)
     return service.tables
@@ -251,16 +251,23 @@ class _Publisher:
     state_file: StateFile
     maintenance_scheduler: MaintenanceScheduler
     activities: Activities
-    offsets: OffsetPublisher
+    #: None with `publish_offsets: false`.
+    offsets: OffsetPublisher | None
     server: HttpServer | None
     leadership: Leadership
     #: None without `verify`.
     verifying: VerifySchedule | None
 
+    def begin(self) -> None:
+        """Starts what works beside the loop from the beginning on."""
+        if self.offsets is not None:
+            self.offsets.start()
+
     def publish(self, tables: Sequence[Table]) -> None:
         """Takes the tables as they are now."""
         self.maintenance_scheduler.note(self.activities.of(tables))
-        self.offsets.note(tables)
+        if self.offsets is not None:
+            self.offsets.note(tables)
         if self.verifying is not None:
             self.verifying.note(tables)
         self._write(tables, leadership=self.leadership.state)
@@ -276,10 +283,20 @@ class _Publisher:
             self.verifying.stop(_VERIFY_TIMEOUT_S)
         self._write(tables, ended=True)
 
+    def end_offsets(self, tables: Sequence[Table]) -> None:
+        """Publishes the last offsets."""
+        if self.offsets is not None:
+            self.offsets.stop(tables, _OFFSETS_TIMEOUT_S)
+
     def _write(self, tables: Sequence[Table], ended: bool = False, leadership: LeadershipState | None = None) -> None:
         found = None if self.verifying is None else self.verifying.status()
         self.state_file.write(
-            tables, ended, maintenance=self.maintenance_scheduler.status(), verification=found, leadership=leadership
+            tables,
+            ended,
+            maintenance=self.maintenance_scheduler.status(),
+            verification=found,
+            leadership=leadership,
+            offsets=None if self.offsets is None else self.offsets.status,
         )
 
 

@@ -107,7 +107,13 @@ def render(report: PipelineReport) -> RenderableType:
     """Returns the report for people: one line per table, then everything that needs attention."""
     lines = [Text.assemble(("pipeline ", "dim"), (report.pipeline, "bold"), ("  ", ""), _process(report))]
     return Group(
-        *lines, *_leaders(report), _table(report), *_storage(report), *_upsert_tables(report), *_remarks(report)
+        *lines,
+        *_leaders(report),
+        *_offsets(report),
+        _table(report),
+        *_storage(report),
+        *_upsert_tables(report),
+        *_remarks(report),
     )
 
 
@@ -118,6 +124,18 @@ def _process(report: PipelineReport) -> str:
     if process.updated_ms is None:
         return "not running, and never run from this folder"
     return f"not running; last seen {ago(process.updated_ms, report.now_ms)}"
+
+
+def _offsets(report: PipelineReport) -> Iterator[Text]:
+    """Yields what tools that measure lag see, of a running pipeline that publishes its offsets."""
+    found = report.published_offsets
+    if found is None:
+        return
+    if found["failure"]:
+        yield Text.assemble(("offsets", "yellow"), f"  not published in group {found['group']}: {found['failure']}")
+    elif found["last_ms"] is not None:
+        when = ago(found["last_ms"], report.now_ms)
+        yield Text(f"offsets  in consumer group {found['group']}, last {when}", style="dim")
 
 
 def _leaders(report: PipelineReport) -> Iterator[Text]:

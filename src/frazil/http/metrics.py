@@ -213,6 +213,11 @@ PROCESS = (
     Metric("frazil_jvm_heap_max_bytes", "gauge", "The size up to which this heap may grow."),
     Metric("frazil_leader", "gauge", "1 while this process leads the processes of the pipeline, else 0."),
     Metric("frazil_members", "gauge", "The processes of the pipeline that could take over at once, this one included."),
+    Metric(
+        "frazil_offsets_published_timestamp_seconds",
+        "gauge",
+        "When the consumer group of the pipeline last had the offsets of its tables.",
+    ),
     OfAll(
         "frazil_freshness_seconds",
         "histogram",
@@ -266,6 +271,8 @@ def _process_lines(
         "frazil_jvm_heap_used_bytes": ("", heap.used_bytes if heap else None),
         "frazil_jvm_heap_max_bytes": ("", heap.max_bytes if heap else None),
     }
+    published = (report.published_offsets or {}).get("last_ms")
+    values["frazil_offsets_published_timestamp_seconds"] = "", _seconds(published)
     leadership = report.leadership or {}
     values["frazil_leader"] = "", int(leadership.get("leader") == leadership.get("name"))
     values["frazil_members"] = "", sum(member["warm"] for member in leadership.get("members", ()))

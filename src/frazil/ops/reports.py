@@ -150,6 +150,8 @@ class PipelineReport:
     now_ms: int
     #: Which process works on which tables, as the running process published it; None where none has.
     leadership: Mapping[str, Any] | None = None
+    #: What the running process has published of the tables' offsets; None where it publishes none.
+    published_offsets: Mapping[str, Any] | None = None
 
     @property
     def is_well(self) -> bool:
@@ -166,6 +168,7 @@ def as_document(report: PipelineReport) -> dict[str, Any]:
         "now_ms": report.now_ms,
         "process": {"running": process.pop("is_running"), "silent": process.pop("is_silent"), **process},
         "leadership": report.leadership,
+        "published_offsets": report.published_offsets,
         "problems": [asdict(problem) for problem in report.problems],
         "tables": {table.name: _table_document(table) for table in report.tables},
     }
@@ -210,6 +213,7 @@ def pipeline_schema() -> dict[str, Any]:
             "now_ms": {"type": "integer"},
             "process": _complete(process),
             "leadership": {"type": ["object", "null"]},
+            "published_offsets": {"type": ["object", "null"]},
             "problems": {"type": "array", "items": problem},
         }
     )

@@ -98,8 +98,9 @@ def report_pipeline(
         problems.append(_silence(process, now_ms))
     found = _collect(spec, source, catalog, known_state, problems, maintenance_status)
     tables = (_report(found[name], process, known_state, now_ms) for name in sorted(found))
-    leadership = known_state.get("leadership") if process.is_running else None
-    return PipelineReport(spec.pipeline, process, tuple(problems), tuple(tables), now_ms, leadership)
+    return PipelineReport(
+        spec.pipeline, process, tuple(problems), tuple(tables), now_ms, **_of_process(known_state, process.is_running)
+    )
 
 
 def report_running(
@@ -116,7 +117,12 @@ def report_running(
     problems = (_silence(process, now_ms),) if process.is_silent else ()
     found = (_Found(table, maintenance=maintenance.get(table.name)) for table in tables)
     reports = tuple(_report(one, process, document, now_ms) for one in found)
-    return PipelineReport(pipeline, process, problems, reports, now_ms, document.get("leadership"))
+    return PipelineReport(pipeline, process, problems, reports, now_ms, **_of_process(document))
+
+
+def _of_process(document: Mapping[str, Any], is_running: bool = True) -> dict[str, Any]:
+    """Returns what a running process has published of itself."""
+    return {name: document.get(name) if is_running else None for name in ("leadership", "published_offsets")}
 
 
 def find_process(known_state: Mapping[str, Any], now_ms: int) -> Process:
