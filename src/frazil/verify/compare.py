@@ -12,7 +12,7 @@ import pickle
 import sys
 import tempfile
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
@@ -24,6 +24,7 @@ from frazil.clock import SystemClock
 from frazil.errors import FrazilError, UnavailableError
 from frazil.ingest.task import Job, each_in_time, quoting_no_record, read_all
 from frazil.ingest.task_limits import limited_memory
+from frazil.kafka.port import Partition, ReadRecord
 from frazil.kafka.reader import KafkaReader
 from frazil.ops.sampling import batch_of
 from frazil.replay.rows import Place, read_rows
@@ -39,14 +40,28 @@ MOST_ROWS = 2_000_000
 """The most rows of files that are read of a window: another writer may have rewritten a whole table."""
 _AT_ONCE_BYTES = 16 * 1024 * 1024
 _NICE = 10
+Read = Callable[[Iterable[OffsetRange], int], tuple[list[ReadRecord], dict[Partition, int]]]
+"""Reads records, as `RecordReader.read` does."""
+
+
+@dataclass(frozen=True)
+class Change:
+    """A commit, and what other writers have changed before it."""
+
+    #: The records that the commit has read; empty where there is no commit.
+    ranges: tuple[OffsetRange, ...]
+    #: What the commit changed.
+    own: tuple[FileRows, ...]
+    #: What other writers changed.
+    others: tuple[FileRows, ...] = ()
 
 
 @dataclass(frozen=True)
 class Piece:
-    """The commits of one table that are compared: of each the ranges of records, and the files that changed."""
+    """The commits of one table that are compared."""
 
     target: TableTarget
-    windows: tuple[tuple[tuple[OffsetRange, ...], tuple[FileRows, ...]], ...]
+    changes: tuple[Change, ...]
     #: Whether changes that come too late are left out, which the rows alone do not show.
     may_drop_late: bool = False
 
@@ -84,25 +99,25 @@ class _Rows:
         self._hashes.append(np.fromiter(map(hash, texts), np.int64, len(texts)))
         self._signs.append(np.full(len(texts), sign, np.int64))
 
-    def sums(self) -> Ints:
-        """Returns the count of each different row."""
+    def differing(self) -> tuple[int, int]:
+        """Returns how many rows were counted down more often than up, and up more often than down."""
         if not self._hashes:
-            return np.empty(0, np.int64)
+            return 0, 0
         _, places = np.unique(np.concatenate(self._hashes), return_inverse=True)
-        found = np.zeros(int(places.max(initial=-1)) + 1, np.int64)
-        np.add.at(found, places, np.concatenate(self._signs))
-        return found
+        sums = np.zeros(int(places.max(initial=-1)) + 1, np.int64)
+        np.add.at(sums, places, np.concatenate(self._signs))
+        return int(-sums[sums < 0].sum()), int(sums[sums > 0].sum())
 
 
-def compare(piece: Piece, reader: KafkaReader) -> Compared:
+def compare(piece: Piece, read: Read) -> Compared:
     """Returns what was found of one table.
 
     Raises: UnavailableError where Kafka or the store does not answer.
     """
     found, reasons = Compared(piece.target.name), list[str]()
-    for ranges, files in piece.windows:
+    for change in piece.changes:
         try:
-            records, missing, surplus = _compare_window(piece, ranges, files, reader)
+            records, missing, surplus = _compare_change(piece, change, read)
         except NotComparable as error:
             reasons.append(str(error))
             continue
@@ -116,31 +131,38 @@ def compare(piece: Piece, reader: KafkaReader) -> Compared:
     return replace(found, reasons=tuple(dict.fromkeys(reasons)))
 
 
-def _compare_window(
-    piece: Piece, ranges: Sequence[OffsetRange], files: Sequence[FileRows], reader: KafkaReader
-) -> tuple[int, int, int]:
+def _compare_change(piece: Piece, change: Change, read: Read) -> tuple[int, int, int]:
     """Returns the numbers of records, of missing rows and of surplus rows."""
-    if sum(file.file.record_count for file in files) > MOST_ROWS:
+    if sum(file.file.record_count for file in (*change.own, *change.others)) > MOST_ROWS:
         raise NotComparable("another writer has rewritten more rows than are compared")
+    target, stray = piece.target, 0
+    rows, others = _Rows(JsonEncoder(target.schema.fields)), _Rows(JsonEncoder(target.schema.fields))
+    report = _add_wanted(rows, target, change.ranges, read)
+    if target.changes is None:
+        _add_changes(rows, target, change.own)
+        _add_changes(rows, target, change.others)
+    else:
+        stray = _add_upserts(rows, target, change.own, report)
+        _add_changes(others, target, change.others)
+    own_missing, own_surplus = rows.differing()
+    missing, surplus = others.differing()
+    missing += stray + (0 if piece.may_drop_late else own_missing)
+    return report.counts.record_count, missing, surplus + own_surplus
+
+
+def _add_wanted(rows: _Rows, target: TableTarget, ranges: Sequence[OffsetRange], read: Read) -> TaskReport:
+    """Counts the rows that the records make down; returns the report of a task that reads them."""
     with tempfile.TemporaryDirectory(prefix="frazil-verify-") as folder:
-        local = _in_folder(piece.target, folder)
+        local = _in_folder(target, folder)
         job = Job(dict.fromkeys({one.topic for one in ranges}, local))
         with quoting_no_record(job):
-            reports = read_all(job, each_in_time(_batches(ranges, reader)))
+            reports = read_all(job, each_in_time(_batches(ranges, read)))
         report = merge_reports(local.name, reports)
         _check(report)
         made = [FileRows(_live(file)) for file in report.written.data]
-        rows = _Rows(JsonEncoder(local.schema.fields))
         for batch in read_rows(local, made, Place(), None):
             rows.add(batch.batch, -1)
-    if local.changes is None:
-        _add_changes(rows, piece.target, files)
-        sums, stray = rows.sums(), 0
-    else:
-        stray = _add_upserts(rows, piece.target, files, report)
-        sums = rows.sums()
-    missing = 0 if piece.may_drop_late else int(-sums[sums < 0].sum())
-    return report.counts.record_count, missing + stray, int(sums[sums > 0].sum())
+    return report
 
 
 def _add_changes(rows: _Rows, target: TableTarget, files: Iterable[FileRows]) -> None:
@@ -201,12 +223,12 @@ def _live(file: DataFile) -> LiveFile:
     return LiveFile(file.path, file.record_count, file.content)
 
 
-def _batches(ranges: Sequence[OffsetRange], reader: KafkaReader) -> Iterator[pa.RecordBatch]:
+def _batches(ranges: Sequence[OffsetRange], read: Read) -> Iterator[pa.RecordBatch]:
     """Yields the records of the ranges, each batch of one topic."""
     left = deque(ranges)
     while left:
         wanted = left.popleft()
-        records, reached = reader.read([wanted], _AT_ONCE_BYTES)
+        records, reached = read([wanted], _AT_ONCE_BYTES)
         if records:
             yield batch_of(records)
         if (at := reached[wanted.topic, wanted.partition]) < wanted.end:
@@ -223,7 +245,7 @@ def main() -> None:
     with limited_memory():
         for piece in pieces:
             try:
-                found = compare(piece, reader)
+                found = compare(piece, reader.read)
             except UnavailableError as error:
                 found = Compared(piece.target.name, reasons=(error.message,))
             except (OSError, FrazilError) as error:

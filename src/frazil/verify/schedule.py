@@ -27,7 +27,7 @@ from frazil.kafka.port import Source
 from frazil.replay.snapshots import Snapshots
 from frazil.spec import PipelineSpec
 from frazil.spec.settings import VerifySpec
-from frazil.verify.compare import Compared, Piece
+from frazil.verify.compare import Change, Compared, Piece
 from frazil.verify.windows import Past, Snapshot, Window, choose, find_windows
 
 log = structlog.get_logger("frazil")
@@ -159,10 +159,8 @@ class VerifySchedule:
         there = self._without_gone(every)
         kept = [one for one in there if one.schema_id in (None, target.schema.schema_id)]
         files = Snapshots(catalog, table.name)
-        found = tuple(
-            (one.ranges, tuple(change for number in one.snapshots for change in files.changes_of(number)))
-            for one in choose(kept, self._settings.sample, shuffled)
-        )
+        chosen = choose(kept, self._settings.sample, shuffled)
+        found = tuple(_change(files, one) for one in chosen)
         known.past = past
         known.found.reason = ""
         if len(there) < len(every):
@@ -241,6 +239,14 @@ def _why_not(table: Table) -> str:
     if table.has_spark_part:
         return "Spark computes a part of its query"
     return ""
+
+
+def _change(files: Snapshots, window: Window) -> Change:
+    *others, last = ([*files.changes_of(number)] for number in window.snapshots)
+    if not window.ranges:
+        others.append(last)
+    own = tuple(last) if window.ranges else ()
+    return Change(window.ranges, own, tuple(change for many in others for change in many))
 
 
 def _snapshots(catalog: IcebergCatalog, table: str, pipeline: str, run_id: str, past: Past) -> list[Snapshot]:
