@@ -79,6 +79,10 @@ def _compared(running: Running, table: str) -> int:
     return sum(one["records"] for one in running.events_named("table_verified") if one["table"] == table)
 
 
+def _committed(running: Running, table: str) -> int:
+    return sum(one["records"] for one in running.events_named("batch_committed") if one["table"] == table)
+
+
 def _differing(running: Running, table: str) -> list[tuple[int, int]]:
     return [(one["missing"], one["surplus"]) for one in running.events_named("table_differs") if one["table"] == table]
 
@@ -110,8 +114,13 @@ def test_lost_doubled_and_changed_rows_are_found_and_records_that_are_gone_are_n
         counts = {line.rsplit(" ", 1)[0]: line.rsplit(" ", 1)[1] for line in scene.metrics()}
         assert counts['frazil_verify_different_rows_total{pipeline="w",table="w.people",kind="surplus"}'] == "1"
 
+        remedy = running.events_named("table_differs")[-1]["remedy"]
+        done, found = scene.pipeline.command(*remedy.split("`")[1].split()[1:])
+        assert (done.returncode, json.loads(found["tables"]["w.people"]["surplus_rows"][0])["name"]) == (4, "other")
+
         before = len(running.events_named("table_differs"))
         scene.send(100)
+        wait_until(lambda: _committed(running, "w.events") == 700, "the events are committed")
         scene.forget(scene.events)
         wait_until(lambda: _compared(running, "w.people") >= 700, "the later changes are compared")
         assert len(running.events_named("table_differs")) == before

@@ -62,7 +62,7 @@ class Piece:
 
     target: TableTarget
     changes: tuple[Change, ...]
-    #: Whether changes that come too late are left out, which the rows alone do not show.
+    #: Whether late changes are left out, which the records alone do not show.
     may_drop_late: bool = False
 
 
