@@ -167,6 +167,10 @@ _SECTIONS = {
         "Where `frazil run` sends metrics, traces and lineage ([how to](../how-to/telemetry.md)); nothing by default.",
     ),
     "ha": ("ha", "How several processes of the pipeline choose who works; `ha: {}` elects by Kafka."),
+    "verify": (
+        "verify",
+        "How some of the newest commits are [compared with the topics](../how-to/verify.md); `verify: {}` has the defaults.",
+    ),
     "commit": ("commit", "At the top level for all tables; in a table for that table."),
     "maintenance": (
         "maintenance",

@@ -252,6 +252,11 @@ LOG_EVENTS: dict[str, str] = {
     " second Ctrl-C does not wait for them.",
     "table_backing_off": "A service that the table needs does not answer: the table retries after `retry_in_s`"
     " seconds.",
+    "table_differs": "Some of the newest commits do not have the rows of their records: `missing` and `surplus` rows, with"
+    " [`verify`](../operations/table-differs.md) in the pipeline file.",
+    "table_not_verified": "Some of the newest commits, or all of a table, were not compared with the topics, and why:"
+    " no fault. See [verify](../how-to/verify.md#while-the-pipeline-runs).",
+    "table_verified": "Some of the newest commits were compared with the topics: their rows are those of their records.",
     "table_paused": "An operator has [paused](../how-to/http.md#commands) the table.",
     "table_recreated": "The table was dropped and recreated under its name: Frazil reads into it from `start`, or"
     " from the offsets that it has. See [changes by hand](../how-to/existing-table.md#changes-by-hand-while-it-runs).",

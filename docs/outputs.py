@@ -38,6 +38,11 @@ STATUS = Document(
             "object",
             "The [processes of the pipeline](../how-to/standby.md) and who leads them; null while none runs.",
         ),
+        "published_offsets": (
+            "object",
+            "The offsets for [lag tools](../how-to/lag.md): the consumer group `group`, `last_ms` when it last had them, and"
+            " `failure`, why not; null while none runs, and with `publish_offsets: false`.",
+        ),
         "problems": ("list", "Problems of more than one table: `message`, `remedy` and `where`."),
         "tables": ("object", "The tables by name."),
     },
@@ -123,6 +128,20 @@ TABLE = Document(
         ),
         "last_upsert": ("object", "The last batch of an upsert table."),
         "maintenance": ("object", "The health of the table's files, and due maintenance."),
+        "verification": ("object", "What comparing commits with the topics has found; null without `verify`."),
+    },
+)
+VERIFICATION = Document(
+    "frazil status: tables.&lt;name&gt;.verification",
+    "What the running process has found with [`verify`](../how-to/verify.md#while-the-pipeline-runs), since it started.",
+    {
+        "last_ms": (_MS, "When commits were last compared."),
+        "commits": ("number", "The compared commits."),
+        "records": ("number", "Their records."),
+        "missing": ("number", "Rows that records make, and that the table did not get or has lost."),
+        "surplus": ("number", "Rows that no record makes."),
+        "is_equal": ("true, false", "Whether the last comparison found no such row; null while there was none."),
+        "reason": ("text", "Why commits were not compared the last time; empty where none was left out."),
     },
 )
 MAINTENANCE = Document(
@@ -423,7 +442,7 @@ DEAD_LETTER = Document(
     },
 )
 DOCUMENTS = (
-    STATUS, PROCESS, LEADERSHIP, TABLE, LAST_UPSERT, MAINTENANCE, RUN, PLAN, CHECK,
+    STATUS, PROCESS, LEADERSHIP, TABLE, LAST_UPSERT, MAINTENANCE, VERIFICATION, RUN, PLAN, CHECK,
     ADOPT, LINEAGE, INIT, REPLAY, IMPORT, TRY, TRIED_RECORD, MAINTAIN, ACTION, HEALTH,
     DEAD_LETTER_CLASS, DEAD_LETTER,
 )  # fmt: skip

@@ -5,8 +5,10 @@ from __future__ import annotations
 import random as _random
 import time as _time
 import uuid as _uuid
-from typing import Protocol
+from collections.abc import Sequence
+from typing import Protocol, TypeVar
 
+T = TypeVar("T")
 _generator = _random.Random()
 
 
@@ -44,6 +46,11 @@ def new_id() -> str:
 def jitter(seconds: float) -> float:
     """Returns `seconds` changed at random by up to a fifth, so that many processes do not retry at the same moment."""
     return seconds * _generator.uniform(0.8, 1.2)
+
+
+def shuffled(found: Sequence[T]) -> list[T]:
+    """Returns the same in an order by chance."""
+    return _generator.sample(found, len(found))
 
 
 def seed_randomness(seed: int) -> None:

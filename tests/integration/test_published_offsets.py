@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -9,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, ConsumerGroupState, TopicPartition
+from confluent_kafka.admin import AdminClient
 
 from frazil.clock import new_id
 from frazil.errors import ConflictError, UnavailableError
@@ -22,6 +24,7 @@ from tests.fixtures.waiting import wait_until
 from tests.integration.pipelines import Ledger, Pipeline
 
 pytestmark = pytest.mark.timeout(300)
+_OFFSETS = "__consumer_offsets"
 _COMMAND = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
 
 
@@ -64,6 +67,66 @@ def member(broker: EmbeddedBroker, group: str, topic: str) -> Iterator[None]:
         consumer.close()
 
 
+def _published(pipeline: Pipeline) -> dict[str, Any]:
+    """What `status` reports of the published offsets."""
+    found: dict[str, Any] = pipeline.command("status")[1]["published_offsets"] or {"failure": ""}
+    return found
+
+
+def _lags_by_requests(broker: EmbeddedBroker, group: str, places: list[tuple[str, int]]) -> dict[tuple[str, int], int]:
+    """The lag as KEDA computes it: OffsetFetch of the group and ListOffsets of its topics, without joining the group."""
+    client = Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": group, "enable.auto.commit": False})
+    try:
+        committed = client.committed([TopicPartition(*place) for place in places], timeout=20)
+        ends = [client.get_watermark_offsets(one, timeout=20)[1] for one in committed]
+        return {(one.topic, one.partition): end - one.offset for one, end in zip(committed, ends, strict=True)}
+    finally:
+        client.close()
+
+
+def _offsets_in_their_topic(broker: EmbeddedBroker, group: str) -> dict[tuple[str, int], int]:
+    """The newest offsets as Burrow finds them: by reading the topic in which brokers keep them."""
+    client = Consumer(
+        {"bootstrap.servers": broker.bootstrap_servers, "group.id": new_id(), "enable.partition.eof": True}
+    )
+    found: dict[tuple[str, int], int] = {}
+    try:
+        partitions = client.list_topics(_OFFSETS, timeout=20).topics[_OFFSETS].partitions
+        client.assign([TopicPartition(_OFFSETS, number, 0) for number in partitions])
+        left = len(partitions)
+        while left:
+            message = client.poll(20)
+            assert message is not None
+            left -= message.error() is not None
+            key, value = message.key(), message.value()
+            if (
+                message.error() is None
+                and key is not None
+                and value is not None
+                and struct.unpack(">h", key[:2])[0] < 2
+            ):
+                name, rest = _text(key[2:])
+                topic, rest = _text(rest)
+                if name == group:
+                    found[topic, struct.unpack(">i", rest)[0]] = struct.unpack(">q", value[2:10])[0]
+        return found
+    finally:
+        client.close()
+
+
+def _text(raw: bytes) -> tuple[str, bytes]:
+    (length,) = struct.unpack(">h", raw[:2])
+    return raw[2 : 2 + length].decode(), raw[2 + length :]
+
+
+def _state(broker: EmbeddedBroker, group: str) -> ConsumerGroupState:
+    """The state of the group by DescribeGroups."""
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+    [done] = admin.describe_consumer_groups([group], request_timeout=20).values()
+    state: ConsumerGroupState = done.result().state
+    return state
+
+
 def _document(broker: EmbeddedBroker, name: str, topic: str, **more: Any) -> dict[str, Any]:
     tables = {"s.one": {"topic": topic}, "s.two": {"topic": topic, "start": "latest"}}
     kafka = {"bootstrap.servers": broker.bootstrap_servers}
@@ -80,12 +143,22 @@ def test_kafkas_own_command_shows_the_lag_until_a_consumer_joins_the_group(
     pipeline.run()
     ledger.produce(4)
     assert described(broker, f"frazil-{name}") == {(topic, 0): (5, 2), (topic, 1): (5, 2)}
+    group, places = f"frazil-{name}", [(topic, 0), (topic, 1)]
+    assert _lags_by_requests(broker, group, places) == {(topic, 0): 2, (topic, 1): 2}
+    assert _offsets_in_their_topic(broker, group) == {(topic, 0): 5, (topic, 1): 5}
+    assert _state(broker, group) is ConsumerGroupState.EMPTY
     with member(broker, f"frazil-{name}", topic), pipeline.start() as running:
         [refused] = running.wait_for("offsets_refused")
         assert "a consumer is a member of group" in refused["reason"]
+        wait_until(lambda: _published(pipeline)["failure"] == refused["reason"], "status has the reason")
         running.wait_until_committed(4)
         running.stop()
-    pipeline.run()
+    with pipeline.start():
+        found = wait_until(
+            lambda: _published(pipeline).get("last_ms") and _published(pipeline), "the offsets are published"
+        )
+        assert (found["group"], found["failure"]) == (group, "")
+        wait_until(lambda: set(_lags_by_requests(broker, group, places).values()) == {0}, "the group has caught up")
     assert described(broker, f"frazil-{name}") == {(topic, 0): (7, 0), (topic, 1): (7, 0)}
 
 

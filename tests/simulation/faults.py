@@ -20,7 +20,7 @@ from frazil.ingest.isolate import Found
 from frazil.ingest.plan import read_once
 from frazil.ingest.task import Job
 from frazil.kafka.memory import MemoryOutbox
-from frazil.kafka.port import OutRecord, Partition, ReadRecord, TopicDescription
+from frazil.kafka.port import OutFields, Partition, ReadRecord, TopicDescription
 from frazil.report import TaskReport
 from frazil.testing import MemoryCatalog, MemoryJobs, MemorySource
 from frazil.types import Batch, Commit, DataFile, OffsetRange, Progress
@@ -241,7 +241,7 @@ class UnsureOutbox:
     def last(self, owner: str, topic: str) -> str:
         return self._outbox.last(owner, topic)
 
-    def write(self, owner: str, topic: str, name: str, records: Sequence[OutRecord]) -> None:
+    def write(self, owner: str, topic: str, name: str, records: Sequence[OutFields]) -> None:
         self._fate.step("outbox.write")
         self._outbox.write(owner, topic, name, records)
         self._fate.step("outbox.written")

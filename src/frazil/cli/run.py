@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
 import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -35,7 +36,7 @@ from frazil.http.server import HttpServer, open_server
 from frazil.ingest.discovery import tolerate_empty_patterns
 from frazil.ingest.failures import named_jvm_death
 from frazil.ingest.job import SparkJobs
-from frazil.ingest.leadership import Leadership
+from frazil.ingest.leadership import Leadership, LeadershipState
 from frazil.ingest.published_offsets import OffsetPublisher, group_of
 from frazil.ingest.queries import SparkQueries
 from frazil.ingest.service import Service
@@ -61,6 +62,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from frazil.kafka.topics import KafkaTopics
+    from frazil.verify.schedule import VerifySchedule
 
 log = structlog.get_logger("frazil")
 
@@ -87,6 +89,7 @@ STOPPED_TABLES = 4
 _TIMEOUT_S = 300.0
 _MAINTENANCE_TIMEOUT_S = 5.0
 _OFFSETS_TIMEOUT_S = 5.0
+_VERIFY_TIMEOUT_S = 2.0
 
 
 def command(
@@ -160,9 +163,11 @@ def _run(
         )
         run_id = new_id()
         leadership = open_leadership(spec, run_id, clock)
-        offsets = OffsetPublisher(KafkaGroup(spec.kafka, group_of(spec.pipeline)), run_id, clock)
-        publish = partial(_publish, state_file, maintenance_scheduler, Activities(), offsets, server, leadership)
-        service = Service(spec, services, run_id, publish, leadership)
+        group = KafkaGroup(spec.kafka, group_of(spec.pipeline))
+        offsets = OffsetPublisher(group, run_id, clock) if spec.publish_offsets else None
+        verifying = None if until_caught_up else _verifying(spec, jvm, run_id)
+        publisher = _Publisher(state_file, maintenance_scheduler, Activities(), offsets, server, leadership, verifying)
+        service = Service(spec, services, run_id, publisher.publish, leadership)
         running.parts = Parts(
             service,
             partial(_own_services, spec, jvm, services),
@@ -173,16 +178,15 @@ def _run(
         stopping.then(service.stop)
         if not until_caught_up:
             maintenance_scheduler.start()
-        if spec.publish_offsets:
-            offsets.start()
+        publisher.begin()
         telemetry.start()
         try:
             service.run(until_caught_up, timeouts)
         finally:
-            state_file.write(service.tables, ended=True, maintenance=maintenance_scheduler.status())
+            publisher.end(service.tables)
             if not stopping.is_urgent:  # Otherwise the JVM ends together with whatever runs in it.
                 telemetry.stop()
-                offsets.stop(service.tables, _OFFSETS_TIMEOUT_S)
+                publisher.end_offsets(service.tables)
                 warming.join()
                 _stop_maintenance(maintenance_scheduler, jvm)
     return service.tables
@@ -206,6 +210,18 @@ def _services(
         slowed_by=slowed_by,
         rehearse=lambda: rehearse_commits(jvm.gateway),
     )
+
+
+def _verifying(spec: PipelineSpec, jvm: Jvm, run_id: str) -> VerifySchedule | None:
+    """Returns what compares commits with the topics, where the pipeline file wants that."""
+    if spec.verify is None:
+        return None
+    # Importing it costs a fifth of a second, which pipelines without it save.
+    schedule = importlib.import_module("frazil.verify.schedule")
+    found: VerifySchedule = schedule.VerifySchedule(
+        spec, spec.verify, run_id, open_topics(spec), partial(open_catalog, jvm, spec), SystemClock()
+    )
+    return found
 
 
 def _own_services(spec: PipelineSpec, jvm: Jvm, services: Services) -> OwnServices:
@@ -237,22 +253,60 @@ def _served(running: RunningPipeline) -> Iterator[HttpServer | None]:
         running.history.stop()
 
 
-def _publish(
-    state_file: StateFile,
-    maintenance_scheduler: MaintenanceScheduler,
-    activities: Activities,
-    offsets: OffsetPublisher,
-    server: HttpServer | None,
-    leadership: Leadership,
-    tables: Sequence[Table],
-) -> None:
-    maintenance_scheduler.note(activities.of(tables))
-    offsets.note(tables)
-    state_file.write(tables, maintenance=maintenance_scheduler.status(), leadership=leadership.state)
-    # Not while the first batch runs: its commit would be later.
-    if server is not None and (any(one.counts.records for one in tables) or not any(map(_is_busy, tables))):
-        server.begin()
-    report_alive()
+@dataclass(frozen=True)
+class _Publisher:
+    """Takes the state of the tables from the loop, for everything that shows it or works beside the loop."""
+
+    state_file: StateFile
+    maintenance_scheduler: MaintenanceScheduler
+    activities: Activities
+    #: None with `publish_offsets: false`.
+    offsets: OffsetPublisher | None
+    server: HttpServer | None
+    leadership: Leadership
+    #: None without `verify`.
+    verifying: VerifySchedule | None
+
+    def begin(self) -> None:
+        """Starts what works beside the loop from the beginning on."""
+        if self.offsets is not None:
+            self.offsets.start()
+
+    def publish(self, tables: Sequence[Table]) -> None:
+        """Takes the tables as they are now."""
+        self.maintenance_scheduler.note(self.activities.of(tables))
+        if self.offsets is not None:
+            self.offsets.note(tables)
+        if self.verifying is not None:
+            self.verifying.note(tables)
+        self._write(tables, leadership=self.leadership.state)
+        # Not while the first batch runs: its commit would be later.
+        is_begun = any(one.counts.records for one in tables) or not any(map(_is_busy, tables))
+        if self.server is not None and is_begun:
+            self.server.begin()
+        report_alive()
+
+    def end(self, tables: Sequence[Table]) -> None:
+        """Writes the state of the tables at the end of the run."""
+        if self.verifying is not None:
+            self.verifying.stop(_VERIFY_TIMEOUT_S)
+        self._write(tables, ended=True)
+
+    def end_offsets(self, tables: Sequence[Table]) -> None:
+        """Publishes the last offsets."""
+        if self.offsets is not None:
+            self.offsets.stop(tables, _OFFSETS_TIMEOUT_S)
+
+    def _write(self, tables: Sequence[Table], ended: bool = False, leadership: LeadershipState | None = None) -> None:
+        found = None if self.verifying is None else self.verifying.status()
+        self.state_file.write(
+            tables,
+            ended,
+            maintenance=self.maintenance_scheduler.status(),
+            verification=found,
+            leadership=leadership,
+            offsets=None if self.offsets is None else self.offsets.status,
+        )
 
 
 def _is_busy(table: Table) -> bool:

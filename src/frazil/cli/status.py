@@ -25,6 +25,7 @@ from frazil.ops.reports import (
     PipelineReport,
     Problem,
     TableReport,
+    VerificationReport,
     ago,
     as_document,
     count,
@@ -106,7 +107,13 @@ def render(report: PipelineReport) -> RenderableType:
     """Returns the report for people: one line per table, then everything that needs attention."""
     lines = [Text.assemble(("pipeline ", "dim"), (report.pipeline, "bold"), ("  ", ""), _process(report))]
     return Group(
-        *lines, *_leaders(report), _table(report), *_storage(report), *_upsert_tables(report), *_remarks(report)
+        *lines,
+        *_leaders(report),
+        *_offsets(report),
+        _table(report),
+        *_storage(report),
+        *_upsert_tables(report),
+        *_remarks(report),
     )
 
 
@@ -117,6 +124,18 @@ def _process(report: PipelineReport) -> str:
     if process.updated_ms is None:
         return "not running, and never run from this folder"
     return f"not running; last seen {ago(process.updated_ms, report.now_ms)}"
+
+
+def _offsets(report: PipelineReport) -> Iterator[Text]:
+    """Yields what tools that measure lag see, of a running pipeline that publishes its offsets."""
+    found = report.published_offsets
+    if found is None:
+        return
+    if found["failure"]:
+        yield Text.assemble(("offsets", "yellow"), f"  not published in group {found['group']}: {found['failure']}")
+    elif found["last_ms"] is not None:
+        when = ago(found["last_ms"], report.now_ms)
+        yield Text(f"offsets  in consumer group {found['group']}, last {when}", style="dim")
 
 
 def _leaders(report: PipelineReport) -> Iterator[Text]:
@@ -222,6 +241,8 @@ def _remarks(report: PipelineReport) -> Iterator[Text]:
         yield from _about_expectations(table)
         if table.maintenance is not None:
             yield from _maintenance_lines(table.name, table.maintenance)
+        if table.verification is not None:
+            yield from _verification_lines(table.name, table.verification, report.now_ms)
 
 
 def _about_layout(table: TableReport) -> Iterator[Text]:
@@ -281,6 +302,19 @@ def _maintenance_lines(name: str, maintenance: MaintenanceReport) -> Iterator[Te
         yield Text.assemble((f"\nnote: {name}", "yellow"), f": {words}")
     if maintenance.failure:
         yield Text.assemble((f"\nnote: {name}", "yellow"), f": maintenance failed: {maintenance.failure}")
+
+
+def _verification_lines(name: str, found: VerificationReport, now_ms: int) -> Iterator[Text]:
+    """Yields what comparing commits with the topics has found."""
+    if found.last_ms is not None:
+        what = f"{plural(found.commits, 'commit')} with {plural(found.records, 'record')} compared with the topics"
+        yield Text(f"\n{name}: {what}, last {ago(found.last_ms, now_ms)}", style="dim")
+    if found.missing or found.surplus:
+        style, mark = ("red", "problem") if found.is_equal is False else ("yellow", "note")
+        rows = f"{plural(found.missing, 'row')} missing, {plural(found.surplus, 'row')} surplus in these commits"
+        yield Text.assemble((f"\n{mark}: {name}", style), f": {rows}; run `frazil verify {name}`")
+    if found.reason:
+        yield Text(f"\n{name}: not all commits were compared: {found.reason}", style="dim")
 
 
 def _explain(problem: Problem, mark: str, colour: str) -> Iterator[Text]:

@@ -22,6 +22,8 @@ from frazil.decode.epochs import FIRST_US, LAST_US
 from frazil.literals import format_day, format_moment
 
 _DAY_US = 86_400_000_000
+_DIGITS = {"ms": 3, "us": 6, "ns": 9}
+"""The number of digits of a fraction of a second, by the unit of a type."""
 
 
 def as_json(value: Any) -> str:
@@ -117,8 +119,14 @@ def _without_exponents(array: pa.Array) -> pa.Array:
 
 def _of_times(array: pa.Array) -> pa.Array:
     """Returns times as Python formats them: with a fraction only where there is one."""
-    texts = pc.replace_substring(pc.replace_substring_regex(array.cast(pa.string()), r"\.0+(Z?)$", r"\1"), " ", "T")
-    return pc.replace_substring_regex(texts, "Z$", "+00:00")
+    kind, zone = array.type, ""
+    if pa.types.is_timestamp(kind) and kind.tz is not None:
+        # The same moment without a zone: with one, Arrow looks each moment up in the database of time zones.
+        array, zone = array.cast(pa.timestamp(kind.unit, "UTC")).view(pa.timestamp(kind.unit)), "+00:00"
+    texts = pc.replace_substring(array.cast(pa.string()), " ", "T")
+    if kind.unit in _DIGITS:
+        texts = pc.replace_substring(texts, "." + "0" * _DIGITS[kind.unit], "")
+    return pc.binary_join_element_wise(texts, zone, "") if zone else texts
 
 
 def _of_strings(array: pa.Array) -> pa.Array:

@@ -18,7 +18,7 @@ from pyspark import __version__ as spark_version
 import frazil
 from frazil.ingest.state import Histogram, RunCounts, RunState
 from frazil.ingest.table import Table
-from frazil.ops.reports import MaintenanceReport, PipelineReport, TableReport
+from frazil.ops.reports import MaintenanceReport, PipelineReport, TableReport, VerificationReport
 from frazil.ops.running import RunningPipeline
 
 MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -75,6 +75,16 @@ def _measured(name: str, words: str, read: Callable[[MaintenanceReport], Number]
         return None if report.maintenance is None else read(report.maintenance)
 
     return _gauge(name, f"{words}, as table maintenance last measured it.", read_if_measured)
+
+
+def _verified(
+    name: str, words: str, read: Callable[[VerificationReport], Number | Labelled], labels: str = ""
+) -> OfTable:
+    def read_if_verified(report: TableReport, _: Table) -> Number | Labelled:
+        return None if report.verification is None else read(report.verification)
+
+    kind = "counter" if name.endswith("_total") else "gauge"
+    return OfTable(name, kind, f"{words}, with `verify` in the pipeline file.", labels, read_if_verified)
 
 
 def _seconds(milliseconds: int | None) -> float | None:
@@ -186,6 +196,18 @@ TABLE = (
         "When table maintenance last changed the table",
         lambda m: _seconds(m.last_ms),
     ),
+    _verified(
+        "frazil_verify_last_timestamp_seconds",
+        "When commits of the table were last compared with the topics",
+        lambda v: _seconds(v.last_ms),
+    ),
+    _verified("frazil_verify_records_total", "Records of the compared commits", lambda v: v.records),
+    _verified(
+        "frazil_verify_different_rows_total",
+        "Rows of the compared commits that are missing, or that no record makes",
+        lambda v: _by({"missing": v.missing, "surplus": v.surplus}),
+        "kind = missing, surplus",
+    ),
 )
 """The metrics of tables."""
 PROCESS = (
@@ -197,6 +219,11 @@ PROCESS = (
     Metric("frazil_jvm_heap_max_bytes", "gauge", "The size up to which this heap may grow."),
     Metric("frazil_leader", "gauge", "1 while this process leads the processes of the pipeline, else 0."),
     Metric("frazil_members", "gauge", "The processes of the pipeline that could take over at once, this one included."),
+    Metric(
+        "frazil_offsets_published_timestamp_seconds",
+        "gauge",
+        "When the consumer group of the pipeline last had the offsets of its tables.",
+    ),
     OfAll(
         "frazil_freshness_seconds",
         "histogram",
@@ -247,6 +274,7 @@ def process_values(pipeline: RunningPipeline, report: PipelineReport) -> dict[st
         "frazil_threads": threading.active_count(),
         "frazil_jvm_heap_used_bytes": heap.used_bytes if heap else None,
         "frazil_jvm_heap_max_bytes": heap.max_bytes if heap else None,
+        "frazil_offsets_published_timestamp_seconds": _seconds((report.published_offsets or {}).get("last_ms")),
         "frazil_leader": int(leadership.get("leader") == leadership.get("name")),
         "frazil_members": sum(member["warm"] for member in leadership.get("members", ())),
     }

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 
 import structlog
 
@@ -56,6 +57,18 @@ def next_offsets(tables: Iterable[Table]) -> dict[Partition, int]:
     return {place: offset for place, offset in found.items() if place in own - unknown}
 
 
+@dataclass(frozen=True)
+class Published:
+    """What tools that measure lag see of this run, for `status`."""
+
+    #: The consumer group.
+    group: str
+    #: When the group last had the offsets of the tables, in milliseconds since 1970; None while it had not.
+    last_ms: int | None = None
+    #: Why the last attempt failed; empty where it did not.
+    failure: str = ""
+
+
 class OffsetPublisher:
     """Publishes offsets, about once a second and all together. `start` starts the thread, `stop` ends it after it has
     published the last ones. run_id: the id of this run.
@@ -76,6 +89,8 @@ class OffsetPublisher:
         self._inherited: dict[Partition, GroupOffset | None] = {}
         #: Consecutive failures.
         self._failures = 0
+        #: What is shown.
+        self.status = Published(group.name)
         #: Whether something happened after which this run publishes nothing more.
         self._is_over = False
         self._stopping = threading.Event()
@@ -102,19 +117,23 @@ class OffsetPublisher:
         """Publishes what has changed; returns how long to pause, in seconds."""
         wanted, now_s = self._wanted, self._clock.monotonic_s()
         is_repeat = now_s - self._repeated_s >= _REPEAT_S
-        if self._is_over or not wanted or (wanted == self._published and not is_repeat):
+        if self._is_over or not wanted:
+            return _EVERY_S
+        if wanted == self._published and not is_repeat:
+            self._note_published()
             return _EVERY_S
         try:
             is_whole = self._publish(wanted, now_s - self._began_s >= _SETTLED_S, is_repeat)
         except ConflictError as error:
-            self._is_over = True
+            self._is_over, self.status = True, replace(self.status, failure=error.message)
             log.warning("offsets_refused", reason=error.message, where=error.where, remedy=_REMEDY)
         except UnavailableError as error:
             return self._note_failure(error)
         except Exception as error:  # noqa: BLE001  (whatever is wrong here, records are ingested)
-            self._is_over = True
-            log.error("unexpected_error", error=f"{type(error).__name__}: {error}")
+            self._is_over, self.status = True, replace(self.status, failure=f"{type(error).__name__}: {error}")
+            log.error("unexpected_error", error=self.status.failure)
         else:
+            self._note_published()
             self._failures, self._published = 0, wanted if is_whole else {}
             self._repeated_s = now_s if is_repeat else self._repeated_s
         return _EVERY_S
@@ -152,9 +171,13 @@ class OffsetPublisher:
             return offset >= held.offset or is_settled
         return offset > held.offset
 
+    def _note_published(self) -> None:
+        self.status = replace(self.status, last_ms=self._clock.now_ms(), failure="")
+
     def _note_failure(self, error: UnavailableError) -> float:
         """Logs the second failure in a row: the first may be a broker that is just starting to coordinate groups."""
         self._failures += 1
+        self.status = replace(self.status, failure=error.message)
         if self._failures == _TRIES or (self._failures < _TRIES and self._stopping.is_set()):
             log.warning("offsets_not_published", reason=error.message, where=error.where, remedy=error.remedy)
         return _EVERY_S if self._failures < _TRIES else _RETRY_S

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import starmap
 from typing import Any
 
 from frazil.clock import new_id
 from frazil.errors import ConflictError, UnavailableError
-from frazil.kafka.port import GroupOffset, OutRecord, Partition, ReadRecord, TopicDescription
+from frazil.kafka.port import GroupOffset, OutFields, OutRecord, Partition, ReadRecord, TopicDescription
 from frazil.types import OffsetRange
 
 _AT_ONCE = 3
@@ -195,13 +196,13 @@ class MemoryOutbox:
     def last(self, owner: str, topic: str) -> str:
         return self._last.get((owner, topic), "")
 
-    def write(self, owner: str, topic: str, name: str, records: Sequence[OutRecord]) -> None:
+    def write(self, owner: str, topic: str, name: str, records: Sequence[OutFields]) -> None:
         if self._last.get((owner, topic)) == name:
             return
         loss = self.losses.pop(0) if self.losses else ""
         if loss == "question":
             raise UnavailableError("the broker does not answer", where=topic)
-        self.topics.setdefault(topic, []).extend(records)
+        self.topics.setdefault(topic, []).extend(starmap(OutRecord, records))
         self._last[owner, topic] = name
         if loss == "answer":
             raise UnavailableError("the answer was lost", where=topic)

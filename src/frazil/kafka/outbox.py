@@ -10,12 +10,13 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
 from frazil.errors import ConflictError, UnavailableError
 from frazil.failpoints import hit
-from frazil.kafka.port import OutRecord
+from frazil.kafka.port import OutFields
 from frazil.kafka.properties import native_properties
 from frazil.kafka.security import kafka_remedy
 
@@ -51,7 +52,7 @@ class KafkaOutbox:
         with self._writer(owner, topic) as writer:
             return writer.last
 
-    def write(self, owner: str, topic: str, name: str, records: Sequence[OutRecord]) -> None:
+    def write(self, owner: str, topic: str, name: str, records: Sequence[OutFields]) -> None:
         with self._writer(owner, topic) as writer:
             writer.write(name, records)
 
@@ -81,6 +82,7 @@ class _Writer:
             "transactional.id": owner,
             "message.max.bytes": _LARGEST_RECORD,
             "delivery.report.only.error": True,  # Half of the time that a record takes.
+            "on_delivery": self._note,
             "log_level": _HIGH,
         }
         self._producer = Producer(settings)
@@ -89,16 +91,17 @@ class _Writer:
         #: The name of the last batch; empty without one.
         self.last = self._asked_name()
 
-    def write(self, name: str, records: Sequence[OutRecord]) -> None:
+    def write(self, name: str, records: Sequence[OutFields]) -> None:
         if self.last == name:
             return
         producer = self._producer
         producer.begin_transaction()
-        for record in records:
-            headers: list[tuple[str, str | bytes | None]] = [*record.headers]
+        for key, value, headers in records:
+            # Also an empty list of headers costs as much as half of a record.
+            more: Any = {"headers": [*headers]} if headers else {}
             while True:
                 try:
-                    producer.produce(self._topic, record.value, record.key, headers=headers, on_delivery=self._note)
+                    producer.produce(self._topic, value, key, **more)
                     break
                 except BufferError:
                     producer.poll(0.1)

@@ -54,6 +54,10 @@ class Source(Protocol):
         """
 
 
+OutFields = tuple[bytes | None, bytes | None, Sequence[tuple[str, bytes | None]]]
+"""Key, value and headers of a record to be written. A plain tuple is made in a tenth of the time of an OutRecord."""
+
+
 class OutRecord(NamedTuple):
     """A record to be written."""
 
@@ -103,7 +107,7 @@ class Outbox(Protocol):
         Raises: UnavailableError where no broker answers.
         """
 
-    def write(self, owner: str, topic: str, name: str, records: Sequence[OutRecord]) -> None:
+    def write(self, owner: str, topic: str, name: str, records: Sequence[OutFields]) -> None:
         """Writes the records, unless the owner's last batch in the topic has this name.
 
         Raises: UnavailableError where the outcome is unknown (to be called again); ConflictError where another process

@@ -64,8 +64,9 @@ def find_tables(spec: PipelineSpec, source: Source, known_state: Mapping[str, An
         known = known_tables(spec, source, known_state)
     except UnavailableError:  # Only Kafka could name the tables of `topics`.
         known = [Table(table) for table in spec.tables]
-    if name is None:
-        return known
+    found = [table for table in known if name in (None, table.name)]
+    if found or name is None:
+        return found
     near = nearest(name, [table.name for table in known])
     hint = f"did you mean `{near}`?" if near else "see the tables in the pipeline file"
     raise SpecError(f"the pipeline has no table `{name}`", remedy=hint)

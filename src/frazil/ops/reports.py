@@ -64,6 +64,26 @@ class MaintenanceReport:
 
 
 @dataclass(frozen=True)
+class VerificationReport:
+    """What the running process found when it compared commits of a table with the topics (`verify`)."""
+
+    #: When it last did.
+    last_ms: int | None = None
+    #: The number of compared commits.
+    commits: int = 0
+    #: The number of their records.
+    records: int = 0
+    #: The number of rows that were missing.
+    missing: int = 0
+    #: The number of rows that no record makes.
+    surplus: int = 0
+    #: Whether the last comparison found no such row.
+    is_equal: bool | None = None
+    #: Why some commits were not compared the last time.
+    reason: str = ""
+
+
+@dataclass(frozen=True)
 class TableReport:
     """The state of one table; None for what could not be found out."""
 
@@ -105,6 +125,8 @@ class TableReport:
     #: Figures of its last batch of changes: keys, rows deleted, files in the table and files searched.
     last_upsert: Mapping[str, int] | None = None
     maintenance: MaintenanceReport | None = None
+    #: None without `verify` in the pipeline file.
+    verification: VerificationReport | None = None
     #: The partition spec of new files, in the notation of a pipeline file.
     partition_spec: tuple[str, ...] | None = None
     #: The sort order of new files, in the notation of a pipeline file.
@@ -128,6 +150,8 @@ class PipelineReport:
     now_ms: int
     #: Which process works on which tables, as the running process published it; None where none has.
     leadership: Mapping[str, Any] | None = None
+    #: What the running process has published of the tables' offsets; None where it publishes none.
+    published_offsets: Mapping[str, Any] | None = None
 
     @property
     def is_well(self) -> bool:
@@ -144,6 +168,7 @@ def as_document(report: PipelineReport) -> dict[str, Any]:
         "now_ms": report.now_ms,
         "process": {"running": process.pop("is_running"), "silent": process.pop("is_silent"), **process},
         "leadership": report.leadership,
+        "published_offsets": report.published_offsets,
         "problems": [asdict(problem) for problem in report.problems],
         "tables": {table.name: _table_document(table) for table in report.tables},
     }
@@ -188,6 +213,7 @@ def pipeline_schema() -> dict[str, Any]:
             "now_ms": {"type": "integer"},
             "process": _complete(process),
             "leadership": {"type": ["object", "null"]},
+            "published_offsets": {"type": ["object", "null"]},
             "problems": {"type": "array", "items": problem},
         }
     )

@@ -14,6 +14,7 @@ from typing import Any
 
 from frazil.clock import Clock
 from frazil.ingest.leadership import LeadershipState
+from frazil.ingest.published_offsets import Published
 from frazil.ingest.table import Table
 from frazil.runtime.private import make_private_directory, make_private_file
 from frazil.types import list_names
@@ -30,7 +31,7 @@ class StateFile:
         self.document: Mapping[str, Any] = {}
         self._clock = clock
         self._redact = redact
-        self._last: tuple[dict[str, Any], dict[str, Any] | None] = {}, None
+        self._last: tuple[dict[str, Any], dict[str, Any] | None, str | None] = {}, None, None
         #: By table, what the document has of it, and its text: of a thousand tables only the changed ones are rendered.
         self._shown: dict[str, tuple[Any, str]] = {}
         self._written_ms = 0
@@ -40,24 +41,32 @@ class StateFile:
         tables: Sequence[Table],
         ended: bool = False,
         maintenance: Mapping[str, Mapping[str, Any]] | None = None,
+        verification: Mapping[str, Mapping[str, Any]] | None = None,
         leadership: LeadershipState | None = None,
+        offsets: Published | None = None,
     ) -> None:
         """Replaces the file where something except the time has changed, or a few seconds have passed; a standby leaves
-        that of another running process as it is. maintenance: by table, the status of its maintenance.
+        that of another running process as it is. maintenance, verification: by table, the status of its
+        maintenance, and what comparing its newest commits has found. offsets:
+        what is published of the tables' offsets; None where nothing is.
         """
+        beside = {"maintenance": maintenance or {}, "verification": verification or {}}
         described = {
-            table.name: {**describe(table), "maintenance": (maintenance or {}).get(table.name)} for table in tables
+            table.name: {**describe(table), **{name: of.get(table.name) for name, of in beside.items()}}
+            for table in tables
         }
         leaders = None if leadership is None else leadership_document(leadership)
         now_ms = self._clock.now_ms()
-        if (described, leaders) == self._last and not ended and now_ms - self._written_ms < _REWRITE_EVERY_MS:
+        shown = (described, leaders, None if offsets is None else offsets.failure)
+        if shown == self._last and not ended and now_ms - self._written_ms < _REWRITE_EVERY_MS:
             return
         for name in [name for name, entry in described.items() if entry != self._last[0].get(name)]:
-            shown = self._redacted(described[name])
-            self._shown[name] = shown, json.dumps(shown)
-        self._last, self._written_ms = (described, leaders), now_ms
+            entry = self._redacted(described[name])
+            self._shown[name] = entry, json.dumps(entry)
+        self._last, self._written_ms = shown, now_ms
         who = {"pid": os.getpid(), "host": socket.gethostname(), "started": started_at(os.getpid())}
         process = {**who, "ended": ended, "updated_ms": now_ms, "leadership": leaders}
+        process["published_offsets"] = None if offsets is None else self._redacted(asdict(offsets))
         self.document = {**process, "tables": {name: self._shown[name][0] for name in described}}
         is_idle = ended or (tables and not any(table.schedule.is_owned for table in tables))
         if is_idle and self._is_of_another():

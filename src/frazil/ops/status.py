@@ -21,7 +21,7 @@ from frazil.ingest.plan import lag_records
 from frazil.ingest.state import RunState
 from frazil.ingest.table import Table
 from frazil.kafka.port import Partition, Source
-from frazil.ops.reports import MaintenanceReport, PipelineReport, Problem, Process, TableReport
+from frazil.ops.reports import MaintenanceReport, PipelineReport, Problem, Process, TableReport, VerificationReport
 from frazil.ops.state_file import is_process_alive
 from frazil.schema.rejected_changes import refused_changes
 from frazil.spec import PipelineSpec
@@ -98,8 +98,9 @@ def report_pipeline(
         problems.append(_silence(process, now_ms))
     found = _collect(spec, source, catalog, known_state, problems, maintenance_status)
     tables = (_report(found[name], process, known_state, now_ms) for name in sorted(found))
-    leadership = known_state.get("leadership") if process.is_running else None
-    return PipelineReport(spec.pipeline, process, tuple(problems), tuple(tables), now_ms, leadership)
+    return PipelineReport(
+        spec.pipeline, process, tuple(problems), tuple(tables), now_ms, **_of_process(known_state, process.is_running)
+    )
 
 
 def report_running(
@@ -116,7 +117,12 @@ def report_running(
     problems = (_silence(process, now_ms),) if process.is_silent else ()
     found = (_Found(table, maintenance=maintenance.get(table.name)) for table in tables)
     reports = tuple(_report(one, process, document, now_ms) for one in found)
-    return PipelineReport(pipeline, process, problems, reports, now_ms, document.get("leadership"))
+    return PipelineReport(pipeline, process, problems, reports, now_ms, **_of_process(document))
+
+
+def _of_process(document: Mapping[str, Any], is_running: bool = True) -> dict[str, Any]:
+    """Returns what a running process has published of itself."""
+    return {name: document.get(name) if is_running else None for name in ("leadership", "published_offsets")}
 
 
 def find_process(known_state: Mapping[str, Any], now_ms: int) -> Process:
@@ -319,10 +325,13 @@ def _report(found: _Found, process: Process, document: Mapping[str, Any], now_ms
     remembered_lag = known_state.get("lag_records") if process.is_running else None
     lag = remembered_lag if found.lag_records is None else found.lag_records
     watermark_ms = progress.watermark.complete_to_ms if found.is_reached else known_state.get("watermark_ms")
+    recorded_verification = known_state.get("verification")
+    verification = VerificationReport(**recorded_verification) if recorded_verification else None
+    differs = verification is not None and verification.is_equal is False
     return TableReport(
         name=table.name,
         state=state,
-        is_well=state not in _BAD_STATES and (problem is None or is_note),
+        is_well=state not in _BAD_STATES and (problem is None or is_note) and not differs,
         problem=problem,
         topics=tuple(sorted(table.offsets.topics) or known_state.get("topics", ())),
         lag_records=lag,
@@ -344,6 +353,7 @@ def _report(found: _Found, process: Process, document: Mapping[str, Any], now_ms
         rest_records=progress.rest_records if found.is_reached else known_state.get("rest_records"),
         last_upsert=known_state.get("last_upsert"),
         maintenance=found.maintenance,
+        verification=verification,
         partition_spec=partition_terms(stored.partitioning, stored.schema) if stored is not None else None,
         sort_order=sort_terms(stored.sorting, stored.schema) if stored is not None else None,
     )

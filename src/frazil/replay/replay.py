@@ -9,12 +9,13 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field, replace
 from itertools import repeat
 
 from frazil.clock import Clock
 from frazil.errors import UnavailableError
-from frazil.kafka.port import Outbox, OutRecord
+from frazil.kafka.port import Outbox, OutFields
 from frazil.replay.rows import Keep, Place, Rows, read_rows
 from frazil.replay.snapshots import FileRows, Snapshots
 from frazil.replay.values import Encoder
@@ -97,6 +98,10 @@ class Pace:
             self._clock.sleep(max(0.0, ahead_s))
 
 
+_Batch = tuple[list[OutFields], ReplayProgress]
+"""The records of a transaction, and the progress after it."""
+
+
 @dataclass(frozen=True)
 class Replay:
     """One replay."""
@@ -125,8 +130,9 @@ class Replay:
         continues. ConflictError where another process runs the same replay.
         """
         progress = begin
+        batches = iter(()) if begin.is_complete else self._batches(begin, pace.at_once)
         try:
-            for records, made in self._batches(begin, pace.at_once) if not begin.is_complete else ():
+            for records, made in one_ahead(batches):
                 outbox.write(self.owner, self.request.topic, made.dump(), records)
                 progress = made
                 note(progress)
@@ -139,9 +145,9 @@ class Replay:
             ) from None
         return progress
 
-    def _batches(self, begin: ReplayProgress, most: int) -> Iterator[tuple[list[OutRecord], ReplayProgress]]:
+    def _batches(self, begin: ReplayProgress, most: int) -> Iterator[_Batch]:
         """Yields the records of each transaction, with the progress after it. The last one may be empty."""
-        pending: list[OutRecord] = []
+        pending: list[OutFields] = []
         progress, size = begin, 0
         for rows in read_rows(self.target, self._files(begin.snapshot_id), begin.place, self.keep):
             records, at = self._records(rows), 0
@@ -161,7 +167,7 @@ class Replay:
         after = self.request.after
         return self.snapshots.rows(last) if after is None else self.snapshots.changes(after, last)
 
-    def _records(self, rows: Rows) -> list[OutRecord]:
+    def _records(self, rows: Rows) -> list[OutFields]:
         source = rows.source
         headers: list[tuple[str, bytes | None]] = [(name, text.encode()) for name, text in self.request.headers]
         if source.change_type is not None:
@@ -172,4 +178,13 @@ class Replay:
         # A record with a key and no value is Kafka's way to delete what the key names.
         is_tombstone = source.change_type == "DELETE" and self.keys is not None
         values = repeat(None, len(rows.batch)) if is_tombstone else self.values.encode(rows.batch)
-        return [OutRecord(key, value, headers) for key, value in zip(keys, values, strict=False)]
+        return list(zip(keys, values, repeat(headers), strict=False))
+
+
+def one_ahead(batches: Iterator[_Batch]) -> Iterator[_Batch]:
+    """Yields the same, and makes the next one meanwhile in a thread: most of its time the store and Arrow take."""
+    with ThreadPoolExecutor(1, "replay") as pool:
+        coming = pool.submit(next, batches, None)
+        while (batch := coming.result()) is not None:
+            coming = pool.submit(next, batches, None)
+            yield batch

@@ -89,10 +89,17 @@ class Snapshots:
                 where=self._table,
             )
         for changed in reversed(chain):
-            try:
-                yield from self._changes_of(changed)
-            except java_errors() as error:
-                raise unavailable("the files of a snapshot cannot be listed", error, self._table) from None
+            yield from self.changes_of(changed.snapshotId())
+
+    def changes_of(self, snapshot_id: int) -> Iterator[FileRows]:
+        """Yields what one snapshot changed, as `changes` does.
+
+        Raises: SpecError and UnavailableError as `rows`.
+        """
+        try:
+            yield from self._changes_of(self._find(snapshot_id))
+        except java_errors() as error:
+            raise unavailable("the files of a snapshot cannot be listed", error, self._table) from None
 
     def _changes_of(self, snapshot: Any) -> Iterator[FileRows]:
         number, operation = snapshot.snapshotId(), str(snapshot.operation())

@@ -51,6 +51,7 @@ from frazil.spec.settings import (
     MetadataField,
     ProtectRule,
     ValueSpec,
+    VerifySpec,
 )
 from frazil.spec.topics import SELECTORS, START, TOPIC, namespace_name, pipeline_name, select_topics, table_name
 from frazil.spec.topics import Start as Start
@@ -380,6 +381,9 @@ class PipelineSpec(
     publish_offsets: bool = True
     """Whether the offsets of the tables are published as those of the consumer group `frazil-<pipeline>`, for tools that
     measure lag."""
+    #: None: never.
+    verify: Annotated[VerifySpec | None, section("verify", VerifySpec)] = None
+    """How often the running pipeline compares some of its newest commits with the topics; by default never."""
     commit: Annotated[CommitSpec, section("commit")] = CommitSpec()
     """When to commit and how large files should be: the default for every table."""
     maintenance: Annotated[MaintenanceSpec, with_switch(section("maintenance"))] = MaintenanceSpec()

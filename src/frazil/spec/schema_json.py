@@ -55,6 +55,7 @@ _SECTIONS: Mapping[str, type[BaseModel]] = {
     "http_tls": connections.HttpTlsSpec,
     "telemetry": connections.TelemetrySpec,
     "ha": connections.HaSpec,
+    "verify": settings.VerifySpec,
     "commit": settings.CommitSpec,
     "maintenance": settings.MaintenanceSpec,
     "dead_letters": settings.DeadLettersSpec,

@@ -249,6 +249,15 @@ class CommitSpec(Declared):
     unless written."""
 
 
+class VerifySpec(Declared):
+    """How a running pipeline compares some of its newest commits with the topics."""
+
+    every_s: Annotated[float, Key(DURATION, name="every")] = 3600.0
+    """How often."""
+    sample: Annotated[float, share("0.1%", "100%")] = 0.001
+    """The share of the records since the last time that is read again, in whole commits: of each table at least one."""
+
+
 class MaintenanceSpec(Declared, json_schema_extra={"not": {"required": ["sort", "zorder"]}}):
     """How a table is maintained. At most one of `sort` and `zorder` is there."""
 

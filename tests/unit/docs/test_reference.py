@@ -35,7 +35,7 @@ from frazil.ops.dead_letters import DeadLetterClass, class_document, dead_letter
 from frazil.ops.lineage import TableLineage
 from frazil.ops.maintenance_rounds import TableRound, document_of_rounds
 from frazil.ops.plan import PlannedTable
-from frazil.ops.reports import MaintenanceReport, PipelineReport, Process, TableReport, as_document
+from frazil.ops.reports import MaintenanceReport, PipelineReport, Process, TableReport, VerificationReport, as_document
 from frazil.ops.state_file import describe, leadership_document
 from frazil.ops.trial import TriedTable
 from frazil.ops.tried import TriedRecord
@@ -90,7 +90,13 @@ def test_every_name_has_a_meaning_and_every_meaning_a_name(
 
 
 def test_every_key_of_json_output_has_a_meaning() -> None:
-    table = TableReport("a.b", "running", maintenance=MaintenanceReport(), last_upsert=asdict(Resolved()))
+    table = TableReport(
+        "a.b",
+        "running",
+        maintenance=MaintenanceReport(),
+        verification=VerificationReport(),
+        last_upsert=asdict(Resolved()),
+    )
     status = as_document(PipelineReport("p", Process(), (), (table,), 0))
     action = Action("compact", "a.b", "c", "d")
     rounds = TableRound("a.b", Plan("a.b", TableHealth(), (action,)), (Outcome(action, 1.0),))
@@ -103,6 +109,7 @@ def test_every_key_of_json_output_has_a_meaning() -> None:
         outputs.TABLE: status["tables"]["a.b"],
         outputs.LAST_UPSERT: status["tables"]["a.b"]["last_upsert"],
         outputs.MAINTENANCE: status["tables"]["a.b"]["maintenance"],
+        outputs.VERIFICATION: status["tables"]["a.b"]["verification"],
         outputs.RUN: describe(Table(TableSpec(name="a.b", topics=()))),
         outputs.PLAN: PlannedTable("a.b", "none").document(),
         outputs.CHECK: Finding("a", True, "b", "c").document(),

@@ -8,7 +8,7 @@ from structlog.testing import capture_logs
 
 from frazil.catalog.port import TableState
 from frazil.errors import UnavailableError
-from frazil.ingest.published_offsets import OffsetPublisher, next_offsets
+from frazil.ingest.published_offsets import OffsetPublisher, Published, next_offsets
 from frazil.ingest.state import OffsetState
 from frazil.ingest.table import Table
 from frazil.kafka.memory import MemoryGroup
@@ -149,6 +149,22 @@ def test_a_failure_is_logged_once_and_retried_until_it_is_over(runs: Runs) -> No
     assert [(one["event"], one["remedy"]) for one in logs] == [("offsets_not_published", "allow it")]
     assert pauses == [1.0, 10.0, 10.0, 10.0]
     assert runs.offsets == {PLACE: 5}
+
+
+def test_the_status_has_when_the_group_was_up_to_date_and_why_it_is_not(runs: Runs) -> None:
+    run = runs.start("one")
+    assert run.status == Published("memory")
+    runs.publish(run, _table("n.x", 5))
+    first_ms = run.status.last_ms
+    assert first_ms == runs.clock.now_ms()
+    runs.publish(run, _table("n.x", 5))
+    assert run.status == Published("memory", first_ms + 1000)
+    runs.group.failure = UnavailableError("the broker is gone")
+    runs.publish(run, _table("n.x", 6))
+    assert run.status == Published("memory", first_ms + 1000, "the broker is gone")
+    runs.group.failure = None
+    runs.publish(run, _table("n.x", 6))
+    assert run.status == Published("memory", runs.clock.now_ms())
 
 
 def test_the_last_offsets_are_published_before_the_thread_ends(runs: Runs) -> None:

@@ -173,6 +173,10 @@ FOLLOWED: Mapping[str, str] = {
     ),
     "allow it: `kafka-acls --add --allow-principal User:NAME --operation READ --group …`, or write `publish_offsets:"
     " false`": f"{_SECURE_KAFKA}a_pipeline_runs_with_the_least_rights_names_a_missing_one_and_continues_when_it_is_granted",
+    "run `frazil verify …`, which shows such rows, and look for another writer": (
+        "integration/test_verify_schedule.py::test_lost_doubled_and_changed_rows_are_found_and_records_that_are_gone_are"
+        "_no_fault"
+    ),
     # Imports of other tools' configurations.
     **dict.fromkeys(
         (

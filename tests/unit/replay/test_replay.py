@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
-from frazil.replay.replay import Pace, ReplayProgress, Request, load_progress
+import pytest
+
+from frazil.replay.replay import Pace, ReplayProgress, Request, load_progress, one_ahead
 from frazil.replay.rows import Place
 from frazil.testing import FakeClock
 
@@ -38,3 +42,20 @@ def test_a_writer_is_held_back_to_its_rate() -> None:
         pace.wait(100)
     assert clock.monotonic_s() - begun_s == 5.0
     assert Pace(clock, None).at_once > 1000
+
+
+def test_batches_are_made_one_ahead_in_their_order_and_an_error_comes_after_those_before_it() -> None:
+    made: list[int] = []
+
+    def batches() -> Iterator[tuple[list[Any], ReplayProgress]]:
+        for number in range(4):
+            made.append(number)
+            yield [], ReplayProgress(number)
+        raise OSError("the store is gone")
+
+    found = one_ahead(batches())
+    for number in range(4):
+        assert next(found)[1].snapshot_id == number
+        assert len(made) <= number + 2
+    with pytest.raises(OSError, match="the store is gone"):
+        next(found)

@@ -38,6 +38,7 @@ from frazil.spec.settings import (
     MaintenanceSpec,
     ProtectRule,
     ValueSpec,
+    VerifySpec,
 )
 from tests.unit.spec.pipeline_file import HEAD, Load
 
@@ -227,6 +228,7 @@ def test_every_known_key_is_in_the_schema_with_a_description() -> None:
         "http_tls": set(keys_of(HttpTlsSpec)),
         "telemetry": set(keys_of(TelemetrySpec)),
         "ha": set(keys_of(HaSpec)),
+        "verify": set(keys_of(VerifySpec)),
         "commit": set(keys_of(CommitSpec)),
         "maintenance": set(keys_of(MaintenanceSpec)),
         "table_maintenance": set(keys_of(MaintenanceSpec)) - {*OF_ALL_TABLES},

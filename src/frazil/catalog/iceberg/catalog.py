@@ -265,9 +265,13 @@ class IcebergCatalog:
         return logged_snapshots(self.pipeline, names, ancestors)
 
     def summaries(self, table: str) -> Iterator[Mapping[str, str]]:
+        return (json.loads(text)["summary"] for text in self.snapshot_texts(table))
+
+    def snapshot_texts(self, table: str) -> Iterator[str]:
+        """Yields the snapshots of the main branch as loaded, the newest first, as Iceberg's JSON."""
         parser = self._jvm.org.apache.iceberg.SnapshotParser
         for snapshot in each(self._jvm.org.apache.iceberg.util.SnapshotUtil.currentAncestors(self._tables[table])):
-            yield json.loads(parser.toJson(snapshot))["summary"]  # One call in place of one for each entry.
+            yield parser.toJson(snapshot)  # One call in place of one for each entry.
 
     def rewrite(self, rewrite: Rewrite) -> None:
         java = self._tables[rewrite.table]

@@ -1,0 +1,272 @@
+"""Compares some of the newest commits of a running pipeline with the topics, every hour or as the pipeline file has it: one
+thread finds the commits, and a process of lower priority compares them. Ingestion never waits for either.
+"""
+
+from __future__ import annotations
+
+import json
+import pickle
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import structlog
+
+from frazil.catalog.iceberg.catalog import IcebergCatalog
+from frazil.catalog.iceberg.java import java_errors, unavailable
+from frazil.catalog.progress import key
+from frazil.clock import Clock, shuffled
+from frazil.errors import FrazilError
+from frazil.ingest.state import RunState
+from frazil.ingest.table import Table
+from frazil.ingest.target import target_of
+from frazil.kafka.port import Source
+from frazil.replay.snapshots import Snapshots
+from frazil.spec import PipelineSpec
+from frazil.spec.settings import VerifySpec
+from frazil.verify.compare import Change, Compared, Piece
+from frazil.verify.windows import Past, Snapshot, Window, choose, find_windows
+
+log = structlog.get_logger("frazil")
+
+FIRST_S = 60.0
+"""The longest time from the start of the process to the first comparison."""
+_RECORDS_GONE = "Kafka has deleted the records of some of the commits"
+_OTHER_COLUMNS = "the columns have changed since"
+
+
+@dataclass
+class TableVerification:
+    """What was found of one table since the process started."""
+
+    #: When its commits were last compared, in milliseconds since 1970; None while they have not been.
+    last_ms: int | None = None
+    #: The numbers of compared commits, and of their records.
+    commits: int = 0
+    records: int = 0
+    #: The numbers of rows that were missing, and that no record makes.
+    missing: int = 0
+    surplus: int = 0
+    #: Whether the last comparison found no such row; None while there was none.
+    is_equal: bool | None = None
+    #: Why some or all commits were not compared the last time; empty where all that were chosen were.
+    reason: str = ""
+
+
+@dataclass
+class _Known:
+    past: Past = field(default_factory=Past)
+    found: TableVerification = field(default_factory=TableVerification)
+
+
+class VerifySchedule:
+    """Decides what is compared when. The first `note` starts the thread, `stop` ends it and a comparison in progress.
+
+    open_catalog: opens a catalog for the thread alone.
+    """
+
+    def __init__(
+        self,
+        spec: PipelineSpec,
+        settings: VerifySpec,
+        run_id: str,
+        source: Source,
+        open_catalog: Callable[[], IcebergCatalog],
+        clock: Clock,
+    ) -> None:
+        self._spec = spec
+        self._settings = settings
+        self._run_id = run_id
+        self._source = source
+        self._open_catalog = open_catalog
+        self._clock = clock
+        self._catalog: IcebergCatalog | None = None
+        self._tables: Sequence[Table] = ()
+        self._known: dict[str, _Known] = {}
+        self._child: subprocess.Popen[bytes] | None = None
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._loop, name="verify", daemon=True)
+
+    def stop(self, timeout_s: float) -> None:
+        """Ends the thread within the time, and the comparison in progress."""
+        self._stopping.set()
+        child = self._child
+        if child is not None:
+            child.kill()
+        if self._thread.is_alive():
+            self._thread.join(timeout_s)
+
+    def note(self, tables: Iterable[Table]) -> None:
+        """Takes the tables of the process; returns at once."""
+        self._tables = list(tables)
+        if self._thread.ident is None:
+            self._thread.start()
+
+    def status(self) -> Mapping[str, Mapping[str, Any]]:
+        """Returns by table what was found."""
+        return {name: asdict(known.found) for name, known in list(self._known.items())}
+
+    def _loop(self) -> None:
+        pause_s = min(self._settings.every_s, FIRST_S)
+        while not self._stopping.wait(pause_s):
+            began_s = self._clock.monotonic_s()
+            try:
+                self.run_round()
+            except Exception as error:  # noqa: BLE001  (records are ingested, whatever is wrong here)
+                if not self._stopping.is_set():
+                    log.error("unexpected_error", error=f"{type(error).__name__}: {error}")
+            pause_s = max(0.0, self._settings.every_s - (self._clock.monotonic_s() - began_s))
+
+    def run_round(self) -> None:
+        """Compares some commits of every table that this process works on."""
+        if self._catalog is None:
+            self._catalog = self._open_catalog()
+        pieces: list[Piece] = []
+        for table in self._tables:
+            if table.schedule.is_owned and table.status.run_state is not RunState.STOPPED:
+                pieces += self._pieces_of(table, self._catalog)
+        if pieces and not self._stopping.is_set():
+            left = {piece.target.name for piece in pieces}
+            for found in self._compared(pieces):
+                left.discard(found.table)
+                self._note_found(found)
+            for name in sorted(left) if not self._stopping.is_set() else ():
+                self._note_not_compared(name, "the process that compares its rows has ended")
+
+    def _pieces_of(self, table: Table, catalog: IcebergCatalog) -> list[Piece]:
+        known = self._known.setdefault(table.name, _Known())
+        reason = _why_not(table)
+        if not reason:
+            try:
+                return self._chosen(table, catalog, known)
+            except FrazilError as error:
+                reason = error.message
+            except RuntimeError:  # The loop has changed the table meanwhile.
+                reason = "the table is changing"
+        self._note_not_compared(table.name, reason)
+        return []
+
+    def _chosen(self, table: Table, catalog: IcebergCatalog, known: _Known) -> list[Piece]:
+        if catalog.load(table.name) is None:
+            return []
+        pipeline, target = self._spec.pipeline, target_of(table)
+        snapshots = _snapshots(catalog, table.name, pipeline, self._run_id, known.past)
+        starts_at_zero = table.spec.start.kind == "earliest"
+        every, past = find_windows(pipeline, self._run_id, snapshots, known.past, starts_at_zero)
+        there = self._without_gone(every)
+        kept = [one for one in there if one.schema_id in (None, target.schema.schema_id)]
+        files = Snapshots(catalog, table.name)
+        chosen = choose(kept, self._settings.sample, shuffled)
+        found = tuple(_change(files, one) for one in chosen)
+        known.past = past
+        known.found.reason = ""
+        if len(there) < len(every):
+            self._note_not_compared(table.name, _RECORDS_GONE)
+        elif len(kept) < len(there):
+            self._note_not_compared(table.name, _OTHER_COLUMNS)
+        may_drop_late = table.spec.mode == "upsert" and table.spec.order_by is not None
+        return [Piece(target, found, may_drop_late)] if found else []
+
+    def _without_gone(self, windows: Iterable[Window]) -> list[Window]:
+        """Returns the windows whose records Kafka still has."""
+        every = list(windows)
+        first = self._source.beginnings({(one.topic, one.partition) for window in every for one in window.ranges})
+        return [
+            window
+            for window in every
+            if all(first.get((one.topic, one.partition), one.end) <= one.start for one in window.ranges)
+        ]
+
+    def _compared(self, pieces: Sequence[Piece]) -> Iterator[Compared]:
+        """Yields what the process of its own has found, as far as it gets."""
+        command = [sys.executable, "-m", "frazil.verify.compare"]
+        # A session of its own: Ctrl-C in the terminal does not reach it.
+        child = self._child = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        try:
+            output, _ = child.communicate(pickle.dumps((dict(self._spec.kafka), list(pieces))))
+        finally:
+            child.kill()
+            child.wait()
+            self._child = None
+        for line in output.splitlines():
+            found = json.loads(line)
+            yield Compared(**{**found, "reasons": tuple(found["reasons"])})
+
+    def _note_found(self, compared: Compared) -> None:
+        found = self._known[compared.table].found
+        for reason in compared.reasons:
+            self._note_not_compared(compared.table, reason)
+        if not compared.commits:
+            return
+        missing, surplus = compared.missing, compared.surplus
+        found.last_ms, found.is_equal = self._clock.now_ms(), not missing and not surplus
+        found.commits += compared.commits
+        found.records += compared.records
+        found.missing += missing
+        found.surplus += surplus
+        words = {"table": compared.table, "commits": compared.commits, "records": compared.records}
+        if found.is_equal:
+            log.info("table_verified", **words)
+        else:
+            remedy = f"run `frazil verify {compared.table}`, which shows such rows, and look for another writer"
+            log.error("table_differs", **words, missing=missing, surplus=surplus, remedy=remedy)
+
+    def _note_not_compared(self, table: str, reason: str) -> None:
+        found = self._known[table].found
+        if found.reason != reason:
+            log.info("table_not_verified", table=table, reason=reason)
+        found.reason = reason
+
+
+def _why_not(table: Table) -> str:
+    """Returns why the records alone do not show the rows of a table; an empty text where they do."""
+    spec = table.spec
+    if spec.route is not None:
+        return "it belongs to a route"
+    if spec.lookup:
+        return "its rows are joined with reference tables"
+    if spec.atomic is not None:
+        return "its commits leave out transactions that were read before"
+    if table.has_spark_part:
+        return "Spark computes a part of its query"
+    return ""
+
+
+def _change(files: Snapshots, window: Window) -> Change:
+    *others, last = ([*files.changes_of(number)] for number in window.snapshots)
+    if not window.ranges:
+        others.append(last)
+    own = tuple(last) if window.ranges else ()
+    return Change(window.ranges, own, tuple(change for many in others for change in many))
+
+
+def _snapshots(catalog: IcebergCatalog, table: str, pipeline: str, run_id: str, past: Past) -> list[Snapshot]:
+    """Returns the snapshots after `past` of the main branch, the oldest first. They begin with the last commit of an
+    earlier run where there is one: what is older is not compared.
+
+    Raises: UnavailableError where the metadata cannot be read.
+    """
+    found: list[Snapshot] = []
+    try:
+        for text in catalog.snapshot_texts(table):
+            read: dict[str, Any] = json.loads(text)
+            if read["snapshot-id"] == past.snapshot_id:
+                break
+            summary = read["summary"]
+            operation, own_run = summary.get("operation", ""), summary.get(key(pipeline, "run-id"))
+            ids = read["snapshot-id"], read.get("parent-snapshot-id"), read.get("schema-id")
+            found.append(Snapshot(*ids, operation, summary))
+            if own_run not in (None, run_id):
+                break
+    except java_errors() as error:
+        raise unavailable("the snapshots cannot be read", error, table) from None
+    return found[::-1]

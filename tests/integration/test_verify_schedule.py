@@ -1,0 +1,128 @@
+"""A running pipeline that compares its newest commits with the topics finds rows that another writer lost or changed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+from urllib.request import urlopen
+
+import pytest
+from confluent_kafka import Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from frazil.clock import new_id
+from frazil.runtime.broker import EmbeddedBroker
+from tests.fixtures.foreign_spark import ForeignSpark
+from tests.fixtures.waiting import wait_until
+from tests.integration.pipelines import Ledger, Pipeline, Running
+from tests.integration.servers import free_port
+
+pytestmark = [pytest.mark.jvm, pytest.mark.timeout(600)]
+
+
+class Scene:
+    """Two tables of one pipeline, and what is sent to their topics."""
+
+    def __init__(self, broker: EmbeddedBroker, folder: Path) -> None:
+        self.servers = broker.bootstrap_servers
+        self.events, self.people = (Ledger(self.servers, new_id(), 2).topic for _ in range(2))
+        self._producer = Producer({"bootstrap.servers": self.servers})
+        self._sent = 0
+        self.port = free_port()
+        tables = {
+            "w.events": {
+                "topic": self.events,
+                "partition_by": ["kind"],
+                "metadata": ["timestamp", "offset"],
+                "on_bad_record": "dead_letter",
+                "select": "select id, kind, at, 10 / n as share, labels from records where kind <> 'noise'",
+            },
+            "w.people": {"topic": self.people, "key": {"format": "json"}, "mode": "upsert"},
+        }
+        self.pipeline = Pipeline(
+            folder,
+            {
+                "pipeline": "w",
+                "kafka": {"bootstrap.servers": self.servers},
+                "http": {"listen": f"127.0.0.1:{self.port}"},
+                "verify": {"every": "1s", "sample": "100%"},
+                "tables": tables,
+            },
+        )
+
+    def send(self, count: int) -> None:
+        """Sends as many events, and changes of fifty people."""
+        for number in range(self._sent, self._sent + count):
+            event: dict[str, Any] = {"id": number, "kind": ("order", "visit", "noise")[number % 3], "n": number % 5 + 1}
+            event |= {"at": f"2026-01-01T00:00:{number % 60:02}Z", "labels": {"b": [number, None]}}
+            text = b"{" if number % 97 == 5 else json.dumps(event).encode()
+            self._producer.produce(self.events, text, partition=number % 2)
+            key = number * 7 % 50
+            person = None if number % 11 == 0 else json.dumps({"id": key, "name": f"n{number}"}).encode()
+            self._producer.produce(self.people, person, json.dumps({"id": key}).encode(), partition=key % 2)
+        assert self._producer.flush(30) == 0
+        self._sent += count
+
+    def forget(self, topic: str) -> None:
+        """Has the broker delete every record of a topic, as retention does."""
+        admin = AdminClient({"bootstrap.servers": self.servers})
+        for done in admin.delete_records([TopicPartition(topic, number, -1) for number in range(2)]).values():
+            done.result(30)
+
+    def metrics(self) -> list[str]:
+        with urlopen(f"http://127.0.0.1:{self.port}/metrics", timeout=10) as answer:
+            return [line for line in answer.read().decode().splitlines() if line.startswith("frazil_verify_")]
+
+
+def _compared(running: Running, table: str) -> int:
+    return sum(one["records"] for one in running.events_named("table_verified") if one["table"] == table)
+
+
+def _committed(running: Running, table: str) -> int:
+    return sum(one["records"] for one in running.events_named("batch_committed") if one["table"] == table)
+
+
+def _differing(running: Running, table: str) -> list[tuple[int, int]]:
+    return [(one["missing"], one["surplus"]) for one in running.events_named("table_differs") if one["table"] == table]
+
+
+def test_lost_doubled_and_changed_rows_are_found_and_records_that_are_gone_are_no_fault(
+    broker: EmbeddedBroker, spark: ForeignSpark, tmp_path: Path
+) -> None:
+    scene = Scene(broker, tmp_path)
+    with scene.pipeline.start() as running:
+        for _ in range(3):
+            scene.send(200)
+            running.wait_for("batch_committed", len(running.events_named("batch_committed")) + 1)
+        wait_until(lambda: _compared(running, "w.events") == _compared(running, "w.people") == 600, "all are compared")
+        assert not running.events_named("table_differs")
+        assert scene.pipeline.status()["w.events"]["verification"]["is_equal"] is True
+
+        spark.restart()
+        spark.add_local_catalog("frazil", tmp_path)
+        spark.sql("delete from frazil.w.events where id = 300")
+        wait_until(lambda: (1, 0) in _differing(running, "w.events"), "the lost row is found")
+        spark.sql("insert into frazil.w.events select * from frazil.w.events where id = 301")
+        wait_until(lambda: (0, 1) in _differing(running, "w.events"), "the doubled row is found")
+        spark.sql("update frazil.w.people set name = 'other' where id = 3")
+        wait_until(lambda: _differing(running, "w.people") == [(1, 1)], "the changed row is found")
+
+        status = scene.pipeline.status()
+        assert (status["w.events"]["verification"]["missing"], status["w.events"]["verification"]["surplus"]) == (1, 1)
+        assert not status["w.people"]["ok"]
+        counts = {line.rsplit(" ", 1)[0]: line.rsplit(" ", 1)[1] for line in scene.metrics()}
+        assert counts['frazil_verify_different_rows_total{pipeline="w",table="w.people",kind="surplus"}'] == "1"
+
+        remedy = running.events_named("table_differs")[-1]["remedy"]
+        done, found = scene.pipeline.command(*remedy.split("`")[1].split()[1:])
+        assert (done.returncode, json.loads(found["tables"]["w.people"]["surplus_rows"][0])["name"]) == (4, "other")
+
+        before = len(running.events_named("table_differs"))
+        scene.send(100)
+        wait_until(lambda: _committed(running, "w.events") == 700, "the events are committed")
+        scene.forget(scene.events)
+        wait_until(lambda: _compared(running, "w.people") >= 700, "the later changes are compared")
+        assert len(running.events_named("table_differs")) == before
+        assert scene.pipeline.status()["w.people"]["ok"]
+        running.stop()
