@@ -202,9 +202,8 @@ class Service:
             return self._workers.is_idle
         if not until_caught_up or not self._workers.is_idle or not self._planner.is_caught_up(self.tables):
             return False
-        if not self.ownership.is_covered(
-            self.tables
-        ):  # Of a table without an owner more than records may be left to do.
+        # Of a table without an owner more than records may be left to do.
+        if not self.ownership.is_covered(self.tables):
             return False
         return not self._timeouts.awaits_topics or all(table.offsets.topics for table in self.tables)
 
