@@ -121,4 +121,5 @@ def _wait_for_all(command: Command, names: list[str], rows: int, others: list[Ru
 
 
 def _table(catalog: Path, name: str) -> Table:
-    return Table(catalog, *name.split("."))
+    namespace, _, table = name.partition(".")
+    return Table(catalog, namespace, table)

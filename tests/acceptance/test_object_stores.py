@@ -1,5 +1,8 @@
 """One pipeline, from its first table to the expiry of snapshots, with kills in between, on every store whose server or
 emulator packages have. `make stores` makes the servers and runs this; a server that is not there skips its tests.
+
+In time: test_stores.py has the pipeline on S3, integration/test_signed_store.py a store that checks signatures, and
+unit/store/test_addresses.py the addresses and keys of every kind.
 """
 
 from __future__ import annotations

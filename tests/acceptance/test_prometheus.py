@@ -1,4 +1,7 @@
-"""A real Prometheus scrapes a real run, and the shipped rules fire on a stopped table, on lag and on dead letters."""
+"""A real Prometheus scrapes a real run, and the shipped rules fire on a stopped table, on lag and on dead letters.
+
+In time: unit/deploy/test_prometheus.py has the rules, test_http_service.py the scrape of a real run.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Processes of one pipeline that elect a leader by Kafka: the others are warm, and take over without a loss."""
+"""Processes of one pipeline that elect a leader by Kafka: the others are warm, and take over without a loss.
+
+In time: the first test here has a real takeover; unit/ingest/test_standby.py has tables that are spread, and
+unit/ingest/test_catching_up_beside.py a run that catches up beside a leader.
+"""
 
 from __future__ import annotations
 
