@@ -64,6 +64,10 @@ class CatalogKind:
 
         Raises: SpecError with a name that it keeps.
         """
+        size = len(table.rpartition(".")[2].encode("utf-8", "surrogatepass"))
+        if size > _MAX_BYTES:
+            message = f"the table's name behind its namespace has {size} bytes: {_MAX_BYTES} are the most"
+            raise SpecError(message, remedy="give the table a shorter name under `tables`")
         if not self.lowers_names or _LOWERED.fullmatch(table):
             return
         *namespace, name = (re.sub(r"\W", "_", part.lower(), flags=re.ASCII) for part in table.split("."))
@@ -74,6 +78,8 @@ class CatalogKind:
         raise SpecError(message, remedy=f"name the table, such as `{'_'.join(namespace)}.{name}`, under `tables`")
 
 
+_MAX_BYTES = 241
+"""File systems and catalogs take 255 for this part of a name, and the dead-letter table has `__dead_letters` behind it."""
 _LOWERED = re.compile(r"[a-z0-9_]+\.[a-z0-9_]+")
 _LOCK_REMEDY = (
     "write `type: jdbc`, or set `lock-impl` under `catalog.properties` to a lock that all writers use, such as"

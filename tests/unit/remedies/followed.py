@@ -587,6 +587,9 @@ FOLLOWED: Mapping[str, str] = {
     "name the table, such as `….…`, under `tables`": (
         "unit/spec/test_catalogs.py::test_a_name_that_hive_would_change_is_refused_with_one_that_it_keeps"
     ),
+    "give the table a shorter name under `tables`": (
+        "unit/spec/test_catalogs.py::test_a_name_that_leaves_no_room_for_that_of_dead_letters_is_refused"
+    ),
     "write `type: nessie`, with the address of its own API, such as https://nessie/api/v2": (
         "acceptance/test_catalogs.py::test_the_rest_endpoint_of_nessie_is_refused"
     ),

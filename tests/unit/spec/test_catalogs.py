@@ -96,6 +96,18 @@ def test_a_name_that_hive_would_change_is_refused_with_one_that_it_keeps(
     load(f"{HEAD}{HIVE}tables:\n  {advice}: {{topic: a}}\n")
 
 
+@pytest.mark.parametrize("character", ["a", "ä"])
+def test_a_name_that_leaves_no_room_for_that_of_dead_letters_is_refused(
+    load: Load, refuse: Refuse, character: str
+) -> None:
+    most = 241 // len(character.encode())
+    error = refuse(f"{HEAD}tables:\n  shop.{character * (most + 1)}: {{topic: a}}\n")
+    size = (most + 1) * len(character.encode())
+    assert error.message == f"the table's name behind its namespace has {size} bytes: 241 are the most"
+    assert error.where == "pipeline.yaml:4"
+    load(f"{HEAD}tables:\n  shop.{character * most}: {{topic: a}}\n")
+
+
 def test_the_dead_letter_table_must_keep_its_name_too(refuse: Refuse) -> None:
     error = refuse(f"{HEAD}{HIVE}tables:\n  shop.x: {{topic: a, dead_letters: {{table: shop.Bad}}}}\n")
     assert "cannot have a table `shop.Bad`" in error.message
