@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
@@ -75,14 +76,15 @@ class _Writer:
 
     def __init__(self, properties: Mapping[str, str], owner: str, topic: str) -> None:
         self._topic = topic
-        #: Why the broker has not taken a record: the transaction's own errors do not name it.
-        self._denial: KafkaError | None = None
+        #: Why the broker has not taken records: the transaction's own errors do not name it.
+        self._denials: list[KafkaError] = []
         settings = {
             **properties,
             "transactional.id": owner,
             "message.max.bytes": _LARGEST_RECORD,
             "delivery.report.only.error": True,  # Half of the time that a record takes.
-            "on_delivery": self._note,
+            # Not a method: the producer would keep the writer, and both would stay until garbage is collected.
+            "on_delivery": partial(_note, self._denials),
             "log_level": _HIGH,
         }
         self._producer = Producer(settings)
@@ -112,8 +114,8 @@ class _Writer:
             producer.commit_transaction(_TIMEOUT_S)
         except KafkaException as error:
             self._give_up(error.args[0])
-            if self._denial is not None:
-                raise KafkaException(self._denial) from None
+            if self._denials:
+                raise KafkaException(self._denials[-1]) from None
             raise
         hit("outbox.after")
         self.last = name
@@ -124,10 +126,6 @@ class _Writer:
         if error.txn_requires_abort():
             with suppress(KafkaException):  # Else readers of the topic wait for the transaction until it times out.
                 self._producer.abort_transaction(_REPORTS_S)
-
-    def _note(self, error: KafkaError | None, _: object) -> None:
-        if error is not None and error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
-            self._denial = error
 
     def _asked_name(self) -> str:
         """Returns the committed name; retries while the broker is only starting to coordinate groups."""
@@ -148,6 +146,11 @@ class _Writer:
             if mark.error is not None:
                 raise KafkaException(mark.error)
             return mark.metadata or ""
+
+
+def _note(denials: list[KafkaError], error: KafkaError | None, _: object) -> None:
+    if error is not None and error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+        denials[:] = [error]
 
 
 def _failure(error: KafkaException, topic: str) -> UnavailableError | ConflictError:

@@ -5,9 +5,11 @@ thread finds the commits, and a process of lower priority compares them. Ingesti
 from __future__ import annotations
 
 import json
+import os
 import pickle
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -28,7 +30,7 @@ from frazil.replay.snapshots import Snapshots
 from frazil.spec import PipelineSpec
 from frazil.spec.settings import VerifySpec
 from frazil.verify.compare import Change, Compared, Piece
-from frazil.verify.windows import Past, Snapshot, Window, choose, find_windows
+from frazil.verify.windows import MOST_OFFSETS, Past, Snapshot, Window, choose, find_windows
 
 log = structlog.get_logger("frazil")
 
@@ -36,6 +38,7 @@ FIRST_S = 60.0
 """The longest time from the start of the process to the first comparison."""
 _RECORDS_GONE = "Kafka has deleted the records of some of the commits"
 _OTHER_COLUMNS = "the columns have changed since"
+_TOO_LARGE = f"some commits have more than the {MOST_OFFSETS:,} records that are compared at a time"
 
 
 @dataclass
@@ -107,7 +110,9 @@ class VerifySchedule:
 
     def status(self) -> Mapping[str, Mapping[str, Any]]:
         """Returns by table what was found."""
-        return {name: asdict(known.found) for name, known in list(self._known.items())}
+        # From the start: the first row that differs is an increase of a counter then.
+        own = [table.name for table in self._tables if table.schedule.is_owned]
+        return {name: asdict(self._known.get(name, _Known()).found) for name in own}
 
     def _loop(self) -> None:
         pause_s = min(self._settings.every_s, FIRST_S)
@@ -128,12 +133,14 @@ class VerifySchedule:
         for table in self._tables:
             if table.schedule.is_owned and table.status.run_state is not RunState.STOPPED:
                 pieces += self._pieces_of(table, self._catalog)
-        if pieces and not self._stopping.is_set():
-            left = {piece.target.name for piece in pieces}
+        while pieces and not self._stopping.is_set():
+            left = {piece.target.name: piece for piece in pieces}
             for found in self._compared(pieces):
-                left.discard(found.table)
+                del left[found.table]
                 self._note_found(found)
-            for name in sorted(left) if not self._stopping.is_set() else ():
+            pieces = [*left.values()]
+            if pieces and not self._stopping.is_set():  # The rows of the first have ended the process.
+                name = pieces.pop(0).target.name
                 self._note_not_compared(name, "the process that compares its rows has ended")
 
     def _pieces_of(self, table: Table, catalog: IcebergCatalog) -> list[Piece]:
@@ -167,6 +174,8 @@ class VerifySchedule:
             self._note_not_compared(table.name, _RECORDS_GONE)
         elif len(kept) < len(there):
             self._note_not_compared(table.name, _OTHER_COLUMNS)
+        elif any(one.span > MOST_OFFSETS for one in kept):
+            self._note_not_compared(table.name, _TOO_LARGE)
         may_drop_late = table.spec.mode == "upsert" and table.spec.order_by is not None
         return [Piece(target, found, may_drop_late)] if found else []
 
@@ -182,21 +191,26 @@ class VerifySchedule:
 
     def _compared(self, pieces: Sequence[Piece]) -> Iterator[Compared]:
         """Yields what the process of its own has found, as far as it gets."""
-        command = [sys.executable, "-m", "frazil.verify.compare"]
-        # A session of its own: Ctrl-C in the terminal does not reach it.
-        child = self._child = subprocess.Popen(
-            command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        )
-        try:
-            output, _ = child.communicate(pickle.dumps((dict(self._spec.kafka), list(pieces))))
-        finally:
-            child.kill()
-            child.wait()
-            self._child = None
+        command = [sys.executable, "-P", "-m", "frazil.verify.compare"]
+        # Rows that the process leaves when it is killed go with this folder.
+        with tempfile.TemporaryDirectory(prefix="frazil-verify-", ignore_cleanup_errors=True) as folder:
+            # A session of its own: Ctrl-C in the terminal does not reach it.
+            child = self._child = subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+                env={**os.environ, "TMPDIR": folder},
+            )
+            try:
+                if self._stopping.is_set():  # `stop` may have come before there was a process.
+                    return
+                output, _ = child.communicate(pickle.dumps((dict(self._spec.kafka), list(pieces))))
+            finally:
+                child.kill()
+                child.wait()
+                self._child = None
         for line in output.splitlines():
             found = json.loads(line)
             yield Compared(**{**found, "reasons": tuple(found["reasons"])})
@@ -246,7 +260,7 @@ def _change(files: Snapshots, window: Window) -> Change:
     if not window.ranges:
         others.append(last)
     own = tuple(last) if window.ranges else ()
-    return Change(window.ranges, own, tuple(change for many in others for change in many))
+    return Change(window.ranges, own, tuple(change for many in others for change in many), window.record_count)
 
 
 def _snapshots(catalog: IcebergCatalog, table: str, pipeline: str, run_id: str, past: Past) -> list[Snapshot]:

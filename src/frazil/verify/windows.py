@@ -42,6 +42,8 @@ class Window:
     schema_id: int | None = None
     #: Whether another writer has changed something.
     is_disturbed: bool = False
+    #: The number of records that the commit has read.
+    record_count: int = 0
 
     @property
     def span(self) -> int:
@@ -67,7 +69,9 @@ def find_windows(
     snapshots: the oldest first. starts_at_zero: whether a partition without progress is read from its first offset.
     """
     before, others, found = past.offsets, list[int](), list[Window]()
-    if past.snapshot_id is None and snapshots and snapshots[0].parent_id is None:
+    if snapshots and snapshots[0].parent_id != past.snapshot_id:
+        before = None  # Snapshots between have been expired, or the table was rolled back.
+    elif past.snapshot_id is None:
         before = {}
     for snapshot in snapshots:
         progress = from_summary(pipeline, snapshot.summary)
@@ -76,9 +80,11 @@ def find_windows(
                 others.append(snapshot.snapshot_id)
             continue
         ranges = None if before is None else _ranges(before, progress.offsets, starts_at_zero)
-        if ranges is not None and progress.run_id == run_id and (ranges or others):
+        if ranges is not None and progress.run_id == run_id and (others or (ranges and progress.balance)):
             ids = (*others, snapshot.snapshot_id)
-            found.append(Window(ids, ranges, snapshot.schema_id, bool(others)))
+            # Without a balance the commit moved the progress and read nothing; without ranges it repeats a balance.
+            read = (ranges, progress.balance.read) if ranges and progress.balance is not None else ((), 0)
+            found.append(Window(ids, read[0], snapshot.schema_id, bool(others), read[1]))
         before, others = progress.offsets, []
     if others:
         found.append(Window(tuple(others), is_disturbed=True))

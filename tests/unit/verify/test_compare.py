@@ -105,6 +105,13 @@ def test_of_an_upsert_table_the_last_change_of_each_key_counts(tmp_path: Path) -
     assert compared(table, values, [file(table, last), stray]) == Compared("a.b", 1, 6, 1, 0)
 
 
+def test_records_that_the_topic_has_lost_since_are_no_difference(tmp_path: Path) -> None:
+    table = target(tmp_path)
+    change = Change((OffsetRange("t", 0, 0, 5),), (file(table, [*ROWS, (5, "gone")]),), (), 6)
+    found = compare(Piece(table, (change,)), Records(VALUES).read)
+    assert (found.commits, found.reasons) == (0, ("Kafka has deleted some records of the commits",))
+
+
 def test_records_that_need_other_columns_are_not_compared(tmp_path: Path) -> None:
     table = target(tmp_path)
     reading = Reading(format="json", unknown_fields="add")

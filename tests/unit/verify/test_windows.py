@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 from frazil.catalog.progress import key, to_summary
-from frazil.types import OffsetRange, Progress
+from frazil.types import Balance, OffsetRange, Progress
 from frazil.verify.windows import MOST_OFFSETS, Past, Snapshot, Window, choose, find_windows
 
 PIPELINE, RUN = "p", "this"
 
 
-def _commit(number: int, end: int, run_id: str = RUN) -> Snapshot:
-    progress = Progress(offsets={"t": {0: end}}, commit_id=str(number), run_id=run_id)
+def _commit(number: int, end: int, run_id: str = RUN, balance: Balance | None = Balance()) -> Snapshot:  # noqa: B008
+    progress = Progress(offsets={"t": {0: end}}, commit_id=str(number), run_id=run_id, balance=balance)
     return Snapshot(number, number - 1, 1, "append", to_summary(PIPELINE, progress))
 
 
@@ -59,6 +59,22 @@ def test_what_came_before_the_oldest_known_commit_is_not_judged() -> None:
 def test_progress_that_went_back_is_no_window_and_the_next_commit_follows_it() -> None:
     past = Past(1, {"t": {0: 30}})
     assert _windows(_commit(2, 0), _commit(3, 20), past=past) == [Window((3,), _range(0, 20), 1)]
+
+
+def test_a_commit_whose_predecessors_have_been_expired_is_no_window() -> None:
+    past = Past(1, {"t": {0: 30}})
+    assert _windows(_commit(7, 200), _commit(8, 210), past=past) == [Window((8,), _range(200, 210), 1)]
+    assert _windows(_other(7), _commit(8, 210), past=past) == []
+
+
+def test_a_commit_that_only_moves_the_progress_has_read_nothing() -> None:
+    past = Past(1, {"t": {0: 30}})
+    moved = _commit(2, 90, balance=None)
+    assert _windows(moved, _commit(3, 95, balance=Balance(4)), past=past) == [
+        Window((3,), _range(90, 95), 1, record_count=4)
+    ]
+    moved = replace(moved, snapshot_id=3, parent_id=2)
+    assert _windows(_other(2), moved, past=past) == [Window((2, 3), (), 1, is_disturbed=True)]
 
 
 def test_a_partition_that_began_at_an_unknown_offset_is_left_out() -> None:
