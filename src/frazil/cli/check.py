@@ -114,11 +114,11 @@ def check_http(spec: PipelineSpec) -> Iterator[Finding]:
         return
     tried, address = "listened for a moment", str(spec.http.listen)
     try:
-        try_address(spec.http)
+        can_listen = try_address(spec.http)
     except (SpecError, UnavailableError) as error:
         yield failed("http", tried, error)
     else:
-        yield Finding("http", True, tried, f"can listen on {address}")
+        yield Finding("http", True, tried, f"can listen on {address}" if can_listen else f"no: {address} is in use")
 
 
 def _check_telemetry(spec: PipelineSpec) -> Iterator[Finding]:

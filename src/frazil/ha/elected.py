@@ -335,6 +335,7 @@ class Elected:
             missing = set(division.given.values()) - members.keys()
             members |= {name: Holding(0, frozenset()) for name in missing}
         cold = {name for name, beat in guests.items() if not beat["is_warm"]}
+        cold |= set() if self._me.is_warm else {self._me.name}
         leaving = {name for name, beat in guests.items() if beat["is_leaving"]}
         leaving |= {self._me.name} if self._leaving is not None else set()
         able = members.keys() - leaving - cold or members.keys() - leaving or set(members)

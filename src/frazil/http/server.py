@@ -114,14 +114,15 @@ def open_server(http: HttpSpec | None, make_app: str, subject: Any) -> HttpServe
         return None
 
 
-def try_address(http: HttpSpec) -> None:
-    """Listens for a moment where `open_server` would, with its certificate.
+def try_address(http: HttpSpec) -> bool:
+    """Listens for a moment where `open_server` would, with its certificate; returns whether it could.
 
     Raises: as `open_server`.
     """
     server = open_server(http, "", None)
     if server is not None:
         server.close()
+    return server is not None
 
 
 def _bind(http: HttpSpec) -> socket.socket:

@@ -7,6 +7,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from frazil.clock import Clock
+from frazil.errors import FrazilError, RecordError
+from frazil.ingest.failures import TaskFailedError
 from frazil.ingest.outcome import Committed, Outcome, Reload, Replan, Retry, Stop
 from frazil.ingest.table import Planned, Table
 from frazil.report import TaskTime
@@ -61,6 +63,15 @@ class EndedBatch:
     commit_id: str
     #: What was wrong; None where the batch ended well, or is only planned again.
     error: BaseException | None
+
+
+def words_of(error: BaseException) -> str:
+    """Returns what other services are sent of an error: no message that may quote a record."""
+    if isinstance(error, RecordError):
+        return f"a record cannot become a row ({error.where})"
+    if not isinstance(error, FrazilError) or isinstance(error, TaskFailedError):
+        return type(error).__name__
+    return error.message
 
 
 def ended_batch(planned: Planned, outcome: Outcome, clock: Clock) -> EndedBatch:

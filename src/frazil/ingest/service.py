@@ -158,7 +158,7 @@ class Service:
         if self._clock.monotonic_s() >= self._publish_at_s:
             self._publish_regularly()
         if not self._ending.has_begun:
-            self._timeouts.check(self.tables)
+            self._timeouts.check(self.tables, self._planner.is_caught_up)
 
     def _publish_tables(self) -> None:
         self._publish(self.tables)
@@ -295,9 +295,11 @@ class Service:
         """Lets Spark run a job that writes nothing while this process owns no table. A run that ends once all is committed
         stays cold, so that no other process leaves tables to it.
         """
+        if until_caught_up:
+            return
         if any(table.schedule.is_owned for table in self.tables):
             self.ownership.note_warm()
-        elif not until_caught_up and (planned := self.ownership.warm_up_batch(self.tables, self._planner.ends)):
+        elif planned := self.ownership.warm_up_batch(self.tables, self._planner.ends):
             step = partial(self._loader.pipeline.try_tasks, planned)
             self._workers.submit(f"small:{store_of(planned.table.state)}", partial(self._after_warm_up, planned), step)
 

@@ -90,24 +90,29 @@ class RunTimeouts:
         if not self.left_s:
             raise self._abandoned(error)
 
-    def check(self, tables: Iterable[Table]) -> None:
-        """Raises UnavailableError, which names the missing service or topic, when tables have waited for too long."""
+    def check(self, tables: Iterable[Table], is_caught_up: Callable[[Iterable[Table]], bool] = lambda _: False) -> None:
+        """Raises UnavailableError, which names the missing service or topic, when tables have waited for too long.
+        is_caught_up: whether these tables have reached the goal: what they still do is no progress of the run.
+        """
         if self._limit_s is None:
             return
-        tables, waiting = list(tables), []
-        others = {table.name: table.progress.snapshot_id for table in tables if not table.schedule.is_owned}
+        tables = list(tables)
+        others = {
+            table.name: None if is_caught_up([table]) else table.progress.snapshot_id
+            for table in tables
+            if not table.schedule.is_owned
+        }
         if others != self._of_others:
             self._of_others = others
             self.reset()
-        for table in tables:
-            if table.schedule.is_owned and table.schedule.in_flight and not table.schedule.failures:
-                self.reset()
-                return
-            is_of_another = table.name in others and table.status.run_state is not RunState.STOPPED
-            if table.status.run_state is RunState.BACKING_OFF or is_of_another:
-                waiting.append(table)
-        if not waiting:
+        if any(_is_at_work(table) and not is_caught_up([table]) for table in tables):
             self.reset()
+            return
+        waiting = [table for table in tables if _is_waited_for(table)]
+        if not waiting:
+            # A further attempt of a batch that has failed is no progress before it succeeds.
+            if not any(table.schedule.in_flight and table.schedule.failures for table in tables):
+                self.reset()
         elif not self.left_s:
             raise self._abandoned(self._outage) if self._outage is not None else self._tables_wait(waiting)
 
@@ -130,6 +135,17 @@ class RunTimeouts:
             remedy=f"{remedy}; {again}" if remedy else again,
             where=error.where,
         )
+
+
+def _is_at_work(table: Table) -> bool:
+    """Whether something is done for the table, and nothing has failed since it last went well."""
+    return table.schedule.is_owned and table.schedule.in_flight and not table.schedule.failures
+
+
+def _is_waited_for(table: Table) -> bool:
+    """Whether the table backs off, or is worked on by another process."""
+    is_of_another = not table.schedule.is_owned and table.status.run_state is not RunState.STOPPED
+    return table.status.run_state is RunState.BACKING_OFF or is_of_another
 
 
 def _duration(seconds: float) -> str:

@@ -60,7 +60,7 @@ def _record(words: tuple[str, ...], file: Path, archive: Path) -> str:
     command = [sys.executable, "-m", "frazil.cli.main", *words, "-f", str(file)]
     environment = os.environ if archive.exists() else {**os.environ, RECORD_VARIABLE: "1"}
     ended = subprocess.run(command, env=environment, cwd=file.parent, capture_output=True, text=True, check=False)
-    return "" if archive.exists() else ended.stderr
+    return "" if archive.exists() else ended.stderr or f"the JVM has written no {archive}"
 
 
 def _produce(servers: str) -> None:

@@ -4,6 +4,7 @@ address none of the libraries is loaded, which are extras of the package.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -11,6 +12,7 @@ from importlib.util import find_spec
 from frazil.errors import SpecError
 from frazil.spec.connections import TelemetrySpec
 
+_LONGEST_PAUSE_S = 86_400.0
 OTLP, OPENLINEAGE = "otlp", "openlineage"
 _VARIABLES = {
     OTLP: (
@@ -61,6 +63,15 @@ def destinations(spec: TelemetrySpec, environment: Mapping[str, str]) -> Iterato
             yield Destination(name, declared, f"telemetry.{name}")
         elif found:
             yield Destination(name, None, found[0])
+
+
+def pause_s(variable: str, default_s: float) -> float:
+    """Returns the seconds of a variable in milliseconds; the default for another text, and where there would be no pause."""
+    try:
+        found = float(os.environ.get(variable, "")) / 1000
+    except ValueError:
+        return default_s
+    return found if 0 < found <= _LONGEST_PAUSE_S else default_s
 
 
 def _is_installed(module: str) -> bool:

@@ -32,12 +32,14 @@ from openlineage.client.generated.schema_dataset import SchemaDatasetFacet, Sche
 from openlineage.client.generated.symlinks_dataset import Identifier, SymlinksDatasetFacet
 from openlineage.client.transport.http import ApiKeyTokenProvider, HttpConfig, HttpTransport, TokenProvider
 from pyspark import __version__ as spark_version
+from requests.exceptions import ConnectionError as NoConnection
+from requests.exceptions import Timeout
 
 import frazil
 from frazil.catalog.port import TableState
 from frazil.clock import Clock, new_id
-from frazil.errors import FrazilError
-from frazil.ingest.ended_batch import EndedBatch
+from frazil.ingest.ended_batch import EndedBatch, words_of
+from frazil.ingest.state import RunState as DoingState
 from frazil.ingest.table import Table
 from frazil.ops.lineage import TableLineage, lineage_of
 from frazil.ops.running import RunningPipeline
@@ -60,8 +62,8 @@ class _TableRun:
     rows: int = 0
     files: int = 0
     file_bytes: int = 0
-    #: The error that stopped the table; None while it runs.
-    error: str | None = None
+    #: The error of the batch that stopped the table; empty where another step did, and while it runs.
+    error: str = ""
     #: The last event that was sent; None before the first.
     state: RunState | None = None
     #: What its datasets looked like.
@@ -79,10 +81,10 @@ class LineageOutlet:
         """Makes the client. url: the service's; None for that of OPENLINEAGE_URL."""
         self.sent = self.dropped = 0
         self._spec, self._clock, self._redact = pipeline.spec, clock, pipeline.redact
-        key = os.environ.get("OPENLINEAGE_API_KEY")
+        key = os.environ.get("OPENLINEAGE_API_KEY", "").strip()
         self._transport = HttpTransport(
             HttpConfig(
-                url or os.environ["OPENLINEAGE_URL"],
+                f"{url}/" if url else os.environ["OPENLINEAGE_URL"],
                 endpoint=os.environ.get("OPENLINEAGE_ENDPOINT") or "api/v1/lineage",
                 timeout=_TIMEOUT_S,
                 auth=ApiKeyTokenProvider({"apiKey": key}) if key else TokenProvider({}),
@@ -97,12 +99,23 @@ class LineageOutlet:
         """See the protocol."""
         for batch in batches:
             self._note(batch)
+        failure: Exception | None = None
         for run in self._runs.values():
-            while (state := self._due(run, is_last)) is not None:
-                self._transport.emit(self._event(run, state))
-                self.sent += 1
-                run.state, run.sent_at_s, run.is_changed = state, self._clock.monotonic_s(), False
-                run.shown, run.rows, run.files, run.file_bytes = self._shown(run), 0, 0, 0
+            try:
+                self._send_due(run, is_last)
+            except (NoConnection, Timeout):
+                raise  # The other tables would wait as long.
+            except Exception as error:  # noqa: BLE001  (an event that is refused holds up no other table's)
+                failure = error
+        if failure is not None:
+            raise failure
+
+    def _send_due(self, run: _TableRun, is_last: bool) -> None:
+        while (state := self._due(run, is_last)) is not None:
+            self._transport.emit(self._event(run, state))
+            self.sent += 1
+            run.state, run.sent_at_s, run.is_changed = state, self._clock.monotonic_s(), False
+            run.shown, run.rows, run.files, run.file_bytes = self._shown(run), 0, 0, 0
 
     def interrupt(self) -> None:
         """See the protocol: a request has a time-out of its own."""
@@ -113,10 +126,9 @@ class LineageOutlet:
             run = self._runs[batch.table.name] = _TableRun(batch.table)
         run.topics |= set(batch.topics)
         if batch.outcome == "Stop" and batch.error is not None:
-            words = batch.error.message if isinstance(batch.error, FrazilError) else str(batch.error)
-            run.error = str(self._redact(words))
+            run.error = str(self._redact(words_of(batch.error)))
         elif batch.outcome == "Committed" and batch.numbers is not None:
-            run.is_changed, run.error = True, None
+            run.is_changed, run.error = True, ""
             run.rows += batch.numbers.rows
             run.files += batch.numbers.files
             run.file_bytes += batch.numbers.file_bytes
@@ -127,7 +139,7 @@ class LineageOutlet:
             return RunState.START
         if run.state in _ENDED:
             return None
-        if run.error is not None:
+        if run.table.status.run_state is DoingState.STOPPED:
             return RunState.FAIL
         if is_last:
             return RunState.COMPLETE
@@ -141,7 +153,8 @@ class LineageOutlet:
 
     def _event(self, run: _TableRun, state: RunState) -> RunEvent:
         engine = ProcessingEngineRunFacet(spark_version, "spark", frazil.__version__)
-        failed = {"errorMessage": ErrorMessageRunFacet(run.error, "PYTHON")} if run.error is not None else {}
+        message = ErrorMessageRunFacet(run.error or "the table has stopped", "PYTHON")
+        failed = {"errorMessage": message} if state is RunState.FAIL else {}
         kind = JobTypeJobFacet(processingType="STREAMING", integration="FRAZIL", jobType="TABLE")
         now = datetime.fromtimestamp(self._clock.now_ms() / 1000, UTC)
         namespace = kafka_namespace(self._spec)
@@ -200,7 +213,7 @@ def split_location(location: str) -> tuple[str, str]:
 
 def catalog_namespace(spec: PipelineSpec) -> str:
     """Returns the namespace of tables by name: the catalog's host, or its warehouse; never with credentials."""
-    parts = urlsplit(spec.catalog.uri if spec.catalog.type in ("rest", "nessie", "hive") else "")
+    parts = urlsplit(spec.catalog.uri.partition(",")[0] if spec.catalog.type in ("rest", "nessie", "hive") else "")
     if parts.hostname:
         host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
         return f"{'hive' if spec.catalog.type == 'hive' else parts.scheme}://{host}{f':{parts.port}' if parts.port else ''}"

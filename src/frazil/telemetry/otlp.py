@@ -21,11 +21,12 @@ from frazil.clock import Clock, new_id
 from frazil.errors import UnavailableError
 from frazil.ingest.ended_batch import EndedBatch
 from frazil.ops.running import RunningPipeline
+from frazil.telemetry.destinations import pause_s
 from frazil.telemetry.metrics import Times, otel_metrics
 from frazil.telemetry.spans import Spans
 
 _MOST_BATCHES = 128
-_METRICS_EVERY_MS = 60_000
+_METRICS_EVERY_S = 60.0
 
 
 class OtlpOutlet:
@@ -35,20 +36,29 @@ class OtlpOutlet:
         """Makes the exporters. url: the collector's; None for the environment's."""
         self.sent = self.dropped = 0
         self._pipeline, self._clock = pipeline, clock
-        self._reason = _Reason()
         self._resource = _resource()
         self._spans = Spans(pipeline.spec.pipeline, self._resource, pipeline.redact)
         self._span_exporter = None if _is_off("TRACES") else OTLPSpanExporter(_at(url, "traces"))
         self._metric_exporter = None if _is_off("METRICS") else OTLPMetricExporter(_at(url, "metrics"))
         self._began_ms = clock.now_ms()
-        self._every_s = float(os.environ.get("OTEL_METRIC_EXPORT_INTERVAL") or _METRICS_EVERY_MS) / 1000
+        self._every_s = pause_s("OTEL_METRIC_EXPORT_INTERVAL", _METRICS_EVERY_S)
         self._metrics_due_s = clock.monotonic_s()
+        self._reason = _Reason()  # Last: where something else fails, all of this is tried again.
 
     def send(self, batches: Sequence[EndedBatch], is_last: bool) -> None:
         """See the protocol."""
+        failure: OSError | None = None
+        try:
+            self._send_metrics(is_last)
+        except OSError as error:  # Many services take one of the two.
+            failure = error
         if self._span_exporter is not None:
             for at in range(0, len(batches), _MOST_BATCHES):
                 self._send_spans(self._span_exporter, batches[at : at + _MOST_BATCHES], len(batches) - at)
+        if failure is not None:
+            raise failure
+
+    def _send_metrics(self, is_last: bool) -> None:
         if self._metric_exporter is not None and (is_last or self._clock.monotonic_s() >= self._metrics_due_s):
             self._metrics_due_s = self._clock.monotonic_s() + self._every_s
             with suppress(UnavailableError):  # Nothing is known before the first turn.

@@ -4,6 +4,7 @@ the loop nothing. What could not be sent is counted, and logged once until somet
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable, Sequence
 from queue import Empty, Full, Queue
@@ -19,6 +20,10 @@ MOST_WAITING = 2048
 """The most batches that wait to be sent."""
 LONGEST_DELAY_S = 10.0
 """How long a sender waits for the first batch before it loads its libraries, which would delay the first commit."""
+
+
+_CREDENTIALS = re.compile(r"(?<=//)[^/\s@]+@")
+"""Of an address that a variable has: HTTP clients quote it."""
 
 
 class Outlet(Protocol):
@@ -120,7 +125,9 @@ class Sender:
         self.failed += 1
         if not self._is_failing:
             remedy = "check that the service runs at its address; the pipeline is not affected"
-            log.warning("telemetry_failed", destination=self.name, reason=str(error), remedy=remedy)
+            log.warning(
+                "telemetry_failed", destination=self.name, reason=_CREDENTIALS.sub("", str(error)), remedy=remedy
+            )
         self._is_failing = True
 
     def _note_success(self) -> None:

@@ -15,8 +15,7 @@ from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor, TracerProvider
 from opentelemetry.trace import Span, SpanKind, StatusCode, set_span_in_context
 
 import frazil
-from frazil.errors import FrazilError
-from frazil.ingest.ended_batch import EndedBatch, Interval
+from frazil.ingest.ended_batch import EndedBatch, Interval, words_of
 
 MESSAGING: Mapping[str, str] = {
     "messaging.system": "kafka",
@@ -60,7 +59,7 @@ class Spans:
         name, attributes = f"process {topic}".strip(), self._attributes(batch, topic)
         root = self._begin(name, batch.whole, None, attributes, SpanKind.CONSUMER)
         if batch.error is not None:
-            root.set_status(StatusCode.ERROR, self._words(batch.error))
+            root.set_status(StatusCode.ERROR, str(self._redact(words_of(batch.error))))
         inside = set_span_in_context(root, Context())
         if batch.reading is not None:
             reading = self._begin("read", batch.reading, inside, {"frazil.tasks": len(batch.tasks)})
@@ -92,9 +91,6 @@ class Spans:
         if batch.error is not None:
             found["error.type"] = type(batch.error).__name__
         return found
-
-    def _words(self, error: BaseException) -> str:
-        return str(self._redact(error.message if isinstance(error, FrazilError) else str(error)))
 
     def _begin(
         self,

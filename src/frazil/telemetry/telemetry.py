@@ -12,7 +12,7 @@ import structlog
 from frazil.clock import Clock
 from frazil.ingest.ended_batch import EndedBatch
 from frazil.ops.running import RunningPipeline, TelemetryCounts
-from frazil.telemetry.destinations import OPENLINEAGE, OTLP, Destination, destinations
+from frazil.telemetry.destinations import OPENLINEAGE, OTLP, Destination, destinations, pause_s
 from frazil.telemetry.sender import Outlet, Sender
 
 log = structlog.get_logger("frazil")
@@ -32,13 +32,13 @@ class Telemetry:
 
         Raises: SpecError where the pipeline file has a destination whose libraries are not installed.
         """
-        pause_s = every_s or float(os.environ.get("OTEL_BSP_SCHEDULE_DELAY") or _EVERY_S * 1000) / 1000
+        every_s = every_s or pause_s("OTEL_BSP_SCHEDULE_DELAY", _EVERY_S)
         self._senders = list[Sender]()
         for destination in destinations(pipeline.spec.telemetry, os.environ):
             missing = destination.missing_extra()
             if missing is None:
                 outlet = partial(_open, destination, pipeline, clock)
-                self._senders.append(Sender(destination.name, outlet, pause_s))
+                self._senders.append(Sender(destination.name, outlet, every_s))
             elif destination.url is not None:
                 raise missing
             else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from frazil.errors import UnavailableError
 from frazil.ingest.service import Service
 from frazil.ingest.services import RunTimeouts
+from frazil.ingest.state import RunState
 from tests.unit.ingest.leaders import Script
 from tests.unit.ingest.service_scene import Scene, only, turn_until
 
@@ -90,3 +92,32 @@ def test_commits_of_the_leader_are_no_wait(scene: Scene) -> None:
         before = only(waiting.tables).progress.snapshot_id
         assert turn_until(waiting, lambda: only(waiting.tables).progress.snapshot_id != before)  # noqa: B023
         timeouts.check(waiting.tables)
+
+
+def test_a_batch_that_fails_again_and_again_is_a_wait(scene: Scene) -> None:
+    service, timeouts = scene.start("a"), RunTimeouts(scene.clock, 60.0)
+    table = only(service.tables)
+    table.schedule.failures, table.schedule.in_flight = 3, True
+    table.status.set(RunState.RUNNING)
+    scene.clock.sleep(61)
+    timeouts.check(service.tables)
+    table.schedule.in_flight = False
+    table.status.set(RunState.BACKING_OFF, UnavailableError("the store is away"))
+    with pytest.raises(UnavailableError, match="the store is away"):
+        timeouts.check(service.tables)
+
+
+@pytest.mark.parametrize("is_owned", [True, False])
+def test_what_tables_do_that_have_caught_up_is_a_wait_for_the_others(scene: Scene, is_owned: bool) -> None:
+    scene.catch_up()
+    service, timeouts = scene.start(), RunTimeouts(scene.clock, 60.0)
+    other, waiting = service.tables
+    assert other.state is not None
+    waiting.status.set(RunState.BACKING_OFF, UnavailableError("the catalog is away"))
+    other.schedule.is_owned = is_owned
+    timeouts.check(service.tables, lambda tables: [*tables] == [other])
+    scene.clock.sleep(61)
+    other.schedule.in_flight = is_owned
+    other.state = replace(other.state, progress=replace(other.progress, snapshot_id=7))
+    with pytest.raises(UnavailableError, match="the catalog is away"):
+        timeouts.check(service.tables, lambda tables: [*tables] == [other])

@@ -88,6 +88,7 @@ def test_a_stopped_table_fails_its_run_and_an_event_that_was_refused_is_sent_lat
     [
         ({"type": "rest", "uri": "https://user:secret@catalog:8181/api?token=secret"}, "https://catalog:8181"),
         ({"type": "hive", "uri": "thrift://metastore:9083"}, "hive://metastore:9083"),
+        ({"type": "hive", "uri": "thrift://one:9083,thrift://two:9083"}, "hive://one:9083"),
         ({"type": "jdbc", "uri": "jdbc:postgresql://db/x?password=secret", "warehouse": "s3://lake/w/"}, "s3://lake/w"),
         ({"type": "jdbc", "uri": "jdbc:sqlite:x", "warehouse": "/data/warehouse"}, "file:/data/warehouse"),
         ({"type": "glue", "uri": ""}, "glue"),

@@ -110,7 +110,9 @@ class IcebergCatalog:
         """Returns whether a table whose creation was not answered has got back what `error`, of a load, misses."""
         creation = self._unanswered.get(table)
         with suppress(*java_errors()):  # The next load tries again.
-            return creation is not None and creation.restore(error)
+            if creation is not None and creation.restore(error):
+                del self._unanswered[table]
+                return True
         return False
 
     def _state_of(self, table: str, java: Any) -> TableState:

@@ -16,6 +16,8 @@ from frazil.catalog.iceberg.java import causes_of, is_named, java_errors
 from frazil.catalog.layout import Layout, order_of, spec_of
 from frazil.clock import new_id
 
+# Where it is set, the name of a metadata file does not tell where the table is.
+_METADATA_PATH = "write.metadata.path"
 # The name of the file that a creation writes, at the end of the message of Iceberg's NotFoundException.
 _FIRST_FILE = re.compile(r": (?P<file>\S.*/metadata/00000-[^/]+\.metadata\.json)$")
 
@@ -57,7 +59,7 @@ class Creation:
         Nothing can have been committed to such a table: it cannot be loaded.
         """
         lost = lost_file(error)
-        if lost is None:
+        if lost is None or _METADATA_PATH in self._properties:
             return False
         # Staged under a name that no table has, and never created: it has the catalog's own defaults, and the store.
         name = self._jvm.org.apache.iceberg.catalog.TableIdentifier.of(self._identifier.namespace(), f"t{new_id()}")
