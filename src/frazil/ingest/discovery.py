@@ -21,7 +21,7 @@ from frazil.schema.names import fold_case
 from frazil.spec import PipelineSpec, TableSpec, TopicSelector
 from frazil.spec.document import line_of
 from frazil.spec.problems import place
-from frazil.spec.routes import clash_of
+from frazil.spec.routes import clashes_of
 from frazil.spec.topic_keys import is_enabled
 from frazil.spec.topics import select_topics, topic_filter
 from frazil.types import OffsetRange, Offsets, RoutedTable, by_topic
@@ -100,9 +100,9 @@ class Discovery:
 
     def _refuse_clashes(self, found: dict[str, TopicDescription]) -> set[str]:
         """Returns the tables under `tables`, and refuses those that routes make of topics which they do not take."""
+        clashes = clashes_of(self._spec.tables, self._spec.routes, found)
         for spec in self._spec.tables:
-            clashes = [clash_of(spec, route, found) for route in self._spec.routes if route.is_by_topic]
-            clash = next((one for one in clashes if one is not None), None)
+            clash = clashes.get(spec.name)
             self.tables[spec.name].refusal = (*clash, spec.name) if clash is not None else None
         return {spec.name for spec in self._spec.tables}
 

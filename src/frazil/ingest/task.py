@@ -28,7 +28,7 @@ from frazil.errors import SpecError
 from frazil.failpoints import hit
 from frazil.ingest.shares import OVERSIZED_PARTITION, Share, routes_of, shares_of, value_sizes
 from frazil.ingest.task_limits import limited_memory, limited_time
-from frazil.ingest.together import Together
+from frazil.ingest.together import Together, hold_many
 from frazil.process.evaluate import Unmet
 from frazil.process.program import SparkPart
 from frazil.process.references import Reference, Sent, receive
@@ -232,7 +232,7 @@ def _take_batch(
     if sum(run.held_bytes for run in runs.values()) > _MOST_HELD_BYTES:
         for run in runs.values():
             run.take_held()
-    if any(one.holds_many for routes in together.values() for one in routes.values()):
+    if hold_many(one for routes in together.values() for one in routes.values()):
         _take_rows(runs, together)
 
 

@@ -7,7 +7,7 @@ only their own table may get it, and which that is must be known first.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -48,11 +48,13 @@ class Together:
         self._targets = targets
         self._read = read
         self._held: list[tuple[pa.Table, Ints]] = []
-        self._held_bytes = 0
+        #: The memory of the rows that are kept.
+        self.held_bytes = 0
         alike = _alike(targets)
         #: The names of the tables that are alike.
         self.tables = frozenset(target.name for target in alike)
-        self._is_worth_it = len(alike) > 1
+        # Records that end tasks are read for no table.
+        self._is_worth_it = len(alike) > 1 and not any(target.crashing for target in targets)
         if alike:
             schemas = tuple(sorted({one for target in alike for one in target.reading.schemas}))
             self._target = replace(alike[0], reading=replace(alike[0].reading, schemas=schemas))
@@ -86,30 +88,28 @@ class Together:
         order = np.argsort(owner, kind="stable")
         ends = np.searchsorted(owner[order], np.arange(len(self._targets) + 1))
         self._held.append((rows.take(pa.array(order)), ends))
-        self._held_bytes += rows.nbytes
-
-    @property
-    def holds_many(self) -> bool:
-        """Whether more rows would not make their copies cheaper."""
-        return self._held_bytes >= _MANY_BYTES
+        self.held_bytes += rows.nbytes
 
     def take_held(self) -> Iterator[tuple[str, pa.Table]]:
         """Yields the rows that were kept, by table. They are copies: slices would keep the rows of all tables in memory
         until the last of them is written.
         """
-        held, self._held, self._held_bytes = self._held, [], 0
+        held, self._held, self.held_bytes = self._held, [], 0
         for number, target in enumerate(self._targets):
             own = [rows.slice(ends[number], ends[number + 1] - ends[number]) for rows, ends in held]
             if any(some.num_rows for some in own):
                 yield target.name, pa.concat_tables(own).combine_chunks()
 
     def _values(self, topic: str, records: pa.RecordBatch, is_made: Bools, decoded: Decoded) -> RouteValues:
-        """Returns the values of the records with rows: from columns that are the fields, as text; else read once more."""
+        """Returns the values of the records with rows: from columns that are the fields, as text; else read once more, as
+        where a column has fields of other names, such as aliases of Avro: each job must find the same owner of a record.
+        """
         route, target = self._target.route, self._target
         assert route is not None
         found = [self._column(source, decoded) for source in route.to.sources]
         arrays = [column for column in found if column is not None]
-        if target.shaping is None and not target.reading.aliases and len(arrays) == len(found):
+        has_own_names = target.reading.format == "json" and not target.reading.aliases
+        if target.shaping is None and has_own_names and len(arrays) == len(found):
             return RouteValues(*encode_values(arrays), frozenset())
         some = records if is_made.all() else records.filter(pa.array(is_made))
         return read_route_values(route, self._targets, topic, some)
@@ -117,6 +117,11 @@ class Together:
     def _column(self, source: ValueSource, decoded: Decoded) -> pa.Array | None:
         found = member_at(self._target.fields, decoded.columns, source.path) if source.kind == "field" else None
         return found[0] if found is not None and isinstance(found[1], StringType) else None
+
+
+def hold_many(every: Iterable[Together]) -> bool:
+    """Whether these hold so much together that more rows would not make their copies cheaper."""
+    return sum(one.held_bytes for one in every) >= _MANY_BYTES
 
 
 def _alike(targets: Sequence[TableTarget]) -> list[TableTarget]:

@@ -33,11 +33,7 @@ def read_protect(fields: Fields, key: str) -> tuple[ProtectRule, ...]:
 
 
 def _read_rule(entry: Entry, problems: Problems) -> ProtectRule | None:
-    selector, label = entry.key, f"protect.{entry.key}"
-    if selector.startswith("/"):
-        problems.attempt(entry.line, None, parse_selector, selector)
-    elif selector.startswith("["):
-        selector = ".".join(problems.attempt(entry.line, (), parse_path, selector))
+    selector, label = _read_selector(entry, problems), f"protect.{entry.key}"
     if isinstance(entry.value, Section):
         fields = Fields(entry.value, keys_of(ProtectRule), label, problems)
         if fields.get("action") is None:
@@ -55,6 +51,19 @@ def _read_rule(entry: Entry, problems: Problems) -> ProtectRule | None:
         problems.add(entry.value.line, f"`{label}` cannot be `{word}`", advice(word, PROTECT_ACTIONS))
         return None
     return ProtectRule(selector=selector, action=word)
+
+
+def _read_selector(entry: Entry, problems: Problems) -> str:
+    """Returns the path of the rule's field, its names joined by dots, or a regular expression between slashes."""
+    selector = entry.key
+    if selector.startswith("/"):
+        problems.attempt(entry.line, None, parse_selector, selector)
+    elif selector.startswith("["):
+        selector = ".".join(problems.attempt(entry.line, (), parse_path, selector))
+        if selector.startswith("/"):
+            message = f"`protect.{entry.key}` begins with a slash, as only a regular expression may"
+            problems.add(entry.line, message, "write a regular expression for the name, between slashes")
+    return selector
 
 
 def read_protect_key(fields: Fields, key: str, secrets: Secrets) -> str | None:
@@ -101,8 +110,12 @@ def check_protect(fields: Fields, table: TableSpec) -> None:
 
 
 def rule_of(rules: tuple[ProtectRule, ...], name: str) -> ProtectRule | None:
-    """Returns the first rule that finds the field of this name, in any case; None without one."""
-    return next((rule for rule in rules if _finds(rule.selector, name)), None)
+    """Returns the first rule that finds the field of this name, in any case, or else one for what the field is in; None
+    without one.
+    """
+    parts = name.split(".")
+    paths = [".".join(parts[:depth]) for depth in range(len(parts), 0, -1)]
+    return next((rule for path in paths for rule in rules if _finds(rule.selector, path)), None)
 
 
 def _finds(selector: str, name: str) -> bool:

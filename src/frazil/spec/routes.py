@@ -54,7 +54,9 @@ def _check_route(fields: Fields, route: RouteSpec) -> None:
     if route.is_by_topic:
         _check_by_topic(fields, route)
         return
-    if any(rule_of(route.protect, ".".join(source.path)) for source in route.to.sources if source.kind == "field"):
+    read = (one for one in route.to.sources if one.kind in ("field", "header"))
+    names = [".".join(("_headers", *one.path) if one.kind == "header" else one.path) for one in read]
+    if any(rule_of(route.protect, name) for name in names):
         message = "tables would be named after values of a field that `protect` protects"
         fields.refuse_value("to", message, "route by another field, or take this one out of `protect`")
     if any(source.kind == "capture" for source in route.to.sources):
@@ -141,20 +143,26 @@ def check_routes(spec: PipelineSpec, problems: Problems) -> None:
             problems.add(route.line, message, "begin `to` with another namespace, or with another word")
         prefixes.append(first)
         named = [selector.literal for selector in route.topics if selector.literal is not None]
-        for table in spec.tables if route.is_by_topic else ():
-            clash = clash_of(table, route, named)
-            if clash is not None:
-                problems.add(table.line, *clash)
+        lines = {table.name: table.line for table in spec.tables}
+        for name, clash in clashes_of(spec.tables, [route], named).items():
+            problems.add(lines[name], *clash)
 
 
-def clash_of(table: TableSpec, route: RouteSpec, topics: Collection[str]) -> tuple[str, str] | None:
-    """Returns message and remedy where a route by topic makes, of one of these topics, a table under `tables` that does
-    not take the topic itself. One that does takes the place of the route's.
+def clashes_of(
+    tables: Iterable[TableSpec], routes: Iterable[RouteSpec], topics: Collection[str]
+) -> dict[str, tuple[str, str]]:
+    """Returns message and remedy by table, of tables under `tables` that routes by topic make of some of these topics
+    and that do not take the topic themselves. One that does takes the place of the route's.
     """
-    for topic in sorted(select_topics(route.topics, topics)):
-        if route.table_of(topic) == table.name and not any(one.matches(topic) for one in table.topics):
+    named, found = {table.name: table for table in tables}, dict[str, tuple[str, str]]()
+    for route in routes:
+        for topic in sorted(select_topics(route.topics, topics)) if named and route.is_by_topic else ():
+            table = named.get(route.table_of(topic))
+            if table is None or table.name in found or any(one.matches(topic) for one in table.topics):
+                continue
             message = (
                 f"`{table.name}` is under `tables`, and the route to `{route.text}` makes it of the topic `{topic}`"
             )
-            return message, "add the topic to the table's `topics`, rename the table, or begin `to` with another word"
-    return None
+            remedy = "add the topic to the table's `topics`, rename the table, or begin `to` with another word"
+            found[table.name] = (message, remedy)
+    return found

@@ -20,7 +20,7 @@ from frazil.ingest.together import Together
 from frazil.report import TaskReport
 from frazil.routing import Route, parse_template
 from frazil.schema.projection import Shaping
-from frazil.types import RoutedTable
+from frazil.types import BadRecord, RoutedTable
 from frazil.write.target import TableTarget
 from tests.unit.ingest.targets import records_of, run, target_of
 
@@ -67,7 +67,8 @@ def outcome(reports: Mapping[str, TaskReport]) -> dict[str, Any]:
         files = [pq.read_table(file.path).to_pylist() for file in report.written.data]
         rows = sorted((row for rows in files for row in rows), key=lambda row: row["_offset"])
         count = report.written.dead_letter_count
-        found[name] = {**asdict(replace(report, written=type(report.written)())), "rows": rows, "dead_letters": count}
+        others = asdict(replace(report, written=type(report.written)(), times=()))
+        found[name] = {**others, "rows": rows, "dead_letters": count}
     return found
 
 
@@ -101,7 +102,7 @@ def both(monkeypatch: pytest.MonkeyPatch) -> Callable[..., dict[str, Any]]:
     "others",
     [
         (),
-        ({"id": 7}, {"id": 8, "kind": None}, {"id": 9, "kind": "no name"}),
+        ({"id": 7}, {"id": 8, "kind": None}, {"id": 9, "kind": "no name"}, {"id": 10, "Kind": "a"}),
         (b"{", {"id": "x", "kind": "a"}, {"id": 2**70, "kind": "rest"}, {"id": "y", "kind": None}),
     ],
     ids=["good", "of the rest", "bad"],
@@ -157,3 +158,11 @@ def test_values_are_those_of_the_records_whatever_columns_they_become(
     headers = pa.array([[{"key": "kind", "value": KINDS[n % 4].encode()}] for n in range(batch.num_rows)])
     kind = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
     both(job_of(tmp_path, **settings), batch.append_column("headers", headers.cast(kind)))
+
+
+def test_a_record_that_ends_tasks_is_read_by_no_table(tmp_path: Path, both: Any) -> None:
+    job = job_of(tmp_path)
+    crashing = (BadRecord("t", 0, 5, "crash", "", "too much memory"),)
+    tables = tuple(replace(one, crashing=crashing) if one.name == "lake.a" else one for one in job.beside["t"])
+    found = both(replace(job, beside={"t": tables}), records(1, 50), at_once=False)
+    assert found["lake.a"]["bad_records"]["count"] == 1

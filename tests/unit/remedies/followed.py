@@ -633,6 +633,9 @@ BY_PEOPLE: Mapping[str, str] = {
     "write `action: …`, or another one": _FILE,
     "write `hash`: different keys stay different": _FILE,
     "write `protect: {email: hash}`": _FILE,
+    "write a regular expression for the name, between slashes": (
+        "unit/spec/test_protect.py::test_a_name_that_begins_with_a_slash_is_written_as_a_regular_expression"
+    ),
     "allow this user to DESCRIBE the cluster": _SERVICE,
     "check ssl.key.location (or ssl.key.pem) and ssl.key.password": _FILE,
     "convert it with `keytool -importkeystore -deststoretype PKCS12`, and write `ssl.keystore.type: PKCS12`": _FILE,

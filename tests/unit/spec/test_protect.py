@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from frazil.spec.protect import rule_of
 from frazil.spec.schema_json import json_schema
 from tests.unit.spec.pipeline_file import Load, Refuse, with_section, with_table
 
@@ -29,6 +30,13 @@ def test_a_name_with_a_dot_is_written_as_in_every_path(load: Load, refuse: Refus
     assert error.message == "`[a.b]` is not the path of a field"
 
 
+def test_a_name_that_begins_with_a_slash_is_written_as_a_regular_expression(load: Load, refuse: Refuse) -> None:
+    error = refuse(with_table(f"protect: {{'[\"/a(\"]': hash}}, {WITH_KEY}"), ENVIRONMENT)
+    assert error.remedy == "write a regular expression for the name, between slashes"
+    (spec,) = load(with_table(f"protect: {{'/^[/]a[(]$/': hash}}, {WITH_KEY}"), ENVIRONMENT).tables
+    assert rule_of(spec.protect, "/a(") is not None
+
+
 def test_the_key_is_a_secret_of_the_file_and_is_not_shown(load: Load) -> None:
     spec = load(with_table(f"protect: {{a: hash}}, {WITH_KEY}"), ENVIRONMENT)
     assert spec.tables[0].protect_key == KEY
@@ -52,6 +60,7 @@ def test_the_key_is_a_secret_of_the_file_and_is_not_shown(load: Load) -> None:
         (f"protect: {{b: hash}}, {WITH_KEY}, mode: upsert, key_columns: [a], order_by: b", "a rule for `b`, which orders"),
         (f"protect: {{A: mask}}, {WITH_KEY}, mode: upsert, key_columns: [a]", "`protect` has `mask` for `a`, which"),
         (f"protect: {{/A/: hash}}, {WITH_KEY}, mode: upsert, key_columns: [k], order_by: a", "a rule for `a`, which"),
+        (f"protect: {{a: mask}}, {WITH_KEY}, mode: upsert, key_columns: [a.id]", "`protect` has `mask` for `a.id`, which"),
         (f"protect: {{a: drop}}, {WITH_KEY}, partition_by: [a]", "`protect` drops `a`, which the layout needs"),
     ],
 )  # fmt: skip
@@ -65,7 +74,16 @@ def test_the_schema_of_the_file_has_the_rules() -> None:
     assert "hash" in json_schema()["$defs"]["protect_rule"]["properties"]["action"]["enum"]
 
 
-def test_tables_are_not_named_after_a_protected_field(refuse: Refuse) -> None:
-    route = f"topic: c, by: user.ssn, to: 'a.${{user.ssn}}', rest: a.r, protect: {{/ssn$/: drop}}, {WITH_KEY}"
+@pytest.mark.parametrize(
+    ("source", "rule"),
+    [
+        ("user.ssn", "/ssn$/: drop"),
+        ("user.ssn", "user: hash"),
+        ("header.ssn", "_headers.ssn: hash"),
+        ("header.ssn", "_headers: hash"),
+    ],
+)
+def test_tables_are_not_named_after_a_protected_field(refuse: Refuse, source: str, rule: str) -> None:
+    route = f"topic: c, by: {source}, to: 'a.${{{source}}}', rest: a.r, protect: {{{rule}}}, {WITH_KEY}"
     refused = refuse(with_section(f"routes:\n  - {{{route}}}\n"), ENVIRONMENT)
     assert "named after values of a field that `protect` protects" in str(refused)

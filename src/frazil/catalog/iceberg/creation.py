@@ -16,7 +16,7 @@ from frazil.catalog.iceberg.java import causes_of, is_named, java_errors
 from frazil.catalog.layout import Layout, order_of, spec_of
 from frazil.clock import new_id
 
-# Where it is set, the name of a metadata file does not tell where the table is.
+# Where it is set, the table is not in the folder above that of its metadata files.
 _METADATA_PATH = "write.metadata.path"
 # The name of the file that a creation writes, at the end of the message of Iceberg's NotFoundException.
 _FIRST_FILE = re.compile(r": (?P<file>\S.*/metadata/00000-[^/]+\.metadata\.json)$")
