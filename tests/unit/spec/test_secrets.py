@@ -51,8 +51,9 @@ def test_a_password_that_is_written_into_the_file_is_a_secret_too(load: Load) ->
 @pytest.mark.parametrize(
     "key",
     [
-        "token", "header.Authorization", "s3.secret-access-key", "adls.sas-token.account", "adls.connection-string.account",
-        "adls.auth.shared-key.account.key", "jdbc.password", "gcs.oauth2.token", "s3.sse.key", "gcs.encryption-key",
+        "token", "header.Authorization", "s3.secret-access-key", "adls.sas-token.account.host",
+        "adls.connection-string.account.host", "adls.auth.shared-key.account.key", "jdbc.password", "gcs.oauth2.token",
+        "s3.sse.key", "gcs.encryption-key",
         "gcs.decryption-key", "client.access-key-secret", "client.security-token", "s3.session-token",
     ],
 )  # fmt: skip
