@@ -34,7 +34,9 @@ class Standbys:
     def start(self, *words: str, environment: Mapping[str, str] | None = None) -> Run:
         """Another process, with an HTTP service of its own."""
         self.pipeline.document["http"] = {"listen": f"{HOST}:{free_port()}"}
-        return self.pipeline.run(*words, environment=environment)
+        run = self.pipeline.run(*words, environment=environment)
+        run.wait_for("starting")  # It has read the file, which the next one changes.
+        return run
 
     def produce(self, count: int = 20) -> None:
         """Some records for each table."""
