@@ -12,7 +12,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import structlog
@@ -26,6 +26,7 @@ from frazil.ingest.state import RunState
 from frazil.ingest.table import Table
 from frazil.ingest.target import target_of
 from frazil.kafka.port import Source
+from frazil.ops.reports import VerificationReport
 from frazil.replay.snapshots import Snapshots
 from frazil.spec import PipelineSpec
 from frazil.spec.settings import VerifySpec
@@ -42,27 +43,9 @@ _TOO_LARGE = f"some commits have more than the {MOST_OFFSETS:,} records that are
 
 
 @dataclass
-class TableVerification:
-    """What was found of one table since the process started."""
-
-    #: When its commits were last compared, in milliseconds since 1970; None while they have not been.
-    last_ms: int | None = None
-    #: The numbers of compared commits, and of their records.
-    commits: int = 0
-    records: int = 0
-    #: The numbers of rows that were missing, and that no record makes.
-    missing: int = 0
-    surplus: int = 0
-    #: Whether the last comparison found no such row; None while there was none.
-    is_equal: bool | None = None
-    #: Why some or all commits were not compared the last time; empty where all that were chosen were.
-    reason: str = ""
-
-
-@dataclass
 class _Known:
     past: Past = field(default_factory=Past)
-    found: TableVerification = field(default_factory=TableVerification)
+    found: VerificationReport = field(default_factory=VerificationReport)
 
 
 class VerifySchedule:
@@ -169,7 +152,7 @@ class VerifySchedule:
         chosen = choose(kept, self._settings.sample, shuffled)
         found = tuple(_change(files, one) for one in chosen)
         known.past = past
-        known.found.reason = ""
+        known.found = replace(known.found, reason="")
         if len(there) < len(every):
             self._note_not_compared(table.name, _RECORDS_GONE)
         elif len(kept) < len(there):
@@ -216,17 +199,20 @@ class VerifySchedule:
             yield Compared(**{**found, "reasons": tuple(found["reasons"])})
 
     def _note_found(self, compared: Compared) -> None:
-        found = self._known[compared.table].found
         for reason in compared.reasons:
             self._note_not_compared(compared.table, reason)
         if not compared.commits:
             return
-        missing, surplus = compared.missing, compared.surplus
-        found.last_ms, found.is_equal = self._clock.now_ms(), not missing and not surplus
-        found.commits += compared.commits
-        found.records += compared.records
-        found.missing += missing
-        found.surplus += surplus
+        known, missing, surplus = self._known[compared.table], compared.missing, compared.surplus
+        known.found = found = replace(
+            known.found,
+            last_ms=self._clock.now_ms(),
+            commits=known.found.commits + compared.commits,
+            records=known.found.records + compared.records,
+            missing=known.found.missing + missing,
+            surplus=known.found.surplus + surplus,
+            is_equal=not missing and not surplus,
+        )
         words = {"table": compared.table, "commits": compared.commits, "records": compared.records}
         if found.is_equal:
             log.info("table_verified", **words)
@@ -235,10 +221,10 @@ class VerifySchedule:
             log.error("table_differs", **words, missing=missing, surplus=surplus, remedy=remedy)
 
     def _note_not_compared(self, table: str, reason: str) -> None:
-        found = self._known[table].found
-        if found.reason != reason:
+        known = self._known[table]
+        if known.found.reason != reason:
             log.info("table_not_verified", table=table, reason=reason)
-        found.reason = reason
+        known.found = replace(known.found, reason=reason)
 
 
 def _why_not(table: Table) -> str:
