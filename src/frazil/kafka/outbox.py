@@ -107,9 +107,8 @@ class _Writer:
                     break
                 except BufferError:
                     producer.poll(0.1)
-        mark = TopicPartition(self._topic, 0, len(records), metadata=name)
         try:
-            producer.send_offsets_to_transaction([mark], self._consumer.consumer_group_metadata(), _TIMEOUT_S)
+            self._send_name(TopicPartition(self._topic, 0, len(records), metadata=name))
             hit("outbox.before")
             producer.commit_transaction(_TIMEOUT_S)
         except KafkaException as error:
@@ -119,6 +118,15 @@ class _Writer:
             raise
         hit("outbox.after")
         self.last = name
+
+    def _send_name(self, mark: TopicPartition) -> None:
+        try:
+            self._producer.send_offsets_to_transaction([mark], self._consumer.consumer_group_metadata(), _TIMEOUT_S)
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError._STATE:
+                raise
+            # The transaction failed while this was on its way: only a further call is answered with what made it fail.
+            self._producer.send_offsets_to_transaction([mark], self._consumer.consumer_group_metadata(), _TIMEOUT_S)
 
     def _give_up(self, error: KafkaError) -> None:
         if not error.fatal():  # A fenced producer has nothing to report.
