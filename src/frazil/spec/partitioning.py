@@ -45,6 +45,7 @@ _SORTED = re.compile(r"(?P<term>.*?)(\s+(?P<way>asc|desc))?(\s+nulls\s+(?P<nulls
 _FORMS = "write a column, or year(x), month(x), day(x), hour(x), bucket(x, 16), truncate(x, 4) or void(x)"
 _PLURALS = re.compile(r"(year|month|day|hour)s(?=\()")
 _COMMAS = re.compile(r",(?![^()]*\))")
+_WITHOUT_COMMA = re.compile(r"(\S+)\s+(\d+)")
 _CUT = re.compile(r"\w+\s*\([^()]*")
 _ALLOWED = {
     "year": "a date or a timestamp",
@@ -121,7 +122,9 @@ def parse_term(text: str) -> PartitionTerm:
     if word not in TRANSFORMS:
         raise SpecError(f"the transform `{match['word']}` is unknown", remedy=advice(word, TRANSFORMS))
     if len(numbers) != (word in _WITH_NUMBER):
-        example = f"{word}({column or 'x'}, 16)" if word in _WITH_NUMBER else f"{word}({column or 'x'})"
+        meant = _WITHOUT_COMMA.fullmatch(column)
+        name, number = meant.groups() if meant else (column or "x", 16)
+        example = f"{word}({name}, {number})" if word in _WITH_NUMBER else f"{word}({name})"
         raise SpecError(f"`{text}` is not how {word} is written", remedy=f"write `{example}`")
     transform = f"{word}[{_number(text, column, numbers[0])}]" if numbers else word
     return PartitionTerm(_column(text, column), transform)
