@@ -148,10 +148,15 @@ class Host:
         self.serve(None, lambda _: None, lambda: None)
 
     def _listen(self) -> None:
-        with suppress(OSError):
-            while True:
+        while True:
+            try:
                 connection, _ = self._listener.accept()
-                threading.Thread(target=self._receive, args=(connection,), name="ha-guest", daemon=True).start()
+            except OSError:
+                if self._listener.fileno() < 0:
+                    return
+                self._clock.sleep(BEAT_S)  # No descriptor is free, or a connection broke before it was taken.
+                continue
+            threading.Thread(target=self._receive, args=(connection,), name="ha-guest", daemon=True).start()
 
     def _receive(self, connection: socket.socket) -> None:
         with self._lock:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import resource
 import socket
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 
 import pytest
 
@@ -51,6 +53,29 @@ def test_a_leader_that_is_gone_is_told_from_one_that_is_silent(host: Host, guest
     wait_until(lambda: guest.standing == "silent", "silent", 10)
     host.close()
     wait_until(lambda: guest.standing == "gone", "gone", 10)
+
+
+def test_a_leader_without_free_descriptors_lets_others_in_once_it_has_some(host: Host) -> None:
+    name, _, port = host.address.rpartition(":")
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with socket.socket() as first, socket.socket() as second:  # The host may have a descriptor ready for the first.
+        taken: list[int] = []
+        resource.setrlimit(resource.RLIMIT_NOFILE, (second.fileno() + 50, limits[1]))
+        try:
+            with suppress(OSError):
+                while True:
+                    taken.append(os.dup(second.fileno()))
+            first.connect((name, int(port)))
+            second.connect((name, int(port)))
+            second.settimeout(0.3)
+            with pytest.raises(TimeoutError):  # Taken by the system, and by nobody else yet.
+                second.recv(1)
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+            for number in taken:
+                os.close(number)
+        second.settimeout(10)
+        assert b'"prove"' in second.recv(1000)
 
 
 def test_who_does_not_know_the_key_is_not_let_in(host: Host, guest: Guest) -> None:
