@@ -164,7 +164,7 @@ def test_a_pipeline_is_killed_maintained_and_read_in_every_store(
         upserts = pipeline.add_table("orders", orders, mode="upsert", key_columns=["id"])
         pipeline.feed.produce(topic, events(200))
         pipeline.feed.produce(orders, ({"id": n % 10, "v": n} for n in range(50)))
-        with pipeline.running("--until-caught-up", failpoints="commit.landed=kill") as run:
+        with pipeline.running("--until-caught-up", failpoints="commit.landed=kill@2") as run:
             assert run.wait() == -signal.SIGKILL, run.tail()
         pipeline.feed.produce(topic, events(200, 200, more="new"))
         pipeline.feed.produce(orders, ({"id": n % 10, "v": n} for n in range(50, 95)))
