@@ -56,6 +56,7 @@ class Settings:
     merge_seconds: int = 120
     standby_rate: int = 5_000
     standby_kills: int = 50
+    standby_seconds: int = 1200
     spread_tables: int = 100
     spread_rate: int = 20
     maintenance_rate: int = 20_000

@@ -19,7 +19,7 @@ from frazil.ingest.state import RunState
 from frazil.ingest.table import Planned, Table
 from frazil.ingest.table_updates import forget_batch
 from frazil.kafka.port import Partition
-from frazil.types import Batch, OffsetRange
+from frazil.types import Batch, OffsetRange, by_topic
 
 log = structlog.get_logger("frazil")
 
@@ -30,8 +30,13 @@ _WATCH_EVERY_S = 5.0
 _WATCHED_PER_S = 3.0
 _OFFER_EVERY_S = 0.2
 _RATES_EVERY_S = 10.0
+# Java compiles what has run some hundred times: a first job takes four times as long as the tenth.
+WARM_JOBS = 8
 _WARM_AGAIN_S = 30.0
+# Spark ends Python workers that have had no task for a minute, and its Kafka clients after five.
+_KEEP_WARM_S = 50.0
 _WARM_RECORDS = 1000
+_WARM_PARTITIONS = 50
 _MOST_NAMED = 10
 
 
@@ -43,8 +48,9 @@ class Ownership:
         self._clock = clock
         #: Whether what `owns` answers may have changed since the last update.
         self.has_changed = False
-        self._offered_at_s = self._warmed_at_s = float("-inf")
-        self._has_warmed = self._is_warming = False
+        self._offered_at_s = float("-inf")
+        #: The jobs of `warm_up_batch` that have ended well, whether one is running, and when the next is due.
+        self._warm_jobs, self._is_warming, self._warm_due_s = 0, False, float("-inf")
         self._known: set[str] = set()
         #: Tables that this process no longer owns and whose batch is still in hand; None where nothing is to be released.
         self._leaving: set[str] | None = None
@@ -173,9 +179,11 @@ class Ownership:
 
     def is_warm(self, tables: Sequence[Table]) -> bool:
         """Whether this process could take over at once."""
-        return self._has_warmed and all(
-            table.catalog.is_loaded or table.status.run_state is RunState.STOPPED for table in tables
-        )
+        return self._warm_jobs >= WARM_JOBS and self._are_loaded(tables)
+
+    @staticmethod
+    def _are_loaded(tables: Sequence[Table]) -> bool:
+        return all(table.catalog.is_loaded or table.status.run_state is RunState.STOPPED for table in tables)
 
     def to_watch(self, tables: Sequence[Table], now_s: float) -> list[Table]:
         """Returns the tables of other processes that are to be loaded now, a few of many at a time."""
@@ -197,27 +205,26 @@ class Ownership:
         as it would be in the way of the first batch after a takeover.
         """
         now_s = self._clock.monotonic_s()
-        if (
-            self._has_warmed
-            or self._is_warming
-            or now_s - self._warmed_at_s < _WARM_AGAIN_S
-            or not all(t.catalog.is_loaded or t.status.run_state is RunState.STOPPED for t in tables)
-        ):
+        if self._is_warming or now_s < self._warm_due_s or not self._are_loaded(tables):
             return None
-        self._warmed_at_s = now_s
         usable = (t for t in tables if not t.spec.has_query and t.status.run_state is not RunState.STOPPED)
         found = (planned for table in usable if (planned := _newest(table, ends, now_s)))
         planned = next(found, None)
-        self._has_warmed, self._is_warming = planned is None, planned is not None
+        self._is_warming = planned is not None
+        if planned is None:
+            self.note_warm()
         return planned
 
     def end_warm_up(self, is_done: bool) -> None:
         """Notes that the job of `warm_up_batch` has ended. is_done: whether it was well; otherwise another one follows."""
-        self._has_warmed, self._is_warming = self._has_warmed or is_done, False
+        self._is_warming = False
+        self._warm_jobs += is_done
+        pause_s = 0.0 if self._warm_jobs < WARM_JOBS else _KEEP_WARM_S
+        self._warm_due_s = self._clock.monotonic_s() + (pause_s if is_done else _WARM_AGAIN_S)
 
     def note_warm(self) -> None:
-        """Notes that Spark has run a job."""
-        self._has_warmed = True
+        """Notes that Spark has just run jobs, or that there are no records for one."""
+        self._warm_jobs, self._warm_due_s = WARM_JOBS, self._clock.monotonic_s() + _KEEP_WARM_S
 
 
 class Rates:
@@ -262,11 +269,14 @@ def _named(tables: Sequence[Table]) -> dict[str, object]:
 
 
 def _newest(table: Table, ends: Mapping[Partition, int], now_s: float) -> Planned | None:
-    """Returns a batch of the newest records of one partition; None where the table's topics have none."""
-    for topic, partition in table.partitions():
-        end = ends.get((topic, partition), 0)
-        start = max(0, end - _WARM_RECORDS)
-        if start < end:
-            batch = Batch(table.name, (OffsetRange(topic, partition, start, end),), is_small=True, is_apart=True)
-            return Planned(table, batch, {topic: {partition: start}}, dict(ends), dict(ends), now_s)
-    return None
+    """Returns a batch of the newest records of a table, of all its partitions, as each has a Kafka client of its own; None
+    where they have no records.
+    """
+    known = [(place, end) for place in table.partitions() if (end := ends.get(place, 0)) > 0][:_WARM_PARTITIONS]
+    if not known:
+        return None
+    each = max(1, _WARM_RECORDS // len(known))
+    ranges = tuple(OffsetRange(*place, max(0, end - each), end) for place, end in known)
+    starts = by_topic({(one.topic, one.partition): one.start for one in ranges})
+    batch = Batch(table.name, ranges, is_small=True, is_apart=True)
+    return Planned(table, batch, starts, dict(ends), dict(ends), now_s)
