@@ -27,6 +27,7 @@ _POLL_S = 0.05
 _COST_S = 30.0
 _WATCH_S = 0.02
 _AFTER_S = 3.0
+_SETTLE_S = 5.0
 _OWN: dict[str, object] = {"ha": {}, "http": False}
 
 
@@ -139,7 +140,7 @@ def _oldest_s(seen: list[tuple[float, int]], start_s: float, rate: int) -> float
 
 
 def _warm(command: Command, started: list[Running]) -> Running:
-    """Starts another process; returns once it could take over."""
+    """Starts another process; returns some seconds after it could take over."""
     started.append(running := Running(command))
     deadline_s = CLOCK.monotonic_s() + _TIMEOUT_S
     while not _is_warm(command.folder, running.started_s):
@@ -147,6 +148,7 @@ def _warm(command: Command, started: list[Running]) -> Running:
         if CLOCK.monotonic_s() > deadline_s:
             raise RuntimeError(f"not warm within {_TIMEOUT_S:.0f} s: {running.tail()}")
         CLOCK.sleep(_POLL_S)
+    CLOCK.sleep(_SETTLE_S)
     return running
 
 

@@ -30,13 +30,12 @@ _WATCH_EVERY_S = 5.0
 _WATCHED_PER_S = 3.0
 _OFFER_EVERY_S = 0.2
 _RATES_EVERY_S = 10.0
-# Java compiles what has run some hundred times: a first job takes four times as long as the tenth.
-WARM_JOBS = 8
+# Java compiles code that has run often: a twelfth job takes half the processor time of a second one.
+WARM_JOBS, _MOST_WARM_JOBS = 3, 12
 _WARM_AGAIN_S = 30.0
-# Spark ends Python workers that have had no task for a minute, and its Kafka clients after five.
+# Spark ends Python workers that have had no task for a minute, and closes its Kafka clients after five.
 _KEEP_WARM_S = 50.0
-_WARM_RECORDS = 1000
-_WARM_PARTITIONS = 50
+_WARM_RECORDS, _KEEP_WARM_RECORDS = 1000, 100
 _MOST_NAMED = 10
 
 
@@ -208,7 +207,8 @@ class Ownership:
         if self._is_warming or now_s < self._warm_due_s or not self._are_loaded(tables):
             return None
         usable = (t for t in tables if not t.spec.has_query and t.status.run_state is not RunState.STOPPED)
-        found = (planned for table in usable if (planned := _newest(table, ends, now_s)))
+        count = _WARM_RECORDS if self._warm_jobs < _MOST_WARM_JOBS else _KEEP_WARM_RECORDS
+        found = (planned for table in usable if (planned := _newest(table, ends, count, now_s)))
         planned = next(found, None)
         self._is_warming = planned is not None
         if planned is None:
@@ -219,12 +219,12 @@ class Ownership:
         """Notes that the job of `warm_up_batch` has ended. is_done: whether it was well; otherwise another one follows."""
         self._is_warming = False
         self._warm_jobs += is_done
-        pause_s = 0.0 if self._warm_jobs < WARM_JOBS else _KEEP_WARM_S
+        pause_s = 0.0 if self._warm_jobs < _MOST_WARM_JOBS else _KEEP_WARM_S
         self._warm_due_s = self._clock.monotonic_s() + (pause_s if is_done else _WARM_AGAIN_S)
 
     def note_warm(self) -> None:
         """Notes that Spark has just run jobs, or that there are no records for one."""
-        self._warm_jobs, self._warm_due_s = WARM_JOBS, self._clock.monotonic_s() + _KEEP_WARM_S
+        self._warm_jobs, self._warm_due_s = _MOST_WARM_JOBS, self._clock.monotonic_s() + _KEEP_WARM_S
 
 
 class Rates:
@@ -268,15 +268,15 @@ def _named(tables: Sequence[Table]) -> dict[str, object]:
     return {"count": len(tables), "tables": [table.name for table in tables[:_MOST_NAMED]]}
 
 
-def _newest(table: Table, ends: Mapping[Partition, int], now_s: float) -> Planned | None:
-    """Returns a batch of the newest records of a table, of all its partitions, as each has a Kafka client of its own; None
-    where they have no records.
+def _newest(table: Table, ends: Mapping[Partition, int], count: int, now_s: float) -> Planned | None:
+    """Returns a batch of about `count` newest records of a table, from all its partitions, as each has a Kafka client of its
+    own; None where they have no records.
     """
-    known = [(place, end) for place in table.partitions() if (end := ends.get(place, 0)) > 0][:_WARM_PARTITIONS]
+    known = {place: end for place in table.partitions() if (end := ends.get(place, 0)) > 0}
     if not known:
         return None
-    each = max(1, _WARM_RECORDS // len(known))
-    ranges = tuple(OffsetRange(*place, max(0, end - each), end) for place, end in known)
-    starts = by_topic({(one.topic, one.partition): one.start for one in ranges})
+    each = max(1, count // len(known))
+    starts = {place: max(0, end - each) for place, end in known.items()}
+    ranges = tuple(OffsetRange(*place, starts[place], end) for place, end in known.items())
     batch = Batch(table.name, ranges, is_small=True, is_apart=True)
-    return Planned(table, batch, starts, dict(ends), dict(ends), now_s)
+    return Planned(table, batch, by_topic(starts), dict(ends), dict(ends), now_s)
