@@ -59,6 +59,7 @@ class Settings:
     standby_seconds: int = 1200
     spread_tables: int = 100
     spread_rate: int = 20
+    spread_interval: str = "10s"
     maintenance_rate: int = 20_000
     maintenance_seconds: int = 1200
     maintenance_off_seconds: int = 600

@@ -38,12 +38,16 @@ class Point:
         reached(self._switch).unlink(missing_ok=True)
 
     def wait(self, run: Run) -> int:
-        """Waits until a process is at the point; its pid."""
+        """Waits until a process of the run is at the point; its pid. A standby that stays warm comes there too."""
         found: list[int] = []
 
         def is_reached() -> bool:
             with suppress(FileNotFoundError):
-                found.append(int(reached(self._switch).read_text()))
+                pid = int(reached(self._switch).read_text())
+                if pid in run.pids():
+                    found.append(pid)
+                else:
+                    self.another()
             return bool(found)
 
         run.wait_while_running(is_reached, f"{self.name} is reached")
