@@ -27,7 +27,7 @@ _POLL_S = 0.05
 _COST_S = 30.0
 _WATCH_S = 0.02
 _AFTER_S = 3.0
-_SETTLE_S = 5.0
+_SETTLE_S = 15.0
 _OWN: dict[str, object] = {"ha": {}, "http": False}
 
 

@@ -56,13 +56,23 @@ def test_a_standby_whose_first_job_takes_long_begins_no_second_one(scene: Scene)
     standby = _started(scene, script, hand)
     for _ in range(100):
         standby.turn()
-    assert hand.waiting == [("small", ("n.a",))]
+    assert hand.waiting == [("warm-up", ("n.a",))]
     assert not script.warm["run-0002"]
     for _ in range(WARM_JOBS):
         assert not script.warm["run-0002"]
-        hand.do("small", "n.a")
+        hand.do("warm-up", "n.a")
         assert turn_until(standby, lambda: hand.waiting)
     assert turn_until(standby, lambda: script.warm["run-0002"])
+
+
+def test_a_takeover_does_not_wait_for_a_job_that_makes_warm(scene: Scene) -> None:
+    script, hand = Script(), HandWorkers(scene.clock)
+    standby = _started(scene, script, hand)
+    standby.turn()
+    scene.feed("a", {"x": 2})
+    script.leader = "run-0002"
+    assert turn_until(standby, lambda: len(hand.waiting) == 2, turns=5)
+    assert hand.waiting == [("warm-up", ("n.a",)), ("small", ("n.a",))]
 
 
 def test_a_standby_stays_warm(scene: Scene) -> None:
