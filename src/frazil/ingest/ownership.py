@@ -50,6 +50,7 @@ class Ownership:
         self._offered_at_s = float("-inf")
         #: The jobs of `warm_up_batch` that have ended well, whether one is running, and when the next is due.
         self._warm_jobs, self._is_warming, self._warm_due_s = 0, False, float("-inf")
+        self._is_warm = False
         self._known: set[str] = set()
         #: Tables that this process no longer owns and whose batch is still in hand; None where nothing is to be released.
         self._leaving: set[str] | None = None
@@ -177,12 +178,11 @@ class Ownership:
             self._leadership.offer(self._rates.of(tables, now_s), self.is_warm(tables))
 
     def is_warm(self, tables: Sequence[Table]) -> bool:
-        """Whether this process could take over at once."""
-        return self._warm_jobs >= WARM_JOBS and self._are_loaded(tables)
-
-    @staticmethod
-    def _are_loaded(tables: Sequence[Table]) -> bool:
-        return all(table.catalog.is_loaded or table.status.run_state is RunState.STOPPED for table in tables)
+        """Whether this process could take over at once. It remains so: tables that it takes are not loaded for a moment, in
+        which a leader that divides tables must not take them back.
+        """
+        self._is_warm |= self._warm_jobs >= WARM_JOBS and _are_loaded(tables)
+        return self._is_warm
 
     def to_watch(self, tables: Sequence[Table], now_s: float) -> list[Table]:
         """Returns the tables of other processes that are to be loaded now, a few of many at a time."""
@@ -204,7 +204,7 @@ class Ownership:
         as it would be in the way of the first batch after a takeover.
         """
         now_s = self._clock.monotonic_s()
-        if self._is_warming or now_s < self._warm_due_s or not self._are_loaded(tables):
+        if self._is_warming or now_s < self._warm_due_s or not _are_loaded(tables):
             return None
         usable = (t for t in tables if not t.spec.has_query and t.status.run_state is not RunState.STOPPED)
         count = _WARM_RECORDS if self._warm_jobs < _MOST_WARM_JOBS else _KEEP_WARM_RECORDS
@@ -261,6 +261,10 @@ def _take(table: Table) -> None:
     table.schedule.next_due_s = 0.0
     table.catalog.is_loaded, table.catalog.loaded_at_s = False, 0.0
     table.status.set(RunState.WAITING)
+
+
+def _are_loaded(tables: Iterable[Table]) -> bool:
+    return all(table.catalog.is_loaded or table.status.run_state is RunState.STOPPED for table in tables)
 
 
 def _named(tables: Sequence[Table]) -> dict[str, object]:

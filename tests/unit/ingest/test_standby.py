@@ -75,6 +75,17 @@ def test_a_takeover_does_not_wait_for_a_job_that_makes_warm(scene: Scene) -> Non
     assert hand.waiting == [("warm-up", ("n.a",)), ("small", ("n.a",))]
 
 
+def test_a_process_that_takes_tables_stays_warm(scene: Scene) -> None:
+    """Otherwise a leader that divides tables would take them back from it until they are loaded."""
+    script = Script()
+    standby = _started(scene, script)
+    assert turn_until(standby, lambda: script.warm["run-0002"])
+    only(standby.tables).catalog.is_loaded = False
+    scene.clock.sleep(1)
+    standby.turn()
+    assert script.warm["run-0002"]
+
+
 def test_a_standby_stays_warm(scene: Scene) -> None:
     """Spark ends a Python worker that has had no task for a minute."""
     script = Script()
