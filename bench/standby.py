@@ -24,7 +24,7 @@ from frazil.clock import new_id
 _LONGEST_S = 3600.0
 _TIMEOUT_S = 120.0
 _POLL_S = 0.05
-_COST_S = 30.0
+_COST_S = 50.0
 _WATCH_S = 0.02
 _AFTER_S = 3.0
 _SETTLE_S = 15.0

@@ -200,8 +200,7 @@ class Ownership:
 
     def warm_up_batch(self, tables: Sequence[Table], ends: Mapping[Partition, int]) -> Planned | None:
         """Returns the newest records of a table, for a job of the real shape that writes nothing; None where none is due.
-        A process that owns tables needs no such job. `end_warm_up` is called when the job has ended: until then none is due,
-        as it would be in the way of the first batch after a takeover.
+        A process that owns tables needs no such job. `end_warm_up` is called when the job has ended: until then none is due.
         """
         now_s = self._clock.monotonic_s()
         if self._is_warming or now_s < self._warm_due_s or not _are_loaded(tables):
@@ -211,8 +210,8 @@ class Ownership:
         found = (planned for table in usable if (planned := _newest(table, ends, count, now_s)))
         planned = next(found, None)
         self._is_warming = planned is not None
-        if planned is None:
-            self.note_warm()
+        if planned is None:  # Without records no more can be done now.
+            self._warm_jobs, self._warm_due_s = max(WARM_JOBS, self._warm_jobs), now_s + _WARM_AGAIN_S
         return planned
 
     def end_warm_up(self, is_done: bool) -> None:
@@ -223,7 +222,7 @@ class Ownership:
         self._warm_due_s = self._clock.monotonic_s() + (pause_s if is_done else _WARM_AGAIN_S)
 
     def note_warm(self) -> None:
-        """Notes that Spark has just run jobs, or that there are no records for one."""
+        """Notes that Spark has just run jobs."""
         self._warm_jobs, self._warm_due_s = _MOST_WARM_JOBS, self._clock.monotonic_s() + _KEEP_WARM_S
 
 

@@ -65,6 +65,15 @@ def test_a_standby_whose_first_job_takes_long_begins_no_second_one(scene: Scene)
     assert turn_until(standby, lambda: script.warm["run-0002"])
 
 
+def test_a_standby_of_an_empty_topic_is_warm_and_reads_later_records(tmp_path: Path) -> None:
+    scene, script = Scene(tmp_path, "a"), Script()
+    standby = _started(scene, script)
+    assert turn_until(standby, lambda: script.warm["run-0001"])
+    assert scene.rehearsed == 0
+    scene.feed("a", {"x": 1})
+    assert turn_until(standby, lambda: scene.rehearsed > WARM_JOBS)
+
+
 def test_a_takeover_does_not_wait_for_a_job_that_makes_warm(scene: Scene) -> None:
     script, hand = Script(), HandWorkers(scene.clock)
     standby = _started(scene, script, hand)
