@@ -16,7 +16,7 @@ from bench.machine import CLOCK, now_s
 from bench.table import Table
 from bench.tree import Sampler, Tree
 
-_EVENT = re.compile(r"\b(spark_session_started|batch_planned|batch_committed)\b")
+_EVENT = re.compile(r"\b(spark_session_started|tables_taken|batch_planned|batch_committed)\b")
 _STOP_S = 90
 
 

@@ -56,8 +56,10 @@ class Settings:
     merge_seconds: int = 120
     standby_rate: int = 5_000
     standby_kills: int = 50
+    standby_seconds: int = 1200
     spread_tables: int = 100
     spread_rate: int = 20
+    spread_interval: str = "10s"
     maintenance_rate: int = 20_000
     maintenance_seconds: int = 1200
     maintenance_off_seconds: int = 600

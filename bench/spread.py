@@ -37,7 +37,7 @@ def _one_run(place: Place) -> Run:
     names = [f"{prefix}_{number}" for number in range(settings.spread_tables)]
     make_topics(place.bootstrap, names, 1)
     around = Surroundings(place)
-    document = subjects.frazil_pipeline(folder, place.bootstrap, settings.heap, settings.catch_up_interval)
+    document = subjects.frazil_pipeline(folder, place.bootstrap, settings.heap, settings.spread_interval)
     tables = {f"{subjects.NAMESPACE}.{name}": {"topic": name} for name in names}
     more = {"ha": {"mode": "spread"}, "http": False, "maintenance": False, "tables": tables}
     command = subjects.frazil_command(settings.frazil, folder, {**document, **more})

@@ -8,6 +8,7 @@ import json
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +24,10 @@ from frazil.clock import new_id
 _LONGEST_S = 3600.0
 _TIMEOUT_S = 120.0
 _POLL_S = 0.05
-_COST_S = 30.0
+_COST_S = 50.0
 _WATCH_S = 0.02
 _AFTER_S = 3.0
+_SETTLE_S = 15.0
 _OWN: dict[str, object] = {"ha": {}, "http": False}
 
 
@@ -51,11 +53,10 @@ def _one_run(place: Place) -> Run:
         leader.wait_for_rows(1, _TIMEOUT_S)
         standby = _warm(command, started)
         cost = _cost(standby)
-        takeovers_s = []
-        for _ in range(settings.standby_kills):
-            killed_s = now_s()
-            leader.kill_driver()
-            takeovers_s.append(_first_commit_s(standby) - killed_s)
+        takeovers: list[Takeover] = []
+        ends_s = now_s() + settings.standby_seconds
+        while len(takeovers) < settings.standby_kills and now_s() < ends_s:
+            takeovers.append(_killed(leader, standby))
             leader, standby = standby, _warm(command, started)
         with _watched(command.table) as seen:
             stopped_s = now_s()
@@ -77,15 +78,41 @@ def _one_run(place: Place) -> Run:
         raise RuntimeError(f"the table's commits hold {table} rows, produced were {fed.measured}")
     place.discard(folder)
     delete_topics(place.bootstrap, [topic])
-    takeovers_s.sort()
     figures = {
-        "kills": len(takeovers_s),
-        "takeover_p50_s": round(takeovers_s[len(takeovers_s) // 2], 2),
-        "takeover_max_s": round(takeovers_s[-1], 2),
+        "kills": len(takeovers),
+        **_figures("taken", [one.taken_s for one in takeovers]),
+        **_figures("takeover", [one.committed_s for one in takeovers]),
         "handover_s": round(handover_s, 2),
         "handover_freshness_max_s": round(_oldest_s(seen, fed.start_ms / 1000, settings.standby_rate), 2),
     }
     return {"rate_per_s": settings.standby_rate, **figures, **cost, **beside}
+
+
+@dataclass(frozen=True)
+class Takeover:
+    """Seconds from kill -9 of the leader until the standby had done something."""
+
+    #: Until the tables were its own.
+    taken_s: float
+    #: Until its first commit.
+    committed_s: float
+
+
+def _killed(leader: Running, standby: Running) -> Takeover:
+    """Kills the leader, and waits for the standby's first commit."""
+    before_s, killed_s = standby.sampler.sample(), now_s()
+    leader.kill_driver()
+    committed_s = _first_commit_s(standby) - killed_s
+    found = Takeover(standby.events["tables_taken"] - killed_s, committed_s)
+    cpu_s = standby.sampler.sample() - before_s
+    say(f"taken after {found.taken_s:.2f} s, committed after {found.committed_s:.2f} s and {cpu_s:.2f} s of CPU")
+    return found
+
+
+def _figures(name: str, values_s: list[float]) -> dict[str, float]:
+    """The middle and the greatest of the values."""
+    ordered = sorted(values_s)
+    return {f"{name}_p50_s": round(ordered[len(ordered) // 2], 2), f"{name}_max_s": round(ordered[-1], 2)}
 
 
 @contextmanager
@@ -113,14 +140,15 @@ def _oldest_s(seen: list[tuple[float, int]], start_s: float, rate: int) -> float
 
 
 def _warm(command: Command, started: list[Running]) -> Running:
-    """Starts another process; returns once it could take over."""
+    """Starts another process; returns some seconds after it could take over."""
     started.append(running := Running(command))
     deadline_s = CLOCK.monotonic_s() + _TIMEOUT_S
-    while _warm_count(command.folder) < 2:
+    while not _is_warm(command.folder, running.started_s):
         running.check()
         if CLOCK.monotonic_s() > deadline_s:
             raise RuntimeError(f"not warm within {_TIMEOUT_S:.0f} s: {running.tail()}")
         CLOCK.sleep(_POLL_S)
+    CLOCK.sleep(_SETTLE_S)
     return running
 
 
@@ -134,9 +162,10 @@ def leadership(folder: Path) -> dict[str, Any]:
     return found
 
 
-def _warm_count(folder: Path) -> int:
-    """The number of processes that could take over."""
-    return sum(member["warm"] for member in leadership(folder).get("members", ()))
+def _is_warm(folder: Path, started_s: float) -> bool:
+    """Whether the process that was started then could take over."""
+    members = leadership(folder).get("members", ())
+    return any(one["warm"] and one["started_at_ms"] >= started_s * 1000 for one in members)
 
 
 def _cost(standby: Running) -> Run:

@@ -37,13 +37,19 @@ class Point:
         """Forgets which process is at the point: another one that is held there is named next."""
         reached(self._switch).unlink(missing_ok=True)
 
-    def wait(self, run: Run) -> int:
-        """Waits until a process is at the point; its pid."""
+    def wait(self, run: Run, *, is_own: bool = False) -> int:
+        """Waits until a process is at the point; its pid. is_own: one of the run itself, where a standby that stays warm
+        comes to the point too.
+        """
         found: list[int] = []
 
         def is_reached() -> bool:
             with suppress(FileNotFoundError):
-                found.append(int(reached(self._switch).read_text()))
+                pid = int(reached(self._switch).read_text())
+                if is_own and pid not in run.pids():
+                    self.another()
+                else:
+                    found.append(pid)
             return bool(found)
 
         run.wait_while_running(is_reached, f"{self.name} is reached")

@@ -121,7 +121,7 @@ class Struck:
             armed.enter_context(self.points[step, "hold"].armed())
             self._fields[topic] += step in GROWTHS
             self.produce(topic)
-            self.points[step, "hold"].wait(run)
+            self.points[step, "hold"].wait(run, is_own=True)
 
     def _is_cut_short_at(self, step: str, table: str, topic: str) -> bool:
         """Whether a table that was to be made is missing, or empty, and one that was to grow lacks its new column, or has it

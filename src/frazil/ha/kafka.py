@@ -77,6 +77,8 @@ class KafkaElector:
         self._admin: AdminClient | None = None
         self._reader: Consumer | None = None
         self._membership: Consumer | None = None
+        #: Connected before it is needed. A producer that is not loses half a second to a retry of its first request.
+        self._claimant: Producer | None = None
         self._newest: Claim | None = None
         #: Up to where the topic is read, what is no record included.
         self._read_up_to = 0
@@ -102,8 +104,13 @@ class KafkaElector:
         return f"topic {self._topic}, which this client may read and write, and the group of its name"
 
     def prepare(self) -> None:
-        if self._reader is not None:
-            return
+        if self._reader is None:
+            self._open()
+        if self._claimant is None:
+            with self._failures():
+                self._claimant = self._new_claimant()
+
+    def _open(self) -> None:
         with self._failures():
             self._admin = self._admin or self._new_admin()
             self._check_topic(self._admin)
@@ -166,6 +173,13 @@ class KafkaElector:
         membership.poll(0)
         return membership
 
+    def _new_claimant(self) -> Producer:
+        """Returns a connected producer; it has no part in the election before a claim."""
+        settings = {"transactional.id": self._owner, "transaction.timeout.ms": 10_000, "linger.ms": 0}
+        producer = Producer({**self._properties, **settings}, logger=SilentLog())
+        producer.list_topics(self._topic, timeout=_TIMEOUT_S)
+        return producer
+
     def newest(self) -> Claim | None:
         assert self._reader is not None
         assert self._membership is not None
@@ -227,10 +241,7 @@ class KafkaElector:
     def claim(self, mine: Claim, after: Claim | None) -> bool:
         assert self._reader is not None
         with self._failures():
-            producer = Producer(
-                {**self._properties, "transactional.id": self._owner, "transaction.timeout.ms": 10_000, "linger.ms": 0},
-                logger=SilentLog(),
-            )
+            producer, self._claimant = self._claimant or self._new_claimant(), None
             try:
                 producer.init_transactions(_TIMEOUT_S)  # From here on an earlier claim that is under way fails.
                 self._read_to_end(self._reader)
@@ -256,7 +267,7 @@ class KafkaElector:
     def close(self) -> None:
         for consumer in filter(None, (self._membership, self._reader)):
             consumer.close()
-        self._reader = self._membership = None
+        self._reader = self._membership = self._claimant = None
 
     @contextmanager
     def _failures(self) -> Iterator[None]:

@@ -19,7 +19,7 @@ from frazil.ingest.state import RunState
 from frazil.ingest.table import Planned, Table
 from frazil.ingest.table_updates import forget_batch
 from frazil.kafka.port import Partition
-from frazil.types import Batch, OffsetRange
+from frazil.types import Batch, OffsetRange, by_topic
 
 log = structlog.get_logger("frazil")
 
@@ -30,8 +30,12 @@ _WATCH_EVERY_S = 5.0
 _WATCHED_PER_S = 3.0
 _OFFER_EVERY_S = 0.2
 _RATES_EVERY_S = 10.0
+# Java compiles code that has run often: a twelfth job takes half the processor time of a second one.
+WARM_JOBS, _MOST_WARM_JOBS = 3, 12
 _WARM_AGAIN_S = 30.0
-_WARM_RECORDS = 1000
+# Spark ends Python workers that have had no task for a minute, and closes its Kafka clients after five.
+_KEEP_WARM_S = 50.0
+_WARM_RECORDS, _KEEP_WARM_RECORDS = 1000, 100
 _MOST_NAMED = 10
 
 
@@ -43,8 +47,10 @@ class Ownership:
         self._clock = clock
         #: Whether what `owns` answers may have changed since the last update.
         self.has_changed = False
-        self._offered_at_s = self._warmed_at_s = float("-inf")
-        self._has_warmed = self._is_warming = False
+        self._offered_at_s = float("-inf")
+        #: The jobs of `warm_up_batch` that have ended well, whether one is running, and when the next is due.
+        self._warm_jobs, self._is_warming, self._warm_due_s = 0, False, float("-inf")
+        self._is_warm = False
         self._known: set[str] = set()
         #: Tables that this process no longer owns and whose batch is still in hand; None where nothing is to be released.
         self._leaving: set[str] | None = None
@@ -172,10 +178,11 @@ class Ownership:
             self._leadership.offer(self._rates.of(tables, now_s), self.is_warm(tables))
 
     def is_warm(self, tables: Sequence[Table]) -> bool:
-        """Whether this process could take over at once."""
-        return self._has_warmed and all(
-            table.catalog.is_loaded or table.status.run_state is RunState.STOPPED for table in tables
-        )
+        """Whether this process could take over at once. It remains so: tables that it takes are not loaded for a moment, in
+        which a leader that divides tables must not take them back.
+        """
+        self._is_warm |= self._warm_jobs >= WARM_JOBS and _are_loaded(tables)
+        return self._is_warm
 
     def to_watch(self, tables: Sequence[Table], now_s: float) -> list[Table]:
         """Returns the tables of other processes that are to be loaded now, a few of many at a time."""
@@ -193,31 +200,30 @@ class Ownership:
 
     def warm_up_batch(self, tables: Sequence[Table], ends: Mapping[Partition, int]) -> Planned | None:
         """Returns the newest records of a table, for a job of the real shape that writes nothing; None where none is due.
-        A process that owns tables needs no such job. `end_warm_up` is called when the job has ended: until then none is due,
-        as it would be in the way of the first batch after a takeover.
+        A process that owns tables needs no such job. `end_warm_up` is called when the job has ended: until then none is due.
         """
         now_s = self._clock.monotonic_s()
-        if (
-            self._has_warmed
-            or self._is_warming
-            or now_s - self._warmed_at_s < _WARM_AGAIN_S
-            or not all(t.catalog.is_loaded or t.status.run_state is RunState.STOPPED for t in tables)
-        ):
+        if self._is_warming or now_s < self._warm_due_s or not _are_loaded(tables):
             return None
-        self._warmed_at_s = now_s
         usable = (t for t in tables if not t.spec.has_query and t.status.run_state is not RunState.STOPPED)
-        found = (planned for table in usable if (planned := _newest(table, ends, now_s)))
+        count = _WARM_RECORDS if self._warm_jobs < _MOST_WARM_JOBS else _KEEP_WARM_RECORDS
+        found = (planned for table in usable if (planned := _newest(table, ends, count, now_s)))
         planned = next(found, None)
-        self._has_warmed, self._is_warming = planned is None, planned is not None
+        self._is_warming = planned is not None
+        if planned is None:  # Without records no more can be done now.
+            self._warm_jobs, self._warm_due_s = max(WARM_JOBS, self._warm_jobs), now_s + _WARM_AGAIN_S
         return planned
 
     def end_warm_up(self, is_done: bool) -> None:
         """Notes that the job of `warm_up_batch` has ended. is_done: whether it was well; otherwise another one follows."""
-        self._has_warmed, self._is_warming = self._has_warmed or is_done, False
+        self._is_warming = False
+        self._warm_jobs += is_done
+        pause_s = 0.0 if self._warm_jobs < _MOST_WARM_JOBS else _KEEP_WARM_S
+        self._warm_due_s = self._clock.monotonic_s() + (pause_s if is_done else _WARM_AGAIN_S)
 
     def note_warm(self) -> None:
-        """Notes that Spark has run a job."""
-        self._has_warmed = True
+        """Notes that Spark has just run jobs."""
+        self._warm_jobs, self._warm_due_s = _MOST_WARM_JOBS, self._clock.monotonic_s() + _KEEP_WARM_S
 
 
 class Rates:
@@ -256,17 +262,24 @@ def _take(table: Table) -> None:
     table.status.set(RunState.WAITING)
 
 
+def _are_loaded(tables: Iterable[Table]) -> bool:
+    return all(table.catalog.is_loaded or table.status.run_state is RunState.STOPPED for table in tables)
+
+
 def _named(tables: Sequence[Table]) -> dict[str, object]:
     """Returns the number of tables, and the names of the first."""
     return {"count": len(tables), "tables": [table.name for table in tables[:_MOST_NAMED]]}
 
 
-def _newest(table: Table, ends: Mapping[Partition, int], now_s: float) -> Planned | None:
-    """Returns a batch of the newest records of one partition; None where the table's topics have none."""
-    for topic, partition in table.partitions():
-        end = ends.get((topic, partition), 0)
-        start = max(0, end - _WARM_RECORDS)
-        if start < end:
-            batch = Batch(table.name, (OffsetRange(topic, partition, start, end),), is_small=True, is_apart=True)
-            return Planned(table, batch, {topic: {partition: start}}, dict(ends), dict(ends), now_s)
-    return None
+def _newest(table: Table, ends: Mapping[Partition, int], count: int, now_s: float) -> Planned | None:
+    """Returns a batch of about `count` newest records of a table, from all its partitions, as each has a Kafka client of its
+    own; None where they have no records.
+    """
+    known = {place: end for place in table.partitions() if (end := ends.get(place, 0)) > 0}
+    if not known:
+        return None
+    each = max(1, count // len(known))
+    starts = {place: max(0, end - each) for place, end in known.items()}
+    ranges = tuple(OffsetRange(*place, starts[place], end) for place, end in known.items())
+    batch = Batch(table.name, ranges, is_small=True, is_apart=True)
+    return Planned(table, batch, by_topic(starts), dict(ends), dict(ends), now_s)

@@ -301,7 +301,8 @@ class Service:
             self.ownership.note_warm()
         elif planned := self.ownership.warm_up_batch(self.tables, self._planner.ends):
             step = partial(self._loader.pipeline.try_tasks, planned)
-            self._workers.submit(f"small:{store_of(planned.table.state)}", partial(self._after_warm_up, planned), step)
+            # In a pool of its own, so that the first batch after a takeover does not wait for it.
+            self._workers.submit("warm-up", partial(self._after_warm_up, planned), step)
 
     def _after_warm_up(self, planned: Planned, future: Future[None]) -> None:
         error = future.exception()

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from frazil.errors import ConflictError, SpecError
+from frazil.ingest.ownership import WARM_JOBS
 from frazil.ingest.service import Service
 from frazil.ingest.state import RunState
+from frazil.report import TaskReport
 from frazil.spec.topics import Start
+from frazil.types import Batch
 from tests.unit.ingest.leaders import Script
 from tests.unit.ingest.service_scene import HandWorkers, Scene, only, turn_until
 
@@ -42,7 +47,7 @@ def test_a_standby_writes_nothing_and_is_warm(scene: Scene) -> None:
     table = only(standby.tables)
     assert table.shown_status.run_state is RunState.STANDBY
     assert table.offsets.lag_records == 2
-    assert scene.rehearsed == 1
+    assert scene.rehearsed >= WARM_JOBS
 
 
 def test_a_standby_whose_first_job_takes_long_begins_no_second_one(scene: Scene) -> None:
@@ -51,10 +56,76 @@ def test_a_standby_whose_first_job_takes_long_begins_no_second_one(scene: Scene)
     standby = _started(scene, script, hand)
     for _ in range(100):
         standby.turn()
-    assert hand.waiting == [("small", ("n.a",))]
+    assert hand.waiting == [("warm-up", ("n.a",))]
     assert not script.warm["run-0002"]
-    hand.do("small", "n.a")
+    for _ in range(WARM_JOBS):
+        assert not script.warm["run-0002"]
+        hand.do("warm-up", "n.a")
+        assert turn_until(standby, lambda: hand.waiting)
     assert turn_until(standby, lambda: script.warm["run-0002"])
+
+
+def test_a_standby_of_an_empty_topic_is_warm_and_reads_later_records(tmp_path: Path) -> None:
+    scene, script = Scene(tmp_path, "a"), Script()
+    standby = _started(scene, script)
+    assert turn_until(standby, lambda: script.warm["run-0001"])
+    assert scene.rehearsed == 0
+    scene.feed("a", {"x": 1})
+    assert turn_until(standby, lambda: scene.rehearsed > WARM_JOBS)
+
+
+def test_a_takeover_does_not_wait_for_a_job_that_makes_warm(scene: Scene) -> None:
+    script, hand = Script(), HandWorkers(scene.clock)
+    standby = _started(scene, script, hand)
+    standby.turn()
+    scene.feed("a", {"x": 2})
+    script.leader = "run-0002"
+    assert turn_until(standby, lambda: len(hand.waiting) == 2, turns=5)
+    assert hand.waiting == [("warm-up", ("n.a",)), ("small", ("n.a",))]
+
+
+def test_a_process_that_takes_tables_stays_warm(scene: Scene) -> None:
+    """Otherwise a leader that divides tables would take them back from it until they are loaded."""
+    script = Script()
+    standby = _started(scene, script)
+    assert turn_until(standby, lambda: script.warm["run-0002"])
+    only(standby.tables).catalog.is_loaded = False
+    scene.clock.sleep(1)
+    standby.turn()
+    assert script.warm["run-0002"]
+
+
+def test_a_standby_stays_warm(scene: Scene) -> None:
+    """Spark ends a Python worker that has had no task for a minute."""
+    script = Script()
+    standby = _started(scene, script)
+    assert turn_until(standby, lambda: script.warm["run-0002"])
+    assert turn_until(standby, lambda: scene.clock.monotonic_s() > 60)
+    before, began_s = scene.rehearsed, scene.clock.monotonic_s()
+    while scene.clock.monotonic_s() < began_s + 600:
+        standby.turn()
+        assert script.warm["run-0002"]
+    assert 10 <= scene.rehearsed - before <= 20, "each costs a third of a second of a core"
+
+
+def test_a_standby_reads_every_partition_to_be_warm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each has a Kafka client of its own, which takes long to start."""
+    scene, script, read = Scene(tmp_path, "a"), Script(), []
+    run = scene.jobs.run
+
+    def noting(batches: Sequence[Batch], *others: Any, **settings: Any) -> list[TaskReport]:
+        read.append({(r.partition, r.start, r.end) for batch in batches for r in batch.ranges})
+        return run(batches, *others, **settings)
+
+    monkeypatch.setattr(scene.jobs, "run", noting)
+    scene.source.create("a", 3)
+    for partition, count in enumerate((2000, 1, 0)):
+        scene.feed("a", *[{"x": 1}] * count, partition=partition)
+    standby = _started(scene, script)
+    assert turn_until(standby, lambda: script.warm["run-0001"])
+    assert read[:WARM_JOBS] == [{(0, 1500, 2000), (1, 0, 1)}] * WARM_JOBS
+    scene.clock.sleep(100)
+    assert turn_until(standby, lambda: (0, 1950, 2000) in read[-1]), "few records are enough to stay warm"
 
 
 def test_a_standby_knows_what_the_owner_has_committed_a_few_seconds_ago(scene: Scene) -> None:
