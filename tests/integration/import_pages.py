@@ -129,7 +129,7 @@ def _avro(number: int) -> tuple[None, bytes]:
 
 
 def _connect(number: int) -> tuple[None, bytes]:
-    return None, _json({"id": number, "cust": "ann", "internal": 1, "placed_at": "2026-01-01T12:00:00Z"})
+    return None, _json({"id": number, "cust": "ann", "internal": 1, "placed_at": int(_NOON.timestamp() * 1000)})
 
 
 def _flink(number: int) -> tuple[None, bytes]:
