@@ -121,7 +121,7 @@ def test_imported_configurations_run(
         assert main(["import", tool, str(tmp_path / tool), "--bootstrap", broker.bootstrap_servers]) == 0
         documents.append(yaml.safe_load(capsys.readouterr().out))
     with Registry() as registry:
-        services = Services(broker.bootstrap_servers, "unused", registry)
+        services = Services(broker.bootstrap_servers, "http://unused", registry)
         pages = [read_page(tool) for tool in PAGES]
         documents += [imported(page, services, tmp_path, capsys) for page in pages]
         shared = {name: part for document in documents for name, part in document.items()} | documents[0]
