@@ -30,7 +30,7 @@ COUNT, WRITTEN = 3, 2
 """Records of each topic, and how many of them another tool has written to the table before it is stopped."""
 Row = dict[str, Any]
 _BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.DOTALL | re.MULTILINE)
-_NAMES = re.compile(r"\b(orders|customers)\b")
+_NAMES = re.compile(r"(?<![a-z])(orders|customers)\b")
 _SCHEMA: dict[str, Any] = {
     "type": "record",
     "name": "Order",
