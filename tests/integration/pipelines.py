@@ -132,6 +132,7 @@ class Running:
                 start_new_session=True,
                 env={**plain_environment(), **environment},
             )
+        self.pid = self._process.pid
         self._events: list[dict[str, Any]] = []
         self._read_to = 0
 

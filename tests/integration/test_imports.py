@@ -10,13 +10,18 @@ from typing import Any
 import pytest
 import yaml
 from confluent_kafka import Producer
+from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.table import StaticTable
 
+from bench.registry import Registry
 from frazil.cli.main import main
 from frazil.clock import new_id
 from frazil.runtime.broker import EmbeddedBroker
+from tests.integration.import_pages import ADOPTED, Page, Services, fill, leave, read_page
 from tests.integration.pipelines import Ledger, Pipeline
+from tests.integration.servers import RestCatalogServer
 
+PAGES = ("kafka-connect", "automq", "flink-cdc", "flink-sql", "debezium-server", "tableflow")
 _TRANSFORMS = "org.apache.kafka.connect.transforms"
 
 
@@ -115,23 +120,73 @@ def test_imported_configurations_run(
         (tmp_path / tool).write_text(text)
         assert main(["import", tool, str(tmp_path / tool), "--bootstrap", broker.bootstrap_servers]) == 0
         documents.append(yaml.safe_load(capsys.readouterr().out))
-    tables = {name: table for document in documents for name, table in document["tables"].items()}
-    pipeline = Pipeline(tmp_path / "run", {**documents[0], "tables": tables})
-    producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
-    for number, kind in enumerate(("order", "sale", "return", "other")):
-        value = {"id": number, "kind": kind, "cust": "ann", "internal": True}
-        producer.produce(topic, json.dumps(value).encode())
-    producer.produce(topic, None, key=b"x")
-    for operation, number in (("c", 0), ("c", 1), ("c", 2), ("u", 2), ("d", 1)):
-        value = change(operation, number, f"{operation}{number}")
-        producer.produce(changes, json.dumps(value).encode(), key=json.dumps({"id": number}).encode())
-    assert producer.flush(30) == 0
-    pipeline.run()
+    with Registry() as registry:
+        services = Services(broker.bootstrap_servers, "http://unused", registry)
+        pages = [read_page(tool) for tool in PAGES]
+        documents += [imported(page, services, tmp_path, capsys) for page in pages]
+        shared = {name: part for document in documents for name, part in document.items()} | documents[0]
+        tables = {name: table for document in documents for name, table in document["tables"].items()}
+        pipeline = Pipeline(tmp_path / "run", {**shared, "tables": tables})
+        for page in pages:
+            fill(page, services)
+        producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
+        for number, kind in enumerate(("order", "sale", "return", "other")):
+            value = {"id": number, "kind": kind, "cust": "ann", "internal": True}
+            producer.produce(topic, json.dumps(value).encode())
+        producer.produce(topic, None, key=b"x")
+        for operation, number in (("c", 0), ("c", 1), ("c", 2), ("u", 2), ("d", 1)):
+            value = change(operation, number, f"{operation}{number}")
+            producer.produce(changes, json.dumps(value).encode(), key=json.dumps({"id": number}).encode())
+        assert producer.flush(30) == 0
+        assert [one for one in pipeline.checks() if not one["ok"]] == []
+        pipeline.run()
     made = [{"id": number, "customer": "ann", "origin": "web", "pos": number} for number in range(3)]
     assert (rows(tmp_path, "orders"), rows(tmp_path, "returns")) == (made[:2], made[2:])
     assert rows(tmp_path, "upper_case") == [{"id": number, "name": "ANN", "pos": number} for number in (2, 3)]
     assert rows(tmp_path, "users") == [{"id": 2, "name": "U2"}]
     assert rows(tmp_path, f"pg_{database}_users") == [{"id": 0, "name": "c0"}, {"id": 2, "name": "u2"}]
+    for page in pages:
+        for name, expected in page.rows.items():
+            assert chosen(rows(tmp_path, name.rpartition(".")[2]), expected) == expected, page.tool
+
+
+@pytest.mark.slow  # In time: the same files in one pipeline, above; what is taken over in unit/adopt.
+@pytest.mark.parametrize("tool", PAGES)
+def test_the_commands_of_a_page_lead_to_its_tables(
+    tool: str, broker: EmbeddedBroker, server: RestCatalogServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with Registry() as registry, RestCatalog("reader", uri=server.url) as catalog:
+        services, page = Services(broker.bootstrap_servers, server.url, registry), read_page(tool)
+        document = imported(page, services, tmp_path, capsys)
+        pipeline = Pipeline(tmp_path, document, {"CATALOG_SECRET": "user:secret"})
+        fill(page, services)
+        if tool in ADOPTED:
+            leave(page, services, tmp_path, catalog)
+        assert [words[0] for words in page.then] == ["check", "plan", *(["adopt"] if tool in ADOPTED else []), "run"]
+        for words in page.then[:-1]:
+            done, _ = pipeline.command(*words)
+            assert done.returncode == (4 if words[0] == "plan" else 0), done.stdout + done.stderr
+        pipeline.run()
+        for name, expected in page.rows.items():
+            if "catalog" in document:
+                found = catalog.load_table(name).scan().to_arrow().to_pylist()
+            else:
+                found = rows(tmp_path / "frazil-data", name.rpartition(".")[2])
+            assert chosen(sorted(found, key=lambda row: int(row["id"])), expected) == expected
+
+
+def imported(page: Page, services: Services, folder: Path, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+    """What the page's command makes of its configuration."""
+    (folder / page.command[2]).write_text(services.put_in(page.configuration))
+    words = [str(folder / word) if word == page.command[2] else services.put_in(word) for word in page.command]
+    assert main(words) == 0
+    document: dict[str, Any] = yaml.safe_load(services.put_in(capsys.readouterr().out))
+    return document
+
+
+def chosen(found: list[dict[str, Any]], expected: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The rows with the columns that are expected."""
+    return [{name: row[name] for name in expected[0]} for row in found]
 
 
 def test_a_cluster_without_table_topics_is_reported(broker: EmbeddedBroker, capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 from pathlib import Path
 from typing import Any
 from urllib.request import urlopen
@@ -14,6 +16,7 @@ from confluent_kafka.admin import AdminClient
 from frazil.clock import new_id
 from frazil.runtime.broker import EmbeddedBroker
 from tests.fixtures.foreign_spark import ForeignSpark
+from tests.fixtures.processes import stat_of, wait_until_ended
 from tests.fixtures.waiting import wait_until
 from tests.integration.pipelines import Ledger, Pipeline, Running
 from tests.integration.servers import free_port
@@ -83,6 +86,24 @@ def _committed(running: Running, table: str) -> int:
     return sum(one["records"] for one in running.events_named("batch_committed") if one["table"] == table)
 
 
+def _comparing(running: Running) -> int | None:
+    """The process that compares, stopped in the middle; None between two comparisons."""
+    for pid in (int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()):
+        if stat_of(pid)[1:2] == [str(running.pid)] and b"frazil.verify.compare" in _command_of(pid):
+            os.kill(pid, signal.SIGSTOP)
+            return pid
+    return None
+
+
+def _command_of(pid: int) -> bytes:
+    try:
+        words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    except OSError:
+        return b""
+    # Before it is that program, it is the one that ties it to its parent.
+    return words[-2] if words[1:2] == [b"-P"] else b""
+
+
 def _differing(running: Running, table: str) -> list[tuple[int, int]]:
     return [(one["missing"], one["surplus"]) for one in running.events_named("table_differs") if one["table"] == table]
 
@@ -125,4 +146,8 @@ def test_lost_doubled_and_changed_rows_are_found_and_records_that_are_gone_are_n
         wait_until(lambda: _compared(running, "w.people") >= 700, "the later changes are compared")
         assert len(running.events_named("table_differs")) == before
         assert scene.pipeline.status()["w.people"]["ok"]
-        running.stop()
+
+        scene.send(100)
+        child = wait_until(lambda: _comparing(running), "a comparison is in progress")
+        running.kill()
+    wait_until_ended(child, 5)

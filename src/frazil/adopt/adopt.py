@@ -10,7 +10,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from frazil.adopt import kafka_connect, spark
+from frazil.adopt import kafka_connect, rows, spark
 from frazil.adopt.found import Found, Services, read_group, read_offsets
 from frazil.catalog.port import TableState
 from frazil.clock import new_id
@@ -36,16 +36,15 @@ class Tool(StrEnum):
 
 
 _WHERE_OFFSETS_ARE = {
-    Tool.AUTOMQ: "AutoMQ keeps its offsets in its broker",
     Tool.FLINK: "Flink keeps its offsets in savepoints, and those of its group may be behind the table",
     Tool.DEBEZIUM_SERVER: "Debezium Server reads databases and has no offsets of topics",
 }
 _REMEDIES = {
-    Tool.AUTOMQ: (
-        "set `automq.table.topic.enable=false`, and give --offsets with the result of `SELECT _kafka_metadata.partition,"
-        " MAX(_kafka_metadata.offset) + 1 FROM TABLE GROUP BY 1`"
+    Tool.FLINK: (
+        "stop the job with a savepoint; where the table has the partition and the offset of its records, name these"
+        " columns with --columns, such as part,pos; else give --offsets with what Flink's State Processor API reads from the"
+        " savepoint"
     ),
-    Tool.FLINK: "stop the job with a savepoint, and give --offsets with what Flink's State Processor API reads from it",
     Tool.DEBEZIUM_SERVER: (
         "start Debezium on Kafka Connect from the offset that Debezium Server has stored: its topic begins where the table"
         " ends, and `frazil run` reads all of it"
@@ -64,6 +63,8 @@ class Origin:
     checkpoint: Path | None = None
     #: A file with offsets in place of those that the tool has.
     offsets: Path | None = None
+    #: Columns that name the record of each row, in place of the offsets that the tool has; None for AutoMQ's own.
+    columns: rows.Columns | None = None
 
 
 @dataclass
@@ -162,7 +163,7 @@ def _plan(discovery: Discovery, services: Services, table: Table, origin: Origin
     before = state.progress
     if before.snapshot_id is not None and not before.released_to:
         return Handover(table.name, "none", "the pipeline's own progress", before.offsets, _unread(services, table))
-    found = _find(services, table, origin)
+    found = _find(services, state, table, origin)
     if not any(place in found.offsets for place in table.partitions()):
         raise TableStopped(
             f"{found.place} has no offset of a topic that the table reads",
@@ -187,9 +188,12 @@ def _plan(discovery: Discovery, services: Services, table: Table, origin: Origin
     )
 
 
-def _find(services: Services, table: Table, origin: Origin) -> Found:
+def _find(services: Services, state: TableState, table: Table, origin: Origin) -> Found:
     if origin.offsets is not None:
         return read_offsets(origin.offsets, table.partitions())
+    columns = origin.columns or (rows.AUTOMQ if origin.tool is Tool.AUTOMQ else None)
+    if columns is not None:
+        return rows.find_progress(services, state, columns, table.partitions())
     match origin.tool:
         case Tool.KAFKA_CONNECT:
             return kafka_connect.find_progress(services, table.name, origin.group, table.partitions())

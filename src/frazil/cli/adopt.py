@@ -14,6 +14,7 @@ from frazil.adopt.adopt import Handover, Origin, Tool, chosen, commit, handed_ov
 from frazil.adopt.found import Services
 from frazil.adopt.release import plan_release
 from frazil.adopt.release import release as release_table
+from frazil.adopt.rows import parse_columns
 from frazil.cli.output import DEFAULT_FILE, Json, Output, SpecFile
 from frazil.cli.wiring import catalog_for_reading, read_spec, topics_for_reading
 from frazil.clock import SystemClock
@@ -40,6 +41,15 @@ Offsets = Annotated[
     Path | None,
     typer.Option(metavar="FILE", help="The next offsets as JSON, in place of the tool's own.", show_default=False),
 ]
+RecordColumns = Annotated[
+    str | None,
+    typer.Option(
+        metavar="PARTITION,OFFSET",
+        help="The columns with the partition and the offset of each row's record, in place of the tool's offsets; with"
+        " three, the first has its topic. AutoMQ's are known.",
+        show_default=False,
+    ),
+]
 Apply = Annotated[bool, typer.Option("--apply", help="Do it, instead of showing it.")]
 
 
@@ -60,6 +70,7 @@ def adopt(  # noqa: PLR0913  (each is an option)
     group: Group = None,
     checkpoint: Checkpoint = None,
     offsets: Offsets = None,
+    columns: RecordColumns = None,
     apply: Apply = False,
 ) -> int:
     """Take over tables that another tool has written: find how far it has read, and continue from there.
@@ -72,7 +83,7 @@ def adopt(  # noqa: PLR0913  (each is an option)
     """
     spec = read_spec(output, file)
     with _open(spec) as desk:
-        origin = Origin(tool, group, checkpoint, offsets)
+        origin = Origin(tool, group, checkpoint, offsets, parse_columns(columns) if columns is not None else None)
         planned = plan_adoptions(desk.discovery, desk.services, table, origin, desk.cluster_id)
         if apply:
             planned = [commit(desk.services, one) for one in planned]

@@ -162,7 +162,7 @@ class KafkaReader:
             consumer.unassign()
         except KafkaException as error:
             self.close()
-            raise _failure("transactions cannot be looked for", error, servers) from None
+            raise _failure("records cannot be read", error, servers) from None
         except Silence:
             self.close()
             raise UnavailableError(f"no record has arrived for {self._timeout_s:.0f} s", where=servers) from None

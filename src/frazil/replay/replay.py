@@ -169,9 +169,10 @@ class Replay:
 
     def _records(self, rows: Rows) -> list[OutFields]:
         source = rows.source
-        headers: list[tuple[str, bytes | None]] = [(name, text.encode()) for name, text in self.request.headers]
+        # A tuple: records with a list in them would all be visited by each collection of garbage.
+        headers: tuple[tuple[str, bytes], ...] = tuple((name, text.encode()) for name, text in self.request.headers)
         if source.change_type is not None:
-            headers += [(CHANGE_TYPE, source.change_type.encode()), (SNAPSHOT_ID, str(source.snapshot_id).encode())]
+            headers += (CHANGE_TYPE, source.change_type.encode()), (SNAPSHOT_ID, str(source.snapshot_id).encode())
         keys: Sequence[bytes] | repeat[None] = repeat(None)
         if self.keys is not None:
             keys = self.keys.encode(rows.batch.select(self.request.key))

@@ -25,15 +25,22 @@ os.execv(sys.argv[2], sys.argv[2:])
 """
 
 
+def tethered(command: Sequence[str]) -> list[str]:
+    """Returns the command line that runs `command` (its first word is an absolute path) as a child that ends with the
+    thread that starts it, which therefore waits for the child; on other systems than Linux, `command` itself.
+    """
+    if sys.platform != "linux":
+        return list(command)
+    return [sys.executable, "-I", "-S", "-c", _SCRIPT, str(os.getpid()), *command]
+
+
 def spawn_tethered(
     command: Sequence[str], *, log: Path, environment: Mapping[str, str] | None = None, directory: Path | None = None
 ) -> subprocess.Popen[bytes]:
     """Starts `command` (its first word is an absolute path) in a session of its own, so that Ctrl-C in the terminal
     does not reach it; its output is appended to `log`. directory: its working directory; default: this process's own.
     """
-    words = list(command)
-    if sys.platform == "linux":
-        words = [sys.executable, "-I", "-S", "-c", _SCRIPT, str(os.getpid()), *words]
+    words = tethered(command)
     started: queue.SimpleQueue[subprocess.Popen[bytes] | OSError] = queue.SimpleQueue()
 
     def keep() -> None:

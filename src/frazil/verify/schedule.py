@@ -28,6 +28,7 @@ from frazil.ingest.target import target_of
 from frazil.kafka.port import Source
 from frazil.ops.reports import VerificationReport
 from frazil.replay.snapshots import Snapshots
+from frazil.runtime.tether import tethered
 from frazil.spec import PipelineSpec
 from frazil.spec.settings import VerifySpec
 from frazil.verify.compare import Change, Compared, Piece
@@ -174,7 +175,7 @@ class VerifySchedule:
 
     def _compared(self, pieces: Sequence[Piece]) -> Iterator[Compared]:
         """Yields what the process of its own has found, as far as it gets."""
-        command = [sys.executable, "-P", "-m", "frazil.verify.compare"]
+        command = tethered([sys.executable, "-P", "-m", "frazil.verify.compare"])
         # Rows that the process leaves when it is killed go with this folder.
         with tempfile.TemporaryDirectory(prefix="frazil-verify-", ignore_cleanup_errors=True) as folder:
             # A session of its own: Ctrl-C in the terminal does not reach it.

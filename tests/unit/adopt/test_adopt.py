@@ -164,7 +164,7 @@ def test_the_table_must_not_move_between_the_look_and_the_commit(tmp_path: Path)
 @pytest.mark.parametrize(
     ("tool", "remedy"),
     [
-        (Tool.AUTOMQ, "_kafka_metadata"),
+        (Tool.AUTOMQ, "--columns"),
         (Tool.FLINK, "savepoint"),
         (Tool.DEBEZIUM_SERVER, "Debezium on Kafka Connect"),
         (Tool.KAFKA_CONNECT, "--from"),

@@ -37,6 +37,8 @@ _ELECTOR = "contracts/test_elector.py::test_"
 
 _ADOPT, _RELEASE = "unit/adopt/test_adopt.py::test_", "unit/adopt/test_release.py::test_"
 
+_ROWS = "unit/adopt/test_rows.py::test_"
+
 _FUNCTIONS = "integration/test_query_functions.py::test_"
 
 _REPLAY = "unit/cli/test_replay.py::test_each_refused_argument_is_accepted_once_its_remedy_is_done"
@@ -86,11 +88,11 @@ FOLLOWED: Mapping[str, str] = {
     **dict.fromkeys(
         (
             "name another tool with --from, such as group with the sink's --group",
-            "set `automq.table.topic.enable=false`, and give --offsets with the result of `SELECT _kafka_metadata.partition,"
-            " MAX(_kafka_metadata.offset) + 1 FROM TABLE GROUP BY 1`",
             "start Debezium on Kafka Connect from the offset that Debezium Server has stored: its topic begins where the"
             " table ends, and `frazil run` reads all of it",
-            "stop the job with a savepoint, and give --offsets with what Flink's State Processor API reads from it",
+            "stop the job with a savepoint; where the table has the partition and the offset of its records, name these"
+            " columns with --columns, such as part,pos; else give --offsets with what Flink's State Processor API reads from"
+            " the savepoint",
             'write the next offset of every partition as JSON: {"TOPIC": {"0": 1200}}',
         ),
         f"{_ADOPT}a_tool_whose_offsets_cannot_be_found_needs_a_file",
@@ -102,6 +104,13 @@ FOLLOWED: Mapping[str, str] = {
         ),
         f"{_ADOPT}a_checkpoint_of_another_query_is_refused",
     ),
+    "name the columns of the record's partition and offset with --columns, such as part,pos; or give --offsets": (
+        f"{_ROWS}a_table_without_such_columns_or_rows_is_refused_until_its_columns_are_named"
+    ),
+    "name its column as well, --columns TOPIC,PARTITION,OFFSET; or give --offsets": (
+        f"{_ROWS}rows_of_several_topics_need_the_column_of_their_topic"
+    ),
+    "write --columns PARTITION,OFFSET or TOPIC,PARTITION,OFFSET": f"{_ROWS}columns_are_two_or_three_names",
     "give it an entry of its own under `tables`, with `where`": f"{_ADOPT}tables_of_a_route_share_their_progress",
     "remove it from the pipeline file, or take it over again with `frazil adopt`": (
         f"{_ADOPT}a_released_table_stops_until_it_is_removed_or_adopted"

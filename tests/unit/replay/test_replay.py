@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import gc
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any
+from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
-from frazil.replay.replay import Pace, ReplayProgress, Request, load_progress, one_ahead
+from frazil.kafka.memory import MemoryOutbox
+from frazil.kafka.port import OutFields
+from frazil.replay.replay import Pace, Replay, ReplayProgress, Request, load_progress, one_ahead
 from frazil.replay.rows import Place
+from frazil.replay.snapshots import FileRows, Snapshots
+from frazil.replay.values import JsonEncoder
 from frazil.testing import FakeClock
+from tests.unit.verify.test_compare import ROWS, SCHEMA, file, target
 
 REQUEST = Request("t", "i", "topic", None, None, "", "json", (), ())
 
@@ -59,3 +66,38 @@ def test_batches_are_made_one_ahead_in_their_order_and_an_error_comes_after_thos
         assert len(made) <= number + 2
     with pytest.raises(OSError, match="the store is gone"):
         next(found)
+
+
+class Untracked(MemoryOutbox):
+    """Takes records that collections of garbage do not visit."""
+
+    def write(self, owner: str, topic: str, name: str, records: Sequence[OutFields]) -> None:
+        for _ in range(3):  # Each leaves one level of tuples out.
+            gc.collect()
+        assert not any(map(gc.is_tracked, records))
+        super().write(owner, topic, name, records)
+
+
+class OneSnapshot:
+    """A snapshot that added one file."""
+
+    def __init__(self, rows: FileRows) -> None:
+        self._rows = replace(rows, snapshot_id=7)
+
+    def changes(self, after: int, last: int) -> Iterator[FileRows]:
+        assert (after, last) == (1, 7)
+        yield self._rows
+
+
+def test_records_do_not_slow_down_collections_of_garbage(tmp_path: Path) -> None:
+    of, outbox = target(tmp_path), Untracked()
+    request = replace(REQUEST, after=1, key=("id",), headers=(("from", "lake"),))
+    snapshots = cast(Snapshots, OneSnapshot(file(of, ROWS)))
+    keys = JsonEncoder(SCHEMA.fields[:1])
+    replay = Replay(request, "owner", snapshots, of, JsonEncoder(SCHEMA.fields), keys, None)
+    done = replay.run(outbox, ReplayProgress(7), Pace(FakeClock(), None), lambda _: None)
+    assert (done.records, done.is_complete) == (len(ROWS), True)
+    written = outbox.topics["topic"]
+    assert [record.key for record in written] == [b'{"id":%d}' % number for number, _ in ROWS]
+    headers = (("from", b"lake"), ("_change_type", b"INSERT"), ("_commit_snapshot_id", b"7"))
+    assert {tuple(record.headers) for record in written} == {headers}
