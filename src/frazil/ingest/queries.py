@@ -20,7 +20,7 @@ from frazil.catalog.port import Catalog, TableState
 from frazil.errors import SpecError, UnavailableError
 from frazil.failpoints import hit
 from frazil.ingest.references import References
-from frazil.ingest.schema_changes import query_adder, same_table
+from frazil.ingest.schema_changes import columns_with_query, naming_in_query, query_adder, same_table
 from frazil.ingest.settings import (
     declared_columns,
     metadata_in_query,
@@ -272,7 +272,8 @@ class QueryTables:
         Raises: as `Queries.analyse`; SpecError where the query leaves out a field of the key.
         """
         query = table.schema.query = self._analysed(table, records)
-        schema = new_schema((query_columns(query) | own_columns(table.spec)).items())
+        with naming_in_query(table.spec):
+            schema = new_schema(columns_with_query(table.spec, query).items())
         if table.spec.mode != "upsert":
             return schema
         return with_identifiers(schema, table.spec.key_columns or columns_of_keys(query, key_columns))

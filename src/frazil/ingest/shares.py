@@ -168,7 +168,7 @@ def _owners(values: RouteValues, targets: Sequence[TableTarget], router: Router)
     """Returns the table of the records with each of the different values, and last that of records whose values are not
     read, of shape (n_distinct + 1,): its number among `targets`, or their number where no table of the job takes them.
     """
-    numbers = {target.route_values: number for number, target in enumerate(targets)}
+    numbers: dict[tuple[str | None, ...], int] = {one.route_values: number for number, one in enumerate(targets)}
     nobody, rest = len(targets), numbers.get((), len(targets))
     owners = [numbers.get(one, nobody if router.has_table(one) else rest) for one in values.distinct]
     return np.array([*owners, nobody], np.uint16 if nobody < 2**16 else np.uint32)  # Small numbers are sorted faster.

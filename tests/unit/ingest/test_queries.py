@@ -185,6 +185,16 @@ def test_what_is_no_query_of_records_stops_the_table_with_a_remedy(scene: Any, q
             {"select": "select id, a from records"},
         ),
         ({"select": "select id, a as b, a as B from records"}, {"select": "select id, a as b, a as c from records"}),
+        ({"select": "select id, a as A from records"}, {"select": "select id, a as b from records"}),
+        (
+            {"select": "select id, named_struct('b', n) as s, n as `s.b` from records"},
+            {"select": "select id, named_struct('b', n) as s, n as b from records"},
+        ),
+        (
+            {"select": "select id, n as Place from records", "metadata": {"offset": "place"}},
+            {"select": "select id, n as spot from records", "metadata": {"offset": "place"}},
+        ),
+        ({"select": "", "rename": ((("a",), "A"),)}, {"select": "", "rename": ((("a",), "b"),)}),
         (
             {"select": "select id, cast(n as string) as n from records"},
             {"select": "select id, cast(cast(n as string) as bigint) as n from records"},
@@ -221,6 +231,7 @@ def test_a_query_that_the_table_cannot_have_stops_it_until_the_remedy_is_followe
     table = only(made.catch_up())
     assert table.status.run_state is RunState.STOPPED, table.status
     assert table.status.remedy
+    assert "exclude" not in table.status.reason + table.status.remedy  # The query makes the columns.
     made.settings = followed
     made.catch_up()
     assert made.rows("n.a")[-1]["id"] == 2
