@@ -10,10 +10,11 @@ from pyiceberg.types import IcebergType
 
 from frazil.catalog.port import TableState
 from frazil.errors import ConflictError, SpecError
-from frazil.ingest.settings import declared_columns, own_columns, query_columns, shaping_of
+from frazil.ingest.settings import declared_columns, own_columns, program_of, query_columns, shaping_of
 from frazil.ingest.table import Table
 from frazil.ingest.target import target_of
 from frazil.process.analysis import Query
+from frazil.process.program import Field, Project
 from frazil.schema.conflicts import MAX_REJECTED, accept
 from frazil.schema.evolve import NameConflict, Path, RequestedFields, can_promote, extend_schema, new_schema
 from frazil.schema.names import column_settings, fold_case
@@ -118,15 +119,27 @@ def columns_with_query(spec: TableSpec, query: Query) -> dict[str, IcebergType]:
     """
     made, own = query_columns(query), own_columns(spec)
     taken = {fold_case(name): name for name in own}
-    for name in made:
-        other = taken.get(fold_case(name))
-        if other is not None:
+    for column in query.columns:
+        other = taken.get(fold_case(column.name))
+        if other is not None and not (other == column.name and _is_handed_on(query, other)):
             raise SpecError(
-                f"the query makes a column `{name}`, and the table has a column of its own `{other}`",
+                f"the query makes a column `{column.name}`, and the table has a column of its own `{other}`",
                 remedy=_name_otherwise(spec),
                 where=spec.name,
             )
     return made | own
+
+
+def _is_handed_on(query: Query, name: str) -> bool:
+    """Whether the query's column is the records' own of this name, unchanged, as it is in `*`."""
+    source = name
+    for stage in reversed(program_of(query).stages):
+        if isinstance(stage, Project):
+            made = dict(stage.columns).get(source)
+            if not isinstance(made, Field):
+                return False
+            source = made.name
+    return source == name
 
 
 @contextmanager

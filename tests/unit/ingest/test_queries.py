@@ -194,6 +194,10 @@ def test_what_is_no_query_of_records_stops_the_table_with_a_remedy(scene: Any, q
             {"select": "select id, n as Place from records", "metadata": {"offset": "place"}},
             {"select": "select id, n as spot from records", "metadata": {"offset": "place"}},
         ),
+        (
+            {"select": "select id, _offset + 1 as _offset from records", "metadata": {"offset": "_offset"}},
+            {"select": "select id, _offset from records", "metadata": {"offset": "_offset"}},
+        ),
         ({"select": "", "rename": ((("a",), "A"),)}, {"select": "", "rename": ((("a",), "b"),)}),
         (
             {"select": "select id, cast(n as string) as n from records"},
