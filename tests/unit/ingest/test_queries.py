@@ -17,9 +17,11 @@ from frazil.errors import SpecError
 from frazil.ingest.queries import SparkQueries
 from frazil.ingest.state import RunState
 from frazil.ingest.table import Table
+from frazil.ops.lineage import lineage_of
+from frazil.plugins.functions import Function
 from frazil.spec import TableSpec
 from frazil.spec.models import TopicSelector
-from frazil.spec.settings import ColumnSpec, EnvelopeSpec, KeySpec
+from frazil.spec.settings import ColumnSpec, EnvelopeSpec, KeySpec, ProtectRule
 from tests.unit.ingest import service_scene
 from tests.unit.ingest.service_scene import Scene, only
 
@@ -239,6 +241,32 @@ def test_a_query_that_the_table_cannot_have_stops_it_until_the_remedy_is_followe
     made.settings = followed
     made.catch_up()
     assert made.rows("n.a")[-1]["id"] == 2
+
+
+def _change(before: Any, after: Any) -> dict[str, Any]:
+    source = {"connector": "mysql", "ts_ms": 1, "db": "d", "table": "t"}
+    return {"before": before, "after": after, "op": "d" if after is None else "c", "source": source, "ts_ms": 1}
+
+
+def test_a_function_makes_keys_and_conditions_of_changes_beside_protected_fields(scene: Any) -> None:
+    made = scene(
+        mode="upsert",
+        key_columns=("who",),
+        envelope=EnvelopeSpec(kind="debezium"),
+        udf=(Function("tests.fixtures.functions.clean", "", "string"),),
+        protect=(ProtectRule(selector="mail", action="hash"),),
+        protect_key="k" * 40,
+        select="select clean(name) as who, mail from records where clean(name) <> 'gone'",
+    )
+    made.feed("a", _change(None, {"name": "Ann", "mail": "x"}), _change(None, {"name": "Bob", "mail": "y"}))
+    made.catch_up()
+    made.feed("a", _change({"name": "Ann", "mail": "x"}, None), _change(None, {"name": "GONE", "mail": "z"}))
+    table = only(made.catch_up())
+    [row] = made.rows("n.a")
+    assert (row["who"], len(row["mail"])) == ("bob", 64)
+    lineage = lineage_of(table, table.schema.query)
+    assert [(one.name, one.fields) for one in lineage.columns] == [("who", ("name",)), ("mail", ("mail",))]
+    assert lineage.conditions == ("name",)
 
 
 class _Killed(BaseException):
