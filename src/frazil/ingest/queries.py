@@ -103,7 +103,7 @@ class SparkQueries:
 
     def analyse(self, spec: TableSpec, records: Schema) -> Query:
         """See Queries."""
-        place = repr((spec.udf, spec.where, steps_of(spec), spec.select)), records.model_dump_json()
+        place = repr((spec.udf, spec.where, steps_of(spec), spec.select, spec.metadata)), records.model_dump_json()
         with self._lock:
             if place not in self._known:
                 self._known[place] = self._analysed(spec, records)
@@ -150,7 +150,9 @@ class SparkQueries:
         return self._catalysts[functions]
 
     def _analysed(self, spec: TableSpec, records: Schema) -> Query:
-        metadata = tuple(metadata_in_query(spec).values())
+        # `*` stands for none of these: a table has its own metadata whatever its query makes.
+        named = {*metadata_in_query(spec).values(), *spec.metadata.values()}
+        metadata = tuple(field.name for field in records.fields if field.name in named)
         fields = Schema(*(field for field in records.fields if field.name not in metadata))
         with _waiting_for_fields(spec, spec.name):
             steps = compile_steps(steps_of(spec), fields, metadata).sql if spec.has_steps else ""

@@ -92,6 +92,19 @@ def test_steps_are_applied_in_their_order_and_before_the_query(scene: Any) -> No
     assert _progress(made).ignored_records == {"filter": 1}
 
 
+@pytest.mark.parametrize(
+    "settings", [{"where": "id > 0"}, {"rename": ((("id",), "n"),)}, {"select": "select * from records"}]
+)
+def test_a_table_has_its_own_metadata_whatever_its_query_makes(scene: Any, settings: dict[str, Any]) -> None:
+    """Also under a name that Iceberg reserves for metadata of its own."""
+    made = scene(metadata={"partition": "_partition", "offset": "place"}, **settings)
+    made.feed("a", {"id": 7})
+    made.catch_up()
+    [row] = made.rows("n.a")
+    assert list(row.values()) == [7, 0, 0]
+    assert list(row)[1:] == ["_partition", "place"]
+
+
 def test_metadata_of_changes_is_added_under_the_names_of_debezium(scene: Any) -> None:
     made = scene(
         envelope=EnvelopeSpec(kind="debezium"),
