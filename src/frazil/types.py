@@ -371,15 +371,17 @@ def advance(offsets: Offsets, ranges: Iterable[OffsetRange]) -> dict[str, dict[i
 
 def later(one: Offsets, other: Offsets) -> dict[str, dict[int, int]]:
     """Returns the greater of two numbers, by topic and partition."""
-    merged = by_partition(one)
-    for place, number in by_partition(other).items():
-        merged[place] = max(number, merged.get(place, number))
-    return by_topic(merged)
+    merged = {topic: dict(numbers) for topic, numbers in one.items() if numbers}
+    for topic, numbers in other.items():
+        for partition, number in numbers.items():
+            known = merged.setdefault(topic, {})
+            known[partition] = max(number, known.get(partition, number))
+    return merged
 
 
 def add_counts(*many: Mapping[str, int]) -> dict[str, int]:
     """Returns the sum of the counts, by name."""
-    return dict(sum(map(Counter, many), Counter()))
+    return dict(sum(map(Counter, filter(None, many)), Counter()))
 
 
 def as_json(value: Any) -> str:

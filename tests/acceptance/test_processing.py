@@ -3,7 +3,7 @@ expectations, protected fields, Python functions, an upsert table. Killed at any
 process, it ends with the tables that one undisturbed run makes of the same records. In time: kills of a look-up and a
 route in integration/test_lookups.py and integration/test_routes.py, queries in integration/test_query_tables.py.
 
-`make soak-processing` kills 200 times; FRAZIL_KILLS for another number.
+`make soak-processing` kills 200 times; FRAZIL_KILLS for another number, FRAZIL_FIRST_SEED for other moments.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from tests.fixtures.foreign_spark import ForeignSpark
 
 pytestmark = pytest.mark.timeout(4 * 3600)
 KILLS = int(os.environ.get("FRAZIL_KILLS", "200"))
+SEED = int(os.environ.get("FRAZIL_FIRST_SEED", "1"))
 LONGEST_LIFE_MS = 6000
 PAIRED_EVERY = 4
 """Every so many lives has a second process beside it."""
@@ -175,4 +176,4 @@ def test_tables_are_those_of_one_run_after_a_kill(processed: Pipeline, spark: Fo
 
 @pytest.mark.soak
 def test_tables_are_those_of_one_run_after_many_kills(processed: Pipeline, spark: ForeignSpark) -> None:
-    soak(processed, spark, 1, KILLS)
+    soak(processed, spark, SEED, KILLS)

@@ -20,7 +20,7 @@ from frazil.catalog.port import Catalog, TableState
 from frazil.errors import SpecError, UnavailableError
 from frazil.failpoints import hit
 from frazil.ingest.references import References
-from frazil.ingest.schema_changes import query_adder, same_table
+from frazil.ingest.schema_changes import columns_with_query, naming_in_query, query_adder, same_table
 from frazil.ingest.settings import (
     declared_columns,
     metadata_in_query,
@@ -103,7 +103,7 @@ class SparkQueries:
 
     def analyse(self, spec: TableSpec, records: Schema) -> Query:
         """See Queries."""
-        place = repr((spec.udf, spec.where, steps_of(spec), spec.select)), records.model_dump_json()
+        place = repr((spec.udf, spec.where, steps_of(spec), spec.select, spec.metadata)), records.model_dump_json()
         with self._lock:
             if place not in self._known:
                 self._known[place] = self._analysed(spec, records)
@@ -150,7 +150,9 @@ class SparkQueries:
         return self._catalysts[functions]
 
     def _analysed(self, spec: TableSpec, records: Schema) -> Query:
-        metadata = tuple(metadata_in_query(spec).values())
+        # `*` stands for none of these: a table has its own metadata whatever its query makes.
+        named = {*metadata_in_query(spec).values(), *spec.metadata.values()}
+        metadata = tuple(field.name for field in records.fields if field.name in named)
         fields = Schema(*(field for field in records.fields if field.name not in metadata))
         with _waiting_for_fields(spec, spec.name):
             steps = compile_steps(steps_of(spec), fields, metadata).sql if spec.has_steps else ""
@@ -272,7 +274,8 @@ class QueryTables:
         Raises: as `Queries.analyse`; SpecError where the query leaves out a field of the key.
         """
         query = table.schema.query = self._analysed(table, records)
-        schema = new_schema((query_columns(query) | own_columns(table.spec)).items())
+        with naming_in_query(table.spec):
+            schema = new_schema(columns_with_query(table.spec, query).items())
         if table.spec.mode != "upsert":
             return schema
         return with_identifiers(schema, table.spec.key_columns or columns_of_keys(query, key_columns))

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 
 from pyiceberg.schema import Schema
+from pyiceberg.types import IcebergType
 
 from frazil.catalog.port import TableState
 from frazil.errors import ConflictError, SpecError
-from frazil.ingest.settings import declared_columns, own_columns, query_columns, shaping_of
+from frazil.ingest.settings import declared_columns, own_columns, program_of, query_columns, shaping_of
 from frazil.ingest.table import Table
 from frazil.ingest.target import target_of
 from frazil.process.analysis import Query
+from frazil.process.program import Field, Project
 from frazil.schema.conflicts import MAX_REJECTED, accept
 from frazil.schema.evolve import NameConflict, Path, RequestedFields, can_promote, extend_schema, new_schema
 from frazil.schema.names import column_settings, fold_case
@@ -85,13 +88,11 @@ def query_adder(spec: TableSpec, query: Query) -> Callable[[Schema], Schema]:
 
     The change raises SpecError where the table has a column of another type, or may not be changed.
     """
-    columns, may_widen = query_columns(query) | own_columns(spec), spec.schema_evolution == "evolve"
+    columns, may_widen = columns_with_query(spec, query), spec.schema_evolution == "evolve"
 
     def change(schema: Schema) -> Schema:
-        try:
+        with naming_in_query(spec):
             after = extend_schema(schema, {(): columns}, may_widen=may_widen)
-        except NameConflict as error:
-            raise SpecError(str(error), remedy="name the column otherwise in `select`", where=spec.name) from None
         if spec.schema_evolution == "freeze" and len(after.field_ids) > len(schema.field_ids):
             raise SpecError(
                 "the query makes a column that the table lacks, and `schema_evolution` is freeze",
@@ -109,6 +110,49 @@ def query_adder(spec: TableSpec, query: Query) -> Callable[[Schema], Schema]:
         return after
 
     return change
+
+
+def columns_with_query(spec: TableSpec, query: Query) -> dict[str, IcebergType]:
+    """Returns the columns of a table with a query: those that it makes, and the table's own.
+
+    Raises: SpecError where two of them have one name, letter case aside.
+    """
+    made, own = query_columns(query), own_columns(spec)
+    taken = {fold_case(name): name for name in own}
+    for column in query.columns:
+        other = taken.get(fold_case(column.name))
+        if other is not None and not (other == column.name and _is_handed_on(query, other)):
+            raise SpecError(
+                f"the query makes a column `{column.name}`, and the table has a column of its own `{other}`",
+                remedy=_name_otherwise(spec),
+                where=spec.name,
+            )
+    return made | own
+
+
+def _is_handed_on(query: Query, name: str) -> bool:
+    """Whether the query's column is the records' own of this name, unchanged, as it is in `*`."""
+    source = name
+    for stage in reversed(program_of(query).stages):
+        if isinstance(stage, Project):
+            made = dict(stage.columns).get(source)
+            if not isinstance(made, Field):
+                return False
+            source = made.name
+    return source == name
+
+
+@contextmanager
+def naming_in_query(spec: TableSpec) -> Iterator[None]:
+    """Makes of a column-name conflict in its block an error with the remedy for a table whose columns a query makes."""
+    try:
+        yield
+    except NameConflict as error:
+        raise SpecError(error.reason, remedy=_name_otherwise(spec), where=spec.name) from None
+
+
+def _name_otherwise(spec: TableSpec) -> str:
+    return "name the column otherwise in `select`" if spec.select else "name the column otherwise with `rename`"
 
 
 def adder(

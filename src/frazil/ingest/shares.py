@@ -9,6 +9,7 @@ from types import MappingProxyType
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from frazil.decode.columns import offsets_of
 from frazil.ingest.together import MadeRows, Together
@@ -22,7 +23,6 @@ from frazil.write.target import TableTarget
 OVERSIZED_PARTITION = -1
 """The partition of an oversized record that was left out of a batch of small records."""
 _NEVER = 2**63 - 1
-_REST, _NOBODY = -1, -2
 _UNREAD = -1
 
 
@@ -99,15 +99,16 @@ def _divide_rows(
     together: Together,
 ) -> Iterator[Share]:
     """Yields the shares of records that have become rows: as rows where the table may have these, else as records."""
-    sizes, owner = value_sizes(records.column("value")), np.full(records.num_rows, _NOBODY)
-    targets_and_records = _own_records(targets, topic, records, starts, made.values, made.values.codes)
-    for number, (target, own, routed) in enumerate(targets_and_records):
-        if target.name in together.tables:
-            owner[own] = number
-            yield Share(target, records.slice(0, 0), routed, row_value_bytes=sizes[own])
+    sizes, none = value_sizes(records.column("value")), records.slice(0, 0)
+    of_rows: list[Ints] = []
+    for target, own, routed in _own_records(targets, topic, records, starts, made.values, made.values.codes):
+        has_rows = target.name in together.tables
+        of_rows.append(own if has_rows else own[:0])
+        if has_rows:
+            yield Share(target, none, routed, row_value_bytes=sizes[own])
         else:
-            yield Share(target, records.take(pa.array(np.flatnonzero(own))), routed)
-    together.hold(made.rows, owner)
+            yield Share(target, records.take(pa.array(own)), routed)
+    together.hold(made.rows, of_rows)
 
 
 def _divide_records(
@@ -126,8 +127,9 @@ def _divide_records(
     codes[is_read] = values.codes
     is_oversized = np.asarray(records.column("partition")) == OVERSIZED_PARTITION
     for target, own, routed in _own_records(targets, topic, records, starts, values, codes):
-        others = is_oversized & _due(target, topic, records, starts) if is_oversized.any() else is_oversized
-        rows = np.flatnonzero(own | others | crashing[target.name])
+        is_own = is_oversized & _due(target, topic, records, starts) if is_oversized.any() else is_oversized.copy()
+        is_own[own] = True
+        rows = np.flatnonzero(is_own | crashing[target.name])
         yield Share(target, records.take(pa.array(rows)), routed, values.missing)
 
 
@@ -138,37 +140,41 @@ def _own_records(
     starts: Mapping[str, Offsets],
     values: RouteValues,
     codes: Ints,
-) -> Iterator[tuple[TableTarget, Bools, RouteReport]]:
-    """Yields each table of a route with its own records, bool of shape (n_records,), and its report on the others.
+) -> Iterator[tuple[TableTarget, Ints, RouteReport]]:
+    """Yields each table of a route with the places of its own records, in order, int64 of shape (n_own_records,), and its
+    report on the others.
 
     codes: which of the different values each record has, _UNREAD for a record whose values are not read.
     """
     route = targets[0].route
     assert route is not None
     router = Router(route, next((target.routed for target in targets if not target.route_values), ()))
-    owner = np.append(_owners(values, targets, router), _NOBODY)[codes]
+    owner = _owners(values, targets, router)[codes]
+    order = np.argsort(owner, kind="stable")  # Once for all tables: there may be hundreds.
+    ends = np.searchsorted(owner[order], np.arange(len(targets) + 1))
     for number, target in enumerate(targets):
-        due = _due(target, topic, records, starts)
-        own = due & (owner == (number if target.route_values else _REST))
-        others = int(np.count_nonzero(due & ~own))
+        own, due_count = order[ends[number] : ends[number + 1]], len(owner)
+        if target.name in starts:
+            due = _due(target, topic, records, starts)
+            own, due_count = own[due[own]], int(np.count_nonzero(due))
+        others = due_count - len(own)
         routed = RouteReport(others=others)
         if not target.route_values:
             own, routed = _without_new(own, codes, values, router, others)
         yield target, own, routed
 
 
-def _owners(values: RouteValues, targets: Sequence[TableTarget], router: Router) -> Ints:
-    """Returns the table of the records with each of the different values, int64 of shape (n_distinct,): its number among
-    `targets`, _REST, or _NOBODY where the table is not in the job.
+def _owners(values: RouteValues, targets: Sequence[TableTarget], router: Router) -> NDArray[np.uint16 | np.uint32]:
+    """Returns the table of the records with each of the different values, and last that of records whose values are not
+    read, of shape (n_distinct + 1,): its number among `targets`, or their number where no table of the job takes them.
     """
-    numbers: dict[tuple[str | None, ...], int] = {
-        target.route_values: number for number, target in enumerate(targets) if target.route_values
-    }
-    owners = [numbers.get(one, _NOBODY if router.has_table(one) else _REST) for one in values.distinct]
-    return np.array(owners, np.int64)
+    numbers: dict[tuple[str | None, ...], int] = {one.route_values: number for number, one in enumerate(targets)}
+    nobody, rest = len(targets), numbers.get((), len(targets))
+    owners = [numbers.get(one, nobody if router.has_table(one) else rest) for one in values.distinct]
+    return np.array([*owners, nobody], np.uint16 if nobody < 2**16 else np.uint32)  # Small numbers are sorted faster.
 
 
-def _without_new(own: Bools, code: Ints, values: RouteValues, router: Router, others: int) -> tuple[Bools, RouteReport]:
+def _without_new(own: Ints, code: Ints, values: RouteValues, router: Router, others: int) -> tuple[Ints, RouteReport]:
     """Returns the records of the rest without those that are to get a table, and the report on both."""
     numbers, counts = np.unique(code[own], return_counts=True)
     rest: Counter[str] = Counter()
@@ -180,7 +186,7 @@ def _without_new(own: Bools, code: Ints, values: RouteValues, router: Router, ot
         else:
             rest[reason.value] += count
     first = tuple(sorted(new.values())[: router.free])
-    return own & ~np.isin(code, list(new)), RouteReport(first, dict(rest), others)
+    return own[~np.isin(code[own], list(new))], RouteReport(first, dict(rest), others)
 
 
 def _crashing(target: TableTarget, topic: str, records: pa.RecordBatch) -> Bools:

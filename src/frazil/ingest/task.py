@@ -431,12 +431,12 @@ class _TableRun:
     def take_share(self, topic: str, share: Share, latest: Mapping[str, Mapping[int, int]]) -> None:
         """Takes the table's own records of those that were read. latest: of a route, how far all of them go."""
         if self.target.route is not None:
-            self.counts = Counts.merge([self.counts, Counts(latest_ms=latest)])
             self.routed = RouteReport.merge([self.routed, share.routed])
-            self.requests = SchemaRequests.merge([self.requests, SchemaRequests(missing=share.missing)])
+            if share.missing:
+                self.requests = SchemaRequests.merge([self.requests, SchemaRequests(missing=share.missing)])
             if share.records.num_rows:
                 self._hold(topic, share.records)
-            self._count_rows(share.row_value_bytes)
+            self._count_rows(share.row_value_bytes, latest)
         elif share.records.num_rows:
             self.take(topic, share.records)
 
@@ -456,13 +456,16 @@ class _TableRun:
             for records in pa.Table.from_batches(many).combine_chunks().to_batches():
                 self.take(topic, records)
 
-    def _count_rows(self, value_bytes: NDArray[np.int64]) -> None:
-        """Counts records whose rows are made together with those of other tables. value_bytes: of each record."""
+    def _count_rows(self, value_bytes: NDArray[np.int64], latest: Mapping[str, Mapping[int, int]]) -> None:
+        """Counts records whose rows are made together with those of other tables. value_bytes: of each record. latest: the
+        timestamps up to which all records of the route were read.
+        """
+        counted = Counts(latest_ms=latest)
         if value_bytes.size and not self.counts.has_oversized:
-            counted = Counts(value_bytes.size, int(value_bytes.sum()), int(value_bytes.max()))
+            counted = Counts(value_bytes.size, int(value_bytes.sum()), int(value_bytes.max()), latest_ms=latest)
             if self.is_writing:
                 counted = replace(counted, written_count=value_bytes.size, row_count=value_bytes.size)
-            self.counts = Counts.merge([self.counts, counted])
+        self.counts = Counts.merge([self.counts, counted])
 
     def take_rows(self, rows: pa.Table) -> None:
         """Writes rows that were made together with those of other tables."""

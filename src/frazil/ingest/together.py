@@ -81,14 +81,14 @@ class Together:
         values = self._values(topic, records, is_made, decoded)
         return MadeRows(is_made, shape_rows(self._target, decoded, columns), values)
 
-    def hold(self, rows: pa.Table, owner: Ints) -> None:
-        """Keeps rows until there are more. owner: the number of each row's table, negative for a row of another table."""
-        self._is_worth_it &= 2 * int(np.count_nonzero(owner >= 0)) >= owner.size
+    def hold(self, rows: pa.Table, of_tables: Sequence[Ints]) -> None:
+        """Keeps rows until there are more. of_tables: the places of each table's own rows."""
+        order = np.concatenate(of_tables)
+        self._is_worth_it &= 2 * order.size >= rows.num_rows
         # Each batch is ordered by itself, as long as it is in the processor's cache.
-        order = np.argsort(owner, kind="stable")
-        ends = np.searchsorted(owner[order], np.arange(len(self._targets) + 1))
-        self._held.append((rows.take(pa.array(order)), ends))
-        self.held_bytes += rows.nbytes
+        kept = rows.take(pa.array(order))
+        self._held.append((kept, np.cumsum([0, *map(len, of_tables)])))
+        self.held_bytes += kept.nbytes
 
     def take_held(self) -> Iterator[tuple[str, pa.Table]]:
         """Yields the rows that were kept, by table. They are copies: slices would keep the rows of all tables in memory

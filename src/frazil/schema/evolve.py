@@ -27,7 +27,7 @@ from pyiceberg.types import (
 )
 
 from frazil.name_length import explain_long_name, is_long, long_name_in
-from frazil.schema.names import Spellings, column_settings, conflict_reason, merge_spellings
+from frazil.schema.names import Spellings, column_settings, merge_spellings, only_case_differs
 from frazil.schema.parts import Path as Path
 from frazil.schema.parts import change_parts, common_part, parts_of, retyped, type_word, with_parts, with_requirement
 
@@ -52,11 +52,13 @@ class TypesDiffer(Exception):
 class NameConflict(Exception):
     """A column-name conflict: two columns would have one name.
 
-    is_exact: the other members of the field's new struct are not part of the conflict.
+    reason: the columns. advice: the settings of a table whose columns are fields of its records. is_exact: the other members
+    of the field's new struct are not part of the conflict.
     """
 
-    def __init__(self, reason: str, is_exact: bool = False) -> None:
-        super().__init__(reason)
+    def __init__(self, reason: str, advice: str = "", is_exact: bool = False) -> None:
+        super().__init__(f"{reason}: {advice}" if advice else reason)
+        self.reason = reason
         self.is_exact = is_exact
 
 
@@ -250,7 +252,7 @@ def _check_spellings(kind: IcebergType, known: frozenset[int], path: Path) -> No
     for part in parts_of(kind):
         inner, others = (*path, part.name), spellings.others(part.name)
         if others and part.field_id not in known:
-            raise NameConflict(conflict_reason(inner, others))
+            raise NameConflict(only_case_differs(inner, others), column_settings(inner))
         _check_spellings(part.field_type, known, inner)
 
 
@@ -268,7 +270,7 @@ def _check_full_names(struct: IcebergType, known: frozenset[int]) -> None:
             held = f"the field `{other[-1]}`" + (f" inside `{'.'.join(other[:-1])}`" if len(other) > 1 else "")
             mine = f"the field `{path[-1]}`" + (f" inside `{'.'.join(path[:-1])}`" if len(path) > 1 else "")
             reason = f"{mine}, and {held} would both be the column `{'.'.join(path)}`"
-            raise NameConflict(f"{reason}: {column_settings(path)}", is_exact=True)
+            raise NameConflict(reason, column_settings(path), is_exact=True)
 
 
 def _paths(kind: IcebergType, path: Path) -> Iterator[tuple[Path, int]]:

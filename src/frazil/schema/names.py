@@ -62,11 +62,15 @@ def conflict_reason(path: Path, others: Iterable[str]) -> str:
     """Returns the reason why a field gets no column of its own, with the remedy. others: names that differ in case
     alone.
     """
+    return f"{only_case_differs(path, others)}: {column_settings(path)}"
+
+
+def only_case_differs(path: Path, others: Iterable[str]) -> str:
+    """Returns why no column can have the name at this path. others: names that differ in case alone."""
     names = " and ".join(f"`{other}`" for other in others)
-    what = (
+    return (
         f"field {'.'.join(path)} differs from {names} only in letter case, and engines cannot distinguish such columns"
     )
-    return f"{what}: {column_settings(path)}"
 
 
 def both_reason(path: Path, other: str) -> str:

@@ -452,7 +452,7 @@ def check_reserved(name: str, path: Path) -> None:
     """Raises NameConflict for a field whose column would have the name of one of Iceberg's metadata columns."""
     if fold_case(name) in RESERVED_COLUMNS:
         raise NameConflict(
-            f"field {format_path(path)}: {name} is the name of one of Iceberg's metadata columns: {column_settings(path)}"
+            f"field {format_path(path)}: {name} is the name of one of Iceberg's metadata columns", column_settings(path)
         )
 
 

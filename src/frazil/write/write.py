@@ -31,7 +31,9 @@ from frazil.write.transforms import TooManyPartitions
 
 _ROW_GROUP_BYTES = 64 * 1024 * 1024
 _SAMPLE_ROWS = 4096
+_FIRST_SAMPLE = 1024
 _DICTIONARY_SHARE = 0.3
+_NO_DICTIONARY_SHARE = 0.8
 _CLUSTER_BYTES = 256 * 1024 * 1024
 # Where rows have very many partitions, the amount written at once decides the number of files.
 _SCATTERED_BYTES = 512 * 1024 * 1024
@@ -263,9 +265,20 @@ def _dictionary_columns(rows: pa.Table) -> list[str]:
     chosen = []
     for name, column in zip(sample.column_names, sample.columns, strict=True):
         for path, leaf in _leaves(name, column.combine_chunks()):
-            if pc.count_distinct(leaf).as_py() <= max(1, len(leaf) * _DICTIONARY_SHARE):
+            if _repeats(leaf):
                 chosen.append(path)
     return chosen
+
+
+def _repeats(leaf: pa.Array) -> bool:
+    """Whether at most a third of a sample's values are different. Mostly the first of them decide: where few of them are
+    different, so are few of all, and where most are, more than a third of all will be.
+    """
+    first = leaf[:_FIRST_SAMPLE]
+    found = pc.count_distinct(first).as_py()
+    if len(first) < len(leaf) and len(first) * _DICTIONARY_SHARE < found <= len(first) * _NO_DICTIONARY_SHARE:
+        first, found = leaf, pc.count_distinct(leaf).as_py()
+    return bool(found <= max(1, len(first) * _DICTIONARY_SHARE))
 
 
 def _leaves(path: str, array: pa.Array) -> Iterator[tuple[str, pa.Array]]:

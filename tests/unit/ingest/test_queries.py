@@ -17,9 +17,11 @@ from frazil.errors import SpecError
 from frazil.ingest.queries import SparkQueries
 from frazil.ingest.state import RunState
 from frazil.ingest.table import Table
+from frazil.ops.lineage import lineage_of
+from frazil.plugins.functions import Function
 from frazil.spec import TableSpec
 from frazil.spec.models import TopicSelector
-from frazil.spec.settings import ColumnSpec, EnvelopeSpec, KeySpec
+from frazil.spec.settings import ColumnSpec, EnvelopeSpec, KeySpec, ProtectRule
 from tests.unit.ingest import service_scene
 from tests.unit.ingest.service_scene import Scene, only
 
@@ -88,6 +90,19 @@ def test_steps_are_applied_in_their_order_and_before_the_query(scene: Any) -> No
     row = {"order_id": 1, "amount": Decimal("1.50"), "origin": "shop", "at": 0}
     assert made.rows("n.a") == [row]
     assert _progress(made).ignored_records == {"filter": 1}
+
+
+@pytest.mark.parametrize(
+    "settings", [{"where": "id > 0"}, {"rename": ((("id",), "n"),)}, {"select": "select * from records"}]
+)
+def test_a_table_has_its_own_metadata_whatever_its_query_makes(scene: Any, settings: dict[str, Any]) -> None:
+    """Also under a name that Iceberg reserves for metadata of its own."""
+    made = scene(metadata={"partition": "_partition", "offset": "place"}, **settings)
+    made.feed("a", {"id": 7})
+    made.catch_up()
+    [row] = made.rows("n.a")
+    assert list(row.values()) == [7, 0, 0]
+    assert list(row)[1:] == ["_partition", "place"]
 
 
 def test_metadata_of_changes_is_added_under_the_names_of_debezium(scene: Any) -> None:
@@ -185,6 +200,20 @@ def test_what_is_no_query_of_records_stops_the_table_with_a_remedy(scene: Any, q
             {"select": "select id, a from records"},
         ),
         ({"select": "select id, a as b, a as B from records"}, {"select": "select id, a as b, a as c from records"}),
+        ({"select": "select id, a as A from records"}, {"select": "select id, a as b from records"}),
+        (
+            {"select": "select id, named_struct('b', n) as s, n as `s.b` from records"},
+            {"select": "select id, named_struct('b', n) as s, n as b from records"},
+        ),
+        (
+            {"select": "select id, n as Place from records", "metadata": {"offset": "place"}},
+            {"select": "select id, n as spot from records", "metadata": {"offset": "place"}},
+        ),
+        (
+            {"select": "select id, _offset + 1 as _offset from records", "metadata": {"offset": "_offset"}},
+            {"select": "select id, _offset from records", "metadata": {"offset": "_offset"}},
+        ),
+        ({"select": "", "rename": ((("a",), "A"),)}, {"select": "", "rename": ((("a",), "b"),)}),
         (
             {"select": "select id, cast(n as string) as n from records"},
             {"select": "select id, cast(cast(n as string) as bigint) as n from records"},
@@ -221,9 +250,36 @@ def test_a_query_that_the_table_cannot_have_stops_it_until_the_remedy_is_followe
     table = only(made.catch_up())
     assert table.status.run_state is RunState.STOPPED, table.status
     assert table.status.remedy
+    assert "exclude" not in table.status.reason + table.status.remedy  # The query makes the columns.
     made.settings = followed
     made.catch_up()
     assert made.rows("n.a")[-1]["id"] == 2
+
+
+def _change(before: Any, after: Any) -> dict[str, Any]:
+    source = {"connector": "mysql", "ts_ms": 1, "db": "d", "table": "t"}
+    return {"before": before, "after": after, "op": "d" if after is None else "c", "source": source, "ts_ms": 1}
+
+
+def test_a_function_makes_keys_and_conditions_of_changes_beside_protected_fields(scene: Any) -> None:
+    made = scene(
+        mode="upsert",
+        key_columns=("who",),
+        envelope=EnvelopeSpec(kind="debezium"),
+        udf=(Function("tests.fixtures.functions.clean", "", "string"),),
+        protect=(ProtectRule(selector="mail", action="hash"),),
+        protect_key="k" * 40,
+        select="select clean(name) as who, mail from records where clean(name) <> 'gone'",
+    )
+    made.feed("a", _change(None, {"name": "Ann", "mail": "x"}), _change(None, {"name": "Bob", "mail": "y"}))
+    made.catch_up()
+    made.feed("a", _change({"name": "Ann", "mail": "x"}, None), _change(None, {"name": "GONE", "mail": "z"}))
+    table = only(made.catch_up())
+    [row] = made.rows("n.a")
+    assert (row["who"], len(row["mail"])) == ("bob", 64)
+    lineage = lineage_of(table, table.schema.query)
+    assert [(one.name, one.fields) for one in lineage.columns] == [("who", ("name",)), ("mail", ("mail",))]
+    assert lineage.conditions == ("name",)
 
 
 class _Killed(BaseException):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -38,6 +39,21 @@ def test_the_columns_of_a_query_are_shown(scenario: Scenario, queries: SparkQuer
     [found] = look(scenario, queries, f'select: "{query}"', *RECORDS)
     assert (found.name, found.is_ok) == ("query of s.a", True)
     assert found.found == "makes id: long, email: string, n: decimal(5, 1), place: long"
+
+
+def test_what_python_functions_make_is_shown_of_an_upsert_table_that_protects_fields(
+    scenario: Scenario, queries: SparkQueries, tmp_path: Path
+) -> None:
+    (tmp_path / "key").write_text("k" * 40)
+    query = "select clean(name) as who, email, soundex(clean_name) as sound from records where clean(name) <> ''"
+    settings = (
+        "mode: upsert, key_columns: [who], udf: tests.fixtures.functions.clean, protect: {email: hash}, protect_key: "
+        f'"${{file:{tmp_path / "key"}}}", select: "{query}"'
+    )
+    record = {"name": "A", "clean_name": "a", "email": 5}
+    [found] = look(scenario, queries, settings, record)
+    assert (found.name, found.is_ok) == ("query of s.a", True)
+    assert found.found == "makes who: string, email: string, sound: string"
 
 
 @pytest.mark.parametrize(

@@ -314,6 +314,7 @@ FOLLOWED: Mapping[str, str] = {
             "add `…` to `select`",
             "add the column to the table, or take it out of `select`",
             "name the column otherwise in `select`",
+            "name the column otherwise with `rename`",
             "write `cast(… as …)` in `select`, or name the column otherwise",
             "write it otherwise; the rules of queries are in docs/reference/queries.md",
             "make `…` of functions that tasks compute themselves; the rules of queries are in docs/reference/queries.md",

@@ -204,6 +204,15 @@ def test_columns_whose_values_repeat_have_a_dictionary(tmp_path: Path) -> None:
     assert columns == {"same": True, "other": False, "id": False, "u": False, "d": True}
 
 
+@pytest.mark.parametrize(("different", "has_dictionary"), [(250, True), (700, True), (3000, False)])
+def test_a_dictionary_is_decided_by_as_many_rows_as_it_takes(
+    tmp_path: Path, different: int, has_dictionary: bool
+) -> None:
+    (file,) = _write(target_of(tmp_path, {"s": "string"}), [{"s": f"v{n * 7919 % different}"} for n in range(5000)])
+    column = pq.ParquetFile(file.path).metadata.row_group(0).column(0)
+    assert column.has_dictionary_page == has_dictionary
+
+
 @pytest.mark.parametrize("column", ["s", "deep.k", "gone"])
 def test_bloom_filters_are_written_where_the_table_asks_for_them(tmp_path: Path, column: str) -> None:
     with_filter = {f"write.parquet.bloom-filter-enabled.column.{column}": "true"}
