@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from frazil.cli.main import main
+from frazil.runtime.broker import broker_archive
 from frazil.runtime.gateway import class_archive
 from frazil.runtime.jars import USES, Use, are_jars_present, jars, known_sums, own_jars
 from frazil.runtime.java import find_java
@@ -80,6 +81,7 @@ def test_the_set_up_has_kept_the_classes_that_every_start_loads() -> None:
     # Without the archives a start takes twice as much of the processor, and nothing else tells.
     assert class_archive(own_jars(needs_s3=False), JVM_OPTIONS).exists(), "run `frazil setup`"
     assert archive_of_small_jvm().exists(), "run `frazil setup`"
+    assert broker_archive().exists(), "run `frazil setup`"
 
 
 def test_the_small_jvm_takes_its_classes_from_the_archive_also_with_the_jars_for_s3(tmp_path: Path) -> None:
