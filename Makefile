@@ -58,6 +58,7 @@ picture: setup
 # Before the tests, whose time is limited; does nothing where all of it is there.
 test-setup: setup $(VENV)/.dev
 	$(BIN)/python -m tests.fixtures.fetching
+	$(BIN)/python -m tests.fixtures.recording
 	$(BIN)/python -m tests.fixtures.stores.programs versitygw
 
 # Three at a time on two cores, as many tests wait for a time-out or an interval: what a file's tests share is theirs alone. The

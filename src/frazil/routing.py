@@ -27,11 +27,6 @@ class ValueSource:
     #: The path of the field; the name of the header, or the number of the group, alone; empty for the topic.
     path: tuple[str, ...] = ()
 
-    @property
-    def is_of_topic(self) -> bool:
-        """Whether all records of a topic have the same value."""
-        return self.kind in ("topic", "capture")
-
 
 @dataclass(frozen=True)
 class Template:

@@ -11,7 +11,7 @@ import pytest
 from pyiceberg.types import StringType
 
 from frazil.catalog.layout import Layout
-from frazil.catalog.port import Catalog, TableSize
+from frazil.catalog.port import Catalog, NamedAppend, TableSize
 from frazil.errors import ConflictError, UnavailableError
 from frazil.schema.evolve import extend_schema
 from frazil.spec.partitioning import parse_sort, parse_term
@@ -62,7 +62,7 @@ def test_a_commit_can_require_the_newest_snapshot_and_leave_entries_for_other_to
     first = mine.commit(commit_of(state, 5))
     looked_at = head_of(mine)
     load(other)
-    other.append_once(TABLE, (), "replay-id", "r", None)
+    other.append_once(NamedAppend(TABLE, (), "replay-id", "r", None))
     commit = replace(commit_of(state, 7, ids=()), expected=first, head_id=looked_at, entries={"tool.offsets": "7"})
     with pytest.raises(ConflictError, match="another writer"):
         mine.commit(commit)
@@ -216,5 +216,5 @@ def test_the_small_jvm_can_commit_too(lake: Lake, folder: Path) -> None:
         jvm.listen()
         catalog = IcebergLake(jvm, folder).catalog()
         assert catalog.commit(commit_of(load(catalog), 9)).offsets["a"][0] == 9
-        catalog.append_once(TABLE, files_of(load(catalog), 8), "replay-id", "r1", head_of(catalog))
+        catalog.append_once(NamedAppend(TABLE, files_of(load(catalog), 8), "replay-id", "r1", head_of(catalog)))
         assert len(paths(catalog)) == 4

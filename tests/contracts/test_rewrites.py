@@ -6,7 +6,7 @@ from contextlib import suppress
 
 import pytest
 
-from frazil.catalog.port import Catalog, Rewrite
+from frazil.catalog.port import Catalog, NamedAppend, Rewrite
 from frazil.catalog.progress import LoggedSnapshot
 from frazil.errors import ConflictError, UnavailableError
 from tests.contracts.catalogs import Lake
@@ -104,14 +104,14 @@ def test_files_are_appended_once_under_a_name_and_leave_the_progress_alone(lake:
     begin(one)
     since, progress = head_of(one), load(one).progress
     files = files_of(load(one), 8)
-    one.append_once(TABLE, files, "replay-id", "r1", since)
+    one.append_once(NamedAppend(TABLE, files, "replay-id", "r1", since))
     load(other)
     lake.append_foreign(TABLE)
     with suppress(ConflictError):
-        other.append_once(TABLE, files, "replay-id", "r1", since)
+        other.append_once(NamedAppend(TABLE, files, "replay-id", "r1", since))
     assert len(paths(other)) == 3
     assert plain(load(other).progress) == plain(progress)
-    other.append_once(TABLE, (), "replay-id", "r2", since)
+    other.append_once(NamedAppend(TABLE, (), "replay-id", "r2", since))
     assert [reported.summary for reported in other.history(TABLE, ("replay-id",))][:3] == [
         {"replay-id": "r2"}, {}, {"replay-id": "r1"},
     ]  # fmt: skip
@@ -121,7 +121,7 @@ def test_files_are_appended_once_under_a_name_and_leave_the_progress_alone(lake:
 def test_an_append_whose_answer_was_lost_is_looked_up(catalog: Catalog, lake: Lake) -> None:
     begin(catalog)
     with lake.lose_next_response("replay.append-landed"):
-        catalog.append_once(TABLE, files_of(load(catalog), 8), "replay-id", "r1", head_of(catalog))
+        catalog.append_once(NamedAppend(TABLE, files_of(load(catalog), 8), "replay-id", "r1", head_of(catalog)))
     assert len(paths(catalog)) == 3
 
 
@@ -134,4 +134,4 @@ def test_nothing_is_appended_where_the_history_does_not_reach_back_far_enough(ca
     [left] = catalog.history(TABLE, ("replay-id",))
     assert (left.snapshot_id, left.is_cut) == (state.head_id, True)
     with pytest.raises(UnavailableError):
-        catalog.append_once(TABLE, files_of(state, 8), "replay-id", "r1", since)
+        catalog.append_once(NamedAppend(TABLE, files_of(state, 8), "replay-id", "r1", since))

@@ -11,7 +11,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, StringType
 from pyroaring import BitMap64
 
-from frazil.catalog.port import Catalog, NotSent, Replacement, TableMoved, TableState
+from frazil.catalog.port import Catalog, NamedAppend, NotSent, Replacement, TableMoved, TableState
 from frazil.catalog.scans import LiveFile, Scan
 from frazil.clock import new_id
 from frazil.errors import ConflictError, UnavailableError
@@ -335,7 +335,9 @@ def test_of_two_retries_that_began_together_one_is_refused_also_when_it_was_only
     for name in ("", "quick"):
         slow = _replacement(hand, 7, delta=RowDelta(hand.scan().read_at), name="slow")
         assert other.load(_TABLE) is not None
-        other.append_once(_TABLE, hand.write(8) if name else (), "replay-id", name or "barrier", slow.since)
+        other.append_once(
+            NamedAppend(_TABLE, hand.write(8) if name else (), "replay-id", name or "barrier", slow.since)
+        )
         with pytest.raises(ConflictError):
             hand.catalog.replace_once(slow)
     assert lake.column(_TABLE, "id") == [1, 2, 8]

@@ -16,7 +16,7 @@ from frazil.catalog.iceberg.catalog import IcebergCatalog
 from frazil.catalog.iceberg.java import is_named, java_errors, message_of, unavailable
 from frazil.catalog.iceberg.maintenance import IcebergMaintenance
 from frazil.catalog.layout import Layout
-from frazil.catalog.port import NotSent
+from frazil.catalog.port import NamedAppend, NotSent
 from frazil.errors import UnavailableError
 from frazil.runtime.jvm import Jvm
 from frazil.schema.evolve import extend_schema
@@ -110,7 +110,7 @@ def test_a_clock_that_went_back_is_named_by_every_change_and_nothing_is_sent(lak
         lambda: mine.evolve(TABLE, lambda schema: extend_schema(schema, {(): {"x": StringType()}})),
         lambda: mine.arrange(TABLE, Layout(partition_by=spec)),
         lambda: mine.mark(TABLE, "word", "yes"),
-        lambda: mine.append_once(TABLE, (), "word", "yes", None),
+        lambda: mine.append_once(NamedAppend(TABLE, (), "word", "yes", None)),
     ]
     for change in changes:
         with pytest.raises(UnavailableError, match="clock was set back: it is more than a minute behind") as caught:

@@ -21,6 +21,7 @@ from typing import Any
 import boto3
 from pyiceberg.catalog.rest import RestCatalog
 
+from frazil.runtime.gateway import class_archive, sharing_options
 from frazil.runtime.jars import jars
 from frazil.runtime.java import find_java
 from frazil.runtime.tether import spawn_tethered
@@ -74,6 +75,13 @@ class Server:
 
     def answers(self, path: str) -> bool:
         return _answers(self.url + path)
+
+    def stop(self) -> None:
+        """SIGTERM: it ends as it does by itself."""
+        process, self._process = self._process, None
+        assert process is not None
+        process.terminate()
+        process.wait(_START_TIMEOUT_S)
 
     def kill(self) -> None:
         process, self._process = self._process, None
@@ -159,13 +167,20 @@ class RestCatalogServer(Server):
             **self._properties,
         }
         environment = {_variable(name): value for name, value in settings.items()}
-        paths = [
-            *sorted((installed(_IVY_FILE) / "rest").glob("*.jar")),
-            *(jars("s3") if self.warehouse.startswith("s3:") else ()),
-        ]
-        command = [str(find_java().path), *_JVM, "-cp", ":".join(map(str, paths))]
+        paths = [*_rest_jars(), *(jars("s3") if self.warehouse.startswith("s3:") else ())]
+        sharing = sharing_options(rest_archive())
+        command = [str(find_java().path), *_JVM, *sharing, "-cp", ":".join(map(str, paths))]
         command.append("org.apache.iceberg.rest.RESTCatalogServer")
         self.launch(command, {**environment, "CATALOG_REST_PORT": str(self.port)}, "/v1/config")
+
+
+def rest_archive() -> Path:
+    """The class archive of REST catalogs, whatever their store; it may not exist."""
+    return class_archive(_rest_jars(), _JVM)
+
+
+def _rest_jars() -> list[Path]:
+    return sorted((installed(_IVY_FILE) / "rest").glob("*.jar"))
 
 
 def _variable(name: str) -> str:

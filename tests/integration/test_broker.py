@@ -17,7 +17,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from frazil.clock import new_id
 from frazil.errors import UnavailableError
-from frazil.runtime.broker import EmbeddedBroker
+from frazil.runtime.broker import EmbeddedBroker, broker_archive
 from tests.fixtures.processes import wait_until_ended
 
 _LARGE = 16 * 1024 * 1024
@@ -131,6 +131,11 @@ def test_the_broker_dies_with_a_parent_that_is_killed(tmp_path: Path) -> None:
         assert Path(f"/proc/{pid}/cmdline").read_bytes().endswith(b"server.properties\0")
         parent.kill()
     wait_until_ended(pid, 5)
+
+
+def test_it_takes_its_classes_from_the_archive_that_the_set_up_has_recorded(broker: EmbeddedBroker) -> None:
+    # Java maps an archive only where its own version, the jars and their order are those of the recording.
+    assert str(broker_archive()) in Path(f"/proc/{broker.pid}/maps").read_text(), "run `frazil setup`"
 
 
 def test_a_port_that_is_taken_is_an_error_and_leaves_no_process(broker: EmbeddedBroker, tmp_path: Path) -> None:

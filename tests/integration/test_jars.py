@@ -9,11 +9,14 @@ from pathlib import Path
 import pytest
 
 from frazil.cli.main import main
+from frazil.runtime.broker import broker_archive
 from frazil.runtime.gateway import class_archive
 from frazil.runtime.jars import USES, Use, are_jars_present, jars, known_sums, own_jars
 from frazil.runtime.java import find_java
 from frazil.runtime.jvm import JVM_OPTIONS
 from frazil.runtime.light_jvm import LightJvm, archive_of_small_jvm
+from tests.fixtures.foreign_spark import foreign_archive
+from tests.integration.servers import rest_archive
 
 _CLASSES: dict[Use, tuple[str, ...]] = {
     "spark": (
@@ -80,6 +83,9 @@ def test_the_set_up_has_kept_the_classes_that_every_start_loads() -> None:
     # Without the archives a start takes twice as much of the processor, and nothing else tells.
     assert class_archive(own_jars(needs_s3=False), JVM_OPTIONS).exists(), "run `frazil setup`"
     assert archive_of_small_jvm().exists(), "run `frazil setup`"
+    assert broker_archive().exists(), "run `frazil setup`"
+    assert foreign_archive([*jars("spark"), *jars("s3")]).exists(), "run `make test-setup`"
+    assert rest_archive().exists(), "run `make test-setup`"
 
 
 def test_the_small_jvm_takes_its_classes_from_the_archive_also_with_the_jars_for_s3(tmp_path: Path) -> None:

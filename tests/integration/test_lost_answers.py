@@ -17,7 +17,7 @@ from frazil.catalog.iceberg.catalog import IcebergCatalog
 from frazil.catalog.iceberg.java import each
 from frazil.catalog.layout import Layout
 from frazil.catalog.maintenance_port import Compaction
-from frazil.catalog.port import Replacement, Rewrite
+from frazil.catalog.port import NamedAppend, Replacement, Rewrite
 from frazil.clock import new_id
 from frazil.errors import ConflictError, UnavailableError
 from frazil.maintenance.actions import DELETES_OPTIONS
@@ -208,7 +208,7 @@ def test_a_retry_of_dead_letters_whose_answer_is_lost_leaves_every_snapshot_whol
     first = hand.scan().files[0].path
     since = hand.fresh().head_id
     assert since is not None
-    lake.strike(fault, lambda: hand.catalog.append_once(table, hand.write(3), "replay-id", "a", since))
+    lake.strike(fault, lambda: hand.catalog.append_once(NamedAppend(table, hand.write(3), "replay-id", "a", since)))
     lake.strike(fault, lambda: hand.catalog.rewrite(Rewrite(table, since, "b", (first,), hand.write(4))))
     at = hand.fresh().head_id
     made = Replacement(table, hand.write(5), hand.delete(hand.scan(), f0=[0]), progress, at, "c")

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
-from types import MappingProxyType
 
 import numpy as np
 from pyiceberg.schema import Schema
 
 from frazil.catalog.layout import UNARRANGED, Layout
-from frazil.catalog.port import Replacement, Rewrite, TableSize, TableState
+from frazil.catalog.port import NamedAppend, Replacement, Rewrite, TableSize, TableState
 from frazil.catalog.progress import LoggedSnapshot
 from frazil.catalog.scans import Scan
 from frazil.clock import seed_randomness
@@ -23,7 +22,7 @@ from frazil.kafka.memory import MemoryOutbox
 from frazil.kafka.port import OutFields, Partition, ReadRecord, TopicDescription
 from frazil.report import TaskReport
 from frazil.testing import MemoryCatalog, MemoryJobs, MemorySource
-from frazil.types import Batch, Commit, DataFile, OffsetRange, Progress
+from frazil.types import Batch, Commit, OffsetRange, Progress
 
 
 class CrashError(BaseException):
@@ -201,18 +200,10 @@ class UnsureCatalog:
         self._catalog.rewrite(rewrite)
         self._fate.step("catalog.rewritten")
 
-    def append_once(
-        self,
-        table: str,
-        files: Sequence[DataFile],
-        name: str,
-        value: str,
-        since: int | None,
-        summary: Mapping[str, str] = MappingProxyType({}),
-    ) -> None:
+    def append_once(self, append: NamedAppend) -> None:
         self._fate.step("catalog.append_once")
-        self._refuse_another(table)
-        self._catalog.append_once(table, files, name, value, since, summary)
+        self._refuse_another(append.table)
+        self._catalog.append_once(append)
         self._fate.step("catalog.appended")
 
     def replace_once(self, replacement: Replacement) -> None:

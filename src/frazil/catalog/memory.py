@@ -24,7 +24,7 @@ from frazil.catalog.layout import (
     spec_change,
     spec_of,
 )
-from frazil.catalog.port import NotSent, Replacement, Rewrite, TableMoved, TableSize, TableState
+from frazil.catalog.port import NamedAppend, NotSent, Replacement, Rewrite, TableMoved, TableSize, TableState
 from frazil.catalog.progress import (
     COMMIT_ID,
     REPLAY_ID,
@@ -290,21 +290,14 @@ class MemoryCatalog:
             removed = tuple(file for file in _files_of(found.line()) if file.path in rewrite.removed)
             self._add(found, rewrite.added, summary, RowDelta(None, removed=removed))
 
-    def append_once(
-        self,
-        table: str,
-        files: Sequence[DataFile],
-        name: str,
-        value: str,
-        since: int | None,
-        summary: Mapping[str, str] = MappingProxyType({}),
-    ) -> None:
+    def append_once(self, append: NamedAppend) -> None:
+        made, table = append, append.table
         with self._committing(table) as found:
-            has_landed = is_recorded(self._logged(found, (name,)), name, value, since)
+            has_landed = is_recorded(self._logged(found, (made.name,)), made.name, made.value, made.since)
             if has_landed is None:
                 raise UnavailableError("the table's history is gone", where=table)
             if not has_landed:
-                self._add(found, files, {key(self._pipeline, n): v for n, v in {**summary, name: value}.items()})
+                self._add(found, made.files, {key(self._pipeline, n): v for n, v in made.entries.items()})
 
     def replace_once(self, replacement: Replacement) -> None:
         made, table = replacement, replacement.table

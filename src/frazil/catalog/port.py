@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import Protocol
 
 from pyiceberg.partitioning import PartitionSpec
@@ -134,6 +133,28 @@ class Replacement:
     summary: Mapping[str, str] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class NamedAppend:
+    """A commit that adds files and leaves the progress unchanged, made once: its summary has an entry of its own."""
+
+    table: str
+    #: The files to be added.
+    files: Sequence[DataFile]
+    #: The key of the entry, under this pipeline's keys.
+    name: str
+    #: The value of the entry.
+    value: str
+    #: A snapshot after which the entry is looked for; None: since the table was created.
+    since: int | None
+    #: Further entries of the snapshot summary, under this pipeline's keys.
+    summary: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def entries(self) -> dict[str, str]:
+        """All entries of the snapshot summary, under this pipeline's keys."""
+        return {**self.summary, self.name: self.value}
+
+
 class TableMoved(ConflictError):
     """another writer has changed what this commit takes rows from
     the changes are looked up again in the table as it is now
@@ -230,21 +251,11 @@ class Catalog(Protocol):
         `read_at`: the caller loads the table again. UnavailableError where the outcome is unknown.
         """
 
-    def append_once(
-        self,
-        table: str,
-        files: Sequence[DataFile],
-        name: str,
-        value: str,
-        since: int | None,
-        summary: Mapping[str, str] = MappingProxyType({}),
-    ) -> None:
-        """Commits one snapshot that adds these files, with `value` under the summary key `name` and without progress;
-        does nothing where a snapshot after `since` has this value already. since: None: since the table was created.
-        summary: further entries under this pipeline's keys.
+    def append_once(self, append: NamedAppend) -> None:
+        """Commits one snapshot that adds files, without progress; does nothing where the table contains it already.
 
         Raises: ConflictError after a conflicting commit; UnavailableError where the outcome is unknown or the history
-        does not reach back to `since`.
+        does not reach back to the append's `since`.
         """
 
     def replace_once(self, replacement: Replacement) -> None:

@@ -62,8 +62,8 @@ from frazil.cdc.primary_keys import (
     may_get_document_key,
     takes_primary_keys,
 )
-from frazil.decode.cast import Conversion, Place, require
 from frazil.decode.columns import Decoded, Fault
+from frazil.decode.conversion import Conversion, Place, require
 from frazil.decode.json.slices import MAX_MISMATCHES
 from frazil.decode.settings import Envelope, Reading
 from frazil.rows.decoder import decode_messages, decode_values, has_value

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import TypeAdapter
 
-from frazil.catalog.port import Catalog, Rewrite, TableState
+from frazil.catalog.port import Catalog, NamedAppend, Rewrite, TableState
 from frazil.catalog.progress import (
     LOOKUPS,
     OPEN_REPLAY,
@@ -154,7 +154,7 @@ def commit_pending(catalog: Catalog, dead_letters: str, pending: PendingReplay) 
     Raises: ConflictError and UnavailableError as the catalog; the rows are still pending then.
     """
     summary = {LOOKUPS: pending.lookups} if pending.lookups else {}
-    catalog.append_once(pending.table, pending.files, REPLAY_ID, pending.id, pending.since, summary)
+    catalog.append_once(NamedAppend(pending.table, pending.files, REPLAY_ID, pending.id, pending.since, summary))
     hit("replay.appended")
     clear_mark(catalog, dead_letters, pending.id)
     hit("replay.done")
@@ -200,7 +200,7 @@ def _entry_of(
     found = find()
     if found is None:
         # The process that set the property may still be about to commit: this commit prevents it.
-        catalog.append_once(table.name, (), names[0], new_id(), table.head_id)
+        catalog.append_once(NamedAppend(table.name, (), names[0], new_id(), table.head_id))
         catalog.load(table.name)
         found = find()
     return found

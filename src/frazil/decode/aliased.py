@@ -11,8 +11,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 from pyiceberg.types import IcebergType, NestedField, StructType
 
-from frazil.decode.cast import Conversion, Place, require, require_inside
 from frazil.decode.columns import Decoded
+from frazil.decode.conversion import Conversion, Place, require, require_inside
 from frazil.decode.settings import Reading
 from frazil.schema.arrow import arrow_type, as_written, children_of, first_present, replace_children, unsliced
 from frazil.schema.evolve import merge_requested_fields

@@ -7,9 +7,7 @@ type mismatch with its record and path.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -32,14 +30,12 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
-from frazil.decode.columns import Columns, Decoded, Mismatch, UnionStruct, shortened, without_empty
+from frazil.decode.columns import Columns, Decoded, Mismatch, UnionStruct, without_empty
+from frazil.decode.conversion import NOT_ADDED, Conversion, Owner, Place, elements_of, inside_of, require
 from frazil.decode.epochs import convert_zone, differ_in_zone, from_numbers, inside_years, to_local, zone_settings
-from frazil.decode.json_texts import json_text
-from frazil.decode.limits import check_cells, leaf_count, long_name_fault, rejected_fault
+from frazil.decode.limits import long_name_fault, rejected_fault
 from frazil.decode.lossless import DAY, cast_losslessly, convert, format_type, may_convert, readable
-from frazil.decode.renames import Renames
-from frazil.decode.rescue import UNKNOWN_FIELD, join_members, members_at, members_of
-from frazil.decode.settings import Reading
+from frazil.decode.rescue import UNKNOWN_FIELD
 from frazil.name_length import drop_long_names, is_long, long_name_in, shorten
 from frazil.schema.arrow import arrow_type, children_of, first_present, replace_children, unsliced
 from frazil.schema.conflicts import type_without_rejected
@@ -48,88 +44,7 @@ from frazil.schema.names import Spellings, both_reason, conflict_reason, fractio
 from frazil.schema.parts import Path, parts_of, retyped, type_word, with_parts
 from frazil.schema.rejected_changes import declaration_for
 
-Owner = NDArray[np.int32]
-NOT_ADDED = "not added: `schema_evolution` is `freeze`"
-"""The end of the refusal of a new field."""
-
 _NO_COLUMN = "the table has no such column, and `schema_evolution: freeze` forbids new columns"
-
-
-@dataclass
-class Conversion:
-    """The results while one group of records is converted; other fields are as in Decoded."""
-
-    reading: Reading
-    #: The id of the schema that the records were written with.
-    schema_id: str
-    #: The number of records.
-    row_count: int
-    #: The number of mismatches that are kept.
-    limit: int
-    #: Other names of the writer's fields.
-    renames: Renames = field(default_factory=Renames)
-    #: The name that a union gives to the type of its value, by the value's path.
-    branches: Mapping[Path, str] = field(default_factory=dict)
-    mismatches: list[Mismatch] = field(default_factory=list)
-    #: Members of `_rescued`, each array for all records at once.
-    members: list[pa.Array] = field(default_factory=list)
-    #: Single rescued values.
-    rescued: list[Mismatch] = field(default_factory=list)
-    requested_fields: dict[Path, dict[str, IcebergType]] = field(default_factory=dict)
-    made_optional: set[Path] = field(default_factory=set)
-    dropped: set[str] = field(default_factory=set)
-    refusals: set[str] = field(default_factory=set)
-    #: The number of nulls that were made.
-    cells: int = 0
-
-    def __post_init__(self) -> None:
-        self.refused = np.zeros(self.row_count, np.bool_)
-
-    def spend(self, kind: IcebergType, count: int) -> None:
-        """Counts the cells of `count` nulls that are to be made.
-
-        Raises: TooMuch.
-        """
-        self.cells += leaf_count(kind) * count
-        check_cells(self.cells)
-
-    def in_row(self, path: Path) -> Path:
-        """Returns a path as a pipeline file writes it: from the top of the row, not of an envelope."""
-        return path if self.reading.envelope is None else path[1:]
-
-    def request(self, path: Path, kind: IcebergType) -> None:
-        """Requests this field, at least in this type."""
-        self.requested_fields.setdefault(path[:-1], {})[path[-1]] = kind
-
-    def refuse_change(self, path: Path, what: str) -> None:
-        """Adds a refused schema change, with the schema that requests it."""
-        by = f"schema {self.schema_id}: " if self.schema_id else ""
-        self.refusals.add(f"{by}column {'.'.join(path)}: {what}")
-
-    def refuse(self, array: pa.Array, bad: NDArray[Any], owner: Owner, path: Path, kind: str, reason: str) -> None:
-        """Rescues values, where the table rescues, or refuses their records. reason: with `{value}` for the value."""
-        rows = np.flatnonzero(bad)
-        is_rescued = kind != "missing_value" and (
-            self.reading.unknown_fields == "rescue" if kind == "unknown_field" else self.reading.is_rescuing
-        )
-        found = self.rescued if is_rescued else self.mismatches
-        if not is_rescued:
-            self.refused[owner[rows]] = True
-            rows = rows[: max(0, self.limit - len(self.mismatches))]
-        for n in rows.tolist():
-            text = json_text(array[n])
-            message = reason.replace("{value}", shortened(text))
-            found.append(Mismatch(int(owner[n]), ".".join(path), kind, message, text if is_rescued else ""))
-
-    def rescue_column(self, array: pa.Array, there: NDArray[np.bool_], path: Path) -> None:
-        """Rescues all values of a field that the table lacks; each record has at most one."""
-        if there.any():
-            self.members.append(members_at(path, array, there))
-
-    def rescued_column(self) -> pa.Array | None:
-        """Returns the rescued values, a JSON object for each record; None without any."""
-        singles = [members_of(self.rescued, self.row_count)] if self.rescued else []
-        return join_members([*self.members, *singles], self.row_count) if self.members or singles else None
 
 
 def convert_columns(
@@ -243,21 +158,6 @@ def _handle_second(
     else:
         reason = UNKNOWN_FIELD if conversion.reading.unknown_fields == "rescue" else _NO_COLUMN
         conversion.refuse(array, is_second, place.owner, path, "unknown_field", reason)
-
-
-@dataclass(frozen=True)
-class Place:
-    """The place of values in the record."""
-
-    path: Path
-    #: The record that each value belongs to.
-    owner: Owner
-    #: Which of the structs around the values are present.
-    there: NDArray[np.bool_]
-
-    def inside(self, name: str) -> Place:
-        """Returns the place one level down, in a struct."""
-        return Place((*self.path, name), self.owner, self.there)
 
 
 def convert_value(
@@ -374,7 +274,7 @@ def _convert_list(
     top: tuple[Path, IcebergType],
 ) -> pa.Array:
     written, wanted = kinds
-    inner = _elements(array, place, "element")
+    inner = elements_of(array, place, "element")
     items = convert_value(conversion, array.values, (written.element_type, wanted.element_type), inner, top)
     if wanted.element_required:
         require(conversion, items, inner, inner.path)
@@ -389,7 +289,7 @@ def _convert_map(
     top: tuple[Path, IcebergType],
 ) -> pa.Array:
     written, wanted = kinds
-    items, keys = _elements(array, place, "value"), array.keys
+    items, keys = elements_of(array, place, "value"), array.keys
     if written.key_type != wanted.key_type:
         target = arrow_type(wanted.key_type)
         if not may_convert(keys.type, target):
@@ -421,50 +321,7 @@ def _without_mismatches(
     )
     rows = pa.array(np.arange(len(array)), mask=bad)
     kept = array.take(rows)
-    return kept, _elements(kept, place, "value"), cast_losslessly(kept.keys, keys.type)
-
-
-def _elements(array: pa.Array, place: Place, name: str) -> Place:
-    offsets = np.asarray(array.offsets)
-    owner = np.repeat(place.owner, np.diff(offsets))
-    return Place((*place.path, name), owner, np.ones(owner.size, np.bool_))
-
-
-def require(conversion: Conversion, column: pa.Array, place: Place, path: Path) -> None:
-    """Refuses the records without a value for a required column, and requests that it becomes optional."""
-    missing = np.asarray(column.is_null()) & place.there & ~conversion.refused[place.owner]
-    if not missing.any():
-        return
-    if conversion.reading.may_widen:
-        conversion.made_optional.add(path)
-    reason = "the column is required and the record has no value for it"
-    conversion.refuse(column, missing, place.owner, path, "missing_value", reason)
-
-
-def require_inside(conversion: Conversion, column: pa.Array, kind: IcebergType, place: Place) -> None:
-    """Applies `require` to the fields inside a column, of which some may have been left out."""
-    if not _requires(kind):
-        return
-    for values, part, inner in _inside(column, kind, place):
-        if part.required:
-            require(conversion, values, inner, inner.path)
-        require_inside(conversion, values, part.field_type, inner)
-
-
-def _inside(column: pa.Array, kind: IcebergType, place: Place) -> Iterator[tuple[pa.Array, NestedField, Place]]:
-    """Yields the values one level down in a column, their field, and their place."""
-    column, parts = unsliced(column), parts_of(kind)
-    if isinstance(kind, StructType):
-        place = Place(place.path, place.owner, np.asarray(column.is_valid()))
-        places = [place.inside(part.name) for part in parts]
-    else:
-        places = [_elements(column, place, part.name) for part in parts]
-    yield from zip(children_of(column), parts, places, strict=True)
-
-
-def _requires(kind: IcebergType) -> bool:
-    """Whether something inside a type is required."""
-    return any(part.required or _requires(part.field_type) for part in parts_of(kind))
+    return kept, elements_of(kept, place, "value"), cast_losslessly(kept.keys, keys.type)
 
 
 def _handle_unknown(
@@ -541,7 +398,7 @@ def _refuse_rejected(conversion: Conversion, array: pa.Array, kind: IcebergType,
         there = np.asarray(array.is_valid()) & place.there
         conversion.refuse(array, there, place.owner, place.path, "name_conflict", rejected[place.path])
     elif any(other[: len(place.path)] == place.path for other in rejected):
-        for values, part, inner in _inside(array, kind, place):
+        for values, part, inner in inside_of(array, kind, place):
             _refuse_rejected(conversion, values, part.field_type, inner)
 
 

@@ -8,8 +8,9 @@ import numpy as np
 import pyarrow as pa
 from pyiceberg.types import BinaryType, NestedField, StringType, StructType
 
-from frazil.decode.cast import Conversion, convert_columns
+from frazil.decode.cast import convert_columns
 from frazil.decode.columns import Columns, Decoded, Fault
+from frazil.decode.conversion import Conversion
 from frazil.decode.settings import Reading
 
 _NOT_TEXT = Fault("invalid_text", "the value is not UTF-8")

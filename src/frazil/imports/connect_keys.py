@@ -3,7 +3,6 @@
 from frazil.imports.answers import Tool, carried, unneeded, unsupported
 
 _CONTROL = "progress is in the tables: there is no control topic, group or transaction"
-_IN_SNAPSHOT = "the transform stays before the table as it is; rows get no struct"
 _BEFORE = "write its result as `select` or `where`, or run it before the topic"
 _OF_CONNECT = "it configures Kafka Connect itself"
 _BY_ID = "the id in each record names its schema"

@@ -12,8 +12,9 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import NestedField, StructType
 
 from frazil.cdc.mongodb.document_ids import ID
-from frazil.decode.cast import Conversion, convert_columns
+from frazil.decode.cast import convert_columns
 from frazil.decode.columns import Columns, Decoded
+from frazil.decode.conversion import Conversion
 from frazil.decode.json_schema.types import refused_changes
 from frazil.decode.lossless import format_type
 from frazil.decode.renames import Renames

@@ -21,7 +21,7 @@ from pyiceberg.types import IcebergType, NestedField, StructType
 
 from frazil.cdc.envelope_columns import FLAT, has_documents, is_wrapped, open_columns, read_part
 from frazil.cdc.json.members import masked, pick_slices
-from frazil.decode.cast import Conversion, convert_columns
+from frazil.decode.cast import convert_columns
 from frazil.decode.columns import Columns, Decoded, Fault, Group, Mismatch, in_order
 from frazil.decode.connect.schema import (
     ConnectType,
@@ -33,6 +33,7 @@ from frazil.decode.connect.schema import (
     without_units,
 )
 from frazil.decode.connect.values import LogicalType
+from frazil.decode.conversion import Conversion
 from frazil.decode.json import scan
 from frazil.decode.json.columns import Findings, read_members, read_value
 from frazil.decode.json.grammar import ABSENT, NULL, OBJECT

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.types import BinaryType, IcebergType, NestedField, StringType
 
-from frazil.decode.cast import Conversion
 from frazil.decode.columns import Decoded, Mismatch
+from frazil.decode.conversion import Conversion
 from frazil.decode.epochs import inside_years, outside_years
 from frazil.decode.json_texts import as_json
 from frazil.decode.plain import read_text

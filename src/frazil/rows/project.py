@@ -11,8 +11,8 @@ import numpy as np
 import pyarrow as pa
 from pyiceberg.types import IcebergType, NestedField, StructType
 
-from frazil.decode.cast import Conversion, Place, require, require_inside
 from frazil.decode.columns import Decoded, first_mismatches
+from frazil.decode.conversion import Conversion, Place, require, require_inside
 from frazil.decode.json.records import list_paths
 from frazil.decode.json.slices import MAX_MISMATCHES
 from frazil.decode.limits import refusal

@@ -13,8 +13,9 @@ import pyarrow as pa
 from pyiceberg.schema import Schema
 from pyiceberg.types import NestedField, StructType
 
-from frazil.decode.cast import Conversion, Place, convert_struct
+from frazil.decode.cast import convert_struct
 from frazil.decode.columns import Decoded, Mismatch
+from frazil.decode.conversion import Conversion, Place
 from frazil.decode.settings import OWN_TYPES, Reading
 from frazil.process.evaluate import LOOKUP_MISS, Failure, OnError, Processed, Unmet, evaluate
 from frazil.process.program import Program

@@ -10,8 +10,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from frazil.decode.cast import Conversion, Place, require
 from frazil.decode.columns import Decoded, Mismatch
+from frazil.decode.conversion import Conversion, Place, require
 from frazil.rows.decoder import has_value
 from frazil.rows.project import decode_rows
 from frazil.schema.arrow import Bools, Records, pick, spread_mask

@@ -23,11 +23,11 @@ from frazil.cdc.json.envelopes import open_json
 from frazil.cdc.json.members import json_options
 from frazil.cdc.mongodb.documents import open_documents
 from frazil.decode.avro.reader import AvroReader, avro_reader
-from frazil.decode.cast import Conversion
 from frazil.decode.columns import Bodies, Columns, Decoded, Fault, Group, Mismatch, Reader, in_order
 from frazil.decode.connect.protobuf_names import logical_types_of_protobuf
 from frazil.decode.connect.schema import convert_logical_types, logical_types_of_avro, without_units
 from frazil.decode.connect.values import GOOGLE_DATE, GOOGLE_TIME, LogicalType
+from frazil.decode.conversion import Conversion
 from frazil.decode.forms import OWN_FORMS, Forms, forms_of
 from frazil.decode.json import values as json_values
 from frazil.decode.json.records import decode_json

@@ -7,11 +7,12 @@ the same directory and port has its topics, offsets and cluster id again.
 from __future__ import annotations
 
 import base64
+import os
 import signal
 import socket
 import subprocess
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType, TracebackType
 
@@ -20,6 +21,7 @@ from confluent_kafka.admin import AdminClient
 
 from frazil.clock import SystemClock, new_id
 from frazil.errors import UnavailableError
+from frazil.runtime.gateway import RECORDED_TIMEOUT_S, class_archive, recording_options, sharing_options
 from frazil.runtime.jars import jars
 from frazil.runtime.java import find_java, with_one_collector
 from frazil.runtime.private import make_private_directory, make_private_file
@@ -101,15 +103,28 @@ def _single_node() -> dict[str, str]:
     }
 
 
+def broker_archive() -> Path:
+    """Returns the path of the class archive for brokers; it may not exist."""
+    return class_archive(jars("broker"), _JVM)
+
+
 class EmbeddedBroker:
     """One broker in `directory`. Port 0 chooses a free port at the first start and keeps it. `properties` are Kafka's
-    own and override Frazil's.
+    own and override Frazil's. records_classes: whether its end writes the class archive for brokers.
     """
 
-    def __init__(self, directory: Path, port: int = 0, properties: Mapping[str, str] = _NOTHING) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        port: int = 0,
+        properties: Mapping[str, str] = _NOTHING,
+        *,
+        records_classes: bool = False,
+    ) -> None:
         self.directory = directory.absolute()
         self.port = port
         self._properties = dict(properties)
+        self._records_classes = records_classes
         self._data = self.directory / "data"
         self._clock = SystemClock()
         self._process: subprocess.Popen[bytes] | None = None
@@ -179,21 +194,25 @@ class EmbeddedBroker:
             self._format()
         make_private_file(self.log)
         self.log.write_bytes(b"")
-        self._process = spawn_tethered(self._java("kafka.Kafka", "server.properties"), log=self.log)
+        archive = broker_archive()
+        sharing = recording_options(archive) if self._records_classes else sharing_options(archive)
+        self._process = spawn_tethered(self._java(sharing, "kafka.Kafka"), log=self.log)
 
     def _format(self) -> None:
         cluster = base64.urlsafe_b64encode(uuid.UUID(new_id()).bytes).decode().rstrip("=")
-        words = ("format", f"--cluster-id={cluster}", "-c", "server.properties")
-        tool = self._java("kafka.tools.StorageTool", *words)
+        words = ("format", f"--cluster-id={cluster}", "-c")
+        tool = self._java(sharing_options(broker_archive()), "kafka.tools.StorageTool", *words)
         answer = subprocess.run(tool, capture_output=True, text=True, check=False)
         self.log.write_text(answer.stdout + answer.stderr)
         if answer.returncode:
             raise self._failed(f"the broker's directory cannot be formatted: {_last_error(self.log)}")
 
-    def _java(self, main: str, *words: str) -> list[str]:
-        folder = jars("broker")[0].parent
-        paths = [str(self.directory / word) if word == "server.properties" else word for word in words]
-        return [str(find_java().path), *with_one_collector(_JVM), *_LOGGING, "-cp", f"{folder}/*", main, *paths]
+    def _java(self, sharing: Sequence[str], main: str, *words: str) -> list[str]:
+        """Returns the command of a main class of Kafka's, whose last word is the file with the broker's properties."""
+        options = [*with_one_collector(_JVM), *sharing, *_LOGGING]
+        # Jar by jar: Java puts what `*` stands for in the order of the file system, and an archive knows one order.
+        path = os.pathsep.join(map(str, jars("broker")))
+        return [str(find_java().path), *options, "-cp", path, main, *words, str(self.directory / "server.properties")]
 
     def _wait_until_it_answers(self) -> None:
         deadline = self._clock.monotonic_s() + _START_TIMEOUT_S
@@ -212,7 +231,7 @@ class EmbeddedBroker:
             return
         process.send_signal(how)
         try:
-            process.wait(_STOP_TIMEOUT_S)
+            process.wait(RECORDED_TIMEOUT_S if self._records_classes else _STOP_TIMEOUT_S)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()

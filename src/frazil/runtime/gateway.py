@@ -30,7 +30,7 @@ RECORD_VARIABLE = "FRAZIL_RECORD_CLASSES"
 _START_TIMEOUT_S = 60.0
 _END_TIMEOUT_S = 10.0
 # A recording JVM writes the archive of its classes before it ends.
-_RECORDED_TIMEOUT_S = 300.0
+RECORDED_TIMEOUT_S = 300.0
 MINIMUM_FILES = 1024
 _WANTED_FILES = 65536
 _OPENED = (
@@ -105,7 +105,7 @@ def _write_options(file: Path, options: Sequence[str]) -> None:
 def wait_for_end(process: subprocess.Popen[bytes]) -> None:
     """Waits for a JVM that was asked to end; kills it after some seconds."""
     try:
-        process.wait(_RECORDED_TIMEOUT_S if os.environ.get(RECORD_VARIABLE) else _END_TIMEOUT_S)
+        process.wait(RECORDED_TIMEOUT_S if os.environ.get(RECORD_VARIABLE) else _END_TIMEOUT_S)
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
@@ -161,9 +161,14 @@ def sharing_options(archive: Path) -> list[str]:
     asks for that.
     """
     if os.environ.get(RECORD_VARIABLE):
-        archive.parent.mkdir(parents=True, exist_ok=True)
-        return [f"-XX:ArchiveClassesAtExit={archive}", "-Xlog:cds=off", "-Xlog:cds+dynamic=off"]
+        return recording_options(archive)
     return [f"-XX:SharedArchiveFile={archive}", "-Xlog:cds=off"] if archive.exists() else []
+
+
+def recording_options(archive: Path) -> list[str]:
+    """Returns the JVM options that record the archive at the JVM's end; makes its folder."""
+    archive.parent.mkdir(parents=True, exist_ok=True)
+    return [f"-XX:ArchiveClassesAtExit={archive}", "-Xlog:cds=off", "-Xlog:cds+dynamic=off"]
 
 
 def _command(

@@ -30,7 +30,7 @@ _OPTIONS = (
     "-XX:+UseSerialGC",
     "-XX:TieredStopAtLevel=1",
     "-Xshare:auto",
-    "--add-opens=java.base/java.nio=ALL-UNNAMED",
+    _FOR_ARROW,
 )
 # The jars of PySpark that Iceberg needs; opening all of them doubles the time.
 _NEEDED = ("hadoop-client-", "slf4j-api", "jcl-over-", "log4j-", "commons-", "py4j-")

@@ -1,5 +1,5 @@
 """Does once what a first start would otherwise wait for: compiles the decoder's loops, which are kept, and runs a small
-pipeline on a broker of its own, and a command that looks at it, so that their JVMs record the classes they load (see
+pipeline on a broker of its own, and a command that looks at it, so that the three JVMs record the classes they load (see
 `gateway`).
 """
 
@@ -14,7 +14,7 @@ from pathlib import Path
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
-from frazil.runtime.broker import EmbeddedBroker
+from frazil.runtime.broker import EmbeddedBroker, broker_archive
 from frazil.runtime.gateway import RECORD_VARIABLE, class_archive
 from frazil.runtime.jars import own_jars
 from frazil.runtime.jvm import JVM_OPTIONS
@@ -38,20 +38,27 @@ def compile_all() -> str:
 
 
 def record_start() -> str:
-    """Runs the small pipeline, and the check of its file, unless the class archives of both JVMs exist. Returns why an
-    archive is missing; empty where none is.
+    """Runs the small pipeline, and the check of its file, unless the class archives of their JVMs and of the broker's
+    exist. Returns why an archive is missing; empty where none is.
     """
     archives = {
         ("run", "--until-caught-up"): class_archive(own_jars(needs_s3=False), JVM_OPTIONS),
         ("check",): archive_of_small_jvm(),
     }
-    if all(archive.exists() for archive in archives.values()):
+    of_broker = broker_archive()
+    if all(archive.exists() for archive in (*archives.values(), of_broker)):
         return ""
-    with tempfile.TemporaryDirectory() as folder, EmbeddedBroker(Path(folder) / "broker") as broker:
+    records = not of_broker.exists()
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        EmbeddedBroker(Path(folder) / "broker", records_classes=records) as broker,
+    ):
         _produce(broker.bootstrap_servers)
         file = Path(folder) / "frazil.yaml"
         file.write_text(_FILE.format(servers=broker.bootstrap_servers, folder=folder))
         failures = [_record(words, file, archive) for words, archive in archives.items()]
+    if not of_broker.exists():
+        failures.append(f"the broker has written no {of_broker}")
     return next(filter(None, failures), "")
 
 

@@ -45,7 +45,6 @@ _STRANGE_IN_COLUMN = {
     " write.parquet.bloom-filter-enabled.column.id"
 }
 _MAX_DEPTH = 100
-AS_SEEN = "as_seen"
 _REMEDY = "write as_seen, double, or a decimal such as decimal(18,4)"
 
 

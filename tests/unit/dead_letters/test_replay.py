@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
 from frazil import failpoints
-from frazil.catalog.port import Rewrite
+from frazil.catalog.port import NamedAppend, Rewrite
 from frazil.catalog.scans import Scan
 from frazil.dead_letters.files import ReplayResult, Selection
 from frazil.dead_letters.pending import PendingReplay, mark_replay, settle_replays
@@ -25,7 +24,7 @@ from frazil.errors import ConflictError, SpecError, UnavailableError
 from frazil.ingest.failures import TableStopped
 from frazil.spec.settings import METADATA_COLUMNS, LimitsSpec, ValueSpec
 from frazil.testing import MemoryCatalog
-from frazil.types import DataFile, DeleteFile
+from frazil.types import DeleteFile
 from frazil.write.plain_target import plain_target
 from frazil.write.target import METADATA_TYPES
 from frazil.write.write import FileWriter
@@ -141,7 +140,7 @@ def test_columns_of_record_metadata_are_those_of_the_dead_letter(tmp_path: Path)
     }
     writer = FileWriter(target)
     writer.write(dead_letter_rows(target, record, [Mismatch(0, "id", "type_mismatch", "once upon a time")]))
-    scene.catalog.append_once(DEAD_LETTERS, writer.finish(), "test", "1", None)
+    scene.catalog.append_once(NamedAppend(DEAD_LETTERS, writer.finish(), "test", "1", None))
     assert scene.replayer.replay(scene.table, Selection(offset=77)) == ReplayResult(1, 0)
     assert next(row for row in scene.rows() if row["id"] == 5) == {
         "id": 5,
@@ -317,18 +316,10 @@ def test_a_promise_that_is_made_while_somebody_decides_that_it_was_not_is_kept(t
     late = [Rewrite(DEAD_LETTERS, state.head_id, replay_id, (), (), {"replay": promise.dump()})]
 
     class Deciding(MemoryCatalog):
-        def append_once(
-            self,
-            table: str,
-            files: Sequence[DataFile],
-            name: str,
-            value: str,
-            since: int | None,
-            summary: Mapping[str, str] = MappingProxyType({}),
-        ) -> None:
+        def append_once(self, append: NamedAppend) -> None:
             while late:
                 super().rewrite(late.pop())
-            super().append_once(table, files, name, value, since, summary)
+            super().append_once(append)
 
     deciding = Deciding(tmp_path, "p")
     vars(deciding).update(_tables=scene.catalog._tables)

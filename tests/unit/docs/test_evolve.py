@@ -10,8 +10,9 @@ import pytest
 from pyiceberg.types import IcebergType, NestedField, StructType
 
 from docs.scan import ROOT
-from frazil.decode.cast import Conversion, convert_columns
+from frazil.decode.cast import convert_columns
 from frazil.decode.columns import Columns, Decoded
+from frazil.decode.conversion import Conversion
 from frazil.decode.settings import Reading
 from frazil.schema.arrow import arrow_type
 from frazil.spec.types import parse_type

@@ -12,7 +12,6 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
-from types import MappingProxyType
 from typing import Any
 
 from pyiceberg.partitioning import PartitionSpec
@@ -37,7 +36,7 @@ from frazil.catalog.iceberg.refusals import is_absent, refused_creation
 from frazil.catalog.iceberg.tables import StateReader, arrange, row_delta
 from frazil.catalog.iceberg.validators import HistoryValidator, ProgressValidator, logged_snapshots
 from frazil.catalog.layout import UNARRANGED, Layout, is_arranged, refuse_partition_field_names
-from frazil.catalog.port import NotSent, Replacement, Rewrite, TableMoved, TableSize, TableState
+from frazil.catalog.port import NamedAppend, NotSent, Replacement, Rewrite, TableMoved, TableSize, TableState
 from frazil.catalog.progress import (
     COMMIT_ID,
     REPLAY_ID,
@@ -53,7 +52,7 @@ from frazil.catalog.scans import Scan
 from frazil.errors import ConflictError, InvariantError, SpecError, UnavailableError
 from frazil.failpoints import hit
 from frazil.store.properties import task_properties
-from frazil.types import Commit, DataFile, Progress
+from frazil.types import Commit, Progress
 
 _TRIES = 5
 
@@ -298,29 +297,21 @@ class IcebergCatalog:
         except lost_answers() as error:
             self._check_landed(rewrite.table, error, sending, (REWRITE_ID, rewrite.id), rewrite.read_at)
 
-    def append_once(
-        self,
-        table: str,
-        files: Sequence[DataFile],
-        name: str,
-        value: str,
-        since: int | None,
-        summary: Mapping[str, str] = MappingProxyType({}),
-    ) -> None:
-        java = self._tables[table]
+    def append_once(self, append: NamedAppend) -> None:
+        java, name, value, since = self._tables[append.table], append.name, append.value, append.since
         validator = HistoryValidator(
             self.pipeline, name, lambda history: is_recorded(history, name, value, since) is False
         )
         sending = Sending(java, validator)
         try:
-            append = java.newAppend()
-            self._files.apply((file.content for file in files), java, append, "AppendFiles.appendFile")
-            for entry, text in {**summary, name: value}.items():
-                append = append.set(key(self.pipeline, entry), text)
-            sending.send(append)
+            update = java.newAppend()
+            self._files.apply((file.content for file in append.files), java, update, "AppendFiles.appendFile")
+            for entry, text in append.entries.items():
+                update = update.set(key(self.pipeline, entry), text)
+            sending.send(update)
             hit("replay.append-landed")
         except lost_answers() as error:
-            self._check_landed(table, error, sending, (name, value), since)
+            self._check_landed(append.table, error, sending, (name, value), since)
 
     def replace_once(self, replacement: Replacement) -> None:
         made, java = replacement, self._tables[replacement.table]

@@ -13,12 +13,13 @@ from pyiceberg.types import IcebergType, NestedField, StringType, StructType
 
 from frazil.cdc.canal.mysql import UNKNOWN, SourceType, parse_type, read_texts, reading_type
 from frazil.cdc.json.members import EnvelopeBatch, either, masked, pick_slices
-from frazil.decode.cast import Conversion, convert_columns
+from frazil.decode.cast import convert_columns
 from frazil.decode.columns import Columns, Fault, Group
+from frazil.decode.conversion import Conversion
 from frazil.decode.json import values as json_values
-from frazil.decode.json.columns import text_column
 from frazil.decode.json.grammar import ABSENT, NULL, OBJECT
 from frazil.decode.json.infer import refuse_objects
+from frazil.decode.json.scalars import text_column
 from frazil.decode.json.slices import Slices, Texts, all_members, group_equal, is_text
 from frazil.schema.arrow import Bools, Ints, structs_where
 

@@ -14,8 +14,9 @@ from frazil.cdc.envelope import BY_KEY
 from frazil.cdc.envelope_columns import IMAGES_OF, open_columns
 from frazil.cdc.json.members import EnvelopeBatch, json_options
 from frazil.cdc.json.row_images import read_documents
-from frazil.decode.cast import Conversion, convert_columns
+from frazil.decode.cast import convert_columns
 from frazil.decode.columns import Columns, Decoded
+from frazil.decode.conversion import Conversion
 from frazil.decode.json.columns import Findings
 from frazil.decode.json.records import texts_of
 from frazil.decode.rescue import rescued_column

@@ -1,47 +1,31 @@
-"""Value slices of one column, read as a declared Iceberg type: Arrow arrays, and a mismatch for each value that is not
-of the type.
-
-Nothing is rounded or converted between kinds, and nothing truncated but parts of a microsecond: a string is no number,
-1.5 is no integer. docs/reference/json.md has the table; tests/unit/decode/test_json_types.py verifies it.
+"""Value slices of one column of any declared Iceberg type, read to Arrow arrays: objects by their members, lists and maps by
+their elements, all else by `scalars`. What becomes of members that have no column is decided here.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeGuard
+from typing import TypeGuard
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
-from numpy.typing import NDArray
 from pyiceberg.types import (
-    BinaryType,
-    BooleanType,
-    DateType,
-    DoubleType,
-    FloatType,
     IcebergType,
-    IntegerType,
     ListType,
-    LongType,
     MapType,
     NestedField,
     StringType,
     StructType,
-    TimestampType,
-    TimestamptzType,
-    TimeType,
 )
 
-from frazil.decode.columns import Fault, bitmap
-from frazil.decode.epochs import zone_settings
+from frazil.decode.columns import Fault
 from frazil.decode.json import values
-from frazil.decode.json.as_sent import as_sent
-from frazil.decode.json.extended import non_finite_of, unwrap_scalars
+from frazil.decode.json.extended import unwrap_scalars
 from frazil.decode.json.grammar import ABSENT, ARRAY, DOUBLE, ESCAPED, FALSE, INT, NULL, OBJECT, STRING, TRUE
 from frazil.decode.json.infer import infer_members, merge_spelling_variants, refuse_objects, refuse_second
 from frazil.decode.json.pairs import read_entries, read_pairs
+from frazil.decode.json.scalars import FAULTS, read_scalar, refuse_values, text_column
 from frazil.decode.json.scan import MAX_UNKNOWN, OK
 from frazil.decode.json.slices import (
     Members,
@@ -54,46 +38,17 @@ from frazil.decode.json.slices import (
     is_text,
     presence,
 )
-from frazil.decode.json.text import (
-    TEXT_READERS,
-    TextColumn,
-    integral_value,
-    read_counted,
-    read_epochs,
-    read_zoned,
-    with_unscaled,
-)
 from frazil.decode.limits import long_name_fault, rejected_fault
 from frazil.decode.memory import I32, U8
 from frazil.name_length import is_long, shorten
 from frazil.schema.arrow import list_array, map_array, struct_array
-from frazil.schema.names import Spellings, conflict_reason, fraction_settings
-from frazil.schema.parts import type_word
+from frazil.schema.names import Spellings, conflict_reason
 from frazil.schema.selection import EVERY_MEMBER
 
-_HAS_ZONE, _HAS_NONE = values.TWICE + 1, values.TWICE + 2
-_FAULTS = {
-    values.WRONG_KIND: Fault("type_mismatch", "{value} does not fit {type}"),
-    values.OUT_OF_RANGE: Fault("out_of_range", "{value} is out of the range of {type}"),
-    values.NOT_INTEGRAL: Fault("type_mismatch", "{value} is not a whole number, as {type} needs"),
-    values.LONE_SURROGATE: Fault("invalid_text", "{value} has half of a surrogate pair, which is no text"),
-    values.UNREADABLE: Fault("type_mismatch", "{value} cannot be read as {type}"),
-    values.MISSING: Fault("missing_value", "the column is required and the record has no value for it"),
-    values.TWICE: Fault("duplicate_key", "the object has the same key twice"),
-    _HAS_ZONE: Fault("type_mismatch", "{value} has a zone, and {type} has none"),
-    _HAS_NONE: Fault("type_mismatch", "{value} has no zone, and {type} has one"),
-}
 _UNKNOWN_FIELD = {
     1: Fault("unknown_field", "the table has no such column, and `schema_evolution: freeze` forbids new columns")
 }
 _SCALARS = (TRUE, FALSE, INT, DOUBLE, STRING, ESCAPED)
-_ENDLESS = ("NaN", "Infinity", "-Infinity")
-# The bits of a double that are 0 when it equals a float, or is half way between two.
-_BELOW_HALF = 2**28 - 1
-_BOUNDS: dict[type[IcebergType], tuple[int, int]] = {
-    IntegerType: (-(2**31), 2**31 - 1),
-    LongType: (-(2**63), 2**63 - 1),
-}
 
 
 @dataclass
@@ -151,9 +106,7 @@ def read_value(texts: Texts, slices: Slices, kind: IcebergType, findings: Findin
     if texts.options.is_extended:
         slices = unwrap_scalars(texts, slices, kind, path)
     reader = _READERS.get(type(kind))
-    if reader is not None:
-        return reader(texts, slices, kind, findings, path)
-    return _read_text(texts, slices, kind, path)
+    return reader(texts, slices, kind, findings, path) if reader else read_scalar(texts, slices, kind, path)
 
 
 def _handle_other_keys(
@@ -288,189 +241,7 @@ def _refuse_missing(
     if not texts.options.is_rescuing:  # A rescued value is null in its column.
         missing &= column.kind <= NULL
     if missing.any():
-        texts.refuse(column, missing.astype(np.uint8) * values.MISSING, ".".join(path), _FAULTS)
-
-
-def _refuse(texts: Texts, slices: Slices, bad: U8, kind: IcebergType, path: tuple[str, ...]) -> None:
-    if bad.any():
-        name = type_word(kind)
-        faults = {code: Fault(fault.kind, fault.message.replace("{type}", name)) for code, fault in _FAULTS.items()}
-        fault = faults[values.NOT_INTEGRAL]
-        for code in (_HAS_ZONE, _HAS_NONE) if isinstance(kind, TimestampType | TimestamptzType) else ():
-            remedy = zone_settings(texts.in_row(path), kind)
-            faults[code] = replace(faults[code], message=f"{faults[code].message}: {remedy}")
-        faults[values.NOT_INTEGRAL] = replace(
-            fault, message=f"{fault.message}: {fraction_settings(texts.in_row(path))}"
-        )
-        texts.refuse(slices, bad, ".".join(path), faults)
-
-
-def _flags(slices: Slices) -> tuple[U8, U8]:
-    return np.zeros(len(slices), np.uint8), np.zeros(len(slices), np.uint8)
-
-
-def _read_boolean(texts: Texts, slices: Slices, kind: IcebergType, _: Findings, path: tuple[str, ...]) -> pa.Array:
-    valid, bad = _flags(slices)
-    out = np.zeros(len(slices), np.uint8)
-    values.parse_bools(slices.start, slices.kind, out, valid, bad)
-    _refuse(texts, slices, bad, kind, path)
-    return _primitive(pa.bool_(), valid, bitmap(out))
-
-
-def _primitive(kind: pa.DataType, valid: NDArray[Any], values: pa.Buffer) -> pa.Array:
-    """Returns an array of numbers, flags or times; one without nulls has no bitmap."""
-    nulls = valid.size - int(np.count_nonzero(valid))
-    return pa.Array.from_buffers(kind, valid.size, [bitmap(valid) if nulls else None, values], null_count=nulls)
-
-
-def _read_integer(texts: Texts, slices: Slices, kind: IcebergType, _: Findings, path: tuple[str, ...]) -> pa.Array:
-    numbers = slices.integers()
-    if numbers is not None and not ((slices.kind > NULL) & (slices.kind != INT)).any():
-        if isinstance(kind, LongType):
-            return _primitive(pa.int64(), slices.kind == INT, pa.py_buffer(numbers))
-        narrow = numbers.astype(np.int32)
-        if (narrow == numbers).all():
-            return _primitive(pa.int32(), slices.kind == INT, pa.py_buffer(narrow))
-    return _read_any_integer(texts, slices, kind, path)
-
-
-def _read_any_integer(texts: Texts, slices: Slices, kind: IcebergType, path: tuple[str, ...]) -> pa.Array:
-    valid, bad = _flags(slices)
-    out = np.zeros(len(slices), np.int64)
-    least, most = _BOUNDS[type(kind)]
-    slow = np.empty(len(slices), np.int32)
-    count = values.parse_integers(texts.base, slices.start, slices.end, slices.kind, least, most, out, valid, bad, slow)
-    for row in slow[:count].tolist():
-        integral = integral_value(texts.text(slices, row))
-        if integral is None:
-            bad[row] = values.NOT_INTEGRAL
-        elif not least <= integral <= most:
-            bad[row] = values.OUT_OF_RANGE
-        else:
-            out[row], valid[row] = integral, 1
-    _refuse(texts, slices, bad, kind, path)
-    if isinstance(kind, IntegerType):
-        return _primitive(pa.int32(), valid, pa.py_buffer(out.astype(np.int32)))
-    return _primitive(pa.int64(), valid, pa.py_buffer(out))
-
-
-def _read_double(texts: Texts, slices: Slices, kind: IcebergType, _: Findings, path: tuple[str, ...]) -> pa.Array:
-    valid, bad = _flags(slices)
-    numbers = slices.doubles()
-    is_number = (slices.kind == INT) | (slices.kind == DOUBLE)
-    out: NDArray[np.floating[Any]]
-    if numbers is not None and not ((slices.kind > NULL) & ~is_number).any():
-        out, valid = numbers, is_number.view(np.uint8)
-    else:
-        out = _read_any_double(texts, slices, valid, bad)
-    arrow = pa.float64()
-    if isinstance(kind, FloatType):
-        arrow = pa.float32()
-        out = _as_floats(texts, slices, out)
-    endless = np.isinf(out)
-    if endless.any():
-        bad[endless], valid[endless] = values.OUT_OF_RANGE, 0
-    if (texts.options.is_connect or texts.options.is_extended) and bad.any():
-        words = slices.only(STRING) if texts.options.is_connect else non_finite_of(slices)
-        _read_non_finite(texts, words, out, valid, bad)
-    _refuse(texts, slices, bad, kind, path)
-    return _primitive(arrow, valid, pa.py_buffer(out))
-
-
-def _as_floats(texts: Texts, slices: Slices, doubles: NDArray[np.floating[Any]]) -> NDArray[np.float32]:
-    """Returns the nearest float of each number. A double that lies between two floats was rounded already: its text
-    decides.
-    """
-    with np.errstate(over="ignore"):
-        out = doubles.astype(np.float32)
-    between = np.flatnonzero(((doubles.view(np.int64) & _BELOW_HALF) == 0) & (out != doubles)).astype(np.int32)
-    if between.size:
-        out[between] = np.asarray(texts.raw_texts(slices, between).cast(pa.float32()))
-    return out
-
-
-def _read_non_finite(texts: Texts, slices: Slices, out: NDArray[Any], valid: U8, bad: U8) -> None:
-    """Reads NaN and infinities, which JSON lacks, where they are written as texts."""
-    words = text_column(texts, slices, numbers=False).array
-    codes = pc.index_in(words, pa.array(_ENDLESS))
-    found = np.asarray(codes.is_valid())
-    out[found] = np.array([float(word) for word in _ENDLESS])[np.asarray(codes.drop_null())]
-    valid[found], bad[found] = 1, values.FITS
-
-
-def _read_any_double(texts: Texts, slices: Slices, valid: U8, bad: U8) -> values.F64:
-    out = np.zeros(len(slices), np.float64)
-    slow = np.empty(len(slices), np.int32)
-    count = values.parse_doubles(texts.base, slices.start, slices.end, slices.kind, out, valid, bad, slow)
-    if count:
-        rows = slow[:count]
-        # They have more digits than one rounding can take: Arrow's own parser is exact.
-        out[rows] = np.asarray(texts.raw_texts(slices, rows).cast(pa.float64()))
-    return out
-
-
-def text_column(texts: Texts, slices: Slices, numbers: bool) -> TextColumn:
-    """Returns strings with their escapes replaced (and numbers as written, if requested) as one Arrow array, and which
-    values are no such text.
-    """
-    valid, bad = _flags(slices)
-    offsets = np.empty(len(slices) + 1, np.int32)
-    values.measure_strings(texts.base, slices.start, slices.end, slices.kind, numbers, offsets, valid, bad)
-    out = np.empty(int(offsets[-1]) + values.SPARE, np.uint8)
-    limit = texts.base + texts.buffer.size
-    values.copy_strings(texts.base, slices.start, slices.end, slices.kind, valid, offsets, out.ctypes.data, limit)
-    nulls = valid.size - int(np.count_nonzero(valid))
-    buffers = [bitmap(valid) if nulls else None, pa.py_buffer(offsets), pa.py_buffer(out)]
-    return TextColumn(pa.Array.from_buffers(pa.string(), len(slices), buffers, null_count=nulls), valid, bad)
-
-
-def _read_string(texts: Texts, slices: Slices, kind: IcebergType, _: Findings, path: tuple[str, ...]) -> pa.Array:
-    coerces = texts.options.coerces(path)
-    column = text_column(texts, _as_written(slices) if coerces else slices, numbers=coerces)
-    _refuse(texts, slices, column.bad, kind, path)
-    return as_sent(texts, slices, column.array) if coerces else column.array
-
-
-def _as_written(slices: Slices) -> Slices:
-    """Returns the values with the kind of a text that is copied as written, where they are no text."""
-    is_other = np.isin(slices.kind, (TRUE, FALSE, OBJECT, ARRAY))
-    return replace(slices, kind=np.where(is_other, np.uint8(INT), slices.kind)) if is_other.any() else slices
-
-
-def _read_text(texts: Texts, slices: Slices, kind: IcebergType, path: tuple[str, ...]) -> pa.Array:
-    """Returns a column of a type that JSON writes as text: decimals, dates, times, UUIDs, bytes."""
-    reader = TEXT_READERS[type(kind)]
-    unit = texts.options.unit_at.get(path)
-    zone = texts.options.zone_at.get(path)
-    is_counted = unit is not None and isinstance(kind, DateType | TimeType)
-    scale = texts.options.scales.get(path) if isinstance(kind, BinaryType) else None
-    column = text_column(texts, slices, numbers=reader.numbers or is_counted or scale is not None)
-    if scale is not None:
-        column = with_unscaled(column, slices.kind, scale)
-    if zone is not None:
-        array = read_zoned(column, kind, slices.kind, unit, zone)
-    elif unit is not None and is_counted:
-        array = read_counted(column, kind, slices.kind, unit, reader)
-    elif unit is None or not isinstance(kind, TimestampType | TimestamptzType):
-        array = reader.read(column, kind, slices.kind)
-    else:
-        array = read_epochs(column, kind, slices.kind, unit)
-    if isinstance(kind, TimestampType | TimestamptzType):
-        _mark_zones(column, kind)
-    _refuse(texts, slices, column.bad, kind, path)
-    return array
-
-
-def _mark_zones(column: TextColumn, kind: IcebergType) -> None:
-    """Marks which of the unreadable texts have a zone too many, or none."""
-    rows = np.flatnonzero(column.bad == values.UNREADABLE)
-    if not rows.size:
-        return
-    texts = column.array.take(pa.array(rows))
-    other, code = (TimestamptzType(), _HAS_ZONE) if isinstance(kind, TimestampType) else (TimestampType(), _HAS_NONE)
-    valid, bad = np.ones(rows.size, np.uint8), np.zeros(rows.size, np.uint8)
-    TEXT_READERS[type(other)].read(TextColumn(texts, valid, bad), other, np.full(rows.size, STRING, np.uint8))
-    column.bad[rows[(bad == 0) & np.asarray(texts.is_valid())]] = code
+        texts.refuse(column, missing.astype(np.uint8) * values.MISSING, ".".join(path), FAULTS)
 
 
 def _read_struct(
@@ -478,7 +249,7 @@ def _read_struct(
 ) -> pa.Array:
     assert isinstance(kind, StructType)
     validity, nulls, other = presence(slices, OBJECT)
-    _refuse(texts, slices, other, kind, path)
+    refuse_values(texts, slices, other, kind, path)
     error = np.zeros(len(slices), np.uint8)
     arrays = read_members(texts, slices, kind.fields, findings, path, error)
     refuse_objects(texts, slices, error, path)
@@ -488,13 +259,13 @@ def _read_struct(
 def _read_list(texts: Texts, slices: Slices, kind: IcebergType, findings: Findings, path: tuple[str, ...]) -> pa.Array:
     assert isinstance(kind, ListType)
     validity, nulls, other = presence(slices, ARRAY)
-    _refuse(texts, slices, other, kind, path)
+    refuse_values(texts, slices, other, kind, path)
     offsets, elements = elements_of(texts, slices)
     if texts.options.is_connect and _is_entry(kind.element_type) and (elements.kind == ARRAY).any():
         array, bad = read_entries(
             texts, slices, kind.element_type, path, lambda some, of, place: read_value(texts, some, of, findings, place)
         )
-        _refuse(texts, slices, bad * np.uint8(values.WRONG_KIND), kind, path)
+        refuse_values(texts, slices, bad * np.uint8(values.WRONG_KIND), kind, path)
         return array
     items = read_value(texts, elements, kind.element_type, findings, (*path, "element"))
     if kind.element_required:
@@ -512,10 +283,10 @@ def _read_map(texts: Texts, slices: Slices, kind: IcebergType, findings: Finding
     if not isinstance(kind.key_type, StringType):
         return _read_pairs(texts, slices, kind, findings, path)
     validity, nulls, other = presence(slices, OBJECT)
-    _refuse(texts, slices, other, kind, path)
+    refuse_values(texts, slices, other, kind, path)
     offsets, key_slices, value_slices = entries_of(texts, slices)
     keys = text_column(texts, key_slices, numbers=False)
-    _refuse(texts, key_slices, keys.bad, StringType(), (*path, "key"))
+    refuse_values(texts, key_slices, keys.bad, StringType(), (*path, "key"))
     _refuse_twice(texts, slices, offsets, keys.array, path)
     items = read_value(texts, value_slices, kind.value_type, findings, (*path, "value"))
     if kind.value_required:
@@ -530,7 +301,7 @@ def _read_pairs(texts: Texts, slices: Slices, kind: MapType, findings: Findings,
         return read_value(texts, some, of, findings, place)
 
     array, pairs, keys, bad = read_pairs(texts, slices, kind, path, read)
-    _refuse(texts, slices, bad * np.uint8(values.WRONG_KIND), kind, path)
+    refuse_values(texts, slices, bad * np.uint8(values.WRONG_KIND), kind, path)
     _refuse_twice(texts, slices, pairs.offsets, keys, path)
     if kind.value_required:
         _refuse_null(texts, pairs.values, (*path, "value"))
@@ -540,7 +311,7 @@ def _read_pairs(texts: Texts, slices: Slices, kind: MapType, findings: Findings,
 def _refuse_null(texts: Texts, slices: Slices, path: tuple[str, ...]) -> None:
     missing = (slices.kind <= NULL).astype(np.uint8) * np.uint8(values.MISSING)
     if missing.any():
-        texts.refuse(slices, missing, ".".join(path), _FAULTS)
+        texts.refuse(slices, missing, ".".join(path), FAULTS)
 
 
 def _refuse_twice(texts: Texts, slices: Slices, offsets: I32, keys: pa.Array, path: tuple[str, ...]) -> None:
@@ -555,18 +326,8 @@ def _refuse_twice(texts: Texts, slices: Slices, offsets: I32, keys: pa.Array, pa
     again = np.ones(pairs.size, bool)
     again[first] = False
     bad[rows[again]] = values.TWICE
-    texts.refuse(slices, bad, ".".join(path), _FAULTS)
+    texts.refuse(slices, bad, ".".join(path), FAULTS)
 
 
 _Reader = Callable[[Texts, Slices, IcebergType, Findings, tuple[str, ...]], pa.Array]
-_READERS: dict[type[IcebergType], _Reader] = {
-    BooleanType: _read_boolean,
-    IntegerType: _read_integer,
-    LongType: _read_integer,
-    FloatType: _read_double,
-    DoubleType: _read_double,
-    StringType: _read_string,
-    StructType: _read_struct,
-    ListType: _read_list,
-    MapType: _read_map,
-}
+_READERS: dict[type[IcebergType], _Reader] = {StructType: _read_struct, ListType: _read_list, MapType: _read_map}

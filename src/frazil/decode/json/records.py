@@ -14,8 +14,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from pyiceberg.types import IcebergType, NestedField, StructType
 
-from frazil.decode.cast import NOT_ADDED
 from frazil.decode.columns import Decoded, Fault, Mismatch, bytes_of, offsets_of
+from frazil.decode.conversion import NOT_ADDED
 from frazil.decode.json import scan
 from frazil.decode.json.as_sent import unescape_keys
 from frazil.decode.json.columns import Findings, read_members

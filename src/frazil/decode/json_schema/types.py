@@ -32,7 +32,7 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from frazil.decode.cast import NOT_ADDED
+from frazil.decode.conversion import NOT_ADDED
 from frazil.decode.json_schema.kinds import (
     ANY,
     Array,

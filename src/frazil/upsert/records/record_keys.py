@@ -20,9 +20,9 @@ from pyiceberg.types import (
 
 from frazil.cdc.maxwell_keys import PRIMARY, flat_keys
 from frazil.cdc.mongodb.document_ids import ID, read_ids
-from frazil.decode.cast import Conversion
 from frazil.decode.columns import Decoded, Mismatch, shortened
 from frazil.decode.connect.values import VARIABLE_SCALE, read_logical_type
+from frazil.decode.conversion import Conversion
 from frazil.decode.json.any import payloads_of
 from frazil.decode.json_texts import json_text
 from frazil.decode.settings import NO_ENVELOPE, Reading
