@@ -20,6 +20,7 @@ from py4j.protocol import Py4JError
 from frazil.errors import UnavailableError
 from frazil.runtime.gateway import forget_address, hadoop_settings, remember_names, start_jvm, wait_for_end
 from frazil.runtime.jars import jars, own_jars
+from frazil.runtime.local_files import prepare_local_files
 from frazil.runtime.ship import executor_python, ship_settings
 from frazil.spec.secrets import SPARK_REDACTION
 
@@ -85,7 +86,7 @@ class Jvm:
         self.hadoop = hadoop_settings(self._settings)
         forget_address()
         _note_gateway(self.gateway)
-        leave_out_checksums(self.gateway)
+        prepare_local_files(self.gateway)
         self._session: SparkSession | None = None
         self._making = threading.Lock()
 
@@ -168,16 +169,6 @@ def spark_settings(conf: Mapping[str, str], master: str, needs_s3: bool) -> dict
         settings["spark.jars"] = ",".join(shipped)
         settings |= ship_settings(conf, master)
     return settings
-
-
-def leave_out_checksums(gateway: Any) -> None:
-    """Makes this JVM write local files without a `.crc` file: a table's folder contains nothing else. Hadoop's file
-    system without checksums cannot be used: Iceberg's reader asks it for its scheme, which it does not know.
-    """
-    hadoop = gateway.jvm.org.apache.hadoop
-    local = hadoop.fs.FileSystem.getLocal(hadoop.conf.Configuration())
-    local.setWriteChecksum(False)
-    local.setVerifyChecksum(False)
 
 
 def is_local(master: str) -> bool:
