@@ -6,6 +6,7 @@ read tables never create a session.
 
 from __future__ import annotations
 
+import importlib
 import os
 import sys
 import threading
@@ -69,16 +70,16 @@ class Jvm:
 
         Raises: UnavailableError without Java.
         """
-        from pyspark import SparkConf  # noqa: PLC0415  (a third of a second that other commands need not pay)
-        from pyspark.java_gateway import launch_gateway  # noqa: PLC0415
-
         os.environ["PYSPARK_PYTHON"] = sys.executable if is_local(master) else executor_python(conf)
         self._settings = spark_settings(conf, master, needs_s3)
-        self._conf = SparkConf(loadDefaults=False).setAll(list(self._settings.items()))
         # Java's database drivers are found only by the loader of the class path, not by Spark's.
         named = [Path(jar.removeprefix("file:")) for jar in conf.get("spark.jars", "").split(",") if jar]
         last = [*(jars("s3") if needs_s3 else ()), *named]
-        self._process = start_jvm(self._settings, own_jars(needs_s3=False), JVM_OPTIONS, last)
+        self._process = start_jvm(self._settings, own_jars(needs_s3=False), JVM_OPTIONS, last, _import_pyspark)
+        from pyspark import SparkConf  # noqa: PLC0415  (imported while the JVM started)
+        from pyspark.java_gateway import launch_gateway  # noqa: PLC0415
+
+        self._conf = SparkConf(loadDefaults=False).setAll(list(self._settings.items()))
         remember_names()
         #: py4j's gateway.
         self.gateway: Any = launch_gateway(self._conf)  # type: ignore[no-untyped-call]
@@ -137,6 +138,12 @@ class Jvm:
     def kill(self) -> None:
         """Kills the JVM."""
         self._process.kill()
+
+
+def _import_pyspark() -> None:
+    """Imports what the session needs of PySpark: a second that other commands need not pay."""
+    importlib.import_module("pyspark.sql")
+    importlib.import_module("pyspark.java_gateway")
 
 
 def _silence_pyspark() -> None:
