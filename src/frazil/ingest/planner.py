@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from operator import eq
 
 import structlog
 
@@ -200,10 +201,8 @@ class Planner:
         read_to, ends = table.offsets.read_to, self.ends
         if read_to is None or len(read_to) != table.offsets.partition_count:
             return False
-        for place, end in read_to.items():  # A loop, as this is asked of every idle table in every turn.
-            if ends.get(place) != end:
-                return False
-        return True
+        # Without a generator, as this is asked of every idle table in every turn.
+        return all(map(eq, map(ends.get, read_to), read_to.values()))
 
     def _readable(self, ends: Mapping[Partition, int]) -> Mapping[Partition, int]:
         if self._goal is None:
