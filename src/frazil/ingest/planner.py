@@ -201,7 +201,7 @@ class Planner:
         read_to, ends = table.offsets.read_to, self.ends
         if read_to is None or len(read_to) != table.offsets.partition_count:
             return False
-        # Without a generator, as this is asked of every idle table in every turn.
+        # Without a generator: every turn compares every idle table.
         return all(map(eq, map(ends.get, read_to), read_to.values()))
 
     def _readable(self, ends: Mapping[Partition, int]) -> Mapping[Partition, int]:
