@@ -1,9 +1,13 @@
-"""What the console of a thousand tables costs: bytes and time of the list, and the CPU of live updates for one page."""
+"""What the console of a thousand tables costs: bytes and time of the list, and the CPU of live updates for one page, of
+the server and, where Chromium is installed, of a browser.
+"""
 
 from __future__ import annotations
 
 import json
 import os
+import shutil
+import subprocess
 import tempfile
 import threading
 import time
@@ -13,6 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from bench.place import Place, Run, say
+from bench.tree import Tree
 from frazil.http.server import open_server
 from frazil.ingest.table import Table
 from frazil.spec.addresses import Address
@@ -23,6 +28,15 @@ from tests.unit.http.test_server import free
 TABLES = 1000
 _PAGES = 20
 _LIVE_S = 30
+_SETTLE_S = 12
+_BROWSER = (
+    "chromium",
+    "--headless=new",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--remote-debugging-port=0",
+    "--window-size=1400,900",
+)
 _SERVING = ("http", "AnyIO worker thread", "history")
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
@@ -44,6 +58,7 @@ def run_of(folder: Path, tables: int = TABLES, live_s: float = _LIVE_S) -> Run:
         few, few_bytes = _live(many, address, many.tables[:: max(1, tables // 10)], live_s)
         every, every_bytes = _live(many, address, many.tables, live_s)
         idle, _ = _live(many, address, [], live_s, is_watched=False)
+        browser = _browser_percent(many, address, live_s) if shutil.which(_BROWSER[0]) else {}
     return {
         "tables": tables,
         "page_ms": pages[len(pages) // 2][0],
@@ -53,7 +68,45 @@ def run_of(folder: Path, tables: int = TABLES, live_s: float = _LIVE_S) -> Run:
         "live_all_active_percent": every,
         "live_all_active_bytes_per_s": every_bytes,
         "history_alone_percent": idle,
+        **browser,
     }
+
+
+def _browser_percent(many: ManyTables, address: Address, live_s: float) -> Run:
+    """The percentage of a core that all processes of a browser take which shows the list: with no active table, with ten,
+    with all.
+    """
+    found: Run = {}
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
+        command = [*_BROWSER, f"--user-data-dir={profile}", f"http://{address}/"]
+        browser = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        time.sleep(_SETTLE_S)
+        tree = Tree(browser.pid)
+        for name, active in (
+            ("idle", []),
+            ("ten_active", many.tables[:: len(many.tables) // 10]),
+            ("all_active", many.tables),
+        ):
+            began_s, cpu = time.perf_counter(), _of(tree)
+            _commit_each_second(many, active, live_s)
+            found[f"browser_{name}_percent"] = round(100 * (_of(tree) - cpu) / (time.perf_counter() - began_s), 2)
+        tree.kill()
+        browser.wait()
+    return found
+
+
+def _of(tree: Tree) -> float:
+    tree.find_members()
+    tree.update()
+    return tree.cpu_s()
+
+
+def _commit_each_second(many: ManyTables, active: list[Table], seconds: float) -> None:
+    until_s = time.perf_counter() + seconds
+    while time.perf_counter() < until_s:
+        many.commit(active, 20)
+        many.publish()
+        time.sleep(1)
 
 
 def _ask(address: Address, path: str) -> tuple[float, int]:
@@ -78,10 +131,7 @@ def _live(
         watching.start()
         time.sleep(2)
     cpu, began_s, first = _cpu_s(), time.perf_counter(), read[0]
-    while time.perf_counter() < began_s + live_s:
-        many.commit(active, 20)
-        many.publish()
-        time.sleep(1)
+    _commit_each_second(many, active, live_s)
     wall_s = time.perf_counter() - began_s
     is_over.set()
     return round(100 * (_cpu_s() - cpu) / wall_s, 2), round((read[0] - first) / wall_s)

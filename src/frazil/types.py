@@ -402,4 +402,5 @@ def add_names(known: frozenset[str], found: Iterable[str]) -> frozenset[str]:
 
 def list_names(names: Iterable[str]) -> list[str]:
     """Returns the names sorted, MORE_NAMES last."""
-    return sorted(names, key=lambda name: (name == MORE_NAMES, name))
+    found = list(names)
+    return sorted(found, key=lambda name: (name == MORE_NAMES, name)) if len(found) > 1 else found

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Protocol
 
 from pyiceberg.partitioning import PartitionSpec
@@ -70,7 +71,7 @@ class TableState:
         """The ids of schema, partition spec and sort order that data files are written for."""
         return (self.schema.schema_id, self.spec_id, self.sorting.order_id)
 
-    @property
+    @cached_property
     def credentials_end_ms(self) -> int | None:
         """When the store credentials in `io_properties` expire, where the catalog returns it; another load renews them."""
         return credentials_end_ms(self.io_properties)

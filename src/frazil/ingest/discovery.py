@@ -46,6 +46,9 @@ class Discovery:
         #: The error of the last request for topics; None where it succeeded.
         self.outage: UnavailableError | None = None
         self._found: dict[str, TopicDescription] = {}
+        #: The number of tables that have been matched with these topics.
+        self._matched = 0
+        self._in_order: list[Table] = []
         self._behind: set[str] = set()
         self._has_topics = False
         self._owner_of_dead_letter_table: dict[str, str] = {}
@@ -55,7 +58,9 @@ class Discovery:
     @property
     def in_order(self) -> list[Table]:
         """All tables, by name."""
-        return [self.tables[name] for name in sorted(self.tables)]
+        if len(self._in_order) != len(self.tables):  # Tables are only ever added.
+            self._in_order = [self.tables[name] for name in sorted(self.tables)]
+        return self._in_order
 
     def _add(self, table: TableSpec) -> None:
         self.tables[table.name] = made = Table(table)
@@ -94,9 +99,13 @@ class Discovery:
                 self._behind.add(known.name)
             else:
                 self._match(known, found)
-        self._has_topics = True
+        self._has_topics, self._matched = True, len(self.tables)
         writing = (table for table in self.tables.values() if table.spec.on_bad_record == "dead_letter")
         self._owner_of_dead_letter_table = {table.dead_letter_table_name: table.name for table in writing}
+
+    def are_matched(self, found: dict[str, TopicDescription]) -> bool:
+        """Whether all tables have been matched with just these topics, so that matching them again would change nothing."""
+        return self.outage is None and self._matched == len(self.tables) and self._found == found
 
     def _refuse_clashes(self, found: dict[str, TopicDescription]) -> set[str]:
         """Returns the tables under `tables`, and refuses those that routes make of topics which they do not take."""

@@ -200,8 +200,10 @@ class Loader:
         """
         if not table.catalog.is_loaded:
             return True
+        if table.catalog.was_asked:
+            return False
         is_stale = self._services.clock.monotonic_s() - table.catalog.loaded_at_s >= RELOAD_IDLE_EVERY_S
-        return not table.catalog.was_asked and (is_stale or self._needs_credentials(table))
+        return is_stale or self._needs_credentials(table)
 
     def lacks_schemas(self, table: Table) -> bool:
         """Whether `load_schemas` has schemas to load."""
@@ -252,6 +254,8 @@ class Loader:
     def _needs_credentials(self, table: Table) -> bool:
         """Whether the table's credentials end soon: only a load renews them, however often a busy table is committed."""
         clock = self._services.clock
+        if table.state is None or table.state.credentials_end_ms is None:
+            return False
         if clock.monotonic_s() - table.catalog.asked_at_s < _CREDENTIALS_EVERY_S:
             return False
         return table.credentials_left_s(clock.now_ms()) <= _CREDENTIALS_MARGIN_S

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from operator import eq
 
 import structlog
 
@@ -200,7 +201,8 @@ class Planner:
         read_to, ends = table.offsets.read_to, self.ends
         if read_to is None or len(read_to) != table.offsets.partition_count:
             return False
-        return not any(ends.get(place) != end for place, end in read_to.items())
+        # Without a generator: every turn compares every idle table.
+        return all(map(eq, map(ends.get, read_to), read_to.values()))
 
     def _readable(self, ends: Mapping[Partition, int]) -> Mapping[Partition, int]:
         if self._goal is None:
@@ -230,6 +232,8 @@ LONGEST_IDLE_POLL_S = 0.5
 IDLE_AFTER_S = 10.0
 # Requests for ends and planning may take this share of the loop's time, so that hundreds of idle topics cost little.
 POLL_SHARE = 0.03
+# The same while no topic has got a record for a while.
+IDLE_POLL_SHARE = 0.02
 # While tables become due one after another they may take this share, and this one while work ends one after another.
 BUSY_POLL_SHARE = 0.25
 AFTER_WORK_SHARE = 0.1
@@ -265,6 +269,6 @@ class Polling:
     def pause_s(self, next_due_in_s: float) -> float:
         """Returns the pause before the next turn, which ends no later than the next table is due."""
         is_idle = self._now_s - self._changed_s >= IDLE_AFTER_S
-        longest_s = LONGEST_IDLE_POLL_S if is_idle else LONGEST_POLL_S
-        earned_s = max(SHORTEST_POLL_S, self._cost_s / POLL_SHARE)
+        longest_s, share = (LONGEST_IDLE_POLL_S, IDLE_POLL_SHARE) if is_idle else (LONGEST_POLL_S, POLL_SHARE)
+        earned_s = max(SHORTEST_POLL_S, self._cost_s / share)
         return min(earned_s, max(longest_s, self._cost_s / BUSY_POLL_SHARE, next_due_in_s))

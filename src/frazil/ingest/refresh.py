@@ -163,16 +163,21 @@ class Refresher:
         is_same = error is None and before is not None and table.state is before
         return is_same and table.name not in self._ownership.pending
 
-    def _after_topics(self, future: Future[dict[str, TopicDescription]]) -> None:
-        """Updates the topics of all tables; where only this request fails, they continue with those that they have."""
+    def _after_topics(self, future: Future[dict[str, TopicDescription]]) -> bool:
+        """Updates the topics of all tables; where only this request fails, they continue with those that they have. Returns
+        whether the topics are as they were, as those of a thousand idle tables mostly are.
+        """
         error = future.exception()
         if isinstance(error, UnavailableError):
             log.warning("service_unavailable", reason=error.message, where=error.where, retry_in_s=TOPICS_EVERY_S)
             self._discovery.outage = error
-            return
+            return False
+        if self._discovery.are_matched(future.result()):
+            return True
         self._discovery.set_topics(future.result())
         for table in self._discovery.in_order:
             schedule = table.schedule
             if schedule.is_owned and not schedule.in_flight and table.status.run_state is not RunState.STOPPED:
                 with self._ending.guarded(table):
                     self._discovery.verify(table)
+        return False

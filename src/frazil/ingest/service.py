@@ -59,6 +59,9 @@ PUBLISH_EVERY_S = 0.5
 # Publishing a thousand tables takes a while: it may take this share of the time, and still shows that the loop turns.
 PUBLISH_SHARE = 0.01
 LONGEST_UNPUBLISHED_S = 3.0
+# The same while nothing happens to any table.
+IDLE_PUBLISH_SHARE = 0.003
+LONGEST_IDLE_UNPUBLISHED_S = 10.0
 # The longest time in which this process does not report to the others that it turns.
 LONGEST_WAIT_S = 1.0
 # For so long after the start, tables that were read when the JVM crashed are read after the others.
@@ -95,8 +98,10 @@ class Service:
             self._discovery, self._loader, self.ownership, self._ending, services.workers, services.clock
         )
         self._has_logged_stopping = False
-        #: When the tables are published next.
-        self._publish_at_s = float("-inf")
+        #: When the tables were last published, and how long that took.
+        self._published_at_s, self._published_in_s = float("-inf"), 0.0
+        #: Whether anything may have changed about a table since then.
+        self._has_news = True
         self._outages = 0
         #: Pools of jobs that batches wait for, with the tables of these batches.
         self._waiting: dict[str, set[str]] = {}
@@ -155,7 +160,7 @@ class Service:
             self._wait(1.0)
         else:
             self._pause(pause_s)
-        if self._clock.monotonic_s() >= self._publish_at_s:
+        if self._clock.monotonic_s() >= self._published_at_s + self._publish_every_s:
             self._publish_regularly()
         if not self._ending.has_begun:
             self._timeouts.check(self.tables, self._planner.is_caught_up)
@@ -164,10 +169,16 @@ class Service:
         self._publish(self.tables)
 
     def _publish_regularly(self) -> None:
-        began_s = self._clock.monotonic_s()
+        self._published_at_s, self._has_news = self._clock.monotonic_s(), False
         self._publish_tables()
-        earned_s = (self._clock.monotonic_s() - began_s) / PUBLISH_SHARE
-        self._publish_at_s = began_s + min(LONGEST_UNPUBLISHED_S, max(PUBLISH_EVERY_S, earned_s))
+        self._published_in_s = self._clock.monotonic_s() - self._published_at_s
+
+    @property
+    def _publish_every_s(self) -> float:
+        share, longest_s = PUBLISH_SHARE, LONGEST_UNPUBLISHED_S
+        if not self._has_news:
+            share, longest_s = IDLE_PUBLISH_SHARE, LONGEST_IDLE_UNPUBLISHED_S
+        return min(longest_s, max(PUBLISH_EVERY_S, self._published_in_s / share))
 
     def _pause(self, pause_s: float) -> None:
         """Handles the work that ends within the pause. It shortens the pause: to none where it leaves a place for work that
@@ -194,7 +205,9 @@ class Service:
         for done in self._workers.wait(min(timeout_s, LONGEST_WAIT_S)):
             has_news |= not done.then(done.future)
         self._refresher.load_next()
-        return self.requests.run() or has_news
+        has_news |= self.requests.run()
+        self._has_news |= has_news
+        return has_news
 
     def is_over(self, until_caught_up: bool = False) -> bool:
         """Whether no work is left."""
@@ -252,6 +265,7 @@ class Service:
     def _turn(self, until_caught_up: bool) -> float:
         """Plans and starts due batches; returns the seconds to wait before the next turn."""
         now_s = self._clock.monotonic_s()
+        self._has_news |= self.ownership.has_changed
         self.ownership.update(self.tables)
         try:
             self._refresher.refresh(self._free_tables(now_s), now_s)
@@ -268,6 +282,7 @@ class Service:
             self._wait_after_outage(error)
             return 0.0
         self._start(planned)
+        self._has_news |= bool(planned) or self._planner.is_changed
         ended_s = self._clock.monotonic_s()
         self._planner.polling.record(ended_s, ended_s - now_s, self._planner.is_changed)
         return self._pause_s()
@@ -324,11 +339,13 @@ class Service:
 
     def _plan(self, table: Table, now_s: float) -> Planned | None:
         table.catalog.was_asked = table.schema.was_asked = False
+        before = table.status.run_state, table.status.reason, table.offsets.lag_records
         planned = self._planner.plan(table, now_s)
         if planned is not None:
             self._suspects.check(planned)
         elif table.catalog.is_loaded:
             self._planner.set_idle_status(table)
+        self._has_news |= before != (table.status.run_state, table.status.reason, table.offsets.lag_records)
         return planned
 
     def _start(self, planned: list[Planned]) -> None:

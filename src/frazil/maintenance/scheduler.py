@@ -29,7 +29,7 @@ together take at most a tenth of the time.
 """
 _NAP_S = 0.5
 # Looking for due tables among a thousand may take this share of the time.
-_LOOK_SHARE = 0.01
+_LOOK_SHARE = 0.003
 _LONGEST_PAUSE_S = 30.0
 _IDLE_PAUSES = 40
 

@@ -49,10 +49,14 @@ _SPARK_OPTIONS = (
 
 
 def start_jvm(
-    settings: Mapping[str, str], classpath: Sequence[Path], options: Sequence[str], last: Sequence[Path] = ()
+    settings: Mapping[str, str],
+    classpath: Sequence[Path],
+    options: Sequence[str],
+    last: Sequence[Path] = (),
+    meanwhile: Callable[[], None] = lambda: None,
 ) -> subprocess.Popen[bytes]:
     """Starts the JVM and passes its address to PySpark. settings: Spark's properties. classpath: jars before Spark's
-    own. last: jars behind them. options: of the JVM.
+    own. last: jars behind them. options: of the JVM. meanwhile: is called while the JVM starts, which takes a second.
 
     Raises: UnavailableError where it does not start.
     """
@@ -79,6 +83,7 @@ def start_jvm(
                 "_PYSPARK_DRIVER_CONN_INFO_PATH": str(answer),
             },
         )
+        meanwhile()
         port, secret = _wait_for(process, answer)
     os.environ["PYSPARK_GATEWAY_PORT"] = str(port)
     os.environ["PYSPARK_GATEWAY_SECRET"] = secret

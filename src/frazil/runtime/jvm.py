@@ -6,6 +6,7 @@ read tables never create a session.
 
 from __future__ import annotations
 
+import importlib
 import os
 import sys
 import threading
@@ -20,6 +21,7 @@ from py4j.protocol import Py4JError
 from frazil.errors import UnavailableError
 from frazil.runtime.gateway import forget_address, hadoop_settings, remember_names, start_jvm, wait_for_end
 from frazil.runtime.jars import jars, own_jars
+from frazil.runtime.local_files import prepare_local_files
 from frazil.runtime.ship import executor_python, ship_settings
 from frazil.spec.secrets import SPARK_REDACTION
 
@@ -68,16 +70,16 @@ class Jvm:
 
         Raises: UnavailableError without Java.
         """
-        from pyspark import SparkConf  # noqa: PLC0415  (a third of a second that other commands need not pay)
-        from pyspark.java_gateway import launch_gateway  # noqa: PLC0415
-
         os.environ["PYSPARK_PYTHON"] = sys.executable if is_local(master) else executor_python(conf)
         self._settings = spark_settings(conf, master, needs_s3)
-        self._conf = SparkConf(loadDefaults=False).setAll(list(self._settings.items()))
         # Java's database drivers are found only by the loader of the class path, not by Spark's.
         named = [Path(jar.removeprefix("file:")) for jar in conf.get("spark.jars", "").split(",") if jar]
         last = [*(jars("s3") if needs_s3 else ()), *named]
-        self._process = start_jvm(self._settings, own_jars(needs_s3=False), JVM_OPTIONS, last)
+        self._process = start_jvm(self._settings, own_jars(needs_s3=False), JVM_OPTIONS, last, _import_pyspark)
+        from pyspark import SparkConf  # noqa: PLC0415  (imported while the JVM started)
+        from pyspark.java_gateway import launch_gateway  # noqa: PLC0415
+
+        self._conf = SparkConf(loadDefaults=False).setAll(list(self._settings.items()))
         remember_names()
         #: py4j's gateway.
         self.gateway: Any = launch_gateway(self._conf)  # type: ignore[no-untyped-call]
@@ -85,7 +87,7 @@ class Jvm:
         self.hadoop = hadoop_settings(self._settings)
         forget_address()
         _note_gateway(self.gateway)
-        leave_out_checksums(self.gateway)
+        prepare_local_files(self.gateway)
         self._session: SparkSession | None = None
         self._making = threading.Lock()
 
@@ -138,6 +140,12 @@ class Jvm:
         self._process.kill()
 
 
+def _import_pyspark() -> None:
+    """Imports what the session needs of PySpark: a second that other commands need not pay."""
+    importlib.import_module("pyspark.sql")
+    importlib.import_module("pyspark.java_gateway")
+
+
 def _silence_pyspark() -> None:
     """Switches off the two loggers by which PySpark writes Java's stack trace to standard error, past Frazil's log and what
     hides secrets in it, for every exception of a query that it translates. Who catches the exception reports it.
@@ -168,16 +176,6 @@ def spark_settings(conf: Mapping[str, str], master: str, needs_s3: bool) -> dict
         settings["spark.jars"] = ",".join(shipped)
         settings |= ship_settings(conf, master)
     return settings
-
-
-def leave_out_checksums(gateway: Any) -> None:
-    """Makes this JVM write local files without a `.crc` file: a table's folder contains nothing else. Hadoop's file
-    system without checksums cannot be used: Iceberg's reader asks it for its scheme, which it does not know.
-    """
-    hadoop = gateway.jvm.org.apache.hadoop
-    local = hadoop.fs.FileSystem.getLocal(hadoop.conf.Configuration())
-    local.setWriteChecksum(False)
-    local.setVerifyChecksum(False)
 
 
 def is_local(master: str) -> bool:

@@ -11,12 +11,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from markupsafe import Markup
 from starlette.testclient import TestClient
 
 from frazil.http.app import make_app
 from frazil.http.console import live
+from frazil.http.console.charts import sparkline
+from frazil.http.console.figures import last_hour_of
 from frazil.http.console.live import LiveTables, Streams
 from frazil.ingest.state import RunState
+from frazil.ops.history import Samples
 from frazil.spec.connections import HttpSpec
 from tests.unit.http.many_tables import ManyTables
 from tests.unit.http.pages import BROWSER, page_of
@@ -134,6 +138,42 @@ def test_only_changed_cells_of_changed_tables_are_sent(few: ManyTables) -> None:
     complete, commit = 1, 5
     assert {complete, commit} <= changed[idle.name].keys() <= {complete, 3, commit}
     assert tables.changes(tables.version) == {}
+
+
+def test_charts_are_drawn_once_a_minute_each_time_those_of_some_tables(
+    few: ManyTables, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn: list[int] = []
+
+    def drawn_counted(values: Samples, lowest_top: float) -> Markup:
+        drawn.append(len(values))
+        return sparkline(values, lowest_top)
+
+    tables = LiveTables(few.state_file, few.pipeline.history, few.clock)
+    tables.refresh()
+    monkeypatch.setattr("frazil.http.console.figures.sparkline", drawn_counted)
+    numbers = []
+    for _ in range(live.DRAWN_EVERY):
+        few.pipeline.history.sample()
+        before = len(drawn)
+        for _ in range(10):
+            tables.refresh()
+        numbers.append(len(drawn) - before)
+    assert sum(numbers) == len(few.tables)
+    assert max(numbers) <= -(-len(few.tables) // live.DRAWN_EVERY)
+
+
+def test_the_rate_of_a_table_that_commits_is_current(few: ManyTables) -> None:
+    tables, table = LiveTables(few.state_file, few.pipeline.history, few.clock), few.tables[-1]
+    tables.refresh()
+    for _ in range(2):
+        few.commit([table], 1_000)
+        few.publish()
+        few.pipeline.history.sample()
+        tables.refresh()
+        expected = last_hour_of(few.pipeline.history.last_hour(table.name))
+        shown = tables.rows[table.name].figures.hour
+        assert (shown.rate, shown.worst_freshness_s) == (expected.rate, expected.worst_freshness_s)
 
 
 def test_a_page_of_an_earlier_process_gets_everything(few: ManyTables) -> None:

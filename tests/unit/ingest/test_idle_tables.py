@@ -13,10 +13,13 @@ from pyiceberg.schema import Schema
 from frazil.catalog.layout import Layout
 from frazil.catalog.port import TableSize, TableState
 from frazil.errors import UnavailableError
+from frazil.ingest.discovery import Discovery
 from frazil.ingest.load import RELOAD_IDLE_EVERY_S
 from frazil.ingest.service import Service
 from frazil.ingest.services import Services
+from frazil.ingest.state import RunState
 from frazil.ingest.table import Table
+from frazil.kafka.port import TopicDescription
 from frazil.testing import MemoryCatalog, MemoryJobs, StepWorkers
 from tests.unit.ingest.service_scene import Scene, only, turn_until
 from tests.unit.ingest.test_commit_intervals import SlowSource
@@ -118,6 +121,44 @@ def test_a_table_that_could_not_be_prepared_is_prepared_by_a_later_load_though_i
     assert [row["_offset"] for row in scene.rows("n.a")] == [None, None, 2]
 
 
+def test_the_state_of_an_idle_table_is_published_soon_after_it_changes(tmp_path: Path) -> None:
+    scene, shown = Idle(tmp_path), list[tuple[float, int]]()
+
+    def publish(tables: Sequence[Table]) -> None:
+        shown.append((scene.clock.monotonic_s(), only(tables).offsets.lag_records + len(only(tables).progress.offsets)))
+        scene.clock.sleep(0.1)  # As a thousand tables take.
+
+    services = Services(scene.source, scene.catalog, scene.jobs, scene.clock, workers=StepWorkers(scene.clock))
+    service = Service(scene.spec("a"), services, "run-1", publish)
+    service.connect()
+    assert turn_until(service, lambda: len(shown) > 3, turns=5000)
+    fed_s = scene.clock.monotonic_s()
+    scene.feed("a", {"id": 1})
+    assert turn_until(service, lambda: shown[-1][1] > 0, turns=2000)
+    assert shown[-1][0] - fed_s <= 4.0
+
+
+def test_topics_that_are_as_they_were_are_not_matched_with_a_thousand_tables_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    matched: list[int] = []
+    set_topics = Discovery.set_topics
+
+    def set_counted(discovery: Discovery, found: dict[str, TopicDescription]) -> None:
+        matched.append(len(found))
+        set_topics(discovery, found)
+
+    monkeypatch.setattr(Discovery, "set_topics", set_counted)
+    scene = Idle(tmp_path)
+    service = scene.idle_service()
+    scene.pass_minutes(service, 2)
+    assert matched == [1]
+    scene.source.create("a")
+    scene.pass_minutes(service, 1)
+    assert matched == [1, 1]
+    assert only(service.tables).status.run_state is RunState.STOPPED
+
+
 def idle_turns(root: Path, tables: int) -> int:
     """The number of turns in a minute in which so many idle tables are loaded once."""
     topics = [f"t{number:02d}" for number in range(tables)]
@@ -144,8 +185,13 @@ def test_the_loads_of_many_idle_tables_make_the_loop_turn_no_more_often(tmp_path
     assert idle_turns(tmp_path / "many", 60) <= idle_turns(tmp_path / "one", 1) + 3
 
 
-@pytest.mark.parametrize(("took_s", "expected_s"), [(0.0, 0.5), (0.01, 1.0), (1.0, 3.0)])
-def test_what_takes_long_to_publish_is_published_less_often(tmp_path: Path, took_s: float, expected_s: float) -> None:
+@pytest.mark.parametrize(
+    ("is_idle", "took_s", "expected_s"),
+    [(False, 0.0, 0.5), (False, 0.01, 1.0), (False, 1.0, 3.0), (True, 0.0, 0.5), (True, 0.01, 3.3), (True, 1.0, 10.0)],
+)
+def test_what_takes_long_to_publish_is_published_less_often_and_least_while_nothing_happens(
+    tmp_path: Path, is_idle: bool, took_s: float, expected_s: float
+) -> None:
     scene, published_s = Idle(tmp_path), list[float]()
 
     def publish(_: Sequence[Table]) -> None:
@@ -155,6 +201,12 @@ def test_what_takes_long_to_publish_is_published_less_often(tmp_path: Path, took
     services = Services(scene.source, scene.catalog, scene.jobs, scene.clock, workers=StepWorkers(scene.clock))
     service = Service(scene.spec("a"), services, "run-1", publish)
     service.connect()
-    turn_until(service, lambda: len(published_s) > 20, turns=2000)
+
+    def have_twenty() -> bool:
+        if not is_idle:
+            scene.feed("a", {"id": 1})
+        return len(published_s) > 20
+
+    turn_until(service, have_twenty, turns=5000)
     gaps_s = [later - before for before, later in pairwise(published_s)]
     assert sum(gaps_s) / len(gaps_s) == pytest.approx(expected_s, abs=0.3)

@@ -73,13 +73,15 @@ class Figures:
         return _DEAD_LETTERS if self.dead_letters else _WELL
 
 
-def last_hour_of(samples: Samples) -> LastHour:
-    """Returns what the list shows of the samples of a table's last hour, which change every ten seconds."""
+def last_hour_of(samples: Samples, spark: Markup | None = None) -> LastHour:
+    """Returns what the list shows of the samples of a table's last hour, which change every ten seconds. spark: a chart of
+    them that is recent enough; drawn where it is None.
+    """
     fresh = samples[1]
     return LastHour(
         worst_freshness_s=None if np.isnan(fresh).all() else float(np.nanmax(fresh)),
         rate=_average(samples[2, -_RATE_SAMPLES:]),
-        spark=sparkline(fresh, 1.0),
+        spark=sparkline(fresh, 1.0) if spark is None else spark,
     )
 
 

@@ -25,6 +25,9 @@ EVERY_S = 1.0
 # the time.
 LIVE_SHARE = 0.02
 LONGEST_S = 5.0
+# A small chart has a point for two minutes: each is drawn again once in so many samples, a minute, each time those of other
+# tables. So are the other figures of the last hour, of a table that has none to change.
+DRAWN_EVERY = 6
 PING_EVERY_S = 15.0
 MOST_STREAMS = 50
 
@@ -42,6 +45,8 @@ class Row:
     entry: Any = None
     #: The number of samples that its history had.
     sampled: int = -1
+    #: Whether the loop has published something else of it since then.
+    has_moved: bool = False
 
 
 class LiveTables:
@@ -61,7 +66,10 @@ class LiveTables:
         with self._lock:
             tables, sampled, now_ms = self._tables(), self._history.sample_count, self._clock.now_ms()
             version = self.version + 1
-            changed = [self._update(name, entry, sampled, now_ms, version) for name, entry in tables.items()]
+            changed = [
+                self._update(name, entry, sampled, now_ms, version, (sampled + place) % DRAWN_EVERY == 0)
+                for place, (name, entry) in enumerate(tables.items())
+            ]
             gone = self.rows.keys() - tables.keys()
             for name in gone:
                 del self.rows[name]
@@ -73,18 +81,26 @@ class LiveTables:
         found: dict[str, Any] = self._state_file.document.get("tables", {})
         return found
 
-    def _update(self, name: str, entry: Any, sampled: int, now_ms: int, version: int) -> bool:
+    def _update(self, name: str, entry: Any, sampled: int, now_ms: int, version: int, is_turn: bool) -> bool:
+        """Brings one row up to date; returns whether a cell has changed. is_turn: whether its chart is drawn again."""
         row = self.rows.get(name)
-        hour = row.figures.hour if row is not None and row.sampled == sampled else None
-        # Only the lag of a table that is behind grows by itself.
-        if row is not None and hour is not None and row.entry == entry and not entry["lag_records"]:
-            return False
-        figures = figures_of(name, entry, hour or last_hour_of(self._history.last_hour(name)), now_ms)
-        cells = cells_of(figures, now_ms)
         if row is None:
+            figures = figures_of(name, entry, last_hour_of(self._history.last_hour(name)), now_ms)
+            cells = cells_of(figures, now_ms)
             self.rows[name] = Row(figures, cells, [version] * len(cells), entry, sampled)
             return True
-        before, row.figures, row.cells, row.entry, row.sampled = row.cells, figures, cells, entry, sampled
+        is_same = row.entry == entry
+        row.has_moved |= not is_same
+        hour = row.figures.hour
+        if row.sampled != sampled and (is_turn or row.has_moved or hour.rate):
+            hour = last_hour_of(self._history.last_hour(name), None if is_turn else hour.spark)
+            row.sampled, row.has_moved = sampled, False
+        # Only the lag of a table that is behind grows by itself.
+        elif is_same and not entry["lag_records"]:
+            return False
+        figures = figures_of(name, entry, hour, now_ms)
+        cells = cells_of(figures, now_ms)
+        before, row.figures, row.cells, row.entry = row.cells, figures, cells, entry
         row.versions = [version if old != new else at for at, old, new in zip(row.versions, before, cells, strict=True)]
         return version in row.versions
 
