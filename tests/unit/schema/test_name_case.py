@@ -389,3 +389,26 @@ def test_a_key_column_inside_a_struct_may_be_written_in_other_capitals(tmp_path:
     scene.feed("a", {"doc": {"id": 1}, "v": 1, "op": "I"}, {"doc": {"id": 1}, "v": 2, "op": "U"})
     only(scene.catch_up())
     assert (dead_letters_of(scene), scene.rows("n.a")) == ([], [{"doc": {"id": 1}, "v": 2}])
+
+
+@pytest.mark.parametrize(
+    ("settings", "record", "field", "column"),
+    [
+        ({"column_case": "snake"}, {"orderId": 1}, "orderId", "order_id"),
+        ({"flatten": FlattenSpec()}, {"doc": {"id": 1}}, "doc.id", "doc_id"),
+    ],
+)
+def test_a_key_named_by_its_field_is_told_its_column(
+    tmp_path: Path, settings: dict[str, Any], record: dict[str, Any], field: str, column: str
+) -> None:
+    upsert = {"mode": "upsert", "format_version": 3, "envelope": _OPERATIONS, **settings}
+    scene = Scene(tmp_path, "a", key_columns=(field,), **upsert)
+    scene.feed("a", {**record, "op": "I"})
+    only(scene.catch_up())
+    assert [dead_letter[3] for dead_letter in dead_letters_of(scene)] == [
+        f"the table has no key column {field}: write `{column}` under `key_columns`, the column of that field"
+    ]
+    scene.settings = {**scene.settings, "key_columns": (column,)}
+    scene.feed("a", {**record, "op": "I"})
+    only(scene.catch_up())
+    assert scene.rows("n.a") == [{column: 1}]
