@@ -243,8 +243,8 @@ def _members_alike(spec: TableSpec, path: FieldPath, other: str) -> SpecError:
     is_inside = "element" in path or "value" in path
     column = f"; the column `{around[-1]}_{name}: {{type: …, field: {'.'.join(path)}}}` takes its values"
     return SpecError(
-        f"`columns` declares the members `{other}` and `{name}` of `{'.'.join(around)}`, which differ only in letter"
-        " case: engines cannot distinguish them",
+        f"`columns` declares `{other}` and `{name}` in `{'.'.join(around)}`, which differ only in letter case: engines"
+        " cannot distinguish them",
         remedy=f"take `{name}` out of the declared type{'' if is_inside else column}",
         where=spec.name,
     )

@@ -130,7 +130,7 @@ def test_declared_members_that_differ_in_capitals_alone_stop_the_table(
     scene = Scene(tmp_path, "a")
     table = run(scene, ColumnSpec(name="v", type=kind(declared)), n=1)
     assert table.status.run_state is RunState.STOPPED
-    assert f"declares the members `a` and `A` of `{around}`" in table.status.reason
+    assert f"declares `a` and `A` in `{around}`" in table.status.reason
     assert table.status.remedy.startswith("take `A` out of the declared type")
     without = kind(declared.replace(", A: int", ""))
     assert run(scene, ColumnSpec(name="v", type=without)).status.run_state is RunState.WAITING
