@@ -358,7 +358,7 @@ def _refuse_lost_keys(spec: TableSpec, schema: Schema) -> None:
     """Raises SpecError where a query does not make a declared key column."""
     names = {field.name for field in schema.fields}
     for name in spec.key_columns:
-        if name.split(".")[0] not in names:
+        if spelled(name, schema).split(".")[0] not in names:
             raise lost_key(name)
 
 
