@@ -25,6 +25,11 @@ class FrazilError(Exception):
         self.where = where
         super().__init__(self.message)
 
+    @property
+    def type_name(self) -> str:
+        """The name of the error's class, or of the class it is a variant of inside one module, for machines to read."""
+        return next(kind.__name__ for kind in type(self).__mro__ if not kind.__name__.startswith("_"))
+
     def __str__(self) -> str:
         place = f" ({self.where})" if self.where else ""
         advice = f"; {self.remedy}" if self.remedy else ""

@@ -60,7 +60,7 @@ def _column(target: TableTarget, name: str) -> str:
     if target.shaping is None:
         return name
     found = next((column for column, path in target.layout.paths.items() if path == (name,)), None)
-    return found or target.shaping.column_name((name,))
+    return found or target.shaping.column_name((name,), target.layout.names)
 
 
 def may_get_document_key(target: TableTarget) -> bool:

@@ -210,7 +210,7 @@ def _render(text: RenderableType, stream: TextIO, redacted: Callable[[str], str]
 
 def _describe(error: BaseException) -> tuple[int, dict[str, str]]:
     if isinstance(error, FrazilError):
-        words = {"type": type(error).__name__, "message": error.message, "where": error.where, "remedy": error.remedy}
+        words = {"type": error.type_name, "message": error.message, "where": error.where, "remedy": error.remedy}
         return error.exit_code, words
     message = f"unexpected {type(error).__name__}: {error}".rstrip(": ")
     return 1, {"type": type(error).__name__, "message": message, "where": "", "remedy": "run again with --debug"}

@@ -17,12 +17,8 @@ from pyiceberg.types import (
     BooleanType,
     DateType,
     DecimalType,
-    DoubleType,
-    FloatType,
     IcebergType,
-    IntegerType,
     ListType,
-    LongType,
     MapType,
     NestedField,
     StructType,
@@ -40,7 +36,7 @@ from frazil.name_length import drop_long_names, is_long, long_name_in, shorten
 from frazil.schema.arrow import arrow_type, children_of, first_present, replace_children, unsliced
 from frazil.schema.conflicts import type_without_rejected
 from frazil.schema.evolve import can_promote
-from frazil.schema.names import Spellings, both_reason, conflict_reason, fraction_settings
+from frazil.schema.names import Spellings, both_reason, conflict_reason
 from frazil.schema.parts import Path, parts_of, retyped, type_word, with_parts
 from frazil.schema.rejected_changes import declaration_for
 
@@ -291,25 +287,35 @@ def _convert_map(
     written, wanted = kinds
     items, keys = elements_of(array, place, "value"), array.keys
     if written.key_type != wanted.key_type:
-        target = arrow_type(wanted.key_type)
-        if not may_convert(keys.type, target):
-            return _convert(conversion, array, kinds, place)
-        # Iceberg widens the types of map values, but not of map keys.
-        if can_promote(wanted.key_type, written.key_type):
-            what = f"{wanted.key_type} is not widened to {written.key_type}"
-            conversion.refuse_change((*place.path, "key"), what)
-        keys = cast_losslessly(keys, target)
+        keys = _convert_keys(conversion, keys, (written.key_type, wanted.key_type), place)
         if keys.null_count:
-            array, items, keys = _without_mismatches(conversion, array, keys, wanted.key_type, place)
+            array, items = _without_mismatches(conversion, array, keys, wanted.key_type, place)
+            keys = _convert_keys(conversion, array.keys, (written.key_type, wanted.key_type), place)
     values = convert_value(conversion, array.items, (written.value_type, wanted.value_type), items, top)
     if wanted.value_required:
         require(conversion, values, items, items.path)
     return replace_children(array, (), [values], keys)
 
 
+def _convert_keys(
+    conversion: Conversion, keys: pa.Array, kinds: tuple[IcebergType, IcebergType], place: Place
+) -> pa.Array:
+    """Returns the keys of maps in the type of the column's keys; null where they do not fit."""
+    written, wanted = kinds
+    converted = convert(keys, written, wanted, None, conversion.reading.coerces(place.path))
+    if converted is not None:
+        return converted.array
+    path, target = (*place.path, "key"), arrow_type(wanted)
+    if not may_convert(keys.type, target):
+        conversion.refuse_change(path, f"{type_word(written)} does not fit {type_word(wanted)}")
+    elif can_promote(wanted, written):  # Iceberg widens the types of map values, but not of map keys.
+        conversion.refuse_change(path, f"keys of {wanted} are not widened to {written}")
+    return cast_losslessly(keys, target)
+
+
 def _without_mismatches(
     conversion: Conversion, array: pa.MapArray, keys: pa.Array, wanted: IcebergType, place: Place
-) -> tuple[pa.MapArray, Place, pa.Array]:
+) -> tuple[pa.MapArray, Place]:
     """Returns the maps whose keys all fit, null for the others: an entry without its key would be lost. keys: null
     where they do not fit.
     """
@@ -321,7 +327,7 @@ def _without_mismatches(
     )
     rows = pa.array(np.arange(len(array)), mask=bad)
     kept = array.take(rows)
-    return kept, elements_of(kept, place, "value"), cast_losslessly(kept.keys, keys.type)
+    return kept, elements_of(kept, place, "value")
 
 
 def _handle_unknown(
@@ -443,8 +449,6 @@ def _convert(conversion: Conversion, array: pa.Array, kinds: tuple[IcebergType, 
         reason = f"{{value}} ({type_word(written)}) {verdict} {type_word(wanted)}"
         if differ_in_zone(written, wanted):
             remedy = f": {zone_settings(conversion.in_row(place.path), wanted)}"
-        if isinstance(written, FloatType | DoubleType) and isinstance(wanted, IntegerType | LongType):
-            remedy = f": {fraction_settings(conversion.in_row(place.path), is_json=False)}"
         conversion.refuse(shown, bad, place.owner, place.path, fault, reason + remedy)
     return back
 

@@ -55,7 +55,8 @@ def problem_of(error: Exception) -> Problem:
         return error.problem
     if isinstance(error, FrazilError | TableStopped):
         message, remedy, where = describe_error(error)
-        return make_problem(_status_of(error), type(error).__name__, message, remedy, where)
+        code = error.type_name if isinstance(error, FrazilError) else type(error).__name__
+        return make_problem(_status_of(error), code, message, remedy, where)
     remedy = "look at the log of the process for `http_request_failed`"
     return make_problem(500, "InternalError", "the request failed in an unforeseen way", remedy)
 

@@ -29,7 +29,9 @@ from frazil.ingest.table import Table
 from frazil.ingest.target import target_of
 from frazil.ingest.transactions.lookahead import check_partitions
 from frazil.schema.evolve import NameConflict, can_promote, new_schema
-from frazil.schema.names import Spellings
+from frazil.schema.names import Spellings, spelled
+from frazil.schema.parts import Path as FieldPath
+from frazil.schema.parts import parts_of
 from frazil.spec import TableSpec
 from frazil.spec.problems import advice
 from frazil.spec.settings import MetadataField
@@ -150,7 +152,8 @@ def text_order(spec: TableSpec, schema: Schema) -> str:
     name = spec.order_by
     if name is None or name in [spec.metadata.get(place) for place in _PLACES]:
         return ""
-    kind = next((field.field_type for field in schema.fields if field.name == name), None)
+    column = spelled(name, schema)
+    kind = next((field.field_type for field in schema.fields if field.name == column), None)
     if not isinstance(kind, StringType):
         return ""
     return (
@@ -193,6 +196,9 @@ def declared_mismatch(spec: TableSpec, schema: Schema | None) -> SpecError | Non
     there = {field.name: field.field_type for field in schema.fields} if schema is not None else {}
     spellings = Spellings([*there])
     for column in spec.columns:
+        pair = _member_pair(column.type, there.get(column.name), (column.name,))
+        if pair is not None:
+            return _members_alike(spec, *pair)
         if column.name in there:
             if not _is_or_becomes(there[column.name], column.type):
                 return _of_another_type(spec, column.name, there[column.name], column.type)
@@ -216,6 +222,32 @@ def _is_or_becomes(table: IcebergType, declared: IcebergType) -> bool:
     if isinstance(table, MapType) and isinstance(declared, MapType):
         return table.key_type == declared.key_type and _is_or_becomes(table.value_type, declared.value_type)
     return table == declared or can_promote(table, declared) or can_promote(declared, table)
+
+
+def _member_pair(declared: IcebergType, table: IcebergType | None, path: FieldPath) -> tuple[FieldPath, str] | None:
+    """Returns the path of a declared member, and the name of another one beside it that differs in case alone; None where
+    there is none, or the table has both. table: the type of the column in the table. path: of the declared type.
+    """
+    spellings, known = Spellings(), {part.name: part.field_type for part in parts_of(table)} if table else {}
+    for part in parts_of(declared):
+        others = spellings.others(part.name)
+        if others and not known.keys() >= {part.name, others[0]}:
+            return (*path, part.name), others[0]
+        spellings.add(part.name)
+    inner = (_member_pair(part.field_type, known.get(part.name), (*path, part.name)) for part in parts_of(declared))
+    return next(filter(None, inner), None)
+
+
+def _members_alike(spec: TableSpec, path: FieldPath, other: str) -> SpecError:
+    *around, name = path
+    is_inside = "element" in path or "value" in path
+    column = f"; the column `{around[-1]}_{name}: {{type: …, field: {'.'.join(path)}}}` takes its values"
+    return SpecError(
+        f"`columns` declares `{other}` and `{name}` in `{'.'.join(around)}`, which differ only in letter case: engines"
+        " cannot distinguish them",
+        remedy=f"take `{name}` out of the declared type{'' if is_inside else column}",
+        where=spec.name,
+    )
 
 
 def _of_another_type(spec: TableSpec, name: str, table: IcebergType, declared: IcebergType) -> SpecError:

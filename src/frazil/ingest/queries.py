@@ -47,6 +47,7 @@ from frazil.process.steps import Steps, compile_steps
 from frazil.rows.protected import origins_of
 from frazil.schema.arrow import arrow_type, iceberg_type
 from frazil.schema.evolve import extend_schema, new_schema, with_identifiers
+from frazil.schema.names import Spellings, spelled
 from frazil.schema.parts import Path
 from frazil.spec import TableSpec
 from frazil.spec.settings import ExpectationSpec
@@ -215,9 +216,9 @@ def _refuse_spark_part(spec: TableSpec, program: Program) -> None:
             remedy=f"use functions that tasks compute themselves; {RULES}",
             where=spec.name,
         )
-    made = spark_columns(program)
+    made = Spellings(spark_columns(program))
     for name in (*spec.key_columns, *filter(None, (spec.order_by,))):
-        if name in made:
+        if made.find(name):
             raise SpecError(
                 f"{what}, and `{name}`, by which rows are found, needs a value in deletes too",
                 remedy=f"make `{name}` of functions that tasks compute themselves; {RULES}",
@@ -278,7 +279,8 @@ class QueryTables:
             schema = new_schema(columns_with_query(table.spec, query).items())
         if table.spec.mode != "upsert":
             return schema
-        return with_identifiers(schema, table.spec.key_columns or columns_of_keys(query, key_columns))
+        keys = [spelled(name, schema) for name in table.spec.key_columns]
+        return with_identifiers(schema, keys or columns_of_keys(query, key_columns))
 
     def check(self, table: Table) -> None:
         """Checks what of the table's query is wrong whatever fields the records have.
@@ -445,10 +447,10 @@ def _unchanged(table: Table, seen: Schema) -> Query:
 
 def _refuse_keys_looked_up(spec: TableSpec, query: Query) -> None:
     """Raises SpecError where what identifies or orders rows is looked up: it would change with the reference table."""
-    looked_up = origins_of_columns(program_of(query)).looked_up
+    looked_up = Spellings(origins_of_columns(program_of(query)).looked_up)
     for setting, names in (("key_columns", spec.key_columns), ("order_by", (spec.order_by,))):
-        for name in names:
-            if name in looked_up:
+        for name in filter(None, names):
+            if looked_up.find(name):
                 raise SpecError(
                     f"`{setting}` names `{name}`, which is looked up and changes with the reference table",
                     remedy="name a column of the record's own fields",

@@ -15,6 +15,7 @@ from frazil.process.origins import origins_of
 from frazil.process.program import Program
 from frazil.process.protect import Protection, Rule
 from frazil.process.protect_key import ProtectKey
+from frazil.schema.names import Spellings
 from frazil.schema.projection import Shaping, counted_in
 from frazil.spec import TableSpec
 from frazil.spec.settings import METADATA_COLUMNS, MetadataField, ValueSpec
@@ -52,8 +53,10 @@ def records_spec(spec: TableSpec, query: Query | None) -> TableSpec:
     named = metadata_in_query(spec)
     origins = origins_of(program_of(query)).columns if query is not None else {}
 
+    spellings = Spellings(origins)
+
     def field_of(column: str) -> str:
-        return next(iter(origins.get(column, (column,))), column)
+        return next(iter(origins.get(spellings.find(column) or column, (column,))), column)
 
     return spec.without_query().model_copy(
         update={

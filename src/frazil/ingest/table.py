@@ -33,7 +33,7 @@ from frazil.ingest.transactions.runs import Cut
 from frazil.kafka.port import Partition
 from frazil.report import TaskReport
 from frazil.schema.evolve import extend_schema
-from frazil.schema.names import Spellings
+from frazil.schema.names import spelled
 from frazil.schema.routes import Router
 from frazil.spec import TableSpec
 from frazil.types import Batch, Offsets, Progress, RoutedTable
@@ -268,9 +268,7 @@ def set_key_columns(catalog: Catalog, state: TableState, names: Sequence[str]) -
         return state
     known = state.marks.get(RECORDS_SCHEMA)
     schema = Schema.model_validate_json(known) if known else state.schema
-    spellings = Spellings(field.name for field in schema.fields)  # Names in keys may differ in case.
-    parts = [name.split(".") for name in names]
-    columns = [".".join([spellings.find(first) or first, *rest]) for first, *rest in parts]
+    columns = [spelled(name, schema) for name in names]  # Names in keys may differ in case.
     catalog.mark(state.name, KEY_COLUMNS, json.dumps(columns))
     return loaded(catalog, state.name)
 

@@ -53,7 +53,7 @@ def target_of(table: Table, schema: Schema | None = None) -> TableTarget:
 def _target_of(table: Table, schema: Schema | None) -> TableTarget:
     state, key_column = table.state, key_column_of(table.spec)
     known = schema or (state.schema if state else None)
-    changes = _change_reading(table) if table.spec.mode == "upsert" else None
+    changes = _change_reading(table).spelled(known) if table.spec.mode == "upsert" else None
     return TableTarget(
         name=table.name,
         schema_json=known.model_dump_json() if known else "",

@@ -40,6 +40,7 @@ from frazil.ops.status import MissingTopics, problem_of
 from frazil.rows.record_keys import KEY_SCHEMA
 from frazil.schema.conflicts import accept
 from frazil.schema.evolve import NameConflict, RequestedFields, compare_schemas, extend_schema
+from frazil.schema.names import spelled
 from frazil.spec import ColumnSpec, PipelineSpec, TableSpec
 from frazil.types import OffsetRange
 from frazil.upsert.records.key_fields import leaves_of
@@ -357,7 +358,7 @@ def _refuse_lost_keys(spec: TableSpec, schema: Schema) -> None:
     """Raises SpecError where a query does not make a declared key column."""
     names = {field.name for field in schema.fields}
     for name in spec.key_columns:
-        if name.split(".")[0] not in names:
+        if spelled(name, schema).split(".")[0] not in names:
             raise lost_key(name)
 
 
@@ -369,7 +370,7 @@ def _not_there(spec: TableSpec, schema: Schema, fitting: int) -> Iterator[str]:
     there = {field.name for field in schema.fields}
     for setting, names in named.items() if fitting and there else ():
         for name in names:
-            if name.split(".")[0] not in there:
+            if spelled(name, schema).split(".")[0] not in there:
                 yield (
                     f"`{setting}` names `{name}`, and none of {plural(fitting, 'record')} in the sample has it: all of"
                     " them would be bad records"

@@ -237,4 +237,4 @@ def _with_changes(target: TableTarget, found: Decoded) -> TableTarget:
     else:
         own = [column for _, column in target.metadata]
         schema = extend_shaped(target.schema, target.shaping, own, found.requested_fields, made_optional, may_widen)
-    return replace(target, schema_json=schema.model_dump_json())
+    return target.with_schema(schema)

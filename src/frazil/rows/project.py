@@ -167,7 +167,7 @@ def bindings_of(
     found: dict[Path, dict[str, IcebergType]] = {}
     bound = set(layout.paths.values())
     for path, is_record in seen:
-        kind = layout.unbound.get(shaping.column_name(path))
+        kind = layout.unbound.get(shaping.column_name(path, layout.names))
         taken = shaping.selection.takes(path)
         if kind is None or has_column(path, bound) or (taken == "part" and not is_record):
             continue

@@ -58,6 +58,19 @@ class Spellings:
         return others[0] if len(others) == 1 else None
 
 
+def spelled(name: str, schema: Schema | None) -> str:
+    """Returns the path of a column, joined by dots, as the schema writes its names, in whatever case they are given; a
+    name without a column is kept.
+    """
+    names: list[str] = []
+    kind: IcebergType | None = schema.as_struct() if schema is not None else None
+    for given in name.split("."):
+        members = {part.name: part.field_type for part in parts_of(kind)} if isinstance(kind, StructType) else {}
+        names.append(Spellings(members).find(given) or given)
+        kind = members.get(names[-1])
+    return ".".join(names)
+
+
 def conflict_reason(path: Path, others: Iterable[str]) -> str:
     """Returns the reason why a field gets no column of its own, with the remedy. others: names that differ in case
     alone.

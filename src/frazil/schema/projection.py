@@ -25,7 +25,7 @@ from frazil.schema.evolve import (
     type_at,
     widest,
 )
-from frazil.schema.names import column_settings, fold_case
+from frazil.schema.names import Spellings, column_settings, fold_case
 from frazil.schema.parts import Path, change_parts, is_empty_type, retyped, types_in
 from frazil.schema.selection import Selection
 from frazil.types import RESERVED_COLUMNS
@@ -84,9 +84,10 @@ class Shaping:
         declared = tuple(path for _, path in self.fields) if self.include else ()
         return Selection(self.include + declared, self.exclude)
 
-    def column_name(self, path: Path) -> str:
-        """Returns the name of the column for the field at `path`."""
-        return self.separator.join(change_case(name, self.case) for name in path)
+    def column_name(self, path: Path, known: Spellings) -> str:
+        """Returns the name of the column for the field at `path`: of one of the `known` columns in whatever case."""
+        name = self.separator.join(change_case(name, self.case) for name in path)
+        return known.find(name) or name
 
 
 @dataclass(frozen=True)
@@ -100,6 +101,8 @@ class Layout:
     paths: Mapping[str, Path]
     #: Columns that no known field feeds, with their types: no record with a field of such a name was read yet.
     unbound: Mapping[str, IcebergType]
+    #: The names of all columns.
+    names: Spellings = field(default_factory=Spellings)
     #: Paths of time fields with the unit of numbers in them.
     units: tuple[tuple[Path, str], ...] = ()
     #: Paths of fields whose string columns accept values of other types.
@@ -235,7 +238,7 @@ def make_layout(fields: Sequence[NestedField], shaping: Shaping) -> Layout:
     units += tuple(((*paths[name], *inner), unit) for name, inner, unit in shaping.counted if name in paths)
     coerced = tuple(paths[name] for name in shaping.coerced if name in paths)
     zones = tuple((paths[name], zone) for name, zone in shaping.zones if name in paths)
-    return Layout(struct.fields, paths, unbound, units, coerced, zones)
+    return Layout(struct.fields, paths, unbound, Spellings(bound), units, coerced, zones)
 
 
 @dataclass
@@ -365,6 +368,7 @@ class _Plan:
         self._shaping = shaping
         self._own = own
         self._known = {member.name: member for member in schema.fields if member.name not in own}
+        self._names = Spellings(self._known)
         self._bound = bind_columns(tuple(self._known.values()), shaping)
         self._columns = fed_columns(self._bound, shaping)
         self._inside: dict[Path, dict[str, IcebergType]] = {}
@@ -418,7 +422,7 @@ class _Plan:
         """Whether an unbound column can hold the record at `path` entirely, except for members that have columns of
         their own.
         """
-        name = self._shaping.column_name(path)
+        name = self._shaping.column_name(path, self._names)
         return self._bound.get(name, path) is None and is_one_column(self._known[name].field_type)
 
     def columns(self) -> tuple[RequestedFields, dict[str, str]]:
@@ -427,7 +431,7 @@ class _Plan:
         docs: dict[str, str] = {}
         claimed = {fold_case(name): path for name, path in self._bound.items() if path is not None}
         for path, kind in self._new.items():
-            name = self._shaping.column_name(path)
+            name = self._shaping.column_name(path, self._names)
             self._check_name(name, path, claimed)
             claimed[fold_case(name)] = path
             old = self._known.get(name)

@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from frazil.schema.names import fraction_settings
 from frazil.types import list_names
 
 _BY = re.compile(r"schema ([^:]+): (column .*)", re.DOTALL)
@@ -15,9 +16,14 @@ _MISMATCH = re.compile(r"column ([^:]+): (.+) does not fit (\w+)")
 _WORD = re.compile(r"\w*")
 _NO_TEXT = ("string", "uuid", "binary", "fixed")
 _COUNTED = {"date": "days since the epoch", "time": "milliseconds since midnight"}
+_SINCE = {"timestamp": "the epoch", "timestamptz": "the epoch", "time": "midnight"}
 _REMEDIES: Mapping[str, str] = {
     "not added: `schema_evolution`": (
         "write `schema_evolution: add_only`, or add the column yourself; `exclude` leaves the field out"
+    ),
+    " are not widened to ": (
+        "give the field another column with wider keys, which Iceberg does not widen:"
+        ' `columns: {NAME: {type: "map<KEY, VALUE>", field: PATH}}`'
     ),
     " is not widened to ": "write `schema_evolution: evolve`, or widen the column yourself",
     " does not fit ": (
@@ -76,11 +82,14 @@ def declaration_for(path: Sequence[str], written: str, wanted: str) -> str:
     if has == "string" and had not in _NO_TEXT:
         inside = f"declare the column `{path[0]}` with its type and `coerce: true`"
         return f"to keep it as text, {f'write `columns: {{{name}: {{type: string, coerce: true}}}}`' if is_top else inside}"
+    if had in ("float", "double") and has in ("int", "long"):
+        return fraction_settings(tuple(path), is_json=False)
     if had not in ("int", "long"):
         return ""
-    if has in ("timestamp", "timestamptz") and is_member:
-        declared = f"{has}(ms)" if is_top else f"{{type: {has}(ms), field: {field}}}"
-        return f"say what its numbers count since the epoch, such as `columns: {{{name}: {declared}}}`"
+    if has in _SINCE and is_member:
+        kind = f"{has}({'us' if (had, has) == ('long', 'time') else 'ms'})"  # Avro's time-micros is a long.
+        declared = kind if is_top else f"{{type: {kind}, field: {field}}}"
+        return f"say what its numbers count since {_SINCE[has]}, such as `columns: {{{name}: {declared}}}`"
     if has not in _COUNTED:
         return ""
     column = f"it: `columns: {{{name}: {has}}}`" if is_top else f"the column `{path[0]}` with its type"

@@ -79,7 +79,7 @@ Node = Scalar | Items | Section
 
 def lines_of(node: Node | None) -> frozenset[int]:
     """Every line on which something of it begins."""
-    return frozenset() if node is None else frozenset(line for _, line in _walk(node))
+    return frozenset() if node is None else frozenset(line for _, line in texts_of(node))
 
 
 def read_document(path: Path) -> Section:
@@ -113,22 +113,22 @@ def parse_document(text: str, path: Path) -> Section:
 def line_of(path: Path, text: str) -> int:
     """The line of the file's first key or value that is `text`; of what is found wrong only after the file was read."""
     try:
-        return next((line for found, line in _walk(read_document(path)) if found == text), 1)
+        return next((line for found, line in texts_of(read_document(path)) if found == text), 1)
     except SpecError:  # The file has been changed since.
         return 1
 
 
-def _walk(node: Node) -> Iterator[tuple[str, int]]:
+def texts_of(node: Node) -> Iterator[tuple[str, int]]:
     """Every key and value with its line, in the file's order."""
     if isinstance(node, Scalar):
         yield node.text, node.line
     elif isinstance(node, Items):
         for item in node.items:
-            yield from _walk(item)
+            yield from texts_of(item)
     else:
         for entry in node.entries:
             yield entry.key, entry.line
-            yield from _walk(entry.value)
+            yield from texts_of(entry.value)
 
 
 def _read_text(path: Path) -> str:

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from frazil.spec.connections import TOPICS_FROM
-from frazil.spec.document import Section, read_document
+from frazil.spec.document import Section, read_document, texts_of
 from frazil.spec.http import read_http
 from frazil.spec.keys import Fields, keys_of
 from frazil.spec.models import DEFAULTS_KEYS, PipelineSpec, RouteSpec, TableSpec
 from frazil.spec.problems import Problems
 from frazil.spec.routes import check_routes, read_routes, rest_tables
-from frazil.spec.secrets import Secrets
+from frazil.spec.secrets import Secrets, has_reference
 from frazil.spec.sections import (
     read_catalog,
     read_commit,
@@ -71,6 +71,8 @@ def load_spec(path: Path, environment: Mapping[str, str] = os.environ) -> Pipeli
     }
     spec = PipelineSpec(**settings, path=path, secrets=frozenset(secrets.found), state_dir=local / "state")
     _check_whole(spec, fields, document, problems)
+    if problems.is_empty:  # A section with a problem may not be read to its end.
+        _check_references(document, secrets, problems)
     problems.raise_any()
     return spec
 
@@ -120,6 +122,13 @@ def _check_whole(spec: PipelineSpec, fields: Fields, document: Section, problems
         problems.add(namespace.line, "`namespace` is set, but there are no `topics` to name tables for", remedy)
     if namespace and spec.namespace:
         _check_clashes(spec, problems)
+
+
+def _check_references(document: Section, secrets: Secrets, problems: Problems) -> None:
+    """Refuses references to secrets where a setting would take them for its text."""
+    for text, line in texts_of(document):
+        if has_reference(text) and text not in secrets.resolved:
+            problems.add(line, "a reference to a secret is not read here", "write the value itself")
 
 
 def _check_names(spec: PipelineSpec, problems: Problems) -> None:

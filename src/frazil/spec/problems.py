@@ -68,6 +68,11 @@ class Problems:
             self.add(line, error.message, error.remedy)
             return fallback
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether no problem is noted."""
+        return not self._found
+
     @contextmanager
     def in_part(self, lines: Container[int], note: str) -> Iterator[None]:
         """Until the block is left, new problems at these lines concern one part of the file alone: `note` names the part."""

@@ -75,9 +75,12 @@ class Secrets:
     def __init__(self, environment: Mapping[str, str]) -> None:
         self._environment = environment
         self.found: set[str] = set()
+        #: The texts whose references were replaced.
+        self.resolved: set[str] = set()
 
     def resolve(self, text: str, key: str = "") -> str:
         """`text`, the value of `key`, with its references replaced; errors name variables and files, never values."""
+        self.resolved.add(text)
         resolved = _REFERENCE.sub(self._replace, text)
         self.found |= secrets_of(key, resolved)
         return resolved

@@ -75,11 +75,13 @@ def read_kafka(entry: Entry | None, secrets: Secrets, problems: Problems) -> dic
     properties = read_strings(entry.value, "kafka", problems, _check_kafka_property, secrets)
     brokers = properties.get("bootstrap.servers", "")
     if not re.fullmatch(r"\s*[^\s,]+:[0-9]+(\s*,\s*[^\s,]+:[0-9]+)*\s*", brokers):
-        state = "is not a list of host:port" if brokers else "is missing"
+        written = entry.value.entries if isinstance(entry.value, Section) else ()
+        own = next((one for one in written if one.key == "bootstrap.servers"), None)
+        state = "is missing" if own is None else "is not a list of host:port"
         remedy = "write the brokers, such as `bootstrap.servers: broker-1:9092,broker-2:9092`"
-        if not brokers and (near := nearest("bootstrap.servers", properties)):
+        if own is None and (near := nearest("bootstrap.servers", properties)):
             remedy = f"write `bootstrap.servers` in place of `{near}`"
-        problems.add(entry.line, f"`kafka.bootstrap.servers` {state}", remedy)
+        problems.add((own or entry).line, f"`kafka.bootstrap.servers` {state}", remedy)
     return {"isolation.level": ISOLATION_LEVELS[0]} | properties
 
 

@@ -24,6 +24,7 @@ from pyiceberg.types import (
     LongType,
     MapType,
     NestedField,
+    PrimitiveType,
     StringType,
     StructType,
     TimestampType,
@@ -181,9 +182,9 @@ class _Parser:
         self._expect("<")
         key_id, value_id = next(self._ids), next(self._ids)
         key = self.read_type(depth)
-        if key != StringType():
-            message = f"a map's keys cannot be `{key}`: JSON has only string keys"
-            raise SpecError(message, remedy="write `map<string,V>`, or a list of structs")
+        if not isinstance(key, PrimitiveType):
+            message = f"a map's keys cannot be `{key}`: engines take only plain values as keys"
+            raise SpecError(message, remedy="write a plain type, such as `map<string,V>`, or a list of structs")
         self._expect(",")
         value = self.read_type(depth)
         self._expect(">")

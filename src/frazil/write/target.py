@@ -5,7 +5,7 @@ keep values derived from it for the next batch).
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -33,6 +33,7 @@ from frazil.process.program import Program, SparkPart
 from frazil.process.protect import Protection
 from frazil.routing import Route
 from frazil.schema.arrow import arrow_field
+from frazil.schema.names import spelled
 from frazil.schema.parts import with_requirement
 from frazil.schema.projection import Layout, Shaping, make_layout
 from frazil.schema.selection import Path
@@ -104,6 +105,11 @@ class ChangeReading:
     def paths(self) -> tuple[Path, ...]:
         """The key columns as paths."""
         return tuple(tuple(name.split(".")) for name in self.key_columns)
+
+    def spelled(self, schema: Schema | None) -> ChangeReading:
+        """Returns the reading with key and ordering columns as the schema writes their names, whatever their case."""
+        columns = tuple(spelled(name, schema) for name in self.key_columns)
+        return replace(self, key_columns=columns, order_by=spelled(self.order_by, schema))
 
 
 @dataclass(frozen=True)
@@ -190,6 +196,14 @@ class TableTarget:
     def schema(self) -> Schema:
         """The Iceberg schema."""
         return Schema.model_validate_json(self.schema_json) if self.schema_json else Schema()
+
+    def with_schema(self, schema: Schema) -> TableTarget:
+        """Returns the table with another schema, and with key and ordering columns as it writes their names."""
+        changes = self.changes.spelled(schema) if self.changes is not None else None
+        envelope = (
+            replace(self.envelope, keys=changes.paths) if self.envelope is not None and changes else self.envelope
+        )
+        return replace(self, schema_json=schema.model_dump_json(), changes=changes, envelope=envelope)
 
     @cached_property
     def partitioning(self) -> PartitionSpec:

@@ -15,6 +15,9 @@ from rich.text import Text
 
 from frazil.cli.main import main
 from frazil.cli.output import Output, OutputFormat
+from frazil.errors import UnavailableError
+from frazil.http.problems import problem_of
+from frazil.kafka.topics import KafkaTopics
 
 HOSTILE = "a\x1b[31mred\x9b2J\x7f\ud800"
 
@@ -116,3 +119,14 @@ def test_only_a_terminal_that_shows_text_is_cleared() -> None:
         Output(form, results=stream).clear()
         written.append(stream.getvalue())
     assert written == ["\x1b[H\x1b[2J", "", ""]
+
+
+def test_the_type_of_an_error_is_a_name_that_another_program_can_know() -> None:
+    """Whatever private class a module raises."""
+    topics = KafkaTopics({"bootstrap.servers": "127.0.0.1:1"}, timeout_s=0.2)
+    with pytest.raises(UnavailableError) as raised:
+        topics.cluster_id()
+    results = io.StringIO()
+    Output(OutputFormat.json, results=results).error(raised.value, debug=False)
+    assert json.loads(results.getvalue())["error"]["type"] == "UnavailableError"
+    assert problem_of(raised.value).code == "UnavailableError"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 from typing import Any
+from uuid import UUID
 
 import numpy as np
 import pyarrow as pa
@@ -18,6 +19,7 @@ from pyiceberg.types import (
     StringType,
     StructType,
     TimestampType,
+    UUIDType,
 )
 
 from frazil.decode.columns import Columns, Decoded
@@ -79,7 +81,10 @@ def test_keys_go_over_where_each_of_them_fits(schemas: dict[int, WriterSchema]) 
     (mismatch,) = narrow.mismatches
     assert (mismatch.row, mismatch.kind, mismatch.path) == (1, "type_mismatch", "m")
     assert mismatch.reason.endswith("has a key that does not fit int")
-    assert (narrow.requested_fields, narrow.refusals) == ({}, {"schema 2: column m.key: int is not widened to long"})
+    assert (narrow.requested_fields, narrow.refusals) == (
+        {},
+        {"schema 2: column m.key: keys of int are not widened to long"},
+    )
 
 
 def test_a_map_with_such_a_key_is_rescued_as_a_whole(schemas: dict[int, WriterSchema]) -> None:
@@ -90,9 +95,26 @@ def test_a_map_with_such_a_key_is_rescued_as_a_whole(schemas: dict[int, WriterSc
 
 
 def test_keys_of_another_kind_do_not_go_over(schemas: dict[int, WriterSchema]) -> None:
-    decoded = read(schemas, StringType(), (INT, SMALL))
-    assert decoded.refused.tolist() == [True]
-    assert decoded.refusals == {"schema 1: column m: map does not fit map"}
+    decoded = read(schemas, StringType(), (INT, SMALL), (INT, EMPTY))
+    assert decoded.refused.tolist() == [True, False]
+    assert decoded.refusals == {"schema 1: column m.key: int does not fit string"}
+    assert decoded.mismatches[0].reason.endswith("has a key that does not fit string")
+    assert decoded.columns[0].to_pylist()[1] == []
+
+
+def test_keys_become_text_where_the_column_is_declared_so(schemas: dict[int, WriterSchema]) -> None:
+    decoded = read(schemas, StringType(), (INT, SMALL), (INT, EMPTY), (LONG, LARGE), coerced=(("m",),))
+    assert (decoded.mismatch_count, decoded.refusals) == (0, set())
+    assert decoded.columns[0].to_pylist() == [[("5", "x"), ("6", "y")], [], [("5", "x"), (str(2**40), "y")]]
+
+
+def test_text_of_keys_is_read_as_the_uuid_of_the_column(schemas: dict[int, WriterSchema]) -> None:
+    identity = "f81d4fae-7dec-11d0-a765-00a0c91e6bf6"
+    entry = b"\x0a\x24" + identity.encode() + b"\x12\x01x"
+    bodies = [b"\x0a" + bytes([len(entry)]) + entry, b"\x0a\x06\x0a\x01a\x12\x01x"]
+    decoded = read(schemas, UUIDType(), *((TEXT, body) for body in bodies))
+    assert decoded.refused.tolist() == [False, True]
+    assert decoded.columns[0].to_pylist()[0] == [(UUID(identity).bytes, "x")]
 
 
 def test_a_logical_type_of_keys_applies_whatever_type_the_values_have() -> None:

@@ -113,3 +113,44 @@ def test_a_table_that_has_both_may_declare_both(tmp_path: Path) -> None:
     both = (ColumnSpec(name="id", type=kind("long")), ColumnSpec(name="ID", type=kind("long")))
     assert run(scene, *both, id=1, ID=2).status.run_state is RunState.WAITING
     assert scene.rows("n.a") == [{"id": 1, "ID": 2}]
+
+
+@pytest.mark.parametrize(
+    ("declared", "around"),
+    [
+        ("struct<a: int, A: int>", "v"),
+        ("list<struct<a: int, A: int>>", "v.element"),
+        ("map<string, struct<a: int, A: int>>", "v.value"),
+        ("struct<x: list<struct<a: int, b: int, A: int>>>", "v.x.element"),
+    ],
+)
+def test_declared_members_that_differ_in_capitals_alone_stop_the_table(
+    tmp_path: Path, declared: str, around: str
+) -> None:
+    scene = Scene(tmp_path, "a")
+    table = run(scene, ColumnSpec(name="v", type=kind(declared)), n=1)
+    assert table.status.run_state is RunState.STOPPED
+    assert f"declares `a` and `A` in `{around}`" in table.status.reason
+    assert table.status.remedy.startswith("take `A` out of the declared type")
+    without = kind(declared.replace(", A: int", ""))
+    assert run(scene, ColumnSpec(name="v", type=without)).status.run_state is RunState.WAITING
+
+
+def test_a_declared_member_that_is_alike_another_may_have_a_column_of_its_own(tmp_path: Path) -> None:
+    scene = Scene(tmp_path, "a")
+    both = ColumnSpec(name="s", type=kind("struct<a: long, A: long>"))
+    table = run(scene, both, s={"a": 1, "A": 2})
+    assert "; the column `s_A: {type: …, field: s.A}` takes its values" in table.status.remedy
+    columns = (
+        ColumnSpec(name="s", type=kind("struct<a: long>")),
+        ColumnSpec(name="s_A", type=kind("long"), field=("s", "A")),
+    )
+    assert run(scene, *columns).status.run_state is RunState.WAITING
+    assert scene.rows("n.a")[0] == {"s": {"a": 1}, "s_A": 2}
+
+
+def test_members_that_the_table_has_both_may_be_declared_both(tmp_path: Path) -> None:
+    scene = Scene(tmp_path, "a")
+    make(scene, s="struct<a: long, A: long>")
+    table = run(scene, ColumnSpec(name="s", type=kind("struct<a: long, A: long>")), s={"a": 1, "A": 2})
+    assert (table.status.run_state, scene.rows("n.a")) == (RunState.WAITING, [{"s": {"a": 1, "A": 2}}])

@@ -377,6 +377,8 @@ def test_a_key_column_of_an_upsert_table_is_not_looked_up(scene: Any) -> None:
     made.settings["select"] = "select country.name as name, id from records"
     made.source.produce("a", 0, b'{"id": 1, "country_code": "de"}', made.clock.now_ms(), key=b'{"id": 1}')
     assert "`key_columns` names `name`, which is looked up" in _refused(made)
+    made.settings["key_columns"] = ("NAME",)
+    assert "`key_columns` names `NAME`, which is looked up" in _refused(made)
     made.settings["key_columns"] = ("id",)
     made.catch_up()
     assert made.rows("n.a") == [{"name": "Germany", "id": 1}]

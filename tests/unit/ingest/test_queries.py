@@ -356,3 +356,22 @@ def test_without_spark_a_table_that_needs_it_has_no_rows_and_no_dead_letters(sce
     table = only(made.catch_up())
     assert "there is no Spark" in table.status.reason
     assert made.catalog.load("n.a") is None or made.rows("n.a") == []
+
+
+def test_keys_of_a_query_may_be_written_in_other_capitals(scene: Any) -> None:
+    made = scene(
+        select="select doc as order_id, n, v from records",
+        mode="upsert",
+        format_version=3,
+        key_columns=("ORDER_ID",),
+        order_by="N",
+        envelope=EnvelopeSpec(kind="operation", operation="op", insert=("I",), update=("U",), delete=("D",)),
+    )
+    made.feed("a", *({"doc": key, "n": 1, "v": "a", "op": "I"} for key in (1, 2)))
+    made.catch_up()
+    made.feed("a", {"doc": 1, "n": 0, "v": "late", "op": "U"}, {"doc": 2, "n": 2, "op": "D"})
+    made.catch_up()
+    assert made.catalog.load("n.a__dead_letters") is None
+    assert made.rows("n.a") == [{"order_id": 1, "n": 1, "v": "a"}]
+    state = made.catalog.load("n.a")
+    assert state.schema.identifier_field_names() == {"order_id"}

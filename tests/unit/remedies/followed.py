@@ -510,13 +510,25 @@ FOLLOWED: Mapping[str, str] = {
     # Changes of a table that are refused.
     "correct the schema, or give the field another name; a new table with `columns: {NAME: {type: string, coerce: true,"
     " field: PATH}}` keeps both as text": CHANGES,
-    "say what its numbers count since the epoch, such as `columns: {…: {type: …(ms), field: …}}`": CHANGES,
-    "say what its numbers count since the epoch, such as `columns: {…: …(ms)}`": CHANGES,
+    "say what its numbers count since …, such as `columns: {…: {type: …, field: …}}`": CHANGES,
+    "say what its numbers count since …, such as `columns: {…: …}`": CHANGES,
+    "give the field another column with wider keys, which Iceberg does not widen: `columns: {NAME: {type:"
+    ' "map<KEY, VALUE>", field: PATH}}`': (
+        "unit/remedies/test_tables.py::test_keys_that_got_wider_go_to_another_column"
+    ),
     "to keep it as text, declare the column `…` with its type and `coerce: true`": CHANGES,
     "to keep it as text, write `columns: {…: {type: string, coerce: true}}`": CHANGES,
     "where its numbers are …, declare it: `columns: {…: …}`": CHANGES,
     "where its numbers are …, declare the column `…` with its type": CHANGES,
     "write `schema_evolution: evolve`, or widen the column yourself": CHANGES,
+    "…, and here another column, `columns: {NAME: {type: double, field: …}}`": CHANGES,
+    **dict.fromkeys(
+        (
+            "take `…` out of the declared type",
+            "take `…` out of the declared type; the column `…_…: {type: …, field: …}` takes its values",
+        ),
+        "unit/ingest/test_declared_columns.py::test_declared_members_that_differ_in_capitals_alone_stop_the_table",
+    ),
     "write `schema_evolution: add_only`, or add the column yourself; `exclude` leaves the field out": CHANGES,
     "give the field a column of its own under `columns`, or leave it out with `exclude`": (
         "unit/schema/test_name_case.py::test_a_record_with_both_is_refused_and_the_remedies_work"

@@ -393,7 +393,7 @@ COLUMNS = [
     columns("'decimal(39,2)'", "'decimal(38,2)'"),
     columns("timestamp_ns", "timestamp"),
     columns("variant", "string"),
-    columns("'map<int,string>'", "'map<string,string>'", "'list<struct<key: int, value: string>>'"),
+    columns("'map<list<int>,string>'", "'map<string,string>'", "'list<struct<key: list<int>, value: string>>'"),
     columns("'struct<a: int, a: long>'", "'struct<a: int>'"),
     columns("list<" * 60 + "int" + ">" * 60, "list<int>"),
     columns("'list<timestamp(ms)>'", "list<long>"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import date
+from datetime import date, time
 from pathlib import Path
 from typing import Any
 
@@ -239,7 +239,7 @@ CHANGES = [
         "",
         ({"type": "long", "logicalType": "timestamp-millis"}, 0),
         ("long", 0),
-        "say what its numbers count since the epoch, such as `columns: {…: …(ms)}`",
+        "say what its numbers count since …, such as `columns: {…: …}`",
         "columns: {x: timestamptz(ms)}",
         [1970, 1970],
         is_new=False,
@@ -252,6 +252,48 @@ CHANGES = [
         "where its numbers are …, declare it: `columns: {…: …}`",
         "columns: {x: date}",
         [1970, 1970],
+        is_new=False,
+    ),
+    Changed(
+        "times of day",
+        "",
+        ({"type": "long", "logicalType": "time-micros"}, 0),
+        ("long", 3_600_000_000),
+        "say what its numbers count since …, such as `columns: {…: …}`",
+        "columns: {x: time(us)}",
+        [time(0), time(1)],
+        is_new=False,
+    ),
+    Changed(
+        "times of day in milliseconds",
+        "",
+        ({"type": "int", "logicalType": "time-millis"}, 0),
+        ("int", 3_600_000),
+        "say what its numbers count since …, such as `columns: {…: …}`",
+        "columns: {x: time(ms)}",
+        [time(0), time(1)],
+        is_new=False,
+    ),
+    Changed(
+        "times of day inside",
+        "",
+        (_inside({"type": "long", "logicalType": "time-micros"}), {"y": 0}),
+        (_inside("long"), {"y": 3_600_000_000}),
+        "say what its numbers count since …, such as `columns: {…: {type: …, field: …}}`",
+        "columns: {y: {type: time(us), field: x.y}}",
+        [time(1)],
+        column="y",
+        is_new=False,
+    ),
+    Changed(
+        "fractions",
+        "",
+        ("int", 1),
+        ("double", 1.5),
+        "a new table that declares a double takes it, and here another column, `columns: {NAME: {type: double, field: …}}`",
+        "columns: {y: {type: double, field: x}}",
+        [1.5],
+        column="y",
         is_new=False,
     ),
     Changed(
@@ -269,7 +311,7 @@ CHANGES = [
         "",
         (_inside({"type": "long", "logicalType": "timestamp-millis"}), {"y": 0}),
         (_inside("long"), {"y": 0}),
-        "say what its numbers count since the epoch, such as `columns: {…: {type: …(ms), field: …}}`",
+        "say what its numbers count since …, such as `columns: {…: {type: …, field: …}}`",
         "columns: {y: {type: timestamptz(ms), field: x.y}}",
         [1970],
         column="y",
@@ -310,3 +352,25 @@ def test_a_change_that_is_refused_is_followed_once_its_remedy_is_done(tmp_path: 
     assert _run(operator, changed.done, name).status.run_state is RunState.WAITING
     rows = [row[changed.column] for row in operator.values(name) if row[changed.column] is not None]
     assert [getattr(value, "year", value) for value in rows] == changed.values
+
+
+def test_keys_that_got_wider_go_to_another_column(tmp_path: Path) -> None:
+    operator = Operator(tmp_path)
+    more = "value: {format: protobuf}"
+    text = "registry: {url: 'http://r'}\ntables: {n.a: {topic: a, %s}}\n"
+    for kind, body in (
+        ("int32", b"\x0a\x05\x08\x05\x12\x01x"),
+        ("int64", b"\x0a\x0a\x08\x80\x80\x80\x80\x80\x20\x12\x01y"),
+    ):
+        schema = f'syntax = "proto3"; message M {{ map<{kind}, string> m = 1; int32 n = 2; }}'
+        number = operator.registry.register("protobuf", schema, subject="a-value")
+        message = b"\x00" + number.to_bytes(4, "big") + b"\x00" + body
+        operator.feed("a", message)
+        table = operator.run_file(text % more)["n.a"]
+    (refused,) = refused_changes(table.schema.refusals)
+    assert refused.change == "column m.key: keys of int are not widened to long"
+    assert '`columns: {NAME: {type: "map<KEY, VALUE>", field: PATH}}`' in refused.remedy
+    operator.feed("a", message)
+    done = f'{more}, columns: {{wide: {{type: "map<long, string>", field: m}}}}'
+    assert operator.run_file(text % done)["n.a"].status.run_state is RunState.WAITING
+    assert [(row["m"], row["wide"]) for row in operator.values("n.a")] == [([(5, "x")], None), (None, [(2**40, "y")])]

@@ -16,7 +16,7 @@ from frazil.ingest.state import RunState
 from frazil.schema.evolve import NameConflict, extend_schema, new_schema
 from frazil.schema.names import Spellings, fold_case
 from frazil.spec.forms import parse_path
-from frazil.spec.settings import ColumnSpec
+from frazil.spec.settings import ColumnSpec, EnvelopeSpec, FlattenSpec
 from frazil.spec.types import parse_type
 from tests.unit.ingest.service_scene import Scene, only
 from tests.unit.ingest.test_schemas import Scenario, avro
@@ -318,3 +318,97 @@ def test_what_is_left_out_of_a_record_reports_the_same_of_it_beside_any_other(tm
     assert dead_letters_of(scene) == []
     assert [row["n"] for row in scene.rows("n.a") if row["id"] == 1] == [5]
     assert 3 in [row["id"] for row in scene.rows("n.a")]
+
+
+@pytest.mark.parametrize(
+    ("settings", "record", "column"),
+    [
+        ({"column_case": "lower"}, {"fooBar": 1}, "fooBar"),
+        ({"column_case": "lower"}, {"FOOBAR": 1}, "FooBar"),
+        ({"column_case": "snake"}, {"fooBar": 1}, "FOO_BAR"),
+        ({"column_case": "camel"}, {"foo_bar": 1}, "foobar"),
+        ({"flatten": FlattenSpec()}, {"foo": {"bar": 1}}, "Foo_Bar"),
+        ({"flatten": FlattenSpec(), "column_case": "lower"}, {"Foo": {"Bar": 1}}, "FOO_BAR"),
+    ],
+)
+@pytest.mark.parametrize("is_declared", [True, False])
+def test_a_name_that_is_made_finds_its_column_in_whatever_case(
+    tmp_path: Path, settings: dict[str, Any], record: dict[str, Any], column: str, is_declared: bool
+) -> None:
+    """A setting that makes names may be switched on for an existing table."""
+    declared = (ColumnSpec(name=column, type=LONG),) if is_declared else ()
+    scene = Scene(tmp_path, "a", columns=declared, **settings)
+    if not is_declared:
+        make(scene, **{column: "long"})
+    for _ in range(2):
+        scene.feed("a", record)
+        table = only(scene.catch_up())
+        assert (table.status.run_state, table.status.reason) == (RunState.WAITING, "")
+    assert columns_of(scene) == {column: "long"}
+    assert scene.rows("n.a") == [{column: 1}] * 2
+
+
+def test_a_made_name_that_two_columns_may_mean_is_refused(tmp_path: Path) -> None:
+    scene = Scene(tmp_path, "a", column_case="lower")
+    make(scene, FooBar="long", FOOBAR="long", n="long")
+    scene.feed("a", {"fooBar": 1, "n": 1}, {"n": 2})
+    assert only(scene.catch_up()).status.run_state is RunState.WAITING
+    assert scene.rows("n.a") == [{"FooBar": None, "FOOBAR": None, "n": 2}]
+    assert [dead_letter[1] for dead_letter in dead_letters_of(scene)] == ["name_conflict"]
+
+
+_OPERATIONS = EnvelopeSpec(kind="operation", operation="op", insert=("I",), update=("U",), delete=("D",))
+
+
+@pytest.mark.parametrize("key", ["id", "ID", "Id"])
+@pytest.mark.parametrize("declared", [(), (ColumnSpec(name="iD", type=LONG),)])
+def test_key_and_order_columns_may_be_written_in_other_capitals(
+    tmp_path: Path, key: str, declared: tuple[ColumnSpec, ...]
+) -> None:
+    scene = Scene(
+        tmp_path,
+        "a",
+        mode="upsert",
+        format_version=3,
+        key_columns=(key,),
+        order_by="TS",
+        columns=declared,
+        envelope=_OPERATIONS,
+    )
+    scene.feed("a", {"ID": 1, "ts": 5, "v": "a", "op": "I"}, {"ID": 2, "ts": 5, "v": "a", "op": "I"})
+    only(scene.catch_up())
+    scene.feed("a", {"id": 1, "Ts": 4, "v": "late", "op": "U"}, {"Id": 2, "ts": 6, "op": "D"})
+    only(scene.catch_up())
+    column = declared[0].name if declared else "ID"
+    assert dead_letters_of(scene) == []
+    assert scene.rows("n.a") == [{column: 1, "ts": 5, "v": "a"}]
+
+
+def test_a_key_column_inside_a_struct_may_be_written_in_other_capitals(tmp_path: Path) -> None:
+    scene = Scene(tmp_path, "a", mode="upsert", format_version=3, key_columns=("Doc.Id",), envelope=_OPERATIONS)
+    scene.feed("a", {"doc": {"id": 1}, "v": 1, "op": "I"}, {"doc": {"id": 1}, "v": 2, "op": "U"})
+    only(scene.catch_up())
+    assert (dead_letters_of(scene), scene.rows("n.a")) == ([], [{"doc": {"id": 1}, "v": 2}])
+
+
+@pytest.mark.parametrize(
+    ("settings", "record", "field", "column"),
+    [
+        ({"column_case": "snake"}, {"orderId": 1}, "orderId", "order_id"),
+        ({"flatten": FlattenSpec()}, {"doc": {"id": 1}}, "doc.id", "doc_id"),
+    ],
+)
+def test_a_key_named_by_its_field_is_told_its_column(
+    tmp_path: Path, settings: dict[str, Any], record: dict[str, Any], field: str, column: str
+) -> None:
+    upsert = {"mode": "upsert", "format_version": 3, "envelope": _OPERATIONS, **settings}
+    scene = Scene(tmp_path, "a", key_columns=(field,), **upsert)
+    scene.feed("a", {**record, "op": "I"})
+    only(scene.catch_up())
+    assert [dead_letter[3] for dead_letter in dead_letters_of(scene)] == [
+        f"the table has no key column {field}: write `{column}` under `key_columns`, the column of that field"
+    ]
+    scene.settings = {**scene.settings, "key_columns": (column,)}
+    scene.feed("a", {**record, "op": "I"})
+    only(scene.catch_up())
+    assert scene.rows("n.a") == [{column: 1}]

@@ -441,6 +441,14 @@ WHOLE = [
         "`kafka.bootstrap.servers` is not a list of host:port",
     ),
     ("pipeline: p\nkafka: {acks: 1}\ntables: {a.b: {topic: c}}\n", 2, "`kafka.bootstrap.servers` is missing"),
+    *(
+        (
+            f"pipeline: p\nkafka:\n  acks: 1\n  bootstrap.servers: {word}\ntables: {{a.b: {{topic: c}}}}\n",
+            4,
+            "`kafka.bootstrap.servers` is not a list of host:port",
+        )
+        for word in ("b", "''", "true", "'b:1,'")
+    ),
 ]
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.spec.pipeline_file import Load, Refuse, with_section
+from tests.unit.spec.pipeline_file import Load, Refuse, with_section, with_table
 
 REST = """catalog:
   type: rest
@@ -126,3 +126,31 @@ def test_no_error_shows_a_secret(refuse: Refuse, section: str) -> None:
     assert "hunter2" not in repr(error) + str(error)
     assert error.__cause__ is None
     assert error.__suppress_context__ or error.__context__ is None
+
+
+@pytest.mark.parametrize("reference", ["${env:NAME}", "${file:secret.txt}"])
+@pytest.mark.parametrize(
+    "settings",
+    [
+        "location: 's3://b/{}'",
+        "where: \"a = '{}'\"",
+        "select: \"select '{}' as a from records\"",
+        "partition_by: ['{}']",
+        "columns: {{a: {{type: string, field: '{}'}}}}",
+        "include: ['{}']",
+        "mode: upsert, key_columns: ['{}']",
+        "metadata: {{offset: '{}'}}",
+        "envelope: {{operation: op, insert: ['{}']}}, mode: upsert, key_columns: [id]",
+        "add_fields: {{a: \"'{}'\"}}",
+    ],
+)
+def test_a_reference_that_nothing_reads_is_refused(refuse: Refuse, settings: str, reference: str) -> None:
+    """It would be taken for the text itself."""
+    error = refuse(with_table(settings.format(reference)))
+    assert (error.message, error.where) == ("a reference to a secret is not read here", "pipeline.yaml:4")
+    assert error.remedy == "write the value itself"
+
+
+def test_a_reference_is_no_second_problem_of_a_section_that_could_not_be_read(refuse: Refuse) -> None:
+    error = refuse(with_section("registry: {url: 5, auth: {username: u, password: '${env:NAME}'}}"))
+    assert [other.message for other in error.others] == ["the environment variable `NAME` is not set"]

@@ -48,6 +48,8 @@ from frazil.spec.types import parse_type
         ("fixed(16)", FixedType(16)),
         ("list<string>", ListType(1000, StringType(), False)),
         ("map<string, double>", MapType(1000, StringType(), 1001, DoubleType(), False)),
+        ("map<int, string>", MapType(1000, IntegerType(), 1001, StringType(), False)),
+        ("map<decimal(9,2),uuid>", MapType(1000, DecimalType(9, 2), 1001, UUIDType(), False)),
         (
             "struct<a: int, b:string>",
             StructType(NestedField(1000, "a", IntegerType(), False), NestedField(1001, "b", StringType(), False)),
@@ -90,9 +92,9 @@ def test_icebergs_words_become_its_types(text: str, expected: IcebergType) -> No
         ("variant", "the type `variant` is not available in this version", "use another type"),
         ("geometry", "the type `geometry` is not available in this version", "use another type"),
         (
-            "map<int,string>",
-            "a map's keys cannot be `int`: JSON has only string keys",
-            "write `map<string,V>`, or a list of structs",
+            "map<list<int>,string>",
+            "a map's keys cannot be `list<int>`: engines take only plain values as keys",
+            "write a plain type, such as `map<string,V>`, or a list of structs",
         ),
         (
             "decimal(39,2)",

@@ -52,11 +52,11 @@ def column_of(target: TableTarget, path: Path) -> Path:
         if path[:cut] in fed:
             return (fed[path[:cut]], *path[cut:])
     for cut in range(1, len(path)):  # A declared struct is not flattened.
-        name = shaping.column_name(path[:cut])
+        name = shaping.column_name(path[:cut], layout.names)
         if name in layout.unbound and is_one_column(layout.unbound[name]):
             return (name, *path[cut:])
     cut = min(len(path), shaping.depth + 1)
-    return (shaping.column_name(path[:cut]), *path[cut:])
+    return (shaping.column_name(path[:cut], layout.names), *path[cut:])
 
 
 def name_columns(target: TableTarget, fields: Iterable[Path]) -> tuple[str, ...]:

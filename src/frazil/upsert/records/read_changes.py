@@ -227,9 +227,17 @@ def _without_key_columns(target: TableTarget, changes: Changes, limit: int) -> C
         ignored = {**changes.ignored, "delete": changes.ignored.get("delete", np.False_) | is_delete}
         changes = replace(changes, ignored=ignored).only(changes.ops != DELETE)
     name = next((name for name in reading.key_columns if not has_column(target, tuple(name.split(".")))), "")
-    reason = f"the table has no key column {name}, and the record does not have it" if name else _NO_FIELDS
+    reason = _lacking(target, name) if name else _NO_FIELDS
     mismatches = refuse(changes, changes.ops != TRUNCATE, name, "no_key", reason, limit)
     return replace(changes, decoded=found.refusing(found.refused, mismatches, limit))
+
+
+def _lacking(target: TableTarget, name: str) -> str:
+    """Returns why changes of a table without this key column are refused, with the column that the name may stand for."""
+    (made,) = name_columns(target, (tuple(name.split(".")),))
+    if made != name and has_column(target, tuple(made.split("."))):
+        return f"the table has no key column {name}: write `{made}` under `key_columns`, the column of that field"
+    return f"the table has no key column {name}, and the record does not have it"
 
 
 def with_topic(target: TableTarget, topic: str, records: Records) -> Records:
