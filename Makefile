@@ -143,8 +143,8 @@ soak-examples: setup $(VENV)/.dev
 soak-queries: setup $(VENV)/.dev
 	$(BIN)/python -m pytest -m soak tests/integration/test_proven_functions.py tests/integration/test_spark_functions.py
 
-# A pipeline with all that can be done to records before a table, killed 200 times: two hours; FRAZIL_KILLS for another number,
-# FRAZIL_FIRST_SEED for other moments.
+# A pipeline with all that can be done to records before a table, killed 200 times, 50 s each beside other work; FRAZIL_KILLS for
+# another number, FRAZIL_FIRST_SEED for other moments.
 soak-processing: test-setup
 	$(BIN)/python -m pytest -s -m soak tests/acceptance/test_processing.py
 
