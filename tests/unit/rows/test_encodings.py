@@ -150,7 +150,7 @@ def test_a_value_of_a_logical_type_that_does_not_fit_is_a_bad_record_as_its_numb
         ("long", "timestamptz", 5, "`columns: {v: timestamptz(ms)}`"),
         ("long", "timestamp", 5, "`columns: {v: timestamp(ms)}`"),
         ("int", "date", 5, "`columns: {v: date}`"),
-        ("int", "time", 5, "`columns: {v: time}`"),
+        ("int", "time", 5, "`columns: {v: time(ms)}`"),
         ("int", "string", 5, "`columns: {v: {type: string, coerce: true}}`"),
         ("boolean", "string", True, "`columns: {v: {type: string, coerce: true}}`"),
     ],
