@@ -16,8 +16,9 @@ from py4j.protocol import Py4JJavaError
 from pyiceberg.schema import Schema
 from pyspark.errors import PySparkException
 
+from frazil.clock import SystemClock
 from frazil.decode.settings import NEW_KEY, OLD_KEY
-from frazil.errors import UnavailableError
+from frazil.errors import FrazilError, UnavailableError
 from frazil.ingest.failures import FunctionFailedError, TaskFailedError
 from frazil.ingest.isolate import Found, load_found, search_of
 from frazil.ingest.plan import own_starts, read_once
@@ -33,6 +34,8 @@ from frazil.ingest.task import (
     source_columns,
     task_of,
 )
+from frazil.kafka.far_records import FarRecords, TooManyFarRecords
+from frazil.kafka.reader import KafkaReader
 from frazil.kafka.security import kafka_remedy
 from frazil.kafka.source import read_ranges
 from frazil.process.in_spark import input_schema, prepare_session, with_values
@@ -41,7 +44,7 @@ from frazil.process.program import SparkPart
 from frazil.process.references import Reference, find_reference
 from frazil.report import TaskReport, load_report
 from frazil.schema.inference import Hints
-from frazil.types import Batch
+from frazil.types import BadRecord, Batch
 from frazil.write.target import TableTarget
 
 if TYPE_CHECKING:
@@ -70,6 +73,8 @@ _SIGNS_OF_WORKERS = (
 # A task raises it for nothing else.
 _BROKEN_FUNCTION = re.compile(rf"frazil\.errors\.SpecError: (.*?)(?:; {WRONG_RESULT})?$", re.MULTILINE)
 _SEARCH_POOL = "catch-up"
+# What Spark's source raises at a timestamp whose microseconds do not fit in 64 bits.
+_TOO_FAR = "ArithmeticException: long overflow"
 _AT_A_RECORD = "exception when fetching the next record"
 
 Task = Callable[[Iterable[pa.RecordBatch]], Iterable[pa.RecordBatch]]
@@ -121,17 +126,26 @@ class SparkJobs:
         self._sessions: dict[tuple[SparkSession, bool, bool], SparkSession] = {}
         self._broadcasts: dict[str, Broadcast[bytes]] = {}
         self._sending = threading.Lock()
+        self._far_records = FarRecords(lambda r: KafkaReader(self._kafka_now(), SystemClock()).batches(r))
 
     def run(self, batches: Sequence[Batch], job: Job, *, with_offsets: bool, pool: str) -> list[TaskReport]:
         """See the protocol."""
         is_small = not with_offsets and all(batch.is_small for batch in batches)
-        rows = self._collect(batches, job, task_of, with_offsets=with_offsets, pool=pool, is_small=is_small)
+        try:
+            rows = self._collect(batches, job, task_of, with_offsets=with_offsets, pool=pool, is_small=is_small)
+        except TooManyFarRecords as error:
+            raise TaskFailedError(str(error)) from None
         return [load_report(row) for row in rows]
 
     def isolate(self, batch: Batch, job: Job) -> Found:
         """See the protocol."""
         apart, job = replace(batch, most_tasks=1), replace(job, asks_spark=False)
-        return load_found(self._collect([apart], job, search_of, with_offsets=True, pool=_SEARCH_POOL, is_small=False))
+        try:
+            rows = self._collect([apart], job, search_of, with_offsets=True, pool=_SEARCH_POOL, is_small=False)
+        except TooManyFarRecords as error:  # Fewer of them can be read.
+            one = error.first
+            return Found(together=(BadRecord(one.topic, one.partition, one.offset, "crashes_decoder", "", str(error)),))
+        return load_found(rows)
 
     def _collect(
         self,
@@ -148,9 +162,10 @@ class SparkJobs:
         ranges = read_once(batches)
         self.parallelism = self._parallelism(spark)
         slices = 1 if job.is_scattered else slices_of(batches, self.parallelism)
+        apart = self._far_records.within(ranges)
         try:
-            kafka = {**self._kafka, "bootstrap.servers": self._servers()}
-            records = read_ranges(spark, kafka, ranges, source_columns(job, with_offsets), slices)
+            columns = source_columns(job, with_offsets)
+            records = read_ranges(spark, self._kafka_now(), ranges, columns, slices, apart)
             if "headers" in records.columns and has_few_headers(job):
                 records = _with_few_headers(records)
             if is_small:
@@ -160,12 +175,12 @@ class SparkJobs:
             task = task_of(self._sent(spark, job))
             return [row.report for row in records.mapInArrow(task, REPORT_SCHEMA).collect()]
         except (PySparkException, Py4JJavaError) as error:
-            broken = _BROKEN_FUNCTION.search(str(error))
-            if broken is not None:
-                raise FunctionFailedError(broken[1]) from None
-            remedy = _remedy(error)
-            kind = UnavailableError if remedy or _is_elsewhere(str(error)) else TaskFailedError
-            raise kind(f"a task failed: {cause_of(error)}", remedy=remedy) from None
+            if _TOO_FAR not in str(error) or not self._far_records.search(ranges):
+                raise _failure_of(error) from None
+        return self._collect(batches, job, task_of, with_offsets=with_offsets, pool=pool, is_small=is_small)
+
+    def _kafka_now(self) -> dict[str, str]:
+        return {**self._kafka, "bootstrap.servers": self._servers()}
 
     def _sent(self, spark: SparkSession, job: Job) -> Job:
         """Returns the job with broadcasts in place of the rows of reference tables: Spark sends them to a process once."""
@@ -282,6 +297,16 @@ def cause_of(error: Exception) -> str:
             place = next((line for line in candidates[:-1] if _AT_A_RECORD in line), "")
             return f"{place}{': ' if place else ''}{candidates[-1]}"[:400]
     return type(error).__name__
+
+
+def _failure_of(error: Exception) -> FrazilError:
+    """Returns what a failed job of Spark means."""
+    broken = _BROKEN_FUNCTION.search(str(error))
+    if broken is not None:
+        return FunctionFailedError(broken[1])
+    remedy = _remedy(error)
+    kind = UnavailableError if remedy or _is_elsewhere(str(error)) else TaskFailedError
+    return kind(f"a task failed: {cause_of(error)}", remedy=remedy)
 
 
 def _is_elsewhere(text: str) -> bool:

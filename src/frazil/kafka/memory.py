@@ -9,7 +9,7 @@ from typing import Any
 
 from frazil.clock import new_id
 from frazil.errors import ConflictError, UnavailableError
-from frazil.kafka.port import GroupOffset, OutFields, OutRecord, Partition, ReadRecord, TopicDescription
+from frazil.kafka.port import GroupOffset, OutFields, OutRecord, Partition, ReadRecord, TopicDescription, bounded_ms
 from frazil.types import OffsetRange
 
 _AT_ONCE = 3
@@ -76,7 +76,7 @@ class MemorySource:
         """Appends a record after `gap` missing offsets; returns its offset. other: key and headers, see MemoryRecord."""
         log = self.by_name[topic]
         offset = log.end(partition) + gap
-        log.partitions[partition].append(MemoryRecord(offset, value, timestamp_ms, **other))
+        log.partitions[partition].append(MemoryRecord(offset, value, bounded_ms(timestamp_ms), **other))
         return offset
 
     def trim(self, topic: str, partition: int, offset: int) -> None:

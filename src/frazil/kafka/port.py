@@ -66,6 +66,15 @@ class OutRecord(NamedTuple):
     headers: Sequence[tuple[str, bytes | None]] = ()
 
 
+FARTHEST_MS = (2**63 - 1) // 1000
+"""The latest time whose microseconds fit in 64 bits, in the year 294247."""
+
+
+def bounded_ms(timestamp_ms: int) -> int:
+    """Returns the timestamp of a record; FARTHEST_MS for a later one, and its opposite for an earlier one."""
+    return max(-FARTHEST_MS, min(FARTHEST_MS, timestamp_ms))
+
+
 @dataclass(frozen=True, slots=True)
 class ReadRecord:
     """A record that was read, with everything that Kafka has of it."""
@@ -74,7 +83,7 @@ class ReadRecord:
     partition: int
     offset: int
     value: bytes | None
-    #: Its timestamp; None without one.
+    #: Its timestamp, FARTHEST_MS for later ones; None without one.
     timestamp_ms: int | None = None
     headers: Sequence[tuple[str, bytes | None]] = ()
     key: bytes | None = None

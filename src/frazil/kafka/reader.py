@@ -12,7 +12,7 @@ from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Consumer, KafkaError, Kafka
 
 from frazil.clock import Clock
 from frazil.errors import UnavailableError
-from frazil.kafka.port import Partition, ReadRecord
+from frazil.kafka.port import Partition, ReadRecord, bounded_ms
 from frazil.kafka.properties import native_properties
 from frazil.kafka.security import kafka_remedy
 from frazil.types import OffsetRange
@@ -124,7 +124,7 @@ def _record(message: Message, place: Partition, offset: int) -> ReadRecord:
         *place,
         offset,
         _bytes(message.value()),
-        int(at_ms) if kind != TIMESTAMP_NOT_AVAILABLE else None,
+        bounded_ms(int(at_ms)) if kind != TIMESTAMP_NOT_AVAILABLE else None,
         tuple((str(pair[0]), _bytes(pair[1])) for pair in message.headers() or []),
         _bytes(message.key()),
     )

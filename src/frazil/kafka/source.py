@@ -11,6 +11,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
+from frazil.kafka.far_records import Stretch, without
 from frazil.kafka.properties import java_properties
 from frazil.types import OffsetRange, Offsets
 
@@ -33,6 +34,7 @@ _TUNING = {
 # minutes, and another minute for the end offsets.
 _PATIENCE_MS = "30000"
 _CALL_TIMEOUT = "default.api.timeout.ms"
+_PLACE = ("topic", "partition", "offset")
 
 # Each piece costs its task a few more round trips to the broker.
 WORTH_CUTTING = 100_000
@@ -44,15 +46,16 @@ def read_ranges(
     ranges: Iterable[OffsetRange],
     columns: Sequence[str],
     slices: int,
+    apart: Sequence[Stretch] = (),
 ) -> DataFrame:
     """Returns the records of `ranges` with the source's `columns` (key, value, topic, partition, offset, timestamp,
     headers).
 
     slices: the number of Spark partitions; with fewer than there are ranges, ranges share a task, with more they are
-    split. Missing offsets fail the job: whether to skip them is decided before (`on_data_loss`).
+    split. Missing offsets fail the job: whether to skip them is decided before (`on_data_loss`). apart: parts of the ranges
+    that Spark cannot read, in order per partition; one task gets all records then.
     """
     chosen = sorted(ranges, key=lambda r: (r.topic, r.partition))
-    starts, ends = _by_topic(chosen, "start"), _by_topic(chosen, "end")
     pieces = pieces_of(chosen, slices)
     consumer = {**_TUNING, **_bounded(java_properties(properties))}
     fingerprint = hashlib.sha256(json.dumps(sorted(consumer.items())).encode()).hexdigest()[:12]
@@ -64,17 +67,61 @@ def read_ranges(
         "kafka.group.id": f"frazil-{fingerprint}",
         "failOnDataLoss": "true",
         "includeHeaders": str("headers" in columns).lower(),
-        "assign": json.dumps({topic: list(found) for topic, found in starts.items()}),
+        "assign": json.dumps({topic: list(found) for topic, found in _by_topic(chosen, "start").items()}),
     }
+    if apart:
+        return _in_one_task(spark, options, chosen, columns, apart)
     if pieces > len(chosen):
         options["minPartitions"] = str(pieces)
-    records = _planned(spark, options, starts, ends).select(*columns)
+    records = _planned(spark, options, chosen).select(*columns)
     return records.coalesce(slices) if slices < pieces else records
 
 
-def _planned(spark: SparkSession, options: Mapping[str, str], starts: Offsets, ends: Offsets) -> DataFrame:
-    """The read that a stream would plan for a batch from `starts` to `ends`, both known: without a question to Kafka."""
+def _in_one_task(
+    spark: SparkSession,
+    options: Mapping[str, str],
+    ranges: Sequence[OffsetRange],
+    columns: Sequence[str],
+    apart: Sequence[Stretch],
+) -> DataFrame:
+    """Returns the records of the ranges in one Spark partition, in order; those of `apart` come from the driver."""
+    wanted = [*_PLACE, *(name for name in columns if name not in _PLACE)]
+    found = _handed_over(spark, wanted, apart)
+    left = without(ranges, apart)
+    while left:  # Spark reads one range of each partition at a time.
+        first = {(r.topic, r.partition): r for r in reversed(left)}
+        found = found.union(_planned(spark, options, list(first.values())).select(*wanted))
+        left = [r for r in left if first[r.topic, r.partition] is not r]
+    return found.coalesce(1).sortWithinPartitions(*_PLACE).select(*columns)
+
+
+def _handed_over(spark: SparkSession, columns: Sequence[str], apart: Iterable[Stretch]) -> DataFrame:
+    rows = [
+        (
+            one.topic,
+            one.partition,
+            one.offset,
+            None if one.timestamp_ms is None else 1000 * one.timestamp_ms,
+            one.key,
+            one.value,
+            [(name, held) for name, held in one.headers] or None,
+        )
+        for stretch in apart
+        for one in stretch.records
+    ]
+    types = (
+        "topic string, partition int, offset bigint, micros bigint, key binary, value binary,"
+        " headers array<struct<key: string, value: binary>>"
+    )
+    made = spark.createDataFrame(rows, types)
+    return made.selectExpr(*("timestamp_micros(micros) as timestamp" if one == "timestamp" else one for one in columns))
+
+
+def _planned(spark: SparkSession, options: Mapping[str, str], ranges: Sequence[OffsetRange]) -> DataFrame:
+    """The read that a stream would plan for a batch of these ranges: without a question to Kafka."""
     from pyspark.sql import DataFrame  # noqa: PLC0415  (a third of a second that other commands need not pay)
+
+    starts, ends = _by_topic(ranges, "start"), _by_topic(ranges, "end")
 
     context, session = spark.sparkContext, spark._jsparkSession
     jvm: Any = context._jvm
