@@ -28,7 +28,9 @@ def jvm() -> Iterator[Jvm]:
 @pytest.fixture(scope="session")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedBroker]:
     """A running broker for all tiers: give every test topics of its own. It compacts at once what it is to compact."""
-    with EmbeddedBroker(tmp_path_factory.mktemp("broker"), properties={"log.cleaner.backoff.ms": "200"}) as running:
+    # Tests write records with times of long ago, which the broker would remove whenever it looks for old ones.
+    properties = {"log.cleaner.backoff.ms": "200", "log.retention.ms": "-1"}
+    with EmbeddedBroker(tmp_path_factory.mktemp("broker"), properties=properties) as running:
         yield running
 
 

@@ -104,12 +104,23 @@ def test_a_function_with_the_name_of_one_of_sparks_is_refused_until_it_has_anoth
     assert "small" in Catalyst(jvm.gateway.jvm, [Function("m.small", str(folder), "string")]).functions
 
 
+NEWEST = {
+    "mode": "upsert",
+    "key_columns": ["shop"],
+    "udf": ["shop_functions.clean", "shop_functions.price"],
+    "protect": {"email": "hash"},
+    "select": "select clean(shop) as shop, email, price(cents, 2) as price, soundex(shop) as sound from records",
+}
+"""A function makes the key, beside a protected field and a value that Spark computes."""
+
+
 def test_a_run_calls_functions_and_a_broken_one_stops_its_table_alone(broker: EmbeddedBroker, folder: Path) -> None:
     servers = broker.bootstrap_servers
     topic = Ledger(servers, new_id(), 1).topic
     producer = Producer({"bootstrap.servers": servers})
     for n, email in enumerate(EMAILS):
-        producer.produce(topic, json.dumps({"id": n, "email": email, "cents": 250 * n}).encode())
+        record = {"id": n, "email": email, "cents": 250 * n, "shop": f"{'ABab'[n]}@x"}
+        producer.produce(topic, json.dumps(record).encode())
     assert producer.flush(30) == 0
     tables: dict[str, dict[str, Any]] = {
         "s.people": {
@@ -119,7 +130,9 @@ def test_a_run_calls_functions_and_a_broken_one_stops_its_table_alone(broker: Em
             "expect": {"known": "clean(email) is not null"},
         },
         "s.short": {"topic": topic, "udf": "shop_functions.short", "select": "select short(cents) as c from records"},
+        "s.newest": {"topic": topic, "protect_key": f"${{file:{folder / 'key'}}}", **NEWEST},
     }
+    (folder / "key").write_text("k" * 40)
     pipeline = Pipeline(folder, {"pipeline": "p", "kafka": {"bootstrap.servers": servers}, "tables": tables})
     tried, document = pipeline.command("try", "s.people")
     assert (tried.returncode, document["written"], document["failed"]) == (4, 3, 1)
@@ -134,5 +147,11 @@ def test_a_run_calls_functions_and_a_broken_one_stops_its_table_alone(broker: Em
     assert status["s.people"]["dead_letters"] == 1
     (dead,) = rows(folder, "people__dead_letters")
     assert 'ValueError: no @ in it: clean(email) of "nobody"' in dead["message"]
+    newest = {row["shop"]: row for row in rows(folder, "newest")}
+    assert {shop: (row["price"], row["sound"]) for shop, row in newest.items()} == {
+        "a@x": (Decimal("10.00"), "A200"),
+        "b@x": (Decimal("15.00"), "B200"),
+    }
+    assert (newest["a@x"]["email"], len(newest["b@x"]["email"])) == (None, 64)
     assert status["s.short"]["state"] == "stopped"
     assert "`short(cents)` returns 3 values for 4 rows" in json.dumps(status["s.short"])
