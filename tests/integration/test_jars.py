@@ -97,3 +97,12 @@ def test_the_small_jvm_takes_its_classes_from_the_archive_also_with_the_jars_for
         running.close()
     lines = [line for line in loaded.read_text().splitlines() if "org.apache.iceberg." in line]
     assert [line for line in lines if "shared objects file (top)" in line] == lines != []
+
+
+def test_the_small_jvm_starts_with_an_archive_that_does_not_fit_its_jars(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("frazil.runtime.light_jvm.archive_of_small_jvm", broker_archive)
+    running = LightJvm({})
+    try:
+        assert running.gateway.jvm.java.lang.Math.abs(-7) == 7
+    finally:
+        running.close()

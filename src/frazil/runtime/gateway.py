@@ -29,6 +29,8 @@ from frazil.runtime.java import find_java, with_one_collector
 RECORD_VARIABLE = "FRAZIL_RECORD_CLASSES"
 _START_TIMEOUT_S = 60.0
 _END_TIMEOUT_S = 10.0
+# A JVM that cannot use an archive starts without it, and its warning on standard output would be taken for its address.
+_WITHOUT_WARNINGS = ("-Xlog:cds=off", "-Xlog:cds+dynamic=off")
 # A recording JVM writes the archive of its classes before it ends.
 RECORDED_TIMEOUT_S = 300.0
 MINIMUM_FILES = 1024
@@ -155,10 +157,19 @@ def forget_address() -> None:
 
 
 def class_archive(classpath: Sequence[Path], options: Sequence[str]) -> Path:
-    """Returns the path of the class archive for this Java, these jars and these options; it may not exist."""
+    """Returns the path of the class archive for this Java, these jars as they are now, and these options; it may not
+    exist.
+    """
     java = find_java()
     named = [java.version, str(java.path), str(spark_home()), *map(str, classpath), *options, *_SPARK_OPTIONS]
-    return cache_directory() / "classes" / f"{hashlib.sha256('|'.join(map(str, named)).encode()).hexdigest()[:12]}.jsa"
+    # Java refuses an archive of jars that have another size or time by now, as after an installation in the same place.
+    files = [jar.stat() for jar in (*classpath, *sorted(spark_home().glob("jars/*.jar")))]
+    states = [f"{file.st_size} {file.st_mtime_ns}" for file in files]
+    return cache_directory() / "classes" / f"{_digest(named)}-{_digest(states)}.jsa"
+
+
+def _digest(words: Sequence[object]) -> str:
+    return hashlib.sha256("|".join(map(str, words)).encode()).hexdigest()[:12]
 
 
 def sharing_options(archive: Path) -> list[str]:
@@ -167,13 +178,15 @@ def sharing_options(archive: Path) -> list[str]:
     """
     if os.environ.get(RECORD_VARIABLE):
         return recording_options(archive)
-    return [f"-XX:SharedArchiveFile={archive}", "-Xlog:cds=off"] if archive.exists() else []
+    return [f"-XX:SharedArchiveFile={archive}", *_WITHOUT_WARNINGS] if archive.exists() else []
 
 
 def recording_options(archive: Path) -> list[str]:
-    """Returns the JVM options that record the archive at the JVM's end; makes its folder."""
+    """Returns the JVM options that record the archive at the JVM's end; makes its folder, and removes what it replaces."""
     archive.parent.mkdir(parents=True, exist_ok=True)
-    return [f"-XX:ArchiveClassesAtExit={archive}", "-Xlog:cds=off", "-Xlog:cds+dynamic=off"]
+    for former in archive.parent.glob(f"{archive.stem.partition('-')[0]}-*.jsa"):
+        former.unlink(missing_ok=True)
+    return [f"-XX:ArchiveClassesAtExit={archive}", *_WITHOUT_WARNINGS]
 
 
 def _command(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 
@@ -42,3 +43,19 @@ def test_a_jvm_takes_the_class_archive_that_exists_and_makes_one_only_where_that
         assert gateway.sharing_options(archive)[0] == f"-XX:ArchiveClassesAtExit={archive}"
     archive.touch()
     assert gateway.sharing_options(archive)[0] == f"-XX:SharedArchiveFile={archive}"
+
+
+def test_jars_that_are_installed_again_get_an_archive_of_their_own_in_place_of_the_former(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("FRAZIL_CACHE", str(tmp_path / "cache"))
+    jar = tmp_path / "one.jar"
+    jar.touch()
+    former = gateway.class_archive([jar], ["-Xmx1g"])
+    other = gateway.class_archive([jar], ["-Xmx2g"])
+    gateway.recording_options(former)
+    former.touch()
+    other.touch()
+    os.utime(jar, (1, 1))
+    gateway.recording_options(gateway.class_archive([jar], ["-Xmx1g"]))
+    assert (former.exists(), other.exists()) == (False, True)
