@@ -79,8 +79,7 @@ def start_jvm(
             stdin=subprocess.PIPE,
             start_new_session=True,
             env={
-                **os.environ,
-                "SPARK_HOME": str(home),
+                **_environment(home, settings),
                 "SPARK_CONNECT_MODE": "0",
                 "_PYSPARK_DRIVER_CONN_INFO_PATH": str(answer),
             },
@@ -90,6 +89,15 @@ def start_jvm(
     os.environ["PYSPARK_GATEWAY_PORT"] = str(port)
     os.environ["PYSPARK_GATEWAY_SECRET"] = secret
     return process
+
+
+def _environment(home: Path, settings: Mapping[str, str]) -> dict[str, str]:
+    """Returns the JVM's environment. Where its own Python workers run the tasks, it does not know Spark's home: they would
+    import PySpark from the archive there, which keeps no bytecode, and compile it at each start.
+    """
+    if settings["spark.master"].partition("[")[0] == "local":
+        return {name: value for name, value in os.environ.items() if name != "SPARK_HOME"}
+    return {**os.environ, "SPARK_HOME": str(home)}
 
 
 @contextmanager

@@ -59,3 +59,11 @@ def test_jars_that_are_installed_again_get_an_archive_of_their_own_in_place_of_t
     os.utime(jar, (1, 1))
     gateway.recording_options(gateway.class_archive([jar], ["-Xmx1g"]))
     assert (former.exists(), other.exists()) == (False, True)
+
+
+@pytest.mark.parametrize(("master", "home"), [("local[*]", None), ("local", None), ("spark://host:7077", "/spark")])
+def test_only_executors_elsewhere_are_led_to_the_home_of_spark(
+    monkeypatch: pytest.MonkeyPatch, master: str, home: str | None
+) -> None:
+    monkeypatch.setenv("SPARK_HOME", "/another")
+    assert gateway._environment(Path("/spark"), {"spark.master": master}).get("SPARK_HOME") == home
