@@ -29,6 +29,13 @@ from frazil.runtime.java import find_java, with_one_collector
 RECORD_VARIABLE = "FRAZIL_RECORD_CLASSES"
 _START_TIMEOUT_S = 60.0
 _END_TIMEOUT_S = 10.0
+# Java 17 maps an archive at a random address by default, for which each JVM corrects every pointer in it: 0.13 CPU-s, and
+# all its pages become the JVM's own.
+_AT_ITS_ADDRESS = (
+    "-XX:+IgnoreUnrecognizedVMOptions",
+    "-XX:+UnlockDiagnosticVMOptions",
+    "-XX:ArchiveRelocationMode=0",
+)
 # A JVM that cannot use an archive starts without it, and its warning on standard output would be taken for its address.
 _WITHOUT_WARNINGS = ("-Xlog:cds=off", "-Xlog:cds+dynamic=off")
 # A recording JVM writes the archive of its classes before it ends.
@@ -186,7 +193,7 @@ def sharing_options(archive: Path) -> list[str]:
     """
     if os.environ.get(RECORD_VARIABLE):
         return recording_options(archive)
-    return [f"-XX:SharedArchiveFile={archive}", *_WITHOUT_WARNINGS] if archive.exists() else []
+    return [f"-XX:SharedArchiveFile={archive}", *_AT_ITS_ADDRESS, *_WITHOUT_WARNINGS] if archive.exists() else []
 
 
 def recording_options(archive: Path) -> list[str]:
