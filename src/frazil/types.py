@@ -233,7 +233,7 @@ class Batch:
     is_apart: bool = False
     #: The table of the rest, of a table of a route; empty for other tables.
     route: str = ""
-    #: Whether the table has no commit yet, so that no commit of it can be late.
+    #: Whether the table has no commit yet, or none of this process since it has the table: every commit of it would be late.
     is_new: bool = False
 
     @property

@@ -257,7 +257,7 @@ def _take(table: Table) -> None:
     forget_batch(table)
     table.schedule.is_owned, table.schedule.is_paused = True, False
     table.schedule.failures = table.schedule.conflicts = 0
-    table.schedule.next_due_s = 0.0
+    table.schedule.next_due_s = table.schedule.last_batch_at_s = table.schedule.batch_done_at_s = 0.0
     table.catalog.is_loaded, table.catalog.loaded_at_s = False, 0.0
     table.status.set(RunState.WAITING)
 

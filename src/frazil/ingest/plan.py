@@ -29,8 +29,8 @@ LONGEST_SLOWED_S = 60.0
 # Tables of one job are committed one after another: with 200 tables the last commit would be seconds late, and all
 # tables would be due again at the same time.
 MAX_TABLES_PER_JOB = 16
-# New tables have no commit that could be late: the more of them share a job, the less of it each pays. All tables of a job
-# that fails are read again, each by itself.
+# New tables have no commit that could be late, and of tables just taken from another process each is: the more of them share
+# a job, the less of it each pays. All tables of a job that fails are read again, each by itself.
 MAX_NEW_TABLES_PER_JOB = 64
 # A task that reads for several tables buffers unwritten rows of each.
 MAX_CATCH_UPS_PER_JOB = 4

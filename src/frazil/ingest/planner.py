@@ -145,7 +145,7 @@ class Planner:
                 None if table.offsets.lag_records else {p: self.ends.get(p) for p in table.partitions()}
             )
             return None
-        route, is_new = table.spec.route, table.progress.snapshot_id is None
+        route, is_new = table.spec.route, not table.schedule.last_batch_at_s or table.progress.snapshot_id is None
         batch = replace(batch, is_apart=table.needs_one_task, route=route.rest if route else "", is_new=is_new)
         planned = Planned(table, batch, position, dict(self.ends), dict(reach), now_s, self.silent)
         return planned.with_cut(table.offsets.cut)
