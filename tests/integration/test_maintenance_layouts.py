@@ -28,7 +28,7 @@ from frazil.catalog.layout import Layout
 from frazil.catalog.maintenance_port import Compaction
 from frazil.clock import SystemClock, new_id
 from frazil.decode.settings import Reading
-from frazil.ingest.task import Job
+from frazil.ingest.task_job import Job
 from frazil.maintenance.merge_task import merge_of
 from frazil.maintenance.plan import ORPHANS_NOTE
 from frazil.runtime.jvm import Jvm

@@ -28,7 +28,7 @@ from frazil.ingest.schemas import Schemas
 from frazil.ingest.shares import shares_of
 from frazil.ingest.table import Table, set_key_columns
 from frazil.ingest.target import target_of
-from frazil.ingest.task import Job, quoting_no_record
+from frazil.ingest.task_job import Job, quoting_no_record
 from frazil.kafka.port import ReadRecord, Source
 from frazil.ops.sampling import batch_of, routed_sample
 from frazil.ops.status import MissingTopics
