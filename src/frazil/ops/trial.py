@@ -20,7 +20,8 @@ from frazil.decode.columns import Decoded
 from frazil.decode.limits import read_bounded
 from frazil.decode.lossless import format_type
 from frazil.errors import InvariantError, SpecError, UnavailableError
-from frazil.ingest.discovery import Discovery, missing_topics
+from frazil.ingest.discovery import Discovery
+from frazil.ingest.missing_topics import missing_topics
 from frazil.ingest.new_tables import NewTables
 from frazil.ingest.queries import Queries, QueryTables
 from frazil.ingest.schema_changes import CLASH_REMEDY, accept_columns, adder, checked_change
