@@ -22,7 +22,7 @@ _NAMES = "unit/schema/test_reserved_names.py::test_a_field_with_a_reserved_name_
 _STORES = "unit/store/test_addresses.py::test_"
 _SECURE_KAFKA = "integration/test_secure_kafka.py::test_"
 _DEAD_LETTERS = "dead_letters_are_written_with_the_least_rights_and_a_missing_one_is_named"
-_QUERIES = "integration/test_queries.py::test_a_refused_query_is_accepted_once_its_remedy_is_done"
+_QUERIES = "integration/test_query_refusals.py::test_a_refused_query_is_accepted_once_its_remedy_is_done"
 _STEPS = "unit/process/test_steps.py::test_steps_that_contradict_each_other_are_refused_until_the_remedy_is_done"
 _EXPECT = "unit/ingest/test_expectations.py::test_"
 _TOPICS = "unit/ingest/test_topic_tables.py::test_"
@@ -175,10 +175,10 @@ FOLLOWED: Mapping[str, str] = {
         _QUERIES,
     ),
     "leave the field out: `exclude: […]`": (
-        "integration/test_queries.py::test_a_field_with_the_name_of_a_piece_of_metadata_is_refused"
+        "integration/test_query_refusals.py::test_a_field_with_the_name_of_a_piece_of_metadata_is_refused"
     ),
     "write an expression, such as `amount > 0`": (
-        "integration/test_queries.py::test_a_refused_condition_is_accepted_once_its_remedy_is_done"
+        "integration/test_query_refusals.py::test_a_refused_condition_is_accepted_once_its_remedy_is_done"
     ),
     "choose another name, or drop one of them": _STEPS,
     "declare the column, `columns: {NAME: {type: …}}`": _STEPS,
