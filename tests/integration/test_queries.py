@@ -12,11 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from pyiceberg.schema import Schema
-from pyiceberg.types import (
-    BinaryType,
-    DecimalType,
-    UUIDType,
-)
+from pyiceberg.types import BinaryType, DecimalType, UUIDType
 from pyspark.sql.types import StructType as SparkStruct
 
 from frazil.process.analysis import METADATA, Query, analyse, analyse_condition
