@@ -16,7 +16,8 @@ from statistics import median
 import numpy as np
 import pyarrow as pa
 
-from frazil.ingest.task import Job, run_task
+from frazil.ingest.task import run_task
+from frazil.ingest.task_job import Job
 from frazil.routing import Route, parse_template
 from frazil.schema.evolve import new_schema
 from frazil.spec.types import parse_type

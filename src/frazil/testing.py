@@ -17,7 +17,8 @@ from frazil.catalog.memory import MemoryCatalog, MemorySnapshot
 from frazil.errors import SpecError, UnavailableError
 from frazil.ingest.isolate import Found, load_found, search
 from frazil.ingest.plan import read_once
-from frazil.ingest.task import Job, run_task, source_columns
+from frazil.ingest.task import run_task
+from frazil.ingest.task_job import Job, source_columns
 from frazil.ingest.workers import Done
 from frazil.kafka.memory import MemoryRecord, MemorySource, MemoryTopic
 from frazil.report import TaskReport, load_report

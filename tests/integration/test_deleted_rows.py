@@ -16,7 +16,7 @@ import pytest
 
 from frazil.runtime.jvm import Jvm
 from tests.integration.lakes import Lake
-from tests.integration.test_maintenance_layouts import BY_ID, Row, Tended, in_order, layout_of
+from tests.integration.tended import BY_ID, Row, Tended, in_order, layout_of
 
 pytestmark = [pytest.mark.jvm, pytest.mark.timeout(600)]
 

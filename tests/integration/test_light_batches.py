@@ -11,7 +11,7 @@ import pytest
 
 from frazil.clock import new_id
 from frazil.ingest.job import SparkJobs
-from frazil.ingest.task import OVERSIZED_BYTES, Job
+from frazil.ingest.task_job import OVERSIZED_BYTES, Job
 from frazil.report import TaskReport
 from frazil.runtime.broker import EmbeddedBroker
 from frazil.runtime.jvm import Jvm

@@ -11,7 +11,7 @@ import pytest
 from frazil.catalog.layout import Layout
 from frazil.runtime.jvm import Jvm
 from tests.integration.lakes import Lake
-from tests.integration.test_maintenance_layouts import Row, Tended, in_order, layout_of
+from tests.integration.tended import Row, Tended, in_order, layout_of
 from tests.integration.test_upsert_maintenance import compacted
 
 pytestmark = [pytest.mark.jvm, pytest.mark.timeout(600)]

@@ -25,7 +25,7 @@ from frazil.write.target import ChangeReading
 from tests.fixtures.readers import read_with_duckdb
 from tests.fixtures.slices import sliced
 from tests.integration.lakes import KEEN, Lake
-from tests.integration.test_maintenance_layouts import Row, Tended, in_order, layout_of
+from tests.integration.tended import Row, Tended, in_order, layout_of
 
 SPECS = {
     "packed": KEEN,

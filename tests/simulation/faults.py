@@ -17,7 +17,7 @@ from frazil.clock import seed_randomness
 from frazil.errors import ConflictError, UnavailableError
 from frazil.ingest.isolate import Found
 from frazil.ingest.plan import read_once
-from frazil.ingest.task import Job
+from frazil.ingest.task_job import Job
 from frazil.kafka.memory import MemoryOutbox
 from frazil.kafka.port import OutFields, Partition, ReadRecord, TopicDescription
 from frazil.report import TaskReport

@@ -33,10 +33,10 @@ from frazil.clock import Clock, SystemClock, jitter, new_id
 from frazil.dead_letters.changes import TopicReaders
 from frazil.errors import SpecError, UnavailableError
 from frazil.http.server import HttpServer, open_server
-from frazil.ingest.discovery import tolerate_empty_patterns
 from frazil.ingest.failures import named_jvm_death
 from frazil.ingest.job import SparkJobs
 from frazil.ingest.leadership import Leadership, LeadershipState
+from frazil.ingest.missing_topics import tolerate_empty_patterns
 from frazil.ingest.published_offsets import OffsetPublisher, group_of
 from frazil.ingest.queries import SparkQueries
 from frazil.ingest.service import Service

@@ -21,7 +21,7 @@ from frazil.ingest.schema_changes import accept_columns, adder, within_limit
 from frazil.ingest.schemas import Schemas
 from frazil.ingest.state import find_no_op_change
 from frazil.ingest.table import Table, set_key_columns
-from frazil.ingest.task import Job
+from frazil.ingest.task_job import Job
 from frazil.schema.evolve import NameConflict, RequestedFields, merge_requested_fields
 from frazil.write.target import TableTarget
 

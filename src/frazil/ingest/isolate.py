@@ -19,7 +19,8 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from frazil.ingest.task import Job, quoting_no_record, read_all
+from frazil.ingest.task import read_all
+from frazil.ingest.task_job import Job, quoting_no_record
 from frazil.ingest.task_limits import limited_memory, limited_time
 from frazil.process.references import receive
 from frazil.types import BadRecord

@@ -26,14 +26,8 @@ from frazil.ingest.shares import OVERSIZED_PARTITION
 from frazil.ingest.spark_inputs import with_inputs
 from frazil.ingest.table import Planned
 from frazil.ingest.target import target_of
-from frazil.ingest.task import (
-    OVERSIZED_BYTES,
-    REPORT_SCHEMA,
-    Job,
-    has_few_headers,
-    source_columns,
-    task_of,
-)
+from frazil.ingest.task import task_of
+from frazil.ingest.task_job import OVERSIZED_BYTES, REPORT_SCHEMA, Job, has_few_headers, source_columns
 from frazil.kafka.far_records import FarRecords, TooManyFarRecords
 from frazil.kafka.reader import KafkaReader
 from frazil.kafka.security import kafka_remedy

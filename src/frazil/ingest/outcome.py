@@ -18,7 +18,7 @@ from frazil.ingest.bad_records import remedy_for
 from frazil.ingest.plan import lag_records
 from frazil.ingest.state import FEWEST_TO_JUDGE, NoOpChange, RunState
 from frazil.ingest.table import Planned
-from frazil.ingest.task import OVERSIZED_BYTES
+from frazil.ingest.task_job import OVERSIZED_BYTES
 from frazil.report import TaskReport
 from frazil.schema.selection import Path
 from frazil.spec import TableSpec

@@ -14,8 +14,9 @@ import pyarrow as pa
 
 from frazil.decode.limits import read_bounded
 from frazil.ingest.shares import OVERSIZED_PARTITION
-from frazil.ingest.task import Job, by_topic, each_in_time, read_records
-from frazil.ingest.task_limits import limited_memory
+from frazil.ingest.task import read_records
+from frazil.ingest.task_job import Job, by_topic
+from frazil.ingest.task_limits import each_in_time, limited_memory
 from frazil.process.evaluate import evaluate
 from frazil.process.program import INPUT
 from frazil.rows.query_rows import input_columns

@@ -28,7 +28,7 @@ from frazil.ingest.state import (
     Status,
     Tally,
 )
-from frazil.ingest.task import OVERSIZED_BYTES
+from frazil.ingest.task_job import OVERSIZED_BYTES
 from frazil.ingest.transactions.runs import Cut
 from frazil.kafka.port import Partition
 from frazil.report import TaskReport

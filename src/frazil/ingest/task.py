@@ -6,8 +6,6 @@ broker): a record that cannot become a row is reported, and the task then writes
 
 from __future__ import annotations
 
-import json
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -19,44 +17,30 @@ from numpy.typing import NDArray
 
 from frazil.cdc.changes import read_envelope
 from frazil.clock import SystemClock
-from frazil.dead_letters.record import SOURCE_COLUMNS, dead_letter_rows, explain, first_mismatches, named_schemas
-from frazil.decode.columns import Decoded, Mismatch
+from frazil.dead_letters.write import DeadLetterFiles
+from frazil.decode.columns import Decoded
 from frazil.decode.json.slices import MAX_MISMATCHES
 from frazil.decode.limits import plain_columns, read_bounded
 from frazil.decode.settings import OWN_TYPES
-from frazil.errors import SpecError
 from frazil.failpoints import hit
-from frazil.ingest.shares import OVERSIZED_PARTITION, Share, routes_of, shares_of, value_sizes
-from frazil.ingest.task_limits import limited_memory, limited_time
+from frazil.ingest.shares import OVERSIZED_PARTITION, Share, routes_of, shares_of
+from frazil.ingest.tally import Tally, latest_of
+from frazil.ingest.task_job import Job, by_topic, quoting_no_record
+from frazil.ingest.task_limits import each_in_time, limited_memory
 from frazil.ingest.together import Together, hold_many
 from frazil.process.evaluate import Unmet
-from frazil.process.program import SparkPart
-from frazil.process.references import Reference, Sent, receive
-from frazil.report import (
-    MOST_BAD,
-    BadRecords,
-    ChangeReport,
-    Counts,
-    ExpectationReport,
-    RouteReport,
-    SchemaRequests,
-    TaskReport,
-    TaskTime,
-    Touched,
-    WrittenFiles,
-    dump_report,
-)
+from frazil.process.references import receive
+from frazil.report import ChangeReport, TaskReport, TaskTime, Touched, WrittenFiles, dump_report
 from frazil.rows.decoder import fields_requested_by_rows
 from frazil.rows.metadata_columns import refuse_far_times
 from frazil.rows.project import decode_rows, shape_rows
 from frazil.rows.protected import without_values
-from frazil.rows.query_rows import QueryRows, are_any, query_rows, reason_of
+from frazil.rows.query_rows import QueryRows, are_any, query_rows
 from frazil.rows.tombstones import decode_others, find_tombstones, read_others
 from frazil.runtime.private import release_memory
-from frazil.schema.arrow import pick
-from frazil.schema.evolve import dump_requested_fields
+from frazil.schema.arrow import Records, pick
 from frazil.schema.inference import hints_of
-from frazil.types import BadRecord, DataFile, Offsets, add_names
+from frazil.types import BadRecord, DataFile
 from frazil.upsert.change_rows import ChangeRows
 from frazil.upsert.changes import Changes, count_good
 from frazil.upsert.query_changes import query_changes, read_upserts
@@ -67,87 +51,11 @@ from frazil.write.target import TableTarget
 from frazil.write.transforms import TooManyPartitions
 from frazil.write.write import FileWriter
 
-Records = Mapping[str, pa.Array]
-
-REPORT_SCHEMA = "report string"
 _EVERY_MISMATCH = 2**31
 _MANY_BYTES = 32 * 1024 * 1024  # Buffered rows of so many bytes of values take a hundred megabytes and more.
 # A read of so many records costs little more for each than one of a whole Arrow batch.
 _MANY_RECORDS = 8192
 _MOST_HELD_BYTES = 64 * 1024 * 1024
-# A batch of small records leaves out larger records than this, so that the twenty thousand of one Arrow batch have a bound.
-OVERSIZED_BYTES = 8192
-
-
-@dataclass(frozen=True)
-class Job:
-    """The tables that a task writes, by topic."""
-
-    #: The first table of each topic.
-    targets: Mapping[str, TableTarget]
-    #: Tables for which nothing is written: the task only finds the columns that the records need.
-    trials: frozenset[str] = frozenset()
-    #: Whether one task must read all: several would each write small files of many partitions.
-    is_scattered: bool = False
-    #: Further tables of each topic.
-    beside: Mapping[str, tuple[TableTarget, ...]] = field(default_factory=dict)
-    #: The offsets at which the records of a table begin, for tables that do not use all records of their topics.
-    starts: Mapping[str, Offsets] = field(default_factory=dict)
-    #: The rows of reference tables that lookups join, by key.
-    references: Mapping[str, Reference | Sent] = field(default_factory=dict)
-    #: Whether Spark evaluates its part of a query; otherwise all of that fails.
-    asks_spark: bool = True
-
-    def targets_of(self, topic: str) -> tuple[TableTarget, ...]:
-        """Returns the tables that a topic feeds."""
-        return (self.targets[topic], *self.beside.get(topic, ()))
-
-    @property
-    def all_targets(self) -> list[TableTarget]:
-        """Every table, once for each topic."""
-        return [target for topic in self.targets for target in self.targets_of(topic)]
-
-    def topics_of(self, table: str) -> tuple[str, ...]:
-        """Returns the topics that feed a table, by name."""
-        return tuple(sorted(topic for topic in self.targets if table in {one.name for one in self.targets_of(topic)}))
-
-    @property
-    def spark_part(self) -> SparkPart | None:
-        """What Spark evaluates before the task, of a job with one table; None where it has no part."""
-        if not self.asks_spark:
-            return None
-        return next((target.spark_part for target in self.all_targets if target.spark_part is not None), None)
-
-    @property
-    def only_topic(self) -> str | None:
-        """The topic, when there is only one: the source then need not send its name with every record."""
-        return next(iter(self.targets)) if len(self.targets) == 1 else None
-
-
-def source_columns(job: Job, with_offsets: bool) -> list[str]:
-    """Returns the source's columns that the job needs; other columns are not read."""
-    targets = job.all_targets
-    metadata = {field for target in targets for field in target.metadata_fields}
-    wanted = {"value", "partition", "timestamp"} | metadata
-    if any(target.needs_headers or _has_key_updates(target) for target in targets):
-        wanted.add("headers")
-    if any(target.dead_letters for target in targets):
-        wanted.update(SOURCE_COLUMNS[1:])
-    if job.only_topic is None:
-        wanted.add("topic")
-    if with_offsets or job.starts or any(target.crashing or target.has_expectations for target in targets):
-        wanted.add("offset")
-    return [name for name in ("topic", "partition", "offset", "timestamp", "key", "headers", "value") if name in wanted]
-
-
-def has_few_headers(job: Job) -> bool:
-    """Whether only the headers are needed that mark rows with another key."""
-    targets = job.all_targets
-    return not any(one.needs_headers or one.dead_letters or "headers" in one.metadata_fields for one in targets)
-
-
-def _has_key_updates(target: TableTarget) -> bool:
-    return target.envelope is not None and target.envelope.needs_headers
 
 
 def task_of(job: Job) -> Callable[[Iterable[pa.RecordBatch]], Iterable[pa.RecordBatch]]:
@@ -160,26 +68,6 @@ def task_of(job: Job) -> Callable[[Iterable[pa.RecordBatch]], Iterable[pa.Record
 def _run_guarded(job: Job, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     with limited_memory(), quoting_no_record(job):
         yield from run_task(job, each_in_time(batches))
-
-
-@contextmanager
-def quoting_no_record(job: Job) -> Iterator[None]:
-    """Raises, for an exception in its block that may quote a record of a protected table, one that does not."""
-    try:
-        yield
-    except (OSError, SpecError):
-        raise
-    except Exception as error:
-        if all(target.protection is None for target in job.all_targets):
-            raise
-        raise RuntimeError(f"{type(error).__name__}, not quoted because a table protects fields") from None
-
-
-def each_in_time(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yields the batches, and limits the processor time between each and the next."""
-    for batch in batches:
-        with limited_time():
-            yield batch
 
 
 def run_task(job: Job, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -223,7 +111,7 @@ def _take_batch(
     for topic, records in by_topic(job, batch):
         targets = job.targets_of(topic)
         is_routed = any(target.route is not None for target in targets)
-        latest = {topic: _latest(plain_columns(records))} if is_routed else {}
+        latest = {topic: latest_of(plain_columns(records))} if is_routed else {}
         for share in shares_of(targets, topic, records, job.starts, together[topic]):
             name = share.target.name
             if name not in runs:
@@ -382,14 +270,6 @@ class _TableRun:
     changes: ChangeRows | None = None
     #: Writes the data files; None before the first row.
     writer: FileWriter | None = None
-    #: Writes files of the dead-letter table; None before the first dead letter.
-    dead_letter_writer: FileWriter | None = None
-    #: Numbers and sizes of the records so far.
-    counts: Counts = field(default_factory=Counts)
-    #: Schema requests so far.
-    requests: SchemaRequests = field(default_factory=SchemaRequests)
-    #: Bad records so far.
-    bad: BadRecords = field(default_factory=BadRecords)
     #: Names of two partitions, where rows have more partitions than one batch may write.
     scattered: tuple[str, ...] = ()
     #: Whether there are primary-key updates that one task must read.
@@ -398,25 +278,22 @@ class _TableRun:
     held: dict[str, list[pa.RecordBatch]] = field(default_factory=dict)
     #: The memory that these take.
     held_bytes: int = 0
-    #: The records of other tables of the route so far.
-    routed: RouteReport = field(default_factory=RouteReport)
-    #: The records so far that do not meet an expectation.
-    unmet: ExpectationReport = field(default_factory=ExpectationReport)
+    #: What the report has of the records so far.
+    tally: Tally = field(default_factory=Tally)
 
     def __post_init__(self) -> None:
         self.source = self.target.source or self.target
         self.key_update_parts = IncompleteUpdates(self.target.abandoned, self.target.applied_early)
         self.last_deletes = LastDeletes(self.target.last_deletes, secret_of(self.target))
         self.first_tombstones = FirstTombstones(self.target, self.topics)
+        self.dead_letters = DeadLetterFiles(self.target.dead_letters)
 
     @property
     def is_writing(self) -> bool:
         """Whether rows are written: not once something must change before the batch can be committed."""
-        asked = self.requests
-        needs = asked.requested_fields or asked.made_optional or asked.missing or asked.key_columns
-        is_refused = self.is_trial or self.counts.has_oversized or self.has_key_updates or self.routed.new_values
-        is_lost = self.bad.count > 0 and not self._has_place_for_bad
-        return not (is_refused or needs or is_lost or self.scattered or self.unplaced)
+        is_refused = self.is_trial or self.has_key_updates or self.tally.must_read_again
+        is_lost = self.tally.bad.count > 0 and not self._has_place_for_bad
+        return not (is_refused or is_lost or self.scattered or self.unplaced)
 
     @property
     def unplaced(self) -> tuple[tuple[str, int, int], ...]:
@@ -431,12 +308,10 @@ class _TableRun:
     def take_share(self, topic: str, share: Share, latest: Mapping[str, Mapping[int, int]]) -> None:
         """Takes the table's own records of those that were read. latest: of a route, how far all of them go."""
         if self.target.route is not None:
-            self.routed = RouteReport.merge([self.routed, share.routed])
-            if share.missing:
-                self.requests = SchemaRequests.merge([self.requests, SchemaRequests(missing=share.missing)])
+            self.tally.note_route(share.routed, share.missing)
             if share.records.num_rows:
                 self._hold(topic, share.records)
-            self._count_rows(share.row_value_bytes, latest)
+            self.tally.count_rows(share.row_value_bytes, latest, self.is_writing)
         elif share.records.num_rows:
             self.take(topic, share.records)
 
@@ -456,17 +331,6 @@ class _TableRun:
             for records in pa.Table.from_batches(many).combine_chunks().to_batches():
                 self.take(topic, records)
 
-    def _count_rows(self, value_bytes: NDArray[np.int64], latest: Mapping[str, Mapping[int, int]]) -> None:
-        """Counts records whose rows are made together with those of other tables. value_bytes: of each record. latest: the
-        timestamps up to which all records of the route were read.
-        """
-        counted = Counts(latest_ms=latest)
-        if value_bytes.size and not self.counts.has_oversized:
-            counted = Counts(value_bytes.size, int(value_bytes.sum()), int(value_bytes.max()), latest_ms=latest)
-            if self.is_writing:
-                counted = replace(counted, written_count=value_bytes.size, row_count=value_bytes.size)
-        self.counts = Counts.merge([self.counts, counted])
-
     def take_rows(self, rows: pa.Table) -> None:
         """Writes rows that were made together with those of other tables."""
         if self.is_writing:
@@ -485,8 +349,8 @@ class _TableRun:
             if not records.num_rows:
                 return
         if (np.asarray(records.column("partition")) == OVERSIZED_PARTITION).any():
-            self.counts = replace(self.counts, has_oversized=True)
-        if self.counts.has_oversized:
+            self.tally.note_oversized()
+        if self.tally.counts.has_oversized:
             return
         read_one = partial(self._read, topic)
         for piece, columns, read in read_bounded(records, read_one, self.target.reading.columns_left):
@@ -494,10 +358,12 @@ class _TableRun:
 
     def _take_read(self, topic: str, records: pa.RecordBatch, columns: dict[str, pa.Array], read: ReadRecords) -> None:
         decoded = read.decoded
-        self._count(topic, columns, read.ignored_records)
-        self._note_bad(topic, columns, decoded)
-        self._note_unmet(topic, columns, read.unmet)
-        self._note_requests(decoded)
+        self.tally.count(topic, columns, read.ignored_records)
+        self.tally.note_bad(topic, columns, decoded)
+        self.tally.note_unmet(topic, columns, read.unmet)
+        self.tally.note_requests(decoded, self.source.fixed)
+        if decoded.requested_fields:
+            self._note_hints(decoded)
         if self.is_writing and records.num_rows:
             if "topic" not in columns and ("topic" in self.target.metadata_fields or self.target.dead_letters):
                 columns["topic"] = pa.repeat(pa.scalar(topic), records.num_rows)
@@ -517,16 +383,10 @@ class _TableRun:
         return records.filter(pa.array(~is_bad))
 
     def _note_unread(self, topic: str, columns: dict[str, pa.Array], named: list[BadRecord]) -> None:
-        self._count(topic, columns, {})
-        self.bad = BadRecords.merge(
-            [self.bad, BadRecords(tuple(named), len(named), Counter(one.kind for one in named))]
-        )
-        if self.is_writing and self.target.dead_letters is not None:
-            columns.setdefault("topic", pa.repeat(pa.scalar(topic), len(named)))
-            mismatches = [Mismatch(row, one.path, one.kind, one.reason) for row, one in enumerate(named)]
-            self._add_dead_letters(
-                self.target.dead_letters, dead_letter_rows(self.target.dead_letters, columns, mismatches)
-            )
+        self.tally.count(topic, columns, {})
+        self.tally.note_unread(named)
+        if self.is_writing:
+            self.dead_letters.write_unread(topic, columns, named)
 
     def _note_hints(self, decoded: Decoded) -> None:
         """Uses the types in these records as hints for later ones, while the columns of a table are being found."""
@@ -551,7 +411,7 @@ class _TableRun:
             return replace(found, decoded=self._by_rows(topic, columns, found.decoded))
         changes = read_upserts(self.target, topic, self.last_deletes.mark_following_deletes(topic, columns), limit)
         decoded = self._by_rows(topic, columns, changes.decoded)
-        self.requests = SchemaRequests.merge([self.requests, SchemaRequests(key_columns=changes.key_columns)])
+        self.tally.note_key_columns(changes.key_columns)
         self.has_key_updates |= changes.old_keys is not None and not self.target.is_single_task
         if topic:  # A second read of bad records finds no further changes.
             self.key_update_parts.take(topic, changes.key_update_parts, columns)
@@ -565,17 +425,17 @@ class _TableRun:
         )
 
     def _write(self, topic: str, columns: dict[str, pa.Array], read: ReadRecords) -> None:
-        if self.target.dead_letters is not None and read.decoded.refused.any():
-            self._write_dead_letters(self.target.dead_letters, columns, read.decoded)
+        self.dead_letters.write_refused(
+            columns, read.decoded, self.target.reading, lambda bad: self._read("", bad, _EVERY_MISMATCH).decoded
+        )
         writer = self._own_writer()
-        written = Counts(written_count=read.written_count)
         if self.target.changes is not None and read.changes is not None:
             changes = read.changes.without_refused()
             self._take_changes(topic, columns, changes)
-            self.counts = Counts.merge([self.counts, replace(written, row_count=changes.ops.size)])
+            self.tally.count_written(read.written_count, changes.ops.size)
             return
         rows = read.rows(self.target, columns)
-        self.counts = Counts.merge([self.counts, replace(written, row_count=rows.num_rows)])
+        self.tally.count_written(read.written_count, rows.num_rows)
         if rows.num_rows:
             writer.write(rows)
 
@@ -585,22 +445,6 @@ class _TableRun:
         records = pick(columns, kept.records)
         rows = rows_of(self.target, kept, records)
         self.changes.take(topic, *self.first_tombstones.take_out(topic, columns, rows, kept, records))
-
-    def _write_dead_letters(self, dead_letters: TableTarget, columns: dict[str, pa.Array], decoded: Decoded) -> None:
-        rows = np.flatnonzero(decoded.refused)
-        bad, known = pick(columns, rows), first_mismatches(decoded)
-        again = None
-        if not known.keys() >= set(rows.tolist()):
-            again = self._read("", bad, _EVERY_MISMATCH).decoded
-        mismatches = explain(rows.tolist(), known, again)
-        self._add_dead_letters(
-            dead_letters, dead_letter_rows(dead_letters, bad, mismatches, named_schemas(self.target.reading, bad))
-        )
-
-    def _add_dead_letters(self, dead_letters: TableTarget, rows: pa.Table) -> None:
-        if self.dead_letter_writer is None:
-            self.dead_letter_writer = FileWriter(dead_letters)
-        self.dead_letter_writer.write(rows)
 
     def report(self) -> TaskReport:
         """Ends the files, or deletes them when they cannot be committed; returns the report."""
@@ -624,16 +468,16 @@ class _TableRun:
                 if left is not None and left[0]:
                     touched = (Touched(left[0], left[1], tuple(file.path for file in data), left[2]),)
                 touched += self.first_tombstones.kept()
-                dead_letters = tuple(self.dead_letter_writer.finish()) if self.dead_letter_writer is not None else ()
+                dead_letters = self.dead_letters.finish()
         if not self.is_writing or ends or unpaired:
             self.abandon()
             data, dead_letters = (), ()
         return TaskReport(
             table=self.target.name,
             written=WrittenFiles(data, dead_letters, self.scattered),
-            counts=self.counts,
-            schema=self.requests,
-            bad_records=self.bad,
+            counts=self.tally.counts,
+            schema=self.tally.requests,
+            bad_records=self.tally.bad,
             changes=ChangeReport(
                 touched=touched,
                 has_key_updates=self.has_key_updates,
@@ -644,77 +488,12 @@ class _TableRun:
                 unplaced=self.unplaced,
                 last_deletes=self.last_deletes.found(),
             ),
-            routed=self.routed,
-            unmet=self.unmet,
+            routed=self.tally.routed,
+            unmet=self.tally.unmet,
         )
 
     def abandon(self) -> None:
         """Deletes the files of this attempt."""
-        for writer in (self.writer, self.dead_letter_writer):
-            if writer is not None:
-                writer.abandon()
-
-    def _count(self, topic: str, columns: dict[str, pa.Array], ignored: Mapping[str, int]) -> None:
-        values = columns["value"]
-        counts = Counts(len(values), latest_ms={topic: _latest(columns)}, ignored_records=ignored)
-        if len(values):
-            sizes = value_sizes(values)
-            counts = replace(counts, value_bytes=int(sizes.sum()), largest_bytes=int(sizes.max()))
-        self.counts = Counts.merge([self.counts, counts])
-
-    def _note_bad(self, topic: str, columns: dict[str, pa.Array], decoded: Decoded) -> None:
-        if not decoded.mismatch_count:
-            return
-        first = []
-        for mismatch in decoded.mismatches[:MOST_BAD]:
-            offset = columns["offset"][mismatch.row].as_py() if "offset" in columns else -1
-            partition = columns["partition"][mismatch.row].as_py()
-            first.append(BadRecord(topic, partition, offset, mismatch.kind, mismatch.path, mismatch.reason))
-        classes = Counter({mismatch.row: mismatch.kind for mismatch in decoded.mismatches}.values())
-        self.bad = BadRecords.merge([self.bad, BadRecords(tuple(first), decoded.mismatch_count, classes)])
-
-    def _note_unmet(self, topic: str, columns: dict[str, pa.Array], unmet: Sequence[Unmet]) -> None:
-        for one in unmet:
-            name, (row, values) = one.expectation.name, next(iter(one.rows.items()))
-            partition, offset = columns["partition"][row].as_py(), columns["offset"][row].as_py()
-            first = BadRecord(topic, partition, offset, "failed_expectation", "", reason_of(one, values))
-            found = ExpectationReport({name: int(np.count_nonzero(one.records))}, {name: first})
-            self.unmet = ExpectationReport.merge([self.unmet, found])
-
-    def _note_requests(self, decoded: Decoded) -> None:
-        known = self.requests
-        found = SchemaRequests(
-            (dump_requested_fields(decoded.requested_fields),) if decoded.requested_fields else (),
-            frozenset(json.dumps(path) for path in decoded.made_optional - self.source.fixed),
-            missing=frozenset(decoded.missing),
-        )
-        refusals, dropped = add_names(known.refusals, decoded.refusals), add_names(known.dropped, decoded.dropped)
-        self.requests = replace(SchemaRequests.merge([known, found]), refusals=refusals, dropped=dropped)
-        if decoded.requested_fields:
-            self._note_hints(decoded)
-
-
-def by_topic(job: Job, batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
-    """Yields the batch in slices of one topic: records of a range are neighbours, so that there are few slices."""
-    if batch.num_rows == 0:
-        return
-    if job.only_topic is not None:
-        yield job.only_topic, batch
-        return
-    codes = batch.column("topic").dictionary_encode()
-    indices = np.asarray(codes.indices)
-    starts = np.flatnonzero(np.r_[True, indices[1:] != indices[:-1]])
-    for start, end in zip(starts.tolist(), [*starts[1:].tolist(), batch.num_rows], strict=True):
-        yield codes.dictionary[int(indices[start])].as_py(), batch.slice(start, end - start)
-
-
-def _latest(columns: dict[str, pa.Array]) -> dict[int, int]:
-    """Returns the latest record timestamp of each partition, in milliseconds since the epoch."""
-    partitions = np.asarray(columns["partition"])
-    times = np.asarray(columns["timestamp"].cast(pa.int64())) // 1000
-    starts = np.flatnonzero(np.r_[True, partitions[1:] != partitions[:-1]]) if partitions.size else np.empty(0, int)
-    latest: dict[int, int] = {}
-    for start, most in zip(starts.tolist(), np.maximum.reduceat(times, starts) if starts.size else [], strict=True):
-        partition = int(partitions[start])
-        latest[partition] = max(int(most), latest.get(partition, int(most)))
-    return latest
+        if self.writer is not None:
+            self.writer.abandon()
+        self.dead_letters.abandon()

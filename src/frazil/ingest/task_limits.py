@@ -8,11 +8,12 @@ import ctypes
 import resource
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 from numba.core import event
 
 CPU_SECONDS = 20.0
@@ -53,6 +54,13 @@ def limited_time(cpu_seconds: float = CPU_SECONDS) -> Iterator[None]:
             yield
     finally:
         signal.setitimer(signal.ITIMER_PROF, 0.0)
+
+
+def each_in_time(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yields the batches, and limits the processor time between each and the next."""
+    for batch in batches:
+        with limited_time():
+            yield batch
 
 
 @contextmanager

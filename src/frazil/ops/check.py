@@ -18,8 +18,9 @@ from frazil.catalog.layout import partition_terms
 from frazil.catalog.port import Catalog, TableState
 from frazil.errors import FrazilError, SpecError, UnavailableError, unforeseen
 from frazil.ha.elector import Elector
-from frazil.ingest.discovery import Discovery, missing_topics, refuse_empty_patterns
+from frazil.ingest.discovery import Discovery
 from frazil.ingest.failures import TableStopped
+from frazil.ingest.missing_topics import missing_topics, refuse_empty_patterns
 from frazil.ingest.preflight import identified_otherwise, keeps_old_metadata, refuse_foreseen, text_order
 from frazil.ingest.references import References
 from frazil.ingest.schema_changes import declared_adder

@@ -15,8 +15,9 @@ from frazil.decode.columns import Decoded
 from frazil.decode.lossless import format_type
 from frazil.errors import FrazilError, SpecError, UnavailableError, unforeseen
 from frazil.ingest.bad_records import TOO_MANY_REMEDY, remedy_for
-from frazil.ingest.discovery import Discovery, missing_topics, refuse_empty_patterns
+from frazil.ingest.discovery import Discovery
 from frazil.ingest.failures import TableStopped, describe_error
+from frazil.ingest.missing_topics import missing_topics, refuse_empty_patterns
 from frazil.ingest.plan import lag_records, limit_ranges
 from frazil.ingest.preflight import (
     identified_otherwise,

@@ -15,8 +15,9 @@ from frazil.catalog.memory import MemoryCatalog
 from frazil.catalog.port import Catalog
 from frazil.catalog.progress import DEAD_LETTERS_MARK
 from frazil.errors import FrazilError, UnavailableError, unforeseen
-from frazil.ingest.discovery import Discovery, empty_patterns, missing_topics
+from frazil.ingest.discovery import Discovery
 from frazil.ingest.failures import TableStopped, describe_error
+from frazil.ingest.missing_topics import empty_patterns, missing_topics
 from frazil.ingest.plan import lag_records
 from frazil.ingest.state import RunState
 from frazil.ingest.table import Table

@@ -20,7 +20,8 @@ from frazil.decode.columns import Decoded
 from frazil.decode.limits import read_bounded
 from frazil.decode.lossless import format_type
 from frazil.errors import InvariantError, SpecError, UnavailableError
-from frazil.ingest.discovery import Discovery, missing_topics
+from frazil.ingest.discovery import Discovery
+from frazil.ingest.missing_topics import missing_topics
 from frazil.ingest.new_tables import NewTables
 from frazil.ingest.queries import Queries, QueryTables
 from frazil.ingest.schema_changes import CLASH_REMEDY, accept_columns, adder, checked_change
@@ -28,7 +29,7 @@ from frazil.ingest.schemas import Schemas
 from frazil.ingest.shares import shares_of
 from frazil.ingest.table import Table, set_key_columns
 from frazil.ingest.target import target_of
-from frazil.ingest.task import Job, quoting_no_record
+from frazil.ingest.task_job import Job, quoting_no_record
 from frazil.kafka.port import ReadRecord, Source
 from frazil.ops.sampling import batch_of, routed_sample
 from frazil.ops.status import MissingTopics

@@ -13,7 +13,8 @@ import pyarrow as pa
 from frazil.decode.json.slices import MAX_MISMATCHES
 from frazil.decode.json_texts import json_text
 from frazil.decode.limits import read_bounded
-from frazil.ingest.task import Job, ReadRecords, quoting_no_record, read_records
+from frazil.ingest.task import ReadRecords, read_records
+from frazil.ingest.task_job import Job, quoting_no_record
 from frazil.kafka.port import ReadRecord
 from frazil.ops.sampling import batch_of
 from frazil.process.evaluate import evaluate

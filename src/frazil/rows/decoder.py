@@ -22,7 +22,7 @@ from frazil.decode.json.records import decode_json
 from frazil.decode.json.slices import MAX_MISMATCHES
 from frazil.decode.settings import Reading
 from frazil.plugins.formats import FORMATS
-from frazil.rows.connect_messages import are_null_messages, decode_records
+from frazil.rows.connect_messages import are_null_messages, decode_records, may_be_messages
 from frazil.schema.arrow import Bools, Ints, Records, pick
 from frazil.schema.conflicts import growth
 from frazil.schema.evolve import NameConflict, RequestedFields, extend_schema
@@ -158,6 +158,8 @@ def decode_json_values(reading: Reading, fields: tuple[NestedField, ...], record
     """Returns the columns `fields` of records' values in JSON without a schema, in the table's envelope or without."""
     values, options = records["value"], json_options(reading, limit)
     if reading.envelope is None:
+        if not may_be_messages(values).size:
+            return decode_json(values, fields, options)
         return decode_records(values, fields, reading, options, lambda rest: decode_json(rest, fields, options))
     if reading.envelope.kind == "operation":
         return decode_records(values, fields, reading, options, lambda rest: open_json(rest, fields, reading, limit))

@@ -13,8 +13,8 @@ import pytest
 from frazil.cli import maintain
 from frazil.cli.main import main
 from frazil.testing import FakeClock
+from tests.unit.maintenance.scheduler_scene import MemoryMaintenance
 from tests.unit.maintenance.tables import MIB, line, table
-from tests.unit.maintenance.test_scheduler import MemoryMaintenance
 from tests.unit.ops.conftest import Scenario
 
 Command = Callable[..., Any]

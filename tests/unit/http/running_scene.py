@@ -25,9 +25,9 @@ from frazil.ops.state_file import StateFile
 from frazil.spec.connections import HttpSpec
 from frazil.testing import StepWorkers
 from tests.unit.ingest.service_scene import Scene
+from tests.unit.maintenance.scheduler_scene import MemoryMaintenance
 from tests.unit.maintenance.tables import line
 from tests.unit.maintenance.tables import table as metadata_of
-from tests.unit.maintenance.test_scheduler import MemoryMaintenance
 
 BASE = "http://localhost:8787"
 SECOND = 10.0

@@ -12,7 +12,7 @@ import pytest
 
 from frazil.dead_letters.record import DEAD_LETTER_TYPES
 from frazil.decode.settings import Envelope, Reading
-from frazil.ingest.task import Job
+from frazil.ingest.task_job import Job
 from frazil.report import TaskReport, merge_reports
 from frazil.schema.evolve import load_requested_fields
 from frazil.schema.projection import Shaping

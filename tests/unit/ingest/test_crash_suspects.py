@@ -10,7 +10,7 @@ from py4j.protocol import Py4JNetworkError
 
 from frazil.errors import UnavailableError
 from frazil.ingest.state import RunState
-from frazil.ingest.task import Job
+from frazil.ingest.task_job import Job
 from frazil.report import TaskReport
 from frazil.testing import MemoryJobs
 from frazil.types import Batch

@@ -17,7 +17,7 @@ from frazil.ingest import isolate, task
 from frazil.ingest.failures import TaskFailedError
 from frazil.ingest.isolate import Found, load_found, search, try_in_child
 from frazil.ingest.state import RunState
-from frazil.ingest.task import Job
+from frazil.ingest.task_job import Job
 from frazil.report import TaskReport
 from frazil.testing import MemoryJobs
 from frazil.types import BadRecord, Batch

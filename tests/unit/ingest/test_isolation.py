@@ -17,7 +17,7 @@ from frazil.errors import UnavailableError
 from frazil.ingest.schemas import Schemas
 from frazil.ingest.service import Service
 from frazil.ingest.services import Services
-from frazil.ingest.task import Job
+from frazil.ingest.task_job import Job
 from frazil.ingest.workers import ThreadWorkers
 from frazil.kafka.port import TopicDescription
 from frazil.registry.memory import MemoryRegistry

@@ -23,7 +23,7 @@ from frazil.ingest.planner import Planner
 from frazil.ingest.service import Service
 from frazil.ingest.services import Services
 from frazil.ingest.table import Planned, Table
-from frazil.ingest.task import Job
+from frazil.ingest.task_job import Job
 from frazil.ingest.workers import COMMIT_THREADS, Done
 from frazil.kafka.port import Partition
 from frazil.report import Counts, TaskReport

@@ -12,7 +12,7 @@ import pytest
 from frazil.errors import UnavailableError
 from frazil.ingest.service import Service
 from frazil.ingest.state import RunState
-from frazil.ingest.task import Job
+from frazil.ingest.task_job import Job
 from frazil.report import TaskReport
 from frazil.spec import PipelineSpec, TableSpec, TopicSelector
 from frazil.spec.settings import CommitSpec, EnvelopeSpec

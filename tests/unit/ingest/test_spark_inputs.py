@@ -16,7 +16,7 @@ import pytest
 from frazil.ingest import spark_inputs
 from frazil.ingest.shares import OVERSIZED_PARTITION
 from frazil.ingest.spark_inputs import with_inputs
-from frazil.ingest.task import Job
+from frazil.ingest.task_job import Job
 from frazil.process.program import BY_SPARK, INPUT, Call, Field, Program, Project, SparkPart
 from frazil.types import BadRecord
 from frazil.write.target import TableTarget

@@ -16,7 +16,8 @@ from frazil import __version__, failpoints
 from frazil.dead_letters.record import DEAD_LETTER_TYPES
 from frazil.decode.settings import Reading
 from frazil.ingest.shares import OVERSIZED_PARTITION
-from frazil.ingest.task import Job, run_task, source_columns
+from frazil.ingest.task import run_task
+from frazil.ingest.task_job import Job, source_columns
 from frazil.report import TaskReport
 from frazil.schema.evolve import load_requested_fields, new_schema
 from frazil.spec.settings import METADATA_COLUMNS, LimitsSpec

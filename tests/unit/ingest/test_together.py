@@ -15,7 +15,7 @@ import pytest
 
 from frazil.decode.settings import Reading
 from frazil.ingest import together
-from frazil.ingest.task import Job
+from frazil.ingest.task_job import Job
 from frazil.ingest.together import Together
 from frazil.report import TaskReport
 from frazil.routing import Route, parse_template

@@ -16,9 +16,9 @@ from frazil.maintenance.run import MaintainedTable, MaintenanceRunner
 from frazil.maintenance.scheduler import ROUND_BYTES, MaintenanceScheduler
 from frazil.spec.settings import MaintenanceSpec
 from frazil.testing import FakeClock
+from tests.unit.maintenance.scheduler_scene import MemoryMaintenance
 from tests.unit.maintenance.tables import MIB, table
 from tests.unit.maintenance.test_plan import rewritten
-from tests.unit.maintenance.test_scheduler import MemoryMaintenance
 
 TARGET = 128 * MIB
 ROWS = 1_000_000

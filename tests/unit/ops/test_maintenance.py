@@ -20,9 +20,9 @@ from frazil.ops.reports import MaintenanceReport
 from frazil.spec.models import TableSpec, TopicSelector
 from frazil.spec.settings import DeadLettersSpec, MaintenanceSpec
 from frazil.testing import FakeClock
+from tests.unit.maintenance.scheduler_scene import MemoryMaintenance
 from tests.unit.maintenance.tables import MIB, line, without_progress
 from tests.unit.maintenance.tables import table as metadata_of
-from tests.unit.maintenance.test_scheduler import MemoryMaintenance
 
 
 def table(name: str, maintenance: Mapping[str, Any] | None = None) -> Table:

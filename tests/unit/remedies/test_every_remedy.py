@@ -9,7 +9,8 @@ from docs.remedies import Remedy, remedies
 from docs.scan import GAP, ROOT
 from frazil.errors import SpecError
 from frazil.spec import load_spec
-from tests.unit.remedies.followed import BY_PEOPLE, FOLLOWED
+from tests.unit.remedies.by_people import BY_PEOPLE
+from tests.unit.remedies.followed import FOLLOWED
 from tests.unit.remedies.pipeline_files import MENDED
 
 OF_FILES = ("spec/", "literals.py")

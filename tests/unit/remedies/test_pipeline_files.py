@@ -9,7 +9,8 @@ import pytest
 
 from frazil.errors import SpecError
 from frazil.spec import load_spec
-from tests.unit.remedies.pipeline_files import MENDED, Mended
+from tests.unit.remedies.mended import Mended
+from tests.unit.remedies.pipeline_files import MENDED
 from tests.unit.spec.pipeline_file import with_section
 
 ENVIRONMENT: Mapping[str, str] = {"A": "a"}

@@ -12,7 +12,7 @@ import pytest
 from frazil.decode.settings import Reading, WriterSchema
 from frazil.ingest.table import Table
 from frazil.ingest.target import target_of as table_target
-from frazil.ingest.task import Job, source_columns
+from frazil.ingest.task_job import Job, source_columns
 from frazil.registry.protobuf import compile_proto
 from frazil.report import TaskReport
 from frazil.schema.projection import Shaping

@@ -1,0 +1,200 @@
+"""The text of the generated pages of docs/reference around their tables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+PIPELINE_FILE = """\
+The pipeline file is YAML in UTF-8. An unknown key is an error with its line and the nearest valid name. Durations and
+sizes have a unit (`500ms`, `2s`, `5m`, `1h`; `64MiB`, `1GiB`). Values under `kafka`, `registry`, `catalog` and `spark`
+may refer to secrets as `${env:NAME}` or `${file:PATH}` ([secrets](../how-to/secrets.md)).
+
+`frazil schema` prints the JSON Schema from which this page is generated. Use it in your editor to validate the file."""
+CLI = """\
+Results are written to standard output, logs, notes and errors to standard error. With `--output json` standard output
+contains only JSON documents, one per line, also when the command fails.
+
+Each option can also be set with the environment variable in its row; the command line takes precedence. An error names
+the problem, its place and the remedy; a stack trace is printed only with `--debug` ([errors](errors.md)).
+`frazil --install-completion` makes bash, zsh or fish complete commands and options, `frazil --show-completion` prints the
+script for that. `frazil --version` prints the version, with `--output json` as `{"version": "…"}`."""
+ERRORS = """\
+Frazil has six errors, one for each reaction of the operator. Each error names the problem, its place and the remedy; the
+table has the default texts."""
+ERRORS_END = """\
+The exit code is that of a command that fails with the error. `frazil run` continues if possible: a `RecordError` or
+`InvariantError` stops one table (exit code 4 at the end), a `ConflictError` or `UnavailableError` is retried.
+[Operations](../operations/README.md) explains each message. All errors of a pipeline file are reported at once; in JSON
+the errors after the first are its `others`.
+
+As text, on standard error:
+
+```
+error: unknown key `topik` in table `shop.page_views`
+where: frazil.yaml:4
+remedy: did you mean `topic`?
+```
+
+With `--output json`, on standard output:"""
+PROGRESS = """\
+The summary of every snapshot that a pipeline commits contains these keys, each as `frazil.<pipeline>.<key>`; the examples
+are for a pipeline `shop`. To read the progress, go back from the newest snapshot of the main branch to the first snapshot
+with the pipeline's `offsets`: snapshots of compactions and other writers have none."""
+REPLAYS = """\
+Replays and drops of [dead letters](../how-to/dead-letters.md) commit snapshots without progress, with these keys:"""
+PROGRESS_END = """\
+A table that Frazil has created or committed to has the property `frazil.<pipeline>.created` = `true`. It
+distinguishes a table with lost progress from a table without progress. `frazil.<pipeline>.dead-letters` is the name of
+its dead-letter table. A dead-letter table has `frazil.<pipeline>.replaying.<id>` during an unfinished replay, and
+`frazil.<pipeline>.dead-letters-published`, the commit id whose dead letters are in their Kafka topic.
+`frazil.<pipeline>.orphans-removed-at` is the time, in milliseconds, of the last search for orphan files; before the
+first search, `frazil.<pipeline>.maintenance-started-at` is the time since which a running pipeline maintains the
+table, and the search is due a day later. `frazil.<pipeline>.maintained-at` is the time of the last action of `frazil
+maintain`.
+
+After a table's last record, table maintenance repeats the newest progress in a commit without files, unless the newest
+snapshot contains it ([reason](../how-to/maintain.md#other-writers)): with the same `commit-id`, without `skipped`,
+`balance` and `lookups`, and with `frazil.<pipeline>.committed-at`, the time of the repeated commit in milliseconds.
+Snapshots in which maintenance replaced files have `frazil.<pipeline>.maintenance-id`, a UUID that identifies a commit
+after a lost response.
+
+See also [how to query progress](../how-to/query.md#progress) and [the commit
+protocol](../../ARCHITECTURE.md#the-commit)."""
+LOGS = """\
+Log lines are written to standard error as `key=value`, or as one JSON document each with `--log-format json`:
+`timestamp`, `level`, `event`, and the event's own keys. No line contains a secret of the pipeline file."""
+STORES = """\
+Data files are written by Spark tasks in Python, metadata by Iceberg's Java client in the driver. Java and Python clients
+have different names for keys, encryption and addresses, and ignore names that they do not know. Frazil therefore knows
+every property of Iceberg's Java file access, and applies it to both. The properties are those under `catalog.properties`,
+and those that a catalog returns with its configuration and its tables.
+
+| treatment | meaning |
+| --- | --- |
+| honoured | has the same effect on the objects that tasks write and read |
+| translated | tasks get the same effect by other means |
+| driver | the driver obeys it, and tasks get the result |
+| ignored | has no effect on objects |
+| refused | is an error in the pipeline file; a table whose catalog returns it stops. The last column has the remedy |
+| python-only | only Python clients know it: an error in the pipeline file, ignored in what a catalog returns |
+
+An unknown property whose name begins like those of a store (`s3.`, `client.`, `http-client.`, `gcs.`, `adls.`, `oss.`, …) is
+refused too, with the nearest known name."""
+STORES_TABLE = """\
+These properties of a table (`properties` in the pipeline file, or set by another client) concern its store:"""
+IMPORT = """\
+What [`frazil import {tool}`](../how-to/import-{tool}.md) makes of each setting. The first row that matches decides; `*`
+stands for any text. A setting that is not carried over is reported with the reason and what to do, also an unknown one."""
+METRICS = """\
+`/metrics` of the [HTTP service](../how-to/http.md) has these metrics. Each has the label `pipeline`, those of tables also
+`table`. Counters are of the process and begin at 0; a metric of a table is absent while it is unknown. The metrics of
+`prometheus-client` about the process, such as `process_resident_memory_bytes`, are there too.
+
+A table has about 45 series: 1,000 tables have 45,000. Histograms are over all tables. Values of `code` and `kind` are few:
+the classes of [errors](errors.md), of [dead letters](dead-letters.md#classes-of-error), and the kinds of [ignored
+records](envelopes.md)."""
+API = """\
+The [HTTP service](../how-to/http.md) answers these requests; `/openapi.json` describes them for programs. An unknown
+parameter is an error. What a command prints with `--output json` is the answer of the request that does the same ([its
+keys](output.md))."""
+API_END = """\
+A POST whose work takes long is answered with 202, an `id` and the header `Location`; the work's `state` is `running`,
+`done` with its `result`, or `failed` with its `problem`.
+
+An error is `application/problem+json` (RFC 9457):
+
+```json
+{
+  "type": "about:blank",
+  "title": "Not Found",
+  "status": 404,
+  "detail": "the pipeline has no table `shop.orderz`",
+  "message": "the pipeline has no table `shop.orderz`",
+  "remedy": "did you mean `shop.orders`?",
+  "where": "",
+  "code": "UnknownTable"
+}
+```
+
+| status | meaning |
+| --- | --- |
+| 400 | a parameter is wrong, or the table refuses the command |
+| 401, 403 | no known token; a token that may only read, or a page of another site |
+| 404, 405 | no such table, operation or path; no such method |
+| 409 | another process has committed to the table |
+| 421 | the request names another host |
+| 503 | the pipeline starts, or a service does not answer |"""
+SECTIONS: Mapping[str, tuple[str, str]] = {
+    "": ("The file", "The keys at the top level."),
+    "kafka": ("kafka", "All Kafka client properties are passed on; the following keys have a special meaning."),
+    "registry": ("registry", ""),
+    "auth": ("registry.auth", ""),
+    "tls": ("registry.tls", ""),
+    "catalog": ("catalog", ""),
+    "spark": ("spark", ""),
+    "http": ("http", "The HTTP service of `frazil run`; short forms: `true`, `false`."),
+    "http_tokens": ("http.tokens", ""),
+    "http_tls": ("http.tls", ""),
+    "telemetry": (
+        "telemetry",
+        "Where `frazil run` sends metrics, traces and lineage ([how to](../how-to/telemetry.md)); nothing by default.",
+    ),
+    "ha": ("ha", "How several processes of the pipeline choose who works; `ha: {}` elects by Kafka."),
+    "verify": (
+        "verify",
+        "How some of the newest commits are [compared with the topics](../how-to/verify.md); `verify: {}` has the defaults.",
+    ),
+    "commit": ("commit", "At the top level for all tables; in a table for that table."),
+    "maintenance": (
+        "maintenance",
+        "The settings of [table maintenance](../how-to/maintain.md), at the top level; short forms: `true`, `false`.",
+    ),
+    "table_maintenance": (
+        "tables.&lt;name&gt;.maintenance",
+        "Missing keys are taken from the top-level `maintenance`.",
+    ),
+    "route": (
+        "routes",
+        "A list; each entry has `by`, `to`, `limit`, `rest`, and the settings of its [tables](../how-to/route.md).",
+    ),
+    "snapshots": ("maintenance.snapshots", "Snapshots beyond either limit are expired."),
+    "orphans": ("maintenance.orphans", ""),
+    "defaults": (
+        "defaults",
+        "All settings of [a table](#tablesname) except `topic`, `topics` and `start`. They apply to all tables, under"
+        " `tables` and `topics`, without the setting; a table's setting replaces the whole default."
+        " A table with its own `mode: append` takes no `key_columns`, `order_by` and `deletes` from `defaults`.",
+    ),
+    "table": ("tables.&lt;name&gt;", "One table, with its topics in `topic` or `topics`."),
+    "flatten": ("tables.&lt;name&gt;.flatten", "How nested records become columns; the short form is `true`."),
+    "protect_rule": (
+        "tables.&lt;name&gt;.protect.&lt;field&gt;",
+        "The long form of a [rule](../how-to/protect.md); the short form is the action alone.",
+    ),
+    "expectation": (
+        "tables.&lt;name&gt;.expect.&lt;expectation&gt;",
+        "The long form of an [expectation](../how-to/expect.md), with `that`, `min_rows` or `max_age`; the short form is the"
+        " condition alone.",
+    ),
+    "lookup": (
+        "tables.&lt;name&gt;.lookup.&lt;column&gt;",
+        "A [reference table](../how-to/lookup.md) that records are joined with.",
+    ),
+    "envelope": (
+        "tables.&lt;name&gt;.envelope",
+        "The long form: `operation` names the operation field of the row; `type: debezium` has settings.",
+    ),
+    "atomic": (
+        "tables.&lt;name&gt;.atomic",
+        "The long form of `transaction` ([how](../how-to/cdc.md#whole-transactions)).",
+    ),
+    "infer": ("tables.&lt;name&gt;.infer", "Types that are inferred from [text](../how-to/declare-columns.md#times)."),
+    "dead_letters": ("tables.&lt;name&gt;.dead_letters", ""),
+    "limits": ("tables.&lt;name&gt;.limits", ""),
+    "value": ("tables.&lt;name&gt;.value", ""),
+    "key": ("tables.&lt;name&gt;.key", ""),
+    "column": (
+        "tables.&lt;name&gt;.columns.&lt;column&gt;",
+        "The long form of a column; the short form is its type.",
+    ),
+}

@@ -1,0 +1,234 @@
+"""Which test follows each remedy of what is around tables: elections, other tools, the HTTP service. As `followed.py`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+_SECURE_KAFKA = "integration/test_secure_kafka.py::test_"
+_IMPORTS = "unit/cli/test_imports.py::test_"
+_ELECTOR = "contracts/test_elector.py::test_"
+_ADOPT, _RELEASE = "unit/adopt/test_adopt.py::test_", "unit/adopt/test_release.py::test_"
+_ROWS = "unit/adopt/test_rows.py::test_"
+_REPLAY = "unit/cli/test_replay.py::test_each_refused_argument_is_accepted_once_its_remedy_is_done"
+_INIT = "unit/cli/test_init.py::test_each_refusal_ends_once_its_remedy_is_done"
+
+SERVICES: Mapping[str, str] = {
+    "install them with `pip install 'frazil[…]'`, or remove the address": (
+        "unit/telemetry/test_sender.py::test_without_an_extra_a_declared_address_is_an_error_and_a_variable_a_warning"
+    ),
+    "check that the service runs at its address; the pipeline is not affected": (
+        "unit/telemetry/test_sender.py::test_a_service_that_refuses_is_logged_once_and_its_batches_are_counted"
+    ),
+    # Elections.
+    "delete it while no process runs, and create it with one partition: `kafka-topics --create --topic … --partitions 1"
+    " --config cleanup.policy=compact`": f"{_ELECTOR}a_control_topic_of_several_partitions_is_refused_until_it_has_one",
+    **dict.fromkeys(
+        (
+            "correct `ha.uri`",
+            "let an administrator create the table frazil_leader, and grant select, insert, update on it",
+        ),
+        f"{_ELECTOR}a_user_that_may_not_create_the_table_is_refused_until_it_exists",
+    ),
+    **dict.fromkeys(
+        (
+            "bind a role with get, create and update on leases of coordination.k8s.io to the service account",
+            "run it in a pod with a service account, or elect by `kafka`",
+        ),
+        f"{_ELECTOR}a_lease_needs_a_cluster_and_a_role",
+    ),
+    "allow Read, Write and Describe on topic …, Read on group …, Write on transactional id …": (
+        "integration/test_secure_kafka.py::test_a_leader_is_elected_with_the_least_rights_and_a_missing_one_is_named"
+    ),
+    "name one of them otherwise under `pipeline`, before its first run, or write `ha: {elect: none}` there": (
+        "unit/ha/test_elected.py::test_a_process_of_another_pipeline_with_the_same_name_is_refused_with_both_named"
+    ),
+    # Tables that change hands.
+    **dict.fromkeys(
+        (
+            "create it, or correct its name",
+            "give --checkpoint, or --offsets",
+            "give --group, or --offsets",
+            "name the group of one of them with --group",
+            "name the tool's group with --group, or give --offsets",
+        ),
+        f"{_ADOPT}what_is_not_named_is_asked_for",
+    ),
+    **dict.fromkeys(
+        (
+            "name another tool with --from, such as group with the sink's --group",
+            "start Debezium on Kafka Connect from the offset that Debezium Server has stored: its topic begins where the"
+            " table ends, and `frazil run` reads all of it",
+            "stop the job with a savepoint; where the table has the partition and the offset of its records, name these"
+            " columns with --columns, such as part,pos; else give --offsets with what Flink's State Processor API reads from"
+            " the savepoint",
+            'write the next offset of every partition as JSON: {"TOPIC": {"0": 1200}}',
+        ),
+        f"{_ADOPT}a_tool_whose_offsets_cannot_be_found_needs_a_file",
+    ),
+    **dict.fromkeys(
+        (
+            "name a folder of this machine with the query's metadata, offsets and commits, or give --offsets",
+            "name the checkpoint of the query that writes the table by `format(iceberg)`, or give --offsets",
+        ),
+        f"{_ADOPT}a_checkpoint_of_another_query_is_refused",
+    ),
+    "name the columns of the record's partition and offset with --columns, such as part,pos; or give --offsets": (
+        f"{_ROWS}a_table_without_such_columns_or_rows_is_refused_until_its_columns_are_named"
+    ),
+    "name its column as well, --columns TOPIC,PARTITION,OFFSET; or give --offsets": (
+        f"{_ROWS}rows_of_several_topics_need_the_column_of_their_topic"
+    ),
+    "write --columns PARTITION,OFFSET or TOPIC,PARTITION,OFFSET": f"{_ROWS}columns_are_two_or_three_names",
+    "give it an entry of its own under `tables`, with `where`": f"{_ADOPT}tables_of_a_route_share_their_progress",
+    "remove it from the pipeline file, or take it over again with `frazil adopt`": (
+        f"{_ADOPT}a_released_table_stops_until_it_is_removed_or_adopted"
+    ),
+    "start the connector, PUT /connectors/NAME/pause, wait for its next commit, and stop it": (
+        f"{_ADOPT}files_that_the_sink_has_not_committed_are_waited_for"
+    ),
+    "correct the table's topic, or name what has read it": (
+        f"{_ADOPT}a_tool_that_has_read_other_topics_is_refused_until_the_topic_is_corrected"
+    ),
+    "wait until its broker is back, and run the command again": (
+        f"{_ADOPT}a_control_topic_without_a_leader_is_waited_for"
+    ),
+    "adopt that table again, run `frazil run --until-caught-up`, and release both while no pipeline runs": (
+        f"{_RELEASE}tables_of_one_topic_are_released_at_equal_offsets"
+    ),
+    "let one of the two end": "contracts/test_outbox.py::test_an_earlier_writer_is_refused",
+    "stop the tool, and run the same command again": (
+        f"{_ADOPT}the_table_must_not_move_between_the_look_and_the_commit"
+    ),
+    "stop it, and wait until its group is empty; Kafka Connect: PUT /connectors/NAME/stop": (
+        f"{_ADOPT}a_tool_that_still_runs_is_refused"
+    ),
+    **dict.fromkeys(
+        (
+            "give --checkpoint with a folder of this machine, and copy it to the store before the query starts",
+            "give --checkpoint with a folder that is empty",
+            "give --group; Kafka Connect's is connect-CONNECTOR",
+            "release the table to a group; Flink starts from it with `scan.startup.mode` = `group-offsets`",
+        ),
+        f"{_RELEASE}what_cannot_be_given_offsets_is_refused",
+    ),
+    **dict.fromkeys(
+        ("name a table that it has written", "run `frazil adopt` before it is released again"),
+        f"{_RELEASE}a_release_that_was_interrupted_is_repeated_until_the_tool_has_continued",
+    ),
+    "give --bootstrap-servers HOST:PORT": _INIT,
+    "name another with -f": _INIT,
+    "write --kafka 'NAME=${env:VARIABLE}'": _INIT,
+    "produce some records first, or name the registry with --registry": _INIT,
+    "add `registry`, or write JSON": _REPLAY,
+    "create it, with as many partitions as its readers need": _REPLAY,
+    "write NAME=VALUE": _REPLAY,
+    "write records a second, such as 5000/s": _REPLAY,
+    "write to another topic": _REPLAY,
+    "run the same command again: it continues after the last record": (
+        "acceptance/test_replay.py::test_a_replay_killed_at_any_step_writes_every_row_once"
+    ),
+    # Offsets published for tools that measure lag.
+    "end that consumer, or write `publish_offsets: false`; then start the pipeline again": (
+        "integration/test_published_offsets.py::test_kafkas_own_command_shows_the_lag_until_a_consumer_joins_the_group"
+    ),
+    "allow it: `kafka-acls --add --allow-principal User:NAME --operation READ --group …`, or write `publish_offsets:"
+    " false`": f"{_SECURE_KAFKA}a_pipeline_runs_with_the_least_rights_names_a_missing_one_and_continues_when_it_is_granted",
+    "run `frazil verify …`, which shows such rows, and look for another writer": (
+        "integration/test_verify_schedule.py::test_lost_doubled_and_changed_rows_are_found_and_records_that_are_gone_are"
+        "_no_fault"
+    ),
+    # Imports of other tools' configurations.
+    **dict.fromkeys(
+        (
+            "correct the JSON",
+            "correct the SQL",
+            "correct the YAML",
+            "give a mapping of settings to values",
+            "give the configuration of a table topic; --topic names the topic of plain properties",
+            "give the script with the CREATE TABLE and INSERT INTO statements",
+            "write settings as `key=value`, or as JSON",
+        ),
+        f"{_IMPORTS}a_configuration_that_cannot_be_read_is_refused_until_its_remedy_is_done",
+    ),
+    **dict.fromkeys(
+        ("give one of FILE and --url", "give FILE, or --bootstrap", "name a file in UTF-8 that can be read"),
+        f"{_IMPORTS}where_the_configuration_comes_from_is_named_once",
+    ),
+    "name an address that answers": f"{_IMPORTS}a_live_connector_is_read_and_one_that_is_not_there_refused",
+    "name a broker that answers": f"{_IMPORTS}a_live_cluster_is_read",
+    # The HTTP service.
+    **dict.fromkeys(
+        (
+            "end the other process, or write another address under `http.listen`",
+            "write an address under `http: {listen: …}`, or `http: false`",
+            "name a certificate and its key, both as PEM and without a password",
+        ),
+        "unit/http/test_server.py::test_an_address_or_a_certificate_that_cannot_be_used_is_named_with_its_remedy",
+    ),
+    "ask again in a few seconds": "unit/http/test_api.py::test_a_pipeline_that_starts_answers_soon",
+    **dict.fromkeys(
+        ("begin it again", "see /openapi.json"),
+        "unit/http/test_api.py::test_what_does_not_exist_is_named_with_what_to_do",
+    ),
+    **dict.fromkeys(
+        ("keep one of them", "correct it", "the parameters here: …", "the parameters here: none"),
+        "unit/http/test_api.py::test_a_wrong_parameter_is_named",
+    ),
+    **dict.fromkeys(
+        ("run `frazil pause …` first", "wait for its first commit"),
+        "unit/ingest/test_requests.py::test_a_table_begins_again_and_the_dry_run_reports_what_is_read_twice",
+    ),
+    "send the command to that process; `frazil status` shows it": (
+        "unit/ingest/test_standby.py::test_commands_on_a_table_are_refused_by_a_standby"
+    ),
+    "look at that process with `frazil status`": (
+        "unit/ingest/test_catching_up_beside.py::"
+        "test_it_waits_no_longer_than_its_limit_for_a_leader_that_commits_nothing"
+    ),
+    "start one, and wait until `frazil status` shows it warm": (
+        "unit/ingest/test_standby.py::test_stand_down_is_refused_until_another_process_is_warm"
+    ),
+    "set `ha: {elect: kafka}`, and start two processes": (
+        "unit/ingest/test_standby.py::test_stand_down_needs_an_election"
+    ),
+    "write another address under `ha.listen`": (
+        "unit/cli/test_leadership.py::test_an_address_that_another_process_has_is_refused_until_another_is_written"
+    ),
+    "stop the pipeline, drop the table, and start the pipeline again": (
+        "unit/ingest/test_requests.py::test_a_table_whose_progress_is_more_than_offsets_is_refused"
+    ),
+    "ask again later": "unit/http/test_api.py::test_too_much_work_is_refused_until_some_is_done",
+    "free the disk, or delete the file: it holds the console's charts alone": (
+        "unit/ops/test_history.py::test_a_file_that_cannot_be_used_is_one_warning_and_the_past_continues_in_memory"
+    ),
+    **dict.fromkeys(
+        ("leave it out", "see the list of tables"),
+        "unit/http/test_console.py::test_problems_are_pages_for_people_and_json_for_programs",
+    ),
+    "send a token": "unit/http/test_console.py::test_a_browser_logs_in_with_a_token",
+    "close some, or refresh the page": (
+        "unit/http/test_console_tables.py::test_an_idle_stream_sends_a_comment_and_fifty_are_enough"
+    ),
+    "look at the state of the table, and ask again": "unit/http/test_api.py::test_a_loop_that_does_not_answer_is_named",
+    "look at the log of the process for `http_request_failed`": (
+        "unit/http/test_api.py::test_an_unforeseen_failure_is_logged_and_not_shown"
+    ),
+    "run `frazil resume …`": "unit/http/test_api.py::test_a_table_is_paused_and_resumed",
+    **dict.fromkeys(
+        ("send `Authorization: Bearer TOKEN`", "use a token of `http.tokens.operate`"),
+        "unit/http/test_security.py::test_tokens_separate_reading_from_acting",
+    ),
+    "name the service localhost; a proxy in front of it sets `Host: localhost`": (
+        "unit/http/test_security.py::test_another_host_is_refused_on_loopback"
+    ),
+    "act on a page of the service itself": "unit/http/test_security.py::test_pages_of_other_sites_do_not_act",
+    **dict.fromkeys(
+        (
+            "remove `http: false`, and start the pipeline again",
+            "give each pipeline an address of its own: `http: {listen: …}`",
+            "start `frazil run`, on this machine and with this pipeline file",
+        ),
+        "unit/cli/test_operate.py::test_a_command_that_reaches_no_process_of_the_pipeline_reports_what_to_do",
+    ),
+    "leave one of the two out": "unit/cli/test_commands.py::test_setup_takes_one_bundle_at_a_time",
+}
