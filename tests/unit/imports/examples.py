@@ -295,6 +295,7 @@ SET 'execution.checkpointing.interval' = '10 s';
 SET 'pipeline.name' = 'orders';
 CREATE CATALOG lake WITH (
   'type'='iceberg', 'catalog-type'='rest', 'uri'='http://catalog:8181', 'warehouse'='s3://lake/', 'clients'='5',
+  'default-database'='shop',
   's3.secret-access-key'='hushhush', 'hadoop.fs.s3a.endpoint'='http://store'
 );
 -- changes of the shop's database
@@ -315,12 +316,14 @@ CREATE TABLE events WITH (
   'scan.startup.mode'='timestamp', 'scan.startup.timestamp-millis'='1700000000000'
 );
 CREATE TABLE clicks (id BIGINT) WITH (
-  'connector'='kafka', 'topic'='clicks;taps', 'format'='protobuf', 'protobuf.message-class-name'='shop.Click'
+  'connector'='kafka', 'topic'='clicks;taps', 'properties.auto.offset.reset'='earliest',
+  'format'='protobuf', 'protobuf.message-class-name'='shop.Click'
 );
 CREATE TABLE lake.shop.orders (id BIGINT, PRIMARY KEY (id) NOT ENFORCED) PARTITIONED BY (id)
   WITH ('format-version'='2', 'write.upsert.enabled'='true', 'write.parquet.compression-codec'='zstd');
 CREATE TABLE lake.shop.events (id BIGINT, PRIMARY KEY (id) NOT ENFORCED) WITH (
-  'read.split.target-size'='1', 'history.expire.max-snapshot-age-ms'='1', 'commit.retry.num-retries'='2', 'gc.enabled'='true'
+  'read.split.target-size'='1', 'history.expire.max-snapshot-age-ms'='1', 'commit.retry.num-retries'='2', 'gc.enabled'='true',
+  'location'='s3://lake/events'
 );
 EXECUTE STATEMENT SET BEGIN
 INSERT INTO lake.shop.orders SELECT id, UPPER(note) AS note FROM changes WHERE amount > 0;
@@ -334,7 +337,8 @@ CREATE TABLE hosts (id BIGINT) WITH (
   'avro-confluent.schema-registry.url'='http://registry:8081'
 );
 CREATE TABLE sink (id BIGINT) WITH (
-  'connector'='iceberg', 'catalog-name'='own', 'catalog-impl'='com.example.Catalog', 'io-impl'='com.example.IO',
+  'connector'='iceberg', 'catalog-name'='own', 'catalog-database'='shop', 'catalog-table'='hosts',
+  'catalog-impl'='com.example.Catalog', 'io-impl'='com.example.IO',
   's3.endpoint'='http://store', 'client.region'='eu', 'glue.id'='7', 'upsert-enabled'='false'
 );
 INSERT INTO sink SELECT * FROM hosts;
