@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 
-from frazil.imports.sql import HINT, HINT_END, group, items, joined, outer, plain
+from frazil.imports.sql import HINT, HINT_END, group, items, joined, outer, plain, without_name
 
 _TYPES = {
     "STRING": "string", "VARCHAR": "string", "CHAR": "string", "BOOLEAN": "boolean", "TINYINT": "int", "SMALLINT": "int",
@@ -22,8 +22,6 @@ _OF_MANY_ROWS = (
     "JOIN", "GROUP", "OVER", "UNION", "WINDOW", "DISTINCT", "INTERSECT", "EXCEPT", "MINUS", "LIMIT", "ORDER", "HAVING",
     "MATCH_RECOGNIZE",
 )  # fmt: skip
-_OPERATORS = ("AND", "OR", "NOT", "IN", "IS", "LIKE", "BETWEEN", "ESCAPE", "DIV", "THEN", "ELSE", "WHEN", "CASE")
-_NO_NAMES = ("NULL", "TRUE", "FALSE", "END", "UNKNOWN")
 _DEFAULT_DATABASE = "default_database"
 """The database of Flink's own catalog, and so of an Iceberg table with a `connector` and without a `catalog-database`."""
 
@@ -77,6 +75,8 @@ class Script:
     def __init__(self) -> None:
         self.catalogs: dict[str, dict[str, str]] = {}
         self.tables: dict[str, Table] = {}
+        #: The names of tables that no statement reads or fills but `LIKE` has taken over.
+        self.bases: set[str] = set()
         self.inserts: list[Insert] = []
         self.settings: dict[str, str] = {}
         #: Statements that are not read.
@@ -172,6 +172,7 @@ class Script:
         def has(part: str) -> bool:
             return f"INCLUDING {part}" in chosen or not {"ALL", part} & left_out
 
+        self.bases.add(base.name)
         empty = Table("", {})
         self.tables[table.name] = replace(
             table,
@@ -204,6 +205,7 @@ class Script:
         start = next((at for at in outer(words) if upper[at] == "FROM"), len(words))
         source, after = _name(words, start + 1)
         after = _read_hint(self.table(source), words, after)
+        self.bases -= {one.name for one in map(self.table, (target, source)) if one is not None}
         insert = Insert(
             self._full(target), target, source, list(_named(list(items(words[1:start])), names)), words[after:]
         )
@@ -256,18 +258,7 @@ def _named(chosen: list[list[str]], names: list[str]) -> Iterator[list[str]]:
     """Yields what is selected under the names of the target's columns: Flink inserts by place, Frazil by name."""
     for item, name in zip_longest(chosen, names if len(names) == len(chosen) else []):
         is_named = name is None or item == ["*"] or plain(item[-1]) == name
-        yield item if is_named else [*_without_name(item), "as", f"`{name}`" if re.search(r"\W", name) else name]
-
-
-def _without_name(item: list[str]) -> list[str]:
-    """Returns what is selected without the name behind it, with or without `AS`."""
-    if len(item) < 2 or not re.fullmatch(r"`.*`|[A-Za-z_]\w*", item[-1]) or item[-1].upper() in _NO_NAMES:
-        return item
-    if item[-2].upper() == "AS":
-        return item[:-2]
-    is_unit = item[-2].startswith("'") and len(item) > 2 and item[-3].upper() == "INTERVAL"
-    is_value = item[-2][-1] in ")'`" or (re.fullmatch(r"[\w.$]+", item[-2]) and item[-2].upper() not in _OPERATORS)
-    return item[:-1] if is_value and not is_unit else item
+        yield item if is_named else [*without_name(item), "as", f"`{name}`" if re.search(r"\W", name) else name]
 
 
 def _read_column(table: Table, words: list[str]) -> None:

@@ -32,6 +32,11 @@ _PIECES = {
 }  # fmt: skip
 """Metadata of Flink's connector and of its formats, as Frazil's."""
 _PROPERTIES = ("write.*", "read.*", "history.*", "commit.*", "gc.*")
+_HINTS = {
+    "target-file-size-bytes": "write.target-file-size-bytes", "distribution-mode": "write.distribution-mode",
+    "compression-codec": "write.parquet.compression-codec", "compression-level": "write.parquet.compression-level",
+}  # fmt: skip
+"""Options that a hint sets for a statement, and the properties of the table that they override."""
 _STARTS = ("scan.startup.mode", "scan.startup.timestamp-millis", "scan.startup.specific-offsets")
 
 FLINK_SQL = Tool(
@@ -71,7 +76,10 @@ FLINK_SQL = Tool(
         ),
         *carried("`format_version`", "format-version"),
         *carried("`mode: upsert`", "write.upsert.enabled", "upsert-enabled"),
-        *unsupported("Frazil writes Parquet", "leave it out", "write.format.default", harmless=("parquet",)),
+        *unsupported("Frazil writes Parquet", "leave it out", "write.format.default", "write-format", harmless=("parquet",)),
+        *carried("`properties`, as the table's own property", *_HINTS),
+        *unsupported("rows are added, or replaced by key", "leave it out", "overwrite-enabled", harmless=("false",)),
+        *unneeded("it configures Flink's writer", "range-distribution-*", "uid-suffix", "compression-strategy"),
         *unsupported("Frazil commits to the main branch", "leave it out", "branch", harmless=("main",)),
         *carried("`properties`", *_PROPERTIES),
         *carried("`location`", "location"),
@@ -94,7 +102,8 @@ def import_script(text: str, brokers: str | None) -> Imported:
     if not script.inserts:
         message = "the script has no `INSERT INTO … SELECT … FROM` a table over Kafka"
         raise SpecError(message, remedy="give the script with the CREATE TABLE and INSERT INTO statements")
-    options = {f"{table.name}/{key}": value for table in script.tables.values() for key, value in table.options.items()}
+    tables = [one for one in script.tables.values() if one.name not in script.bases]
+    options = {f"{table.name}/{key}": value for table in tables for key, value in table.options.items()}
     catalogs = {f"{name}/{key}": value for name, one in script.catalogs.items() for key, value in one.items()}
     draft = Draft(FLINK_SQL, {**options, **catalogs, **script.settings})
     draft.name_pipeline(draft.take("pipeline.name") or FLINK_SQL.name)
@@ -166,9 +175,9 @@ def _query(draft: Draft, source: Table, insert: Insert) -> tuple[str, dict[str, 
     is_all = ["*"] in insert.columns
     computed = {name: words for name, words in source.computed.items() if is_all or _uses(insert.words, name)}
     for name in [name for name, words in computed.items() if words[0].upper() == "PROCTIME"]:
-        reason = "the time of processing differs between runs"
-        draft.lose(f"{source.name}/{name}", reason, "use `_timestamp`, the time of the record, in the `select`")
-        del computed[name]
+        reason = "the time of processing differs between runs: the column is the time of the record"
+        draft.lose(f"{source.name}/{name}", reason, "leave it out of the `select` if that is not meant")
+        computed[name] = ["_timestamp"]
     words = [*insert.words, *(word for one in computed.values() for word in one)]
     used = [name for name in source.metadata if is_all or _uses(words, name)]
     for name in [name for name in used if source.metadata[name] not in _PIECES]:
@@ -265,7 +274,8 @@ def _start(draft: Draft, prefix: str, options: dict[str, str]) -> object:
         return {int(partition): int(offset) for partition, offset in pairs}
     if mode not in ("", *_MODES):
         draft.lose(prefix + "scan.startup.mode", f"`{mode}` is no place in a topic", "write the offsets as `start`")
-    reset = draft.take(f"{prefix}properties.auto.offset.reset")
+    draft.take(f"{prefix}properties.auto.offset.reset")
+    reset = options.get("properties.auto.offset.reset")
     return _MODES.get(mode, reset if reset in ("earliest", "latest") else None)
 
 
@@ -286,7 +296,7 @@ def _target(draft: Draft, source: Table, target: Table | None) -> dict[str, Any]
             kept = {
                 key.removeprefix(prefix): key for key in draft.names(prefix) if _is_property(key.removeprefix(prefix))
             }
-            found["properties"] = {name: draft.take(key) for name, key in kept.items()}
+            found["properties"] = {_HINTS.get(name, name): draft.take(key) for name, key in kept.items()}
             found["location"] = draft.take(prefix + "location")
         found["partition_by"] = target.partitions
     if any(upserts) or source.options.get("connector") == "upsert-kafka" or source.format in _ENVELOPES:
@@ -296,7 +306,7 @@ def _target(draft: Draft, source: Table, target: Table | None) -> dict[str, Any]
 
 def _is_property(name: str) -> bool:
     known = FLINK_SQL.find(name)
-    return known is not None and known.name in _PROPERTIES
+    return known is not None and known.name in (*_PROPERTIES, *_HINTS)
 
 
 def _key_columns(source: Table, target: Table | None) -> dict[str, Any]:

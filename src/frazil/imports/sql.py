@@ -9,6 +9,8 @@ from frazil.errors import SpecError
 
 _TOKEN = re.compile(r"--[^\n]*|/\*.*?\*/|'(?:[^']|'')*'|`(?:[^`]|``)*`|[\w.$]+|<>|[<>!]=|\|\||=>|\s+|.", re.DOTALL)
 _NESTING = ("ARRAY", "MAP", "MULTISET", "ROW")
+_OPERATORS = ("AND", "OR", "NOT", "IN", "IS", "LIKE", "BETWEEN", "ESCAPE", "DIV", "THEN", "ELSE", "WHEN", "CASE")
+_NO_NAMES = ("NULL", "TRUE", "FALSE", "END", "UNKNOWN")
 HINT, HINT_END = "/*+", "*/"
 
 
@@ -93,3 +95,14 @@ def items(words: Sequence[str]) -> Iterator[list[str]]:
     for start, end in zip([-1, *commas], [*commas, len(words)], strict=True):
         if start + 1 < end:
             yield list(words[start + 1 : end])
+
+
+def without_name(item: list[str]) -> list[str]:
+    """Returns what is selected without the name behind it, with or without `AS`."""
+    if len(item) < 2 or not re.fullmatch(r"`.*`|[A-Za-z_]\w*", item[-1]) or item[-1].upper() in _NO_NAMES:
+        return item
+    if item[-2].upper() == "AS":
+        return item[:-2]
+    is_unit = item[-2].startswith("'") and len(item) > 2 and item[-3].upper() == "INTERVAL"
+    is_value = item[-2][-1] in ")'`" or (re.fullmatch(r"[\w.$]+", item[-2]) and item[-2].upper() not in _OPERATORS)
+    return item[:-1] if is_value and not is_unit else item

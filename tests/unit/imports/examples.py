@@ -267,7 +267,8 @@ CLUSTER = json.dumps(
     }
 )
 FLINK_CDC = """\
-source: {type: mysql, hostname: db, port: 3306, username: ann, password: hushhush, tables: 'app_db.\\.*'}
+source: {type: mysql, hostname: db, port: 3306, username: ann, password: hushhush, tables: 'app_db.\\.*',
+  metadata.list: op_ts, table-id.include-database: false}
 sink:
   type: iceberg
   catalog.properties.type: rest
@@ -288,7 +289,7 @@ transform:
     table-options.delimiter: ','
     converter-after-transform: SOFT_DELETE
   - {source-table: 'app_db.shipment_\\.*', partition-keys: region}
-pipeline: {name: Sync the shop, parallelism: 2, schema.change.behavior: lenient}
+pipeline: {name: Sync the shop, parallelism: 2, schema.change.behavior: lenient, route-mode: FIRST_MATCH}
 """
 FLINK_SQL = """\
 SET 'execution.checkpointing.interval' = '10 s';
@@ -322,13 +323,14 @@ CREATE TABLE clicks (id BIGINT) WITH (
 CREATE TABLE lake.shop.orders (id BIGINT, PRIMARY KEY (id) NOT ENFORCED) PARTITIONED BY (id)
   WITH ('format-version'='2', 'write.upsert.enabled'='true', 'write.parquet.compression-codec'='zstd');
 CREATE TABLE lake.shop.events (id BIGINT, PRIMARY KEY (id) NOT ENFORCED) WITH (
-  'read.split.target-size'='1', 'history.expire.max-snapshot-age-ms'='1', 'commit.retry.num-retries'='2', 'gc.enabled'='true',
-  'location'='s3://lake/events'
+  'read.split.target-size'='1', 'history.expire.max-snapshot-age-ms'='1', 'commit.retry.num-retries'='2',
+  'gc.enabled'='true', 'location'='s3://lake/events'
 );
 EXECUTE STATEMENT SET BEGIN
 INSERT INTO lake.shop.orders SELECT id, UPPER(note) AS note FROM changes WHERE amount > 0;
 INSERT INTO lake.shop.events SELECT * FROM events;
-INSERT INTO lake.shop.clicks SELECT * FROM clicks;
+INSERT INTO lake.shop.clicks /*+ OPTIONS('target-file-size-bytes'='1048576', 'distribution-mode'='hash',
+  'compression-codec'='zstd', 'compression-level'='3') */ SELECT * FROM clicks;
 END;
 """
 OWN_CATALOG = """\
