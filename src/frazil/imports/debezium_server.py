@@ -8,7 +8,7 @@ from typing import Any
 from frazil.imports.answers import Tool, carried, unneeded, unsupported
 from frazil.imports.draft import Draft, Imported, duration, number
 from frazil.imports.kafka_connect import put_catalog, put_registry
-from frazil.imports.sources import parse_properties
+from frazil.imports.sources import parse_properties, variables
 from frazil.spec.partitioning import split_terms
 
 _SINK = "debezium.sink.iceberg."
@@ -64,7 +64,7 @@ DEBEZIUM_SERVER = Tool(
 
 def import_server(text: str, brokers: str | None) -> Imported:
     """Returns the pipeline file for an application.properties."""
-    settings = {name: _expressions(value) for name, value in parse_properties(text).items()}
+    settings = {name: variables(value) for name, value in parse_properties(text).items()}
     draft = Draft(DEBEZIUM_SERVER, settings)
     draft.notes.append("run Debezium with debezium.sink.type=kafka: these tables read the topics that it then writes")
     draft.put(draft.take("debezium.sink.kafka.producer.bootstrap.servers"), "kafka", "bootstrap.servers")
@@ -80,11 +80,6 @@ def import_server(text: str, brokers: str | None) -> Imported:
     return draft.finish(brokers)
 
 
-def _expressions(value: str) -> str:
-    """Returns the value with variables of the environment, `${NAME}` or `${NAME:default}`, as references."""
-    return re.sub(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::[^}]*)?\}", r"${env:\1}", value)
-
-
 def _is_on(draft: Draft, name: str) -> bool | None:
     value = draft.take(_SINK + name)
     return value.lower() == "true" if value is not None else None
@@ -93,6 +88,10 @@ def _is_on(draft: Draft, name: str) -> bool | None:
 def _settings(draft: Draft) -> dict[str, Any]:
     """Returns the settings that all tables share."""
     kinds = {side: draft.take(f"debezium.format.{side}") for side in ("value", "key")}
+    for side, kind in kinds.items():
+        if kind not in (None, "json", "jsonbytearray", "avro", "protobuf"):
+            reason = f"`{kind}` is no format of records in Kafka: the tables read JSON"
+            draft.lose(f"debezium.format.{side}", reason, f"set debezium.format.{side}=json there")
     formats = {
         side: {"format": kind if kind in ("avro", "protobuf") else "json"} for side, kind in kinds.items() if kind
     }
@@ -104,6 +103,8 @@ def _settings(draft: Draft) -> dict[str, Any]:
     changes: dict[str, Any] = {"changelog": True}
     if upserts:
         changes = {"mode": "upsert", "deletes": "hard" if keeps is False else "soft", "order_by": order}
+        if keeps is not False:
+            draft.notes.append("deleted rows have `_deleted` in place of `__deleted`")
     return {
         **formats,
         "envelope": own,
@@ -130,8 +131,10 @@ def _put_tables(draft: Draft, prefix: str, table: dict[str, Any]) -> None:
         return
     draft.notes.append("the captured tables are not listed: each topic of the prefix gets a table")
     name_of.refuse_patterns()
-    to = f"{namespace}.{name_of.prefix}$1_$2_$3"
-    pattern = rf"/^({re.escape(prefix) if prefix else '[^.]+'})\.([^.]+)\.([^.]+)$/"
+    has_databases = "sqlserver" in (draft.peek("debezium.source.connector.class") or "").lower()
+    parts = 3 if has_databases else 2  # Of a topic, behind the prefix: SQL Server's have database, schema and table.
+    to = f"{namespace}.{name_of.prefix}{'_'.join(f'${number}' for number in range(1, parts + 2))}"
+    pattern = rf"/^({re.escape(prefix) if prefix else '[^.]+'})" + r"\.([^.]+)" * parts + "$/"
     draft.put_route(
         {"topics": pattern, "to": to, **table, "partition_by": split_terms((shared or "").replace("\\", ""))}
     )

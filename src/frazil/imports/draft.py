@@ -71,6 +71,10 @@ class Draft:
         self._unneeded: dict[str, str] = {}
         self._variables: dict[str, str] = {}
 
+    def peek(self, key: str) -> str | None:
+        """Returns the value of a setting that is answered elsewhere."""
+        return self._given.get(key)
+
     def take(self, key: str) -> str | None:
         """Returns the value of a setting, and counts it as carried over."""
         return self._left.pop(key, None)

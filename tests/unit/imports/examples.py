@@ -421,6 +421,8 @@ TABLEFLOW = json.dumps(
                 "topic_name": "clicks",
                 "kafka_cluster": "lkc-1",
                 "record_failure_strategy": "SKIP",
+                "error_handling": "LOG",
+                "log_target": "bad",
                 "table_formats": ["ICEBERG"],
             },
         ]

@@ -401,7 +401,12 @@ def test_topics_of_tableflow_become_tables() -> None:
             "dead_letters": {"topic": "bad"},
             "metadata": {name: f"cflt_metadata_{name}" for name in ("topic", "partition", "offset")},
         },
-        "lkc-1.clicks": {"topic": "clicks", "value": {"format": "avro"}, "on_bad_record": "skip"},
+        "lkc-1.clicks": {
+            "topic": "clicks",
+            "value": {"format": "avro"},
+            "on_bad_record": "dead_letter",
+            "dead_letters": {"topic": "bad"},
+        },
     }
 
 
