@@ -123,11 +123,15 @@ def _put_tables(draft: Draft, prefix: str, table: dict[str, Any]) -> None:
     shared = draft.take(_SINK + "partition-by")
     name_of = _Names(draft)
     if names and prefix and all(map(_LITERAL.fullmatch, names)):
+        tables: dict[str, list[str]] = {}  # Several topics may have one table.
         for name in names:
             topic = ".".join(filter(None, (prefix, database, name.replace("\\", ""))))
-            terms = draft.take(f"{_SINK}partition-by.{topic}") or shared
-            settings = {"topic": topic, **table, "partition_by": split_terms((terms or "").replace("\\", ""))}
-            draft.put(settings, "tables", f"{namespace}.{name_of(topic)}")
+            tables.setdefault(f"{namespace}.{name_of(topic)}", []).append(topic)
+        for name, topics in tables.items():
+            terms = [draft.take(f"{_SINK}partition-by.{topic}") for topic in topics]
+            partitions = split_terms((next(filter(None, terms), None) or shared or "").replace("\\", ""))
+            source = {"topic": topics[0]} if len(topics) == 1 else {"topics": topics}
+            draft.put({**source, **table, "partition_by": partitions}, "tables", name)
         return
     draft.notes.append("the captured tables are not listed: each topic of the prefix gets a table")
     name_of.refuse_patterns()

@@ -99,8 +99,7 @@ def import_pipeline(text: str, brokers: str | None) -> Imported:
             draft.take(f"{number}/route.{key}")
         tables.put(route.get("source-table", ""), route.get("sink-table", ""), route.get("replace-symbol"))
     tables.put_sources(draft.take("source.tables") or "")
-    for one in tables.transforms:
-        one.settle()
+    tables.settle()
     return draft.finish(brokers)
 
 
@@ -148,12 +147,9 @@ class _Tables:
                 {"topics": f"/{_topics(sources, without)}/", **self._settings(sources, sink)}, "tables", sink
             )
             return
-        for rule in filter(lambda one: one.is_for_one and self._rule([one.source]) is one, self.transforms):
-            is_ours = any(_matches(one, rule.source) for one in sources)
-            if is_ours and not any(_matches(one, rule.source) for one in without):
-                name = _name_of(rule.source, sources[0], sink, symbol)
-                found = {"topics": f"/{_topics([rule.source])}/", **self._settings([rule.source], name)}
-                self._draft.put(found, "tables", name)
+        for one in self._with_own(sources, without):
+            name = _name_of(one, sources[0], sink, symbol)
+            self._draft.put({"topics": f"/{_topics([one])}/", **self._settings([one], name)}, "tables", name)
         expression, to = _template(sources, sink, symbol)
         if not to:
             reason = "its tables cannot be named after topics"
@@ -169,6 +165,24 @@ class _Tables:
             {"topics": f"/{_topics([expression], without)}/", "to": to, **self._settings(sources, sink)}
         )
 
+    def _with_own(self, sources: list[str], without: Sequence[str]) -> list[str]:
+        """Returns the tables among many that have a rule, or partitions, of their own."""
+        rules = [one.source for one in self.transforms if one.is_for_one and self._rule([one.source]) is one]
+        named = [
+            one for one in dict.fromkeys([*rules, *self.partitions]) if any(_matches(mine, one) for mine in sources)
+        ]
+        return [one for one in named if not any(_matches(other, one) for other in without)]
+
+    def settle(self) -> None:
+        """Reports rules and partitions that are for no table."""
+        for rule in self.transforms:
+            rule.settle()
+        for table in self.partitions:
+            reason = f"no table of its own is `{table}`"
+            self._draft.lose(
+                "sink.partition.key", reason, "write `partition_by` in the table, or the route, that has it"
+            )
+
     def _rule(self, sources: list[str]) -> _Transform | None:
         """Returns the rule for tables; of several Flink CDC takes the first."""
         return next((one for one in self.transforms if one.takes(sources)), None)
@@ -176,7 +190,7 @@ class _Tables:
     def _settings(self, sources: list[str], sink: str) -> dict[str, Any]:
         rule = self._rule(sources)
         settings = {**self.shared, **(rule.settings(self.shared["properties"]) if rule else {})}
-        settings["partition_by"] = self.partitions.get(sink) or settings.get("partition_by")
+        settings["partition_by"] = self.partitions.pop(sink, None) or settings.get("partition_by")
         return settings
 
 

@@ -5,12 +5,11 @@ Statements are taken apart by their words: no SQL is understood beyond the claus
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 
-from frazil.imports.sql import HINT, HINT_END, group, items, joined, outer, plain, without_name
+from frazil.imports.sql import HINT, HINT_END, group, items, joined, outer, plain, quoted, without_name
 
 _TYPES = {
     "STRING": "string", "VARCHAR": "string", "CHAR": "string", "BOOLEAN": "boolean", "TINYINT": "int", "SMALLINT": "int",
@@ -32,6 +31,7 @@ class Table:
 
     name: str
     options: dict[str, str]
+    #: The types of fields of the records, by name.
     columns: dict[str, str] = field(default_factory=dict)
     keys: list[str] = field(default_factory=list)
     partitions: list[str] = field(default_factory=list)
@@ -39,6 +39,9 @@ class Table:
     metadata: dict[str, str] = field(default_factory=dict)
     #: The expressions of computed columns, by column.
     computed: dict[str, list[str]] = field(default_factory=dict)
+
+    #: The names of all columns, in their order.
+    order: list[str] = field(default_factory=list)
 
     @property
     def is_kafka(self) -> bool:
@@ -81,6 +84,8 @@ class Script:
         self.settings: dict[str, str] = {}
         #: Statements that are not read.
         self.unknown: list[str] = []
+        #: Tables whose rows are not made of one record each, but by a join or an aggregate.
+        self.unsuited: list[str] = []
         self._place: list[str] = []
 
     def read(self, words: list[str]) -> None:
@@ -181,6 +186,7 @@ class Script:
             keys=table.keys or (base if has("CONSTRAINTS") else empty).keys,
             partitions=table.partitions or (base if has("PARTITIONS") else empty).partitions,
             metadata=(base.metadata if has("METADATA") else {}) | table.metadata,
+            order=[*(name for name in base.order if name not in table.order), *table.order],
             computed=(base.computed if has("GENERATED") else {}) | table.computed,
         )
         return at
@@ -206,12 +212,11 @@ class Script:
         source, after = _name(words, start + 1)
         after = _read_hint(self.table(source), words, after)
         self.bases -= {one.name for one in map(self.table, (target, source)) if one is not None}
-        insert = Insert(
-            self._full(target), target, source, list(_named(list(items(words[1:start])), names)), words[after:]
-        )
-        if any(word.upper() in _OF_MANY_ROWS for word in insert.words):
-            self.unknown.append(f"INSERT INTO {target}")
-        self.inserts.append(insert)
+        if any(word.upper() in _OF_MANY_ROWS for word in words):
+            self.unsuited.append(target)
+            return
+        chosen = [one for item in items(words[1:start]) for one in _columns(item, self.table(source))]
+        self.inserts.append(Insert(self._full(target), target, source, list(_named(chosen, names)), words[after:]))
 
 
 def _beginning(words: Sequence[str]) -> str:
@@ -254,17 +259,26 @@ def _read_hint(table: Table | None, words: Sequence[str], at: int) -> int:
     return words.index(HINT_END, at) + 1
 
 
+def _columns(item: list[str], source: Table | None) -> list[list[str]]:
+    """Returns what is selected, with the columns of a table in place of `*`: the script declares all that it reads."""
+    if item != ["*"] or source is None or source.options.get("value.fields-include") == "EXCEPT_KEY":
+        return [item]
+    return [[quoted(name)] for name in source.order] or [item]
+
+
 def _named(chosen: list[list[str]], names: list[str]) -> Iterator[list[str]]:
     """Yields what is selected under the names of the target's columns: Flink inserts by place, Frazil by name."""
     for item, name in zip_longest(chosen, names if len(names) == len(chosen) else []):
         is_named = name is None or item == ["*"] or plain(item[-1]) == name
-        yield item if is_named else [*without_name(item), "as", f"`{name}`" if re.search(r"\W", name) else name]
+        yield item if is_named else [*without_name(item), "as", quoted(name)]
 
 
 def _read_column(table: Table, words: list[str]) -> None:
     """Takes a column, a computed or a metadata column, or the primary key; a watermark is not needed."""
     upper = [word.upper() for word in words]
     name = plain(words[0])
+    if upper[0] not in ("PRIMARY", "CONSTRAINT", "WATERMARK"):
+        table.order.append(name)
     if upper[0] in ("PRIMARY", "CONSTRAINT"):
         table.keys = [plain(word) for word in group(words, words.index("("))[0] if word != ","]
     elif upper[0] == "WATERMARK":

@@ -10,7 +10,7 @@ from frazil.imports.answers import Answer, Tool, carried, unneeded, unsupported
 from frazil.imports.draft import Draft, Imported, duration, number
 from frazil.imports.flink_script import Insert, Script, Table
 from frazil.imports.kafka_connect import put_catalog, put_kafka, put_registry
-from frazil.imports.sql import joined, plain, statements
+from frazil.imports.sql import joined, plain, quoted, statements
 
 _ENVELOPES = {
     "debezium-json": ("json", "debezium"), "debezium-avro-confluent": ("avro", "debezium"),
@@ -53,6 +53,7 @@ FLINK_SQL = Tool(
         *carried("`key.format`, of upsert tables", "key.format"),
         *carried("`registry`", "*avro-confluent.url", "*avro-confluent.schema-registry.url"),
         *carried("`registry.auth`", "*avro-confluent.basic-auth.*"),
+        *unneeded("a record whose key cannot be read is a dead letter where the key matters", "key.*ignore-parse-errors"),
         *carried("`on_bad_record: skip` with true", "*json.ignore-parse-errors"),
         *carried("`value.message`", "*protobuf.message-class-name"),
         *unsupported("the registry's TLS files are named otherwise", "write PEM files under `registry.tls`", "*.ssl.*"),
@@ -100,7 +101,7 @@ def import_script(text: str, brokers: str | None) -> Imported:
     for statement in statements(text):
         script.read(statement)
     if not script.inserts:
-        message = "the script has no `INSERT INTO … SELECT … FROM` a table over Kafka"
+        message = "the script has no `INSERT INTO … SELECT … FROM` a table over Kafka, without joins and aggregates"
         raise SpecError(message, remedy="give the script with the CREATE TABLE and INSERT INTO statements")
     tables = [one for one in script.tables.values() if one.name not in script.bases]
     options = {f"{table.name}/{key}": value for table in tables for key, value in table.options.items()}
@@ -113,6 +114,9 @@ def import_script(text: str, brokers: str | None) -> Imported:
         _put_catalog(draft, name, catalog)
     for insert in script.inserts:
         _put_table(draft, script, insert)
+    for table in script.unsuited:
+        reason = "rows are made of one record each: there are no joins and aggregates"
+        draft.lose(f"INSERT INTO {table}", reason, "use `lookup` for a join, and make aggregates of the table")
     for left in script.unknown:
         draft.lose(left, "the statement is not one of those that are read", "write what it does under `tables`")
     return draft.finish(brokers)
@@ -187,8 +191,8 @@ def _query(draft: Draft, source: Table, insert: Insert) -> tuple[str, dict[str, 
     pieces = {_PIECES[source.metadata[name]]: name for name in used}
     handed_on = sum([plain(word) for word in item] == [name] for name in used for item in insert.columns)
     is_plain = not computed and len(pieces) == len(used) and sum(_uses(words, name) for name in used) == handed_on
-    added = [f"_{_PIECES[source.metadata[name]]} as {_quoted(name)}" for name in used] * (not is_plain)
-    added += [f"{joined(words)} as {_quoted(name)}" for name, words in computed.items()]
+    added = [f"_{_PIECES[source.metadata[name]]} as {quoted(name)}" for name in used] * (not is_plain)
+    added += [f"{joined(words)} as {quoted(name)}" for name, words in computed.items()]
     relation = f"(select *, {', '.join(added)} from records)" if added else "records"
     chosen = ", ".join(map(joined, insert.columns))
     if is_all and not insert.rest and chosen == "*":
@@ -199,10 +203,6 @@ def _query(draft: Draft, source: Table, insert: Insert) -> tuple[str, dict[str, 
 def _uses(words: list[str], name: str) -> int:
     """Returns how often words name a column, with or without its table."""
     return sum(plain(word).rpartition(".")[2] == name for word in words)
-
-
-def _quoted(name: str) -> str:
-    return f"`{name}`" if re.search(r"\W", name) else name
 
 
 def _source(draft: Draft, table: Table) -> dict[str, Any]:
@@ -224,7 +224,7 @@ def _source(draft: Draft, table: Table) -> dict[str, Any]:
         "metadata": {},
     }
     for key, value in options.items():  # A table may feed several others.
-        if key.endswith(".ignore-parse-errors"):
+        if key.endswith(".ignore-parse-errors") and not key.startswith("key."):
             found["on_bad_record"] = "skip" if value == "true" else "stop"
         elif key.endswith(("avro-confluent.url", "avro-confluent.schema-registry.url")):
             login = f"{key.rpartition('avro-confluent.')[0]}avro-confluent.basic-auth."

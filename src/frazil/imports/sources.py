@@ -134,4 +134,4 @@ def flat(settings: Mapping[str, Any]) -> dict[str, str]:
 
 def variables(value: str) -> str:
     """Returns the value with variables of the environment, `${NAME}` or `${NAME:default}`, as references."""
-    return re.sub(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::[^}]*)?\}", r"${env:\1}", value)
+    return re.sub(r"\$\{(?!(?:env|file):)([A-Za-z_][A-Za-z0-9_]*)(?::[^}]*)?\}", r"${env:\1}", value)

@@ -55,6 +55,11 @@ def plain(word: str) -> str:
     return word[1:-1].replace(quote * 2, quote) if quote in ("'", "`") else str(word)
 
 
+def quoted(name: str) -> str:
+    """Returns a name as a query has it."""
+    return f"`{name}`" if re.search(r"\W", name) else name
+
+
 def joined(words: Sequence[str]) -> str:
     """Returns the words with the spaces that were between them, as Spark reads them: a backslash is a sign like others."""
     return "".join(map(_spelled, words)).strip()

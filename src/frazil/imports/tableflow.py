@@ -33,8 +33,8 @@ TABLEFLOW = Tool(
             "azure_data_lake_storage_gen_2.*", harmless=("managed",),
         ),
         *unneeded(
-            "it names Tableflow's own storage", "bucket_*", "provider_integration_id", "container_name", "storage_*", "storage.*",
-            "managed_storage*",
+            "it names Tableflow's own storage", "bucket_*", "provider_integration_id", "container_name", "storage_*",
+            "storage.*", "managed_storage*",
         ),
         *unneeded("it logs in to Confluent's API", "credentials.*"),
         *unneeded("table maintenance compacts", "enable_compaction"),

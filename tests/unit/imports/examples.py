@@ -276,7 +276,7 @@ sink:
   catalog.properties.warehouse: s3://lake/
   table.properties.write.parquet.compression-codec: zstd
   hadoop.conf.fs.s3a.endpoint: http://store
-  partition.key: 'ods.orders:bucket[10](id);ods.other:day(ts)'
+  partition.key: 'ods.orders:bucket[10](id)'
 route:
   - {source-table: app_db.orders, sink-table: ods.orders}
   - {source-table: 'app_db.shipment_\\.*', sink-table: 'parts.p_<>', replace-symbol: <>, description: shards}

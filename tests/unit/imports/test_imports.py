@@ -376,7 +376,8 @@ def test_debezium_servers_destinations_become_tables() -> None:
     found = document("debezium-server", examples.DEBEZIUM_SERVER)
     assert list(found["tables"]) == ["lake.cdc_s_public_orders"]
     table = found["tables"]["lake.cdc_s_public_orders"]
-    assert (table["topic"], table["partition_by"]) == ("shop.public.orders", ["region", "bucket(id, 16)"])
+    assert table["topics"] == ["shop.public.Orders", "shop.public.orders"]
+    assert table["partition_by"] == ["region", "bucket(id, 16)"]
     assert (table["mode"], table["deletes"], table["order_by"]) == ("upsert", "hard", "__source_ts_ms")
     [route] = document("debezium-server", examples.CAPTURED)["routes"]
     assert (route["topics"], route["to"]) == (r"/^(db)\.([^.]+)\.([^.]+)$/", "lake.$1_$2_$3")
