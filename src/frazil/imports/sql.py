@@ -1,4 +1,4 @@
-"""SQL taken apart by its words, and put together again as it was written. No SQL is understood here."""
+"""The words of SQL, and SQL of words with the spaces that it was written with. No SQL is understood here."""
 
 from __future__ import annotations
 
