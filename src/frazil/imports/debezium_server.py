@@ -14,6 +14,8 @@ from frazil.spec.partitioning import split_terms
 _SINK = "debezium.sink.iceberg."
 _STAYS = "Debezium keeps it: run it with debezium.sink.type=kafka"
 _LITERAL = re.compile(r"[\w$-]+(?:(?:\\)?\.[\w$-]+)*")
+_DEFAULTS = {"debezium.source.decimal.handling.mode": "double", "debezium.source.time.precision.mode": "isostring"}
+"""What the Iceberg sink's distribution sets for Debezium, and Debezium alone does not."""
 _OF_TABLES = ("write.", "read.", "commit.", "history.")
 _OF_HADOOP = ("fs.", "hadoop.")
 _OPERATIONS = {"insert": ["c", "r", "i"], "update": ["u"], "delete": ["d"]}
@@ -67,6 +69,9 @@ def import_server(text: str, brokers: str | None) -> Imported:
     settings = {name: variables(value) for name, value in parse_properties(text).items()}
     draft = Draft(DEBEZIUM_SERVER, settings)
     draft.notes.append("run Debezium with debezium.sink.type=kafka: these tables read the topics that it then writes")
+    left_out = [f"{key}={value}" for key, value in _DEFAULTS.items() if draft.peek(key) is None]
+    if left_out:
+        draft.notes.append(f"to keep the types of the sink's tables, write its defaults there: {', '.join(left_out)}")
     draft.put(draft.take("debezium.sink.kafka.producer.bootstrap.servers"), "kafka", "bootstrap.servers")
     if wait := draft.take("debezium.sink.batch.batch-size-wait.max-wait-ms"):
         draft.put(duration(wait), "commit", "interval")

@@ -86,6 +86,14 @@ FLINK_SQL = Tool(
         *carried("`location`", "location"),
         *carried("`commit.interval`", "execution.checkpointing.interval"),
         *carried("`pipeline`", "pipeline.name"),
+        *unsupported(
+            "functions of times see UTC", "use `from_utc_timestamp(column, 'ZONE')` in the `select`",
+            "table.local-time-zone", harmless=("utc",),
+        ),
+        *unsupported(
+            "a run does not end by itself", "run with `--until-caught-up`", "execution.runtime-mode",
+            harmless=("streaming", "automatic"),
+        ),
         *unneeded("it configures Flink itself", "execution.*", "table.*", "parallelism.*", "state.*", "sql-client.*"),
         *unneeded("it configures Flink itself", "restart-*", "pipeline.*", "rest.*", "jobmanager.*", "taskmanager.*"),
     ),
