@@ -52,11 +52,19 @@ FLINK_SQL = Tool(
         *carried("`value.format`, and `envelope`", "format", "value.format"),
         *carried("`key.format`, of upsert tables", "key.format"),
         *carried("`registry`", "*avro-confluent.url", "*avro-confluent.schema-registry.url"),
-        *carried("`registry.auth`", "*avro-confluent.basic-auth.*"),
+        *carried("`registry.auth`", "*avro-confluent.basic-auth.*", "*avro-confluent.bearer-auth.token"),
         *unneeded("a record whose key cannot be read is a dead letter where the key matters", "key.*ignore-parse-errors"),
-        *carried("`on_bad_record: skip` with true", "*json.ignore-parse-errors"),
+        *carried("`on_bad_record: skip` with true", "*.ignore-parse-errors"),
         *carried("`value.message`", "*protobuf.message-class-name"),
         *unsupported("the registry's TLS files are named otherwise", "write PEM files under `registry.tls`", "*.ssl.*"),
+        *unsupported(
+            "records are not chosen by their source", "write `where` with `_source_database` and `_source_table`",
+            "*canal-json.database.include", "*canal-json.table.include",
+        ),
+        *unsupported("texts are read as UTF-8", "write the records in it", "*raw.charset", harmless=("utf-8",)),
+        *unneeded("it is for what Flink writes", "*json.encode.*", "*json.map-null-key.*"),
+        *unneeded("the values are not read as this format", "*csv.*"),
+        *unneeded("Flink reads by it", "*json.decode.*"),
         *unneeded("a missing field is null", "*json.fail-on-missing-field"),
         *unneeded("texts are read in ISO 8601", "*json.timestamp-format.standard"),
         *unneeded("the id in each record names its schema", "*avro-confluent.*", "*debezium-json.schema-include"),
@@ -231,15 +239,19 @@ def _source(draft: Draft, table: Table) -> dict[str, Any]:
         "columns": {name: kind for name, kind in table.columns.items() if kind and format_ == "json"},
         "metadata": {},
     }
+    if table.format == "protobuf":
+        found["value"] |= {"schema": "latest", **({} if found["topic"] else {"subject": f"{table.name}-value"})}
     for key, value in options.items():  # A table may feed several others.
         if key.endswith(".ignore-parse-errors") and not key.startswith("key."):
             found["on_bad_record"] = "skip" if value == "true" else "stop"
         elif key.endswith(("avro-confluent.url", "avro-confluent.schema-registry.url")):
             login = f"{key.rpartition('avro-confluent.')[0]}avro-confluent.basic-auth."
-            put_registry(draft, value, options.get(f"{login}user-info"))
+            token = f"{key.rpartition('avro-confluent.')[0]}avro-confluent.bearer-auth.token"
+            put_registry(draft, value, options.get(f"{login}user-info"), options.get(token))
             draft.take(f"{prefix}{login}user-info"), draft.take(f"{prefix}{login}credentials-source")
+            draft.take(prefix + token)
         elif key.endswith(".message-class-name"):
-            found["value"]["message"] = value
+            found["value"]["message"] = value.replace("$", ".")
         else:
             continue
         draft.take(prefix + key)
@@ -254,6 +266,10 @@ def _format(draft: Draft, table: Table) -> tuple[str, str | None]:
     if name not in _FORMATS:
         instead = "write records as JSON, Avro or Protobuf with a registry, or take their text apart in a `select`"
         draft.lose(f"{table.name}/format", f"values of the format {name} are not read", instead)
+    if name == "protobuf":
+        reason = "records have no id of a schema: the newest of the registry's subject is taken"
+        instead = "register the schema, and name its message as it does under `value`, `message`"
+        draft.lose(f"{table.name}/format", reason, instead)
     return _FORMATS.get(name, "text"), None
 
 
