@@ -336,7 +336,7 @@ END;
 OWN_CATALOG = """\
 CREATE TABLE hosts (id BIGINT) WITH (
   'connector'='kafka', 'topic'='hosts', 'format'='avro-confluent', 'properties.ssl.ca.location'='/ca.pem',
-  'avro-confluent.schema-registry.url'='http://registry:8081', 'avro-confluent.bearer-auth.token'='hushhush'
+  'avro-confluent.schema-registry.url'='http://registry:8081', 'avro-confluent.bearer-auth.token'='${env:TOKEN}'
 );
 CREATE TABLE sink (id BIGINT) WITH (
   'connector'='iceberg', 'catalog-name'='own', 'catalog-database'='shop', 'catalog-table'='hosts',
