@@ -116,6 +116,9 @@ class _Tables:
         self.partitions: dict[str, list[str]] = {}
         self.shared: dict[str, Any] = {}
         self._routed: list[str] = []
+        self._merged: dict[str, list[str]] = {}
+        #: The names of tables and templates that the pipeline file has.
+        self._filled: set[str] = set()
 
     def in_topics(self, tables: str) -> list[str]:
         """Returns the names of tables as Debezium's topics have them: those of PostgreSQL lack the database."""
@@ -143,9 +146,10 @@ class _Tables:
             one for one in without if not _LITERAL.fullmatch(one) or any(_matches(mine, one) for mine in sources)
         ]
         if not ((symbol and symbol in sink) or "$" in sink or not _LITERAL.fullmatch(sink)):
-            self._draft.put(
-                {"topics": f"/{_topics(sources, without)}/", **self._settings(sources, sink)}, "tables", sink
-            )
+            held = self._merged.setdefault(sink, [])  # Several routes may lead to one table.
+            held += sources
+            topics = _topics(held, [one for one in without if one not in held])
+            self._draft.put({"topics": f"/{topics}/", **self._settings(held, sink)}, "tables", sink)
             return
         for one in self._with_own(sources, without):
             name = _name_of(one, sources[0], sink, symbol)
@@ -177,7 +181,7 @@ class _Tables:
         """Reports rules and partitions that are for no table."""
         for rule in self.transforms:
             rule.settle()
-        for table in self.partitions:
+        for table in sorted(self.partitions.keys() - self._filled):
             reason = f"no table of its own is `{table}`"
             self._draft.lose(
                 "sink.partition.key", reason, "write `partition_by` in the table, or the route, that has it"
@@ -190,7 +194,8 @@ class _Tables:
     def _settings(self, sources: list[str], sink: str) -> dict[str, Any]:
         rule = self._rule(sources)
         settings = {**self.shared, **(rule.settings(self.shared["properties"]) if rule else {})}
-        settings["partition_by"] = self.partitions.pop(sink, None) or settings.get("partition_by")
+        self._filled.add(sink)
+        settings["partition_by"] = self.partitions.get(sink) or settings.get("partition_by")
         return settings
 
 
