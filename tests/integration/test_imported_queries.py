@@ -39,11 +39,14 @@ _REFUSED = {"functions of one's own": "inc"}
 
 
 def queries() -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yields the settings of each table and route with a query or a condition, by the kind of its example."""
+    """Yields the settings of tables and routes with a query or a condition, each query once, by the kind of its example."""
+    seen = set()
     for example in EXAMPLES:
         for one in (*example.makes.get("tables", {}).values(), *example.makes.get("routes", ())):
-            if "select" in one or "where" in one:
+            query = (one.get("select"), one.get("where"))
+            if query not in seen | {(None, None)}:
                 yield example.kind, one
+            seen.add(query)
 
 
 def test_the_queries_of_documented_examples_are_taken(jvm: Jvm) -> None:
