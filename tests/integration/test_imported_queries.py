@@ -40,7 +40,7 @@ _REFUSED = {"functions of one's own": "inc"}
 
 def queries() -> Iterator[tuple[str, dict[str, Any]]]:
     """Yields the settings of tables and routes with a query or a condition, each query once, by the kind of its example."""
-    seen = set()
+    seen: set[tuple[str | None, str | None]] = set()
     for example in EXAMPLES:
         for one in (*example.makes.get("tables", {}).values(), *example.makes.get("routes", ())):
             query = (one.get("select"), one.get("where"))
