@@ -348,6 +348,19 @@ def test_flink_sql_inserts_by_place() -> None:
     assert tables["lake.s.u"]["select"] == "select a as on, a - INTERVAL '1' DAY as v, UPPER(c) as w from records"
 
 
+def test_a_query_of_flink_sql_keeps_its_signs_and_literals() -> None:
+    script = r"""
+        CREATE TABLE t (a STRING, b INT) WITH ('connector'='kafka', 'topic'='t', 'format'='json');
+        INSERT INTO s.t SELECT REGEXP_EXTRACT(a, '(\d+) ( ;') AS d, /* less */ b < 5 AS few, EXTRACT(DAY FROM c) AS e
+        FROM t -- all
+        WHERE a <> 'it''s' AND b >= -1;
+    """
+    assert document("flink-sql", script)["tables"]["s.t"]["select"] == (
+        r"select REGEXP_EXTRACT(a, '(\\d+) ( ;') AS d, b < 5 AS few, EXTRACT(DAY FROM c) AS e"
+        " from records WHERE a <> 'it''s' AND b >= -1"
+    )
+
+
 def test_several_inserts_of_one_source_are_alike_and_a_second_one_into_a_table_is_reported() -> None:
     script = """
         CREATE TABLE t (a INT, b INT METADATA FROM 'leader-epoch') WITH (
