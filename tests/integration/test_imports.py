@@ -71,11 +71,12 @@ def connector(topic: str, folder: Path) -> str:
 
 
 _SCRIPT = """
-CREATE TABLE src (id BIGINT, cust STRING, pos BIGINT METADATA FROM 'offset') WITH (
+CREATE TABLE src (id BIGINT, cust STRING, pos BIGINT METADATA FROM 'offset', is_late AS id >= 2) WITH (
   'connector'='kafka', 'topic'='{topic}', 'scan.startup.mode'='earliest-offset', 'format'='json'
 );
 CREATE TABLE shop.upper_case (id BIGINT, name STRING, pos BIGINT);
 INSERT INTO shop.upper_case SELECT id, UPPER(cust), pos FROM src WHERE id > 1;
+INSERT INTO shop.declared /*+ OPTIONS('compression-codec'='zstd') */ SELECT * FROM src;
 """
 _PIPELINE = """
 source: {{type: mysql, tables: {database}.users}}
@@ -83,7 +84,7 @@ sink: {{type: iceberg}}
 route:
   - {{source-table: {database}.users, sink-table: shop.users}}
 transform:
-  - {{source-table: {database}.users, projection: 'id, upper(name) as name', filter: id > 0, primary-keys: id}}
+  - {{source-table: {database}.users, projection: '\\*, upper(name) as name', filter: id > 0, primary-keys: id}}
 """
 _SERVER = """
 debezium.sink.type=iceberg
@@ -143,6 +144,9 @@ def test_imported_configurations_run(
     made = [{"id": number, "customer": "ann", "origin": "web", "pos": number} for number in range(3)]
     assert (rows(tmp_path, "orders"), rows(tmp_path, "returns")) == (made[:2], made[2:])
     assert rows(tmp_path, "upper_case") == [{"id": number, "name": "ANN", "pos": number} for number in (2, 3)]
+    assert rows(tmp_path, "declared") == [
+        {"id": number, "cust": "ann", "pos": number, "is_late": number >= 2} for number in range(4)
+    ]
     assert rows(tmp_path, "users") == [{"id": 2, "name": "U2"}]
     assert rows(tmp_path, f"pg_{database}_users") == [{"id": 0, "name": "c0"}, {"id": 2, "name": "u2"}]
     for page in pages:

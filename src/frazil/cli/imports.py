@@ -63,9 +63,9 @@ def kafka_connect(output: Output, file: OptionalSource = None, url: Url = None, 
 def automq(output: Output, file: OptionalSource = None, topic: Topic = None, bootstrap: Cluster = None) -> int:
     """Make a pipeline file of AutoMQ's table topics.
 
-    Reads what `kafka-configs.sh --describe` prints, JSON with an object for each topic beside the brokers' keys, the
-    properties of one topic, or a live cluster. Prints the pipeline file to standard output, and what was not carried over to
-    standard error.
+    Reads what `kafka-configs.sh --describe` prints, the commands that set the keys, JSON with an object for each topic
+    beside the brokers' keys, the properties of one topic, or a live cluster. Prints the pipeline file to standard output,
+    and what was not carried over to standard error.
 
     Exit code: 0; 2 when the configuration cannot be read; 4 when something was not carried over.
     """

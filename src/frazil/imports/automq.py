@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Mapping
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 from confluent_kafka import KafkaException
@@ -16,12 +18,14 @@ from frazil.errors import SpecError
 from frazil.imports.answers import Tool, carried, unsupported
 from frazil.imports.draft import Draft, Imported
 from frazil.imports.kafka_connect import put_catalog, put_registry
-from frazil.imports.sources import flat, parse
+from frazil.imports.sources import flat, parse, variables
 from frazil.spec.topic_keys import DEFAULT_NAMESPACE, ENABLE, PREFIX, TopicKeys, is_enabled, table_settings
 
 _TIMEOUT_S = 10.0
 _CATALOGS = {"tablebucket": "software.amazon.s3tables.iceberg.S3TablesCatalog"}
 _SECTION = re.compile(r"(?:.* )?configs for topic (\S+) are:\s*", re.IGNORECASE)
+_COMMAND = re.compile(r"\s--(?:config|add-config|override)[ =]")
+_PAIRS = re.compile(r",\s*(?=[\w.]+=)")
 _DESCRIBED = re.compile(r"\s*(\S+?)=(.*?) sensitive=\S+ synonyms=.*")
 
 AUTOMQ = Tool(
@@ -77,12 +81,17 @@ AUTOMQ = Tool(
 def import_topics(text: str, brokers: str | None, topic: str | None = None) -> Imported:
     """Returns the pipeline file for the keys of topics and brokers.
 
-    Takes what `kafka-configs.sh --describe` prints, JSON (topics as objects beside the brokers' keys), or properties, of one
-    topic or with `topic` to name it.
+    Takes what `kafka-configs.sh --describe` prints, the commands that set the keys, JSON (topics as objects beside the
+    brokers' keys), or properties, of one topic or with `topic` to name it.
 
     Raises: SpecError where no topic is a table topic.
     """
-    topics, shared = _described(text) if _SECTION.search(text) else _parsed(text, topic)
+    if _SECTION.search(text):
+        topics, shared = _described(text)
+    elif _COMMAND.search(text):
+        topics, shared = _commanded(text)
+    else:
+        topics, shared = _parsed(text, topic)
     return _import(topics, shared, brokers)
 
 
@@ -126,6 +135,31 @@ def _described(text: str) -> tuple[dict[str, dict[str, str]], dict[str, str]]:
     return topics, shared
 
 
+def _commanded(text: str) -> tuple[dict[str, dict[str, str]], dict[str, str]]:
+    """Returns the keys by topic that commands set, and those of brokers.
+
+    Raises: SpecError for a quotation mark that is not closed.
+    """
+    topics: dict[str, dict[str, str]] = {}
+    shared: dict[str, str] = {}
+    try:
+        lines = [
+            shlex.split(line, comments=True) for line in text.replace("\\\r\n", " ").replace("\\\n", " ").splitlines()
+        ]
+    except ValueError as error:
+        raise SpecError(f"the commands cannot be read: {error}", remedy="close the quotation mark") from None
+    for words in lines:
+        given = list(pairwise(word for one in words for word in (one.split("=", 1) if one.startswith("--") else [one])))
+        names = [value for option, value in given if option in ("--topic", "--entity-name")]
+        keys = shared if not names or ("--entity-type", "brokers") in given else topics.setdefault(names[0], {})
+        for option, value in given:
+            pairs = (
+                _PAIRS.split(value) if option == "--add-config" else [value] * (option in ("--config", "--override"))
+            )
+            keys |= {name: text for name, _, text in (one.partition("=") for one in pairs) if name.startswith(PREFIX)}
+    return topics, shared
+
+
 def _parsed(text: str, topic: str | None) -> tuple[dict[str, dict[str, str]], dict[str, str]]:
     found = parse(text)
     topics = {name: flat(keys) for name, keys in found.items() if isinstance(keys, dict)}
@@ -141,6 +175,7 @@ def _import(topics: Mapping[str, Mapping[str, str]], shared: Mapping[str, str], 
             message, remedy="give the configuration of a table topic; --topic names the topic of plain properties"
         )
     settings = {f"{name}/{key}": value for name, keys in enabled.items() for key, value in keys.items()} | dict(shared)
+    settings = {name: variables(value) for name, value in settings.items()}
     draft = Draft(AUTOMQ, settings)
     for name in topics.keys() - enabled.keys():
         draft.notes.append(f"the topic {name} is no table topic")
@@ -170,7 +205,11 @@ def _import(topics: Mapping[str, Mapping[str, str]], shared: Mapping[str, str], 
 def _put_table(draft: Draft, topic: str, keys: Mapping[str, str], namespace: str) -> None:
     """Writes the table of a topic. namespace: that of topics without one."""
     own = TopicKeys(topic, {name.removeprefix(PREFIX): value for name, value in keys.items()})
-    draft.put(table_settings(own), "tables", f"{own.take('namespace') or namespace}.{topic}")
+    table = f"{own.take('namespace') or namespace}.{topic.replace('.', '_')}"
+    draft.put(table_settings(own), "tables", table)
+    if "." in topic:
+        reason = f"AutoMQ's table has dots in its name, which divide namespaces here: the table is `{table}`"
+        draft.lose(topic, reason, "name it otherwise under `tables` if you like")
     for key in own.taken:
         draft.take(f"{topic}/{PREFIX}{key}")
     for one in (*own.wrong, *own.differences):

@@ -272,6 +272,7 @@ def _copy_value(one: Transform) -> None:
 def _kafka_metadata(one: Transform) -> None:
     prefix = one.take("field_name", "_kafka_metadata")
     _add_metadata(one, {piece: f"{prefix}_{piece}" for piece in _PIECES})
+    one.draft.notes.append(f"the column {prefix}_timestamp is a timestamp, and no number of milliseconds")
     name, _, value = one.take("external_field").partition(",")
     if name.strip():
         one.step("add_fields", {f"{prefix}_{name.strip()}": value.strip()})
@@ -279,6 +280,7 @@ def _kafka_metadata(one: Transform) -> None:
 
 def _json_to_map(one: Transform) -> None:
     one.shape.settings["value"] = {"format": "json"}
+    one.lose("objects in the value become structs", "declare such a column as `map<string,string>` under `columns`")
 
 
 def _debezium(one: Transform) -> None:

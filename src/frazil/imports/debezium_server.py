@@ -8,12 +8,14 @@ from typing import Any
 from frazil.imports.answers import Tool, carried, unneeded, unsupported
 from frazil.imports.draft import Draft, Imported, duration, number
 from frazil.imports.kafka_connect import put_catalog, put_registry
-from frazil.imports.sources import parse_properties
+from frazil.imports.sources import parse_properties, variables
 from frazil.spec.partitioning import split_terms
 
 _SINK = "debezium.sink.iceberg."
 _STAYS = "Debezium keeps it: run it with debezium.sink.type=kafka"
 _LITERAL = re.compile(r"[\w$-]+(?:(?:\\)?\.[\w$-]+)*")
+_DEFAULTS = {"debezium.source.decimal.handling.mode": "double", "debezium.source.time.precision.mode": "isostring"}
+"""What the Iceberg sink's distribution sets for Debezium, and Debezium alone does not."""
 _OF_TABLES = ("write.", "read.", "commit.", "history.")
 _OF_HADOOP = ("fs.", "hadoop.")
 _OPERATIONS = {"insert": ["c", "r", "i"], "update": ["u"], "delete": ["d"]}
@@ -64,9 +66,12 @@ DEBEZIUM_SERVER = Tool(
 
 def import_server(text: str, brokers: str | None) -> Imported:
     """Returns the pipeline file for an application.properties."""
-    settings = {name: _expressions(value) for name, value in parse_properties(text).items()}
+    settings = {name: variables(value) for name, value in parse_properties(text).items()}
     draft = Draft(DEBEZIUM_SERVER, settings)
     draft.notes.append("run Debezium with debezium.sink.type=kafka: these tables read the topics that it then writes")
+    left_out = [f"{key}={value}" for key, value in _DEFAULTS.items() if draft.peek(key) is None]
+    if left_out:
+        draft.notes.append(f"to keep the types of the sink's tables, write its defaults there: {', '.join(left_out)}")
     draft.put(draft.take("debezium.sink.kafka.producer.bootstrap.servers"), "kafka", "bootstrap.servers")
     if wait := draft.take("debezium.sink.batch.batch-size-wait.max-wait-ms"):
         draft.put(duration(wait), "commit", "interval")
@@ -80,11 +85,6 @@ def import_server(text: str, brokers: str | None) -> Imported:
     return draft.finish(brokers)
 
 
-def _expressions(value: str) -> str:
-    """Returns the value with variables of the environment, `${NAME}` or `${NAME:default}`, as references."""
-    return re.sub(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::[^}]*)?\}", r"${env:\1}", value)
-
-
 def _is_on(draft: Draft, name: str) -> bool | None:
     value = draft.take(_SINK + name)
     return value.lower() == "true" if value is not None else None
@@ -93,6 +93,10 @@ def _is_on(draft: Draft, name: str) -> bool | None:
 def _settings(draft: Draft) -> dict[str, Any]:
     """Returns the settings that all tables share."""
     kinds = {side: draft.take(f"debezium.format.{side}") for side in ("value", "key")}
+    for side, kind in kinds.items():
+        if kind not in (None, "json", "jsonbytearray", "avro", "protobuf"):
+            reason = f"`{kind}` is no format of records in Kafka: the tables read JSON"
+            draft.lose(f"debezium.format.{side}", reason, f"set debezium.format.{side}=json there")
     formats = {
         side: {"format": kind if kind in ("avro", "protobuf") else "json"} for side, kind in kinds.items() if kind
     }
@@ -104,6 +108,8 @@ def _settings(draft: Draft) -> dict[str, Any]:
     changes: dict[str, Any] = {"changelog": True}
     if upserts:
         changes = {"mode": "upsert", "deletes": "hard" if keeps is False else "soft", "order_by": order}
+        if keeps is not False:
+            draft.notes.append("deleted rows have `_deleted` in place of `__deleted`")
     return {
         **formats,
         "envelope": own,
@@ -122,16 +128,22 @@ def _put_tables(draft: Draft, prefix: str, table: dict[str, Any]) -> None:
     shared = draft.take(_SINK + "partition-by")
     name_of = _Names(draft)
     if names and prefix and all(map(_LITERAL.fullmatch, names)):
+        tables: dict[str, list[str]] = {}  # Several topics may have one table.
         for name in names:
             topic = ".".join(filter(None, (prefix, database, name.replace("\\", ""))))
-            terms = draft.take(f"{_SINK}partition-by.{topic}") or shared
-            settings = {"topic": topic, **table, "partition_by": split_terms((terms or "").replace("\\", ""))}
-            draft.put(settings, "tables", f"{namespace}.{name_of(topic)}")
+            tables.setdefault(f"{namespace}.{name_of(topic)}", []).append(topic)
+        for name, topics in tables.items():
+            terms = [draft.take(f"{_SINK}partition-by.{topic}") for topic in topics]
+            partitions = split_terms((next(filter(None, terms), None) or shared or "").replace("\\", ""))
+            source = {"topic": topics[0]} if len(topics) == 1 else {"topics": topics}
+            draft.put({**source, **table, "partition_by": partitions}, "tables", name)
         return
     draft.notes.append("the captured tables are not listed: each topic of the prefix gets a table")
     name_of.refuse_patterns()
-    to = f"{namespace}.{name_of.prefix}$1_$2_$3"
-    pattern = rf"/^({re.escape(prefix) if prefix else '[^.]+'})\.([^.]+)\.([^.]+)$/"
+    has_databases = "sqlserver" in (draft.peek("debezium.source.connector.class") or "").lower()
+    parts = 3 if has_databases else 2  # Of a topic, behind the prefix: SQL Server's have database, schema and table.
+    to = f"{namespace}.{name_of.prefix}{'_'.join(f'${number}' for number in range(1, parts + 2))}"
+    pattern = rf"/^({re.escape(prefix) if prefix else '[^.]+'})" + r"\.([^.]+)" * parts + "$/"
     draft.put_route(
         {"topics": pattern, "to": to, **table, "partition_by": split_terms((shared or "").replace("\\", ""))}
     )

@@ -71,6 +71,10 @@ class Draft:
         self._unneeded: dict[str, str] = {}
         self._variables: dict[str, str] = {}
 
+    def peek(self, key: str) -> str | None:
+        """Returns the value of a setting that is answered elsewhere."""
+        return self._given.get(key)
+
     def take(self, key: str) -> str | None:
         """Returns the value of a setting, and counts it as carried over."""
         return self._left.pop(key, None)
@@ -148,11 +152,13 @@ class Draft:
         losses = tuple(self._losses)
         others = {*(one.key for one in losses), *self._unneeded, *self._left}
         taken = tuple(key for key in map(_shown, self._given) if key not in others)
-        return Imported("\n".join([*self._comments(losses), body]), taken, losses, self._unneeded, tuple(self.notes))
+        return Imported(
+            "\n".join([*self._comments(losses), body]), taken, losses, self._unneeded, tuple(dict.fromkeys(self.notes))
+        )
 
     def _comments(self, losses: Sequence[Loss]) -> Iterator[str]:
         yield f"# Made by `frazil import {self._tool.name}`."
-        yield from (f"# Note: {_line(note)}" for note in self.notes)
+        yield from (f"# Note: {_line(note)}" for note in dict.fromkeys(self.notes))
         if losses:
             yield "# Not carried over, and what to do:"
         yield from (f"#   {_line(f'{one.key}: {one.reason}; {one.remedy}')}" for one in losses)

@@ -9,10 +9,13 @@ from typing import Any
 from frazil.imports.answers import Tool, carried, unneeded, unsupported
 from frazil.imports.draft import Draft, Imported
 from frazil.imports.kafka_connect import put_catalog
+from frazil.imports.projections import EVENT_TYPE, metadata_names, project
 from frazil.imports.sources import flat, items, mapping, parse_yaml
 from frazil.spec.partitioning import split_terms
 
-_STAYS = "Flink CDC has no source for Kafka: run Debezium for the database, with the same tables"
+_STAYS = "Frazil reads topics and no database: run Debezium for it, with the same tables"
+_NAMESPACE = "lake"
+_DATABASE = re.compile(r"[\w-]+(\.[\w-]+)*")
 _LITERAL = re.compile(r"[\w-]+(\.[\w-]+)+")
 _BUCKETS = re.compile(r"(bucket|truncate)\[(\d+)\]\(([^()]+)\)")
 _BEHAVIORS: Mapping[str, dict[str, str]] = {
@@ -27,14 +30,18 @@ FLINK_CDC = Tool(
     "flink-cdc",
     "Flink CDC",
     (
-        *carried("the topics, of tables without a route", "source.tables"),
+        *carried("the topics, of tables without a route", "source.tables", "source.table-id.include-database"),
+        *carried("metadata in `select` and `where`", "source.metadata.list"),
         *unneeded(_STAYS, "source.*"),
         *carried("`catalog`", "sink.catalog.properties.*"),
         *carried("`spark.conf`, as `spark.hadoop.…`", "sink.hadoop.conf.*"),
         *carried("`properties`", "sink.table.properties.*"),
         *carried("`partition_by`", "sink.partition.key"),
         *unneeded("table maintenance compacts", "sink.*compaction.*"),
-        *unneeded("it names the sink", "sink.type", "sink.name", "sink.description", "sink.job.id.prefix"),
+        *unsupported(
+            "the sink is none of Iceberg's", "write the `catalog` of your Iceberg tables", "sink.type", harmless=("iceberg",)
+        ),
+        *unneeded("it names the sink", "sink.name", "sink.description", "sink.job.id.prefix"),
         *unneeded("Spark's master sets how much runs at a time", "sink.parallelism", "pipeline.parallelism"),
         *carried("`topics` and the names of tables", "route.source-table", "route.sink-table", "route.replace-symbol"),
         *unneeded("it is a comment", "route.description", "transform.description"),
@@ -47,10 +54,7 @@ FLINK_CDC = Tool(
         *carried("`deletes: soft`", "transform.converter-after-transform"),
         *carried("`pipeline`", "pipeline.name"),
         *carried("`schema_evolution`", "pipeline.schema.change.behavior"),
-        *unsupported(
-            "a table reads its topics, whatever others read", "narrow the `topics`", "pipeline.route-mode",
-            harmless=("all_match",),
-        ),
+        *carried("`topics`, without those of routes that precede", "pipeline.route-mode"),
         *unsupported(
             "queries have Spark's functions alone", "write it in Spark SQL, or run it before the topic",
             "pipeline.user-defined-function*", "pipeline.model*",
@@ -84,43 +88,150 @@ def import_pipeline(text: str, brokers: str | None) -> Imported:
     if behavior and behavior.lower() not in _BEHAVIORS:
         draft.lose("pipeline.schema.change.behavior", f"`{behavior}` is unknown", "write `schema_evolution`")
     shared["properties"] = draft.take_all("sink.table.properties.")
-    partitions = dict(_partitions(draft.take("sink.partition.key")))
-    transforms = [_Transform(draft, number, entry) for number, entry in enumerate(rules["transform"], 1)]
-    routed = []
+    tables = _Tables(draft, flat(found.get("source") or {}))
+    draft.take("source.table-id.include-database"), draft.take("source.metadata.list")
+    tables.first_wins = (draft.take("pipeline.route-mode") or "").upper() == "FIRST_MATCH"
+    tables.transforms = [_Transform(draft, number, entry, tables) for number, entry in enumerate(rules["transform"], 1)]
+    tables.partitions = dict(_partitions(draft.take("sink.partition.key")))
+    tables.shared = shared
     for number, route in enumerate(rules["route"], 1):
         for key in ("source-table", "sink-table", "replace-symbol"):
             draft.take(f"{number}/route.{key}")
-        source, sink = route.get("source-table", ""), route.get("sink-table", "")
-        routed += _split(source)
-        _put(draft, source, sink, route.get("replace-symbol"), (shared, transforms, partitions))
-    for source in _split(draft.take("source.tables") or ""):
-        if not any(one == source or _matches(one, source) for one in routed):
-            _put(draft, source, source, None, (shared, transforms, partitions), routed)
-    for one in transforms:
-        one.settle()
+        tables.put(route.get("source-table", ""), route.get("sink-table", ""), route.get("replace-symbol"))
+    tables.put_sources(draft.take("source.tables") or "")
+    tables.settle()
     return draft.finish(brokers)
 
 
-_Rules = tuple[dict[str, Any], list["_Transform"], dict[str, list[str]]]
+class _Tables:
+    """Tables of the pipeline file, made of routes and of the source's own tables."""
+
+    def __init__(self, draft: Draft, source: Mapping[str, str]) -> None:
+        self._draft = draft
+        self._kind, self._has_database = source.get("type"), source.get("table-id.include-database") == "true"
+        self.metadata = metadata_names(source)
+        #: Whether a table goes through its first route alone.
+        self.first_wins = False
+        self.transforms: list[_Transform] = []
+        self.partitions: dict[str, list[str]] = {}
+        self.shared: dict[str, Any] = {}
+        self._routed: list[str] = []
+        self._merged: dict[str, list[str]] = {}
+        #: The names of tables and templates that the pipeline file has.
+        self._filled: set[str] = set()
+
+    def in_topics(self, tables: str) -> list[str]:
+        """Returns the names of tables as Debezium's topics have them: those of PostgreSQL lack the database."""
+        found = [_parts(one) for one in _split(tables)]
+        return [".".join(one[1:] if self._kind == "postgres" and len(one) == 3 else one) for one in found]
+
+    def put(self, source: str, sink: str, symbol: str | None) -> None:
+        """Writes the tables of a route."""
+        sources = self.in_topics(source)
+        self._put(sources, sink, symbol, tuple(self._routed) if self.first_wins else ())
+        self._routed += sources
+
+    def put_sources(self, tables: str) -> None:
+        """Writes the source's tables that no route has."""
+        for one in _split(tables):
+            (name,) = self.in_topics(one)
+            if not any(other == name or _matches(other, name) for other in self._routed):
+                self._put([name], one if self._has_database else name, None, self._routed)
+
+    def _put(self, sources: list[str], sink: str, symbol: str | None, without: Sequence[str]) -> None:
+        """Writes one table, or a route and those of its tables that have a rule of their own. without: tables of other
+        routes.
+        """
+        without = [
+            one for one in without if not _LITERAL.fullmatch(one) or any(_matches(mine, one) for mine in sources)
+        ]
+        if not ((symbol and symbol in sink) or "$" in sink or not _LITERAL.fullmatch(sink)):
+            held = self._merged.setdefault(sink, [])  # Several routes may lead to one table.
+            held += sources
+            topics = _topics(held, [one for one in without if one not in held])
+            self._draft.put({"topics": f"/{topics}/", **self._settings(held, sink)}, "tables", sink)
+            return
+        for one in self._with_own(sources, without):
+            name = _name_of(one, sources[0], sink, symbol)
+            self._draft.put({"topics": f"/{_topics([one])}/", **self._settings([one], name)}, "tables", name)
+        expression, to = _template(sources, sink, symbol)
+        if not to:
+            reason = "its tables cannot be named after topics"
+            self._draft.lose(f"route {','.join(sources)}", reason, "write `routes` for each database")
+            return
+        if "." not in to.partition("$")[0][1:]:
+            to = f"{_NAMESPACE}.{to.replace('.', '_')}"
+            reason = f"tables of a route begin with a namespace: they are `{to}` here"
+            self._draft.lose(
+                f"route {','.join(sources)}", reason, "write `routes` for each database, with its name in `to`"
+            )
+        self._draft.put_route(
+            {"topics": f"/{_topics([expression], without)}/", "to": to, **self._settings(sources, sink)}
+        )
+
+    def _with_own(self, sources: list[str], without: Sequence[str]) -> list[str]:
+        """Returns the tables among many that have a rule, or partitions, of their own."""
+        rules = [one.source for one in self.transforms if one.is_for_one and self._rule([one.source]) is one]
+        named = [
+            one for one in dict.fromkeys([*rules, *self.partitions]) if any(_matches(mine, one) for mine in sources)
+        ]
+        return [one for one in named if not any(_matches(other, one) for other in without)]
+
+    def settle(self) -> None:
+        """Reports rules and partitions that are for no table."""
+        for rule in self.transforms:
+            rule.settle()
+        for table in sorted(self.partitions.keys() - self._filled):
+            reason = f"no table of its own is `{table}`"
+            self._draft.lose(
+                "sink.partition.key", reason, "write `partition_by` in the table, or the route, that has it"
+            )
+
+    def _rule(self, sources: list[str]) -> _Transform | None:
+        """Returns the rule for tables; of several Flink CDC takes the first."""
+        return next((one for one in self.transforms if one.takes(sources)), None)
+
+    def _settings(self, sources: list[str], sink: str) -> dict[str, Any]:
+        rule = self._rule(sources)
+        settings = {**self.shared, **(rule.settings(self.shared["properties"]) if rule else {})}
+        self._filled.add(sink)
+        settings["partition_by"] = self.partitions.get(sink) or settings.get("partition_by")
+        return settings
 
 
-def _put(draft: Draft, source: str, sink: str, symbol: str | None, rules: _Rules, routed: Sequence[str] = ()) -> None:
-    """Writes the table of a route, or the route of many tables. routed: tables that other routes take."""
-    shared, transforms, partitions = rules
-    own = next((one for one in transforms if one.takes(source)), None)
-    settings = {**shared, **(own.settings(shared["properties"]) if own else {})}
-    settings["partition_by"] = partitions.get(sink) or settings.get("partition_by")
-    is_many = (symbol is not None and symbol in sink) or "$" in sink or not _LITERAL.fullmatch(sink)
-    if not is_many:
-        draft.put({"topics": f"/{_topics(_split(source))}/", **settings}, "tables", sink)
-        return
-    database, table = (["", *re.split(r"(?<!\\)\.", source, maxsplit=1)])[-2:]
-    to = sink.replace(symbol, "$1") if symbol else sink if "$" in sink else f"{sink.partition('.')[0]}.$1"
-    topics = _topics([source] if "(" in source else [f"{database}.({table})"], routed)
-    if "," in source or not _LITERAL.match(to.partition("$")[0] + "x"):
-        draft.lose(f"route {source}", "its tables cannot be named after topics", "write `routes` for each database")
-        return
-    draft.put_route({"topics": f"/{topics}/", "to": to, **settings})
+def _parts(table: str) -> list[str]:
+    """Returns the parts of a name, which dots without a backslash divide."""
+    return re.split(r"(?<!\\)\.", table)
+
+
+def _ungrouped(expression: str) -> str:
+    return re.sub(r"(?<!\\)\((?!\?)", "(?:", expression)
+
+
+def _template(sources: Sequence[str], sink: str, symbol: str | None) -> tuple[str, str]:
+    """Returns the expression for the tables of a route, and what names them; nothing where topics cannot."""
+    heads = {".".join(_parts(one)[:-1]) for one in sources}
+    head, tails = heads.pop(), "|".join(_ungrouped(_parts(one)[-1]) for one in sources)
+    if heads or ("$" in sink and len(sources) > 1):
+        return "", ""
+    if symbol and symbol in sink:
+        return f"{_ungrouped(head)}.({tails})", sink.replace(symbol, "$1")
+    if "$" in sink:
+        return sources[0], sink
+    if _DATABASE.fullmatch(head):
+        return f"{head}.({tails})", f"{'.'.join(_parts(sink)[:-1])}.$1"
+    return f"({_ungrouped(head)}).({tails})", "$1.$2"
+
+
+def _name_of(table: str, source: str, sink: str, symbol: str | None) -> str:
+    """Returns the name that a route gives to one table."""
+    if symbol and symbol in sink:
+        return sink.replace(symbol, _parts(table)[-1])
+    if "$" in sink:
+        match = re.fullmatch(_expression(source), table)
+        return re.sub(r"\$(\d)", lambda group: match[int(group[1])] if match else "", sink)
+    head = ".".join(_parts(sink)[:-1])
+    return f"{head}.{_parts(table)[-1]}" if _DATABASE.fullmatch(head) else table
 
 
 def _split(tables: str) -> list[str]:
@@ -159,34 +270,43 @@ def _terms(text: str) -> list[str]:
 class _Transform:
     """One rule of `transform`: settings of the tables that it is for."""
 
-    def __init__(self, draft: Draft, number: int, entry: Mapping[str, str]) -> None:
-        self._draft, self._number, self._entry = draft, number, entry
+    def __init__(self, draft: Draft, number: int, entry: Mapping[str, str], tables: _Tables) -> None:
+        self._draft, self._number, self._entry, self._metadata = draft, number, entry, tables.metadata
         self._is_used = False
+        self.source = next(iter(tables.in_topics(entry.get("source-table", ""))), "")
 
-    def takes(self, source: str) -> bool:
-        """Whether the rule is for the tables of a route."""
-        mine = self._entry.get("source-table", "")
-        return any(one == mine or _matches(mine, one) for one in _split(source))
+    @property
+    def is_for_one(self) -> bool:
+        """Whether the rule names one table."""
+        return _LITERAL.fullmatch(self.source) is not None
+
+    def takes(self, sources: Sequence[str]) -> bool:
+        """Whether the rule is for one of these tables."""
+        return any(one == self.source or _matches(self.source, one) for one in sources)
 
     def settings(self, properties: Mapping[str, str]) -> dict[str, Any]:
-        """Returns the settings; of several rules for a table Flink CDC takes the first."""
+        """Returns the settings."""
         self._is_used = True
         entry, found = self._entry, dict[str, Any]()
-        if projection := entry.get("projection"):
-            found["select"] = f"select {projection.replace(chr(92) + '*', '*')} from records"
+        query = project(entry.get("projection", ""), entry.get("filter", ""), self._metadata)
+        found["select"], found["where"] = query.select, query.where
+        if query.select or query.where:
             self._draft.notes.append(
                 "projections and filters are Flink's SQL: `frazil plan` shows whether Spark takes them"
             )
         if converter := entry.get("converter-after-transform"):
             is_soft = converter == "SOFT_DELETE"
             found["deletes"] = "soft" if is_soft else None
+            key = self._name("converter-after-transform")
             if not is_soft:
+                self._draft.lose(key, f"`{converter}` is unknown", "write a `select`")
+            elif EVENT_TYPE in entry.get("projection", ""):
                 self._draft.lose(
-                    self._name("converter-after-transform"), f"`{converter}` is unknown", "write a `select`"
+                    key, "a deleted row keeps the values that it had, and the type of that change", "read `_deleted`"
                 )
         options = entry.get("table-options", "").split(entry.get("table-options.delimiter", ","))
         found["properties"] = {**properties, **dict(one.strip().split("=", 1) for one in options if "=" in one)}
-        found["where"], found["key_columns"] = entry.get("filter"), _split(entry.get("primary-keys", ""))
+        found["key_columns"] = _split(entry.get("primary-keys", ""))
         found["partition_by"] = _terms(entry.get("partition-keys", ""))
         return found
 

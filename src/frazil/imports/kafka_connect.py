@@ -19,6 +19,12 @@ _FORMATS = {
 }  # fmt: skip
 _FROM_REGISTRY = ("avro", "protobuf", "json_schema")
 _SECURITY = ("bootstrap.servers", "security.protocol", "isolation.level", "client.rack")
+_CATALOGS = {
+    name: f"org.apache.iceberg.{path}Catalog"
+    for name, path in {"rest": "rest.REST", "hive": "hive.Hive", "hadoop": "hadoop.Hadoop", "jdbc": "jdbc.Jdbc",
+                       "glue": "aws.glue.Glue", "nessie": "nessie.Nessie"}.items()
+}  # fmt: skip
+"""The classes of Iceberg's types of catalogs."""
 _NAMESPACE = "lake"
 
 
@@ -68,6 +74,12 @@ def put_catalog(draft: Draft, properties: Mapping[str, str]) -> None:
     left = dict(properties)
     if left.get("type") == "jdbc":
         draft.notes.append("a JDBC catalog keeps tables under the catalog's name, and Frazil's is `frazil`")
+    kind, impl = left.get("type"), left.get("catalog-impl")
+    if kind and impl and impl == _CATALOGS.get(kind.lower()):
+        del left["catalog-impl"]
+    elif kind and impl:
+        draft.lose("catalog", f"it has the type `{kind}` and a class: the class is taken", "remove one of them there")
+        del left["type"]
     for name, key in (("type", "type"), ("catalog-impl", "impl"), ("uri", "uri"), ("warehouse", "warehouse")):
         draft.put(left.pop(name, None), "catalog", key)
     draft.put(left, "catalog", "properties")
@@ -155,6 +167,11 @@ def _columns(draft: Draft) -> dict[str, Any]:
     elif evolves == "false":
         instead = "write `schema_evolution: freeze` once the tables exist"
         draft.lose("iceberg.tables.evolve-schema-enabled", "a new table takes its columns from the records", instead)
+    else:
+        draft.notes.append(
+            "new fields become columns, unlike in the sink without iceberg.tables.evolve-schema-enabled: write"
+            " `schema_evolution: freeze` for tables that exist"
+        )
     return found
 
 
@@ -239,7 +256,11 @@ def _route(draft: Draft, shape: Shape, field: str, pipeline: str) -> dict[str, A
         to, by = f"${{{field}}}", field
     if "." not in to.partition("${")[0]:
         reason = f"tables of a route begin with a namespace: they are `{_NAMESPACE}.<value>` here"
-        draft.lose("iceberg.tables.dynamic-enabled", reason, "write the namespace that the tables have under `to`")
+        remedy = (
+            "write the namespace that the tables have under `to`; where the values have it themselves, write `tables` in"
+            " place of the route, with a `where` each"
+        )
+        draft.lose("iceberg.tables.dynamic-enabled", reason, remedy)
         to = f"{_NAMESPACE}.{to}"
     return {"by": by, "to": to, **rest}
 

@@ -130,3 +130,8 @@ def flat(settings: Mapping[str, Any]) -> dict[str, str]:
         elif value is not None:
             found[key] = str(value).lower() if isinstance(value, bool) else str(value)
     return found
+
+
+def variables(value: str) -> str:
+    """Returns the value with variables of the environment, `${NAME}` or `${NAME:default}`, as references."""
+    return re.sub(r"\$\{(?!(?:env|file):)([A-Za-z_][A-Za-z0-9_]*)(?::[^}]*)?\}", r"${env:\1}", value)

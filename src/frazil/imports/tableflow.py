@@ -18,8 +18,9 @@ TABLEFLOW = Tool(
         *carried("the topic and the name of its table", "display_name", "topic_name", "topic"),
         *carried("the namespace of the table's name", "kafka_cluster", "kafka_cluster.id"),
         *carried("`maintenance.snapshots.age`", "retention_ms"),
-        *carried("`on_bad_record`", "error_handling.mode", "record_failure_strategy"),
+        *carried("`on_bad_record`", "error_handling.mode", "error_handling", "record_failure_strategy"),
         *carried("`dead_letters.topic`", *(f"error_handling.{one}" for one in ("log_target", "target", "log.target"))),
+        *carried("`dead_letters.topic`", "log_target"),
         *carried("`metadata`; `DEFAULT` names are not portable", "metadata_column_naming_scheme"),
         *carried("`mode`", "write_mode", "changelog.mode"),
         *unsupported(
@@ -27,18 +28,29 @@ TABLEFLOW = Tool(
         ),
         *unsupported("rows do not expire by age", "delete rows by a job of your own", "data_retention_ms"),
         *unsupported("the table is suspended there", "remove it from `tables`", "suspended", harmless=("false",)),
-        *unsupported(_STORE, "write your own `catalog` with its `warehouse`", "storage", "storage.*", harmless=("managed",)),
+        *unsupported(
+            _STORE, "write your own `catalog` with its `warehouse`", "storage", "storage.kind", "storage_type", "byob_aws.*",
+            "azure_data_lake_storage_gen_2.*", harmless=("managed",),
+        ),
+        *unneeded(
+            "it names Tableflow's own storage", "bucket_*", "provider_integration_id", "container_name", "storage_*",
+            "storage.*", "managed_storage*",
+        ),
+        *unneeded("it logs in to Confluent's API", "credentials.*"),
         *unneeded("table maintenance compacts", "enable_compaction"),
         *unneeded("write `partition_by` where you want partitions", "enable_partitioning"),
         *unneeded("it names Confluent's cloud", "environment", "environment.*", "kafka_cluster.*", "table_path"),
         *unneeded("it describes the answer of the API", "api_version", "kind", "metadata.*", "status.*", "cleanup.policy"),
+        *unneeded("it describes the state", "phase", "error_message", "catalog_sync_status*", "failing_table_format*"),
     ),
 )  # fmt: skip
 
 
 def import_topics(text: str, brokers: str | None) -> Imported:
     """Returns the pipeline file for the settings of a topic, or a list, as the API or `confluent … -o json` return them."""
-    found = parse(text)
+    found = parse(
+        f'{{"data": {text}}}' if text.lstrip().startswith("[") else text
+    )  # As `confluent … list` prints them.
     topics = [_plain(mapping(one)) for one in items(found.get("data", found))]
     names = [one.get("display_name") or one.get("topic_name") or one.get("topic") or "topic" for one in topics]
     keys = {f"{name}/{key}": value for name, one in zip(names, topics, strict=True) for key, value in one.items()}
@@ -57,10 +69,18 @@ def import_topics(text: str, brokers: str | None) -> Imported:
 def _plain(topic: dict[str, Any]) -> dict[str, str]:
     """Returns the settings without the sections around them, with underscores in their names."""
     found = {}
-    for key, value in flat(topic).items():
-        plain = key.removeprefix("spec.").removeprefix("config.").replace("-", "_")
+    blocks = {key: _block(value) for key, value in topic.items()}
+    for key, value in flat(blocks).items():
+        plain = key.removeprefix("spec.").removeprefix("config.").replace("-", "_").strip()
         found[plain] = value
     return found
+
+
+def _block(value: object) -> object:
+    """Returns the block of a list of one, as Terraform prints it; None of an empty one."""
+    return (
+        next(iter(value), None) if isinstance(value, list) and not any(isinstance(one, str) for one in value) else value
+    )
 
 
 def _settings(draft: Draft, topic: str) -> dict[str, Any]:
@@ -68,11 +88,12 @@ def _settings(draft: Draft, topic: str) -> dict[str, Any]:
         return next(filter(None, [draft.take(f"{topic}/{key}") for key in keys]), "").lower()
 
     found: dict[str, Any] = {"topic": topic, "value": {"format": "avro"}}
-    mode = take("error_handling.mode", "record_failure_strategy")
+    mode = take("error_handling.mode", "error_handling", "record_failure_strategy")
     found["on_bad_record"] = _ON_BAD_RECORD.get(mode)
     if mode and mode not in _ON_BAD_RECORD:
         draft.lose(f"{topic}/error_handling.mode", f"`{mode}` is unknown", "write `on_bad_record`")
-    targets = [draft.take(f"{topic}/error_handling.{key}") for key in ("log_target", "target", "log.target")]
+    places = ("error_handling.log_target", "error_handling.target", "error_handling.log.target", "log_target")
+    targets = [draft.take(f"{topic}/{key}") for key in places]
     if mode == "log":
         found["dead_letters"] = {"topic": next(filter(None, targets), "error_log")}
     if retention := take("retention_ms"):

@@ -146,6 +146,12 @@ def test_a_live_cluster_is_read(monkeypatch: pytest.MonkeyPatch, capsys: Capture
         ("kafka-connect", "{", "correct the JSON", json.dumps(examples.UNWRAPPED)),
         ("kafka-connect", "[1]", "give a mapping of settings to values", json.dumps(examples.UNWRAPPED)),
         ("debezium-server", "warehouse", "write settings as `key=value`, or as JSON", examples.CAPTURED),
+        (
+            "automq",
+            "kafka-topics.sh --topic orders --config 'automq.table.topic.enable=true",
+            "close the quotation mark",
+            "kafka-topics.sh --topic orders --config 'automq.table.topic.enable=true'",
+        ),
         ("flink-cdc", "a: [", "correct the YAML", examples.FLINK_CDC),
         ("flink-sql", "CREATE CATALOG a WITH (", "correct the SQL", examples.FLINK_SQL),
         (

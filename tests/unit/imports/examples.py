@@ -267,7 +267,8 @@ CLUSTER = json.dumps(
     }
 )
 FLINK_CDC = """\
-source: {type: mysql, hostname: db, port: 3306, username: ann, password: hushhush, tables: 'app_db.\\.*'}
+source: {type: mysql, hostname: db, port: 3306, username: ann, password: hushhush, tables: 'app_db.\\.*',
+  metadata.list: op_ts, table-id.include-database: false}
 sink:
   type: iceberg
   catalog.properties.type: rest
@@ -275,7 +276,7 @@ sink:
   catalog.properties.warehouse: s3://lake/
   table.properties.write.parquet.compression-codec: zstd
   hadoop.conf.fs.s3a.endpoint: http://store
-  partition.key: 'ods.orders:bucket[10](id);ods.other:day(ts)'
+  partition.key: 'ods.orders:bucket[10](id)'
 route:
   - {source-table: app_db.orders, sink-table: ods.orders}
   - {source-table: 'app_db.shipment_\\.*', sink-table: 'parts.p_<>', replace-symbol: <>, description: shards}
@@ -288,13 +289,14 @@ transform:
     table-options.delimiter: ','
     converter-after-transform: SOFT_DELETE
   - {source-table: 'app_db.shipment_\\.*', partition-keys: region}
-pipeline: {name: Sync the shop, parallelism: 2, schema.change.behavior: lenient}
+pipeline: {name: Sync the shop, parallelism: 2, schema.change.behavior: lenient, route-mode: FIRST_MATCH}
 """
 FLINK_SQL = """\
 SET 'execution.checkpointing.interval' = '10 s';
 SET 'pipeline.name' = 'orders';
 CREATE CATALOG lake WITH (
   'type'='iceberg', 'catalog-type'='rest', 'uri'='http://catalog:8181', 'warehouse'='s3://lake/', 'clients'='5',
+  'default-database'='shop',
   's3.secret-access-key'='hushhush', 'hadoop.fs.s3a.endpoint'='http://store'
 );
 -- changes of the shop's database
@@ -315,26 +317,30 @@ CREATE TABLE events WITH (
   'scan.startup.mode'='timestamp', 'scan.startup.timestamp-millis'='1700000000000'
 );
 CREATE TABLE clicks (id BIGINT) WITH (
-  'connector'='kafka', 'topic'='clicks;taps', 'format'='protobuf', 'protobuf.message-class-name'='shop.Click'
+  'connector'='kafka', 'topic'='clicks;taps', 'properties.auto.offset.reset'='earliest',
+  'format'='protobuf', 'protobuf.message-class-name'='shop.Click'
 );
 CREATE TABLE lake.shop.orders (id BIGINT, PRIMARY KEY (id) NOT ENFORCED) PARTITIONED BY (id)
   WITH ('format-version'='2', 'write.upsert.enabled'='true', 'write.parquet.compression-codec'='zstd');
 CREATE TABLE lake.shop.events (id BIGINT, PRIMARY KEY (id) NOT ENFORCED) WITH (
-  'read.split.target-size'='1', 'history.expire.max-snapshot-age-ms'='1', 'commit.retry.num-retries'='2', 'gc.enabled'='true'
+  'read.split.target-size'='1', 'history.expire.max-snapshot-age-ms'='1', 'commit.retry.num-retries'='2',
+  'gc.enabled'='true', 'location'='s3://lake/events'
 );
 EXECUTE STATEMENT SET BEGIN
 INSERT INTO lake.shop.orders SELECT id, UPPER(note) AS note FROM changes WHERE amount > 0;
 INSERT INTO lake.shop.events SELECT * FROM events;
-INSERT INTO lake.shop.clicks SELECT * FROM clicks;
+INSERT INTO lake.shop.clicks /*+ OPTIONS('target-file-size-bytes'='1048576', 'distribution-mode'='hash',
+  'compression-codec'='zstd', 'compression-level'='3') */ SELECT * FROM clicks;
 END;
 """
 OWN_CATALOG = """\
 CREATE TABLE hosts (id BIGINT) WITH (
   'connector'='kafka', 'topic'='hosts', 'format'='avro-confluent', 'properties.ssl.ca.location'='/ca.pem',
-  'avro-confluent.schema-registry.url'='http://registry:8081'
+  'avro-confluent.schema-registry.url'='http://registry:8081', 'avro-confluent.bearer-auth.token'='${env:TOKEN}'
 );
 CREATE TABLE sink (id BIGINT) WITH (
-  'connector'='iceberg', 'catalog-name'='own', 'catalog-impl'='com.example.Catalog', 'io-impl'='com.example.IO',
+  'connector'='iceberg', 'catalog-name'='own', 'catalog-database'='shop', 'catalog-table'='hosts',
+  'catalog-impl'='com.example.Catalog', 'io-impl'='com.example.IO',
   's3.endpoint'='http://store', 'client.region'='eu', 'glue.id'='7', 'upsert-enabled'='false'
 );
 INSERT INTO sink SELECT * FROM hosts;
@@ -415,6 +421,8 @@ TABLEFLOW = json.dumps(
                 "topic_name": "clicks",
                 "kafka_cluster": "lkc-1",
                 "record_failure_strategy": "SKIP",
+                "error_handling": "LOG",
+                "log_target": "bad",
                 "table_formats": ["ICEBERG"],
             },
         ]

@@ -310,7 +310,6 @@ def test_a_script_of_flink_sql_becomes_tables() -> None:
         "envelope": "debezium",
         "start": {0: 42, 1: 7},
         "columns": {"id": "long", "note": "string", "amount": "decimal(12,2)", "at": "timestamptz"},
-        "metadata": {"timestamp": "sent", "partition": "part"},
         "on_bad_record": "skip",
         "format_version": 2,
         "properties": {"write.parquet.compression-codec": "zstd"},
@@ -330,22 +329,36 @@ def test_a_script_of_flink_sql_becomes_tables() -> None:
             "commit.retry.num-retries": "2",
             "gc.enabled": "true",
         },
+        "location": "s3://lake/events",
         "mode": "upsert",
         "key_columns": ["id"],
     }
     assert found["tables"]["shop.clicks"]["topics"] == ["clicks", "taps"]
 
 
-def test_flink_sql_inserts_by_place_and_computed_columns_are_reported() -> None:
+def test_flink_sql_inserts_by_place() -> None:
     script = """
         CREATE TABLE t (a INT, b AS a + 1, c STRING) WITH ('connector'='kafka', 'topic'='t', 'format'='json');
         CREATE TABLE lake.s.t (x INT, `c` STRING, y INT);
         INSERT INTO lake.s.t SELECT a, c, CAST(a AS INT) AS z FROM t;
+        INSERT INTO lake.s.u (`on`, v, w) SELECT a, a - INTERVAL '1' DAY, UPPER(c) d FROM t;
     """
-    found = imported("flink-sql", script)
-    table = yaml.safe_load(found.text)["tables"]["lake.s.t"]
-    assert table["select"] == "select a as x, c, CAST(a AS INT) as y from records"
-    assert "t/b" in reasons(found)
+    tables = document("flink-sql", script)["tables"]
+    assert tables["lake.s.t"]["select"] == "select a as x, c, CAST(a AS INT) as y from records"
+    assert tables["lake.s.u"]["select"] == "select a as on, a - INTERVAL '1' DAY as v, UPPER(c) as w from records"
+
+
+def test_a_query_of_flink_sql_keeps_its_signs_and_literals() -> None:
+    script = r"""
+        CREATE TABLE t (a STRING, b INT) WITH ('connector'='kafka', 'topic'='t', 'format'='json');
+        INSERT INTO s.t SELECT REGEXP_EXTRACT(a, '(\d+) ( ;') AS d, /* less */ b < 5 AS few, EXTRACT(DAY FROM c) AS e
+        FROM t -- all
+        WHERE a <> 'it''s' AND b >= -1;
+    """
+    assert document("flink-sql", script)["tables"]["s.t"]["select"] == (
+        r"select REGEXP_EXTRACT(a, '(\\d+) ( ;') AS d, b < 5 AS few, EXTRACT(DAY FROM c) AS e"
+        " from records WHERE a <> 'it''s' AND b >= -1"
+    )
 
 
 def test_several_inserts_of_one_source_are_alike_and_a_second_one_into_a_table_is_reported() -> None:
@@ -354,13 +367,13 @@ def test_several_inserts_of_one_source_are_alike_and_a_second_one_into_a_table_i
           'connector'='kafka', 'topic'='t', 'format'='avro-confluent', 'avro-confluent.url'='http://registry:8081',
           'avro-confluent.ignore-parse-errors'='true', 'scan.startup.mode'='group-offsets'
         );
-        INSERT INTO s.one SELECT a FROM t WHERE a = 1;
-        INSERT INTO s.two SELECT a FROM t WHERE a = 2;
+        INSERT INTO s.one SELECT a, b FROM t WHERE a = 1;
+        INSERT INTO s.two SELECT a, b FROM t WHERE a = 2;
         INSERT INTO s.two SELECT a FROM t WHERE a = 3;
     """
     found = imported("flink-sql", script)
     one, two = yaml.safe_load(found.text)["tables"].values()
-    assert (one.pop("select"), two.pop("select")) == tuple(f"select a from records WHERE a = {n}" for n in (1, 2))
+    assert (one.pop("select"), two.pop("select")) == tuple(f"select a, b from records WHERE a = {n}" for n in (1, 2))
     assert one == two == {"topic": "t", "value": {"format": "avro"}, "on_bad_record": "skip"}
     assert reasons(found).keys() == {"INSERT INTO s.two", "t/b", "t/scan.startup.mode"}
 
@@ -376,7 +389,8 @@ def test_debezium_servers_destinations_become_tables() -> None:
     found = document("debezium-server", examples.DEBEZIUM_SERVER)
     assert list(found["tables"]) == ["lake.cdc_s_public_orders"]
     table = found["tables"]["lake.cdc_s_public_orders"]
-    assert (table["topic"], table["partition_by"]) == ("shop.public.orders", ["region", "bucket(id, 16)"])
+    assert table["topics"] == ["shop.public.Orders", "shop.public.orders"]
+    assert table["partition_by"] == ["region", "bucket(id, 16)"]
     assert (table["mode"], table["deletes"], table["order_by"]) == ("upsert", "hard", "__source_ts_ms")
     [route] = document("debezium-server", examples.CAPTURED)["routes"]
     assert (route["topics"], route["to"]) == (r"/^(db)\.([^.]+)\.([^.]+)$/", "lake.$1_$2_$3")
@@ -401,7 +415,12 @@ def test_topics_of_tableflow_become_tables() -> None:
             "dead_letters": {"topic": "bad"},
             "metadata": {name: f"cflt_metadata_{name}" for name in ("topic", "partition", "offset")},
         },
-        "lkc-1.clicks": {"topic": "clicks", "value": {"format": "avro"}, "on_bad_record": "skip"},
+        "lkc-1.clicks": {
+            "topic": "clicks",
+            "value": {"format": "avro"},
+            "on_bad_record": "dead_letter",
+            "dead_letters": {"topic": "bad"},
+        },
     }
 
 

@@ -140,6 +140,7 @@ SERVICES: Mapping[str, str] = {
     # Imports of other tools' configurations.
     **dict.fromkeys(
         (
+            "close the quotation mark",
             "correct the JSON",
             "correct the SQL",
             "correct the YAML",
