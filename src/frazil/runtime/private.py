@@ -54,15 +54,15 @@ def temporary_folder(prefix: str) -> Iterator[Path]:
     creates a folder with this prefix.
     """
     _remove_abandoned(prefix)
-    folder = Path(tempfile.mkdtemp(prefix=prefix))
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        with suppress(OSError):  # A file system without locks: then no process can remove it.
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-        os.close(descriptor)
+    # It is removed at the end of the process too, which does not wait for the block of a daemon thread.
+    with tempfile.TemporaryDirectory(prefix=prefix, ignore_cleanup_errors=True) as name:
+        descriptor = os.open(name, os.O_RDONLY)
+        try:
+            with suppress(OSError):  # A file system without locks: then no process can remove it.
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            yield Path(name)
+        finally:
+            os.close(descriptor)
 
 
 def _remove_abandoned(prefix: str) -> None:

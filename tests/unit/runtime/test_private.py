@@ -80,6 +80,27 @@ def test_a_folder_that_a_killed_process_leaves_is_removed_by_the_next_one(
     assert set(tmp_path.iterdir()) == set(others)
 
 
+_ENDED = """
+import threading, time
+from frazil.runtime.private import temporary_folder
+def hold():
+    with temporary_folder("frazil-test-") as folder:
+        print(folder, flush=True)
+        made.set()
+        time.sleep(60)
+made = threading.Event()
+threading.Thread(target=hold, daemon=True).start()
+made.wait()
+"""
+
+
+def test_a_folder_is_removed_with_its_process_although_its_thread_has_not_ended(tmp_path: Path) -> None:
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    ended = subprocess.run([sys.executable, "-c", _ENDED], capture_output=True, text=True, check=True, env=environment)
+    assert Path(ended.stdout.strip()).parent == tmp_path
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_options_of_java_are_in_a_private_file_and_not_on_its_command_line() -> None:
     words = ['-Dx=a "quoted" \\ word', "-Dy=1"]
     with options_file(words) as file:
