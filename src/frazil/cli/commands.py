@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from typing import Annotated, Any, get_type_hints
 
 import typer
+from typer.core import TyperCommand, TyperGroup
 
 from frazil.cli.logging import LogFormat, LogLevel, configure_logging
 from frazil.cli.output import Output, OutputFormat, reserve_standard_output
@@ -105,11 +106,16 @@ REGISTERED: Registered[Command] = Registered(
     "frazil.commands", "command", Command, {command.name: command for command in COMMANDS}
 )
 """Every command, those of installed packages included."""
+SUMMARY = (
+    "Kafka topics become maintained Apache Iceberg tables.\n\n"
+    "`frazil demo` shows it on this machine; `frazil init` writes a first pipeline file for a cluster, `frazil check` tries"
+    " it, and `frazil run` runs it. `frazil --version` prints the version."
+)
 GROUPS = {
-    "dead-letters": "Records that could not become rows.",
+    "dead-letters": "List, show, replay or remove records that could not become rows.",
     "dev": "Tools for development.",
-    "topic": "The keys by which topics ask for a table.",
-    "import": "Pipeline files made of other tools' configurations.",
+    "topic": "Set, remove or show the keys by which a topic asks for a table.",
+    "import": "Make a pipeline file of another tool's configuration.",
 }
 
 
@@ -125,7 +131,7 @@ class Settings:
 
 def build_app(words: list[str], settings: Settings) -> typer.Typer:
     """Returns the command line, in which only the command that `words` call is loaded."""
-    app = _group("Kafka topics become maintained Apache Iceberg tables.", has_completion=True)
+    app = _group(SUMMARY, has_completion=True)
     groups = {name: _group(summary) for name, summary in GROUPS.items()}
     for name, group in groups.items():
         app.add_typer(group, name=name)
@@ -135,7 +141,7 @@ def build_app(words: list[str], settings: Settings) -> typer.Typer:
         function = with_shared_options(command.load(), settings) if is_called else _not_called
         owner = groups.get(first, app) if second else app
         help_text = _unwrapped(function.__doc__) if is_called and function.__doc__ else command.summary
-        owner.command(second or first, help=help_text, short_help=command.summary)(function)
+        owner.command(second or first, cls=_OneCommand, help=help_text, short_help=command.summary)(function)
     return app
 
 
@@ -205,7 +211,29 @@ def _unwrapped(text: str) -> str:
 
 
 def _group(summary: str, has_completion: bool = False) -> typer.Typer:
-    return typer.Typer(help=summary, add_completion=has_completion, pretty_exceptions_enable=False)
+    return typer.Typer(cls=_Group, help=summary, add_completion=has_completion, pretty_exceptions_enable=False)
+
+
+class _OneCommand(TyperCommand):
+    """A command whose help shows switches without a value."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        return _without_values(super().get_params(ctx))
+
+
+class _Group(TyperGroup):
+    """A group of commands whose help shows switches without a value."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        return _without_values(super().get_params(ctx))
+
+
+def _without_values(options: list[Any]) -> list[Any]:
+    """Returns the options. Typer names the type of a switch, `--debug <bool>`, as if it took a value."""
+    for one in options:
+        if getattr(one, "is_flag", False):
+            one.metavar = ""
+    return options
 
 
 def _not_called() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -30,7 +29,9 @@ from frazil.ops.dead_letters import find_tables
 from frazil.ops.reports import plural
 from frazil.ops.verify import Copies, UpTo, copying, has_lost_records, load_for_copy, plan_copies
 from frazil.runtime.jvm import Jvm, core_count, is_local
+from frazil.runtime.private import temporary_folder
 from frazil.spec import PipelineSpec
+from frazil.verify.compare import PREFIX
 
 TableName = Annotated[
     str | None, typer.Argument(metavar="TABLE", help="Only this table, such as shop.orders.", show_default=False)
@@ -90,8 +91,8 @@ def _verify(spec: PipelineSpec, name: str | None) -> list[Verified]:
         reasons = {one.name: load_for_copy(one, catalog, source) for one in tables}
         found = {one: Verified(one, reason) for one, reason in reasons.items() if reason}
         for copies in plan_copies(one for one in tables if not reasons[one.name]):
-            with tempfile.TemporaryDirectory(prefix="frazil-verify-") as folder:
-                for one in _compared(spec, jvm, catalog, source, copies, Path(folder)):
+            with temporary_folder(PREFIX) as folder:
+                for one in _compared(spec, jvm, catalog, source, copies, folder):
                     found[one.name] = one
     return [found[one] for one in sorted(found)]
 

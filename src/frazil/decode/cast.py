@@ -26,9 +26,10 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
+from frazil.decode.cast_times import convert_times
 from frazil.decode.columns import Columns, Decoded, Mismatch, UnionStruct, without_empty
 from frazil.decode.conversion import NOT_ADDED, Conversion, Owner, Place, elements_of, inside_of, require
-from frazil.decode.epochs import convert_zone, differ_in_zone, from_numbers, inside_years, to_local, zone_settings
+from frazil.decode.epochs import differ_in_zone, inside_years, zone_settings
 from frazil.decode.limits import long_name_fault, rejected_fault
 from frazil.decode.lossless import DAY, cast_losslessly, convert, format_type, may_convert, readable
 from frazil.decode.rescue import UNKNOWN_FIELD
@@ -209,7 +210,7 @@ def _convert_other(
             conversion.request(*top)
         else:
             conversion.refuse_change(place.path, f"{wanted} is not widened to {written}")
-    return _convert(conversion, array, kinds, place)
+    return _convert(conversion, array, kinds, place, top)
 
 
 def _convert_branches(
@@ -413,29 +414,24 @@ def _is_of_each(owner: Owner) -> bool:
     return bool((owner == np.arange(len(owner))).all())
 
 
-def _convert(conversion: Conversion, array: pa.Array, kinds: tuple[IcebergType, IcebergType], place: Place) -> pa.Array:
+def _convert(
+    conversion: Conversion,
+    array: pa.Array,
+    kinds: tuple[IcebergType, IcebergType],
+    place: Place,
+    top: tuple[Path, IcebergType],
+) -> pa.Array:
     """Returns values in another type where the conversion is lossless; the others are type mismatches."""
     written, wanted = kinds
     target = arrow_type(wanted)
-    unit = conversion.reading.unit_at.get(place.path) if conversion.reading.units else None
-    zone = conversion.reading.zone_at.get(place.path) if conversion.reading.zones else None
-    zoned = convert_zone(array, wanted, zone) if zone is not None else None
-    if zoned is not None:
-        outside = np.asarray(array.is_valid()) & np.asarray(zoned.is_null())
-        reason = f"{{value}} is out of the range of {wanted} in {zone}"
-        conversion.refuse(array, outside, place.owner, place.path, "out_of_range", reason)
-        return zoned
-    if unit is not None and _is_number(array.type) and isinstance(wanted, TimestampType | TimestamptzType):
-        return _from_epoch(conversion, array, wanted, place, unit)
+    times = convert_times(conversion, array, wanted, place)
+    if times is not None:
+        return times
+    unit = conversion.unit_at(place.path)
     remedy = ""
     converted = convert(array, written, wanted, unit, conversion.reading.coerces(place.path))
     if converted is None and not may_convert(array.type, target):
-        # A message that has got its first field is formatted with its fields: the remedy is a column of that type.
-        is_first = isinstance(written, StructType) and isinstance(wanted, BooleanType)
-        type_name = format_type(written) if is_first else type_word(written)
-        conversion.refuse_change(place.path, f"{type_name} does not fit {type_word(wanted)}")
-        declared = declaration_for(conversion.in_row(place.path), type_name, type_word(wanted))
-        remedy = declared and f"; {declared}"
+        remedy = _refuse_type(conversion, kinds, place, top)
     back = converted.array if converted is not None else cast_losslessly(array, target)
     bad = np.asarray(array.is_valid()) & np.asarray(back.is_null())
     if bad.any():
@@ -453,16 +449,16 @@ def _convert(conversion: Conversion, array: pa.Array, kinds: tuple[IcebergType, 
     return back
 
 
-def _from_epoch(conversion: Conversion, array: pa.Array, wanted: IcebergType, place: Place, unit: str) -> pa.Array:
-    moments = from_numbers(array, unit)
-    if moments.is_outside.any():
-        reason = f"{{value}} is out of the range of {wanted}({unit})"
-        conversion.refuse(array, moments.is_outside, place.owner, place.path, "out_of_range", reason)
-    zone = conversion.reading.zone_at.get(place.path) if conversion.reading.zones else None
-    if zone is not None and isinstance(wanted, TimestampType):
-        return to_local(moments.micros.cast(pa.timestamp("us", tz="UTC")), zone)
-    return moments.micros.cast(arrow_type(wanted))
-
-
-def _is_number(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
+def _refuse_type(
+    conversion: Conversion, kinds: tuple[IcebergType, IcebergType], place: Place, top: tuple[Path, IcebergType]
+) -> str:
+    """Adds the change to another type, which is refused; returns its remedy, as the end of a message."""
+    written, wanted = (type_word(kind) for kind in kinds)
+    path = place.path
+    if isinstance(kinds[0], StructType) and isinstance(kinds[1], BooleanType):
+        # A message that has got its first field: the remedy is a column of its type, in lists and maps of the field's.
+        path, kind = top
+        written, wanted = format_type(kind), format_type(_with_branch(kind, kinds[1]))
+    conversion.refuse_change(path, f"{written} does not fit {wanted}")
+    declared = declaration_for(conversion.in_row(path), written, wanted)
+    return declared and f"; {declared}"

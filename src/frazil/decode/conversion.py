@@ -69,6 +69,10 @@ class Conversion:
         """Returns a path as a pipeline file writes it: from the top of the row, not of an envelope."""
         return path if self.reading.envelope is None else path[1:]
 
+    def unit_at(self, path: Path) -> str | None:
+        """Returns the declared unit of the numbers at a path."""
+        return self.reading.unit_at.get(path) if self.reading.units else None
+
     def request(self, path: Path, kind: IcebergType) -> None:
         """Requests this field, at least in this type."""
         self.requested_fields.setdefault(path[:-1], {})[path[-1]] = kind

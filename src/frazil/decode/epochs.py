@@ -152,12 +152,26 @@ def to_instants(local: pa.Array, zone: str) -> pa.Array:
     """Returns the instants of local times in a zone; of the two that a time has when clocks go back, the first. Null
     for times that are skipped when clocks go forward, and outside the years 1 to 9999.
     """
-    zoned = pc.assume_timezone(local, zone, ambiguous="earliest", nonexistent="earliest")
-    again = pc.local_timestamp(zoned)
+    zoned = _assume_zone(local, zone)
     micros = zoned.cast(pa.int64())
     is_inside = pc.and_(pc.greater_equal(micros, FIRST_US), pc.less(micros, LAST_US))
-    is_good = pc.and_(pc.equal(again, local), is_inside)
+    is_good = pc.and_(pc.equal(pc.local_timestamp(zoned), local), is_inside)
     return pc.if_else(is_good, zoned.cast(_INSTANT), pa.scalar(None, _INSTANT))
+
+
+SKIPPED = "{value} does not exist in {zone}, where clocks were set forward past it"
+"""What is wrong with a local time that is skipped."""
+
+
+def are_skipped(local: pa.Array, zone: str) -> NDArray[np.bool_]:
+    """Returns which local times are skipped when clocks go forward in a zone: bool of shape (n_times,)."""
+    local = local.cast(_LOCAL)
+    again = pc.local_timestamp(_assume_zone(local, zone))
+    return np.asarray(pc.fill_null(pc.not_equal(again, local), False))
+
+
+def _assume_zone(local: pa.Array, zone: str) -> pa.Array:
+    return pc.assume_timezone(local, zone, ambiguous="earliest", nonexistent="earliest")
 
 
 def convert_zone(array: pa.Array, wanted: IcebergType, zone: str) -> pa.Array | None:

@@ -9,9 +9,7 @@ from __future__ import annotations
 import functools
 import json
 import os
-import shutil
 import signal
-import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
@@ -23,6 +21,7 @@ from frazil.ingest.task import read_all
 from frazil.ingest.task_job import Job, quoting_no_record
 from frazil.ingest.task_limits import limited_memory, limited_time
 from frazil.process.references import receive
+from frazil.runtime.private import temporary_folder
 from frazil.types import BadRecord
 from frazil.write.target import TableTarget
 
@@ -30,6 +29,7 @@ MOST_FOUND = 100
 """The largest number of records that one search returns; the next search finds others."""
 _WHOLE_CPU_S, _LEAST_CPU_S = 10.0, 1.5
 _LONGEST_REASON = 500
+_PREFIX = "frazil-trial-"
 _FAILED, _NOT_ITS_FAULT = 3, 4
 
 
@@ -129,8 +129,8 @@ class _Search:
         if reason is None and not self._is_warm:
             # The first record that a child could read is read here, so that later children find every loop loaded.
             self._is_warm = True
-            with tempfile.TemporaryDirectory(prefix="frazil-trial-") as folder:
-                _read(self._job, records.slice(0, 1), Path(folder))
+            with temporary_folder(_PREFIX) as folder:
+                _read(self._job, records.slice(0, 1), folder)
         return reason
 
 
@@ -158,7 +158,18 @@ def try_in_child(work: Callable[[Path], None], cpu_seconds: float) -> str | None
 
     Raises: OSError where `work` fails for another reason than a record.
     """
-    folder = Path(tempfile.mkdtemp(prefix="frazil-trial-"))
+    with temporary_folder(_PREFIX) as folder:
+        status, reason = _run_child(work, cpu_seconds, folder)
+    if os.WIFSIGNALED(status):
+        return _describe_signal(os.WTERMSIG(status))
+    code = os.WEXITSTATUS(status)
+    if code == _NOT_ITS_FAULT:
+        raise OSError(reason)
+    return None if code == 0 else reason or f"the reader ended with status {code}"
+
+
+def _run_child(work: Callable[[Path], None], cpu_seconds: float, folder: Path) -> tuple[int, str]:
+    """Returns the status that a child which does the work has ended with, and its reason."""
     reading, writing = os.pipe()
     try:
         child = os.fork()
@@ -174,13 +185,7 @@ def try_in_child(work: Callable[[Path], None], cpu_seconds: float) -> str | None
         os.close(reading)
         if writing >= 0:
             os.close(writing)
-        shutil.rmtree(folder, ignore_errors=True)
-    if os.WIFSIGNALED(status):
-        return _describe_signal(os.WTERMSIG(status))
-    code = os.WEXITSTATUS(status)
-    if code == _NOT_ITS_FAULT:
-        raise OSError(reason)
-    return None if code == 0 else reason or f"the reader ended with status {code}"
+    return status, reason
 
 
 def _be_the_child(work: Callable[[Path], None], cpu_seconds: float, folder: Path, writing: int) -> None:

@@ -9,7 +9,7 @@ from pyiceberg.schema import Schema
 
 from frazil.catalog.port import Catalog, TableState
 from frazil.dead_letters.tables import create_table
-from frazil.ingest.preflight import check_measured_columns
+from frazil.ingest.preflight import check_measured_columns, refuse_columns
 from frazil.ingest.queries import QueryTables
 from frazil.ingest.schema_changes import declared_adder
 from frazil.ingest.settings import declared_columns, layout_of, own_columns
@@ -41,6 +41,7 @@ class NewTables:
         columns |= own_columns(spec)
         docs = {field.name: field.doc for field in found_fields if field.doc}
         schema = document(new_schema(columns.items()), docs)
+        refuse_columns(table, schema)
         changes = target_of(table, schema).changes
         keys = (changes.key_columns or key_columns) if changes is not None else ()
         return self._made(table, with_identifiers(schema, keys) if keys else schema)

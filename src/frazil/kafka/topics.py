@@ -59,6 +59,20 @@ class _Away(UnavailableError):
     """A broker does not answer; another one may."""
 
 
+class _Refusals:
+    """What a client reports beside its answers. The client knows this by its callback, and not its owner: the two would be a
+    cycle, which Python may collect in the client's own thread, where librdkafka aborts the process.
+    """
+
+    #: Why a broker was refused, or has refused the client, since the last answer.
+    newest: str | None = None
+
+    def hear(self, error: KafkaError) -> None:
+        """Notes a refusal."""
+        if error.code() in _REFUSALS or "SSL" in error.str():
+            self.newest = error.str()
+
+
 class KafkaTopics:
     """Implements the port `Source`. properties: the pipeline file's client properties. timeout_s: for one answer."""
 
@@ -70,8 +84,7 @@ class KafkaTopics:
         #: Brokers that have not answered in time, each with the question for ends that it is expected to answer.
         self._silent: dict[int | None, _Asked | None] = {}
         self._addresses: dict[int, str] = {}
-        #: Why a broker was refused, or has refused this client, since the last answer.
-        self._refusal: str | None = None
+        self._refusals = _Refusals()
         self._properties = properties
         self._control_topic: ControlTopic | None = None
         self._servers = properties["bootstrap.servers"]
@@ -88,16 +101,12 @@ class KafkaTopics:
     def _client(self, servers: str) -> OffsetClient:
         own: dict[str, Any] = {
             "log_level": 0,
-            "error_cb": self._hear,
+            "error_cb": self._refusals.hear,
             "socket.timeout.ms": 10000,
             **self._native,
             "bootstrap.servers": servers,
         }
         return OffsetClient(own, logger=SilentLog())
-
-    def _hear(self, error: KafkaError) -> None:
-        if error.code() in _REFUSALS or "SSL" in error.str():
-            self._refusal = error.str()
 
     def cluster_id(self) -> str:
         return self._of_any(
@@ -113,11 +122,11 @@ class KafkaTopics:
             try:
                 answer = self._ask(partial(question, patience_s))
             except _Away:
-                if self._refusal is not None:
+                if self._refusals.newest is not None:
                     raise
             else:
                 self._any.poll(0)  # Empties the queue of refusals of other brokers.
-                self._refusal = None
+                self._refusals.newest = None
                 return answer
             # A client keeps asking the broker that it is connected to; a new client begins with another.
             self._any = self._client(self.answering())
@@ -317,13 +326,13 @@ class KafkaTopics:
         does not name.
         """
         for client in (self._any, self._admin):
-            client.poll(0)  # Calls `_hear`.
-        broker = _BROKER.search(self._refusal or "")
-        if self._refusal is None or broker is None or "certificate verify failed" not in self._refusal:
-            return self._refusal
+            client.poll(0)  # Calls `hear`.
+        broker = _BROKER.search(self._refusals.newest or "")
+        if self._refusals.newest is None or broker is None or "certificate verify failed" not in self._refusals.newest:
+            return self._refusals.newest
         authorities, texts = self._native.get("ssl.ca.location"), self._native.get("ssl.ca.pem")
         fault = certificate_fault(broker[1], int(broker[2]), authorities, texts, _PROMPT_S)
-        return f"the certificate of {broker[1]}:{broker[2]}: {fault}" if fault else self._refusal
+        return f"the certificate of {broker[1]}:{broker[2]}: {fault}" if fault else self._refusals.newest
 
 
 def _wait(asked: Collection[_Asked], timeout_s: float) -> None:

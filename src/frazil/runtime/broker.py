@@ -21,7 +21,13 @@ from confluent_kafka.admin import AdminClient
 
 from frazil.clock import SystemClock, new_id
 from frazil.errors import UnavailableError
-from frazil.runtime.gateway import RECORDED_TIMEOUT_S, class_archive, recording_options, sharing_options
+from frazil.runtime.gateway import (
+    RECORDED_TIMEOUT_S,
+    class_archive,
+    keep_recorded,
+    recording_options,
+    sharing_options,
+)
 from frazil.runtime.jars import jars
 from frazil.runtime.java import find_java, with_one_collector
 from frazil.runtime.private import make_private_directory, make_private_file
@@ -32,6 +38,7 @@ _MESSAGE_MAX_BYTES = 20 * 1024 * 1024
 _START_TIMEOUT_S = 60.0
 _STOP_TIMEOUT_S = 15.0
 _POLL_S = 0.05
+_ENDED_BY_SIGTERM = 128 + signal.SIGTERM  # The exit status of a JVM that has ended by itself after the signal.
 _TRIES_FOR_A_PORT = 3
 _PORT_IS_TAKEN = "Address already in use"
 _JVM = ("-Xmx512m", "-Xms128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
@@ -235,6 +242,8 @@ class EmbeddedBroker:
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
+        if self._records_classes:
+            keep_recorded(is_whole=process.returncode == _ENDED_BY_SIGTERM)
 
     def _failed(self, message: str) -> UnavailableError:
         return UnavailableError(message, remedy="read the broker's log", where=str(self.log))

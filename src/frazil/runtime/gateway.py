@@ -21,7 +21,7 @@ from typing import Any
 
 from py4j.java_gateway import JavaClass, JavaMember, JavaPackage, JVMView
 
-from frazil.clock import SystemClock
+from frazil.clock import SystemClock, new_id
 from frazil.errors import UnavailableError
 from frazil.runtime.jars import cache_directory, spark_home
 from frazil.runtime.java import find_java, with_one_collector
@@ -125,12 +125,13 @@ def _write_options(file: Path, options: Sequence[str]) -> None:
 
 
 def wait_for_end(process: subprocess.Popen[bytes]) -> None:
-    """Waits for a JVM that was asked to end; kills it after some seconds."""
+    """Waits for a JVM that was asked to end, and keeps what it has recorded; kills it after some seconds."""
     try:
         process.wait(RECORDED_TIMEOUT_S if os.environ.get(RECORD_VARIABLE) else _END_TIMEOUT_S)
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
+    keep_recorded(is_whole=process.returncode == 0)
 
 
 def raise_file_limit() -> None:
@@ -196,12 +197,34 @@ def sharing_options(archive: Path) -> list[str]:
     return [f"-XX:SharedArchiveFile={archive}", *_AT_ITS_ADDRESS, *_WITHOUT_WARNINGS] if archive.exists() else []
 
 
+_begun: list[Path] = []
+"""The archives that JVMs of this process record, under the names that they have until the JVMs have ended."""
+
+
 def recording_options(archive: Path) -> list[str]:
-    """Returns the JVM options that record the archive at the JVM's end; makes its folder, and removes what it replaces."""
+    """Returns the JVM options that record the archive at the JVM's end, to be named by `keep_recorded`; makes its folder,
+    and removes what it replaces, and what was begun by processes that were killed.
+    """
     archive.parent.mkdir(parents=True, exist_ok=True)
-    for former in archive.parent.glob(f"{archive.stem.partition('-')[0]}-*.jsa"):
+    for former in archive.parent.glob(f"{archive.stem.partition('-')[0]}-*"):
         former.unlink(missing_ok=True)
-    return [f"-XX:ArchiveClassesAtExit={archive}", *_WITHOUT_WARNINGS]
+    # Java refuses half an archive at each start, and an archive that exists is not recorded again.
+    begun = archive.with_suffix(f".{new_id()}")
+    _begun.append(begun)
+    return [f"-XX:ArchiveClassesAtExit={begun}", *_WITHOUT_WARNINGS]
+
+
+def keep_recorded(*, is_whole: bool) -> None:
+    """Names the archives that JVMs of this process have recorded. is_whole: whether the JVMs have ended by themselves;
+    otherwise what they have written is removed.
+    """
+    while _begun:
+        begun = _begun.pop()
+        if is_whole:
+            with suppress(FileNotFoundError):
+                begun.replace(begun.with_suffix(".jsa"))
+        else:
+            begun.unlink(missing_ok=True)
 
 
 def _command(

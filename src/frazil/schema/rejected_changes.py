@@ -69,12 +69,12 @@ def declaration_for(path: Sequence[str], written: str, wanted: str) -> str:
     """Returns the declaration that gives values of a type a column, as the end of a sentence; empty where no
     declaration helps.
 
-    path: of the field in the row. written, wanted: the written type, and the first word of the column's type.
+    path: of the field in the row. written, wanted: the written type, and the column's, of which the first word is enough.
     """
     had, has = (_WORD.match(word)[0] for word in (written, wanted))  # type: ignore[index]
     name, field, is_top = path[-1], ".".join(path), len(path) == 1
     is_member = "element" not in path and "value" not in path
-    if (had, has) == ("struct", "boolean") and is_member:
+    if is_member and ((had, has) == ("struct", "boolean") or had == has in ("list", "map")):
         return (
             "the column was made of a message or record without fields: give the field a column of its own, such as"
             f' `columns: {{{name}_fields: {{type: "{written}", field: {field}}}}}`'

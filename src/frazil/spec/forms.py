@@ -75,6 +75,9 @@ DURATION = quantity(
     duration_text,
     parse_duration,
 )
+LONGEST_INTERVAL_S = 7 * 24 * 3600.0
+"""The longest interval of commits: Kafka's default retention, after which records are lost before they are read."""
+INTERVAL = quantity(DURATION.schema, duration_text, lambda text: parse_duration(text, LONGEST_INTERVAL_S))
 SIZE = quantity(
     {"type": "string", "pattern": SIZE_PATTERN, "examples": ["64MiB", "128MiB", "1GiB"]}, size_text, parse_size
 )

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from frazil.spec.connections import TOPICS_FROM
-from frazil.spec.document import Section, read_document, texts_of
+from frazil.spec.document import Items, Section, read_document, texts_of
 from frazil.spec.http import read_http
 from frazil.spec.keys import Fields, keys_of
 from frazil.spec.models import DEFAULTS_KEYS, PipelineSpec, RouteSpec, TableSpec
@@ -98,7 +98,8 @@ def _read_tables(
     if entry is None:
         return (), routes
     if not isinstance(entry.value, Section) or not entry.value.entries:
-        problems.add(entry.line, "`tables` has no tables", "write `<namespace>.<table>: {topic: NAME}` under it")
+        what = "is a list where a mapping is expected" if isinstance(entry.value, Items) else "has no tables"
+        problems.add(entry.line, f"`tables` {what}", "write `<namespace>.<table>: {topic: NAME}` under it")
         return (), routes
     tables = (read_table(table, inherited, defaults, secrets, problems) for table in entry.value.entries)
     return tuple(tables), routes

@@ -45,12 +45,13 @@ from frazil.spec.connections import (
 )
 from frazil.spec.document import Entry, Items, Node, Scalar, Section
 from frazil.spec.forms import read_texts
-from frazil.spec.keys import Fields, Key, Read, keys_of, read_items, read_strings, read_text
+from frazil.spec.keys import Fields, Key, Read, describe, keys_of, read_items, read_strings, read_text
 from frazil.spec.models import MAINTENANCE_KEYS, OF_ALL_TABLES
 from frazil.spec.partitioning import find_type, is_declared_otherwise
 from frazil.spec.problems import Problems, advice, nearest
 from frazil.spec.secrets import Secrets
 from frazil.spec.settings import SKIPPABLE, CommitSpec, MaintenanceSpec
+from frazil.spec.units import DURATION_PATTERN
 from frazil.store.properties import check_property
 
 _SQLITE = "jdbc:sqlite:"
@@ -178,7 +179,13 @@ def read_commit(entry: Entry | None, inherited: CommitSpec, problems: Problems) 
     """When to commit; what the file leaves out is `inherited`."""
     if entry is None:
         return inherited
-    fields = Fields(entry.value, keys_of(CommitSpec), "commit", problems)
+    node = entry.value
+    if isinstance(node, Scalar) and node.text:
+        example = node.text if re.fullmatch(DURATION_PATTERN, node.text, re.ASCII) else "5s"
+        message = f"`commit` is {describe(node)} where a mapping is expected"
+        problems.add(entry.line, message, f"write `commit: {{interval: {example}}}`")
+        return inherited
+    fields = Fields(node, keys_of(CommitSpec), "commit", problems)
     commit = inherited.model_copy(update=fields.values())
     if commit.min_file_size_bytes and commit.min_file_size_bytes > commit.target_file_size_bytes:
         least = fields.get("min_file_size")

@@ -14,6 +14,7 @@ from frazil.spec.declared import Declared
 from frazil.spec.forms import (
     DEPTH,
     DURATION,
+    INTERVAL,
     ON,
     ORPHAN_AGE,
     SEPARATOR,
@@ -239,8 +240,8 @@ class CommitSpec(Declared):
     """When to commit, and the size that files aim at."""
 
     #: A commit comes at most this many seconds after data arrived.
-    interval_s: Annotated[float, Key(DURATION, name="interval")] = 1.0
-    """How long to collect records for one commit."""
+    interval_s: Annotated[float, Key(INTERVAL, name="interval")] = 1.0
+    """How long to collect records for one commit: `168h` or less."""
     target_file_size_bytes: Annotated[int, Key(SIZE, name="target_file_size")] = 128 * 1024 * 1024
     """The size that files should reach."""
     #: None: the target.

@@ -58,8 +58,9 @@ STRANGE_IN_TABLE: Mapping[str, str] = {
     **dict.fromkeys(keys_of(PipelineSpec), "write it at the top of the file"),
     **dict.fromkeys(keys_of(CommitSpec), "write it under `commit`"),
     **dict.fromkeys(keys_of(ValueSpec), "write it under `value`, or under `key`"),
+    **dict.fromkeys(("primary_key", "merge_key", "id_columns"), "write `mode: upsert` and `key_columns: [NAME]`"),
 }
-"""Keys of other places that are easily written into a table, and what to do about them."""
+"""Keys of other places and of other tools that are easily written into a table, and what to do about them."""
 _STRANGE_IN_DEFAULTS: Mapping[str, str] = {
     **STRANGE_IN_TABLE,
     **dict.fromkeys(OF_ONE_TABLE, "write it in each table: it is no default for others"),

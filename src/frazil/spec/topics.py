@@ -21,6 +21,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _FIRST_PLAUSIBLE_MS = 10**11
 _LAST_PLAUSIBLE_MS = 10**14
 _OWN = re.compile(r"__.*|frazil-.*-(ha|topics)")
+_EXPRESSION = re.compile(r"[*+?^$|()\[\]]")
 _MAX_PARTITION = 2**31 - 1
 _MAX_OFFSET = 2**63 - 1
 
@@ -144,6 +145,9 @@ def parse_topic(text: str) -> TopicSelector:
 
 def parse_selector(text: str) -> TopicSelector:
     """A topic's name, or a regular expression between slashes."""
+    if not text.startswith("/") and _EXPRESSION.search(text):
+        remedy = "write a regular expression between slashes, such as `/^device-.*/`"
+        raise SpecError(f"`{text}` is not a topic's name", remedy=remedy)
     if not text.startswith("/"):
         return parse_topic(text)
     if len(text) < 3 or not text.endswith("/"):

@@ -28,12 +28,17 @@ WINDOW_PATTERN = r"^([01][0-9]|2[0-3]):[0-5][0-9]-([01][0-9]|2[0-3]):[0-5][0-9]$
 SIZE_PATTERN = f"^{_QUANTITY}({'|'.join(BYTES_OF)})$"
 
 
-def parse_duration(text: str) -> float:
-    """Seconds of a duration such as `500ms`, `2s`, `5m` or `1h`; more than zero."""
+LONGEST_S = 876_000 * 3600.0
+"""The longest duration: a hundred years, whose milliseconds and dates every service can hold."""
+
+
+def parse_duration(text: str, longest_s: float = LONGEST_S) -> float:
+    """Seconds of a duration such as `500ms`, `2s`, `5m` or `1h`; more than zero, and `longest_s` at most."""
     match = re.fullmatch(DURATION_PATTERN[1:-1], text, re.ASCII)
     days = re.fullmatch(r"([0-9]{1,9}) ?d", text, re.ASCII)
     if days is not None:
-        raise SpecError(f"`{text}` is not a duration", remedy=f"write it in hours: `{int(days[1]) * 24}h`")
+        hours = min(int(days[1]) * 24, int(longest_s // 3600))
+        raise SpecError(f"`{text}` is not a duration", remedy=f"write it in hours: `{hours}h`")
     if match is None:
         raise _unreadable(text, "duration", f"one of {', '.join(SECONDS_OF)}, for example `{_number(text) or 5}s`")
     seconds = float(match[1]) * SECONDS_OF[match[2]]
@@ -41,6 +46,8 @@ def parse_duration(text: str) -> float:
         raise SpecError(
             f"the duration `{text}` is zero", remedy="write a duration that is more than zero, such as `1s`"
         )
+    if seconds > longest_s:
+        raise SpecError(f"the duration `{text}` is too long", remedy=f"write `{duration_text(longest_s)}` or less")
     return seconds
 
 
@@ -76,8 +83,9 @@ def parse_window(text: str) -> tuple[int, int]:
 
 def duration_text(seconds: float) -> str:
     """The duration as a pipeline file writes it, in the largest unit that gives a whole number."""
-    unit = next(unit for unit in reversed(SECONDS_OF) if seconds % SECONDS_OF[unit] == 0)
-    return f"{seconds / SECONDS_OF[unit]:g}{unit}"
+    millis, millis_of = round(seconds * 1000), {unit: round(of_s * 1000) for unit, of_s in SECONDS_OF.items()}
+    unit = next(unit for unit in reversed(SECONDS_OF) if millis % millis_of[unit] == 0)
+    return f"{millis // millis_of[unit]}{unit}"
 
 
 def size_text(size_bytes: int) -> str:

@@ -10,7 +10,6 @@ import json
 import os
 import pickle
 import sys
-import tempfile
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -32,6 +31,7 @@ from frazil.replay.rows import Place, read_rows
 from frazil.replay.snapshots import FileRows
 from frazil.replay.values import JsonEncoder
 from frazil.report import TaskReport, merge_reports
+from frazil.runtime.private import temporary_folder
 from frazil.schema.arrow import Ints
 from frazil.types import DataFile, OffsetRange
 from frazil.upsert.deduplicate import load_ranked
@@ -39,6 +39,8 @@ from frazil.write.target import TableTarget
 
 MOST_ROWS = 2_000_000
 """The most rows of files that are read of a window: another writer may have rewritten a whole table."""
+PREFIX = "frazil-verify-"
+"""The beginning of the names of temporary folders with the rows of records."""
 _AT_ONCE_BYTES = 16 * 1024 * 1024
 _NICE = 10
 Read = Callable[[Iterable[OffsetRange], int], tuple[list[ReadRecord], dict[Partition, int]]]
@@ -157,7 +159,7 @@ def _compare_change(piece: Piece, change: Change, read: Read) -> tuple[int, int,
 
 def _add_wanted(rows: _Rows, target: TableTarget, ranges: Sequence[OffsetRange], read: Read) -> TaskReport:
     """Counts the rows that the records make down; returns the report of a task that reads them."""
-    with tempfile.TemporaryDirectory(prefix="frazil-verify-") as folder:
+    with temporary_folder(PREFIX) as folder:
         local = _in_folder(target, folder)
         job = Job(dict.fromkeys({one.topic for one in ranges}, local))
         with quoting_no_record(job):
@@ -195,11 +197,11 @@ def _add_upserts(rows: _Rows, target: TableTarget, files: Iterable[FileRows], re
     return stray
 
 
-def _in_folder(target: TableTarget, folder: str) -> TableTarget:
+def _in_folder(target: TableTarget, folder: Path) -> TableTarget:
     """Returns the table as one in a folder, whose bad records are left out."""
     return replace(
         target,
-        location=Path(folder).as_uri(),
+        location=folder.as_uri(),
         properties=tuple(one for one in target.properties if one[0].startswith("schema.name-mapping")),
         io_properties=(),
         spec_id=0,

@@ -9,7 +9,6 @@ import os
 import pickle
 import subprocess
 import sys
-import tempfile
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -28,10 +27,11 @@ from frazil.ingest.target import target_of
 from frazil.kafka.port import Source
 from frazil.ops.reports import VerificationReport
 from frazil.replay.snapshots import Snapshots
+from frazil.runtime.private import temporary_folder
 from frazil.runtime.tether import tethered
 from frazil.spec import PipelineSpec
 from frazil.spec.settings import VerifySpec
-from frazil.verify.compare import Change, Compared, Piece
+from frazil.verify.compare import PREFIX, Change, Compared, Piece
 from frazil.verify.windows import MOST_OFFSETS, Past, Snapshot, Window, choose, find_windows
 
 log = structlog.get_logger("frazil")
@@ -177,7 +177,7 @@ class VerifySchedule:
         """Yields what the process of its own has found, as far as it gets."""
         command = tethered([sys.executable, "-P", "-m", "frazil.verify.compare"])
         # Rows that the process leaves when it is killed go with this folder.
-        with tempfile.TemporaryDirectory(prefix="frazil-verify-", ignore_cleanup_errors=True) as folder:
+        with temporary_folder(PREFIX) as folder:
             # A session of its own: Ctrl-C in the terminal does not reach it.
             child = self._child = subprocess.Popen(
                 command,
@@ -185,7 +185,7 @@ class VerifySchedule:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
                 start_new_session=True,
-                env={**os.environ, "TMPDIR": folder},
+                env={**os.environ, "TMPDIR": str(folder)},
             )
             try:
                 if self._stopping.is_set():  # `stop` may have come before there was a process.

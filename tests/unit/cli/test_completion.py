@@ -27,8 +27,13 @@ def test_commands_options_and_values_are_completed(
     assert (ended.value.code, capsys.readouterr().out.strip()) == (0, expected)
 
 
-def test_the_script_of_a_shell_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_the_script_of_a_shell_is_shown(
+    shell: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # The shell is looked for among the processes that started the tests, which may have none.
+    monkeypatch.setattr("shellingham.detect_shell", lambda: (shell, shell))
     with pytest.raises(SystemExit) as ended:
-        main(["--show-completion", "bash"])
+        main(["--show-completion"])
     assert ended.value.code == 0
-    assert "_FRAZIL_COMPLETE=complete_bash" in capsys.readouterr().out
+    assert f"_FRAZIL_COMPLETE=complete_{shell}" in capsys.readouterr().out

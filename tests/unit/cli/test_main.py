@@ -173,6 +173,14 @@ def test_help_of_a_command_names_the_environment_variables(capsys: Captured) -> 
     assert "FRAZIL_WELL_COUNT" in printed
 
 
+@pytest.mark.parametrize("words", [[], ["dev", "--help"], ["well", "--help"]])
+def test_help_shows_switches_without_a_value(words: list[str], capsys: Captured) -> None:
+    assert main(words) == 0
+    printed = capsys.readouterr().out
+    assert "--help" in printed
+    assert "bool" not in printed.lower()
+
+
 def test_the_version_is_told(capsys: Captured) -> None:
     assert main(["--version"]) == 0
     assert capsys.readouterr().out.count(".") == 2

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from concurrent.futures import Future
 from typing import Any
 
@@ -69,3 +71,16 @@ def test_a_certificate_that_is_not_there_is_a_setting_too() -> None:
     with pytest.raises(SpecError) as refused:
         KafkaTopics({"bootstrap.servers": "127.0.0.1:9", "security.protocol": "SSL", "ssl.ca.location": "/no/such"})
     assert refused.value.where == "ssl.ca.location"
+
+
+def test_a_source_that_is_dropped_ends_its_client_at_once() -> None:
+    # A client in a cycle is collected by whatever thread allocates next: its own, which answers the question, would abort.
+    topics = KafkaTopics({"bootstrap.servers": "127.0.0.1:1"})
+    topics._asked({("t", 0): -1})
+    client = weakref.ref(topics._admin)
+    gc.disable()
+    try:
+        del topics
+        assert client() is None
+    finally:
+        gc.enable()

@@ -65,6 +65,7 @@ DOCUMENTS = [
     wholes("namespace: n\ntopics: []\n", "namespace: n\ntopics: [a]\n"),
     wholes("namespace: n\ntopics: [/(/]\n", "namespace: n\ntopics: [/()/]\n"),
     wholes("namespace: n\ntopics: [/ab]\n", "namespace: n\ntopics: [/^device-.*/]\n"),
+    wholes("namespace: n\ntopics: 'device-*'\n", "namespace: n\ntopics: /^device-.*/\n"),
     wholes("namespace: n\ntopics: ['a b']\n", "namespace: n\ntopics: [a-b]\n", "namespace: n\ntopics: [a, b]\n"),
     wholes("namespace: a b\ntopics: [x]\n", "namespace: a.b\ntopics: [x]\n"),
     wholes("namespace: '${env:N}'\ntopics: [x]\n", "namespace: n\ntopics: [x]\n"),
@@ -110,6 +111,7 @@ DOCUMENTS = [
     ),
 ]
 SECTIONS = [
+    sections("maintenance: {snapshots: {age: 1000000h}}", "maintenance: {snapshots: {age: 876000h}}"),
     sections("defaults: {topic: b}", "defaults: {}"),
     sections("catalog: {type: hivee}", "catalog: {type: jdbc}"),
     sections("catalog: {impl: a.B, type: jdbc}", "catalog: {impl: a.B}", "catalog: {type: jdbc}"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -234,6 +235,46 @@ def test_a_key_that_is_a_struct(tmp_path: Path) -> None:
     assert_stopped(operator.run("mode: upsert, key_columns: [k]"), "name the columns inside it, or another one")
     assert operator.run("mode: upsert, key_columns: [k.id]").status.run_state is RunState.WAITING
     assert operator.values() == [{"k": {"id": 1}, "x": 1}]
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        "key: {format: json}",
+        "key_columns: [k]",
+        "key_columns: [k.element], columns: {k: list<long>, id: long, x: long}",
+    ],
+)
+def test_a_key_that_is_a_list(tmp_path: Path, settings: str) -> None:
+    operator = Operator(tmp_path)
+    for x in (1, 2):
+        value = json.dumps({"k": [1], "id": 7, "x": x}).encode()
+        operator.source.produce("a", 0, value, operator.clock.now_ms(), key=b'{"k":[1],"id":7}')
+    remedy = (
+        "name other columns under `key_columns`, or read the topic into a table with `mode: append`: a list or map cannot"
+        " identify rows"
+    )
+    assert_stopped(operator.run(f"mode: upsert, {settings}"), remedy)
+    assert operator.catalog.load("n.a") is None
+    assert operator.run("mode: upsert, key_columns: [id]").status.run_state is RunState.WAITING
+    assert operator.run("mode: append", "n.b").status.run_state is RunState.WAITING
+    assert (operator.values(), len(operator.values("n.b"))) == ([{"k": [1], "id": 7, "x": 2}], 2)
+
+
+@pytest.mark.parametrize("name", ["s", "k"])
+def test_an_order_that_is_no_plain_value(tmp_path: Path, name: str) -> None:
+    records = [{"id": 7, "s": {"at": at}, "k": [at], "x": x} for at, x in ((2, 1), (1, 2))]
+    operator = Operator(tmp_path, *records)
+    remedy = (
+        "name another column under `order_by`, such as one that `columns` makes of a field inside it, or remove it to"
+        " apply changes in the order of their offsets"
+    )
+    upsert = "mode: upsert, key_columns: [id]"
+    assert_stopped(operator.run(f"{upsert}, order_by: {name}"), remedy)
+    own = "order_by: at, columns: {at: {type: long, field: s.at}}"
+    assert operator.run(f"{upsert}, {own}").status.run_state is RunState.WAITING
+    assert operator.run(upsert, "n.b").status.run_state is RunState.WAITING
+    assert [row["x"] for table in ("n.a", "n.b") for row in operator.values(table)] == [1, 2]
 
 
 def test_a_partition_field_of_the_same_name(tmp_path: Path) -> None:

@@ -201,7 +201,38 @@ def _inside(kind: Any) -> dict[str, Any]:
     return {"type": "record", "name": "S", "fields": [{"name": "y", "type": kind}]}
 
 
+def _hollow(*fields: str) -> dict[str, Any]:
+    """A record with these fields, which may be none."""
+    return {"type": "record", "name": "E", "fields": [{"name": name, "type": "string"} for name in fields]}
+
+
+_FIRST_FIELD = (
+    "the column was made of a message or record without fields: give the field a column of its own, such as"
+    ' `columns: {…_fields: {type: "…", field: …}}`'
+)
 CHANGES = [
+    Changed(
+        "first field in a list",
+        "",
+        ({"type": "array", "items": _hollow()}, [{}]),
+        ({"type": "array", "items": _hollow("by")}, [{"by": "a"}]),
+        _FIRST_FIELD,
+        'columns: {x_fields: {type: "list<struct<by: string>>", field: x}}',
+        [[{"by": "a"}]],
+        column="x_fields",
+        is_new=False,
+    ),
+    Changed(
+        "first field in a map",
+        "",
+        ({"type": "map", "values": {"type": "array", "items": _hollow()}}, {"k": [{}]}),
+        ({"type": "map", "values": {"type": "array", "items": _hollow("by")}}, {"k": [{"by": "a"}]}),
+        _FIRST_FIELD,
+        'columns: {x_fields: {type: "map<string, list<struct<by: string>>>", field: x}}',
+        [[("k", [{"by": "a"}])]],
+        column="x_fields",
+        is_new=False,
+    ),
     Changed(
         "struct",
         "",

@@ -272,6 +272,23 @@ def test_the_message_of_a_boolean_column_names_a_column_for_the_fields_that_came
     )
 
 
+@pytest.mark.parametrize(
+    ("column", "kind", "value"),
+    [("list", "list<%s>", [{"by": "x"}]), ("map", "map<string, %s>", {"k": {"by": "x"}})],
+)
+def test_the_message_of_a_list_or_map_of_booleans_names_a_column_that_takes_the_fields(
+    column: str, kind: str, value: Any
+) -> None:
+    record = message(_WITH, 1, {column: value})
+    old = fields_of(**{column: kind % "boolean"})
+    decoded = decode([record], old, {1: _WITH}, format="protobuf", unknown_fields="drop")
+    full = kind % "struct<by: string, far: boolean>"
+    (mismatch,) = decoded.mismatches
+    assert mismatch.reason.endswith(f'such as `columns: {{{column}_fields: {{type: "{full}", field: {column}}}}}`')
+    decoded = decode([record], fields_of(**{column: full}), {1: _WITH}, format="protobuf", unknown_fields="drop")
+    assert (decoded.mismatches, decoded.columns[0].null_count) == ([], 0)
+
+
 def _hollow(*fields: dict[str, Any]) -> dict[str, Any]:
     return {"type": "record", "name": "Placed", "fields": list(fields)}
 

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import os
 import re
+import subprocess
+import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from frazil.runtime import gateway
 from frazil.runtime.jvm import JVM_OPTIONS
+from tests.fixtures.waiting import wait_until
 
 
 @pytest.mark.parametrize(
@@ -40,9 +44,38 @@ def test_a_jvm_takes_the_class_archive_that_exists_and_makes_one_only_where_that
     assert gateway.sharing_options(archive) == []
     with monkeypatch.context() as patch:
         patch.setenv(gateway.RECORD_VARIABLE, "1")
-        assert gateway.sharing_options(archive)[0] == f"-XX:ArchiveClassesAtExit={archive}"
+        assert recorded_by(gateway.sharing_options(archive)).parent == archive.parent
     archive.touch()
     assert gateway.sharing_options(archive)[0] == f"-XX:SharedArchiveFile={archive}"
+
+
+@pytest.mark.parametrize(("end", "is_kept"), [("0", True), ("1", False), ("os.kill(os.getpid(), 9)", False)])
+def test_an_archive_gets_its_name_only_once_its_jvm_has_ended_well(tmp_path: Path, end: str, is_kept: bool) -> None:
+    archive = tmp_path / "classes" / "one-state.jsa"
+    begun = recorded_by(gateway.recording_options(archive))
+    program = f"import os, sys; open(sys.argv[1], 'w').close(); sys.stdin.read(); sys.exit({end})"
+    jvm = subprocess.Popen([sys.executable, "-c", program, str(begun)], stdin=subprocess.PIPE)
+    wait_until(begun.exists, "the archive is begun", 30)
+    assert not archive.exists()
+    assert jvm.stdin is not None
+    jvm.stdin.close()
+    gateway.wait_for_end(jvm)
+    assert list(archive.parent.iterdir()) == ([archive] if is_kept else [])
+
+
+def test_what_a_killed_set_up_has_begun_is_recorded_again(tmp_path: Path) -> None:
+    archive = tmp_path / "classes" / "one-state.jsa"
+    recorded_by(gateway.recording_options(archive)).touch()
+    begun = recorded_by(gateway.recording_options(archive))
+    assert list(archive.parent.iterdir()) == []
+    begun.touch()
+    gateway.keep_recorded(is_whole=True)
+    assert list(archive.parent.iterdir()) == [archive]
+
+
+def recorded_by(options: Sequence[str]) -> Path:
+    """The file that a JVM with these options writes."""
+    return Path(options[0].removeprefix("-XX:ArchiveClassesAtExit="))
 
 
 def test_jars_that_are_installed_again_get_an_archive_of_their_own_in_place_of_the_former(

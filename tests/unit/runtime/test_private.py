@@ -7,6 +7,7 @@ import resource
 import stat
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ import pytest
 from frazil.errors import UnavailableError
 from frazil.runtime import gateway
 from frazil.runtime.gateway import options_file, wait_for_end
-from frazil.runtime.private import make_private_directory, make_private_file
+from frazil.runtime.private import make_private_directory, make_private_file, temporary_folder
 
 
 def mode(path: Path) -> int:
@@ -40,6 +41,64 @@ def test_those_of_frazil_that_are_there_are_tightened_and_others_stay(tmp_path: 
     (tmp_path / "f").chmod(0o444)
     make_private_file(tmp_path / "f")
     assert [mode(tmp_path / name) for name in ("state", "mine", "f")] == [0o700, 0o755, 0o400]
+
+
+_KILLED = """
+import os, signal
+from frazil.runtime.private import temporary_folder
+with temporary_folder("frazil-test-") as folder:
+    (folder / "rows").write_text("x")
+    print(folder, flush=True)
+    {}
+"""
+
+
+def test_a_folder_that_a_killed_process_leaves_is_removed_by_the_next_one(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+
+    def start(end: str) -> tuple[subprocess.Popen[str], Path]:
+        command = [sys.executable, "-c", _KILLED.format(end)]
+        environment = {**os.environ, "TMPDIR": str(tmp_path)}
+        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)
+        assert process.stdout is not None
+        return process, Path(process.stdout.readline().strip())
+
+    killed, left = start("os.kill(os.getpid(), signal.SIGKILL)")
+    killed.communicate()
+    running, used = start("input()")
+    others = tmp_path / "frazil-other-1", tmp_path / "frazil-test-new"
+    for folder in others:
+        folder.mkdir()
+    for folder in (left, used, others[0]):
+        os.utime(folder, (1, 1))
+    with temporary_folder("frazil-test-") as own:
+        assert mode(own) == 0o700
+        assert set(tmp_path.iterdir()) == {used, own, *others}
+    running.communicate("\n")
+    assert set(tmp_path.iterdir()) == set(others)
+
+
+_ENDED = """
+import threading, time
+from frazil.runtime.private import temporary_folder
+def hold():
+    with temporary_folder("frazil-test-") as folder:
+        print(folder, flush=True)
+        made.set()
+        time.sleep(60)
+made = threading.Event()
+threading.Thread(target=hold, daemon=True).start()
+made.wait()
+"""
+
+
+def test_a_folder_is_removed_with_its_process_although_its_thread_has_not_ended(tmp_path: Path) -> None:
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    ended = subprocess.run([sys.executable, "-c", _ENDED], capture_output=True, text=True, check=True, env=environment)
+    assert Path(ended.stdout.strip()).parent == tmp_path
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_options_of_java_are_in_a_private_file_and_not_on_its_command_line() -> None:

@@ -14,6 +14,7 @@ from tests.unit.ingest.service_scene import Scene, only
 from tests.unit.ingest.test_schemas import Scenario, avro
 from tests.unit.schema.test_name_case import dead_letters_of, make
 
+_SKIPPED = "does not exist in Europe/Berlin, where clocks were set forward past it"
 WITH, WITHOUT = "2026-07-01T12:00:00Z", "2026-07-01T12:00:00"
 
 
@@ -102,6 +103,51 @@ def test_avro_moments_and_local_times_go_either_way(tmp_path: Path) -> None:
     scenario.settle()
     assert [{name: one.isoformat() for name, one in row.items()} for row in scenario.rows()] == [
         {"l": "2026-07-01T14:00:00", "m": "2026-07-01T10:00:00+00:00"}
+    ]
+
+
+@pytest.mark.parametrize(
+    ("kind", "zone", "value", "reason"),
+    [
+        ("timestamptz", "Europe/Berlin", "2026-03-29T02:30:00", _SKIPPED),
+        ("timestamptz", "Europe/Berlin", "2026-03-29 02:59:59.999999", _SKIPPED),
+        ("timestamptz", "America/New_York", "9999-12-31T23:00:00", "is out of the range of timestamptz"),
+        ("timestamp", "Asia/Tokyo", "9999-12-31T23:00:00Z", "is out of the range of timestamp"),
+    ],
+)
+def test_a_time_that_clocks_skip_is_told_from_one_out_of_range(
+    tmp_path: Path, kind: str, zone: str, value: str, reason: str
+) -> None:
+    scene = Scene(tmp_path, "a", dead_letters={"stop_above": 1.0}, **declared(kind, zone))
+    scene.feed("a", {"ts": value}, {"ts": "2026-03-29T01:59:59"}, {"ts": "2026-03-29T03:00:00"})
+    only(scene.catch_up())
+    assert [dead_letter[1:] for dead_letter in dead_letters_of(scene)] == [
+        ("out_of_range", "ts", f'string "{value}" {reason}')
+    ]
+    assert len(scene.rows("n.a")) == 2
+
+
+def test_avro_times_that_a_zone_does_not_have_are_bad_records_with_their_reason(tmp_path: Path) -> None:
+    local = {"type": "long", "logicalType": "local-timestamp-micros"}
+    berlin, tokyo = (
+        ColumnSpec(name=name, type=parse_type(kind), zone=zone, unit=unit)
+        for name, kind, zone, unit in (
+            ("m", "timestamptz", "Europe/Berlin", None),
+            ("s", "timestamp", "Asia/Tokyo", "s"),
+        )
+    )
+    scenario = Scenario(tmp_path, columns=(berlin, tokyo), dead_letters={"stop_above": 1.0})
+    text = avro(m=local, s="long")
+    schema = scenario.register(text)
+    good, last_s = datetime(2026, 3, 29, 3), 253_402_300_799  # noqa: DTZ001
+    scenario.produce(schema, text, {"m": datetime(2026, 3, 29, 2, 30), "s": 0})  # noqa: DTZ001
+    scenario.produce(schema, text, {"m": good, "s": last_s})
+    scenario.produce(schema, text, {"m": good, "s": 0})
+    scenario.settle()
+    assert [row["s"].isoformat() for row in scenario.rows()] == ["1970-01-01T09:00:00"]
+    assert [dead_letter[1:] for dead_letter in dead_letters_of(scenario, "n.t")] == [
+        ("out_of_range", "m", f'"2026-03-29T02:30:00" {_SKIPPED}'),
+        ("out_of_range", "s", f"{last_s} is out of the range of timestamp in Asia/Tokyo"),
     ]
 
 

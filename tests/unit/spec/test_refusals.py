@@ -196,6 +196,8 @@ WHOLE = [
     (HEAD, 1, "the file has neither `tables` nor `topics`"),
     (f"{HEAD}tables:\n", 3, "`tables` has no tables"),
     (f"{HEAD}tables: {{}}\n", 3, "`tables` has no tables"),
+    (f"{HEAD}tables:\n  - shop.x: {{topic: a}}\n", 3, "`tables` is a list where a mapping is expected"),
+    (f"{HEAD}namespace: n\ntopics: orders.*\n", 4, "`orders.*` is not a topic's name"),
     (f"{HEAD}tables:\n  page_views: {{topic: a}}\n", 4, "the table `page_views` has no namespace"),
     (f"{HEAD}tables:\n  shop..x: {{topic: a}}\n", 4, "`shop..x` is not the name of a table"),
     (f"{HEAD}tables:\n  shop.x:\n", 4, "table `shop.x` is empty where a mapping is expected"),

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from frazil.errors import SpecError
-from frazil.spec.units import parse_duration, parse_size
+from frazil.spec.units import LONGEST_S, duration_text, parse_duration, parse_size
 
 
 @pytest.mark.parametrize(
@@ -56,3 +56,24 @@ def test_days_are_asked_for_in_hours() -> None:
     with pytest.raises(SpecError) as duration:
         parse_duration("7d")
     assert str(duration.value) == "`7d` is not a duration; write it in hours: `168h`"
+
+
+@pytest.mark.parametrize("text", ["1000000h", "876000.1h", f"{'9' * 400}h"])
+def test_a_duration_of_more_than_a_hundred_years_is_refused_with_the_longest_one(text: str) -> None:
+    with pytest.raises(SpecError) as duration:
+        parse_duration(text)
+    assert duration.value.remedy == "write `876000h` or less"
+    assert parse_duration("876000h") == LONGEST_S
+
+
+def test_days_beyond_the_longest_duration_are_asked_for_as_the_longest() -> None:
+    with pytest.raises(SpecError) as duration:
+        parse_duration("30d", 7 * 24 * 3600)
+    assert duration.value.remedy == "write it in hours: `168h`"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(0.5, "500ms"), (90, "90s"), (1_234_567, "1234567s"), (3.6e9, "1000000h"), (604_800, "168h")]
+)
+def test_a_duration_is_written_as_it_is_read(seconds: float, text: str) -> None:
+    assert duration_text(seconds) == text

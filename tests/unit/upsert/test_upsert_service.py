@@ -174,7 +174,8 @@ def test_a_key_column_that_is_a_struct_stops_the_table(tmp_path: Path) -> None:
     ("settings", "key", "reported"),
     [
         ({"key_columns": ("o",)}, "1", "the column o is a list<long>, and `key_columns`"),
-        ({"key_columns": ("p",)}, "1", "the column p is a struct<5: q: optional long>, and `key_columns`"),
+        ({"key_columns": ("o.element",)}, "1", "the column o is a list<long>, and `key_columns`"),
+        ({"key_columns": ("p",)}, "1", "the column p is a struct<q: long>, and `key_columns`"),
         ({}, '{"o":[1]}', "the column o is a list<long>, and `key_columns`"),
         ({"key_columns": ("id",), "order_by": "o"}, "1", "the column o is a list<long>, and `order_by`"),
     ],

@@ -31,7 +31,7 @@ from pyiceberg.types import (
 )
 
 from frazil.decode.columns import Fault, bitmap
-from frazil.decode.epochs import zone_settings
+from frazil.decode.epochs import SKIPPED, zone_settings
 from frazil.decode.json import values
 from frazil.decode.json.as_sent import as_sent
 from frazil.decode.json.extended import non_finite_of
@@ -50,7 +50,7 @@ from frazil.decode.memory import U8
 from frazil.schema.names import fraction_settings
 from frazil.schema.parts import type_word
 
-_HAS_ZONE, _HAS_NONE = values.TWICE + 1, values.TWICE + 2
+_HAS_ZONE, _HAS_NONE = values.SKIPPED + 1, values.SKIPPED + 2
 FAULTS = {
     values.WRONG_KIND: Fault("type_mismatch", "{value} does not fit {type}"),
     values.OUT_OF_RANGE: Fault("out_of_range", "{value} is out of the range of {type}"),
@@ -59,6 +59,7 @@ FAULTS = {
     values.UNREADABLE: Fault("type_mismatch", "{value} cannot be read as {type}"),
     values.MISSING: Fault("missing_value", "the column is required and the record has no value for it"),
     values.TWICE: Fault("duplicate_key", "the object has the same key twice"),
+    values.SKIPPED: Fault("out_of_range", SKIPPED),
     _HAS_ZONE: Fault("type_mismatch", "{value} has a zone, and {type} has none"),
     _HAS_NONE: Fault("type_mismatch", "{value} has no zone, and {type} has one"),
 }
@@ -84,6 +85,8 @@ def refuse_values(texts: Texts, slices: Slices, bad: U8, kind: IcebergType, path
         name = type_word(kind)
         faults = {code: Fault(fault.kind, fault.message.replace("{type}", name)) for code, fault in FAULTS.items()}
         fault = faults[values.NOT_INTEGRAL]
+        zone = texts.options.zone_at.get(path) or ""
+        faults[values.SKIPPED] = replace(faults[values.SKIPPED], message=SKIPPED.replace("{zone}", zone))
         for code in (_HAS_ZONE, _HAS_NONE) if isinstance(kind, TimestampType | TimestamptzType) else ():
             remedy = zone_settings(texts.in_row(path), kind)
             faults[code] = replace(faults[code], message=f"{faults[code].message}: {remedy}")

@@ -31,6 +31,7 @@ from frazil.decode.epochs import (
     DIGITS,
     FIRST_US,
     LAST_US,
+    are_skipped,
     cut_texts,
     find_far_years,
     from_numbers,
@@ -42,7 +43,7 @@ from frazil.decode.epochs import (
     to_local,
 )
 from frazil.decode.json.grammar import DOUBLE, INT, STRING
-from frazil.decode.json.values import NOT_INTEGRAL, OUT_OF_RANGE, UNREADABLE
+from frazil.decode.json.values import NOT_INTEGRAL, OUT_OF_RANGE, SKIPPED, UNREADABLE
 from frazil.decode.lossless import days_of, read_uuids, times_of
 from frazil.decode.memory import U8
 
@@ -302,7 +303,10 @@ def read_zoned(column: TextColumn, kind: IcebergType, kinds: U8, unit: str | Non
         found = pc.coalesce(instants, to_instants(times, zone))
     else:
         found = pc.coalesce(to_local(instants, zone), times)
-    column.bad[there & np.asarray(found.is_null())] = OUT_OF_RANGE
+    lost = there & np.asarray(found.is_null())
+    column.bad[lost] = OUT_OF_RANGE
+    if lost.any() and isinstance(kind, TimestamptzType):
+        column.bad[lost & are_skipped(times, zone)] = SKIPPED
     return found
 
 

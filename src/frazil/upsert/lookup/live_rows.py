@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 from pyiceberg.types import IcebergType, PrimitiveType, StructType
 
 from frazil.catalog.scans import LiveFile
+from frazil.decode.lossless import format_type
 from frazil.errors import SpecError
 from frazil.schema.arrow import Ints, arrow_type, field_id_of, is_every, one_array
 from frazil.schema.selection import Path
@@ -226,6 +227,17 @@ def _type(target: TableTarget, path: Path) -> IcebergType:
     return target.schema.find_field(".".join(path)).field_type
 
 
+_NO_KEY = (
+    "name other columns under `key_columns`, or read the topic into a table with `mode: append`: a list or map cannot"
+    " identify rows"
+)
+_STRUCT_KEY = "name the columns inside it, or another one"
+_NO_ORDER = (
+    "name another column under `order_by`, such as one that `columns` makes of a field inside it, or remove it to apply"
+    " changes in the order of their offsets"
+)
+
+
 def check_columns(target: TableTarget, found: Sequence[str] = ()) -> None:
     """Checks the types of the key columns and the ordering column. found: the key columns of a table that does not know
     its key yet.
@@ -240,13 +252,18 @@ def check_columns(target: TableTarget, found: Sequence[str] = ()) -> None:
 
 
 def _check_plain(target: TableTarget, path: Path, setting: str) -> None:
-    if not has_column(target, path):
-        return
-    kind = target.schema.find_field(".".join(path)).field_type
+    kind: IcebergType = target.schema.as_struct()
+    names: list[str] = []
+    while isinstance(kind, StructType) and len(names) < len(path):
+        field = next((one for one in kind.fields if one.name == path[len(names)]), None)
+        if field is None:
+            return
+        names.append(field.name)
+        kind = field.field_type
     if not isinstance(kind, PrimitiveType):
         raise SpecError(
-            f"the column {'.'.join(path)} is a {kind}, and `{setting}` takes columns with plain values only",
-            remedy="name the columns inside it, or another one",
+            f"the column {'.'.join(names)} is a {format_type(kind)}, and `{setting}` takes columns with plain values only",
+            remedy=_NO_ORDER if setting == "order_by" else _STRUCT_KEY if isinstance(kind, StructType) else _NO_KEY,
             where=target.name,
         )
 
