@@ -118,7 +118,8 @@ def test_lost_doubled_and_changed_rows_are_found_and_records_that_are_gone_are_n
             running.wait_for("batch_committed", len(running.events_named("batch_committed")) + 1)
         wait_until(lambda: _compared(running, "w.events") == _compared(running, "w.people") == 600, "all are compared")
         assert not running.events_named("table_differs")
-        assert scene.pipeline.status()["w.events"]["verification"]["is_equal"] is True
+        # The state is published some seconds after the event.
+        wait_until(lambda: scene.pipeline.status()["w.events"]["verification"]["is_equal"], "the status shows it")
 
         spark.restart()
         spark.add_local_catalog("frazil", tmp_path)
@@ -129,9 +130,9 @@ def test_lost_doubled_and_changed_rows_are_found_and_records_that_are_gone_are_n
         spark.sql("update frazil.w.people set name = 'other' where id = 3")
         wait_until(lambda: _differing(running, "w.people") == [(1, 1)], "the changed row is found")
 
+        wait_until(lambda: not scene.pipeline.status()["w.people"]["ok"], "the status shows it")
         status = scene.pipeline.status()
         assert (status["w.events"]["verification"]["missing"], status["w.events"]["verification"]["surplus"]) == (1, 1)
-        assert not status["w.people"]["ok"]
         counts = {line.rsplit(" ", 1)[0]: line.rsplit(" ", 1)[1] for line in scene.metrics()}
         assert counts['frazil_verify_different_rows_total{pipeline="w",table="w.people",kind="surplus"}'] == "1"
 
@@ -145,7 +146,7 @@ def test_lost_doubled_and_changed_rows_are_found_and_records_that_are_gone_are_n
         scene.forget(scene.events)
         wait_until(lambda: _compared(running, "w.people") >= 700, "the later changes are compared")
         assert len(running.events_named("table_differs")) == before
-        assert scene.pipeline.status()["w.people"]["ok"]
+        wait_until(lambda: scene.pipeline.status()["w.people"]["ok"], "the status shows it")
 
         scene.send(100)
         child = wait_until(lambda: _comparing(running), "a comparison is in progress")
