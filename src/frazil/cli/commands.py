@@ -40,13 +40,18 @@ class Command:
     def load(self) -> Function:
         """Returns the function that implements the command."""
         module, _, function = self.target.partition(":")
-        gc.disable()  # Imported modules stay: collecting garbage among them takes a seventh of a start.
-        try:
-            found: Function = getattr(importlib.import_module(module), function)
-        finally:
-            gc.freeze()
-            gc.enable()
+        found: Function = getattr(import_to_stay(module), function)
         return found
+
+
+def import_to_stay(module: str) -> Any:
+    """Returns a module. Its objects stay, so that no garbage is collected among them: that takes a seventh of a start."""
+    gc.disable()
+    try:
+        return importlib.import_module(module)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 COMMANDS = (

@@ -18,7 +18,6 @@ from frazil.cli.wiring import (
     open_catalog,
     open_catalog_for_reading,
     read_spec,
-    running_jvm,
     topics_for_reading,
 )
 from frazil.clock import SystemClock
@@ -36,6 +35,7 @@ from frazil.ops.maintenance_rounds import (
 )
 from frazil.ops.reports import count, duration, plural, size
 from frazil.ops.status import known_tables
+from frazil.runtime.connect import running_jvm
 
 FAILED = 1
 OneTable = Annotated[

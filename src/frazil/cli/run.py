@@ -1,68 +1,24 @@
-"""`frazil run`: runs the pipeline until it is stopped, or until everything that was there at the start is committed."""
+"""`frazil run`: runs the pipeline until it is stopped, or until everything that was there at the start is committed.
+
+The JVM starts first, and `running.py`, with most of Frazil, is imported while it does.
+"""
 
 from __future__ import annotations
 
-import importlib
 import signal
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
-from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any
+from collections.abc import Callable
+from typing import Annotated, Any
 
 import structlog
 import typer
-from py4j.protocol import Py4JError
 
-from frazil.catalog.iceberg.catalog import IcebergCatalog
-from frazil.catalog.iceberg.maintenance import IcebergMaintenance
-from frazil.catalog.iceberg.rehearsal import rehearse_commits
+from frazil.cli.commands import import_to_stay
 from frazil.cli.output import DEFAULT_FILE, Output, SpecFile
-from frazil.cli.service_manager import report_alive
-from frazil.cli.wiring import (
-    open_catalog,
-    open_leadership,
-    open_schemas,
-    open_topics,
-    read_spec,
-    running_jvm,
-    topics_for_reading,
-)
-from frazil.clock import Clock, SystemClock, jitter, new_id
-from frazil.dead_letters.changes import TopicReaders
-from frazil.errors import SpecError, UnavailableError
-from frazil.http.server import HttpServer, open_server
-from frazil.ingest.failures import named_jvm_death
-from frazil.ingest.job import SparkJobs
-from frazil.ingest.leadership import Leadership, LeadershipState
-from frazil.ingest.missing_topics import tolerate_empty_patterns
-from frazil.ingest.published_offsets import OffsetPublisher, group_of
-from frazil.ingest.queries import SparkQueries
-from frazil.ingest.service import Service
-from frazil.ingest.services import RunTimeouts, Services
-from frazil.ingest.state import RunState
-from frazil.ingest.table import Table
-from frazil.kafka.group import KafkaGroup
-from frazil.kafka.outbox import KafkaOutbox
-from frazil.kafka.reader import KafkaReader, read_sample
-from frazil.maintenance.merge_task import merge_of
-from frazil.maintenance.run import MaintenanceRunner
-from frazil.maintenance.scheduler import MaintenanceScheduler
-from frazil.ops.maintenance import Activities
-from frazil.ops.running import OwnServices, Parts, RunningPipeline
-from frazil.ops.state_file import StateFile, describe
-from frazil.runtime.heap import Heap
-from frazil.runtime.jvm import Jvm, core_count, is_local
-from frazil.spec import PipelineSpec, SparkSpec
+from frazil.errors import SpecError
+from frazil.runtime.connect import running_jvm
+from frazil.spec import load_spec
 from frazil.spec.units import parse_duration
-from frazil.telemetry.telemetry import Telemetry
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-    from frazil.kafka.topics import KafkaTopics
-    from frazil.verify.schedule import VerifySchedule
 
 log = structlog.get_logger("frazil")
 
@@ -85,11 +41,7 @@ Grace = Annotated[
         "--grace", metavar="DURATION", help="How long the batch in flight may take to be committed after SIGTERM."
     ),
 ]
-STOPPED_TABLES = 4
 _TIMEOUT_S = 300.0
-_MAINTENANCE_TIMEOUT_S = 5.0
-_OFFSETS_TIMEOUT_S = 5.0
-_VERIFY_TIMEOUT_S = 2.0
 
 
 def command(
@@ -110,271 +62,33 @@ def command(
     when another run of the pipeline has taken over; 4 when a table stopped, or could not be read to the end with
     --until-caught-up.
     """
-    timeouts = _patience(until_caught_up, timeout)
-    spec = read_spec(output, file)
-    grace_s = parse_duration(grace)
+    limit_s, stopping = _limit_s(until_caught_up, timeout), Stopping(parse_duration(grace))
     try:
-        tables = _run(output, spec, until_caught_up, timeouts, grace_s)
+        spec = load_spec(file)
+        output.hide(spec.secrets)
+        log.info("starting", pipeline=spec.pipeline, master=spec.spark.master)
+        with running_jvm(spec, _import_running) as jvm:
+            tables = _import_running().run(spec, output, jvm, stopping, limit_s, timeout is not None)
+        return int(_import_running().report(output, tables, until_caught_up))
     except NothingInHand:
-        tables = ()
-    return _report(output, tables, until_caught_up)
+        output.result({"tables": {}}, "no tables")
+        return 0
 
 
-def _patience(until_caught_up: bool, timeout: str | None) -> RunTimeouts:
-    """Returns how long the run waits for services that do not answer.
+def _import_running() -> Any:
+    return import_to_stay("frazil.cli.running")
+
+
+def _limit_s(until_caught_up: bool, timeout: str | None) -> float | None:
+    """Returns how long the run waits for services that do not answer; None for one that is not to end by itself.
 
     Raises: SpecError for a text that is no duration.
     """
-    if not until_caught_up:
-        if timeout is not None:
-            raise SpecError("`--timeout` is only for a run with `--until-caught-up`", remedy="add --until-caught-up")
-        return RunTimeouts(SystemClock())
-    limit_s = _TIMEOUT_S if timeout is None else parse_duration(timeout)
-    return RunTimeouts(SystemClock(), limit_s, awaits_topics=timeout is not None)
-
-
-def _run(
-    output: Output, spec: PipelineSpec, until_caught_up: bool, timeouts: RunTimeouts, grace_s: float
-) -> Sequence[Table]:
-    """Runs the pipeline; returns the tables as they are at the end.
-
-    Raises: NothingInHand where it is stopped before any table is known.
-    """
-    clock = SystemClock()
-    stopping = Stopping(grace_s)
-    state_file = StateFile(spec.state_dir, spec.pipeline, clock, output.redaction.text)
-    source = open_topics(spec)
-    with suppress(UnavailableError):  # Without a broker the service waits for one, and checks then.
-        tolerate_empty_patterns(spec, topics_for_reading(spec))
-    running = RunningPipeline(spec, state_file, clock, output.redaction.document)
-    telemetry = Telemetry(running, clock)
-    log.info("starting", pipeline=spec.pipeline, master=spec.spark.master)
-    with _served(running) as server, running_jvm(spec) as jvm, named_jvm_death():
-        # The session is the slow part of a start: it is created while the tables are loaded from the catalog.
-        warming = threading.Thread(target=_make_session, args=(jvm,), name="session", daemon=True)
-        warming.start()
-        catalog = wait_for_catalog(jvm, spec, clock, timeouts)
-        runner = MaintenanceRunner(
-            IcebergMaintenance(catalog, jvm.session, spec.maintenance.cores, merge_of), spec.pipeline, clock
-        )
-        maintenance_scheduler = MaintenanceScheduler(runner, clock)
-        services = replace(
-            _services(spec, jvm, source, catalog, maintenance_scheduler.slowed_by), on_batch_end=telemetry.take
-        )
-        run_id = new_id()
-        leadership = open_leadership(spec, run_id, clock)
-        group = KafkaGroup(spec.kafka, group_of(spec.pipeline))
-        offsets = OffsetPublisher(group, run_id, clock) if spec.publish_offsets else None
-        verifying = None if until_caught_up else _verifying(spec, jvm, run_id)
-        publisher = _Publisher(state_file, maintenance_scheduler, Activities(), offsets, server, leadership, verifying)
-        service = Service(spec, services, run_id, publisher.publish, leadership)
-        running.parts = Parts(
-            service,
-            partial(_own_services, spec, jvm, services),
-            maintenance_scheduler.plans,
-            Heap(lambda: jvm.gateway, clock).usage,
-            telemetry.counts,
-        )
-        stopping.then(service.stop)
-        if not until_caught_up:
-            maintenance_scheduler.start()
-        publisher.begin()
-        telemetry.start()
-        try:
-            service.run(until_caught_up, timeouts)
-        finally:
-            publisher.end(service.tables)
-            if not stopping.is_urgent:  # Otherwise the JVM ends together with whatever runs in it.
-                telemetry.stop()
-                publisher.end_offsets(service.tables)
-                warming.join()
-                _stop_maintenance(maintenance_scheduler, jvm)
-    return service.tables
-
-
-def _services(
-    spec: PipelineSpec, jvm: Jvm, source: KafkaTopics, catalog: IcebergCatalog, slowed_by: Callable[[str], float]
-) -> Services:
-    """Opens what the loop works with."""
-    clock = SystemClock()
-    expected = core_count() if is_local(spec.spark.master) else 1
-    return Services(
-        source,
-        catalog,
-        SparkJobs(jvm.session, spec.kafka, _parallelism(spec.spark), expected, source.answering),
-        clock,
-        schemas=open_schemas(spec),
-        outbox=KafkaOutbox(spec.kafka),
-        reader=KafkaReader(spec.kafka, clock),
-        queries=SparkQueries(lambda: jvm.gateway.jvm),
-        slowed_by=slowed_by,
-        rehearse=lambda: rehearse_commits(jvm.gateway),
-    )
-
-
-def _verifying(spec: PipelineSpec, jvm: Jvm, run_id: str) -> VerifySchedule | None:
-    """Returns what compares commits with the topics, where the pipeline file wants that."""
-    if spec.verify is None:
-        return None
-    # Importing it costs a fifth of a second, which pipelines without it save.
-    schedule = importlib.import_module("frazil.verify.schedule")
-    found: VerifySchedule = schedule.VerifySchedule(
-        spec, spec.verify, run_id, open_topics(spec), partial(open_catalog, jvm, spec), SystemClock()
-    )
-    return found
-
-
-def _own_services(spec: PipelineSpec, jvm: Jvm, services: Services) -> OwnServices:
-    """Opens what commands beside the loop need, as if each were a process of its own."""
-    catalog, clock = open_catalog(jvm, spec), SystemClock()
-    return OwnServices(
-        catalog,
-        IcebergMaintenance(catalog, jvm.session, spec.maintenance.cores, merge_of),
-        TopicReaders(topics_for_reading(spec), KafkaReader(spec.kafka, clock)),
-        lambda ranges: read_sample(spec.kafka, ranges, clock),
-        services.schemas,
-        services.queries,
-    )
-
-
-@contextmanager
-def _served(running: RunningPipeline) -> Iterator[HttpServer | None]:
-    """Serves the pipeline over HTTP, where the pipeline file wants that."""
-    server = open_server(running.spec.http, "frazil.http.app:make_app", running)
-    if server is None:
-        yield None
-        return
-    server.start()
-    running.history.start()
-    try:
-        yield server
-    finally:
-        server.stop()
-        running.history.stop()
-
-
-@dataclass(frozen=True)
-class _Publisher:
-    """Takes the state of the tables from the loop, for everything that shows it or works beside the loop."""
-
-    state_file: StateFile
-    maintenance_scheduler: MaintenanceScheduler
-    activities: Activities
-    #: None with `publish_offsets: false`.
-    offsets: OffsetPublisher | None
-    server: HttpServer | None
-    leadership: Leadership
-    #: None without `verify`.
-    verifying: VerifySchedule | None
-
-    def begin(self) -> None:
-        """Starts what works beside the loop from the beginning on."""
-        if self.offsets is not None:
-            self.offsets.start()
-
-    def publish(self, tables: Sequence[Table]) -> None:
-        """Takes the tables as they are now."""
-        self.maintenance_scheduler.note(self.activities.of(tables))
-        if self.offsets is not None:
-            self.offsets.note(tables)
-        if self.verifying is not None:
-            self.verifying.note(tables)
-        self._write(tables, leadership=self.leadership.state)
-        # Not while the first batch runs: its commit would be later.
-        is_begun = any(one.counts.records for one in tables) or not any(map(_is_busy, tables))
-        if self.server is not None and is_begun:
-            self.server.begin()
-        report_alive()
-
-    def end(self, tables: Sequence[Table]) -> None:
-        """Writes the state of the tables at the end of the run."""
-        if self.verifying is not None:
-            self.verifying.stop(_VERIFY_TIMEOUT_S)
-        self._write(tables, ended=True)
-
-    def end_offsets(self, tables: Sequence[Table]) -> None:
-        """Publishes the last offsets."""
-        if self.offsets is not None:
-            self.offsets.stop(tables, _OFFSETS_TIMEOUT_S)
-
-    def _write(self, tables: Sequence[Table], ended: bool = False, leadership: LeadershipState | None = None) -> None:
-        found = None if self.verifying is None else self.verifying.status()
-        self.state_file.write(
-            tables,
-            ended,
-            maintenance=self.maintenance_scheduler.status(),
-            verification=found,
-            leadership=leadership,
-            offsets=None if self.offsets is None else self.offsets.status,
-        )
-
-
-def _is_busy(table: Table) -> bool:
-    return table.schedule.in_flight
-
-
-def _stop_maintenance(maintenance_scheduler: MaintenanceScheduler, jvm: Jvm) -> None:
-    """Lets maintenance finish for a few seconds; a longer rewrite is cancelled, which deletes its files."""
-    if not maintenance_scheduler.stop(_MAINTENANCE_TIMEOUT_S):
-        with suppress(UnavailableError, Py4JError, ConnectionError):
-            jvm.session().sparkContext.cancelAllJobs()
-        maintenance_scheduler.stop(_MAINTENANCE_TIMEOUT_S)
-
-
-def wait_for_catalog(jvm: Jvm, spec: PipelineSpec, clock: Clock, timeouts: RunTimeouts | None = None) -> IcebergCatalog:
-    """Returns the catalog, retrying with back-off: an outage at the start is like any other.
-
-    Raises: UnavailableError when `timeouts` has expired.
-    """
-    delay_s = 0.5
-    timeouts = timeouts or RunTimeouts(clock)
-    timeouts.reset()
-    while True:
-        try:
-            return open_catalog(jvm, spec)
-        except UnavailableError as error:
-            log.warning("service_unavailable", reason=error.message, where=error.where, retry_in_s=delay_s)
-            timeouts.record_outage(error)
-            clock.sleep(min(jitter(delay_s), timeouts.left_s))
-            delay_s = min(30.0, delay_s * 2)
-
-
-def _make_session(jvm: Jvm) -> None:
-    with suppress(UnavailableError, Py4JError, OSError):  # The first batch creates it again, and reports the failure.
-        jvm.session()
-        log.info("spark_session_started")
-
-
-def _parallelism(spec: SparkSpec) -> Callable[[SparkSession], int]:
-    """Returns the number of tasks of one job: the number of cores here; on a cluster the cores of its executors, those
-    that may be started on demand included: an application that asks for no more than it has gets no more.
-    """
-    if is_local(spec.master):
-        return lambda _: core_count()
-    conf = spec.conf
-    executors = conf.get("spark.dynamicAllocation.maxExecutors") or conf.get("spark.executor.instances", "0")
-    declared = int(executors) * int(conf.get("spark.executor.cores", "1"))
-    return lambda session: max(declared, session.sparkContext.defaultParallelism)
-
-
-def _report(output: Output, tables: Sequence[Table], until_caught_up: bool) -> int:
-    # A run that has caught up with all but a table whose topic is missing has not done everything it was asked for.
-    failing = {RunState.STOPPED, RunState.BACKING_OFF} if until_caught_up else {RunState.STOPPED}
-    stopped = [table for table in tables if table.status.run_state in failing]
-    document: dict[str, Any] = {"tables": {table.name: describe(table) for table in tables}}
-    lines = [f"{table.name}: {_words(table)}" for table in tables]
-    output.result(document, "\n".join(lines) or "no tables")
-    return STOPPED_TABLES if stopped else 0
-
-
-def _words(table: Table) -> str:
-    if table.status.run_state is RunState.STOPPED:
-        place = f" ({table.status.where})" if table.status.where else ""
-        return f"stopped: {table.status.reason}{place}; {table.status.remedy}"
-    if table.status.run_state is RunState.BACKING_OFF:
-        return f"backing off: {table.status.reason}; {table.status.remedy}"
-    rows = table.catalog.size.live_row_count if table.catalog.size else 0
-    return f"{rows:,} rows, {table.offsets.lag_records:,} records behind"
+    if until_caught_up:
+        return _TIMEOUT_S if timeout is None else parse_duration(timeout)
+    if timeout is not None:
+        raise SpecError("`--timeout` is only for a run with `--until-caught-up`", remedy="add --until-caught-up")
+    return None
 
 
 class NothingInHand(BaseException):

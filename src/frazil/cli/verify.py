@@ -14,7 +14,7 @@ import typer
 from frazil.catalog.iceberg.catalog import IcebergCatalog
 from frazil.catalog.iceberg.comparison import Difference, NotComparable, compare, rows_of
 from frazil.cli.output import DEFAULT_FILE, Output, SpecFile
-from frazil.cli.wiring import has_catalog, known_state, open_catalog, open_schemas, open_topics, read_spec, running_jvm
+from frazil.cli.wiring import has_catalog, known_state, open_catalog, open_schemas, open_topics, read_spec
 from frazil.clock import SystemClock, new_id
 from frazil.ingest.failures import named_jvm_death
 from frazil.ingest.job import SparkJobs
@@ -28,6 +28,7 @@ from frazil.kafka.reader import KafkaReader
 from frazil.ops.dead_letters import find_tables
 from frazil.ops.reports import plural
 from frazil.ops.verify import Copies, UpTo, copying, has_lost_records, load_for_copy, plan_copies
+from frazil.runtime.connect import running_jvm
 from frazil.runtime.jvm import Jvm, core_count, is_local
 from frazil.runtime.private import temporary_folder
 from frazil.spec import PipelineSpec

@@ -49,20 +49,6 @@ def known_state(spec: PipelineSpec) -> dict[str, Any]:
     return StateFile(spec.state_dir, spec.pipeline, SystemClock(), spec.redact).read()
 
 
-@contextmanager
-def running_jvm(spec: PipelineSpec) -> Iterator[Jvm]:
-    """Opens the JVM of this process, with the store's client where it needs one."""
-    jvm = Jvm(spark_conf(spec), spec.spark.master, needs_s3=uses_aws(spec))
-    try:
-        yield jvm
-    except BaseException as error:
-        if not isinstance(error, Exception):  # Stopped at once: nothing in the JVM is waited for.
-            jvm.kill()
-        raise
-    finally:
-        jvm.close()
-
-
 def open_catalog(jvm: Jvm, spec: PipelineSpec) -> IcebergCatalog:
     """Returns the pipeline file's catalog; creates the folder of a local one. Raises UnavailableError where the file of a
     local one is lost.

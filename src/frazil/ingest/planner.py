@@ -233,7 +233,7 @@ IDLE_AFTER_S = 10.0
 # Requests for ends and planning may take this share of the loop's time, so that hundreds of idle topics cost little.
 POLL_SHARE = 0.03
 # The same while no topic has got a record for a while.
-IDLE_POLL_SHARE = 0.02
+IDLE_POLL_SHARE = 0.01
 # While tables become due one after another they may take this share, and this one while work ends one after another.
 BUSY_POLL_SHARE = 0.25
 AFTER_WORK_SHARE = 0.1

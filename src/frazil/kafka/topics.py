@@ -139,9 +139,12 @@ class KafkaTopics:
             return {}
         found: dict[str, TopicDescription] = {}
         leaders: dict[Partition, int | None] = {}
-        for name, future in self._any.describe_topics(TopicCollection(names), request_timeout=patience_s).items():
-            described = self._result(future)
-            if described is not None:
+        answers = self._result(self._any.ask_topics(names, patience_s)) or ()
+        for name, described in zip(names, answers, strict=False):
+            if isinstance(described, KafkaError):
+                if described.code() not in _GONE:
+                    raise self._unavailable(described)
+            else:
                 found[name] = TopicDescription(name, str(described.topic_id), len(described.partitions))
                 leaders |= {(name, one.id): one.leader.id if one.leader else None for one in described.partitions}
         self._leaders = self._leaders | leaders
@@ -343,8 +346,8 @@ def _wait(asked: Collection[_Asked], timeout_s: float) -> None:
 
 
 class OffsetClient(AdminClient):
-    """An admin client with one future for all offsets of a question. Its own method makes one for each partition, which is
-    most of what the question costs, and idle topics are asked for their ends all the time.
+    """An admin client with one future for all offsets, or all topics, of a question. Its own methods make one for each,
+    which is most of what a question costs, and idle topics are asked for their ends all the time.
     """
 
     def ask_offsets(self, times: Mapping[Partition, int], isolation: IsolationLevel, timeout_s: float) -> _Asked:
@@ -355,6 +358,14 @@ class OffsetClient(AdminClient):
         super(AdminClient, self).list_offsets(
             request, future, isolation_level_value=isolation.value, request_timeout=timeout_s
         )
+        return future
+
+    def ask_topics(self, names: Sequence[str], timeout_s: float) -> Future[Sequence[Any]]:
+        """Asks for the descriptions of topics; the answer has, in their order, a description or a KafkaError for each."""
+        future = Future[Sequence[Any]]()
+        future.set_running_or_notify_cancel()
+        asked: Any = future  # As its own method passes it; its annotation is another.
+        super(AdminClient, self).describe_topics([*names], asked, request_timeout=timeout_s)
         return future
 
 

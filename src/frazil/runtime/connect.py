@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
+from frazil.runtime.jvm import Jvm
 from frazil.spec import PipelineSpec
 
 # Without it, a store that accepts a connection and never answers would be waited for without end. Iceberg's six retries
@@ -75,3 +78,17 @@ def uses_aws(spec: PipelineSpec) -> bool:
     properties = {**spec.catalog.kind.properties, **spec.catalog.properties}
     signs = properties.get("rest.auth.type") == "sigv4" or properties.get("rest.sigv4-enabled") == "true"
     return uses_s3(spec) or signs or any(text.startswith(_AMAZON) for text in properties.values())
+
+
+@contextmanager
+def running_jvm(spec: PipelineSpec, meanwhile: Callable[[], object] = lambda: None) -> Iterator[Jvm]:
+    """Opens the JVM of this process, with the store's client where it needs one. meanwhile: is called while it starts."""
+    jvm = Jvm(spark_conf(spec), spec.spark.master, needs_s3=uses_aws(spec), meanwhile=meanwhile)
+    try:
+        yield jvm
+    except BaseException as error:
+        if not isinstance(error, Exception):  # Stopped at once: nothing in the JVM is waited for.
+            jvm.kill()
+        raise
+    finally:
+        jvm.close()

@@ -10,8 +10,9 @@ import importlib
 import os
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -69,8 +70,14 @@ JVM_OPTIONS = (
 class Jvm:
     """A running JVM with the classes of Spark and Iceberg."""
 
-    def __init__(self, conf: Mapping[str, str], master: str, needs_s3: bool = False) -> None:
-        """Starts the JVM. conf: the user's Spark properties, which override Frazil's.
+    def __init__(
+        self,
+        conf: Mapping[str, str],
+        master: str,
+        needs_s3: bool = False,
+        meanwhile: Callable[[], object] = lambda: None,
+    ) -> None:
+        """Starts the JVM. conf: the user's Spark properties, which override Frazil's. meanwhile: is called while it starts.
 
         Raises: UnavailableError without Java.
         """
@@ -79,7 +86,9 @@ class Jvm:
         # Java's database drivers are found only by the loader of the class path, not by Spark's.
         named = [Path(jar.removeprefix("file:")) for jar in conf.get("spark.jars", "").split(",") if jar]
         last = [*(jars("s3") if needs_s3 else ()), *named]
-        self._process = start_jvm(self._settings, own_jars(needs_s3=False), JVM_OPTIONS, last, _import_pyspark)
+        self._process = start_jvm(
+            self._settings, own_jars(needs_s3=False), JVM_OPTIONS, last, partial(_import_pyspark, meanwhile)
+        )
         from pyspark import SparkConf  # noqa: PLC0415  (imported while the JVM started)
         from pyspark.java_gateway import launch_gateway  # noqa: PLC0415
 
@@ -144,10 +153,11 @@ class Jvm:
         self._process.kill()
 
 
-def _import_pyspark() -> None:
+def _import_pyspark(then: Callable[[], object]) -> None:
     """Imports what the session needs of PySpark: a second that other commands need not pay."""
     importlib.import_module("pyspark.sql")
     importlib.import_module("pyspark.java_gateway")
+    then()
 
 
 def _silence_pyspark() -> None:

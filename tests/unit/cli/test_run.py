@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from frazil.cli.run import NothingInHand, Stopping, wait_for_catalog
+from frazil.cli.run import NothingInHand, Stopping
+from frazil.cli.running import wait_for_catalog
 from frazil.clock import SystemClock
 from frazil.spec import CatalogSpec, PipelineSpec
 

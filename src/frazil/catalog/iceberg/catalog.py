@@ -33,7 +33,7 @@ from frazil.catalog.iceberg.java import (
 )
 from frazil.catalog.iceberg.opening import is_unmade, open_catalog, refuse_other_kind
 from frazil.catalog.iceberg.refusals import is_absent, refused_creation
-from frazil.catalog.iceberg.tables import StateReader, arrange, row_delta
+from frazil.catalog.iceberg.tables import Operations, StateReader, arrange, row_delta
 from frazil.catalog.iceberg.validators import HistoryValidator, ProgressValidator, logged_snapshots
 from frazil.catalog.layout import UNARRANGED, Layout, is_arranged, refuse_partition_field_names
 from frazil.catalog.port import NamedAppend, NotSent, Replacement, Rewrite, TableMoved, TableSize, TableState
@@ -77,6 +77,7 @@ class IcebergCatalog:
         self.pipeline = pipeline
         self._properties = dict(properties)
         self._tables: dict[str, Any] = {}
+        self._operations = Operations()
         self._adopted: set[str] = set()
         #: By table its creation whose answer was lost, until the table has been seen.
         self._unanswered: dict[str, Creation] = {}
@@ -93,7 +94,7 @@ class IcebergCatalog:
 
     def load(self, table: str) -> TableState | None:
         try:
-            state = self._state_of(table, self._fresh(table))
+            state = self._state_of(table, *self._fresh(table))
             self._unanswered.pop(table, None)
             return state
         except java_errors() as error:
@@ -114,11 +115,11 @@ class IcebergCatalog:
                 return True
         return False
 
-    def _state_of(self, table: str, java: Any) -> TableState:
-        """Returns the state of a Java table as it is now."""
+    def _state_of(self, table: str, java: Any, metadata: Any) -> TableState:
+        """Returns the state of a Java table with its metadata."""
         # Most loads of an idle table find the metadata of the previous load, which saves thirty calls. Not where
         # its store credentials may have been renewed.
-        location = java.operations().current().metadataFileLocation()
+        location = metadata.metadataFileLocation()
         known = self._states.get(table)
         if known is None or known[0] != location or self.reader.vends_credentials or known[1].credentials_end_ms:
             known = self._states[table] = (location, self.reader.state(table, java))
@@ -130,7 +131,7 @@ class IcebergCatalog:
             snapshot = java.currentSnapshot()
             if snapshot is None:
                 return TableSize(0, 0, 0, 0)
-            summary = snapshot.summary()
+            summary = self.reader.strings_of(snapshot.summary())
             totals = ("total-records", "total-data-files", "total-files-size", "total-position-deletes")
             rows, files, size, deleted = (int(summary.get(name) or 0) for name in totals)
             return TableSize(rows, files, size, length(java.snapshots()), deleted)
@@ -159,7 +160,7 @@ class IcebergCatalog:
             hit("create.landed")
             if not self.reader.vends_credentials:  # Other catalogs return what a load would: it need not be asked for.
                 self._tables[table] = java
-                return self._state_of(table, java)
+                return self._state_of(table, java, self._operations.of(table, java).current())
         except lost_answers() as error:
             failure = error  # It may exist: the answer was lost, or another process was faster.
             self._unanswered[table] = creation
@@ -464,20 +465,19 @@ class IcebergCatalog:
             not is_known and is_absent(self.gateway, self._catalog, self._identifier(table), error)
         )
 
-    def _fresh(self, table: str) -> Any:
+    def _fresh(self, table: str) -> tuple[Any, Any]:
+        """Returns the Java table and its metadata, as the catalog has them now."""
         java = self._tables.get(table)
         # A Java table of a REST catalog keeps its first store credentials: only another load returns new ones.
-        if java is None or self.reader.vends_credentials:
-            java = self._tables[table] = self._catalog.loadTable(self._identifier(table))
-        else:
+        if java is not None and not self.reader.vends_credentials:
             try:
-                java.refresh()
+                return java, self._operations.of(table, java).refresh()
             except java_errors() as error:
                 if not is_another_table(error):
                     raise
                 self._forget(table)
-                java = self._tables[table] = self._catalog.loadTable(self._identifier(table))
-        return java
+        java = self._tables[table] = self._catalog.loadTable(self._identifier(table))
+        return java, self._operations.of(table, java).current()
 
     def _forget(self, table: str) -> None:
         """Forgets a table that is gone; a table that has its name now is another one."""

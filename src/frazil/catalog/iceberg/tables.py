@@ -25,12 +25,29 @@ from frazil.types import DataFile, Progress, RowDelta
 _STORAGE_CREDENTIALS = "org.apache.iceberg.io.SupportsStorageCredentials"
 
 
+class Operations:
+    """The operations of Java tables, by which they are loaded again. A Java table keeps its own, so that they are asked for
+    once: loading an unchanged table is two calls then, and a thousand idle tables are loaded each minute.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[str, tuple[Any, Any]] = {}
+
+    def of(self, table: str, java: Any) -> Any:
+        """Returns the operations of the Java table that stands for `table` now."""
+        known = self._known.get(table)
+        if known is None or known[0] is not java:
+            known = self._known[table] = (java, java.operations())
+        return known[1]
+
+
 class StateReader:
     """Reads Java tables of the catalog with these `properties`, for one pipeline."""
 
     def __init__(self, gateway: Any, pipeline: str, properties: Mapping[str, str], vends_credentials: bool) -> None:
         self._gateway = gateway
         self._jvm = gateway.jvm
+        self._mapper = gateway.jvm.org.apache.iceberg.util.JsonUtil.mapper()
         self._pipeline = pipeline
         self._properties = properties
         #: Whether the catalog vends store credentials per table, as a REST catalog does.
@@ -40,7 +57,7 @@ class StateReader:
         """Returns the state of the Java table as last loaded."""
         iceberg = self._jvm.org.apache.iceberg
         progress, is_cut = self._progress(java)
-        properties = self._strings_of(java.properties())
+        properties = self.strings_of(java.properties())
         metadata, snapshot = java.operations().current(), java.currentSnapshot()
         prefix = key(self._pipeline, "")
         return TableState(
@@ -71,7 +88,9 @@ class StateReader:
 
     def progress_of(self, snapshot: Any) -> Progress | None:
         """Returns the progress in a Java snapshot; None without progress."""
-        summary = self._strings_of(snapshot.summary())
+        return self._progress_in(snapshot, self.strings_of(snapshot.summary()))
+
+    def _progress_in(self, snapshot: Any, summary: Mapping[str, str]) -> Progress | None:
         return from_summary(self._pipeline, summary, snapshot.snapshotId(), snapshot.timestampMillis())
 
     def _progress(self, java: Any) -> tuple[Progress, bool]:
@@ -80,8 +99,9 @@ class StateReader:
         """
         snapshot = java.currentSnapshot()
         while snapshot is not None:
-            if snapshot.summary().get(key(self._pipeline, "offsets")) is not None:
-                return self.progress_of(snapshot) or Progress(), False
+            summary = self.strings_of(snapshot.summary())
+            if key(self._pipeline, "offsets") in summary:
+                return self._progress_in(snapshot, summary) or Progress(), False
             parent = snapshot.parentId()
             if parent is None:
                 # The first snapshot of a table has the number 1; in format version 1 all have 0.
@@ -98,12 +118,12 @@ class StateReader:
 
         Raises: SpecError for properties that tasks cannot obey.
         """
-        io, table_properties = java.io(), self._strings_of(java.properties())
+        io, table_properties = java.io(), self.strings_of(java.properties())
         location = table_properties.get("write.data.path") or str(java.location())
         refuse_hadoop(self._gateway, io, location, table)
-        properties = {**self._properties, **self._strings_of(io.properties())}
+        properties = {**self._properties, **self.strings_of(io.properties())}
         if self.vends_credentials and is_instance_of(self._gateway, io, _STORAGE_CREDENTIALS):
-            vended = [(str(one.prefix()), self._strings_of(one.config())) for one in each(io.credentials())]
+            vended = [(str(one.prefix()), self.strings_of(one.config())) for one in each(io.credentials())]
             properties |= vended_for(vended, location)
         check_sent(properties, table_properties, table)
         kept = task_properties(properties)
@@ -112,11 +132,9 @@ class StateReader:
         VENDED.note({**properties, **kept})
         return kept
 
-    def _strings_of(self, java_map: Any) -> dict[str, str]:
+    def strings_of(self, java_map: Any) -> dict[str, str]:
         """Returns a Java map of strings, read in one call; py4j's own mapping makes two calls per entry."""
-        found: dict[str, str] = json.loads(
-            self._jvm.org.apache.iceberg.util.JsonUtil.mapper().writeValueAsString(java_map)
-        )
+        found: dict[str, str] = json.loads(self._mapper.writeValueAsString(java_map))
         return found
 
 
