@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -72,3 +74,9 @@ def test_a_stop_whose_exception_got_lost_is_made_up_for() -> None:
         signal.raise_signal(signal.SIGINT)
     stopping.then(lambda: asked.append("stop"))
     assert asked == ["stop"]
+
+
+def test_what_a_run_imports_before_its_jvm_starts_is_little() -> None:
+    loaded = "import sys, frazil.cli.run; print(*{name.partition('.')[0] for name in sys.modules})"
+    names = subprocess.run([sys.executable, "-c", loaded], capture_output=True, text=True, check=True).stdout.split()
+    assert not {"pyspark", "numba", "confluent_kafka", "fastavro", "google"}.intersection(names)

@@ -32,3 +32,8 @@ def test_one_new_end_makes_it_as_often_as_before() -> None:
     polling = polled(0.05, 50.0, 50.0 + 5 * IDLE_AFTER_S)
     polling.record(51.0 + 5 * IDLE_AFTER_S, 0.05, is_changed=True)
     assert polling.pause_s(0.0) == pytest.approx(LONGEST_POLL_S)
+
+
+def test_a_thousand_idle_topics_are_asked_for_in_a_hundredth_of_the_time() -> None:
+    idle = polled(0.02, 50.0, 50.0 + IDLE_AFTER_S)
+    assert idle.pause_s(float("inf")) == pytest.approx(2.0)

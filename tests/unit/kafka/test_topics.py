@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import gc
 import weakref
+from collections.abc import Sequence
 from concurrent.futures import Future
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from confluent_kafka import TopicPartition
+from confluent_kafka import KafkaError, TopicPartition
 
-from frazil.errors import SpecError
+from frazil.errors import SpecError, UnavailableError
+from frazil.kafka.port import TopicDescription
 from frazil.kafka.topics import KafkaTopics, OffsetClient
 
 
@@ -43,6 +46,36 @@ def test_a_partition_whose_offset_the_broker_does_not_know_yet_is_absent(monkeyp
 def test_a_partition_without_a_record_so_young_begins_at_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
     topics = _answering(monkeypatch, {0: -1, 1: 5, 2: -1001}, {0: 9})
     assert topics.at_time({("a", 0): 1, ("a", 1): 1, ("a", 2): 1}) == {("a", 0): 9, ("a", 1): 5}
+
+
+def _describing(monkeypatch: pytest.MonkeyPatch, **answers: Any) -> KafkaTopics:
+    """The client's answers for each of the topics that exist."""
+
+    def ask_topics(_: OffsetClient, names: Sequence[str], __: float) -> Future[list[Any]]:
+        future = Future[list[Any]]()
+        future.set_result([answers[name] for name in names])
+        return future
+
+    monkeypatch.setattr(OffsetClient, "ask_topics", ask_topics)
+    topics = KafkaTopics({"bootstrap.servers": "127.0.0.1:9"})
+    monkeypatch.setattr(topics, "_listed", lambda _: SimpleNamespace(topics=answers))
+    return topics
+
+
+def _topic(leader: int | None) -> SimpleNamespace:
+    leads = None if leader is None else SimpleNamespace(id=leader)
+    return SimpleNamespace(topic_id="T", partitions=[SimpleNamespace(id=0, leader=leads)])
+
+
+def test_a_topic_that_was_deleted_since_it_was_listed_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    topics = _describing(monkeypatch, b=_topic(1), a=KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART), c=_topic(None))
+    assert topics.topics(lambda _: True) == {"b": TopicDescription("b", "T", 1), "c": TopicDescription("c", "T", 1)}
+
+
+def test_a_topic_that_may_not_be_described_is_an_error_with_the_brokers_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    refused = KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED, "no right to a")
+    with pytest.raises(UnavailableError, match="no right to a"):
+        _describing(monkeypatch, a=refused, b=_topic(1)).topics(lambda _: True)
 
 
 @pytest.mark.parametrize(
