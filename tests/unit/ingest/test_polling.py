@@ -36,4 +36,4 @@ def test_one_new_end_makes_it_as_often_as_before() -> None:
 
 def test_a_thousand_idle_topics_are_asked_for_in_a_hundredth_of_the_time() -> None:
     idle = polled(0.02, 50.0, 50.0 + IDLE_AFTER_S)
-    assert idle.pause_s(float("inf")) == pytest.approx(2.0)
+    assert idle.pause_s(float("inf")) == pytest.approx(2.0, rel=1e-3)  # An average approaches what all answers take.
