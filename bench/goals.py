@@ -77,6 +77,10 @@ def _lookup(results: Results) -> float | None:
     return results.times("process", "lookup", "plain", "cpu_s_per_million")
 
 
+def _route(results: Results) -> float | None:
+    return results.times("process", "route", "kinds", "cpu_s_per_million")
+
+
 def _cost_of_maintenance(results: Results) -> float | None:
     """What the same records cost with maintenance beyond what they cost without, by the latter; in percent."""
     times = results.times("maintenance", "on", "off", "cpu_s_per_million")
@@ -165,6 +169,7 @@ GOALS = (
         at_least=True,
     ),
     Goal("one column looked up in 100,000 rows: CPU per record read", "× no look-up", 1.25, _lookup),
+    Goal("routed to 20 tables: CPU", "× one table", 1.3, _route),
     Goal(
         "1,000 scattered updates into 2 M rows, plan to commit", "s", 0.9, _of("upsert", _SCATTERED_2, "took_median_s")
     ),

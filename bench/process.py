@@ -1,6 +1,6 @@
 """What a query and a look-up cost: the records of `running` into a table as they are, through a query that keeps half of
-them, through the same query where Spark computes it, and joined with a reference table; and the query in Spark Structured
-Streaming, as a user of it would write it.
+them, through the same query where Spark computes it, and joined with a reference table; the query in Spark Structured
+Streaming, as a user of it would write it; and records of 20 kinds into one table, and into one of each kind.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from bench import subjects
 from bench.arithmetic import prefix_total
 from bench.loads import Load, json_load
 from bench.place import Place, Run, say
-from bench.records import SCHEMA, Pool
+from bench.records import SCHEMA, Pool, make_pool
+from bench.table import Tables
 from bench.throughput import DEBUG_LOG, one_run, quietly, stock_job
 from bench.wide import weight
 
@@ -32,6 +33,7 @@ from records where user_id < {_USERS}
 LOOKUP = f"select {', '.join(SCHEMA)}, user.tier as tier from records"
 """All fields, and one that is looked up by `user_id` in 100,000 rows."""
 _REFERENCE_ROWS = 100_000
+_KINDS = 20
 IN_SPARK = f"""
 select id, try_validate_utf8(sha2(cast(user_id as string), 256)) as user, page_url, action,
 bround(cast(amount as int), 0) as amount, ok, ts, ua from records where bround(user_id, 0) < {_USERS}
@@ -49,11 +51,11 @@ def measure(place: Place) -> None:
     if "frazil" not in place.settings.subjects:
         return
     with place.attempt("what a query costs"):
-        loads = {**loads_of(place), "lookup": _lookup_of(place)}
+        loads = {**loads_of(place), "lookup": _lookup_of(place), "kinds": _kinds_of(place), "route": _kinds_of(place)}
         runs: dict[str, list[Run]] = {variant: [] for variant in loads}
         for _ in range(place.settings.runs_of("frazil")):
             for variant, load in loads.items():
-                runs[variant].append(_one_run(place, load))
+                runs[variant].append(_routed_run(place, load) if variant == "route" else _one_run(place, load))
                 say(f"{variant}: {json.dumps(runs[variant][-1])}")
         for variant, found in runs.items():
             place.write_result(
@@ -97,6 +99,27 @@ def _lookup_of(place: Place) -> Load:
             "select": LOOKUP,
         },
     )
+
+
+def _kinds_of(place: Place) -> Load:
+    """As many records as `running` has, of which each names one of 20 kinds."""
+    plain = json_load(place, "running")
+    pool = make_pool(kinds=[f"kind{number:02}" for number in range(_KINDS)])
+    topic = place.topic("bench_kinds", pool, plain.total)
+    return dataclasses.replace(plain, topic=topic, expected=pool.totals(plain.total), table={"columns": SCHEMA})
+
+
+def _routed_run(place: Place, load: Load) -> Run:
+    """The records of each kind into a table of their own."""
+    settings, folder = place.settings, place.run_folder("process")
+    pipeline = subjects.frazil_pipeline(folder, place.bootstrap, settings.heap, settings.catch_up_interval)
+    to, rest = f"{subjects.NAMESPACE}.${{action}}", f"{subjects.NAMESPACE}.{subjects.TABLE}"
+    route = {"topic": load.topic, "by": "action", "to": to, "rest": rest, **load.table}
+    command = subjects.frazil_command(
+        settings.frazil, folder, {**pipeline, "routes": [route]}, "--until-caught-up", *DEBUG_LOG
+    )
+    tables = Tables(command.table.catalog, subjects.NAMESPACE, subjects.TABLE)
+    return one_run(place, dataclasses.replace(command, table=tables), load)
 
 
 def _one_run(place: Place, load: Load) -> Run:

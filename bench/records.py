@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Sequence
 
 import numpy
 
@@ -71,15 +72,15 @@ class Pool:
         )
 
 
-def make_pool(size: int = POOL, apart_us: int = 1000) -> Pool:
-    """The pool, the same each time. apart_us: how far apart the times of its records are."""
+def make_pool(size: int = POOL, apart_us: int = 1000, kinds: Sequence[str] = _ACTIONS) -> Pool:
+    """The pool, the same each time. apart_us: how far apart the times of its records are; kinds: the values of `action`."""
     rng = numpy.random.default_rng(7)
     user_ids = [int(x) for x in rng.integers(0, 1_000_000, size)]
     cents = [int(x) for x in rng.integers(0, 10_000, size)]
     oks = [int(x) for x in rng.random(size) < 0.9]
     times = [FIRST_TS + number * apart_us for number in range(size)]
     pages = [f"/p/{x}/view" for x in rng.integers(0, 5000, size)]
-    actions = [_ACTIONS[x] for x in rng.integers(0, len(_ACTIONS), size)]
+    actions = [kinds[x] for x in rng.integers(0, len(kinds), size)]
     agents = [f"{AGENT}{x}" for x in rng.integers(0, 100, size)]
     tails = []
     for index in range(size):

@@ -24,6 +24,7 @@ from pyiceberg.table import StaticTable
 from bench.records import FIRST_TS, Totals
 
 _LOCATION = "select metadata_location from iceberg_tables where table_namespace = ? and table_name = ?"
+_NAMES = "select table_name from iceberg_tables where table_namespace = ?"
 _VALUES = ["id", "user_id", "amount", "ok", "ts"]
 _TEXTS = ["page_url", "action", "ua"]
 
@@ -160,6 +161,43 @@ class Table:
     def size_bytes(self) -> int:
         """Bytes of the live data files."""
         return sum(self._store.get_file_info(str(path)).size for _, path in self.files())
+
+
+class Tables(Table):
+    """All tables of a namespace that a route makes, read as one; `name` is the table of the rest."""
+
+    def __init__(self, catalog: Path, namespace: str, name: str) -> None:
+        super().__init__(catalog, namespace, name)
+        self._members: dict[str, Table] = {}
+
+    def snapshots(self) -> list[Snapshot]:
+        """Those of all of them, by time."""
+        return sorted((one for table in self._all() for one in table.snapshots()), key=lambda one: one.time_ms)
+
+    def committed(self) -> int:
+        """The rows of all of them."""
+        return sum(table.committed() for table in self._all())
+
+    def files(self) -> list[tuple[int, Path]]:
+        """The data files of all of them."""
+        return [file for table in self._all() for file in table.files()]
+
+    def _all(self) -> list[Table]:
+        for name in self._names() - self._members.keys():
+            self._members[name] = Table(self.catalog, self.namespace, name)
+        return list(self._members.values())
+
+    def _names(self) -> set[str]:
+        if not self.catalog.exists():
+            return set()
+        connection = sqlite3.connect(f"file:{self.catalog}?mode=ro", uri=True, timeout=5)
+        try:
+            rows = connection.execute(_NAMES, (self.namespace,)).fetchall()
+        except sqlite3.OperationalError:
+            return set()
+        finally:
+            connection.close()
+        return {name for (name,) in rows if not name.endswith("__dead_letters")}
 
 
 def _store_of(properties: Mapping[str, str]) -> Any:

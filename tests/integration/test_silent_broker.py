@@ -1,4 +1,6 @@
-"""One broker of two takes connections and reports nothing: what the other one leads is asked for as before."""
+"""One broker of two takes connections and reports nothing: what the other one leads is asked for as before. And leaders
+change, which clients are not told.
+"""
 
 from __future__ import annotations
 
@@ -62,6 +64,26 @@ def test_a_silent_broker_is_waited_for_once_and_its_partitions_are_absent_until_
     brokers.way.join()
     wait_until(lambda: topics.ends(both) == {LED_BY_ONE: 1, LED_BY_TWO: 1}, "the broker is heard again", 60)
     assert topics.answering() == brokers.bootstrap_servers
+
+
+def test_a_partition_whose_leader_has_changed_is_asked_of_the_present_one(brokers: TwoBrokers) -> None:
+    """As in a restart of one broker after the other: no connection of the client tells it."""
+    brokers.create_copied("moving")
+    producer = Producer({"bootstrap.servers": brokers.bootstrap_servers})
+    producer.produce("moving", b"{}")
+    producer.flush(20)
+    clients = [KafkaTopics({"bootstrap.servers": brokers.bootstrap_servers}) for _ in range(2)]
+    for topics in clients:
+        assert topics.topics({"moving"}.__contains__).keys() == {"moving"}
+        assert topics.ends([("moving", 0)]) == {("moving", 0): 1}
+    with brokers.second_frozen():
+        wait_until(lambda: brokers.leader("moving")[0] == 1, "the first broker leads", 60)
+    wait_until(lambda: brokers.leader("moving") == (1, [1, 2]), "the second broker has a whole copy again", 60)
+    assert clients[0].ends([("moving", 0)]) == {("moving", 0): 1}  # It believed in broker 2.
+    brokers.elect_preferred("moving")
+    wait_until(lambda: brokers.leader("moving")[0] == 2, "the second broker leads", 60)
+    assert clients[0].beginnings([("moving", 0)]) == {("moving", 0): 0}  # It believed in broker 1.
+    assert clients[1].ends([("moving", 0)]) == {("moving", 0): 1}  # It believed in an earlier time of broker 2.
 
 
 @pytest.mark.jvm

@@ -38,13 +38,15 @@ _CONTROLLER_EVERY_S = 0.02
 _NO_RECORD = -1
 # In place of a time, in milliseconds since the epoch (KIP-79).
 _LATEST, _EARLIEST = -1, -2
+_MOVED = {KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.FENCED_LEADER_EPOCH, KafkaError.UNKNOWN_LEADER_EPOCH}
+"""A partition has another leader, or another epoch of the same one, than the client knows (KIP-320)."""
 _GONE = {
+    *_MOVED,
     KafkaError.UNKNOWN_TOPIC_OR_PART,
     KafkaError._UNKNOWN_PARTITION,
     KafkaError._UNKNOWN_TOPIC,
     KafkaError._NOENT,
     KafkaError.LEADER_NOT_AVAILABLE,
-    KafkaError.NOT_LEADER_FOR_PARTITION,
 }
 _SILENCE = {KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError.REQUEST_TIMED_OUT}
 _REFUSALS = {KafkaError._AUTHENTICATION, KafkaError._SSL, KafkaError._RESOLVE}
@@ -200,8 +202,7 @@ class KafkaTopics:
                 break
             self._clock.sleep(_CONTROLLER_EVERY_S)
         if self._any is not self._admin:  # This client learns of leaders in no other way.
-            with suppress(KafkaException):
-                self._admin.list_topics(timeout=_PROMPT_S)
+            self._describe_leaders()
         # A broker that its cluster has lost is no longer listed, and may still be a bootstrap server.
         self._addresses |= {number: f"{one.host}:{one.port}" for number, one in everything.brokers.items()}
         return everything
@@ -238,7 +239,12 @@ class KafkaTopics:
         away: dict[int | None, _Away] = {}
         for leader, future in asked.items():
             try:
-                offsets |= self._answers(future)
+                found, moved = self._answers(future)
+                offsets |= found
+                if moved:  # The client does not ask for present leaders by itself.
+                    self._describe_leaders()
+                    again = self._asked({partition: times[partition] for partition in moved})
+                    offsets |= self._answers(again, self._timeout_s)[0]
                 self._silent.pop(leader, None)
             except _Away as error:
                 away[leader] = error
@@ -260,7 +266,7 @@ class KafkaTopics:
                 continue
             found: dict[Partition, int] = {}
             with suppress(_Away):
-                found = self._answers(asked) if asked is not None else {}
+                found, _ = self._answers(asked) if asked is not None else ({}, [])
             if found:
                 del self._silent[leader]
             else:
@@ -272,21 +278,29 @@ class KafkaTopics:
         """Sends the question for offsets; returns its future."""
         return self._ask(lambda: self._admin.ask_offsets(times, self._isolation, self._timeout_s))
 
-    def _answers(self, asked: _Asked) -> dict[Partition, int]:
-        """Returns the offsets answered.
+    def _answers(self, asked: _Asked, patience_s: float = 0) -> tuple[dict[Partition, int], list[Partition]]:
+        """Returns the offsets answered, and the partitions that the broker no longer leads as the client believes.
 
         Raises: _Away where the broker has not answered.
         """
         offsets: dict[Partition, int] = {}
-        for one, answer in (self._result(asked, 0) or {}).items():
+        moved: list[Partition] = []
+        for one, answer in (self._result(asked, patience_s) or {}).items():
             if isinstance(answer, KafkaError):
-                if answer.code() not in _GONE:
+                if answer.code() in _MOVED:
+                    moved.append((one.topic, one.partition))
+                elif answer.code() not in _GONE:
                     raise self._unavailable(answer)
             # A broker that has just restarted answers -1001 for a partition that it does not lead yet; only -1 has a
             # meaning: no record is as young as the requested time.
             elif answer.offset >= _NO_RECORD:
                 offsets[one.topic, one.partition] = int(answer.offset)
-        return offsets
+        return offsets, moved
+
+    def _describe_leaders(self) -> None:
+        """Has the client ask which brokers lead its partitions now."""
+        with suppress(KafkaException):
+            self._admin.list_topics(timeout=_PROMPT_S)
 
     def _result(self, future: Future[Any], patience_s: float | None = None) -> Any:
         """Returns the answer; None for what does not exist.
