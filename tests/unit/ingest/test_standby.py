@@ -48,6 +48,7 @@ def test_a_standby_writes_nothing_and_is_warm(scene: Scene) -> None:
     assert table.shown_status.run_state is RunState.STANDBY
     assert table.offsets.lag_records == 2
     assert scene.rehearsed >= WARM_JOBS
+    assert scene.released == scene.rehearsed
 
 
 def test_a_standby_whose_first_job_takes_long_begins_no_second_one(scene: Scene) -> None:
