@@ -145,6 +145,7 @@ def _services(
         queries=SparkQueries(lambda: jvm.gateway.jvm),
         slowed_by=slowed_by,
         rehearse=lambda: rehearse_commits(jvm.gateway),
+        release_memory=Heap(lambda: jvm.gateway, clock).keep_small,
     )
 
 

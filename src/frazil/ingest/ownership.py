@@ -35,6 +35,8 @@ WARM_JOBS, _MOST_WARM_JOBS = 3, 12
 _WARM_AGAIN_S = 30.0
 # Spark ends Python workers that have had no task for a minute, and closes its Kafka clients after five.
 _KEEP_WARM_S = 50.0
+# Tables that were taken together are loaded by then, unless the catalog is slow.
+_GATHER_S = 0.5
 _WARM_RECORDS, _KEEP_WARM_RECORDS = 1000, 100
 _MOST_NAMED = 10
 
@@ -56,6 +58,7 @@ class Ownership:
         self._leaving: set[str] | None = None
         #: Tables that are taken once their load has ended.
         self.pending: set[str] = set()
+        self._gather_until_s = float("-inf")
         self._requests: list[Future[None]] = []
         self._rates = Rates()
 
@@ -101,6 +104,7 @@ class Ownership:
         if lost:
             log.info("tables_released", **_named(lost), leader=self.state.leader, reason=self.state.reason)
         if won:
+            self._gather_until_s = self._clock.monotonic_s() + _GATHER_S
             log.info("tables_taken", **_named(won), reason=self.state.reason)
         if self.pending - owned:  # Given and taken back during its load: it is released too.
             self._leaving = self._leaving or set()
@@ -118,6 +122,18 @@ class Ownership:
             table.catalog.is_loaded if table.schedule.is_owned else owners.get(table.name) in others
             for table in tables
             if table.status.run_state is not RunState.STOPPED
+        )
+
+    def is_gathering(self, tables: Sequence[Table]) -> bool:
+        """Whether tables that were just taken are still being loaded: no batch begins until then, so that one job reads
+        all of them, and none of the tables that this process had already goes before them.
+        """
+        return self._clock.monotonic_s() < self._gather_until_s and any(
+            table.schedule.is_owned
+            and not table.schedule.last_batch_at_s
+            and not table.schedule.failures
+            and (table.schedule.in_flight or not _are_loaded([table]))
+            for table in tables
         )
 
     def become_standby(self, table: Table) -> bool:

@@ -78,6 +78,7 @@ class Pipeline:
         self._schemas = services.schemas
         self._clock = services.clock
         self._rehearse = services.rehearse
+        self._release_memory = services.release_memory
         self._identity = identity
         self.schema_updates = SchemaUpdates(services.catalog, services.jobs, services.queries)
         self._dead_letters = DeadLetterTables(services.catalog, services.outbox, identity.pipeline)
@@ -92,13 +93,16 @@ class Pipeline:
         return {p.table.name: without_redundant_tombstones(merge_reports(p.table.name, reports)) for p in planned}
 
     def try_tasks(self, planned: Planned) -> None:
-        """Reads what Kafka still has of a batch, in a job as `run_tasks` does, writes nothing, and rehearses a commit."""
+        """Reads what Kafka still has of a batch, in a job as `run_tasks` does, writes nothing, rehearses a commit, and
+        frees the memory that this took.
+        """
         first = self._source.beginnings([(one.topic, one.partition) for one in planned.batch.ranges])
         ranges = (replace(r, start=max(r.start, first.get((r.topic, r.partition), 0))) for r in planned.batch.ranges)
         batch = replace(planned.batch, ranges=tuple(r for r in ranges if r.start < r.end))
         if batch.ranges:
             self._jobs.run([batch], job_of([planned], is_trial=True), with_offsets=False, pool="small")
         self._rehearse()
+        self._release_memory()
 
     def isolate(self, planned: Planned) -> Found:
         """Returns the records of a batch that crash the task which reads them."""

@@ -303,6 +303,8 @@ class Service:
         thousand that are due at once, few begin with each job, and planning all others again would change nothing.
         """
         self._waiting = {pool: tables for pool, tables in self._waiting.items() if not self._workers.is_free(pool)}
+        if self.ownership.is_gathering(self.tables):
+            return []
         waiting = set().union(*self._waiting.values())
         return [table for table in self._free_tables(now_s) if table.name not in waiting]
 

@@ -47,6 +47,8 @@ class Services:
     on_batch_end: Callable[[EndedBatch], None] = lambda _: None
     #: Runs the code of a commit and changes no table, so that the first commit is as quick as later ones.
     rehearse: Callable[[], None] = lambda: None
+    #: Frees memory of work that is over, where no batch is expected soon.
+    release_memory: Callable[[], None] = lambda: None
 
 
 class RunTimeouts:

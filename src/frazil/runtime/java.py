@@ -49,13 +49,13 @@ def find_java(environment: Mapping[str, str] | None = None) -> Java:
 
 
 def with_one_collector(options: Sequence[str], own: Sequence[str] = ()) -> list[str]:
-    """Returns JVM options, without a garbage collector where the user's options, or the environment's for every Java,
-    choose another: Java accepts one.
+    """Returns JVM options, without a garbage collector and its first young generation where the user's options, or the
+    environment's for every Java, choose another collector: Java accepts one, and G1 warns of the generation.
     """
     named = [*own, *(word for name in _FOR_EVERY_JAVA for word in os.environ.get(name, "").split())]
     if not any(map(_COLLECTOR.fullmatch, named)):
         return list(options)
-    return [option for option in options if not _COLLECTOR.fullmatch(option)]
+    return [one for one in options if not (_COLLECTOR.fullmatch(one) or one.startswith("-XX:NewSize="))]
 
 
 def _locate(environment: Mapping[str, str]) -> Path:

@@ -97,6 +97,8 @@ class Scene:
         self.started = 0
         #: How many times a commit was rehearsed.
         self.rehearsed = 0
+        #: How many times memory was released.
+        self.released = 0
         for topic in topics:
             self.source.create(topic)
 
@@ -139,6 +141,7 @@ class Scene:
             workers=workers or StepWorkers(self.clock),
             outbox=self.outbox,
             rehearse=self._rehearse,
+            release_memory=self._release_memory,
         )
         name = f"run-{self.started:04}"
         leadership = Scripted(script, name) if script is not None else None
@@ -146,6 +149,9 @@ class Scene:
 
     def _rehearse(self) -> None:
         self.rehearsed += 1
+
+    def _release_memory(self) -> None:
+        self.released += 1
 
     def catch_up(self, *topics: str, turns: int = 300) -> list[Table]:
         """A process that reads to the ends of the topics; its tables."""

@@ -48,6 +48,7 @@ def test_a_standby_writes_nothing_and_is_warm(scene: Scene) -> None:
     assert table.shown_status.run_state is RunState.STANDBY
     assert table.offsets.lag_records == 2
     assert scene.rehearsed >= WARM_JOBS
+    assert scene.released == scene.rehearsed
 
 
 def test_a_standby_whose_first_job_takes_long_begins_no_second_one(scene: Scene) -> None:
@@ -82,6 +83,21 @@ def test_a_takeover_does_not_wait_for_a_job_that_makes_warm(scene: Scene) -> Non
     script.leader = "run-0002"
     assert turn_until(standby, lambda: len(hand.waiting) == 2, turns=5)
     assert hand.waiting == [("warm-up", ("n.a",)), ("small", ("n.a",))]
+
+
+def test_tables_that_are_taken_together_are_read_in_one_job(tmp_path: Path) -> None:
+    """Their commits are late already, and each job takes half a second."""
+    scene, script = Scene(tmp_path, "a", "b"), Script()
+    for topic in scene.topics:
+        scene.feed(topic, {"x": 1})
+    scene.catch_up()
+    hand = HandWorkers(scene.clock)
+    standby = _started(scene, script, hand)
+    for topic in scene.topics:
+        scene.feed(topic, {"x": 2})
+    script.leader = "run-0002"
+    assert turn_until(standby, lambda: hand.waiting, turns=10)
+    assert hand.waiting == [("small", ("n.a", "n.b"))]
 
 
 def test_a_process_that_takes_tables_stays_warm(scene: Scene) -> None:
