@@ -31,7 +31,7 @@ class CatalogKind:
     uri_schemes: tuple[str, ...] = ()
     #: Whether the pipeline file must have `catalog.warehouse`; a path in it is relative to the working directory.
     needs_warehouse: bool = False
-    #: Whether two processes lose commits of each other without a lock.
+    #: Whether two processes lose commits of each other without a lock, except on HDFS, whose renames replace nothing.
     needs_lock: bool = False
     #: Whether the catalog keeps names as Hive does: in lower case, in namespaces of one level.
     lowers_names: bool = False
@@ -55,7 +55,7 @@ class CatalogKind:
         if uri and self.uri_schemes and not uri.startswith(self.uri_schemes):
             message = "`catalog.uri` is not an address of a catalog of this type"
             raise SpecError(message, remedy=f"begin it with {' or '.join(self.uri_schemes)}")
-        if self.needs_lock and "lock-impl" not in properties:
+        if self.needs_lock and "lock-impl" not in properties and not (warehouse or "").startswith("hdfs://"):
             message = "two processes lose commits of each other in this warehouse: its renames replace files"
             raise SpecError(message, remedy=_LOCK_REMEDY)
 

@@ -38,6 +38,7 @@ PYTHON_VERSION = f"{sys.version_info.major}.{sys.version_info.minor}"
 _ROOTS = (
     "cryptography",
     "fastavro",
+    "hdfs-native",
     "numba",
     "numpy",
     "obstore",

@@ -64,6 +64,11 @@ def _check_file(location: str) -> str:
             f"`{location}` is neither a Parquet nor a CSV file", remedy="name a file that ends with .parquet or .csv"
         )
     address = address_of(location)
+    if address.kind == "hdfs":
+        raise SpecError(
+            f"`{location}` is in HDFS, whose settings tasks have for tables alone",
+            remedy="join a table in its place, or keep the file in an object store",
+        )
     if address.kind == "local" and not address.key.startswith("/"):
         raise SpecError(
             f"`{location}` is not a whole path", remedy="begin the path with `/`, or with the scheme of a store"

@@ -7,10 +7,10 @@ from typing import Literal
 
 from frazil.errors import SpecError
 
-Kind = Literal["s3", "gcs", "adls", "oss", "local"]
+Kind = Literal["s3", "gcs", "adls", "oss", "hdfs", "local"]
 _KINDS: dict[str, Kind] = {
     "": "local", "file": "local", "s3": "s3", "s3a": "s3", "s3n": "s3", "gs": "gcs", "oss": "oss",
-    "abfs": "adls", "abfss": "adls", "wasb": "adls", "wasbs": "adls",
+    "abfs": "adls", "abfss": "adls", "wasb": "adls", "wasbs": "adls", "hdfs": "hdfs",
 }  # fmt: skip
 
 
@@ -19,7 +19,7 @@ class Address:
     """Where a file or a folder is."""
 
     kind: Kind
-    #: The bucket or container; empty for a local path.
+    #: The bucket, the container, or the name node with its port or the name service; empty for a local path.
     bucket: str
     #: The key of the object, or the local path.
     key: str
@@ -44,7 +44,7 @@ def address_of(location: str) -> Address:
     bucket, _, key = rest.removeprefix("//").partition("/")
     if not bucket or "?" in key or "#" in key or "//" in key:
         raise SpecError(
-            "the address has no bucket, or `?`, `#` or `//` in its path, which clients of stores read differently",
+            "the address has no bucket or host, or `?`, `#` or `//` in its path, which clients of stores read differently",
             remedy="choose another location for the table",
             where=location,
         )

@@ -1,4 +1,4 @@
-"""PyIceberg's interface of file access, FileIO, over the clients of object stores and over local files.
+"""PyIceberg's interface of file access, FileIO, over the clients of object stores and of HDFS, and over local files.
 
 Errors of a store are OSErrors, without the query of a URL, which may hold a signature.
 """
@@ -20,6 +20,8 @@ from pyiceberg.io import FileIO, InputFile, OutputFile
 
 from frazil.store.addresses import Address, address_of
 from frazil.store.clients import Client, client_of
+from frazil.store.hdfs import HdfsCluster, HdfsFile
+from frazil.store.ranges import RangeReader
 
 _PART_BYTES = 5 * 1024 * 1024
 # A part must be uploaded within the store's time-out, so few share the way to it.
@@ -43,11 +45,12 @@ class StoreIO(FileIO):
     def __init__(self, properties: Mapping[str, str]) -> None:
         super().__init__(dict(properties))
         self._clients: dict[tuple[str, str, str], Client] = {}
+        self._clusters: dict[str, HdfsCluster] = {}
 
     def check(self, location: str) -> None:
         """Makes the client for `location`. Raises: SpecError for a location or a property that it cannot obey."""
         address = address_of(location)
-        if address.kind != "local":
+        if address.kind not in ("local", "hdfs"):
             self._client(address)
 
     def probe(self, location: str) -> None:
@@ -56,18 +59,19 @@ class StoreIO(FileIO):
         Raises: OSError when that fails.
         """
         address = address_of(location)
+        if address.kind == "hdfs":
+            self._cluster(address).probe(location, address.key)
+            return
         with _as_os_errors(location):
             next(iter(obstore.list(self._client(address).store, prefix=address.key.rstrip("/") or None)), None)
 
     def new_input(self, location: str) -> InputFile:
         """See FileIO. Raises: SpecError for a location that no client can reach."""
-        address = address_of(location)
-        return _LocalFile(location, address) if address.kind == "local" else self._object(location, address)
+        return self._file(location)
 
     def new_output(self, location: str) -> OutputFile:
         """See FileIO. Raises: SpecError for a location that no client can reach."""
-        address = address_of(location)
-        return _LocalFile(location, address) if address.kind == "local" else self._object(location, address)
+        return self._file(location)
 
     def version_of(self, location: str) -> str:
         """Returns what changes when a file is replaced: the ETag of an object, or size and modification time.
@@ -78,6 +82,8 @@ class StoreIO(FileIO):
         if address.kind == "local":
             found = Path(address.key).stat()
             return f"{found.st_size} bytes, {found.st_mtime_ns}"
+        if address.kind == "hdfs":
+            return self._hdfs(location, address).version()
         with _as_os_errors(location):
             head = obstore.head(self._client(address).store, address.key)
         return head["e_tag"] or f"{head['size']} bytes, {head['last_modified'].isoformat()}"
@@ -92,13 +98,29 @@ class StoreIO(FileIO):
         if address.kind == "local":
             Path(address.key).unlink()
             return
+        if address.kind == "hdfs":
+            self._hdfs(name, address).delete()
+            return
         client = self._client(address)
         if client.may_delete:
             with _as_os_errors(name):
                 obstore.delete(client.store, address.key)
 
-    def _object(self, location: str, address: Address) -> _Object:
+    def _file(self, location: str) -> _LocalFile | _Object | HdfsFile:
+        address = address_of(location)
+        if address.kind == "local":
+            return _LocalFile(location, address)
+        if address.kind == "hdfs":
+            return self._hdfs(location, address)
         return _Object(location, address.key, self._client(address))
+
+    def _hdfs(self, location: str, address: Address) -> HdfsFile:
+        return self._cluster(address).file(location, address.key)
+
+    def _cluster(self, address: Address) -> HdfsCluster:
+        if address.bucket not in self._clusters:
+            self._clusters[address.bucket] = HdfsCluster(self.properties, address.bucket)
+        return self._clusters[address.bucket]
 
     def _client(self, address: Address) -> Client:
         name = (address.kind, address.bucket, address.host)
@@ -152,7 +174,11 @@ class _Object(InputFile, OutputFile):
             return False
 
     def open(self, seekable: bool = True) -> Any:  # noqa: ARG002
-        return _Reader(self, self._key, self._client)
+        def read_range(start: int, end: int) -> bytes:
+            with _as_os_errors(self.location):
+                return bytes(obstore.get_range(self._client.store, self._key, start=start, end=end))
+
+        return RangeReader(len(self), read_range)
 
     def create(self, overwrite: bool = False) -> Any:
         if not overwrite and self.exists():
@@ -161,39 +187,6 @@ class _Object(InputFile, OutputFile):
 
     def to_input_file(self) -> InputFile:
         return self
-
-
-class _Reader(io.RawIOBase):
-    """Reads ranges of an object, a request each: Arrow joins what it needs to larger ranges itself."""
-
-    def __init__(self, source: _Object, key: str, client: Client) -> None:
-        self._source = source
-        self._key = key
-        self._client = client
-        self._size = len(source)
-        self._at = 0
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._at
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        self._at = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence]
-        return self._at
-
-    def read(self, size: int = -1) -> bytes:
-        end = self._size if size < 0 else min(self._size, self._at + size)
-        if end <= self._at:
-            return b""
-        with _as_os_errors(self._source.location):
-            found = obstore.get_range(self._client.store, self._key, start=self._at, end=end)
-        self._at = end
-        return bytes(found)
 
 
 class _Writer(io.RawIOBase):

@@ -240,8 +240,57 @@ HADOOP = (
         "dfs.",
         "hadoop.",
     ),
-    *_of("python-only", "use an object store or a local path: tasks have no client of HDFS", "hdfs."),
+    *_of("python-only", "name the cluster in `catalog.warehouse`, as hdfs://HOST:PORT/PATH", "hdfs."),
 )
+
+DRIVERS_HADOOP = "frazil.hadoop."
+"""What Hadoop's settings begin with where the driver sends them to tasks: a catalog has none of this name."""
+
+HDFS = (
+    *_of("honoured", "the cluster's name nodes", "dfs.ha.namenodes.", "dfs.namenode.rpc-address."),
+    *_of("honoured", "how the active name node is found", "dfs.client.failover.proxy.provider."),
+    *_of("honoured", "how the active name node is found", "dfs.client.failover.random.order."),
+    *_of("honoured", "how the active name node is found", "dfs.client.failover.resolve-needed."),
+    *_of("honoured", "how the active name node is found", "dfs.client.failover.resolver.useFQDN."),
+    *_of("honoured", "data nodes are reached by their names", "dfs.client.use.datanode.hostname"),
+    *_of("honoured", "whether a lost data node is replaced", "dfs.client.block.write.replace-datanode-on-failure."),
+    *_of("translated", "the replicas of every file", "dfs.replication"),
+    *_of("translated", "the size of every file's blocks", "dfs.blocksize"),
+    *_of("translated", "the permissions of every file", "fs.permissions.umask-mode"),
+    *_of(
+        "refused",
+        "keep tables in a cluster without Kerberos, or in an object store: tasks have no tickets",
+        "hadoop.security.authentication",
+        harmless=("simple",),
+    ),
+    *_of(
+        "refused",
+        "keep tables in a cluster without encrypted connections, or in an object store",
+        "dfs.encrypt.data.transfer",
+        harmless=("false",),
+    ),
+    *_of(
+        "refused",
+        "keep tables in a cluster without encrypted connections, or in an object store",
+        "dfs.data.transfer.protection",
+    ),
+    *_of(
+        "refused",
+        "keep tables in a cluster without encrypted connections, or in an object store",
+        "hadoop.rpc.protection",
+        harmless=("authentication",),
+    ),
+    *_of(
+        "refused",
+        "remove it, and keep tables outside of encryption zones",
+        "hadoop.security.key.provider.path",
+        "dfs.encryption.key.provider.uri",
+    ),
+    *_of("refused", "remove it: tasks connect directly", "hadoop.rpc.socket.factory.class."),
+    *_of("ignored", "tunes Java's client; no effect on files", "dfs.client."),
+    *_of("ignored", "of servers, or tunes Java's client; no effect on files", "dfs.", "hadoop."),
+)
+"""Hadoop's settings of its client of HDFS. The first that matches a name describes it."""
 
 FILE_IO = _of("python-only", "remove it: tasks reach a store by Iceberg's own properties of the store", "py-io-impl")
 
@@ -283,6 +332,7 @@ _PREFIXES = (
     "dfs.",
     "hadoop.",
     "hdfs.",
+    "frazil.",
 )
 _OF_HOSTS = ("adls.sas-token.", "adls.sas-token-expires-at-ms.", "adls.connection-string.")
 _KNOWN = tuple(one for store in STORES.values() for one in store)
@@ -306,7 +356,7 @@ def check_property(name: str, value: str, *, is_sent: bool = False) -> None:
             raise SpecError(f"`{name}` is not a property of a store that Frazil knows", remedy=_advice(name))
         return
     if known.treatment == "refused" and value.lower() not in known.harmless:
-        raise _refusal(known, name)
+        raise refusal(known, name)
     if is_sent:
         return
     if known.treatment == "python-only":
@@ -338,7 +388,7 @@ def check_table_properties(properties: Mapping[str, str]) -> None:
     """
     for known in TABLE:
         if known.treatment == "refused" and known.name in properties:
-            raise _refusal(known, known.name)
+            raise refusal(known, known.name)
 
 
 def task_properties(properties: Mapping[str, str]) -> dict[str, str]:
@@ -358,11 +408,14 @@ def credentials_end_ms(properties: Mapping[str, str]) -> int | None:
 
 
 def _is_for_tasks(name: str) -> bool:
+    if name.startswith(DRIVERS_HADOOP):
+        return True
     known = property_of(name)
     return known is not None and known.treatment in ("honoured", "translated")
 
 
-def _refusal(known: StoreProperty, name: str) -> SpecError:
+def refusal(known: StoreProperty, name: str) -> SpecError:
+    """Returns the error for a property or setting that tasks cannot obey."""
     return SpecError(f"`{name}` cannot be obeyed by the tasks that write data files", remedy=known.note)
 
 

@@ -17,6 +17,7 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from frazil.catalog.iceberg.store_access import identity_of
 from frazil.errors import FrazilError, UnavailableError
 from frazil.refusals import Settings, refusal_remedy
+from frazil.store.addresses import address_of
 from frazil.store.file_io import store_of
 from frazil.store.properties import task_properties
 
@@ -253,7 +254,7 @@ def probe_store(gateway: Any, hadoop: Mapping[str, str], properties: Mapping[str
             properties.get("io-impl", _RESOLVING), dict(properties), configuration
         )
         try:
-            is_empty = not io.listPrefix(location.rstrip("/") + "/").iterator().hasNext()
+            is_empty = not _lists(io, location)
             own = {**properties, **identity_of(gateway, io, location, properties)}
         finally:
             io.close()
@@ -267,6 +268,16 @@ def probe_store(gateway: Any, hadoop: Mapping[str, str], properties: Mapping[str
         return "it answers"
     _probe_for_tasks(task_properties(own), location)
     return "it answers, and is empty" if is_empty else "it answers"
+
+
+def _lists(io: Any, location: str) -> bool:
+    """Returns whether there are objects under the location. A folder of HDFS that does not exist yet has none."""
+    try:
+        return bool(io.listPrefix(location.rstrip("/") + "/").iterator().hasNext())
+    except java_errors() as error:
+        if address_of(location).kind != "hdfs" or "FileNotFoundException" not in str(error):
+            raise
+        return False
 
 
 def _probe_for_tasks(properties: Mapping[str, str], location: str) -> None:

@@ -1,11 +1,13 @@
 """What tasks need to reach a table's store, as Iceberg's own client in the JVM has it.
 
 Java and Python find keys, regions and roles in different places. So the driver asks Iceberg's client for the keys that it
-uses, whatever provider, role or machine they come from, and tasks get these, with the time at which they expire.
+uses, whatever provider, role or machine they come from, and tasks get these, with the time at which they expire. It asks
+Hadoop for the settings of HDFS likewise.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -15,6 +17,8 @@ from py4j.java_gateway import is_instance_of
 
 from frazil.errors import SpecError
 from frazil.store.addresses import address_of
+from frazil.store.hdfs import USER, sent_to_tasks
+from frazil.store.properties import DRIVERS_HADOOP
 
 _IO = {
     "s3": "org.apache.iceberg.aws.s3.S3FileIO",
@@ -49,9 +53,13 @@ def vended_for(credentials: Iterable[tuple[str, Mapping[str, str]]], location: s
 
 def identity_of(gateway: Any, io: Any, location: str, properties: Mapping[str, str]) -> dict[str, str]:
     """Returns the properties of the keys that Iceberg's client uses, where `properties` have none; empty for Azure and
-    OSS, whose clients do not show them.
+    OSS, whose clients do not show them. Of HDFS they are Hadoop's settings.
+
+    Raises: SpecError for settings that tasks cannot obey.
     """
     kind = address_of(location).kind
+    if kind == "hdfs":
+        return _hadoop_settings(gateway.jvm, io)
     if (kind == "s3" and _needs_s3_identity(properties)) or (kind == "gcs" and _needs_gcs_identity(properties)):
         with _of_kind(gateway, io, kind) as own:
             client = own.client(location)
@@ -70,6 +78,35 @@ def _of_kind(gateway: Any, io: Any, kind: str) -> Iterator[Any]:
         yield own
     finally:
         own.close()
+
+
+def _hadoop_settings(jvm: Any, io: Any) -> dict[str, str]:
+    """Returns Hadoop's settings as the driver has them, out of the pipeline file and out of files of HADOOP_CONF_DIR."""
+    hadoop = jvm.org.apache.hadoop
+    # Makes Hadoop read its settings of HDFS, whose names older versions spelled otherwise.
+    hadoop.hdfs.HdfsConfiguration.init()
+    configuration, plain = io.getConf(), hadoop.conf.Configuration(False)
+    plain.addResource("core-default.xml")
+    plain.addResource("hdfs-default.xml")
+    found = sent_to_tasks(_named(jvm, configuration), _named(jvm, plain))
+    umask = hadoop.fs.permission.FsPermission.getUMask(configuration).toShort()
+    own = {
+        "dfs.blocksize": configuration.getLongBytes("dfs.blocksize", 0),
+        "dfs.replication": configuration.getInt("dfs.replication", 0),
+        "fs.permissions.umask-mode": f"{umask:03o}",
+        USER: hadoop.security.UserGroupInformation.getCurrentUser().getShortUserName(),
+    }
+    return found | {f"{DRIVERS_HADOOP}{name}": str(value) for name, value in own.items()}
+
+
+def _named(jvm: Any, configuration: Any) -> dict[str, str]:
+    """Returns the settings of HDFS and of Hadoop's connections in a Java configuration, a call for each group."""
+    mapper = jvm.org.apache.iceberg.util.JsonUtil.mapper()
+    return {
+        f"{group}{name}": value
+        for group in ("dfs.", "hadoop.security.", "hadoop.rpc.")
+        for name, value in json.loads(mapper.writeValueAsString(configuration.getPropsWithPrefix(group))).items()
+    }
 
 
 def _needs_gcs_identity(properties: Mapping[str, str]) -> bool:

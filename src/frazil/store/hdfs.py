@@ -1,0 +1,195 @@
+"""Files of HDFS, by a client that needs neither Java nor Hadoop's libraries, with the settings that the driver's Hadoop has.
+
+The client reads files of settings and the user's name from its own environment where it gets none: executors may have
+others than the driver, so it gets the driver's.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import cached_property
+from typing import Any
+
+from hdfs_native import Client, FileStatus, WriteOptions
+from pyiceberg.io import InputFile, OutputFile
+
+from frazil.store.properties import DRIVERS_HADOOP, HDFS, StoreProperty, refusal
+from frazil.store.ranges import RangeReader
+
+USER = "user"
+"""Beside Hadoop's settings: whom the cluster takes the driver for."""
+_USER_VARIABLE = "HADOOP_USER_NAME"
+# The client repeats the calls of a name node that cannot be reached, with pauses up to 15 s; Java gives up sooner too.
+_DEFAULTS = {"dfs.client.failover.max.attempts": "4"}
+# An answer of a name node is the name of a Java class, a message, and a stack trace.
+_ANSWER = re.compile(r'RPCError\("(?:[\w$]+\.)*([\w$]+)", "(.*?)(?:\\n|"\)?$)', re.DOTALL)
+
+
+def setting_of(name: str) -> StoreProperty | None:
+    """Returns the description of one of Hadoop's settings; None for one that concerns no file of HDFS."""
+    return next((one for one in HDFS if one.matches(name)), None)
+
+
+def sent_to_tasks(settings: Mapping[str, str], defaults: Mapping[str, str]) -> dict[str, str]:
+    """Returns the settings of the driver's Hadoop that decide something about files, under the names that tasks get.
+
+    Raises: SpecError for a setting that tasks cannot obey.
+    """
+    found = {}
+    for name, value in settings.items():
+        known = setting_of(name)
+        if known is None or value == defaults.get(name) or not value:
+            continue
+        if known.treatment == "refused" and value.lower() not in known.harmless:
+            raise refusal(known, name)
+        if known.treatment == "honoured":
+            found[f"{DRIVERS_HADOOP}{name}"] = value
+    return found
+
+
+class HdfsCluster:
+    """A cluster, or one of its name nodes."""
+
+    def __init__(self, properties: Mapping[str, str], host: str) -> None:
+        """properties: of tasks, with the driver's settings. host: with the port, or the name of a name service."""
+        self._settings = {
+            name.removeprefix(DRIVERS_HADOOP): value
+            for name, value in properties.items()
+            if name.startswith(DRIVERS_HADOOP)
+        }
+        self._host = host
+
+    @cached_property
+    def client(self) -> Client:
+        """The client, which connects at its first request. Raises: OSError for a name service without settings."""
+        if user := self._settings.get(USER):
+            os.environ[_USER_VARIABLE] = user
+        address = f"hdfs://{self._host}"
+        with _as_os_errors(address):
+            return Client(address, {**_DEFAULTS, **self._settings}, os.devnull)
+
+    def file(self, location: str, key: str) -> HdfsFile:
+        """Returns the file at the path `key`, which has no `/` in front."""
+        return HdfsFile(location, f"/{key}", self)
+
+    def probe(self, location: str, key: str) -> None:
+        """Lists the folder, which need not exist. Raises: OSError when that fails."""
+        with _as_os_errors(location):
+            try:
+                next(iter(self.client.list_status(f"/{key}".rstrip("/") or "/")), None)
+            except FileNotFoundError:
+                return
+
+    def options(self, overwrite: bool) -> WriteOptions:
+        """Returns what a new file has: what one of Java's would have."""
+        own = self._settings
+        return WriteOptions(
+            block_size=_number(own.get("dfs.blocksize")),
+            replication=_number(own.get("dfs.replication")),
+            permission=0o666 & ~int(own.get("fs.permissions.umask-mode", "022"), 8),
+            overwrite=overwrite,
+        )
+
+
+class HdfsFile(InputFile, OutputFile):
+    """A file of a cluster. One that was begun and not closed has no rows for readers."""
+
+    def __init__(self, location: str, path: str, cluster: HdfsCluster) -> None:
+        super().__init__(location)
+        self._path = path
+        self._cluster = cluster
+
+    def __len__(self) -> int:
+        return self._status().length
+
+    def exists(self) -> bool:
+        try:
+            return len(self) >= 0
+        except FileNotFoundError:
+            return False
+
+    def open(self, seekable: bool = True) -> Any:  # noqa: ARG002
+        with _as_os_errors(self.location):
+            found = self._cluster.client.read(self._path)
+
+        def read_range(start: int, end: int) -> bytes:
+            with _as_os_errors(self.location):
+                return found.read_range(start, end - start)
+
+        return RangeReader(len(found), read_range)
+
+    def create(self, overwrite: bool = False) -> Any:
+        with _as_os_errors(self.location):
+            return _Writer(self.location, self._cluster.client.create(self._path, self._cluster.options(overwrite)))
+
+    def to_input_file(self) -> InputFile:
+        return self
+
+    def version(self) -> str:
+        """Returns what changes when the file is replaced. Raises: OSError."""
+        status = self._status()
+        return f"{status.length} bytes, {status.modification_time}"
+
+    def delete(self) -> None:
+        """Deletes the file, for good. Raises: OSError, also where it does not exist."""
+        with _as_os_errors(self.location):
+            if not self._cluster.client.delete(self._path):
+                raise FileNotFoundError(self.location)
+
+    def _status(self) -> FileStatus:
+        with _as_os_errors(self.location):
+            return self._cluster.client.get_file_info(self._path)
+
+
+class _Writer(io.RawIOBase):
+    """Writes a file, which is complete once it is closed."""
+
+    def __init__(self, location: str, writer: Any) -> None:
+        self._location = location
+        self._writer = writer
+        self._size = 0
+
+    def writable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._size
+
+    def write(self, content: Any) -> int:
+        with _as_os_errors(self._location):
+            written: int = self._writer.write(content)
+        self._size += written
+        return written
+
+    def close(self) -> None:
+        if self.closed:
+            return
+        super().close()
+        with _as_os_errors(self._location):
+            self._writer.close()
+
+
+@contextmanager
+def _as_os_errors(location: str) -> Iterator[None]:
+    try:
+        yield
+    except (FileNotFoundError, FileExistsError) as error:
+        raise type(error)(_text(location, error)) from None
+    except (OSError, RuntimeError, NotImplementedError) as error:
+        raise OSError(_text(location, error)) from None
+
+
+def _text(location: str, error: Exception) -> str:
+    """Returns the first line of the error, without the trace of the name node."""
+    words = str(error)
+    answer = _ANSWER.search(words)
+    line = f"{answer[1]}: {answer[2]}" if answer else words.partition("\n")[0]
+    return line if line.startswith(location) else f"{location}: {line}"
+
+
+def _number(text: str | None) -> int | None:
+    return None if text is None else int(text)
