@@ -35,7 +35,6 @@ LONGEST = (
     "test_loop.py",
     "test_standby.py",
     "test_processing.py",
-    "test_upsert_dead_letters.py",
     "test_dead_letters.py",
     "test_two_drivers.py",
     "test_replay.py",
@@ -52,6 +51,7 @@ LONGEST = (
     "test_sources.py",
     "test_file_sizes.py",
     "test_shape.py",
+    "test_upsert_dead_letters.py",
 )
 """Longest first, those of `make test` before those that only `make test-all` runs in full."""
 _ROOT = Path(__file__).parent
