@@ -3,6 +3,10 @@ every step.
 
 In the end the table is what all records that can be read say, each in its place, as though none had ever been a dead
 letter; in between no row is there twice, and nothing newer is lost.
+
+In time: every step, with upsert tables, in unit/dead_letters/test_replay_kills.py; a killed command beside a run in
+test_dead_letters.py; a replay into a real upsert table in integration/test_spark_queries.py, and its commits, against other
+writers', in contracts/test_row_deltas.py.
 """
 
 from __future__ import annotations
@@ -10,7 +14,6 @@ from __future__ import annotations
 import json
 import signal
 from collections import Counter
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -25,8 +28,6 @@ pytestmark = pytest.mark.timeout(900)
 LARGE = 3_000_000_000
 KEYS, PARTITIONS = 40, 2
 KILLS = ("replay.marked", "replay.replace-landed", "replay.replaced", "replay.rewrite-landed")
-IN_TIME = ("replay.replace-landed",)
-"""Where rows are committed and their dead letters are left; other steps in unit/dead_letters/test_replay_kills.py."""
 NARROW = [f"n{number}" for number in range(len(KILLS) + 1)]
 
 
@@ -101,23 +102,14 @@ class Struck:
         return rows
 
 
-@pytest.mark.parametrize(
-    ("version", "steps"),
-    [
-        pytest.param(2, KILLS, marks=pytest.mark.soak, id="every step in format 2"),
-        pytest.param(3, KILLS, marks=pytest.mark.slow, id="every step in format 3"),
-        pytest.param(3, IN_TIME, id="one step in format 3"),
-    ],
-)
-def test_an_upsert_table_becomes_what_its_records_say_whatever_is_killed(
-    pipeline: Pipeline, version: int, steps: Sequence[str]
-) -> None:
+@pytest.mark.parametrize("version", [pytest.param(2, marks=pytest.mark.soak), pytest.param(3, marks=pytest.mark.slow)])
+def test_an_upsert_table_becomes_what_its_records_say_whatever_is_killed(pipeline: Pipeline, version: int) -> None:
     held = Struck(pipeline, version)
     held.change()
     with pipeline.running() as run:
         pipeline.wait_until_settled(held.table, run)
         assert held.rows() != held.expected()
-        for step in steps:
+        for step in KILLS:
             pipeline.document["tables"][held.table]["columns"] = held.widened()
             pipeline.command("dead-letters", "replay", failpoints=f"{step}=kill", expected=-signal.SIGKILL)
             held.rows()

@@ -16,11 +16,12 @@ import pyspark
 
 from frazil.runtime.java import find_java
 from frazil.runtime.tether import spawn_tethered
+from tests.fixtures.jvms import QUICK_JVM
 from tests.fixtures.waiting import wait_until
 from tests.integration.servers import HOST, free_port
 
 _SPARK_HOME = Path(pyspark.__file__).parent
-_JVM = ("-Xmx192m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
+_JVM = ("-Xmx192m", "-XX:+UseSerialGC", *QUICK_JVM.split(), "-Xshare:auto")
 
 
 PROTECTED = {
