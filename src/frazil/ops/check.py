@@ -224,7 +224,8 @@ def check_queries(planned: Iterable[PlannedTable], stopped: Container[str]) -> I
         if problem is not None and table.name not in stopped:
             yield Finding(name, False, tried, problem.message, problem.remedy, problem.where or table.name)
         elif table.query_columns:
-            yield Finding(name, True, tried, made_by_query(table.query_columns))
+            warnings = "".join(f"; warning: {words}" for words in table.warnings)
+            yield Finding(name, True, tried, made_by_query(table.query_columns) + warnings)
 
 
 def made_by_query(columns: Iterable[tuple[str, str]]) -> str:

@@ -76,6 +76,7 @@ TABLES = [
     tables("on_data_loss: [x]", "on_data_loss: skip"),
     tables("metadata: key", "metadata: [key]", ""),
     tables("metadata: [no]", "metadata: [key]"),
+    tables("envelope: maxwell, metadata: [position]", "envelope: maxwell"),
     tables("metadata: {key: k, offset: k}", "metadata: {key: k, offset: o}"),
     tables("metadata: {key: _partition}", "metadata: {key: k}"),
     tables("metadata: {key: }", "metadata: {key: k}"),
