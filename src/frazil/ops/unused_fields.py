@@ -1,4 +1,4 @@
-"""Fields that `protect` and the single steps name and no record has. They may come later, so nothing stops for them; but a
+"""Fields that `protect` and the single steps name and no record has. Records may have them later, so nothing stops for them; but a
 misspelt one leaves in the table what was to be dropped or protected.
 """
 
