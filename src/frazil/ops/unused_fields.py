@@ -1,5 +1,5 @@
-"""Fields that `protect` and the single steps name and no record has. Records may have them later, so nothing stops for them; but a
-misspelt one leaves in the table what was to be dropped or protected.
+"""Fields that `protect` and the single steps name and no record has. Records may have them later, so nothing stops for
+them; but a misspelt one leaves in the table what was to be dropped or protected.
 """
 
 from __future__ import annotations
