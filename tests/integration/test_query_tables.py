@@ -73,6 +73,14 @@ class Scene:
                     "select": "select id as person, upper(name) as name from records where state = 'on'",
                     "key_columns": ["person"],
                 },
+                "s.kept": {
+                    "topic": self.people,
+                    "envelope": "debezium",
+                    "mode": "upsert",
+                    "key_columns": ["id"],
+                    "filter": "state = 'on'",
+                    "deletes": "soft",
+                },
             },
         }
         self.pipeline = Pipeline(folder, self.document)
@@ -123,6 +131,14 @@ def test_rows_are_what_the_query_makes_and_the_rest_is_counted(scene: Scene) -> 
 
 def test_changes_keep_what_the_query_takes_of_the_current_rows(scene: Scene) -> None:
     assert rows(scene.folder, "people") == [{"person": 1, "name": "ANNA"}]
+
+
+def test_a_row_that_the_condition_no_longer_takes_is_marked_as_deleted_where_deletes_are_soft(scene: Scene) -> None:
+    found = {row["id"]: row for row in rows(scene.folder, "kept")}
+    assert (found[1]["name"], found[1]["_deleted"], found[1]["_deleted_at"]) == ("anna", False, None)
+    assert (found[2]["name"], found[2]["state"], found[2]["_deleted"]) == ("bob", "on", True)
+    assert found[2]["_deleted_at"] is not None
+    assert scene.status["s.kept"]["dead_letters"] == 0
 
 
 def test_try_shows_each_record_with_its_row_its_drop_or_its_error(scene: Scene) -> None:

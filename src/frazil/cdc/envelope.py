@@ -45,7 +45,9 @@ TOMBSTONE, HEARTBEAT, TRANSACTION, SCHEMA_CHANGE, MESSAGE, _ = IGNORED
 FAULTS = {
     NO_ENVELOPE: Fault("not_an_envelope", "the record has none of the fields of the envelope that the table expects"),
     NO_OPERATION: Fault("unknown_operation", "the record names no operation"),
-    NO_OBJECT: Fault("not_an_envelope", "the row before or after the change is not an object"),
+    NO_OBJECT: Fault(
+        "not_an_envelope", "the row before or after the change, or the data of the event, is not an object"
+    ),
     UNKNOWN_OPERATION: Fault("unknown_operation", "the envelope has no such operation"),
     NO_AFTER: Fault("missing_image", "the operation needs the row after the change, and the record lacks it"),
     NO_BEFORE: Fault("missing_image", "the operation needs the row before the change, and the record lacks it"),

@@ -381,7 +381,9 @@ class QueryTables:
         # Rescued values are beside the columns of the records.
         fields = Schema(*(one for one in whole.fields if one.name != RESCUED_COLUMN))
         protection = protection_of(table.spec)
-        stage = protecting(fields, protection, _origins(table, fields)) if protection and table.spec.protect else None
+        stage = (
+            protecting(fields, protection, field_origins(table, fields)) if protection and table.spec.protect else None
+        )
         seen = fields if stage is None else protected_schema(fields, stage)
         self._references.refresh(table, {})
         with _waiting_for_fields(table.spec, table.name):
@@ -431,7 +433,8 @@ def _is_key_hashed(table: Table, protection: Protection) -> bool:
     return any(protection.rule_for((name, KEY)) is not None for name in names or (KEY,))
 
 
-def _origins(table: Table, fields: Schema) -> dict[str, Path | None]:
+def field_origins(table: Table, fields: Schema) -> dict[str, Path | None]:
+    """Returns the field that feeds each column of the records, where it has another name; None for metadata."""
     source = target_of(table, fields).source
     assert source is not None
     return origins_of(source)

@@ -154,7 +154,7 @@ def _check_missing(spec: PipelineSpec, tables: Sequence[Table], source: Source) 
     dead_letters = _dead_letter_topics(tables)
     uses += [(topic, f"dead letters of {', '.join(names)} go there") for topic, names in dead_letters.items()]
     there = source.topics({topic for topic, _ in uses}.__contains__) if uses else {}
-    absent = [(topic, f"table {table} waits for it") for table, topic in missing_topics(tables)]
+    absent = [(topic, f"table {table.name} waits for it") for table, topic in missing_topics(tables)]
     absent += [(topic, use) for topic, use in uses if topic not in there]
     missing = MissingTopics(source)
     for topic, use in absent:
@@ -224,7 +224,8 @@ def check_queries(planned: Iterable[PlannedTable], stopped: Container[str]) -> I
         if problem is not None and table.name not in stopped:
             yield Finding(name, False, tried, problem.message, problem.remedy, problem.where or table.name)
         elif table.query_columns:
-            yield Finding(name, True, tried, made_by_query(table.query_columns))
+            warnings = "".join(f"; warning: {words}" for words in table.warnings)
+            yield Finding(name, True, tried, made_by_query(table.query_columns) + warnings)
 
 
 def made_by_query(columns: Iterable[tuple[str, str]]) -> str:

@@ -38,6 +38,7 @@ from frazil.ops.layouts import PlannedLayout, plan_layout
 from frazil.ops.reports import Problem, plural
 from frazil.ops.sampling import decode_sample, propose_times, routed_sample, sampled_keys
 from frazil.ops.status import MissingTopics, problem_of
+from frazil.ops.unused_fields import unused_fields
 from frazil.rows.record_keys import KEY_SCHEMA
 from frazil.schema.conflicts import accept
 from frazil.schema.evolve import NameConflict, RequestedFields, compare_schemas, extend_schema
@@ -332,6 +333,7 @@ def _add_query_columns(
     plan.query_columns = (
         tuple((name, format_type(kind)) for name, kind in query_columns(query).items()) if query else ()
     )
+    plan.warnings = tuple(unused_fields(table, schema, plan.sampled - plan.bad))
     part = query.program.spark_part if query is not None and query.program is not None else None
     plan.in_spark = part.reason if part is not None else ""
     own = own_columns(table.spec)

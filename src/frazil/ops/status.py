@@ -172,8 +172,8 @@ def _collect(
         except UnavailableError as error:
             problems.append(problem_of(error))
         discovery = Discovery(spec, source, opened or MemoryCatalog(spec.state_dir, spec.pipeline))
+        _add_remembered(spec, discovery, known_state)  # Before the topics, so that these tables get theirs too.
         cluster_id = _ask_for_topics(source, discovery, problems)
-        _add_remembered(spec, discovery, known_state)
         if opened is not None:
             with suppress(FrazilError):  # What is wrong with a table is reported of the table.
                 discovery.load_routes()

@@ -209,11 +209,11 @@ def _keep_in(node: _Node, nodes: Sequence[_Node]) -> None:
 
 def _cast(root: _Node, types: Mapping[Path, IcebergType]) -> Iterator[Missing]:
     for path, kind in types.items():
+        _sql_type(kind)  # Refused also where records have no such field yet.
         place = _find(root, path)
         if place is None:
             yield _missing("cast", root, path)
         else:
-            _sql_type(kind)  # Refused also where records have no such field yet.
             place[1].type = kind
 
 

@@ -308,16 +308,25 @@ def with_identifiers(schema: Schema, names: Sequence[str]) -> Schema:
 def compare_schemas(before: Schema, after: Schema) -> list[SchemaChange]:
     """Returns the columns that were added, only the outermost of each, and the columns that were widened."""
     known = {str(before.find_column_name(field_id)): field_id for field_id in before.field_ids}
+    # A name may contain dots, so the path of a column does not show what it is in.
+    outer = dict(_outer_fields(after.as_struct()))
     changes = []
     for field_id in after.field_ids:
         path, kind = str(after.find_column_name(field_id)), after.find_type(field_id)
-        parent = path.rpartition(".")[0]
         if path not in known:
-            if not parent or parent in known:
+            if field_id not in outer or str(after.find_column_name(outer[field_id])) in known:
                 changes.append(SchemaChange(path, kind))
         elif kind.is_primitive and kind != before.find_type(known[path]):
             changes.append(SchemaChange(path, kind, is_new=False))
     return changes
+
+
+def _outer_fields(kind: IcebergType, outer: int | None = None) -> Iterator[tuple[int, int]]:
+    """Yields the id of each field inside the type, and of the field that it is directly in."""
+    for part in (*parts_of(kind), *((kind.key_field,) if isinstance(kind, MapType) else ())):
+        if outer is not None:
+            yield part.field_id, outer
+        yield from _outer_fields(part.field_type, part.field_id)
 
 
 def _extend(

@@ -153,8 +153,13 @@ def _check_metadata(fields: Fields, table: TableSpec, kind: str) -> None:
             continue
         if name in _OF_DELETES:
             message, remedy = f"`{name}` in `metadata` is for deleted rows that are kept", "`deletes: soft`"
+        elif kind == "none":
+            message, remedy = f"`{name}` in `metadata` needs an envelope, and the table has none", "`envelope`"
         else:
-            message, remedy = f"`{name}` in `metadata` needs an envelope that the table does not have", "`envelope`"
+            shown = "with the operation in a field" if kind == "operation" else kind
+            message = f"`{name}` in `metadata` is not contained in the envelope {shown}"
+            fields.refuse_key("metadata", message, "take it out of `metadata`")
+            continue
         fields.refuse_key("metadata", message, f"write {remedy}, or take it out of `metadata`")
 
 

@@ -64,13 +64,21 @@ def _check_route(fields: Fields, route: RouteSpec) -> None:
         fields.refuse_value("to", message, "write `${topic}`, or leave `by` out")
     if route.by not in route.to.sources:
         fields.refuse_value("to", "`to` does not have the value that the route is `by`", "write it as `${…}` in `to`")
-    if route.rest is None:
-        message = "the route has no table for records without a table of their own"
-        fields.refuse_key("by", message, "write `rest: <namespace>.<table>`")
+    _check_rest(fields, route.rest)
     if route.atomic is not None:
         message = "`atomic` needs a table of its own, and a route makes many"
         fields.refuse_key("atomic", message, "give the topic a table under `tables`")
     _check_readable(fields, route)
+
+
+def _check_rest(fields: Fields, rest: str | None) -> None:
+    """Notes a missing table of the rest, and one that is named after values."""
+    if rest is None:
+        message = "the route has no table for records without a table of their own"
+        fields.refuse_key("by", message, "write `rest: <namespace>.<table>`")
+    elif "$" in rest:
+        message = f"`rest: {rest}` is the name of one table, and has no values of records"
+        fields.refuse_value("rest", message, "write a name such as `rest: shop.other_events`")
 
 
 def _check_by_topic(fields: Fields, route: RouteSpec) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 from frazil.name_length import is_long, long_name_reason
@@ -32,7 +33,7 @@ OF_CHANGES: Mapping[str, tuple[MetadataField, str]] = {
 """The metadata of changes under the names of Debezium's envelope, each with its SQL (Debezium, New Record State Extraction,
 `add.fields`).
 """
-_NUMBERS = {"integer": int, "number": float}
+_MOST = 2**63
 
 
 def read_rename(fields: Fields, key: str) -> tuple[tuple[Path, str], ...]:
@@ -64,14 +65,28 @@ def read_added(fields: Fields, key: str) -> tuple[tuple[str, Constant], ...]:
     found: list[tuple[str, Constant]] = []
     for entry in node.entries:
         value = entry.value
-        if isinstance(value, Scalar) and value.kind in _NUMBERS:
-            found.append((entry.key, _NUMBERS[value.kind](value.text)))
+        if isinstance(value, Scalar) and value.kind in ("integer", "number"):
+            number = _number(value)
+            if number is not None:
+                found.append((entry.key, number))
+                continue
+            message = f"`{key}.{entry.key}` is neither a whole number of 64 bits nor a finite one"
+            fields.problems.add(value.line, message, "write it in decimal digits, or in quotes for text")
         elif isinstance(value, Scalar) and value.text.lower() in ("true", "false") and value.kind == "boolean":
             found.append((entry.key, value.text.lower() == "true"))
         else:
             text = read_text(value, f"{key}.{entry.key}", fields.problems)
             found += [(entry.key, text)] if text else []
     return tuple(found)
+
+
+def _number(value: Scalar) -> int | float | None:
+    """The number as Spark's SQL can have it: `long` or `double`; None for another."""
+    try:
+        number = int(value.text) if value.kind == "integer" else float(value.text)
+    except ValueError:  # YAML has more forms than Python, such as `.inf` and `0x10`.
+        return None
+    return number if -_MOST <= number < _MOST or (isinstance(number, float) and math.isfinite(number)) else None
 
 
 def metadata_names(table: TableSpec) -> dict[str, str]:
@@ -92,6 +107,8 @@ def check_new_names(fields: Fields, table: TableSpec) -> None:
     found = [("rename", name) for path, name in table.rename if len(path) == 1]
     found += [("add_fields", name) for name, value in table.add_fields if not (name == value and name in named)]
     for key, name in found:
+        if not name:
+            fields.refuse_key(key, f"`{key}` makes a column without a name", "give it a name")
         if name.lower() in RESERVED_COLUMNS:
             message = f"`{key}` makes a column `{name}`, which is the name of one of Iceberg's metadata columns"
             fields.refuse_key(key, message, "choose another name")

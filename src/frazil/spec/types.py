@@ -62,6 +62,12 @@ _FORMS = {
 _NOT_BUILT = ("timestamp_ns", "timestamptz_ns", "variant", "geometry", "geography", "unknown")
 _OTHER_NAMES = {
     "bigint": "long",
+    "int64": "long",
+    "int32": "int",
+    "int16": "int",
+    "int8": "int",
+    "float64": "double",
+    "float32": "float",
     "integer": "int",
     "smallint": "int",
     "tinyint": "int",

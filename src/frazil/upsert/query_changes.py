@@ -102,7 +102,7 @@ def query_changes(target: TableTarget, changes: Changes, records: Records, limit
     shaped = replace(shaped, old_keys=_old_keys(target, program, columns, changes))
     is_dropped = has_row & (spread < 0) & ~refused[changes.records]
     # A record that an expectation drops changes nothing: the row of its key stays.
-    shaped = _deleting(target, shaped, is_dropped, own).only(~is_taken[changes.records])
+    shaped = _deleting(target, shaped, is_dropped, records["timestamp"]).only(~is_taken[changes.records])
     mismatches += _without_key(target, shaped, refused)
     return _refusing(shaped, refused, mismatches, limit)
 
@@ -226,7 +226,7 @@ def _old_keys(target: TableTarget, program: Program, columns: Records, changes: 
     return [pc.if_else(mask, by_name[name], pa.scalar(None, by_name[name].type)) for name in _key_names(target)]
 
 
-def _deleting(target: TableTarget, changes: Changes, is_dropped: Bools, own: Records) -> Changes:
+def _deleting(target: TableTarget, changes: Changes, is_dropped: Bools, times_of_records: pa.Array) -> Changes:
     """Returns the changes with deletes in place of the rows that the query drops."""
     if not is_dropped.any():
         return changes
@@ -234,7 +234,8 @@ def _deleting(target: TableTarget, changes: Changes, is_dropped: Bools, own: Rec
     if not target.changes.marks_deletes:
         return replace(changes, ops=np.where(is_dropped, DELETE, changes.ops).astype(np.int8))
     mask, times = pa.array(is_dropped), changes.own["deleted_at"]
-    now = changes.times if changes.times is not None else own["timestamp"].cast(times.type)
+    of_records = times_of_records.take(pa.array(changes.records)).cast(times.type)
+    now = of_records if changes.times is None else pc.coalesce(changes.times, of_records)
     keys = _key_names(target)
     kept = {n for n, field in enumerate(target.fields) if field.name not in keys}
     return replace(

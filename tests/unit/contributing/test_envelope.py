@@ -60,7 +60,7 @@ def test_a_pipeline_file_takes_the_envelope_of_a_package(example: Install, load:
     error = refuse(with_table("envelope: goldengate, value: {format: text}"))
     assert error.message == "`envelope`: goldengate is not read from the format text"
     error = refuse(with_table("envelope: goldengate, metadata: [source_ts]"))
-    assert error.message == "`source_ts` in `metadata` needs an envelope that the table does not have"
+    assert error.message == "`source_ts` in `metadata` is not contained in the envelope goldengate"
 
 
 def test_a_changelog_table_has_the_images_of_its_messages(example: Install) -> None:

@@ -56,7 +56,7 @@ def test_a_missing_topic_is_a_problem_with_the_nearest_name(scenario: Scenario) 
     scenario.source.create("page_views")
     scenario.source.create("order")
     [problem] = [finding for finding in look(scenario) if not finding.is_ok]
-    assert problem.name == "topic orders"
+    assert (problem.name, problem.found) == ("topic orders", "the topic does not exist; table s.orders waits for it")
     assert problem.remedy.startswith("did you mean `order`?")
 
 

@@ -56,6 +56,32 @@ def test_what_python_functions_make_is_shown_of_an_upsert_table_that_protects_fi
     assert found.found == "makes who: string, email: string, sound: string"
 
 
+def test_a_field_that_a_setting_names_and_no_record_has_is_a_warning_with_the_nearest_name(
+    scenario: Scenario, queries: SparkQueries, tmp_path: Path
+) -> None:
+    (tmp_path / "key").write_text("k" * 40)
+    settings = (
+        "rename: {e: mail, nmae: x}, drop_fields: [addr.citi, addr.zip], keep_fields: [id, mail, addr, zzz],"
+        "cast: {idd: int}, protect: {emial: hash, e: drop, l.x: mask, _key: hash, /ssn/: drop, addr.zipp: drop}, "
+        f'protect_key: "${{file:{tmp_path / "key"}}}"'
+    )
+    record = {"id": 1, "e": "a", "email": "b", "name": "c", "addr": {"city": "d", "zip": "e"}, "l": [{"x": 1}]}
+    [found] = look(scenario, queries, settings, record)
+    made, *warnings = found.found.split("; warning: ")
+    assert made == "makes id: long, addr: struct<city: string>"
+    assert warnings == [
+        f"`{setting}` names `{name}`, and none of 1 record in the sample has it{meant}"
+        for setting, name, meant in (
+            ("protect", "emial", "; did you mean `email`?"),
+            ("protect", "addr.zipp", "; did you mean `addr.zip`?"),
+            ("rename", "nmae", "; did you mean `name`?"),
+            ("drop_fields", "addr.citi", "; did you mean `addr.city`?"),
+            ("keep_fields", "zzz", ""),
+            ("cast", "idd", "; did you mean `id`?"),
+        )
+    ]
+
+
 @pytest.mark.parametrize(
     ("settings", "words", "remedy"),
     [

@@ -26,7 +26,7 @@ from frazil.kafka.memory import MemorySource
 from frazil.ops.reports import MaintenanceReport, PipelineReport, as_document
 from frazil.ops.state_file import describe
 from frazil.ops.status import report_pipeline
-from frazil.spec import CatalogSpec, PipelineSpec, TableSpec, TopicSelector
+from frazil.spec import CatalogSpec, PipelineSpec, TableSpec, TopicSelector, load_spec
 from frazil.spec.partitioning import parse_sort, parse_term
 from frazil.spec.settings import ExpectationSpec
 from frazil.types import Commit, DataFile, Progress, Watermark
@@ -259,6 +259,17 @@ def test_tables_of_top_level_topics_are_remembered_while_kafka_is_away(tmp_path:
     document = reported({})
     document["tables"] |= {"n.dev-1": {"state": "running"}, "n.other": {"state": "running"}}
     assert [table.name for table in scene.report(document).tables] == ["n.dev-1", "s.a"]
+
+
+def test_a_table_of_a_route_that_the_last_run_has_reported_has_the_topic_of_the_route(tmp_path: Path) -> None:
+    scene = Scene(tmp_path)
+    text = "pipeline: p\nkafka: {bootstrap.servers: 'x:1'}\ntables: {s.a: {topic: a}}\n"
+    (tmp_path / "p.yaml").write_text(text + "routes: [{topic: a, by: k, to: 'r.${k}', rest: r.rest}]\n")
+    scene.spec = load_spec(tmp_path / "p.yaml", {})
+    document = reported({})
+    document["tables"] |= {"r.x": {"state": "waiting"}}
+    found = {table.name: table for table in scene.report(document).tables}
+    assert (found["r.x"].topics, found["r.x"].problem) == (("a",), None)
 
 
 def test_a_process_that_has_gone_silent_is_a_fault_and_one_elsewhere_runs_while_it_writes(tmp_path: Path) -> None:

@@ -136,6 +136,7 @@ _ALL = (("id",), ("e-mail",), ("addr",), ("tags",))
         (Steps(rename={("addr",): "Tags"}), "`rename` makes two fields `Tags`", Steps(rename={("addr",): "place"})),
         (Steps(drop_fields=_ALL), "the steps leave no field", Steps(drop_fields=_ALL[1:])),
         (Steps(cast={("id",): UUIDType()}), "a field cannot be cast to uuid", Steps()),
+        (Steps(cast={("later",): UUIDType()}), "a field cannot be cast to uuid", Steps()),
     ],
 )
 def test_steps_that_contradict_each_other_are_refused_until_the_remedy_is_done(

@@ -228,6 +228,7 @@ ROUTES = [
     ),
     routes(_BY, f"{_BY}, to: 'a.${{k}}'"),
     routes("by: k, to: 'a.${k}'", "by: k, to: 'a.${k}', rest: a.r"),
+    routes("by: k, to: 'a.${k}', rest: 'a.${k}'", "by: k, to: 'a.${k}', rest: a.r"),
     routes(f"{_BY}, to: 'a.${{j}}'", f"{_BY}, to: 'a.${{k}}_${{j}}'"),
     routes("to: 'a.${k}'", f"{_BY}, to: 'a.${{k}}'"),
     routes("to: 'a.${topic}', limit: 3", "to: 'a.${topic}'", f"{_BY}, to: 'a.${{k}}', limit: 3"),

@@ -37,6 +37,12 @@ TABLES = [
     tables("add_fields: {_pos: x}", "add_fields: {pos: x}"),
     tables(f"rename: {{a: {'n' * 256}}}", f"rename: {{a: {'n' * 255}}}"),
     tables("add_fields: shop", "add_fields: {origin: shop}"),
+    *(
+        tables(f"add_fields: {{n: {number}}}", "add_fields: {n: 16}", f"add_fields: {{n: '{number}'}}")
+        for number in (".inf", "-.inf", ".nan", "1.0e+400", "0x10", "9223372036854775808", "-9223372036854775809")
+    ),
+    tables("add_fields: {'': x}", "add_fields: {x: x}"),
+    tables("rename: {a: ''}", "rename: {a: b}"),
     tables(
         "add_fields: {at: source.ts_ms}", "envelope: debezium, add_fields: {at: source.ts_ms}", "add_fields: {at: x}"
     ),
@@ -76,6 +82,7 @@ TABLES = [
     tables("on_data_loss: [x]", "on_data_loss: skip"),
     tables("metadata: key", "metadata: [key]", ""),
     tables("metadata: [no]", "metadata: [key]"),
+    tables("envelope: maxwell, metadata: [position]", "envelope: maxwell"),
     tables("metadata: {key: k, offset: k}", "metadata: {key: k, offset: o}"),
     tables("metadata: {key: _partition}", "metadata: {key: k}"),
     tables("metadata: {key: }", "metadata: {key: k}"),

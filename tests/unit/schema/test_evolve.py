@@ -73,6 +73,17 @@ def test_a_table_becomes_what_its_records_need(case: dict[str, Any]) -> None:
     assert changes == {path: _shape({"x": kind}) for path, kind in _columns(case["changes"]).items()}
 
 
+def test_new_columns_whose_names_contain_dots_are_changes_at_every_depth() -> None:
+    before = new_schema(_columns({"s": "struct<x: int>", "m": "map<string, struct<x: int>>"}).items())
+    dotted = {
+        (): _columns({"a.b": "long", "c.d": "struct<e.f: int>"}),
+        ("s",): _columns({"g.h": "int"}),
+        ("m", "value"): _columns({"i.j": "int"}),
+    }
+    changes = compare_schemas(before, extend_schema(before, dotted))
+    assert sorted(change.path for change in changes) == ["a.b", "c.d", "m.value.i.j", "s.g.h"]
+
+
 def test_a_date_does_not_become_a_timestamp_as_long_as_no_library_of_iceberg_reads_it_so() -> None:
     assert not can_promote(DateType(), TimestampType())
     with pytest.raises(ResolveError):  # Once this is gone, see docs/decisions/0018.

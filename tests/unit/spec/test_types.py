@@ -82,6 +82,8 @@ def test_icebergs_words_become_its_types(text: str, expected: IcebergType) -> No
         ("strng", "the type `strng` is unknown", "did you mean `string`?"),
         ("Long", "the type `Long` is unknown", "did you mean `long`?"),
         ("bigint", "the type `bigint` is unknown", "did you mean `long`?"),
+        ("int64", "the type `int64` is unknown", "did you mean `long`?"),
+        ("float64", "the type `float64` is unknown", "did you mean `double`?"),
         ("list<timestmp>", "the type `timestmp` is unknown", "did you mean `timestamp`?"),
         ("lst<int>", "the type `lst` is unknown", "did you mean `list<T>`?"),
         (
