@@ -61,7 +61,7 @@ def test_a_field_that_a_setting_names_and_no_record_has_is_a_warning_with_the_ne
 ) -> None:
     (tmp_path / "key").write_text("k" * 40)
     settings = (
-        "rename: {e: mail, nmae: x}, drop_fields: [addr.citi, addr.zip], keep_fields: [id, mail, addr, zzz],"
+        "rename: {e: mail, namo: x}, drop_fields: [addr.citi, addr.zip], keep_fields: [id, mail, addr, zzz],"
         "cast: {idd: int}, protect: {emial: hash, e: drop, l.x: mask, _key: hash, /ssn/: drop, addr.zipp: drop}, "
         f'protect_key: "${{file:{tmp_path / "key"}}}"'
     )
@@ -74,7 +74,7 @@ def test_a_field_that_a_setting_names_and_no_record_has_is_a_warning_with_the_ne
         for setting, name, meant in (
             ("protect", "emial", "; did you mean `email`?"),
             ("protect", "addr.zipp", "; did you mean `addr.zip`?"),
-            ("rename", "nmae", "; did you mean `name`?"),
+            ("rename", "namo", "; did you mean `name`?"),
             ("drop_fields", "addr.citi", "; did you mean `addr.city`?"),
             ("keep_fields", "zzz", ""),
             ("cast", "idd", "; did you mean `id`?"),
