@@ -27,7 +27,7 @@ from frazil.http.api import ENDPOINTS
 from frazil.imports import TOOLS
 from frazil.imports.answers import Tool
 from frazil.spec import json_schema
-from frazil.store.properties import STORES, TABLE, StoreProperty
+from frazil.store.properties import HDFS, STORES, TABLE, StoreProperty
 from frazil.types import Balance, DataFile, LastDelete, PendingDeadLetters, Progress, RoutedTable, Watermark
 
 REFERENCE = ROOT / "docs" / "reference"
@@ -242,6 +242,8 @@ def stores_page() -> str:
     blocks = ["# Stores", _NOTE, texts.STORES]
     for store, properties in STORES.items():
         blocks += [f"## {store}", _table(("property", "treatment", "how"), map(_store_row, properties))]
+    blocks += ["## Hadoop's settings", texts.STORES_HADOOP]
+    blocks += [_table(("setting", "treatment", "how"), map(_store_row, HDFS))]
     blocks += ["## Tables", texts.STORES_TABLE, _table(("property", "treatment", "how"), map(_store_row, TABLE))]
     return _page(blocks)
 

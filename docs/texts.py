@@ -80,6 +80,10 @@ and those that a catalog returns with its configuration and its tables.
 
 An unknown property whose name begins like those of a store (`s3.`, `client.`, `http-client.`, `gcs.`, `adls.`, `oss.`, …) is
 refused too, with the nearest known name."""
+STORES_HADOOP = """\
+Tasks reach `hdfs:` with the settings that the driver's Hadoop has: `spark.hadoop.NAME` under `spark.conf`, and the files of
+`HADOOP_CONF_DIR`. Files of an executor's own environment do not count. Of a setting that differs from Hadoop's default, the
+first row that matches decides; a refused one is an error of `frazil check`, and stops a table:"""
 STORES_TABLE = """\
 These properties of a table (`properties` in the pipeline file, or set by another client) concern its store:"""
 IMPORT = """\

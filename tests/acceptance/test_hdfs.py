@@ -1,5 +1,5 @@
-"""HDFS besides what test_object_stores.py has of every store: settings that come from Hadoop, and the catalog that is nothing
-but folders of it. `make stores` runs this.
+"""HDFS besides what test_object_stores.py has of every store: settings that come from Hadoop, and a catalog of folders.
+`make stores` runs this.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from pyiceberg.types import LongType, NestedField
 
 from frazil.catalog.iceberg.catalog import IcebergCatalog
 from frazil.catalog.iceberg.java import probe_store
+from frazil.clock import new_id
 from frazil.errors import SpecError
 from frazil.runtime.light_jvm import LightJvm
 from frazil.store.file_io import store_of
@@ -74,7 +75,7 @@ def test_files_of_tasks_have_what_those_of_java_have(jvm: LightJvm, hdfs: MiniHd
     """
     own = {"dfs.replication": "2", "dfs.blocksize": "16m", "fs.permissions.umask-mode": "u=rwx,g=r,o="}
     hadoop = {**own, **name_service(hdfs)}
-    state = open_catalog(jvm, "hdfs://lake/settings", hadoop).create("shop.orders", COLUMNS, {}, 2)
+    state = open_catalog(jvm, f"hdfs://lake/{new_id()}", hadoop).create("shop.orders", COLUMNS, {}, 2)
     tasks = store_of(tuple(sorted(state.io_properties.items())))
     path = f"{state.location}/data/x.parquet"
     with pytest.MonkeyPatch.context() as patch:
@@ -120,7 +121,7 @@ def test_a_setting_that_tasks_cannot_obey_is_named_before_the_first_batch(
     assert raised.value.remedy
 
 
-def test_a_missing_right_is_named(jvm: LightJvm, hdfs: MiniHdfs) -> None:
+def test_a_missing_right_is_named(hdfs: MiniHdfs) -> None:
     """To tasks, whose user may not write."""
     with pytest.MonkeyPatch.context() as patch:
         patch.delenv("HADOOP_USER_NAME", raising=False)

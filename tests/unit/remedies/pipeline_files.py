@@ -27,6 +27,11 @@ TABLES = [
     tables(
         "lookup: {c: {file: /r.orc, on: k = k, take: [n]}}", "lookup: {c: {file: /r.parquet, on: k = k, take: [n]}}"
     ),
+    tables(
+        "lookup: {c: {file: 'hdfs://h:1/r.csv', on: k = k, take: [n]}}",
+        f"lookup: {{c: {_LOOKUP}}}",
+        "lookup: {c: {file: 's3://lake/r.csv', on: k = k, take: [n]}}",
+    ),
     tables("lookup: {c: {file: r.csv, on: k = k, take: [n]}}", "lookup: {c: {file: /r.csv, on: k = k, take: [n]}}"),
     tables(
         "lookup: {c: {table: a.r, on: k, take: [n]}}", "lookup: {c: {table: a.r, on: k = k and a.b = c, take: [n]}}"

@@ -24,6 +24,7 @@ BLOBS = "https://acc.blob.core.windows.net"
         ("gs://lake/wh", Address("gcs", "lake", "wh")),
         ("oss://lake/wh", Address("oss", "lake", "wh")),
         ("abfss://data@acc.dfs.core.windows.net/wh", Address("adls", "data", "wh", "acc.dfs.core.windows.net")),
+        ("hdfs://name:8020/wh/a b%2F", Address("hdfs", "name:8020", "wh/a b%2F")),
         ("/data/a b#c?d%20", Address("local", "", "/data/a b#c?d%20")),
         ("file:/data/x", Address("local", "", "/data/x")),
         ("file:///data/x", Address("local", "", "/data/x")),
@@ -34,7 +35,9 @@ def test_an_address_is_read_as_java_reads_it(location: str, expected: Address) -
     assert address_of(location) == expected
 
 
-@pytest.mark.parametrize("location", ["hdfs://name/wh", "s3://lake/a?b", "s3://lake/a#b", "s3://lake/a//b", "s3:///a"])
+@pytest.mark.parametrize(
+    "location", ["viewfs://name/wh", "hdfs:///wh", "s3://lake/a?b", "s3://lake/a#b", "s3://lake/a//b", "s3:///a"]
+)
 def test_an_address_that_tasks_cannot_write_to_is_refused_with_a_remedy(location: str) -> None:
     with pytest.raises(SpecError) as raised:
         address_of(location)

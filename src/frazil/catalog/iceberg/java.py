@@ -257,7 +257,9 @@ def probe_store(gateway: Any, hadoop: Mapping[str, str], properties: Mapping[str
             is_empty = not _lists(io, location)
             own = {**properties, **identity_of(gateway, io, location, properties)}
         finally:
-            io.close()
+            # HadoopFileIO has nothing to close: its method is its interface's, which py4j does not find.
+            with suppress(Py4JError):
+                io.close()
     except java_errors() as error:
         failure = unavailable("the store cannot be reached", error, location)
         if _DENIED in failure.message.lower():

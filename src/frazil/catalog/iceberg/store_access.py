@@ -28,6 +28,8 @@ _IO = {
 }
 _HADOOP = "org.apache.iceberg.hadoop.HadoopFileIO"
 _WITH_TOKEN = "software.amazon.awssdk.identity.spi.AwsSessionCredentialsIdentity"
+# Of Hadoop's client, in HdfsClientConfigKeys: PySpark's jars lack hdfs-default.xml.
+_BLOCK_BYTES, _REPLICAS = 128 * 1024 * 1024, 3
 _OWN_PROVIDERS = ("client.factory", "s3.client-factory-impl", "client.credentials-provider")
 
 
@@ -91,8 +93,8 @@ def _hadoop_settings(jvm: Any, io: Any) -> dict[str, str]:
     found = sent_to_tasks(_named(jvm, configuration), _named(jvm, plain))
     umask = hadoop.fs.permission.FsPermission.getUMask(configuration).toShort()
     own = {
-        "dfs.blocksize": configuration.getLongBytes("dfs.blocksize", 0),
-        "dfs.replication": configuration.getInt("dfs.replication", 0),
+        "dfs.blocksize": configuration.getLongBytes("dfs.blocksize", _BLOCK_BYTES),
+        "dfs.replication": configuration.getInt("dfs.replication", _REPLICAS),
         "fs.permissions.umask-mode": f"{umask:03o}",
         USER: hadoop.security.UserGroupInformation.getCurrentUser().getShortUserName(),
     }
