@@ -37,6 +37,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
 
 COLUMNS = Schema(NestedField(1, "id", LongType(), required=False))
 S3 = "org.apache.iceberg.aws.s3.S3FileIO"
+HADOOP = "org.apache.iceberg.hadoop.HadoopFileIO"
 
 
 class StoredLake:
@@ -208,7 +209,8 @@ def test_both_clients_write_objects_that_the_other_one_finds(jvm: LightJvm, gran
             assert found.read() == bytes(size)
         java.deleteFile(name)
         assert not tasks.new_input(name).exists()
-    java.close()
+    if properties["io-impl"] != HADOOP:  # It has nothing to close, and py4j does not find its method.
+        java.close()
 
 
 def test_a_wrong_key_and_a_missing_bucket_are_named(
