@@ -124,7 +124,7 @@ def test_a_setting_that_tasks_cannot_obey_is_named_before_the_first_batch(
 def test_a_missing_right_is_named(hdfs: MiniHdfs) -> None:
     """To tasks, whose user may not write."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.delenv("HADOOP_USER_NAME", raising=False)
+        patch.setenv("HADOOP_USER_NAME", "another")  # It is as it was, or absent, after the test.
         tasks = store_of((("frazil.hadoop.user", "nobody"),))
         with pytest.raises(OSError, match="Permission denied: user=nobody, access=WRITE") as raised:
             tasks.new_output(f"{hdfs.address}/refused").create()
