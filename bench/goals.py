@@ -202,6 +202,8 @@ GOALS = (
     Goal("freshness p99, 10,000 records/s", "ms", 1000, _fresh("p99_ms")),
     Goal("a new writer schema in mid-stream: freshness back under 2 s after", "s", 3, _of("new_schema", "", "back_s")),
     Goal("200 topics, none active", "% of one core", 5, _of("idle", "200-topics", "percent_of_core")),
+    Goal("1,000 topics, none active", "% of one core", 5, _of("idle", "1000-topics", "percent_of_core")),
+    Goal("1,000 topics, ten active", "% of one core", 20, _of("idle", "1000-topics", "active_percent")),
     Goal(
         "1,000 new topics with a record each: command to the first commit of all",
         "s",

@@ -195,6 +195,7 @@ def _many_topics(results: Results) -> str:
             result.benchmark,
             result.variant,
             _median(result, "percent_of_core"),
+            _median(result, "active_percent"),
             _median(result, "late_p50_ms"),
             _median(result, "late_p99_ms"),
             _median(result, "late_max_ms"),
@@ -203,7 +204,8 @@ def _many_topics(results: Results) -> str:
         for name in ("idle", "many")
         for result in results.of(name)
     ]
-    return table(["benchmark", "load", "% of one core", "late p50 ms", "late p99 ms", "late max ms", "peak MB"], rows)
+    head = ["benchmark", "load", "% of one core", "with ten active", "late p50 ms", "late p99 ms", "late max ms"]
+    return table([*head, "peak MB"], rows)
 
 
 def _start(results: Results) -> str:

@@ -21,8 +21,8 @@ from frazil.catalog.table_metadata import find_foreign_metadata
 from frazil.clock import SystemClock, new_id
 from frazil.errors import ConflictError, SpecError, UnavailableError
 from frazil.maintenance.actions import DELETES_OPTIONS
-from frazil.maintenance.plan import Mode
-from frazil.maintenance.run import Outcome
+from frazil.maintenance.plan import MaintenanceTask, Mode
+from frazil.maintenance.run import MaintainedTable, Outcome
 from frazil.runtime.jvm import Jvm
 from frazil.spec.settings import MaintenanceSpec
 from frazil.types import PendingDeadLetters, Progress
@@ -59,6 +59,15 @@ def table(lake: Lake) -> str:
 def kinds(outcomes: list[Outcome]) -> list[str]:
     assert [outcome.failure for outcome in outcomes if outcome.failure] == []
     return [outcome.action.kind for outcome in outcomes]
+
+
+def test_the_first_look_at_a_new_table_of_a_running_pipeline_commits_nothing(lake: Lake, table: str) -> None:
+    before = lake.metadata(table).properties
+    plan = lake.runner.plan(MaintainedTable(table, MaintenanceTask(KEEN, TARGET)), begins=True)
+    assert plan is not None
+    assert [action.kind for action in plan.actions] == []
+    assert lake.metadata(table).properties == before
+    assert int(before["frazil.p.created-at"]) == pytest.approx(SystemClock().now_ms(), abs=600_000)
 
 
 def test_a_round_leaves_the_same_rows_in_fewer_files_and_snapshots(lake: Lake, table: str) -> None:

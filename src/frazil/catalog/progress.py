@@ -52,6 +52,8 @@ known to be there.
 """
 REWRITE_ID = "rewrite-id"
 """Summary key of a dead-letter table: the replay or the drop that made this snapshot."""
+CREATED_AT = "created-at"
+"""Table property: when this pipeline created the table, in milliseconds since 1970."""
 MAINTENANCE_ID = "maintenance-id"
 """Summary key of a table: the commit of table maintenance that made this snapshot."""
 

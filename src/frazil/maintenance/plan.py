@@ -44,7 +44,9 @@ DAILY_MS = 86_400_000
 ORPHANS_NOTE = "orphans-removed-at"
 """Table property, behind `frazil.<pipeline>.`: when orphan files were last removed, in milliseconds."""
 BEGIN_NOTE = "maintenance-started-at"
-"""Table property, behind `frazil.<pipeline>.`: when a running pipeline first maintained the table, in milliseconds."""
+"""Table property, behind `frazil.<pipeline>.`: when a running pipeline first maintained the table, in milliseconds. A table
+that the pipeline has created needs none.
+"""
 
 
 @dataclass(frozen=True)

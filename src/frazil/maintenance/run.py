@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 import structlog
 
 from frazil.catalog.maintenance_port import Rewritten, TableMaintenance
-from frazil.catalog.progress import DEAD_LETTERS_MARK, has_uncommitted_dead_letters, read_by_replay
+from frazil.catalog.progress import CREATED_AT, DEAD_LETTERS_MARK, has_uncommitted_dead_letters, read_by_replay
 from frazil.catalog.table_metadata import TableMetadata
 from frazil.clock import Clock
 from frazil.errors import ConflictError, FrazilError
@@ -81,7 +81,8 @@ class MaintenanceRunner:
     def plan(self, maintained: MaintainedTable, mode: Mode | None = None, begins: bool = False) -> Plan | None:
         """Returns the plan for the table; None where the table does not exist. mode: None: derived from the table's
         newest snapshot. begins: whether to note, for a table that was never maintained, that maintenance begins now;
-        orphan files are then searched a day later.
+        orphan files are then searched a day later, or a day after
+        its creation.
 
         Raises: UnavailableError as the catalog.
         """
@@ -91,8 +92,9 @@ class MaintenanceRunner:
         now_ms = self._clock.now_ms()
         noted = self._noted(metadata)
         if begins and noted.keys().isdisjoint((ORPHANS_NOTE, BEGIN_NOTE)):
-            self._table_maintenance.note(maintained.name, BEGIN_NOTE, str(now_ms))
-            noted = {**noted, BEGIN_NOTE: now_ms}
+            if CREATED_AT not in noted:
+                self._table_maintenance.note(maintained.name, BEGIN_NOTE, str(now_ms))
+            noted = {**noted, BEGIN_NOTE: noted.get(CREATED_AT, now_ms)}
         holds, mode = self._holds(metadata, maintained), mode or mode_of(metadata, now_ms)
         plan = plan_maintenance(metadata, maintained.maintenance, holds, now_ms, mode, noted)
         is_settled = not plan.actions and not plan.waiting

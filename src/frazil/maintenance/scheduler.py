@@ -31,7 +31,8 @@ _NAP_S = 0.5
 # Looking for due tables among a thousand may take this share of the time.
 _LOOK_SHARE = 0.003
 _LONGEST_PAUSE_S = 30.0
-_IDLE_PAUSES = 40
+# A thousand tables without commits, each checked once after a start, take 1 % of a core (bench/idle.py).
+_IDLE_PAUSES = 80
 
 
 class MaintenanceScheduler:

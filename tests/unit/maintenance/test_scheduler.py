@@ -69,7 +69,7 @@ def test_a_table_without_commits_is_looked_at_once_a_day() -> None:
     assert scene.after(3600)[0] == "metadata"
 
 
-@pytest.mark.parametrize(("files", "pause_s"), [([3, 3, 3], 4.0), ([3, 60, 3], 0.5)], ids=["all small", "one is not"])
+@pytest.mark.parametrize(("files", "pause_s"), [([3, 3, 3], 8.0), ([3, 60, 3], 0.5)], ids=["all small", "one is not"])
 def test_first_looks_at_many_small_tables_are_far_apart(files: list[int], pause_s: float) -> None:
     scene = SchedulerScene(files=3)
     scene.table_maintenance.checked_after_s = 0.1

@@ -18,7 +18,7 @@ from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 
 from frazil.catalog.iceberg.answers import Answer, Sending, is_conflict, lost_answers, set_property
-from frazil.catalog.iceberg.creation import Creation
+from frazil.catalog.iceberg.creation import Creation, creation_notes
 from frazil.catalog.iceberg.data_files import DataFiles, TableScans, planned
 from frazil.catalog.iceberg.java import (
     cause_of,
@@ -148,7 +148,7 @@ class IcebergCatalog:
         location: str | None = None,
     ) -> TableState:
         identifier = self._identifier(table)
-        settings = {**properties, "format-version": str(format_version), key(self.pipeline, "created"): "true"}
+        settings = {**properties, "format-version": str(format_version), **creation_notes(self._jvm, self.pipeline)}
         creation = Creation(self._jvm, self._catalog, identifier, schema, settings, layout, location)
         failure: Exception | None = None
         namespace = table.rpartition(".")[0]

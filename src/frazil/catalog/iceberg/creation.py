@@ -14,12 +14,21 @@ from pyiceberg.schema import Schema
 
 from frazil.catalog.iceberg.java import causes_of, is_named, java_errors
 from frazil.catalog.layout import Layout, order_of, spec_of
+from frazil.catalog.progress import CREATED_AT, key
 from frazil.clock import new_id
 
 # Where it is set, the table is not in the folder above that of its metadata files.
 _METADATA_PATH = "write.metadata.path"
 # The name of the file that a creation writes, at the end of the message of Iceberg's NotFoundException.
 _FIRST_FILE = re.compile(r": (?P<file>\S.*/metadata/00000-[^/]+\.metadata\.json)$")
+
+
+def creation_notes(jvm: Any, pipeline: str) -> dict[str, str]:
+    """Returns the table properties that say that this pipeline creates a table, and when: maintenance need not note the
+    time later, in one more commit to each new table.
+    """
+    notes = {"created": "true", CREATED_AT: str(jvm.System.currentTimeMillis())}
+    return {key(pipeline, name): text for name, text in notes.items()}
 
 
 class Creation:
