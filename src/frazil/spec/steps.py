@@ -117,6 +117,27 @@ def check_new_names(fields: Fields, table: TableSpec) -> None:
             fields.refuse_key(key, f"`{key}`: {long_name_reason(name)}", "give it a shorter name")
 
 
+def check_different(fields: Fields, table: TableSpec) -> None:
+    """Notes fields and columns that are named twice, in letter case or not, as no reader can tell them apart. Those of
+    `columns` and `metadata` are compared with the table's when it is made.
+    """
+    spelt = ".".join
+    made = [spelt((*path[:-1], name)) for path, name in table.rename]
+    named = {
+        "key_columns": list(table.key_columns),
+        "rename": [spelt(path) for path, _ in table.rename],
+        "cast": [spelt(path) for path, _ in table.cast],
+        "add_fields": [name for name, _ in table.add_fields],
+    }
+    for key, names in [*named.items(), ("rename", made)]:
+        first: dict[str, str] = {}
+        for name in names:
+            if name.lower() in first:
+                message = f"`{key}` has `{first[name.lower()]}` and `{name}`, which most readers take for one column"
+                fields.refuse_key(key, message, "keep one of them")
+            first.setdefault(name.lower(), name)
+
+
 def check_added(fields: Fields, table: TableSpec) -> None:
     """Notes metadata in `add_fields` that the table does not have: it would be a constant."""
     known, has_envelope = metadata_names(table), table.envelope is not None

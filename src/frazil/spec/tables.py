@@ -48,7 +48,7 @@ from frazil.spec.settings import (
     MetadataField,
     ValueSpec,
 )
-from frazil.spec.steps import check_added, check_new_names, read_added, read_cast, read_rename
+from frazil.spec.steps import check_added, check_different, check_new_names, read_added, read_cast, read_rename
 from frazil.spec.topics import check_offset_topics, parse_topic, table_name
 from frazil.spec.units import parse_size
 from frazil.store.properties import check_table_properties
@@ -340,6 +340,6 @@ _READERS: Mapping[str, Read] = {
 """Readers of keys that are more than their forms."""
 _CHECKS = (
     _check_sources, check_numbers, check_columns, check_shaping, check_atomic, _check_layout, _check_named_columns,
-    check_protect, check_added, check_new_names, check_expect,
+    check_protect, check_added, check_new_names, check_different, check_expect,
 )  # fmt: skip
 """The rules between the settings of a table."""

@@ -284,6 +284,29 @@ def test_settings_make_no_column_whose_name_iceberg_has_for_itself(refuse: Refus
     assert message in refuse(with_table(settings)).message
 
 
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ("rename: {a: b, A: c}", "`rename` has `a` and `A`, which most readers take for one column"),
+        ("rename: {a: b, c: B}", "`rename` has `b` and `B`, which"),
+        ("rename: {a.x: b, A.y: B}", "`rename` has `a.b` and `A.B`, which"),
+        ("rename: {a: b, c: b}", "`rename` has `b` and `b`, which"),
+        ("mode: upsert, key_columns: [id, ID]", "`key_columns` has `id` and `ID`, which"),
+        ("add_fields: {x: 1, X: 2}", "`add_fields` has `x` and `X`, which"),
+        ("cast: {x: int, X: long}", "`cast` has `x` and `X`, which"),
+    ],
+)
+def test_names_that_differ_in_case_alone_are_refused(refuse: Refuse, settings: str, message: str) -> None:
+    assert message in refuse(with_table(settings)).message
+
+
+@pytest.mark.parametrize(
+    "settings", ["rename: {a.x: b, c.x: b}", "rename: {a: A}", "rename: {a: b}, add_fields: {b: 1}"]
+)
+def test_names_that_are_different_columns_are_taken(load: Load, settings: str) -> None:
+    assert load(with_table(settings)).tables[0].has_steps
+
+
 @pytest.mark.parametrize("settings", ["add_fields: {_partition: _partition}", "rename: {a.b: _file}"])
 def test_names_that_only_look_reserved_are_taken(load: Load, settings: str) -> None:
     assert load(with_table(settings)).tables[0].has_steps
