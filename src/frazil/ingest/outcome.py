@@ -22,7 +22,7 @@ from frazil.ingest.task_job import OVERSIZED_BYTES
 from frazil.report import TaskReport
 from frazil.schema.selection import Path
 from frazil.spec import TableSpec
-from frazil.types import Resolved, advance
+from frazil.types import Resolved, RoutedTable, advance
 
 
 class Finding(Protocol):
@@ -156,17 +156,19 @@ class RejectedFields:
 
 @dataclass(frozen=True)
 class NewTables:
-    """Records of a route have values that get a table of their own. The table of the rest, read again without these records,
-    names the new tables in its commit, with the offsets that they begin at.
+    """Records of a route have values that get a table of their own. A commit of the table of the rest has named these
+    tables, without a row, with the offsets that they begin at: from there one read serves them and the table of the rest.
     """
+
+    #: The new tables.
+    tables: tuple[RoutedTable, ...]
 
     def apply(self, planned: Planned, report: TaskReport, clock: Clock) -> None:  # noqa: ARG002
         """See Finding."""
         table = planned.table
         route = table.spec.route
         assert route is not None
-        found = table.find_tables(report.routed.new_values, planned.position)
-        log.info("routed_tables_found", table=table.name, tables=[one.name for one in found])
+        log.info("routed_tables_found", table=table.name, tables=[one.name for one in self.tables])
         if len(table.routed) >= route.limit:
             remedy = "raise `limit` of the route, or route by a value of which there are fewer"
             log.warning("route_limit_reached", table=table.name, limit=route.limit, remedy=remedy)

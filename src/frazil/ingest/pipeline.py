@@ -123,8 +123,8 @@ class Pipeline:
             return partial(Replan, table.state, report, (OversizedRecords(),))
         if report.schema.missing:
             return partial(self._fetch_schemas, planned, report)
-        if report.routed.new_values:
-            return partial(Replan, table.state, report, (NewTables(),))
+        if report.routed.new_values and not table.is_first:
+            return partial(self._name_tables, planned, report)
         unmet = table.expectations.stop_at_record(table.spec, report)
         if unmet is not None:
             return partial(_stop_with, unmet)
@@ -170,6 +170,20 @@ class Pipeline:
             if sampled.schema.missing
             else self.schema_updates.update(planned, sampled)
         )
+
+    def _name_tables(self, planned: Planned, report: TaskReport) -> Outcome:
+        """Names the tables of new values in a commit of the table of the rest, before any of them is made."""
+        table = planned.table
+        found = table.found_in(report.routed.new_values, planned.position)
+        self._dead_letters.deliver(table.name, table.progress)
+        named = self._commit_progress(
+            table,
+            offsets=planned.position,
+            topic_ids=table.topic_ids(),
+            cluster_id=self._identity.cluster_id,
+            routed=(*table.routed, *found),
+        )
+        return Replan(named, report, (NewTables(found),))
 
     def _open_dead_letters(self, planned: Planned, report: TaskReport) -> Outcome:
         dead_letters = self._dead_letters.open(planned.table)

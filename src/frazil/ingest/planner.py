@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from operator import eq
 
@@ -20,6 +20,9 @@ from frazil.types import by_partition
 
 log = structlog.get_logger("frazil")
 
+# The longest time for which tables of a route wait for new ones, so that one which hangs does not hold up the others.
+_GATHER_S = 10.0
+
 
 class Planner:
     """Plans one table at a time."""
@@ -31,6 +34,10 @@ class Planner:
         self._goal: dict[Partition, int] | None = None
         self._open_goals: set[Partition] = set()
         self._leaderless: set[str] = set()
+        #: By table of the rest, its tables without a commit, as of a turn of the loop, and since when others wait for them.
+        self._new: Mapping[str, Sequence[Table]] = {}
+        self._new_at_s = float("-inf")
+        self._gathering_from_s: dict[str, float] = {}
         #: The pauses between turns of the loop.
         self.polling = Polling()
         #: The end of every partition, as last requested.
@@ -136,7 +143,8 @@ class Planner:
             if table.unplaced():
                 return None
             position = table.position()
-        if self._is_waiting(table, now_s) or self._waits_for_shared_read(table, now_s):
+        waits = (self._is_waiting, self._waits_for_shared_read, self._waits_for_route)
+        if any(wait(table, now_s) for wait in waits):
             return None
         reach = self._readable(self.ends)
         batch = plan_batch(position, reach, self._clock(table, now_s), now_s)
@@ -178,6 +186,22 @@ class Planner:
             table.schedule.read_with = frozenset()
         return bool(table.schedule.read_with)
 
+    def _waits_for_route(self, table: Table, now_s: float) -> bool:
+        """Whether new tables of its route are about to be ready for the read that serves all of them: a new table waits
+        until none is loaded, read for the first time or created any more, the table of the rest until all are loaded.
+        """
+        route = table.spec.route
+        if route is None or (table.spec.route_values and table.progress.snapshot_id is not None):
+            return False
+        if now_s != self._new_at_s:
+            self._new_at_s, self._new = now_s, _new_tables(self._discovery.tables.values())
+        unready = [one for one in self._new.get(route.rest, ()) if one.schedule.in_flight or not one.catalog.is_loaded]
+        if not unready:
+            self._gathering_from_s.pop(route.rest, None)
+        elif now_s < self._gathering_from_s.setdefault(route.rest, now_s) + _GATHER_S:
+            return bool(table.spec.route_values) or not all(one.catalog.is_loaded for one in unready)
+        return False
+
     def _clock(self, table: Table, now_s: float) -> TableClock:
         left_s = table.credentials_left_s(self._time.now_ms())
         clock = replace(table.clock(self._jobs.parallelism), credentials_left_s=left_s)
@@ -208,6 +232,23 @@ class Planner:
         if self._goal is None:
             return ends
         return {partition: min(end, self._goal.get(partition, 0)) for partition, end in ends.items()}
+
+
+def _new_tables(tables: Iterable[Table]) -> dict[str, list[Table]]:
+    """Returns by table of the rest those tables of its route that have no commit yet, and that nothing keeps from one."""
+    found: dict[str, list[Table]] = {}
+    for table in tables:
+        route, schedule = table.spec.route, table.schedule
+        if (
+            route is not None
+            and table.spec.route_values
+            and table.progress.snapshot_id is None
+            and schedule.is_owned
+            and not (schedule.is_paused or schedule.failures)
+            and table.status.run_state is not RunState.STOPPED
+        ):
+            found.setdefault(route.rest, []).append(table)
+    return found
 
 
 def _no_topic(table: Table) -> UnavailableError:

@@ -478,12 +478,12 @@ class Service:
                 note_read(table, outcome, self._clock.monotonic_s())
                 self._suspects.clear(table.name)
                 note_committed(planned, outcome, self._planner, self._services)
-                self._discovery.add_routed(table)
             case Replan(report=report, findings=findings):
                 note_read(table, outcome, self._clock.monotonic_s())
                 table.schedule.next_due_s, table.schema.no_op_change = 0.0, None
                 for finding in findings:
                     finding.apply(planned, report, self._clock)
+                self._discovery.add_routed(table)
             case Reload(error):
                 forget_batch(table)
                 log.warning("commit_conflict", table=table.name, reason=error.message)

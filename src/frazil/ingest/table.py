@@ -71,9 +71,8 @@ class Table:
     key_updates: KeyUpdateState = field(default_factory=KeyUpdateState)
     #: Figures of this process, for metrics.
     counts: RunCounts = field(default_factory=RunCounts)
-    #: Tables that the next commit of the table of the rest is to name, and the commit behind which they were found.
+    #: Of a table of the rest in a sample: tables that a run would make of its records.
     found_tables: tuple[RoutedTable, ...] = ()
-    found_after: str = ""
     #: Why the keys of its topic make no table now, of a table of `kafka.topics_from`: reason, remedy and place.
     refusal: tuple[str, str, str] | None = None
 
@@ -104,27 +103,17 @@ class Table:
         route = self.spec.route
         if route is None or self.spec.route_values:
             return ()
-        return tuple(one for one in (*self.progress.routed, *self._found_now) if one.name not in route.taken)
+        return tuple(one for one in (*self.progress.routed, *self.found_tables) if one.name not in route.taken)
 
-    @property
-    def _found_now(self) -> tuple[RoutedTable, ...]:
-        """The tables found behind the newest commit; those of an older one may have got other names or places in it."""
-        return self.found_tables if self.found_after == self.progress.commit_id else ()
-
-    def find_tables(self, values: Iterable[tuple[str, ...]], start: Offsets) -> tuple[RoutedTable, ...]:
-        """Gives some values tables, which the next commit of the table of the rest names; returns those that got one.
-        start: where the records of the tables begin.
-        """
+    def found_in(self, values: Iterable[tuple[str, ...]], start: Offsets) -> tuple[RoutedTable, ...]:
+        """Returns the tables that some values get, as far as they get one. start: where the records of the tables begin."""
         assert self.spec.route is not None
         router = Router(self.spec.route, self.routed)
         known = len(router.tables)
         for one in values:
             if router.refuse(one) is None:
                 router.add(one, start)
-        found = router.tables[known:]
-        self.found_tables = (*self._found_now, *found)
-        self.found_after = self.progress.commit_id
-        return found
+        return router.tables[known:]
 
     @property
     def is_first(self) -> bool:

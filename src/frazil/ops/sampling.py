@@ -84,7 +84,7 @@ def routed_sample(table: Table, records: Sequence[ReadRecord], schemas: Schemas 
                 break
             table.schema.schemas |= schemas.fetch_for(table.spec, share.missing, topic)
         if share.routed.new_values:
-            table.find_tables(share.routed.new_values, table.position())
+            table.found_tables += table.found_in(share.routed.new_values, table.position())
         own = share.records
         places = set(zip(own.column("partition").to_pylist(), own.column("offset").to_pylist(), strict=True))
         found += [record for record in mine if (record.partition, record.offset) in places]

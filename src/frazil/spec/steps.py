@@ -118,7 +118,7 @@ def check_new_names(fields: Fields, table: TableSpec) -> None:
 
 
 def check_different(fields: Fields, table: TableSpec) -> None:
-    """Notes fields and columns that are named twice, in letter case or not, as no reader can tell them apart. Those of
+    """Notes fields and columns that are named twice, in letter case or not, as no reader distinguishes them. Those of
     `columns` and `metadata` are compared with the table's when it is made.
     """
     spelt = ".".join

@@ -7,6 +7,9 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
+from frazil.catalog.memory import MemoryCatalog
+from frazil.catalog.port import TableState
+from frazil.errors import UnavailableError
 from frazil.ingest.state import RunState
 from frazil.spec import PipelineSpec, load_spec
 from tests.unit.ingest.service_scene import Scene, turn_until
@@ -219,3 +222,35 @@ def test_tables_of_a_route_are_read_once_however_many_they_are(tmp_path: Path) -
     service = scene.start()
     assert turn_until(service, lambda: all(table.position()["t"][0] == 180 for table in service.tables))
     assert [len(one) for one in jobs.noted] == [31]
+
+
+@pytest.mark.parametrize(
+    ("columns", "jobs_of_tables"), [(", columns: {n: long, type: string}", [1, 31]), ("", [1, 1, 30, 1, 30])]
+)
+def test_new_tables_of_a_route_are_read_together_from_the_first(
+    tmp_path: Path, columns: str, jobs_of_tables: list[int]
+) -> None:
+    scene = Routed(tmp_path, f"{ROUTE[:-1]}{columns}}}")
+    jobs = scene.jobs = NotedJobs(scene.source, scene.clock)
+    scene.feed("t", *({"type": f"v{n % 30}", "n": n} for n in range(90)))
+    scene.catch_up()
+    assert [len(one) for one in jobs.noted] == jobs_of_tables, "one finds the values, and each further one serves all"
+
+
+class PartlyDown(MemoryCatalog):
+    """A catalog that does not answer for one table."""
+
+    def load(self, table: str) -> TableState | None:
+        if table == "n.down":
+            raise UnavailableError("the catalog does not answer", where=table)
+        return super().load(table)
+
+
+def test_new_tables_of_a_route_do_not_wait_for_one_that_the_catalog_does_not_load(tmp_path: Path) -> None:
+    scene = Routed(tmp_path)
+    scene.catalog = PartlyDown(tmp_path, "p")
+    scene.feed("t", {"type": "a", "n": 1}, {"type": "down", "n": 2}, {"n": 3})
+    service = scene.start()
+    assert turn_until(service, lambda: [scene.numbers(table) for table in ("n.a", "n.rest")] == [[1], [3]])
+    states = {table.name: table.status.run_state for table in service.tables}
+    assert states == {"n.a": RunState.WAITING, "n.down": RunState.BACKING_OFF, "n.rest": RunState.WAITING}
