@@ -44,7 +44,7 @@ def test_every_record_is_in_one_table_though_the_process_dies_as_tables_are_name
     }
     produce(topic, 0, 400, _KINDS)
     # The first commit is that of the rest, which names the tables; the first table made after it is one of them.
-    for step in ("commit.after=kill", "create.before=kill"):
+    for step in ("commit.landed=kill", "create.before=kill"):
         with Pipeline(tmp_path, document, {VARIABLE: step}).start("--until-caught-up") as running:
             running.wait_for_death()
     produce(topic, 400, 200, (*_KINDS, "late"))
