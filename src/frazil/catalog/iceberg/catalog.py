@@ -322,10 +322,8 @@ class IcebergCatalog:
             lambda history: is_unmoved(history, made.since, made.expected.commit_id),
             COMMIT_ID,
         )
-        commit, sending = (
-            Commit(made.table, made.files, Progress(), made.expected, made.delta),
-            Sending(java, validator),
-        )
+        commit = Commit(made.table, made.files, Progress(), made.expected, made.delta)
+        sending = Sending(java, validator)
         try:
             update = self._update_for(java, commit)
             for name, value in {**made.summary, REPLAY_ID: made.id}.items():
@@ -483,6 +481,7 @@ class IcebergCatalog:
         """Forgets a table that is gone; a table that has its name now is another one."""
         self._tables.pop(table, None)
         self._states.pop(table, None)
+        self._operations.forget(table)
         self._adopted.discard(table)
 
     def _identifier(self, table: str) -> Any:

@@ -40,6 +40,10 @@ class Operations:
             known = self._known[table] = (java, java.operations())
         return known[1]
 
+    def forget(self, table: str) -> None:
+        """Forgets a table that is gone."""
+        self._known.pop(table, None)
+
 
 class StateReader:
     """Reads Java tables of the catalog with these `properties`, for one pipeline."""
