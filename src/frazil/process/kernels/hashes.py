@@ -14,10 +14,11 @@ import numpy as np
 import pyarrow as pa
 
 from frazil.decode.columns import offsets_of
+from frazil.process.kernels.sha256 import sha256
 from frazil.process.kernels.values import Kernel
 from frazil.process.program import Call
 
-_SHA2 = {0: hashlib.sha256, 224: hashlib.sha224, 256: hashlib.sha256, 384: hashlib.sha384, 512: hashlib.sha512}
+_SHA2 = {224: hashlib.sha224, 384: hashlib.sha384, 512: hashlib.sha512}
 _LINE = 76
 """The length of a line of base64 in MIME (RFC 2045, section 6.8)."""
 
@@ -43,6 +44,8 @@ def _digest(algorithm: Callable[..., Any]) -> Callable[..., pa.Array]:
 
 
 def _sha2(call: Call, values: pa.Array, bits: pa.Scalar) -> pa.Array:
+    if bits.as_py() in (0, 256):
+        return sha256(values)
     algorithm = _SHA2.get(bits.as_py())
     return pa.nulls(len(values), pa.string()) if algorithm is None else _digest(algorithm)(call, values)
 
