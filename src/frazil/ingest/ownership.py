@@ -197,7 +197,8 @@ class Ownership:
         """Whether this process could take over at once. It remains so: tables that it takes are not loaded for a moment, in
         which a leader that divides tables must not take them back.
         """
-        self._is_warm |= self._warm_jobs >= WARM_JOBS and _are_loaded(tables)
+        if not self._is_warm:
+            self._is_warm = self._warm_jobs >= WARM_JOBS and _are_loaded(tables)
         return self._is_warm
 
     def to_watch(self, tables: Sequence[Table], now_s: float) -> list[Table]:
@@ -248,18 +249,21 @@ class Rates:
     def __init__(self) -> None:
         self._counted: dict[str, int] = {}
         self._since_s = float("-inf")
-        self._found: dict[str, float] = {}
+        self._found: Mapping[str, float] = {}
 
     def of(self, tables: Sequence[Table], now_s: float) -> Mapping[str, float]:
         """Returns the rate of every table; 0.0 for one that this process has not owned for a while."""
         took_s = now_s - self._since_s
         if took_s >= _RATES_EVERY_S:
             counted = {table.name: table.counts.records for table in tables if table.schedule.is_owned}
-            self._found = {
+            rates = {
                 name: (count - self._counted[name]) / took_s for name, count in counted.items() if name in self._counted
             }
             self._counted, self._since_s = counted, now_s
-        return {table.name: self._found.get(table.name, 0.0) for table in tables}
+            self._found = {table.name: rates.get(table.name, 0.0) for table in tables}
+        elif len(self._found) != len(tables):  # Tables are only ever added.
+            self._found = {table.name: self._found.get(table.name, 0.0) for table in tables}
+        return self._found
 
 
 def _take(table: Table) -> None:

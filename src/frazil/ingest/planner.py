@@ -166,8 +166,8 @@ class Planner:
         others = (
             one.schedule.next_due_s
             for one in self._discovery.tables.values()
-            if one is not table
-            and earliest_s <= one.schedule.next_due_s < due_s
+            if earliest_s <= one.schedule.next_due_s < due_s
+            and one is not table
             and one.schedule.interval_s == table.schedule.interval_s
             and not one.schedule.failures
             and not table.offsets.topics.keys().isdisjoint(one.offsets.topics)
