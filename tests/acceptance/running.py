@@ -68,10 +68,10 @@ class Run:
     @property
     def jvm_pid(self) -> int:
         """Of the driver's JVM."""
-        return wait_until(self._find_jvm, "a JVM")
+        return wait_until(self.find_jvm, "a JVM")
 
-    def _find_jvm(self) -> int | None:
-        """What a JVM starts is itself for a moment, before it is another program."""
+    def find_jvm(self) -> int | None:
+        """Its JVM, if it has one now. What a JVM starts is itself for a moment, before it is another program."""
         found = {pid: stat_of(pid) for pid in self.pids() if program_of(pid) == "java"}
         return next((pid for pid, stat in found.items() if stat and int(stat[1]) not in found), None)
 

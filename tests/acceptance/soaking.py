@@ -35,7 +35,9 @@ def live_on(run: Run, seconds: float) -> None:
 def die(run: Run, turn: int, *codes: int) -> None:
     """SIGKILL for the driver's Python, its JVM or both, in turns, unless it has died already, or ended with such a code."""
     if run.is_running:
+        # One that a later run has beaten ends its JVM first.
+        python, jvm = [run.pid], [pid for pid in [run.find_jvm()] if pid is not None]
         with suppress(ProcessLookupError):
-            run.kill(*[[run.pid, run.jvm_pid], [run.pid], [run.jvm_pid]][turn % 3])
+            run.kill(*[[*python, *jvm], python, jvm][turn % 3])
     assert run.wait() in (1, -signal.SIGKILL, *codes), run.tail()
     run.close()
