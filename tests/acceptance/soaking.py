@@ -37,7 +37,9 @@ def die(run: Run, turn: int, *codes: int) -> None:
     if run.is_running:
         # One that a later run has beaten ends its JVM first.
         python, jvm = [run.pid], [pid for pid in [run.find_jvm()] if pid is not None]
+        chosen = [[*python, *jvm], python, jvm][turn % 3]
         with suppress(ProcessLookupError):
-            run.kill(*[[*python, *jvm], python, jvm][turn % 3])
+            if chosen:
+                run.kill(*chosen)
     assert run.wait() in (1, -signal.SIGKILL, *codes), run.tail()
     run.close()
