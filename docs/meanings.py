@@ -231,8 +231,8 @@ LOG_EVENTS: dict[str, str] = {
     " again, and `dead_letters` records become dead letters.",
     "route_limit_reached": "A [route](../how-to/route.md) has as many tables as its `limit` allows: records of further"
     " values go to the table of the rest.",
-    "routed_tables_found": "Records of a [route](../how-to/route.md) have new values: the next commit of the table of the"
-    " rest names their tables.",
+    "routed_tables_found": "Records of a [route](../how-to/route.md) have new values: a commit of the table of the"
+    " rest, without a row, has named their tables.",
     "sample_failed": "A task failed that read a sample of the records behind a table's first batch: these records do"
     " not influence the first columns. Frazil searches for the crashing record when its batch is read.",
     "schema_change_refused": "Records need a schema change that the table cannot make, or that its `schema_evolution`"
