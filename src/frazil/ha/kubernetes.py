@@ -77,7 +77,8 @@ class LeaseElector:
     def newest(self) -> Claim | None:
         claim = self._read()
         if claim is not None and claim.name == self._name:
-            self._found["spec"]["renewTime"] = self._now()
+            # The holder too, as this process may have left and come back.
+            self._found["spec"] |= {"renewTime": self._now(), "holderIdentity": self._name}
             self._put(self._found)
         return claim
 

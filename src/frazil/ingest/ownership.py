@@ -164,7 +164,7 @@ class Ownership:
 
     def end(self) -> None:
         """Requests that another process takes all tables, as this one is about to end."""
-        self._leadership.stand_down("the process is ending")
+        self._leadership.stand_down("the process is ending", is_final=True)
 
     def _leave(self, table: Table) -> None:
         self._leaving = (self._leaving or set()) | {table.name}
@@ -173,12 +173,14 @@ class Ownership:
             table.status.set(RunState.WAITING)
 
     def _release(self, tables: Iterable[Table]) -> None:
-        """Releases the tables that this process has left, once no batch of them is in hand."""
+        """Releases the tables that this process has left, each once no batch of it is in hand: one that hangs delays no
+        other.
+        """
         if self._leaving is not None:
-            self._leaving = {t.name for t in tables if t.name in self._leaving and t.schedule.in_flight}
-            if not self._leaving:
-                self._leaving = None
-                self._leadership.release()
+            in_hand = {t.name for t in tables if t.name in self._leaving and t.schedule.in_flight}
+            if not in_hand or in_hand != self._leaving:
+                self._leadership.release(in_hand)
+            self._leaving = in_hand or None
         if self._requests and self._leaving is None and not any(table.schedule.is_owned for table in tables):
             for request in self._requests:
                 request.set_result(None)
@@ -250,8 +252,8 @@ class Rates:
         self._since_s = float("-inf")
         self._found: dict[str, float] = {}
 
-    def of(self, tables: Sequence[Table], now_s: float) -> Mapping[str, float]:
-        """Returns the rate of every table; 0.0 for one that this process has not owned for a while."""
+    def of(self, tables: Sequence[Table], now_s: float) -> Mapping[str, float | None]:
+        """Returns the rate of every table; None for one that this process has not owned for a while."""
         took_s = now_s - self._since_s
         if took_s >= _RATES_EVERY_S:
             counted = {table.name: table.counts.records for table in tables if table.schedule.is_owned}
@@ -259,7 +261,7 @@ class Rates:
                 name: (count - self._counted[name]) / took_s for name, count in counted.items() if name in self._counted
             }
             self._counted, self._since_s = counted, now_s
-        return {table.name: self._found.get(table.name, 0.0) for table in tables}
+        return {table.name: self._found.get(table.name) for table in tables}
 
 
 def _take(table: Table) -> None:
