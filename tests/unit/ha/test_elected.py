@@ -276,17 +276,22 @@ def test_with_spread_a_leader_that_is_gone_moves_no_table_of_the_others(processe
 
 
 def test_with_spread_a_process_that_leads_again_divides_as_its_predecessor_did(processes: Processes) -> None:
-    first, second, third = three = _spread(processes, 3, len(_TABLES))
-    second._claim("forced")
-    wait_until(lambda: first.state.leader == "p1" and sum(_shares(three)) == len(_TABLES), "the second leads", _SOON_S)
-    third.stand_down("the process is ending", is_final=True)
-    two = [first, second]
-    wait_until(lambda: _shares(three) == [2, 2, 0], "two own all", _SOON_S)
-    third.close()
-    before = _owned(first), _owned(second)
-    first._claim("forced")
-    wait_until(lambda: second.state.leader == "p0" and sum(_shares(two)) == len(_TABLES), "the first leads", _SOON_S)
-    assert _never(lambda: (_owned(first), _owned(second)) != before or not _shares(two))
+    """And not as it did itself when it led before."""
+    me = Member("one", "1", 0, is_warm=True)
+    leader = Elected(MemoryElector(processes.register, "one"), Host("127.0.0.1", 0, _CLOCK), me, "spread", _CLOCK)
+    leader.offer(dict.fromkeys(_TABLES, 1.0), is_warm=True)
+    leader._see(Claim("one", "127.0.0.1:1", "first", 0, "start", 1))
+    leader._divide({})
+    assert _owned(leader) == set(_TABLES)
+    leader._see(Claim("two", "127.0.0.1:1", "second", 0, "forced", 2))
+    assert _owned(leader) == set()
+    leader.release()
+    divided = {"a.t1": "three", "a.t2": "three", "a.t3": "one", "a.t4": "one"}
+    leader._known, leader._owners = dict.fromkeys(("one", "three"), me), divided
+    leader._see(Claim("one", "127.0.0.1:1", "third", 0, "lost", 3))
+    leader._divide({})
+    assert leader.state.owners == divided
+    leader.close()
 
 
 def test_with_spread_a_connection_that_merely_broke_moves_no_table(processes: Processes) -> None:
