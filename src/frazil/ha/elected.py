@@ -213,7 +213,7 @@ class Elected:
                     problem = ""
                 if not is_leading and not problem and not self._hangs:
                     self._turn_as_another()
-            except Exception as error:  # Without this thread nobody would ever take over.
+            except Exception as error:  # noqa: BLE001  (without this thread nobody would ever take over)
                 ask_s, problem = self._clock.monotonic_s() + _RETRY_S, _log_once(error, problem)
             self._event.wait(BEAT_S)
             self._event.clear()

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+import structlog
 from confluent_kafka import (
     Consumer,
     IsolationLevel,
@@ -29,6 +30,8 @@ from frazil.kafka.group import KafkaGroup
 from frazil.kafka.properties import native_properties
 from frazil.kafka.security import kafka_remedy
 from frazil.kafka.topics import SilentLog
+
+log = structlog.get_logger("frazil")
 
 SESSION_S = 6
 """The shortest session that brokers accept (`group.min.session.timeout.ms`)."""
@@ -202,10 +205,8 @@ class KafkaElector:
             return
         try:
             self._newest = read_claim(message.value() or b"", message.offset() or 0)
-        except ValueError:
-            raise UnavailableError(
-                "the control topic has a record that is no claim", where=f"topic {self._topic}"
-            ) from None
+        except ValueError:  # Whoever wrote it: an error would keep every later process from the election.
+            log.warning("record_is_no_claim", topic=self._topic, offset=message.offset())
 
     def _read_to_end(self, reader: Consumer) -> None:
         end = self._end()

@@ -83,6 +83,13 @@ class LeaseElector:
         return claim
 
     def _read(self) -> Claim | None:
+        try:
+            return self._read_lease()
+        except ValueError:
+            message, remedy = "the lease has no claim that can be read", "delete the lease; a leader claims again"
+            raise UnavailableError(message, remedy=remedy, where=f"lease {self._lease}") from None
+
+    def _read_lease(self) -> Claim | None:
         answer = self._ask("GET", f"{self._leases}/{self._lease}")
         self._found = {} if answer.status_code == 404 else answer.json()
         renewed = self._found.get("spec", {}).get("renewTime")

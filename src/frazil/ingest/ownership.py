@@ -206,7 +206,7 @@ class Ownership:
         return self._is_warm
 
     def _are_known(self, tables: Iterable[Table]) -> bool:
-        """Whether each table is loaded, as far as that is possible: no process can do more for one whose load fails or hangs."""
+        """Whether each table is loaded, but for those whose load fails or hangs, for which no process can do more."""
         hanging_s = self._clock.monotonic_s() - HANGING_S
         return all(
             _are_loaded([table])

@@ -304,7 +304,9 @@ def test_with_spread_a_connection_that_merely_broke_moves_no_table(processes: Pr
         assert _never(lambda: [_owned(process) for process in two] != before, 0.4)
 
 
-def test_with_spread_a_process_that_hangs_loses_its_tables(processes: Processes, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_with_spread_a_process_that_hangs_loses_its_tables(
+    processes: Processes, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(elected, "_STALLED_S", 0.5)
     leader, hanging = _spread(processes, 2, len(_TABLES))
     wait_until(lambda: _shares([leader]) == [len(_TABLES)], "the leader owns all", _SOON_S)
@@ -400,3 +402,13 @@ def test_a_process_of_another_version_beside_a_leader_is_named_and_gets_no_table
     second = processes.start("two", "spread")
     wait_until(lambda: _shares([leader, second]) == [2, 2], "the two divide the tables", _SOON_S)
     older.close()
+
+
+def test_with_spread_an_heir_divides_the_tables_at_once(processes: Processes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No step of a takeover waits for the next turn of the election."""
+    leader, other = _spread(processes, 2, len(_TABLES))
+    monkeypatch.setattr(elected, "BEAT_S", 60.0)
+    leader._guest.close()
+    leader._host.close()  # As the system does when a process is killed.
+    wait_until(lambda: _owned(other) == set(_TABLES), "it owns all", 5)
+    monkeypatch.undo()
