@@ -338,7 +338,7 @@ def test_a_control_topic_that_is_deleted_is_made_again_and_elects(broker: Embedd
     claim, second = _claim("one"), _claim("two")
     assert one.claim(claim, None)
     seen = _sees(other, claim)
-    admin = AdminClient(servers)
+    admin = AdminClient({**servers})
     admin.delete_topics([control_topic(pipeline)])[control_topic(pipeline)].result(20)
 
     def follows() -> bool:

@@ -32,6 +32,7 @@ _RESUME_S = 5.0
 """How long a leader that has stood down waits for another one."""
 _STALLED_S = 30.0
 """How long the service's thread may not turn before this process keeps silent."""
+_HANGING_TURNS = 20
 _LEAVE_S = 30.0
 """How long a leader that stands down waits for the batches that it has in hand: a service that hangs may hold one."""
 _EVEN_OUT_S = 30.0
@@ -82,7 +83,9 @@ class Elected:
         self._alone_s = float("-inf")
         #: What this process has reported of each table: the records per second, None where it does not know them.
         self._loads: dict[str, float | None] = {}
+        #: When the service last turned, and for how many turns of the election it has hung.
         self._turned_s: float | None = None
+        self._hanging_turns = 0
         #: Tables that the service may have in hand; False once it has been answered that they are not its own.
         self._held: dict[str, bool] = {}
         #: Why this process hands over what it owns, and since when.
@@ -204,7 +207,7 @@ class Elected:
         while not self._is_closed:
             try:
                 is_leading = self._turn_as_leader()
-                if self._hangs:
+                if self._hangs_for_long():
                     self._elector.close()  # It shows no life: whoever has no link with it follows it too.
                 elif self._clock.monotonic_s() >= ask_s:
                     ask_s = self._clock.monotonic_s() + self._elector.poll_s
@@ -222,6 +225,11 @@ class Elected:
     def _hangs(self) -> bool:
         """Whether the service's thread has not turned for long. Before its first turn it is starting."""
         return self._turned_s is not None and self._clock.monotonic_s() - self._turned_s > _STALLED_S
+
+    def _hangs_for_long(self) -> bool:
+        """Whether this thread has turned meanwhile: after a freeze of the whole process the service continues as well."""
+        self._hanging_turns = self._hanging_turns + 1 if self._hangs else 0
+        return self._hanging_turns > _HANGING_TURNS
 
     def _turn_as_another(self) -> None:
         with self._lock:
@@ -334,7 +342,7 @@ class Elected:
             return False
         reason, since_s = self._leaving
         left_s = self._clock.monotonic_s() - since_s
-        if not has_others or (self._has_left and left_s > _RESUME_S):
+        if not self._is_ending and (not has_others or (self._has_left and left_s > _RESUME_S)):
             self._leaving, self._has_left = None, False
             return True
         if not self._has_left and (not self._held or left_s > _LEAVE_S):
