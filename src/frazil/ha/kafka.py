@@ -198,15 +198,19 @@ class KafkaElector:
             if error.code() == KafkaError._PARTITION_EOF:
                 self._read_up_to = message.offset() or 0
             if error.code() in (*_NOT_THERE, *_DENIED):
-                reader, self._reader = self._reader, None
-                if reader is not None:
-                    reader.close()
+                self._close_reader()
                 raise KafkaException(error)
             return
         try:
             self._newest = read_claim(message.value() or b"", message.offset() or 0)
         except ValueError:  # Whoever wrote it: an error would keep every later process from the election.
             log.warning("record_is_no_claim", topic=self._topic, offset=message.offset())
+
+    def _close_reader(self) -> None:
+        """Makes the next `prepare` look for the topic, and make it where it does not exist."""
+        reader, self._reader = self._reader, None
+        if reader is not None:
+            reader.close()
 
     def _read_to_end(self, reader: Consumer) -> None:
         end = self._end()
@@ -254,6 +258,8 @@ class KafkaElector:
             except KafkaException as error:
                 if error.args[0].code() in _FENCED:
                     return False
+                if error.args[0].code() in _SOON:  # The topic was deleted, of which the reader hears much later.
+                    self._close_reader()
                 raise
             self._read_until(self._reader, lambda: self._newest != after)
         return True
