@@ -37,7 +37,7 @@ _LEAVE_S = 30.0
 """How long a leader that stands down waits for the batches that it has in hand: a service that hangs may hold one."""
 _EVEN_OUT_S = 30.0
 _BREAK_S = 0.6
-"""How long the tables of a process whose connection has broken are kept for it: a second attempt to connect is made after 0.3 s."""
+"""How long the tables of a process whose connection has broken are kept for it: the second attempt comes after 0.3 s."""
 _JOIN_S = 1.0
 """How long a new leader keeps tables for processes that have yet to connect with it."""
 _RETRY_S = 1.0
