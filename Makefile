@@ -155,10 +155,11 @@ soak-processing: test-setup
 	$(BIN)/python -m pytest -s -m soak tests/acceptance/test_processing.py
 
 # Two processes that both lead, 200 times, by freezes, cut ways and moved clocks: half an hour. FRAZIL_DOUBLES for another number,
-# FRAZIL_FIRST_SEED for another order. And a leader that is killed at every step of a batch.
+# FRAZIL_FIRST_SEED for another order. And a leader that is killed at every step of a batch, and while the broker is away.
 soak-standby: test-setup
 	$(BIN)/python -m pytest -s -m soak tests/acceptance/test_standby.py
 	$(BIN)/python -m pytest -m soak tests/acceptance/test_kills.py -k standby
+	$(BIN)/python -m pytest -m soak tests/contracts/test_leadership.py
 
 # A quarter of a million damaged records of each format between pages that nobody may touch; FRAZIL_RECORDS for other numbers.
 soak-guard: setup $(VENV)/.dev

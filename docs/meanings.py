@@ -165,6 +165,8 @@ LOG_EVENTS: dict[str, str] = {
     " [cluster](../how-to/cluster.md#what-executors-need).",
     "election_unavailable": "The service that elects a leader does not answer, or refuses this process: nobody new leads"
     " until it does, and the leader continues. Logged once per cause.",
+    "record_is_no_claim": "The [control topic](../how-to/standby.md) of the election has a record that no process of the"
+    " pipeline wrote, at this offset. It is ignored.",
     "expectation_not_met": "Records, or a commit, are not as `expect` of the table has it: how many since the last such"
     " event, and the first of them. At most once a minute for each [expectation](../how-to/expect.md).",
     "fetching_jars": "The cache lacks the jars for `use`: they are fetched, for a minute or two.",

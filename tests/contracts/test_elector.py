@@ -6,17 +6,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from frazil.clock import new_id
 from frazil.errors import SpecError, UnavailableError
 from frazil.ha.elector import Claim, Elector
-from frazil.ha.kafka import KafkaElector
+from frazil.ha.kafka import KafkaElector, control_topic
 from frazil.ha.kubernetes import LeaseElector
 from frazil.ha.memory import MemoryElector, MemoryRegister
 from frazil.ha.postgres import PostgresElector
@@ -244,3 +246,111 @@ def test_a_lease_needs_a_cluster_and_a_role(lease_server: LeaseServer) -> None:
     assert lease_server.leases == {}
     assert elector.newest() is None
     elector.close()
+
+
+def test_a_process_that_has_left_is_present_again_once_it_is_back(two: tuple[Elector, Elector]) -> None:
+    """Its service hung, and does no more."""
+    one, other = two
+    claim = _claim("one")
+    assert one.claim(claim, None)
+    one.close()
+    wait_until(lambda: (other.newest(), not other.is_present(claim))[1], "it has left", 20)
+    one.prepare()
+    assert _sees(one, claim).name == "one"
+    wait_until(lambda: (one.newest(), other.is_present(claim))[1], "it is present", 20)
+
+
+@pytest.mark.parametrize("failure", [0, 503])
+def test_an_api_server_that_is_away_is_an_outage_and_the_claim_remains(lease_server: LeaseServer, failure: int) -> None:
+    one, other = (LeaseElector(lease_server.environment, "p", name, lease_server.account) for name in ("one", "two"))
+    for elector in (one, other):
+        elector.prepare()
+    claim = _claim("one")
+    assert one.claim(claim, None)
+    lease_server.failure = failure
+    for ask in (one.newest, one.check, lambda: other.claim(_claim("two"), None), lambda: other.is_present(claim)):
+        with pytest.raises(UnavailableError, match="Kubernetes cannot elect a leader") as away:
+            ask()
+        assert away.value.remedy == "Frazil retries; look at the API server of the cluster"
+    lease_server.failure = None
+    made = _sees(other, claim)
+    assert other.is_present(made)
+    assert not other.claim(_claim("two"), None), "the leader continues"
+    one.close()
+    assert not other.is_present(made)
+    assert other.claim(_claim("two"), made)
+    other.close()
+
+
+def test_a_register_with_what_is_no_claim_elects_again_once_that_is_deleted(
+    election_database: PostgresServer, lease_server: LeaseServer
+) -> None:
+    database = PostgresElector(uri_of(election_database), "scribbled", "one")
+    database.prepare()
+    assert database.claim(_claim("one"), None)
+    leases = LeaseElector(lease_server.environment, "p", "one", lease_server.account)
+    leases.prepare()
+    assert leases.claim(_claim("one"), None)
+    with election_database.connected() as administrator:
+        administrator.run("update frazil_leader set claim = 'hello' where pipeline = 'scribbled'")
+        lease_server.leases["frazil-p"]["metadata"]["annotations"]["frazil/claim"] = "hello"
+        for elector, remedy in ((database, "delete the row"), (leases, "delete the lease")):
+            with pytest.raises(UnavailableError) as refused:
+                elector.newest()
+            assert refused.value.remedy == f"{remedy}; a leader claims again"
+        administrator.run("delete from frazil_leader where pipeline = 'scribbled'")
+        lease_server.leases.clear()
+    for elector in (database, leases):
+        elector.prepare()
+        assert elector.newest() is None
+        claim = _claim("one")
+        assert elector.claim(claim, None)
+        assert _sees(elector, claim).name == "one"
+        elector.close()
+
+
+def test_a_record_that_is_no_claim_keeps_nobody_from_the_election(broker: EmbeddedBroker) -> None:
+    servers = {"bootstrap.servers": broker.bootstrap_servers}
+    pipeline = f"elect-{new_id()[:8]}"
+    one, late = (KafkaElector(servers, pipeline, name) for name in ("one", "late"))
+    one.prepare()
+    claim = _claim("one")
+    assert one.claim(claim, None)
+    stranger = Producer(servers)
+    for value in (b"hello", None):
+        stranger.produce(control_topic(pipeline), value, b"key")
+    assert stranger.flush(20) == 0
+    late.prepare()
+    seen = _sees(late, claim)
+    second = _claim("late")
+    assert late.claim(second, seen)
+    assert _sees(one, second).name == "late"
+    for elector in (one, late):
+        elector.close()
+
+
+def test_a_control_topic_that_is_deleted_is_made_again_and_elects(broker: EmbeddedBroker) -> None:
+    servers = {"bootstrap.servers": broker.bootstrap_servers}
+    pipeline = f"elect-{new_id()[:8]}"
+    electors = one, other = [KafkaElector(servers, pipeline, name) for name in ("one", "two")]
+    for elector in electors:
+        elector.prepare()
+    claim, second = _claim("one"), _claim("two")
+    assert one.claim(claim, None)
+    seen = _sees(other, claim)
+    admin = AdminClient({**servers})
+    admin.delete_topics([control_topic(pipeline)])[control_topic(pipeline)].result(20)
+
+    def follows() -> bool:
+        """As the thread of an election does: after an outage it prepares again."""
+        with suppress(UnavailableError):
+            for elector in electors:
+                elector.prepare()
+                elector.newest()
+            return other.claim(second, seen)
+        return False
+
+    wait_until(follows, "the next process claims", 30)
+
+    for elector in electors:
+        elector.close()

@@ -184,13 +184,14 @@ def test_processes_that_are_cut_off_from_each_other_change_the_leader_once(
     assert wait_for_leader(running) is other
 
 
+@pytest.mark.parametrize("away_s", [3, pytest.param(60, marks=pytest.mark.soak)])
 def test_a_leader_that_dies_while_the_broker_is_away_is_replaced_when_it_is_back(
-    pair: tuple[Standby, Standby], broker: EmbeddedBroker
+    pair: tuple[Standby, Standby], broker: EmbeddedBroker, away_s: float
 ) -> None:
     leader, other = pair
     with frozen(broker.pid):
         leader.kill()
-        time.sleep(3)
+        time.sleep(away_s)
         assert not other.owned
     wait_until(lambda: other.owned, "the other leads")
 

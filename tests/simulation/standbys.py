@@ -25,7 +25,7 @@ class Late(Scripted):
         owners, leader = self._known
         return owners.get(table, leader) == self._name
 
-    def offer(self, loads: Mapping[str, float], is_warm: bool) -> None:
+    def offer(self, loads: Mapping[str, float | None], is_warm: bool) -> None:
         super().offer(loads, is_warm)
         if self._fate.is_fault_free or self._fate.maybe(0.3):
             self._known = dict(self._script.owners), self._script.leader

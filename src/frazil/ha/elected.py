@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 import structlog
@@ -32,7 +32,12 @@ _RESUME_S = 5.0
 """How long a leader that has stood down waits for another one."""
 _STALLED_S = 30.0
 """How long the service's thread may not turn before this process keeps silent."""
+_HANGING_TURNS = 20
+_LEAVE_S = 30.0
+"""How long a leader that stands down waits for the batches that it has in hand: a service that hangs may hold one."""
 _EVEN_OUT_S = 30.0
+_BREAK_S = 0.6
+"""How long the tables of a process whose connection has broken are kept for it: the second attempt comes after 0.3 s."""
 _JOIN_S = 1.0
 """How long a new leader keeps tables for processes that have yet to connect with it."""
 _RETRY_S = 1.0
@@ -76,18 +81,27 @@ class Elected:
         self._known: dict[str, Member] = {}
         #: When the last of them was seen to go.
         self._alone_s = float("-inf")
-        self._loads: dict[str, float] = {}
+        #: What this process has reported of each table: the records per second, None where it does not know them.
+        self._loads: dict[str, float | None] = {}
+        #: When the service last turned, and for how many turns of the election it has hung.
         self._turned_s: float | None = None
+        self._hanging_turns = 0
         #: Tables that the service may have in hand; False once it has been answered that they are not its own.
         self._held: dict[str, bool] = {}
         #: Why this process hands over what it owns, and since when.
         self._leaving: tuple[str, float] | None = None
+        #: Whether this process takes no table any more.
+        self._is_ending = False
         self._has_left = False
         #: With `spread`: the division that this process acts by, and how the leader makes it.
         self._owners: Mapping[str, str] = {}
         self._version = 0
         self._division: Division | None = None
         self._wanted: dict[str, str] = {}
+        #: What each process has last reported, and when: until a moment after its connection has broken.
+        self._reports: dict[str, tuple[_Report, float]] = {}
+        #: The records per second of each table, as last reported.
+        self._rates: dict[str, float] = {}
         #: The processes that the tables were last divided among, and when.
         self._divided_among: set[str] = set()
         self._divided_s = 0.0
@@ -118,7 +132,7 @@ class Elected:
         is_certain = self._is_leading or now_s - self._guest.heard_s < SILENCE_S
         return is_certain and self._owners.get(table) == self._me.name and self._lost.get(table, 0.0) < now_s
 
-    def offer(self, loads: Mapping[str, float], is_warm: bool) -> None:
+    def offer(self, loads: Mapping[str, float | None], is_warm: bool) -> None:
         with self._lock:
             self._loads = dict(loads)
             self._me = replace(self._me, is_warm=is_warm)
@@ -143,8 +157,9 @@ class Elected:
         """
         return self._clock.monotonic_s() - self._alone_s < _RESUME_S
 
-    def stand_down(self, reason: str) -> None:
+    def stand_down(self, reason: str, is_final: bool = False) -> None:
         with self._lock:
+            self._is_ending |= is_final
             if self._is_leading or self._mode == "spread":
                 self._leave(reason)
         self._event.set()
@@ -152,9 +167,9 @@ class Elected:
     def _leave(self, reason: str) -> None:
         self._leaving, self._has_left = (reason, self._clock.monotonic_s()), False
 
-    def release(self) -> None:
+    def release(self, in_hand: Collection[str] = ()) -> None:
         with self._lock:
-            self._held = {table: is_mine for table, is_mine in self._held.items() if is_mine}
+            self._held = {table: is_mine for table, is_mine in self._held.items() if is_mine or table in in_hand}
         self._event.set()
 
     @property
@@ -190,31 +205,37 @@ class Elected:
     def _run(self) -> None:
         ask_s, problem = self._clock.monotonic_s(), ""
         while not self._is_closed:
-            now_s = self._clock.monotonic_s()
             try:
                 is_leading = self._turn_as_leader()
-                if now_s >= ask_s:
-                    ask_s = now_s + self._elector.poll_s
+                if self._hangs_for_long():
+                    self._elector.close()  # It shows no life: whoever has no link with it follows it too.
+                elif self._clock.monotonic_s() >= ask_s:
+                    ask_s = self._clock.monotonic_s() + self._elector.poll_s
                     self._elector.prepare()
                     self._see(self._elector.newest())
                     problem = ""
-                if not is_leading and not problem:
+                if not is_leading and not problem and not self._hangs:
                     self._turn_as_another()
-            except FrazilError as error:
-                if problem != error.message:
-                    log.warning("election_unavailable", message=error.message, remedy=error.remedy)
-                ask_s, problem = self._clock.monotonic_s() + _RETRY_S, error.message
-            except Exception as error:  # Without this thread nobody would ever take over.
-                log.error("unexpected_error", error=f"{type(error).__name__}: {error}", exc_info=error)
-                ask_s, problem = self._clock.monotonic_s() + _RETRY_S, type(error).__name__
+            except Exception as error:  # noqa: BLE001  (without this thread nobody would ever take over)
+                ask_s, problem = self._clock.monotonic_s() + _RETRY_S, _log_once(error, problem)
             self._event.wait(BEAT_S)
             self._event.clear()
+
+    @property
+    def _hangs(self) -> bool:
+        """Whether the service's thread has not turned for long. Before its first turn it is starting."""
+        return self._turned_s is not None and self._clock.monotonic_s() - self._turned_s > _STALLED_S
+
+    def _hangs_for_long(self) -> bool:
+        """Whether this thread has turned meanwhile: after a freeze of the whole process the service continues as well."""
+        self._hanging_turns = self._hanging_turns + 1 if self._hangs else 0
+        return self._hanging_turns > _HANGING_TURNS
 
     def _turn_as_another(self) -> None:
         with self._lock:
             if self._leaving is not None and self._clock.monotonic_s() - self._leaving[1] > _EVEN_OUT_S:
-                self._leaving = None
-        cause = None if self._is_leading else self._cause_to_claim()
+                self._leaving = self._leaving if self._is_ending else None
+        cause = None if self._is_leading or self._is_ending else self._cause_to_claim()
         if cause is not None:
             self._claim(cause)
 
@@ -239,6 +260,8 @@ class Elected:
                 self._known.pop(former.name if former is not None else "", None)
                 owners = {table: owner for table, owner in self._owners.items() if owner in self._known}
                 self._division, self._divided_among = Division(owners, newest.number << 20), set()
+                self._wanted, self._reports = {}, {}
+                self._event.set()  # What it owns is divided at once.
         if newest is not None and self._is_leading:
             self._guest.follow(None)
             self._host.serve(newest.key, self._beat_of_host, self._event.set)
@@ -318,10 +341,11 @@ class Elected:
         if self._leaving is None or self._is_closed:
             return False
         reason, since_s = self._leaving
-        if not has_others or (self._has_left and self._clock.monotonic_s() - since_s > _RESUME_S):
+        left_s = self._clock.monotonic_s() - since_s
+        if not self._is_ending and (not has_others or (self._has_left and left_s > _RESUME_S)):
             self._leaving, self._has_left = None, False
             return True
-        if not self._has_left and not self._held:
+        if not self._has_left and (not self._held or left_s > _LEAVE_S):
             log.info("leadership_released", reason=reason)
             self._leaving, self._has_left = (reason, self._clock.monotonic_s()), True
         return False
@@ -329,30 +353,39 @@ class Elected:
     def _divide(self, guests: Mapping[str, Beat]) -> bool:
         now_s, division = self._clock.monotonic_s(), self._division
         assert division is not None
-        members = {name: Holding(int(beat["seen"]), frozenset(beat["holds"])) for name, beat in guests.items()}
-        members[self._me.name] = Holding(division.version, frozenset(self._held))
+        reports = self._take_reports(guests, now_s)
+        reports[self._me.name] = _report(self._beat(), division.version)
+        members = {name: report.holding for name, report in reports.items()}
         if now_s - self._seen_s < _JOIN_S:  # Their tables are theirs until they have had time to connect.
             missing = set(division.given.values()) - members.keys()
             members |= {name: Holding(0, frozenset()) for name in missing}
-        cold = {name for name, beat in guests.items() if not beat["is_warm"]}
-        cold |= set() if self._me.is_warm else {self._me.name}
-        leaving = {name for name, beat in guests.items() if beat["is_leaving"]}
-        leaving |= {self._me.name} if self._leaving is not None else set()
+        cold = {name for name, report in reports.items() if not report.is_warm}
+        leaving = {name for name, report in reports.items() if report.is_leaving}
         able = members.keys() - leaving - cold or members.keys() - leaving or set(members)
         is_stale = able != self._divided_among or self._wanted.keys() != self._loads.keys()
         if is_stale or now_s - self._divided_s >= _EVEN_OUT_S:
-            held = (beat["loads"] for beat in guests.values())
-            loads = {**self._loads, **{table: load for one in held for table, load in one.items()}}
-            self._wanted = divide(self._loads, loads, able, {**division.given, **self._wanted})
+            for report in reports.values():
+                self._rates |= report.loads
+            self._wanted = divide(self._loads, self._rates, able, {**division.given, **self._wanted})
             self._divided_among, self._divided_s = able, now_s
         is_new = division.turn(self._wanted, members)
         self._owners, self._version = division.owners, division.version
         return is_new
 
+    def _take_reports(self, guests: Mapping[str, Beat], now_s: float) -> dict[str, _Report]:
+        """Returns what each process has last reported, those included whose connection has just broken."""
+        broken = {
+            name: (report, seen_s)
+            for name, (report, seen_s) in self._reports.items()
+            if now_s - seen_s < _BREAK_S and not report.is_leaving
+        }
+        self._reports = broken | {name: (_report(beat), now_s) for name, beat in guests.items()}
+        return {name: report for name, (report, _) in self._reports.items()}
+
     def _beat_of_host(self, name: str) -> Beat | None:
         """What the process of this name is sent. A leader whose service hangs is as silent as one that is frozen."""
         with self._lock:
-            if self._turned_s is not None and self._clock.monotonic_s() - self._turned_s > _STALLED_S:
+            if self._hangs:
                 return None
             beat: dict[str, Any] = {
                 "has_left": self._has_left,
@@ -364,22 +397,26 @@ class Elected:
 
     # ---- as another process
 
-    def _beat_of_guest(self) -> Beat:
+    def _beat_of_guest(self) -> Beat | None:
+        """What the leader is sent. A process whose service hangs is as silent as one that is frozen."""
         with self._lock:
-            return {
-                **asdict(self._me),
-                "seen": self._version,
-                "holds": sorted(self._held),
-                "loads": {table: self._loads.get(table, 0.0) for table in self._held},
-                "is_leaving": self._leaving is not None,
-            }
+            return None if self._hangs else self._beat()
+
+    def _beat(self) -> Beat:
+        return {
+            **asdict(self._me),
+            "seen": self._version,
+            "holds": sorted(self._held),
+            "loads": {table: load for table in self._held if (load := self._loads.get(table)) is not None},
+            "is_leaving": self._leaving is not None,
+        }
 
     def _hear(self) -> None:
         """Takes what the leader has sent, in the link's thread: the election may wait for its service meanwhile."""
         heard, is_new = self._guest.heard, False
         with self._lock:
             if not self._is_leading and self._guest.standing == "linked":
-                self._known = {one["name"]: Member(**one) for one in heard.get("members", ())}
+                self._known = {one["name"]: _member(one) for one in heard.get("members", ())}
                 is_new = heard.get("version", self._version) != self._version
                 if is_new:
                     self._owners, self._version = heard.get("owners", {}), heard["version"]
@@ -388,5 +425,33 @@ class Elected:
             self._wake()
 
 
+@dataclass(frozen=True)
+class _Report:
+    """What a process has reported, as far as tables are divided by it."""
+
+    holding: Holding
+    #: The records per second of the tables that it holds.
+    loads: Mapping[str, float]
+    is_warm: bool
+    is_leaving: bool
+
+
+def _report(beat: Beat, seen: int | None = None) -> _Report:
+    """Returns the report of a beat. Another version may not send all of it: such a process counts as cold."""
+    holding = Holding(int(beat.get("seen", 0)) if seen is None else seen, frozenset(beat.get("holds", ())))
+    return _Report(holding, beat.get("loads", {}), bool(beat.get("is_warm")), bool(beat.get("is_leaving")))
+
+
 def _member(beat: Beat) -> Member:
-    return Member(beat["name"], beat["version"], beat["started_at_ms"], beat["is_warm"])
+    """Returns the process of a beat. Another version may send more, or less."""
+    return Member(beat["name"], beat.get("version", ""), beat.get("started_at_ms", 0), bool(beat.get("is_warm")))
+
+
+def _log_once(error: Exception, before: str) -> str:
+    """Logs a problem of the election, unless it is the one of before. Returns its name."""
+    name = error.message if isinstance(error, FrazilError) else f"{type(error).__name__}: {error}"
+    if name != before and isinstance(error, FrazilError):
+        log.warning("election_unavailable", message=error.message, remedy=error.remedy)
+    elif name != before:
+        log.error("unexpected_error", error=name, exc_info=error)
+    return name

@@ -7,7 +7,7 @@ between the processes (`link.py`) notices it at once, and is never believed with
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Protocol
 
 
@@ -35,10 +35,13 @@ class Claim:
         return json.dumps({name: held for name, held in asdict(self).items() if name != "number"}, sort_keys=True)
 
 
+_FIELDS = frozenset(field.name for field in fields(Claim))
+
+
 def read_claim(text: str | bytes, number: int) -> Claim:
-    """Returns the claim that `text` spells. Raises ValueError for another text."""
+    """Returns the claim that `text` spells, without what a newer version has added. Raises ValueError for another text."""
     try:
-        claim = Claim(**json.loads(text))
+        claim = Claim(**{name: held for name, held in dict(json.loads(text)).items() if name in _FIELDS})
         return replace(claim, number=number, tables=tuple(claim.tables))
     except TypeError as error:
         raise ValueError(str(error)) from None

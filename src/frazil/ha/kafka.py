@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+import structlog
 from confluent_kafka import (
     Consumer,
     IsolationLevel,
@@ -29,6 +30,8 @@ from frazil.kafka.group import KafkaGroup
 from frazil.kafka.properties import native_properties
 from frazil.kafka.security import kafka_remedy
 from frazil.kafka.topics import SilentLog
+
+log = structlog.get_logger("frazil")
 
 SESSION_S = 6
 """The shortest session that brokers accept (`group.min.session.timeout.ms`)."""
@@ -195,17 +198,19 @@ class KafkaElector:
             if error.code() == KafkaError._PARTITION_EOF:
                 self._read_up_to = message.offset() or 0
             if error.code() in (*_NOT_THERE, *_DENIED):
-                reader, self._reader = self._reader, None
-                if reader is not None:
-                    reader.close()
+                self._close_reader()
                 raise KafkaException(error)
             return
         try:
             self._newest = read_claim(message.value() or b"", message.offset() or 0)
-        except ValueError:
-            raise UnavailableError(
-                "the control topic has a record that is no claim", where=f"topic {self._topic}"
-            ) from None
+        except ValueError:  # Whoever wrote it: an error would keep every later process from the election.
+            log.warning("record_is_no_claim", topic=self._topic, offset=message.offset())
+
+    def _close_reader(self) -> None:
+        """Makes the next `prepare` look for the topic, and make it where it does not exist."""
+        reader, self._reader = self._reader, None
+        if reader is not None:
+            reader.close()
 
     def _read_to_end(self, reader: Consumer) -> None:
         end = self._end()
@@ -253,6 +258,8 @@ class KafkaElector:
             except KafkaException as error:
                 if error.args[0].code() in _FENCED:
                     return False
+                if error.args[0].code() in _SOON:  # The topic was deleted, of which the reader hears much later.
+                    self._close_reader()
                 raise
             self._read_until(self._reader, lambda: self._newest != after)
         return True

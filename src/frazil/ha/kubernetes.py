@@ -77,11 +77,19 @@ class LeaseElector:
     def newest(self) -> Claim | None:
         claim = self._read()
         if claim is not None and claim.name == self._name:
-            self._found["spec"]["renewTime"] = self._now()
+            # The holder too, as this process may have left and come back.
+            self._found["spec"] |= {"renewTime": self._now(), "holderIdentity": self._name}
             self._put(self._found)
         return claim
 
     def _read(self) -> Claim | None:
+        try:
+            return self._read_lease()
+        except ValueError:
+            message, remedy = "the lease has no claim that can be read", "delete the lease; a leader claims again"
+            raise UnavailableError(message, remedy=remedy, where=f"lease {self._lease}") from None
+
+    def _read_lease(self) -> Claim | None:
         answer = self._ask("GET", f"{self._leases}/{self._lease}")
         self._found = {} if answer.status_code == 404 else answer.json()
         renewed = self._found.get("spec", {}).get("renewTime")

@@ -15,8 +15,12 @@ from contextlib import closing, suppress
 from functools import partial
 from typing import Any, Literal
 
+import structlog
+
 from frazil.clock import Clock, new_id
 from frazil.ha.elector import Claim
+
+log = structlog.get_logger("frazil")
 
 BEAT_S = 0.1
 SILENCE_S = 1.0
@@ -67,7 +71,7 @@ class Line:
         line, _, self._read = self._read.partition(b"\n")
         try:
             return dict(json.loads(line))
-        except (ValueError, TypeError):
+        except (ValueError, TypeError, RecursionError):
             raise _Silent from None
 
     def exchange(self, beat: Callable[[], Beat | None], hear: Callable[[Beat], None]) -> None:
@@ -96,7 +100,7 @@ class Line:
         asked = self.take(_CONNECT_S) or {}
         self.send({"proof": _proof(key, str(asked.get("prove", "")), is_first)})
         answer = self.take(_CONNECT_S) or {}
-        if not hmac.compare_digest(str(answer.get("proof", "")), _proof(key, mine, not is_first)):
+        if not hmac.compare_digest(str(answer.get("proof", "")).encode(), _proof(key, mine, not is_first).encode()):
             raise _Silent
 
 
@@ -171,23 +175,25 @@ class Host:
             if is_news:
                 changed()
 
-        with closing(connection), suppress(OSError):
-            if key is not None and beat("") is not None:
-                line = Line(connection, self._clock)
-                line.prove(key, is_first=True)
-                hear(first := line.take(_CONNECT_S) or {})
-                line.exchange(lambda: beat(str(first.get("name"))), hear)
-        with self._lock:
-            self._guests.pop(connection, None)
-        changed()
+        try:
+            with closing(connection), suppress(OSError):
+                if key is not None and beat("") is not None:
+                    line = Line(connection, self._clock)
+                    line.prove(key, is_first=True)
+                    hear(first := line.take(_CONNECT_S) or {})
+                    line.exchange(lambda: beat(str(first.get("name"))), hear)
+        finally:
+            with self._lock:
+                self._guests.pop(connection, None)
+            changed()
 
 
 class Guest:
     """The end of every process that does not lead: stays connected with the claimant that it is to follow."""
 
-    def __init__(self, clock: Clock, beat: Callable[[], Beat], changed: Callable[[], None]) -> None:
-        """beat: what the leader is sent. changed: called when `standing` has changed or the leader has sent a beat other
-        than its last.
+    def __init__(self, clock: Clock, beat: Callable[[], Beat | None], changed: Callable[[], None]) -> None:
+        """beat: what the leader is sent; None while this process is not well. changed: called when `standing` has changed or
+        the leader has sent a beat other than its last.
         """
         self._clock = clock
         self._beat = beat
@@ -230,7 +236,11 @@ class Guest:
                     return
                 claim = self._claim
             assert claim is not None
-            had_link = self._stay(claim)
+            try:
+                had_link = self._beat() is not None and self._stay(claim)
+            except Exception as error:  # Without this thread the end of the leader would never be noticed.
+                log.error("unexpected_error", error=f"{type(error).__name__}: {error}", exc_info=error)
+                had_link = False
             # A connection that merely broke is tried again at once, before anybody acts.
             if not had_link:
                 with self._turn:
@@ -251,7 +261,7 @@ class Guest:
                     self._connection = connection
                 line = Line(connection, self._clock)
                 line.prove(claim.key, is_first=False)
-                line.send(self._beat())
+                line.send(self._beat() or {})
                 had_link = True
                 self._stand(claim, "linked")
                 line.exchange(self._beat, lambda sent: self._hear(claim, sent))

@@ -12,8 +12,9 @@ _UNEVEN = 0.25
 def divide(
     tables: Iterable[str], loads: Mapping[str, float], members: Collection[str], owners: Mapping[str, str]
 ) -> dict[str, str]:
-    """Returns the owner of each table. loads: records per second, as far as known. members: those that can own, at least
-    one. owners: those of before; a table stays with its owner unless the owner is gone or has much more to do than others.
+    """Returns the owner of each table. loads: records per second, as far as known; other tables count as the mean of these.
+    members: those that can own, at least one. owners: those of before; a table stays with its owner unless the owner is
+    gone or has much more to do than others.
     """
     weights = _weights(sorted(tables), loads)
     found = {table: owners[table] for table in weights if owners.get(table) in members}
@@ -29,9 +30,10 @@ def divide(
 
 def _weights(tables: Collection[str], loads: Mapping[str, float]) -> dict[str, float]:
     """A table without records costs something too: a tenth of the mean, so that idle tables are spread as well."""
-    known = [max(0.0, loads.get(table, 0.0)) for table in tables]
-    least = max(sum(known) / max(1, len(known)) / 10, 0.1)
-    return {table: least + load for table, load in zip(tables, known, strict=True)}
+    known = {table: max(0.0, loads[table]) for table in tables if table in loads}
+    mean = sum(known.values()) / max(1, len(known))
+    least = max(mean / 10, 0.1)
+    return {table: least + known.get(table, mean) for table in tables}
 
 
 def _even_out(owners: dict[str, str], weights: Mapping[str, float], total: dict[str, float]) -> None:

@@ -5,7 +5,7 @@ Leadership decides who tries, never what is right: a table lets one of two write
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -58,8 +58,8 @@ class Leadership(Protocol):
         Raises: SpecError where another pipeline of the same name is at work.
         """
 
-    def offer(self, loads: Mapping[str, float], is_warm: bool) -> None:
-        """Reports this process to the others, every turn. loads: the records per second of every table, 0.0 where unknown.
+    def offer(self, loads: Mapping[str, float | None], is_warm: bool) -> None:
+        """Reports this process to the others, every turn. loads: the records per second of every table, None where unknown.
         is_warm: whether it could take over now. Also the sign that the service's thread turns.
         """
 
@@ -68,13 +68,13 @@ class Leadership(Protocol):
         standby; otherwise no other process is there and it ends.
         """
 
-    def stand_down(self, reason: str) -> None:
+    def stand_down(self, reason: str, is_final: bool = False) -> None:
         """Releases what this process owns, once the service has no batch of it in hand (see `release`). Another process
-        takes it; where there is none, this one continues.
+        takes it; where there is none, this one continues. is_final: this process takes no table any more.
         """
 
-    def release(self) -> None:
-        """Notes that the service has no batch in hand of any table for which `owns` has answered False."""
+    def release(self, in_hand: Collection[str] = ()) -> None:
+        """Notes that the service has no batch in hand of any table for which `owns` has answered False, but for these."""
 
     @property
     def state(self) -> LeadershipState:
@@ -96,16 +96,16 @@ class Alone:
     def owns(self, table: str) -> bool:  # noqa: ARG002
         return True
 
-    def offer(self, loads: Mapping[str, float], is_warm: bool) -> None:
+    def offer(self, loads: Mapping[str, float | None], is_warm: bool) -> None:
         """Nobody is there to read it."""
 
     def fenced(self, table: str) -> bool:  # noqa: ARG002
         return False
 
-    def stand_down(self, reason: str) -> None:
+    def stand_down(self, reason: str, is_final: bool = False) -> None:
         """Nobody takes over."""
 
-    def release(self) -> None:
+    def release(self, in_hand: Collection[str] = ()) -> None:
         """Nobody waits."""
 
     @property

@@ -38,6 +38,8 @@ _KEEP_WARM_S = 50.0
 # Tables that were taken together are loaded by then, unless the catalog is slow.
 _GATHER_S = 0.5
 _WARM_RECORDS, _KEEP_WARM_RECORDS = 1000, 100
+HANGING_S = 5.0
+"""How long the load of a table may take before a process counts as warm without it."""
 _MOST_NAMED = 10
 
 
@@ -52,6 +54,7 @@ class Ownership:
         self._offered_at_s = float("-inf")
         #: The jobs of `warm_up_batch` that have ended well, whether one is running, and when the next is due.
         self._warm_jobs, self._is_warming, self._warm_due_s = 0, False, float("-inf")
+        self._failed_warm_jobs = 0
         self._is_warm = False
         self._known: set[str] = set()
         #: Tables that this process no longer owns and whose batch is still in hand; None where nothing is to be released.
@@ -164,7 +167,7 @@ class Ownership:
 
     def end(self) -> None:
         """Requests that another process takes all tables, as this one is about to end."""
-        self._leadership.stand_down("the process is ending")
+        self._leadership.stand_down("the process is ending", is_final=True)
 
     def _leave(self, table: Table) -> None:
         self._leaving = (self._leaving or set()) | {table.name}
@@ -173,12 +176,14 @@ class Ownership:
             table.status.set(RunState.WAITING)
 
     def _release(self, tables: Iterable[Table]) -> None:
-        """Releases the tables that this process has left, once no batch of them is in hand."""
+        """Releases the tables that this process has left, each once no batch of it is in hand: one that hangs delays no
+        other.
+        """
         if self._leaving is not None:
-            self._leaving = {t.name for t in tables if t.name in self._leaving and t.schedule.in_flight}
-            if not self._leaving:
-                self._leaving = None
-                self._leadership.release()
+            in_hand = {t.name for t in tables if t.name in self._leaving and t.schedule.in_flight}
+            if not in_hand or in_hand != self._leaving:
+                self._leadership.release(in_hand)
+            self._leaving = in_hand or None
         if self._requests and self._leaving is None and not any(table.schedule.is_owned for table in tables):
             for request in self._requests:
                 request.set_result(None)
@@ -198,8 +203,18 @@ class Ownership:
         which a leader that divides tables must not take them back.
         """
         if not self._is_warm:
-            self._is_warm = self._warm_jobs >= WARM_JOBS and _are_loaded(tables)
+            self._is_warm = self._warm_jobs >= WARM_JOBS and self._are_known(tables)
         return self._is_warm
+
+    def _are_known(self, tables: Iterable[Table]) -> bool:
+        """Whether each table is loaded, but for those whose load fails or hangs, for which no process can do more."""
+        hanging_s = self._clock.monotonic_s() - HANGING_S
+        return all(
+            _are_loaded([table])
+            or table.schedule.failures
+            or (table.schedule.in_flight and table.catalog.asked_at_s <= hanging_s)
+            for table in tables
+        )
 
     def to_watch(self, tables: Sequence[Table], now_s: float) -> list[Table]:
         """Returns the tables of other processes that are to be loaded now, a few of many at a time."""
@@ -220,12 +235,13 @@ class Ownership:
         A process that owns tables needs no such job. `end_warm_up` is called when the job has ended: until then none is due.
         """
         now_s = self._clock.monotonic_s()
-        if self._is_warming or now_s < self._warm_due_s or not _are_loaded(tables):
+        if self._is_warming or now_s < self._warm_due_s or not self._are_known(tables):
             return None
         usable = (t for t in tables if not t.spec.has_query and t.status.run_state is not RunState.STOPPED)
         count = _WARM_RECORDS if self._warm_jobs < _MOST_WARM_JOBS else _KEEP_WARM_RECORDS
-        found = (planned for table in usable if (planned := _newest(table, ends, count, now_s)))
-        planned = next(found, None)
+        found = [p for t in usable if t.catalog.is_loaded and (p := _newest(t, ends, count, now_s))]
+        # After a job that has failed another table is read: the records of the first may be the cause.
+        planned = found[self._failed_warm_jobs % len(found)] if found else None
         self._is_warming = planned is not None
         if planned is None:  # Without records no more can be done now.
             self._warm_jobs, self._warm_due_s = max(WARM_JOBS, self._warm_jobs), now_s + _WARM_AGAIN_S
@@ -235,6 +251,7 @@ class Ownership:
         """Notes that the job of `warm_up_batch` has ended. is_done: whether it was well; otherwise another one follows."""
         self._is_warming = False
         self._warm_jobs += is_done
+        self._failed_warm_jobs += not is_done
         pause_s = 0.0 if self._warm_jobs < _MOST_WARM_JOBS else _KEEP_WARM_S
         self._warm_due_s = self._clock.monotonic_s() + (pause_s if is_done else _WARM_AGAIN_S)
 
@@ -249,10 +266,10 @@ class Rates:
     def __init__(self) -> None:
         self._counted: dict[str, int] = {}
         self._since_s = float("-inf")
-        self._found: Mapping[str, float] = {}
+        self._found: Mapping[str, float | None] = {}
 
-    def of(self, tables: Sequence[Table], now_s: float) -> Mapping[str, float]:
-        """Returns the rate of every table; 0.0 for one that this process has not owned for a while."""
+    def of(self, tables: Sequence[Table], now_s: float) -> Mapping[str, float | None]:
+        """Returns the rate of every table; None for one that this process has not owned for a while."""
         took_s = now_s - self._since_s
         if took_s >= _RATES_EVERY_S:
             counted = {table.name: table.counts.records for table in tables if table.schedule.is_owned}
@@ -260,9 +277,9 @@ class Rates:
                 name: (count - self._counted[name]) / took_s for name, count in counted.items() if name in self._counted
             }
             self._counted, self._since_s = counted, now_s
-            self._found = {table.name: rates.get(table.name, 0.0) for table in tables}
+            self._found = {table.name: rates.get(table.name) for table in tables}
         elif len(self._found) != len(tables):  # Tables are only ever added.
-            self._found = {table.name: self._found.get(table.name, 0.0) for table in tables}
+            self._found = {table.name: self._found.get(table.name) for table in tables}
         return self._found
 
 

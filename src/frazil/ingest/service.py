@@ -228,6 +228,7 @@ class Service:
         """
         self.ownership.start(self._workers.wake)
         while not self._ending.is_requested:
+            self.ownership.has_changed = False  # As after `update`, which comes once Kafka answers.
             try:
                 self._loader.cluster_id = self._services.source.cluster_id()
                 self._discovery.refresh_topics()
@@ -259,6 +260,8 @@ class Service:
         until_s = self._clock.monotonic_s() + min(delay_s, self._timeouts.left_s)
         while not self._ending.has_begun and (left_s := until_s - self._clock.monotonic_s()) > 0:
             self._wait(left_s)
+            if self.ownership.has_changed:  # Tables that are to be taken over are late already.
+                break
 
     # ---- planning
 

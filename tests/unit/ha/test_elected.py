@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import Literal
 
 import pytest
@@ -13,7 +14,8 @@ from frazil.clock import SystemClock
 from frazil.errors import SpecError
 from frazil.ha import elected
 from frazil.ha.elected import Elected
-from frazil.ha.link import Host
+from frazil.ha.elector import Claim
+from frazil.ha.link import Guest, Host
 from frazil.ha.memory import MemoryElector, MemoryRegister
 from frazil.ingest.leadership import Member
 from tests.fixtures.waiting import wait_until
@@ -241,3 +243,173 @@ def test_a_change_of_leadership_wakes_the_service(processes: Processes) -> None:
     leader.release()
     leader.close()
     assert woken.wait(_SOON_S)
+
+
+def _shares(processes: list[Elected]) -> list[int]:
+    """How many tables each owns. Each releases what it has lost, and reports the loads of its own tables alone, as a service
+    does.
+    """
+    for process in processes:
+        owned = _owned(process)
+        process.release()
+        process.offer({table: 100.0 if table in owned else None for table in _TABLES}, is_warm=True)
+    return [len(_owned(process)) for process in processes]
+
+
+def _spread(processes: Processes, count: int, tables: int) -> list[Elected]:
+    """So many processes among which the tables are divided evenly."""
+    started: list[Elected] = []
+    for number in range(count):
+        started.append(processes.start(f"p{number}", "spread"))
+        wait_until(lambda: sum(_shares(started)) == tables and min(_shares(started)) > 0, "all own some", _SOON_S)
+    return started
+
+
+def test_with_spread_a_leader_that_is_gone_moves_no_table_of_the_others(processes: Processes) -> None:
+    """Its heir knows the loads of its own tables alone: the others must not look idle."""
+    gone, *others = _spread(processes, 3, len(_TABLES))
+    before = [_owned(process) for process in others]
+    gone.release()
+    gone.close()
+    wait_until(lambda: sum(_shares(others)) == len(_TABLES), "the others own its tables", _SOON_S)
+    assert _never(lambda: any(not mine <= _owned(one) for mine, one in zip(before, others, strict=True)))
+    assert _shares(others) == [2, 2]
+
+
+def test_with_spread_a_process_that_leads_again_divides_as_its_predecessor_did(processes: Processes) -> None:
+    """And not as it did itself when it led before."""
+    me = Member("one", "1", 0, is_warm=True)
+    leader = Elected(MemoryElector(processes.register, "one"), Host("127.0.0.1", 0, _CLOCK), me, "spread", _CLOCK)
+    leader.offer(dict.fromkeys(_TABLES, 1.0), is_warm=True)
+    leader._see(Claim("one", "127.0.0.1:1", "first", 0, "start", 1))
+    leader._divide({})
+    assert _owned(leader) == set(_TABLES)
+    leader._see(Claim("two", "127.0.0.1:1", "second", 0, "forced", 2))
+    assert _owned(leader) == set()
+    leader.release()
+    divided = {"a.t1": "three", "a.t2": "three", "a.t3": "one", "a.t4": "one"}
+    leader._known, leader._owners = dict.fromkeys(("one", "three"), me), divided
+    leader._see(Claim("one", "127.0.0.1:1", "third", 0, "lost", 3))
+    leader._divide({})
+    assert leader.state.owners == divided
+    leader.close()
+
+
+def test_with_spread_a_connection_that_merely_broke_moves_no_table(processes: Processes) -> None:
+    two = _spread(processes, 2, len(_TABLES))
+    wait_until(lambda: _shares(two) == [2, 2], "they are divided", _SOON_S)
+    before = [_owned(process) for process in two]
+    for _ in range(3):
+        connection = two[1]._guest._connection
+        assert connection is not None
+        with suppress(OSError):  # It is just being opened again.
+            connection.shutdown(socket.SHUT_RDWR)
+        assert _never(lambda: [_owned(process) for process in two] != before, 0.4)
+
+
+def test_with_spread_a_process_that_hangs_loses_its_tables(
+    processes: Processes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(elected, "_STALLED_S", 0.5)
+    leader, hanging = _spread(processes, 2, len(_TABLES))
+    wait_until(lambda: _shares([leader]) == [len(_TABLES)], "the leader owns all", _SOON_S)
+    assert [member.name for member in leader.state.members] == ["p0"]
+    wait_until(lambda: _shares([leader, hanging]) == [2, 2], "it turns again, and gets its share", _SOON_S)
+
+
+def test_a_leader_that_hangs_is_followed_by_a_process_that_it_never_let_in(
+    processes: Processes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(elected, "_HANGING_TURNS", 3)
+    hanging = processes.start("one")
+    _waits_to_own(hanging)
+    hanging._turned_s = _CLOCK.monotonic_s() - 60
+    other = processes.start("two")
+    _waits_to_own(other)
+    assert other.state.reason == "lost"
+    hanging.offer({}, is_warm=True)
+    wait_until(lambda: not hanging.owns("a.t1") and len(other.state.members) == 2, "it stands by", _SOON_S)
+
+
+def test_a_process_that_hangs_claims_nothing(processes: Processes) -> None:
+    leader, hanging = processes.pair()
+    hanging._turned_s = _CLOCK.monotonic_s() - 60
+    leader.close()
+    assert _never(lambda: bool(_owned(hanging)), 1.5)
+    hanging.offer({}, is_warm=True)
+    _waits_to_own(hanging)
+
+
+def test_a_leader_whose_batch_hangs_is_followed_after_a_while(
+    processes: Processes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its other tables must not wait for a store that does not answer."""
+    monkeypatch.setattr(elected, "_LEAVE_S", 0.5)
+    leader, other = processes.pair()
+    leader.stand_down("an operator has requested it")
+    assert _owned(leader) == set()
+    leader.release(in_hand={"a.t1"})
+    _waits_to_own(other)
+    assert other.state.reason == "released"
+
+
+def test_with_spread_tables_change_hands_while_the_batch_of_another_hangs(processes: Processes) -> None:
+    first = processes.start("one", "spread")
+    _waits_to_own(first)
+    second = processes.start("two", "spread")
+    wait_until(lambda: len(_owned(first)) == 2, "two tables are taken back", _SOON_S)
+    hanging, moved = sorted(set(_TABLES) - _owned(first))
+    first.release(in_hand={hanging})
+    _waits_to_own(second, {moved})
+    assert _never(lambda: second.owns(hanging))
+    first.release()
+    _waits_to_own(second, {moved, hanging})
+
+
+def test_a_process_that_is_ending_gets_no_table_again(processes: Processes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its last batch may take minutes, and it begins no other."""
+    monkeypatch.setattr(elected, "_EVEN_OUT_S", 0.3)
+    leader, ending = two = _spread(processes, 2, len(_TABLES))
+    ending.stand_down("the process is ending", is_final=True)
+    wait_until(lambda: _shares(two) == [len(_TABLES), 0], "the other owns all", _SOON_S)
+    assert _never(lambda: _shares(two) != [len(_TABLES), 0], 1.0)
+    leader.close()
+    assert _never(lambda: bool(_owned(ending)))
+
+
+def test_a_leader_of_a_newer_version_is_followed_and_missed(processes: Processes) -> None:
+    """What it sends has more than this version knows."""
+    newer = Host("127.0.0.1", 0, _CLOCK)
+    member = {"name": "newer", "version": "2", "started_at_ms": 0, "is_warm": True, "region": "north"}
+    beat = {"has_left": False, "members": [member], "version": 0, "quorum": 2}
+    newer.serve("the key", lambda _: beat, lambda: None)
+    processes.register.newest = Claim("newer", newer.address, "the key", 0, "start", 1)
+    processes.register.present.add("newer")
+    other = processes.start("two")
+    wait_until(lambda: [one.version for one in other.state.members] == ["2", "1"], "both are known", _SOON_S)
+    newer.close()
+    _waits_to_own(other)
+    assert other.state.reason == "lost"
+
+
+def test_a_process_of_another_version_beside_a_leader_is_named_and_gets_no_table(processes: Processes) -> None:
+    """What it sends lacks what this version needs to give it tables."""
+    leader = processes.start("one", "spread")
+    _waits_to_own(leader)
+    assert processes.register.newest is not None
+    older = Guest(_CLOCK, lambda: {"name": "older", "version": "0"}, lambda: None)
+    older.follow(processes.register.newest)
+    wait_until(lambda: [one.name for one in leader.state.members] == ["older", "one"], "named", _SOON_S)
+    second = processes.start("two", "spread")
+    wait_until(lambda: _shares([leader, second]) == [2, 2], "the two divide the tables", _SOON_S)
+    older.close()
+
+
+def test_with_spread_an_heir_divides_the_tables_at_once(processes: Processes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No step of a takeover waits for the next turn of the election."""
+    leader, other = _spread(processes, 2, len(_TABLES))
+    monkeypatch.setattr(elected, "BEAT_S", 60.0)
+    leader._guest.close()
+    leader._host.close()  # As the system does when a process is killed.
+    wait_until(lambda: _owned(other) == set(_TABLES), "it owns all", 5)
+    monkeypatch.undo()

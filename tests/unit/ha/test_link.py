@@ -109,3 +109,34 @@ def test_a_host_that_was_never_reached_is_not_taken_for_gone(guest: Guest) -> No
 def test_a_process_is_reached_at_the_address_by_which_it_reaches_others() -> None:
     assert own_host("127.0.0.1:9092") == "127.0.0.1"
     assert own_host("no such host.invalid:9092") == "127.0.0.1"
+
+
+@pytest.mark.parametrize("proof", ['{"proof": "\u00e9"}', "[" * 100_000, '{"proof": 7}'])
+def test_a_stranger_with_odd_words_leaves_nothing_behind(host: Host, guest: Guest, proof: str) -> None:
+    name, _, port = host.address.rpartition(":")
+    with closing(socket.create_connection((name, int(port)), 5)) as stranger:
+        stranger.settimeout(5)
+        assert stranger.recv(4096)
+        with suppress(OSError):
+            stranger.sendall(f'{{"prove": "x"}}\n{proof}\n'.encode())
+            while stranger.recv(4096):
+                pass
+    wait_until(lambda: not host._guests, "it is forgotten", 10)
+    guest.follow(_claim(host))
+    wait_until(lambda: guest.standing == "linked", "others are let in", 10)
+
+
+def test_a_process_that_fails_to_take_a_beat_connects_again(host: Host) -> None:
+    """Without its thread it would never notice the end of the leader."""
+    failures = [RuntimeError("once")]
+
+    def take() -> None:
+        if failures:
+            raise failures.pop()
+
+    guest = Guest(_CLOCK, lambda: {"name": "other"}, take)
+    guest.follow(_claim(host))
+    wait_until(lambda: not failures and guest.standing == "linked" and guest.heard, "it is linked", 10)
+    host.close()
+    wait_until(lambda: guest.standing == "gone", "it notices the end", 10)
+    guest.close()

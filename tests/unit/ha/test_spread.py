@@ -94,3 +94,13 @@ def test_a_table_that_another_process_still_holds_has_no_owner() -> None:
     assert division.owners == {}
     division.turn({"a.t": "p1"}, {**held, "p2": Holding(0, frozenset())})
     assert division.owners == {"a.t": "p1"}
+
+
+def test_tables_of_unknown_load_count_as_the_mean_of_the_others() -> None:
+    """A new leader knows the loads of its own tables alone: those of others must not look idle."""
+    owners = {f"a.t{number:02}": f"p{number % 3}" for number in range(60)}
+    loads = {table: 500.0 for table, owner in owners.items() if owner == "p1"}
+    after = divide(owners, loads, {"p1", "p2"}, owners)
+    moved = {table for table in owners if after[table] != owners[table]}
+    assert moved == {table for table, owner in owners.items() if owner == "p0"}
+    assert sorted(list(after.values()).count(name) for name in ("p1", "p2")) == [30, 30]

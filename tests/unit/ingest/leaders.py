@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 from frazil.errors import SpecError
 from frazil.ingest.leadership import LeadershipState, Member
@@ -18,7 +18,11 @@ class Script:
         self.stood_down: list[str] = []
         self.fenced: list[str] = []
         self.warm: dict[str, bool] = {}
-        self.rates: dict[str, Mapping[str, float]] = {}
+        self.rates: dict[str, Mapping[str, float | None]] = {}
+        #: The tables that were still in hand at each release.
+        self.in_hand: list[set[str]] = []
+        #: The runs that take no table any more.
+        self.ending: set[str] = set()
         #: Why no run may work or stand by.
         self.refusal: SpecError | None = None
 
@@ -43,7 +47,7 @@ class Scripted:
             raise self._script.refusal
         return self._script.owner(table) == self._name
 
-    def offer(self, loads: Mapping[str, float], is_warm: bool) -> None:
+    def offer(self, loads: Mapping[str, float | None], is_warm: bool) -> None:
         self._script.warm[self._name] = is_warm
         self._script.rates[self._name] = loads
 
@@ -51,11 +55,13 @@ class Scripted:
         self._script.fenced.append(table)
         return True
 
-    def stand_down(self, reason: str) -> None:  # noqa: ARG002
+    def stand_down(self, reason: str, is_final: bool = False) -> None:  # noqa: ARG002
         self._script.stood_down.append(self._name)
+        self._script.ending |= {self._name} if is_final else set()
 
-    def release(self) -> None:
+    def release(self, in_hand: Collection[str] = ()) -> None:
         self._script.released.append(self._name)
+        self._script.in_hand.append(set(in_hand))
 
     @property
     def state(self) -> LeadershipState:

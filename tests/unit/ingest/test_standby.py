@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from frazil.errors import ConflictError, SpecError
+from frazil.errors import ConflictError, SpecError, UnavailableError
+from frazil.ingest.failures import TaskFailedError
 from frazil.ingest.ownership import WARM_JOBS
 from frazil.ingest.service import Service
 from frazil.ingest.state import RunState
@@ -303,14 +304,14 @@ def test_the_rates_of_owned_tables_are_offered(scene: Scene) -> None:
         scene.feed("a", {"x": number})
         scene.clock.sleep(1)
         owner.turn()
-    assert script.rates["run-0002"].get("n.a", 0) > 0
+    assert (script.rates["run-0002"]["n.a"] or 0) > 0
 
 
 def test_a_process_without_tables_offers_the_names_of_all_of_them(scene: Scene) -> None:
     """By which a leader divides them before anybody works on one."""
     script = Script()
     _started(scene, script).turn()
-    assert script.rates["run-0002"] == {"n.a": 0.0}
+    assert script.rates["run-0002"] == {"n.a": None}
 
 
 def test_a_pause_ends_with_the_ownership(scene: Scene) -> None:
@@ -345,3 +346,153 @@ def test_a_standby_whose_catalog_was_away_waits_as_before(scene: Scene) -> None:
     table.status.set(RunState.BACKING_OFF)
     assert turn_until(standby, lambda: table.schedule.failures == 0)
     assert table.status.run_state is RunState.WAITING
+
+
+def test_a_table_is_released_while_the_batch_of_another_hangs(tmp_path: Path) -> None:
+    scene, script = Scene(tmp_path, "a", "b"), Script()
+    hand = HandWorkers(scene.clock)
+    script.leader = "run-0001"
+    owner = _started(scene, script, hand)
+    scene.feed("a", {"x": 1})
+    owner.turn()
+    assert hand.waiting == [("small", ("n.a",))]
+    script.leader = None
+    for _ in range(3):
+        owner.turn()
+    assert script.in_hand == [{"n.a"}]
+    hand.do("small", "n.a")
+    owner.turn()
+    hand.do("commit", "n.a")
+    assert turn_until(owner, lambda: script.in_hand == [{"n.a"}, set()], turns=5)
+
+
+def test_a_run_that_is_ending_takes_no_table_any_more(scene: Scene) -> None:
+    script = Script()
+    ending = _started(scene, script)
+    ending.stop()
+    ending.turn()
+    assert script.ending == {"run-0002"}
+
+
+def test_a_takeover_does_not_wait_until_an_outage_is_tried_again(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a minute without Kafka half a minute passes between two attempts."""
+    script = Script()
+    standby = _started(scene, script)
+    ends = scene.source.ends
+
+    def away(_: Any) -> Any:
+        raise UnavailableError("Kafka does not answer")
+
+    monkeypatch.setattr(scene.source, "ends", away)
+    began_s = scene.clock.monotonic_s()
+    while scene.clock.monotonic_s() < began_s + 60:
+        standby.turn()
+    scene.feed("a", {"x": 2})
+    waited = scene.clock.sleep
+
+    def come_back(seconds: float) -> None:
+        """The broker answers again, and this process is elected, within the first of many seconds of the back-off."""
+        waited(seconds)
+        monkeypatch.setattr(scene.source, "ends", ends)
+        script.leader, standby.ownership.has_changed = "run-0002", True
+        monkeypatch.setattr(scene.clock, "sleep", waited)
+
+    monkeypatch.setattr(scene.clock, "sleep", come_back)
+    back_s = scene.clock.monotonic_s()
+    assert turn_until(standby, lambda: _values(scene) == [1, 2])
+    assert scene.clock.monotonic_s() - back_s < 4
+
+
+def test_a_start_without_kafka_is_tried_again_with_back_off(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Although it has joined the election, which has changed then."""
+    script, asked = Script(), list[float]()
+    standby = scene.unconnected(script=script)
+
+    def away() -> str:
+        asked.append(scene.clock.monotonic_s())
+        if len(asked) == 6:
+            standby.stop()
+        raise UnavailableError("Kafka does not answer")
+
+    monkeypatch.setattr(scene.source, "cluster_id", away)
+    standby.connect()
+    assert asked[-1] - asked[0] > 5
+
+
+@pytest.mark.parametrize("fault", ["a table that cannot be loaded", "a table that cannot be read"])
+def test_a_standby_is_warm_beside_a_table_that_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str
+) -> None:
+    """Which is no better where the leader runs."""
+    scene, script = Scene(tmp_path, "a", "b"), Script()
+    for topic in scene.topics:
+        scene.feed(topic, {"x": 1})
+    scene.catch_up()
+    load, run = scene.catalog.load, scene.jobs.run
+
+    def failing_load(name: str) -> Any:
+        if name == "n.a":
+            raise UnavailableError("its store is away")
+        return load(name)
+
+    def failing_run(batches: Sequence[Batch], *others: Any, **settings: Any) -> list[TaskReport]:
+        if any(batch.table == "n.a" for batch in batches):
+            raise TaskFailedError("a record crashes the task")
+        return run(batches, *others, **settings)
+
+    if fault == "a table that cannot be loaded":
+        monkeypatch.setattr(scene.catalog, "load", failing_load)
+    else:
+        monkeypatch.setattr(scene.jobs, "run", failing_run)
+    standby = _started(scene, script)
+    assert turn_until(standby, lambda: script.warm["run-0002"])
+    assert scene.rehearsed >= WARM_JOBS
+
+
+def test_a_standby_is_warm_beside_a_table_whose_store_hangs(tmp_path: Path) -> None:
+    scene, script = Scene(tmp_path, "a", "b"), Script()
+    for topic in scene.topics:
+        scene.feed(topic, {"x": 1})
+    scene.catch_up()
+    standby = _started(scene, script)
+    hanging = standby.tables[0]
+    hanging.catalog.is_loaded, hanging.schedule.in_flight = False, True
+    assert turn_until(standby, lambda: script.warm["run-0002"])
+    assert scene.clock.monotonic_s() - hanging.catalog.asked_at_s >= 5
+
+
+def test_a_leader_whose_disk_is_full_waits_and_another_process_continues(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script, hand = Script(), HandWorkers(scene.clock)
+    script.leader = "run-0002"
+    leader, standby = _started(scene, script, hand), _started(scene, script)
+    assert turn_until(standby, lambda: script.warm["run-0003"])
+    scene.feed("a", {"x": 2}, {"x": 3})
+    run = scene.jobs.run
+
+    def full(*_: Any, **__: Any) -> list[TaskReport]:
+        raise UnavailableError("a task failed: No space left on device", remedy="free disk space")
+
+    for _ in range(3):
+        assert turn_until(leader, lambda: hand.waiting)
+        monkeypatch.setattr(scene.jobs, "run", full)
+        hand.do("small", "n.a")
+        leader.turn()
+        monkeypatch.setattr(scene.jobs, "run", run)
+    table = only(leader.tables)
+    assert (table.status.run_state, table.status.remedy) == (RunState.BACKING_OFF, "free disk space")
+    answer = leader.requests.stand_down()
+    leader.turn()
+    script.leader = "run-0003"
+    leader.turn()
+    assert answer.done()
+    assert turn_until(standby, lambda: _values(scene) == [1, 2, 3])
+    script.leader = "run-0002"
+    scene.feed("a", {"x": 4})
+    standby.turn()
+    assert turn_until(leader, lambda: hand.waiting)
+    hand.do("small", "n.a")
+    leader.turn()
+    hand.do("commit", "n.a")
+    assert _values(scene) == [1, 2, 3, 4]

@@ -137,7 +137,6 @@ BY_PEOPLE: Mapping[str, str] = {
     "Frazil retries; look at the API server of the cluster": _SERVICE,
     "Frazil retries; look at the brokers, and at the rights of this client": _SERVICE,
     "Frazil retries; look at the database of `ha.uri`": _SERVICE,
-    "delete the row; a leader claims again": _SERVICE,
     "create it: `kafka-topics --create --topic … --partitions 1 --config cleanup.policy=compact`, or write"
     " `ha: {elect: none}`": _SERVICE,
     "create the topic, correct its name, or let this client describe it": _CHECK,

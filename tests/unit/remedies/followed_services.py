@@ -30,6 +30,10 @@ SERVICES: Mapping[str, str] = {
         f"{_ELECTOR}a_user_that_may_not_create_the_table_is_refused_until_it_exists",
     ),
     **dict.fromkeys(
+        ("delete the row; a leader claims again", "delete the lease; a leader claims again"),
+        f"{_ELECTOR}a_register_with_what_is_no_claim_elects_again_once_that_is_deleted",
+    ),
+    **dict.fromkeys(
         (
             "bind a role with get, create and update on leases of coordination.k8s.io to the service account",
             "run it in a pod with a service account, or elect by `kafka`",
