@@ -49,7 +49,8 @@ its dead-letter table. A dead-letter table has `frazil.<pipeline>.replaying.<id>
 `frazil.<pipeline>.dead-letters-published`, the commit id whose dead letters are in their Kafka topic.
 `frazil.<pipeline>.orphans-removed-at` is the time, in milliseconds, of the last search for orphan files; in a running
 pipeline the first search is due a day after `frazil.<pipeline>.created-at`, the time at which the pipeline created the
-table, or after `frazil.<pipeline>.maintenance-started-at`, the time at which it first maintained another one. `frazil.<pipeline>.maintained-at` is the time of the last action of `frazil
+table, or after `frazil.<pipeline>.maintenance-started-at`, the time at which it first maintained another one.
+`frazil.<pipeline>.maintained-at` is the time of the last action of `frazil
 maintain`.
 
 After a table's last record, table maintenance repeats the newest progress in a commit without files, unless the newest

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from operator import eq
 
 import structlog
@@ -34,7 +35,7 @@ class Planner:
         self._goal: dict[Partition, int] | None = None
         self._open_goals: set[Partition] = set()
         self._leaderless: set[str] = set()
-        #: By table of the rest, its tables without a commit, as of a turn of the loop, and since when others wait for them.
+        #: By table of the rest, its tables without a commit, as of a turn of the loop, and since when tables wait for them.
         self._new: Mapping[str, Sequence[Table]] = {}
         self._new_at_s = float("-inf")
         self._gathering_from_s: dict[str, float] = {}
@@ -187,19 +188,18 @@ class Planner:
         return bool(table.schedule.read_with)
 
     def _waits_for_route(self, table: Table, now_s: float) -> bool:
-        """Whether new tables of its route are about to be ready for the read that serves all of them: a new table waits
-        until none is loaded, read for the first time or created any more, the table of the rest until all are loaded.
+        """Whether new tables of its route are about to be ready for the read that serves all of them: new tables and that of
+        the rest wait until none is loaded, read for its columns or created any more. Once out of step they would stay so.
         """
         route = table.spec.route
         if route is None or (table.spec.route_values and table.progress.snapshot_id is not None):
             return False
         if now_s != self._new_at_s:
             self._new_at_s, self._new = now_s, _new_tables(self._discovery.tables.values())
-        unready = [one for one in self._new.get(route.rest, ()) if one.schedule.in_flight or not one.catalog.is_loaded]
-        if not unready:
-            self._gathering_from_s.pop(route.rest, None)
-        elif now_s < self._gathering_from_s.setdefault(route.rest, now_s) + _GATHER_S:
-            return bool(table.spec.route_values) or not all(one.catalog.is_loaded for one in unready)
+        is_rest = not table.spec.route_values
+        if any(map(partial(_is_unready, is_rest=is_rest), self._new.get(route.rest, ()))):
+            return now_s < self._gathering_from_s.setdefault(table.name, now_s) + _GATHER_S
+        self._gathering_from_s.pop(table.name, None)
         return False
 
     def _clock(self, table: Table, now_s: float) -> TableClock:
@@ -249,6 +249,13 @@ def _new_tables(tables: Iterable[Table]) -> dict[str, list[Table]]:
         ):
             found.setdefault(route.rest, []).append(table)
     return found
+
+
+def _is_unready(table: Table, is_rest: bool) -> bool:
+    """Whether a new table cannot be read yet for its rows, or at all. is_rest: it is the table of the rest that would wait
+    for it, also while its columns are to be found.
+    """
+    return table.schedule.in_flight or not table.catalog.is_loaded or (is_rest and table.is_trial)
 
 
 def _no_topic(table: Table) -> UnavailableError:

@@ -225,7 +225,7 @@ def test_tables_of_a_route_are_read_once_however_many_they_are(tmp_path: Path) -
 
 
 @pytest.mark.parametrize(
-    ("columns", "jobs_of_tables"), [(", columns: {n: long, type: string}", [1, 31]), ("", [1, 1, 30, 1, 30])]
+    ("columns", "jobs_of_tables"), [(", columns: {n: long, type: string}", [1, 31]), ("", [1, 1, 30, 31])]
 )
 def test_new_tables_of_a_route_are_read_together_from_the_first(
     tmp_path: Path, columns: str, jobs_of_tables: list[int]
