@@ -154,6 +154,8 @@ def _syntax_error(path: Path, error: yaml.MarkedYAMLError) -> SpecError:
     problem = error.problem or "not YAML"
     problem = re.sub(r"'([^']*)'", lambda quoted: quoted[0] if _is_syntax(quoted[1]) else "(not shown)", problem)
     remedy = "look at the indentation (spaces, no tabs), the quotes and the colons up to this line"
+    if problem == "but found another document":
+        problem, remedy = "the file has a second document", "remove the line `---` between the documents"
     return SpecError(
         f"the YAML cannot be read: {problem}", remedy=remedy, where=place(path, mark.line + 1 if mark else 1)
     )

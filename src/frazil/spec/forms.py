@@ -15,7 +15,7 @@ from frazil.errors import SpecError
 from frazil.spec.addresses import parse_url
 from frazil.spec.document import Items, Node, Scalar
 from frazil.spec.keys import Fields, Form, JsonSchema, Path, Word, read_items, read_text, whole_number
-from frazil.spec.problems import Problems, advice
+from frazil.spec.problems import Problems, advice, nearest
 from frazil.spec.units import (
     DURATION_PATTERN,
     SIZE_PATTERN,
@@ -168,9 +168,12 @@ def count(example: int) -> Form:
     """A whole number from 1 on."""
 
     def read(fields: Fields, key: str) -> int | None:
-        number = whole_number(fields.node(key))
+        node = fields.node(key)
+        number = whole_number(node)
         if not number:
-            fields.refuse_value(key, f"`{fields.path(key)}` is no count", f"write a whole number, such as {example}")
+            is_quoted = isinstance(node, Scalar) and re.fullmatch(r"[1-9][0-9]*", node.text, re.ASCII)
+            remedy = "write it without quotes" if is_quoted else f"write a whole number, such as {example}"
+            fields.refuse_value(key, f"`{fields.path(key)}` is no count", remedy)
         return number or None
 
     return Form({"type": "integer", "minimum": 1}, _as_written, read)
@@ -209,6 +212,8 @@ def _parse_on(text: str) -> tuple[tuple[Path, str], ...]:
 
 
 _MAX_DEPTH = 100
+_ABBREVIATION = 5
+"""The letters of the longest abbreviation of a zone, such as CEST."""
 _CONTEXT = "[A-Za-z0-9_][A-Za-z0-9_.-]*"
 _ADDRESS: JsonSchema = {"type": "string", "pattern": "^\\s*(https?://|\\$\\{)"}
 _CREDENTIALS_IN_VARIABLES = (
@@ -261,9 +266,27 @@ def _read_zone(fields: Fields, key: str) -> str | None:
     text = fields.text(key)
     if text is None or text in available_timezones():
         return text
-    remedy = advice(text, sorted(available_timezones()), ["UTC", "Europe/Berlin", "America/New_York"])
+    remedy = _zone_remedy(text)
     fields.refuse_value(key, f"`{fields.path(key)}: {text}` is no zone of the IANA database", remedy)
     return None
+
+
+def _zone_remedy(text: str) -> str:
+    """Names the zone that `text` probably means. Abbreviations are like one another and mean others: only names of places
+    are compared.
+    """
+    hours = re.fullmatch(r"(?:UTC|GMT)?([+-])(1[0-4]|0?[0-9])(?::?00)?", text, re.IGNORECASE | re.ASCII)
+    if text.lower() in ("z", "utc", "zulu") or (hours is not None and int(hours[2]) == 0):
+        return "did you mean `UTC`?"
+    if hours is not None and (hours[1] == "+" or int(hours[2]) <= 12):
+        # POSIX counts the hours to the west.
+        sign = "-" if hours[1] == "+" else "+"
+        return f"write `Etc/GMT{sign}{int(hours[2])}`, or the name of a place, which has its summer time"
+    places = sorted(name for name in available_timezones() if "/" in name and not name.startswith("Etc/"))
+    city = nearest(text, {name.rpartition("/")[2]: name for name in places}) if len(text) > _ABBREVIATION else None
+    if "/" not in text and city is not None:
+        return f"did you mean `{next(name for name in places if name.endswith(f'/{city}'))}`?"
+    return advice(text, places if "/" in text else (), ["UTC", "Europe/Berlin", "America/New_York"])
 
 
 def _parse_context(text: str) -> str:

@@ -8,7 +8,7 @@ and continues with a placeholder, so that one run finds many mistakes; a file wi
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from types import MappingProxyType
@@ -37,6 +37,13 @@ _NOUNS = {
     "time": "a time",
     "nothing": "empty",
 }
+
+
+_EXAMPLES = {
+    "catalog": "`catalog: {type: rest, uri: https://…}`, or another type, or remove it",
+    "registry": "`registry: {url: https://registry:8081}`, or remove it",
+}
+"""How sections are written whose names alone tell too little, for one that is no mapping."""
 
 
 @dataclass(frozen=True)
@@ -158,9 +165,11 @@ def read_text(node: Node, label: str, problems: Problems) -> str | None:
 def read_string(node: Node, label: str, problems: Problems) -> str | None:
     """A property's value as a string: numbers as written, booleans as `true` and `false`."""
     if not isinstance(node, Scalar) or node.kind == "nothing":
-        problems.add(
-            node.line, f"`{label}` is {describe(node)} where one value is expected", "write one value, or remove it"
+        is_list = isinstance(node, Items) and bool(node.items)
+        remedy = (
+            "write one value: join several by commas, such as `a,b`" if is_list else "write one value, or remove it"
         )
+        problems.add(node.line, f"`{label}` is {describe(node)} where one value is expected", remedy)
         return None
     if node.kind != "boolean":
         return node.text
@@ -172,16 +181,23 @@ def read_string(node: Node, label: str, problems: Problems) -> str | None:
 
 
 def read_strings(
-    node: Node, label: str, problems: Problems, check: Callable[[str, str], None], secrets: Secrets | None
+    node: Node,
+    label: str,
+    problems: Problems,
+    check: Callable[[str, str], None],
+    secrets: Secrets | None,
+    example: str = "",
 ) -> dict[str, str]:
-    """A mapping of properties, their secrets put in; `check(value, key)` raises a SpecError for one that is not allowed."""
+    """A mapping of properties, their secrets put in; `check(value, key)` raises a SpecError for one that is not allowed.
+    example: how the mapping is written, where it cannot be left out.
+    """
 
     def finish(text: str, key: str) -> str:
         check(text, key)
         return text if secrets is None else secrets.resolve(text, key)
 
     strings: dict[str, str] = {}
-    for entry in _entries(node, f"`{label}`", problems):
+    for entry in _entries(node, f"`{label}`", problems, example=example):
         text = read_string(entry.value, f"{label}.{entry.key}", problems)
         if text is not None:
             strings[entry.key] = problems.attempt(entry.value.line, text, finish, text, entry.key)
@@ -204,11 +220,17 @@ def whole_number(node: Node) -> int | None:
     return None
 
 
-def _entries(node: Node, label: str, problems: Problems) -> tuple[Entry, ...]:
+def _entries(
+    node: Node, label: str, problems: Problems, keys: Container[str] = (), example: str = ""
+) -> tuple[Entry, ...]:
+    """The entries of a mapping. keys: those that it may have. example: how it is written where one text is not enough."""
     if isinstance(node, Section):
         return node.entries
+    if isinstance(node, Scalar) and (name := node.text.partition(":")[0]) in keys:
+        problems.add(node.line, f"no space after the colon of `{name}`", f"write `{name}: value`")
+        return ()
     message = f"{label} is {describe(node)} where a mapping is expected"
-    problems.add(node.line, message, "write `key: value` pairs, or remove it")
+    problems.add(node.line, message, f"write {example or '`key: value` pairs, or remove it'}")
     return ()
 
 
@@ -237,7 +259,8 @@ class Fields:
         self._secrets = secrets
         self._strange = strange
         self._entries: dict[str, Entry] = {}
-        for entry in _entries(node, self._owner, problems):
+        example = _EXAMPLES.get(label) or ("`{topic: NAME}` there" if owner.startswith("table ") else "")
+        for entry in _entries(node, self._owner, problems, keys, example):
             self._admit(entry)
 
     def get(self, key: str) -> Entry | None:

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from frazil.spec.connections import TOPICS_FROM
-from frazil.spec.document import Items, Section, read_document, texts_of
+from frazil.spec.document import Entry, Items, Section, read_document, texts_of
 from frazil.spec.http import read_http
 from frazil.spec.keys import Fields, keys_of
-from frazil.spec.models import DEFAULTS_KEYS, PipelineSpec, RouteSpec, TableSpec
+from frazil.spec.models import DEFAULTS_KEYS, TABLE_KEYS, PipelineSpec, RouteSpec, TableSpec
 from frazil.spec.problems import Problems
 from frazil.spec.routes import check_routes, read_routes, rest_tables
 from frazil.spec.secrets import Secrets, has_reference
@@ -29,6 +29,7 @@ from frazil.spec.settings import CommitSpec, MaintenanceSpec
 from frazil.spec.tables import read_defaults, read_table
 
 _STRANGE_AT_THE_TOP: Mapping[str, str] = dict.fromkeys(DEFAULTS_KEYS, "write it in a table, or under `defaults`")
+_OF_KAFKA = ("bootstrap.", "security.", "sasl.", "ssl.")
 LOCAL_DIRECTORY = "frazil-data"
 """The default folder of catalog, warehouse and state, in the current working directory."""
 
@@ -42,7 +43,8 @@ def load_spec(path: Path, environment: Mapping[str, str] = os.environ) -> Pipeli
     document = read_document(path)
     problems = Problems(path)
     secrets = Secrets(environment)
-    fields = Fields(document, keys_of(PipelineSpec), "", problems, "the pipeline file", _STRANGE_AT_THE_TOP)
+    strange = {**_outdented(document), **_STRANGE_AT_THE_TOP}
+    fields = Fields(document, keys_of(PipelineSpec), "", problems, "the pipeline file", strange)
     commit = read_commit(fields.get("commit"), CommitSpec(), problems)
     maintenance = read_maintenance(fields.get("maintenance"), MaintenanceSpec(), problems)
     if fields.get("pipeline") is None:
@@ -77,6 +79,17 @@ def load_spec(path: Path, environment: Mapping[str, str] = os.environ) -> Pipeli
     return spec
 
 
+def _outdented(document: Section) -> dict[str, str]:
+    """Keys at the top of the file that belong into a section, as their names show, with what to do about them."""
+    found = {}
+    for entry in document.entries:
+        if entry.key.startswith(_OF_KAFKA):
+            found[entry.key] = "write it under `kafka`"
+        elif "." in entry.key and isinstance(entry.value, Section):
+            found[entry.key] = "indent it, so that it is under `tables`"
+    return found
+
+
 def _read_kafka(fields: Fields, secrets: Secrets, problems: Problems) -> dict[str, str]:
     entry = fields.get("kafka")
     if entry is None:
@@ -101,8 +114,20 @@ def _read_tables(
         what = "is a list where a mapping is expected" if isinstance(entry.value, Items) else "has no tables"
         problems.add(entry.line, f"`tables` {what}", "write `<namespace>.<table>: {topic: NAME}` under it")
         return (), routes
+    outdented = [one for one in entry.value.entries if one.key in TABLE_KEYS]
+    if outdented:
+        remedy = f"indent it and the lines after it, so that they are under {_table_above(entry.value, outdented[0])}"
+        problems.add(
+            outdented[0].line, f"`{outdented[0].key}` is not the name of a table, but a setting", remedy, is_cause=True
+        )
+        return (), routes
     tables = (read_table(table, inherited, defaults, secrets, problems) for table in entry.value.entries)
     return tuple(tables), routes
+
+
+def _table_above(tables: Section, setting: Entry) -> str:
+    above = [one.key for one in tables.entries if one.line < setting.line and one.key not in TABLE_KEYS]
+    return f"`{above[-1]}`" if above else "the name of a table, `<namespace>.<table>`"
 
 
 def _check_whole(spec: PipelineSpec, fields: Fields, document: Section, problems: Problems) -> None:

@@ -18,6 +18,9 @@ from frazil.spec.problems import nearest
 MASK = "***"
 LIMIT_BYTES = 1024 * 1024
 _REFERENCE = re.compile(r"\$\{([A-Za-z]+):([^}]*)\}")
+_BARE_REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::?[-=?+][^}]*)?\}")
+"""A reference as a shell or Docker Compose writes it."""
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
 _WORDS = (
     "password", "passwd", "passphrase", "passcode", r"(?<![a-z])pwd(?![a-z])", "secret", "token", "credential",
     "authorization", r"(?<![a-z])cookie", r"jaas[.]config", r"oauthbearer[.]config", r"user[.]info", r"keystore[.]key$",
@@ -59,6 +62,11 @@ def has_reference(text: str) -> bool:
     return any(match[1] in ("env", "file") for match in _REFERENCE.finditer(text))
 
 
+def is_unresolved(text: str) -> bool:
+    """Whether `text` has a reference that `Secrets.resolve` has refused."""
+    return has_reference(text) or _BARE_REFERENCE.search(text) is not None
+
+
 def redact(text: str, secrets: Iterable[str]) -> str:
     """`text` with every secret masked."""
     for secret in sorted(secrets, key=len, reverse=True):
@@ -81,6 +89,9 @@ class Secrets:
     def resolve(self, text: str, key: str = "") -> str:
         """`text`, the value of `key`, with its references replaced; errors name variables and files, never values."""
         self.resolved.add(text)
+        bare = _BARE_REFERENCE.search(text)
+        if bare is not None and not key.startswith("spark."):  # Spark replaces names of its own.
+            raise _not_a_reference(f"`${{{bare[1]}}}`", bare[1])
         resolved = _REFERENCE.sub(self._replace, text)
         self.found |= secrets_of(key, resolved)
         return resolved
@@ -100,6 +111,9 @@ class Secrets:
         return value
 
     def _read_variable(self, name: str) -> str:
+        found = _VARIABLE.match(name)
+        if found is not None and found[0] != name:
+            raise _not_a_reference(f"`${{env:{found[0]}…}}`", found[0])
         value = self._environment.get(name)
         if not value:
             state = "is not set" if value is None else "is empty"
@@ -107,6 +121,11 @@ class Secrets:
         if _is_not_utf8(value):
             raise SpecError(f"the environment variable `{name}` is not UTF-8", remedy="set it to UTF-8 text")
         return value
+
+
+def _not_a_reference(what: str, name: str) -> SpecError:
+    remedy = f"write `${{env:{name}}}` for an environment variable; it has no default"
+    return SpecError(f"{what} is not a reference to a secret", remedy=remedy)
 
 
 def _is_not_utf8(value: str) -> bool:

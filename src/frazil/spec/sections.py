@@ -49,7 +49,7 @@ from frazil.spec.keys import Fields, Key, Read, describe, keys_of, read_items, r
 from frazil.spec.models import MAINTENANCE_KEYS, OF_ALL_TABLES
 from frazil.spec.partitioning import find_type, is_declared_otherwise
 from frazil.spec.problems import Problems, advice, nearest
-from frazil.spec.secrets import Secrets
+from frazil.spec.secrets import Secrets, is_unresolved
 from frazil.spec.settings import SKIPPABLE, CommitSpec, MaintenanceSpec
 from frazil.spec.units import DURATION_PATTERN
 from frazil.store.properties import check_property
@@ -57,6 +57,7 @@ from frazil.store.properties import check_property
 _SQLITE = "jdbc:sqlite:"
 _OWNED_CATALOG_PROPERTIES = ("type", "uri", "warehouse")
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
+_BROKER = re.compile(r"\s*(?!https?:)[^\s,]+:[0-9]+\s*")
 _SORT_COLUMN = re.compile(r"([^\s,()]+)(?: (asc|desc))?", re.IGNORECASE)
 _CURVE_COLUMN = re.compile(r"[^\s,()]+")
 _STRANGE_IN_MAINTENANCE: Mapping[str, str] = dict.fromkeys(
@@ -73,11 +74,13 @@ def read_kafka(entry: Entry | None, secrets: Secrets, problems: Problems) -> dic
     """Kafka's client properties; the isolation level is `read_committed` by default."""
     if entry is None:
         return {}
-    properties = read_strings(entry.value, "kafka", problems, _check_kafka_property, secrets)
+    example = '`kafka: {bootstrap.servers: "localhost:9092"}`'
+    properties = read_strings(entry.value, "kafka", problems, _check_kafka_property, secrets, example)
     brokers = properties.get("bootstrap.servers", "")
-    if not re.fullmatch(r"\s*[^\s,]+:[0-9]+(\s*,\s*[^\s,]+:[0-9]+)*\s*", brokers):
-        written = entry.value.entries if isinstance(entry.value, Section) else ()
-        own = next((one for one in written if one.key == "bootstrap.servers"), None)
+    if isinstance(entry.value, Section) and not all(map(_BROKER.fullmatch, brokers.split(","))):
+        own = next((one for one in entry.value.entries if one.key == "bootstrap.servers"), None)
+        if own is not None and ("bootstrap.servers" not in properties or is_unresolved(brokers)):
+            return properties  # Its own problem is noted.
         state = "is missing" if own is None else "is not a list of host:port"
         remedy = "write the brokers, such as `bootstrap.servers: broker-1:9092,broker-2:9092`"
         if own is None and (near := nearest("bootstrap.servers", properties)):
@@ -112,7 +115,12 @@ def read_catalog(entry: Entry | None, local: Path, secrets: Secrets, problems: P
     default = CatalogSpec(uri=f"{_SQLITE}{local}/catalog.db", warehouse=f"{local}/warehouse")
     if entry is None:
         return default
-    fields = Fields(entry.value, keys_of(CatalogSpec), "catalog", problems, secrets=secrets)
+    strange = {
+        one.key: "write it under `catalog.properties`"
+        for one in (entry.value.entries if isinstance(entry.value, Section) else ())
+        if "." in one.key
+    }
+    fields = Fields(entry.value, keys_of(CatalogSpec), "catalog", problems, strange=strange, secrets=secrets)
     readers: dict[str, Read] = {
         "properties": lambda fields, key: fields.strings(key, _check_catalog_property),
         "jars": _read_jars,

@@ -58,7 +58,14 @@ STRANGE_IN_TABLE: Mapping[str, str] = {
     **dict.fromkeys(keys_of(PipelineSpec), "write it at the top of the file"),
     **dict.fromkeys(keys_of(CommitSpec), "write it under `commit`"),
     **dict.fromkeys(keys_of(ValueSpec), "write it under `value`, or under `key`"),
-    **dict.fromkeys(("primary_key", "merge_key", "id_columns"), "write `mode: upsert` and `key_columns: [NAME]`"),
+    **dict.fromkeys(
+        ("primary_key", "primary_keys", "merge_key", "id_columns", "keys"),
+        "write `mode: upsert` and `key_columns: [NAME]`",
+    ),
+    "value_format": "write `value: {format: FORMAT}`",
+    "key_format": "write `key: {format: FORMAT}`",
+    "coerce": "write it in a column: `columns: {NAME: {type: string, coerce: true}}`",
+    "zone": "write it in a column: `columns: {NAME: {type: timestamptz, zone: UTC}}`",
 }
 """Keys of other places and of other tools that are easily written into a table, and what to do about them."""
 _STRANGE_IN_DEFAULTS: Mapping[str, str] = {
@@ -92,6 +99,8 @@ def read_table(
     node, owner = with_defaults(entry.value, defaults), f"table `{entry.key}`"
     with problems.in_part(lines_of(defaults), f"{owner} has it from `defaults`"):
         fields = Fields(node, TABLE_KEYS, "", problems, owner, STRANGE_IN_TABLE)
+        if not isinstance(node, Section):
+            return TableSpec(name=entry.key, topics=(), line=entry.line)
         check_topics(fields, entry)
         return read_settings(entry, fields, inherited, secrets, TableSpec)
 

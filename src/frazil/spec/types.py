@@ -66,6 +66,12 @@ _OTHER_NAMES = {
     "int32": "int",
     "int16": "int",
     "int8": "int",
+    "uint8": "int",
+    "uint16": "int",
+    "uint32": "long",
+    "uint64": "decimal(20,0)",
+    "byte": "int",
+    "short": "int",
     "float64": "double",
     "float32": "float",
     "integer": "int",
@@ -83,7 +89,18 @@ _OTHER_NAMES = {
     "record": "struct<name: T>",
     "datetime": "timestamp",
     "timestamp_ltz": "timestamptz",
+    "timestamp_tz": "timestamptz",
+    "timestamp_ntz": "timestamp",
+    "datetimeoffset": "timestamptz",
+    "json": "string",
+    "jsonb": "string",
+    "double precision": "double",
+    "character": "string",
+    "timestamp with time zone": "timestamptz",
+    "timestamp without time zone": "timestamp",
+    "time without time zone": "time",
 }
+"""Types as databases and other tools name them, some of several words."""
 _TIME = re.compile(r"\b(timestamptz|timestamp|time)\(([^()]*)\)")
 _UNITS = ("s", "ms", "us", "ns")
 _PART = re.compile(r"\s*([^\s<>,:()\[\]]+|[<>,:()\[\]])")
@@ -236,8 +253,14 @@ class _Parser:
         return word
 
     def _malformed(self) -> SpecError:
-        forms = ", ".join(_FORMS.values())
-        return SpecError(f"`{self._text}` is not a type", remedy=f"write a word such as `long`, or one of {forms}")
+        remedy = f"write a word such as `long`, or one of {', '.join(_FORMS.values())}"
+        of_digits = re.fullmatch(r"\s*decimal\s*\(\s*([0-9]+)\s*\)\s*", self._text)
+        words = " ".join(self._text.lower().split())
+        if of_digits is not None:
+            remedy = f"write the digits after the point too: `decimal({of_digits[1]},0)`"
+        elif " " in words and words in _OTHER_NAMES:
+            remedy = f"did you mean `{_OTHER_NAMES[words]}`?"
+        return SpecError(f"`{self._text}` is not a type", remedy=remedy)
 
     def _unknown(self, word: str) -> SpecError:
         if word in "<>,:()[]":

@@ -22,6 +22,15 @@ BYTES_OF = {
     "GiB": 1024**3,
     "TiB": 1024**4,
 }
+_SPELLED_SECONDS = {
+    **dict.fromkeys(("ms", "msec", "msecs", "millis", "millisecond", "milliseconds"), 0.001),
+    **dict.fromkeys(("s", "sec", "secs", "second", "seconds"), 1.0),
+    **dict.fromkeys(("m", "min", "mins", "minute", "minutes"), 60.0),
+    **dict.fromkeys(("h", "hr", "hrs", "hour", "hours"), 3600.0),
+    **dict.fromkeys(("d", "day", "days"), 24 * 3600.0),
+}
+"""Units of durations as other tools spell them, in seconds."""
+_PART_OF_DURATION = r"([0-9]+(?:\.[0-9]+)?)([A-Za-z]+)"
 _QUANTITY = r"([0-9]+(?:\.[0-9]+)?) ?"
 DURATION_PATTERN = f"^{_QUANTITY}({'|'.join(SECONDS_OF)})$"
 WINDOW_PATTERN = r"^([01][0-9]|2[0-3]):[0-5][0-9]-([01][0-9]|2[0-3]):[0-5][0-9]$"
@@ -40,7 +49,7 @@ def parse_duration(text: str, longest_s: float = LONGEST_S) -> float:
         hours = min(int(days[1]) * 24, int(longest_s // 3600))
         raise SpecError(f"`{text}` is not a duration", remedy=f"write it in hours: `{hours}h`")
     if match is None:
-        raise _unreadable(text, "duration", f"one of {', '.join(SECONDS_OF)}, for example `{_number(text) or 5}s`")
+        raise _unreadable(text, "duration", f"one of {', '.join(SECONDS_OF)}, for example `{_meant_duration(text)}`")
     seconds = float(match[1]) * SECONDS_OF[match[2]]
     if seconds <= 0:
         raise SpecError(
@@ -56,7 +65,7 @@ def parse_size(text: str) -> int:
     match = re.fullmatch(SIZE_PATTERN[1:-1], text, re.ASCII)
     if match is None:
         units = ", ".join(unit for unit in BYTES_OF if unit != "kB")
-        raise _unreadable(text, "size", f"one of {units}, for example `{_number(text) or 128}MiB`")
+        raise _unreadable(text, "size", f"one of {units}, for example `{_meant_size(text)}`")
     size_bytes = int(float(match[1]) * BYTES_OF[match[2]])
     if size_bytes < 1:
         raise SpecError(f"the size `{text}` is zero", remedy="write a size that is more than zero, such as `128MiB`")
@@ -102,6 +111,31 @@ def share_text(share: float) -> str:
 def _number(text: str) -> str:
     match = re.match(r"[0-9]+(?:\.[0-9]+)?", text, re.ASCII)
     return match[0] if match else ""
+
+
+def _meant_duration(text: str) -> str:
+    """The duration that a text in another form probably means, such as `5 min`, `1m30s` or ISO 8601's `PT5M`; that of its
+    number where the unit is unknown.
+    """
+    words = text.removeprefix("PT").replace(" ", "")
+    parts = re.findall(_PART_OF_DURATION, words, re.ASCII) if re.fullmatch(f"(?:{_PART_OF_DURATION})+", words) else []
+    seconds = sum(float(number) * _SPELLED_SECONDS.get(unit.lower(), 0.0) for number, unit in parts)
+    if seconds > 0 and all(unit.lower() in _SPELLED_SECONDS for _, unit in parts):
+        return duration_text(seconds)
+    number = _number(text)
+    # Other tools have such settings in milliseconds.
+    return f"{number or 5}{'ms' if len(number) > 3 else 's'}"
+
+
+def _meant_size(text: str) -> str:
+    """The size that a text in another form probably means, such as `128m` or a number of bytes."""
+    number = _number(text)
+    unit = text.removeprefix(number).strip().lower()
+    if number and not unit and float(number) >= 1024:
+        return size_text(int(float(number)))
+    unit = "b" if unit in ("byte", "bytes") else unit
+    meant = (name for name in BYTES_OF if unit and name != "kB" and name.lower() in (unit, f"{unit}ib"))
+    return f"{number or 128}{next(meant, 'MiB')}"
 
 
 def _unreadable(text: str, kind: str, units: str) -> SpecError:

@@ -54,6 +54,27 @@ DOCUMENTS = [
     files(
         f"pipeline: p\nkafka: {{bootstrap.servers: 'b:1', group.id: x}}\n{_TABLE}", f"pipeline: p\n{_BROKERS}{_TABLE}"
     ),
+    files(f"pipeline: p\n---\n{_BROKERS}{_TABLE}", f"pipeline: p\n{_BROKERS}{_TABLE}"),
+    files(
+        f"pipeline: p\nkafka: 'b:1'\n{_TABLE}", f'pipeline: p\nkafka: {{bootstrap.servers: "localhost:9092"}}\n{_TABLE}'
+    ),
+    files(f"pipeline: p\nkafka:\nbootstrap.servers: 'b:1'\n{_TABLE}", f"pipeline: p\n{_BROKERS}{_TABLE}"),
+    files(
+        f"pipeline: p\nkafka: {{bootstrap.servers: ['b:1', 'c:1']}}\n{_TABLE}",
+        f"pipeline: p\nkafka: {{bootstrap.servers: 'b:1,c:1'}}\n{_TABLE}",
+    ),
+    files(
+        f"pipeline: p\nkafka: {{bootstrap.servers: 'http://b:1'}}\n{_TABLE}",
+        f"pipeline: p\nkafka: {{bootstrap.servers: 'broker-1:9092,broker-2:9092'}}\n{_TABLE}",
+    ),
+    wholes("tables:\na.b: {topic: c}\n", "tables:\n  a.b: {topic: c}\n"),
+    wholes(
+        "tables:\n  a.b:\n  topic: c\n  mode: append\n  a.c: {topic: d}\n",
+        "tables:\n  a.b:\n    topic: c\n    mode: append\n  a.c: {topic: d}\n",
+    ),
+    wholes("tables:\n  topic: c\n", "tables:\n  a.b:\n    topic: c\n"),
+    wholes("tables:\n  a.b:\n    topic:c\n", "tables:\n  a.b:\n    topic: c\n"),
+    wholes("tables: {a.b: c}\n", "tables: {a.b: {topic: c}}\n"),
     wholes("tables: {a.b: {topic: c}, a.b: {topic: d}}\n", _TABLE),
     wholes("tables: {a.b: {topic: c, start:latest}}\n", "tables: {a.b: {topic: c, start: latest}}\n"),
     wholes("tables: {a.b: {topic: c, columns: {off: int}}}\n", 'tables: {a.b: {topic: c, columns: {"off": int}}}\n'),

@@ -19,6 +19,7 @@ SECRETS = {
     "save the secret as UTF-8 text",
     "set it to UTF-8 text",
     "set … before starting Frazil",
+    "write `${env:…}` for an environment variable; it has no default",
     "write `${env:NAME}` or `${file:PATH}`",
     "write the secret, and only it, into the file",
     "name a file that can be read with -f FILE",

@@ -34,6 +34,13 @@ def test_what_the_remedy_reports_makes_it_a_file(tmp_path: Path, one: Mended) ->
         ("${env:S}", "set S before starting Frazil", "${env:S}", {"S": "x"}, None),
         ("${env:BYTES}", "set it to UTF-8 text", "${env:BYTES}", {"BYTES": "x"}, None),
         ("${evn:S}", "write `${env:NAME}` or `${file:PATH}`", "${env:S}", {"S": "x"}, None),
+        (
+            "${env:S:-y}",
+            "write `${env:S}` for an environment variable; it has no default",
+            "${env:S}",
+            {"S": "x"},
+            None,
+        ),
         ("${evn:S}", "write `${env:NAME}` or `${file:PATH}`", "${file:s}", {}, b"x"),
         ("${file:s}", "create it, or correct its path", "${file:s}", {}, b"x"),
         ("${file:empty}", "write the secret, and only it, into the file", "${file:empty}", {}, b"x"),

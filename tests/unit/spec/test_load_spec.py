@@ -358,8 +358,8 @@ def test_the_environment_is_the_process_s_own_by_default(monkeypatch: pytest.Mon
         ),
         (
             b"a: 1\n---\nb: 2\n",
-            "the YAML cannot be read: but found another document (p.yaml:2); "
-            "look at the indentation (spaces, no tabs), the quotes and the colons up to this line",
+            "the YAML cannot be read: the file has a second document (p.yaml:2); "
+            "remove the line `---` between the documents",
         ),
         (
             b"a: 1\nb: !env X",

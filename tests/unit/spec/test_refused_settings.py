@@ -167,7 +167,12 @@ TABLES = [
         "YAML reads the bare yes, no, on or off of `properties.a` as a boolean",
         "write true or false, or put the word in quotes",
     ),
-    ("properties: {a: [b]}", "`properties.a` is a list where one value is expected", "write one value, or remove it"),
+    (
+        "properties: {a: [b]}",
+        "`properties.a` is a list where one value is expected",
+        "write one value: join several by commas, such as `a,b`",
+    ),
+    ("properties: {a: []}", "`properties.a` is a list where one value is expected", "write one value, or remove it"),
     ("properties: {a: }", "`properties.a` is empty where one value is expected", "write one value, or remove it"),
     (
         "start: tomorrow",

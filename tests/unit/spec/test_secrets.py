@@ -85,6 +85,11 @@ def test_a_file_s_last_line_end_is_not_part_of_the_secret(load: Load) -> None:
         ("${file:empty}", "the secret's file `empty` is empty", "write the secret, and only it, into the file"),
         ("${file:latin}", "the secret's file `latin` is not UTF-8", "save the secret as UTF-8 text"),
         ("${evn:NAME}", "`${evn:…}` is not a reference to a secret", "write `${env:NAME}` or `${file:PATH}`"),
+        (
+            "${env:NAME:-hunter2}",
+            "`${env:NAME…}` is not a reference to a secret",
+            "write `${env:NAME}` for an environment variable; it has no default",
+        ),
         ("${ENV:NAME}", "`${ENV:…}` is not a reference to a secret", "write `${env:NAME}` or `${file:PATH}`"),
     ],
 )
@@ -98,6 +103,22 @@ def test_a_missing_secret_is_named_with_its_line(refuse: Refuse, reference: str,
         error = refuse(with_section(section), {"EMPTY": ""})
         assert (error.message, error.remedy, error.where) == (message, remedy, "pipeline.yaml:6")
         assert error.exit_code == 2
+
+
+@pytest.mark.parametrize("reference", ["${NAME}", "${NAME:-hunter2}", "x${NAME}"])
+@pytest.mark.parametrize(
+    "section", ["catalog:\n  uri: jdbc:sqlite:a\n  warehouse: {}", "registry:\n  url: http://r\n  auth:\n    token: {}"]
+)
+def test_a_reference_as_a_shell_writes_it_is_never_taken_for_the_value(
+    refuse: Refuse, section: str, reference: str
+) -> None:
+    error = refuse(with_section(section.format(reference)))
+    assert error.message == "`${NAME}` is not a reference to a secret"
+    assert error.remedy == "write `${env:NAME}` for an environment variable; it has no default"
+
+
+def test_spark_has_references_of_its_own(load: Load) -> None:
+    assert load(with_section("spark: {conf: {spark.a: '${NAME}'}}")).spark.conf == {"spark.a": "${NAME}"}
 
 
 @pytest.mark.parametrize(

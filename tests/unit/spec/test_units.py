@@ -52,6 +52,55 @@ def test_what_is_not_a_size_is_refused(text: str) -> None:
         parse_size(text)
 
 
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [
+        ("5 min", "5m"),
+        ("5minutes", "5m"),
+        ("1M", "1m"),
+        ("10 Seconds", "10s"),
+        ("2hours", "2h"),
+        ("250millis", "250ms"),
+        ("1m30s", "90s"),
+        ("1h 30m", "90m"),
+        ("PT5M", "5m"),
+        ("PT1H30M", "90m"),
+        ("1.5 days", "36h"),
+        ("5000", "5000ms"),
+        ("5", "5s"),
+        ("2 weeks", "2s"),
+        ("often", "5s"),
+    ],
+)
+def test_a_duration_in_another_form_is_answered_with_the_one_that_it_means(text: str, meant: str) -> None:
+    with pytest.raises(SpecError) as error:
+        parse_duration(text)
+    assert error.value.remedy.endswith(f"for example `{meant}`")
+    parse_duration(meant)
+
+
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [
+        ("128mb", "128MB"),
+        ("128M", "128MiB"),
+        ("64k", "64KiB"),
+        ("2 gib", "2GiB"),
+        ("1000 bytes", "1000B"),
+        ("134217728", "128MiB"),
+        ("100000000", "100MB"),
+        ("100000001", "100000001B"),
+        ("512", "512MiB"),
+        ("large", "128MiB"),
+    ],
+)
+def test_a_size_in_another_form_is_answered_with_the_one_that_it_means(text: str, meant: str) -> None:
+    with pytest.raises(SpecError) as error:
+        parse_size(text)
+    assert error.value.remedy.endswith(f"for example `{meant}`")
+    parse_size(meant)
+
+
 def test_days_are_asked_for_in_hours() -> None:
     with pytest.raises(SpecError) as duration:
         parse_duration("7d")

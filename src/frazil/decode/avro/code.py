@@ -193,6 +193,8 @@ def scalar_type(avro: Avro) -> tuple[str, IcebergType]:
     """Returns how the column of a type without parts is made, and its Iceberg type."""
     if avro.logical == "decimal":
         return "decimal", DecimalType(avro.precision, avro.scale)
+    if avro.logical == "digits":
+        return "digits", StringType()
     if avro.kind == "fixed" and not avro.logical:
         return "fixed", FixedType(avro.size)
     return _TYPES[avro.kind, avro.logical]

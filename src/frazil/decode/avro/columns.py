@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 from pyiceberg.types import DecimalType, StructType
 
@@ -19,6 +20,7 @@ from frazil.decode.avro.json import JsonFault
 from frazil.decode.avro.numbers import BAD_TEXT, FAR_MOMENT, NO_DECIMAL, NO_UUID, OK, SAME_KEY, WIDE_DECIMAL
 from frazil.decode.avro.scan import I64, U8
 from frazil.decode.columns import Bodies, offsets_from, validity
+from frazil.decode.connect.unscaled import digit_texts
 from frazil.decode.json_text import text_array
 from frazil.schema.arrow import arrow_type, list_array, map_array, struct_array
 
@@ -167,6 +169,18 @@ def _make_decimal(walk: WalkResult, part: Part, valid: Valid) -> pa.Array:
     return _array(pa.decimal128(part.type.precision, part.type.scale), found.size, valid, out)
 
 
+def _make_digits(walk: WalkResult, part: Part, valid: Valid) -> pa.Array:
+    """Returns decimals as their digits, without an exponent."""
+    assert part.avro is not None
+    make = _make_fixed if part.avro.kind == "fixed" else _make_binary
+    raw = make(walk, part, valid).cast(pa.binary())
+    texts = digit_texts(raw, pa.repeat(pa.scalar(part.avro.scale, pa.int32()), len(raw)), False)
+    is_empty = np.asarray(pc.fill_null(pc.equal(pc.binary_length(raw), 0), False))
+    walk.refuse(part, is_empty, NO_DECIMAL)
+    walk.refuse(part, np.asarray(raw.is_valid()) & np.asarray(texts.is_null()) & ~is_empty, WIDE_DECIMAL)
+    return texts
+
+
 def _make_enum(walk: WalkResult, part: Part, valid: Valid) -> pa.Array:
     assert part.avro is not None
     found = walk.of(part).astype(np.int32)
@@ -249,6 +263,7 @@ _MAKERS: dict[str, Callable[[WalkResult, Part, Valid], pa.Array]] = {
     "fixed": _make_fixed,
     "uuid_text": _make_uuid_text,
     "decimal": _make_decimal,
+    "digits": _make_digits,
     "enum": _make_enum,
     "json": _make_json,
     "true": _make_true,

@@ -25,7 +25,7 @@ from frazil.decode.avro.code import (
     scalar_type,
 )
 from frazil.decode.avro.json import Write, json_writer
-from frazil.decode.avro.schema import MAX_FIELDS, MAX_LEVELS, Avro, AvroField, branch_names, unusable
+from frazil.decode.avro.schema import MAX_FIELDS, MAX_LEVELS, MAX_PRECISION, Avro, AvroField, branch_names, unusable
 from frazil.decode.columns import EmptyStruct, UnionStruct
 from frazil.decode.forms import OWN_FORMS, Forms
 
@@ -86,13 +86,16 @@ def _struct(names: list[str], parts: tuple[Part, ...], make: type[StructType] = 
 
 def _in_form(avro: Avro, form: str) -> Avro:
     """Returns the type of the same bytes in another form: without its logical type, or text as bytes and the reverse,
-    which Avro's schema resolution allows. A type without such a form is returned unchanged.
+    which Avro's schema resolution allows; a decimal that no column can have as its digits. A type without such a form is
+    returned unchanged.
     """
+    if form == "text" and avro.precision > MAX_PRECISION:
+        return replace(avro, logical="digits")
     if form == "number" and avro.kind in ("int", "long"):
         return replace(avro, logical="")
     if form == "text" and avro.kind in ("bytes", "string"):
         return replace(avro, kind="string", logical="")
-    if form == "bytes" and avro.logical == "decimal":
+    if form == "bytes" and avro.precision:
         return replace(avro, logical="", precision=0, scale=0)
     return replace(avro, kind="bytes") if form == "bytes" and (avro.kind, avro.logical) == ("string", "") else avro
 

@@ -7,6 +7,7 @@ Nothing named in a schema is loaded or instantiated: `java-class` and similar at
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -49,9 +50,9 @@ class Avro:
     logical: str = ""
     #: The size of a fixed, in bytes.
     size: int = 0
-    #: The precision of the logical type `decimal`.
+    #: The precision of a decimal. One of more than 38 digits, which no column has, keeps it without the logical type.
     precision: int = 0
-    #: The scale of the logical type `decimal`.
+    #: The scale of a decimal.
     scale: int = 0
     #: The symbols of an enum.
     symbols: tuple[str, ...] = ()
@@ -161,11 +162,11 @@ def _load(text: str, place: _Place) -> Any:
 
 
 def _precision(node: dict[str, Any], size: int | None) -> tuple[int, int]:
-    """Returns precision and scale of a decimal that applies and that a column can have; (0, 0) for any other."""
+    """Returns precision and scale of a decimal that applies; (0, 0) for any other."""
     precision, scale = node.get("precision"), node.get("scale", 0)
-    if type(precision) is not int or type(scale) is not int or not 0 <= scale <= precision <= MAX_PRECISION:
+    if type(precision) is not int or type(scale) is not int or not 0 <= scale <= precision:
         return 0, 0
-    if precision == 0 or (size is not None and 10**precision > 2 ** (8 * min(size, 17) - 1)):
+    if precision == 0 or (size is not None and precision > int((8 * size - 1) * math.log10(2))):
         return 0, 0
     return precision, scale
 
@@ -175,7 +176,8 @@ def _with_logical(avro: Avro, node: dict[str, Any]) -> Avro:
     logical = node.get("logicalType")
     if logical == "decimal" and avro.kind in ("bytes", "fixed"):
         precision, scale = _precision(node, avro.size if avro.kind == "fixed" else None)
-        return replace(avro, logical="decimal", precision=precision, scale=scale) if precision else avro
+        logical = "decimal" if 0 < precision <= MAX_PRECISION else ""
+        return replace(avro, logical=logical, precision=precision, scale=scale)
     if isinstance(logical, str) and _LOGICAL.get(logical) == avro.kind:
         return replace(avro, logical=logical)
     return replace(avro, logical="uuid") if logical == "uuid" and avro.size == 16 else avro

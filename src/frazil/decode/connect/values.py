@@ -219,9 +219,12 @@ def _uuid(array: pa.Array, _: LogicalType, __: IcebergType | None) -> ConnectVal
     return ConnectValues(found, UUIDType(), bad)
 
 
-def _decimal(array: pa.Array, logical_type: LogicalType, _: IcebergType | None) -> ConnectValues | None:
+def _decimal(array: pa.Array, logical_type: LogicalType, wanted: IcebergType | None) -> ConnectValues | None:
+    """Returns numbers with one scale: as decimals, or as digits in a column of text, however many they are."""
     if not pa.types.is_binary(array.type):
         return None
+    if isinstance(wanted, StringType):
+        return _digits_of(array, pa.repeat(pa.scalar(logical_type.scale, pa.int32()), len(array)), False)
     if -MAX_DECIMAL_DIGITS < logical_type.scale < 0 < logical_type.precision:
         return _round_decimal(array, logical_type)
     if not 0 <= logical_type.scale <= logical_type.precision <= MAX_DECIMAL_DIGITS:
@@ -251,13 +254,18 @@ def _variable_decimal(array: pa.Array, logical_type: LogicalType, wanted: Iceber
     if not places or min(places) < 0:
         return None
     scales, values = (pc.struct_field(array, [n]) for n in places)
-    kind: IcebergType = StringType()
-    if isinstance(wanted, DecimalType):
-        found, kind = scaled_decimals(values, scales, wanted.precision, wanted.scale).array, wanted
-    else:
-        found = digit_texts(values, scales, logical_type.is_key)
+    if not isinstance(wanted, DecimalType):
+        return _digits_of(values, scales, logical_type.is_key, array)
+    found = scaled_decimals(values, scales, wanted.precision, wanted.scale).array
     bad = _is_unconverted(array, found)
-    return ConnectValues(found, kind, bad, bad & _has_bytes(values) & np.asarray(scales.is_valid()))
+    return ConnectValues(found, wanted, bad, bad & _has_bytes(values) & np.asarray(scales.is_valid()))
+
+
+def _digits_of(values: pa.Array, scales: pa.Array, by_value: bool, array: pa.Array | None = None) -> ConnectValues:
+    """Returns numbers as their digits. array: the messages that hold them; the numbers themselves unless given."""
+    found = digit_texts(values, scales, by_value)
+    bad = _is_unconverted(values if array is None else array, found)
+    return ConnectValues(found, StringType(), bad, bad & _has_bytes(values) & np.asarray(scales.is_valid()))
 
 
 def _has_bytes(array: pa.Array) -> NDArray[np.bool_]:
