@@ -75,6 +75,8 @@ class Table:
     found_tables: tuple[RoutedTable, ...] = ()
     #: Why the keys of its topic make no table now, of a table of `kafka.topics_from`: reason, remedy and place.
     refusal: tuple[str, str, str] | None = None
+    #: Whether the key columns of the spec are columns of this table; not of `records` before its query is analysed.
+    is_key_known: bool = True
 
     @property
     def name(self) -> str:
@@ -131,7 +133,8 @@ class Table:
         if not self.spec.has_query:
             return self
         spec = records_spec(self.spec, self.schema.query)
-        return replace(self, spec=spec, state=None if self.state is None else _records_state(spec, self.state))
+        state = None if self.state is None else _records_state(spec, self.state)
+        return replace(self, spec=spec, state=state, is_key_known=self.schema.query is not None)
 
     def position(self) -> Offsets:
         """Returns the committed offsets, with the first offsets of partitions without progress."""

@@ -130,6 +130,7 @@ def _change_reading(table: Table) -> ChangeReading:
         has_source_order=spec.order_by is not None and spec.metadata.get("source_order") == spec.order_by,
         is_one_partition=len(table.partitions()) <= 1,
         is_one_topic=len(spec.topics) == 1 and spec.topics[0].literal is not None,
+        is_key_known=table.is_key_known,
     )
 
 

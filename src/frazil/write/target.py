@@ -100,6 +100,9 @@ class ChangeReading:
     is_one_partition: bool = True
     #: Whether the changes of all rows are in one topic.
     is_one_topic: bool = True
+    #: Whether the columns are known; not while the query that makes them waits for the fields of the records. No record
+    #: is refused for its key until then.
+    is_key_known: bool = True
 
     @property
     def paths(self) -> tuple[Path, ...]:

@@ -19,6 +19,7 @@ from frazil.ingest.state import RunState
 from frazil.ingest.table import Table
 from frazil.ops.lineage import lineage_of
 from frazil.plugins.functions import Function
+from frazil.schema.evolve import new_schema
 from frazil.spec import TableSpec
 from frazil.spec.models import TopicSelector
 from frazil.spec.settings import ColumnSpec, EnvelopeSpec, KeySpec, ProtectRule
@@ -259,6 +260,22 @@ def test_a_query_that_the_table_cannot_have_stops_it_until_the_remedy_is_followe
 def _change(before: Any, after: Any) -> dict[str, Any]:
     source = {"connector": "mysql", "ts_ms": 1, "db": "d", "table": "t"}
     return {"before": before, "after": after, "op": "d" if after is None else "c", "source": source, "ts_ms": 1}
+
+
+@pytest.mark.parametrize(
+    "settings", [{"rename": ((("id",), "order_id"),)}, {"select": "select id as order_id, n from records"}]
+)
+def test_an_existing_upsert_table_is_found_by_the_key_that_its_query_makes(
+    scene: Any, settings: dict[str, Any]
+) -> None:
+    number = ColumnSpec(name="n", type=LongType())
+    made = scene(mode="upsert", key=KeySpec(format="json"), key_columns=("order_id",), columns=(number,), **settings)
+    made.catalog.create("n.a", new_schema([("order_id", LongType()), ("n", LongType())]), {}, 3)
+    for key, value in ((1, b'{"id": 1, "n": 5}'), (2, b'{"id": 2, "n": 5}'), (1, b'{"id": 1, "n": 6}'), (2, None)):
+        made.source.produce("a", 0, value, made.clock.now_ms(), key=b'{"id": %d}' % key)
+    table = only(made.catch_up())
+    assert table.status.run_state is RunState.WAITING, table.status
+    assert made.rows("n.a") == [{"order_id": 1, "n": 6}]
 
 
 def test_a_function_makes_keys_and_conditions_of_changes_beside_protected_fields(scene: Any) -> None:

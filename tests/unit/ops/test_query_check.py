@@ -56,6 +56,16 @@ def test_what_python_functions_make_is_shown_of_an_upsert_table_that_protects_fi
     assert found.found == "makes who: string, email: string, sound: string"
 
 
+@pytest.mark.parametrize("step", ["rename: {id: order_id}", 'select: "select id as order_id, at from records"'])
+def test_a_key_that_the_query_makes_is_found_beside_declared_columns(
+    scenario: Scenario, queries: SparkQueries, step: str
+) -> None:
+    settings = f"mode: upsert, key: {{format: json}}, key_columns: [order_id], columns: {{at: timestamptz}}, {step}"
+    [found] = look(scenario, queries, settings, {"id": 1, "at": "2026-01-01T00:00:00Z"})
+    assert (found.name, found.is_ok, found.remedy) == ("query of s.a", True, "")
+    assert "order_id: long" in found.found
+
+
 def test_a_field_that_a_setting_names_and_no_record_has_is_a_warning_with_the_nearest_name(
     scenario: Scenario, queries: SparkQueries, tmp_path: Path
 ) -> None:

@@ -199,6 +199,8 @@ def read_checked(target: TableTarget, topic: str, records: Records, limit: int) 
     assert reading is not None
     if not changes.ops.size:
         return changes
+    if not reading.is_key_known:
+        return changes
     if not reading.paths or not all(has_column(target, path) for path in reading.paths):
         return _without_key_columns(target, changes, limit)
     of_change = pick(records, changes.records)
