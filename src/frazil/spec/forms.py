@@ -213,7 +213,7 @@ def _parse_on(text: str) -> tuple[tuple[Path, str], ...]:
 
 _MAX_DEPTH = 100
 _ABBREVIATION = 5
-"""The letters of the longest abbreviation of a zone, such as CEST."""
+"""The characters of the longest abbreviation of a zone, such as CEST."""
 _CONTEXT = "[A-Za-z0-9_][A-Za-z0-9_.-]*"
 _ADDRESS: JsonSchema = {"type": "string", "pattern": "^\\s*(https?://|\\$\\{)"}
 _CREDENTIALS_IN_VARIABLES = (

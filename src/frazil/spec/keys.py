@@ -43,7 +43,7 @@ _EXAMPLES = {
     "catalog": "`catalog: {type: rest, uri: https://…}`, or another type, or remove it",
     "registry": "`registry: {url: https://registry:8081}`, or remove it",
 }
-"""How sections are written whose names alone tell too little, for one that is no mapping."""
+"""How sections are written, for the remedy where one is no mapping."""
 
 
 @dataclass(frozen=True)

@@ -296,6 +296,7 @@ _NOTES = """
 - `sparsevec` in JSON is `struct<dimensions: int, vector: map<int, double>>`, from position to value; in Avro a list of
   structs with `key` and `value`. Other maps with keys other than strings are handled alike: [Kafka
   Connect](connect.md#maps).
+- A `Decimal` in a column declared as `string` is its digits, also with more than 38 of them.
 - A decimal without a declared scale is a string of its digits; it may be declared as `decimal(p,s)`.
 - `binary.handling.mode` base64, base64-url-safe and hex are strings, and remain strings.
 - JSON **without** a schema has no types: numbers are `long` or `double`, texts `string`. Times are numbers, and
