@@ -97,7 +97,7 @@ def parse_document(text: str, path: Path) -> Section:
             "the file has a control character", remedy="remove the character", where=place(path, line)
         ) from None
     except yaml.MarkedYAMLError as error:
-        raise _syntax_error(path, error) from None
+        raise _syntax_error(path, text, error) from None
     except RecursionError:
         raise _too_deep(place(path, 1)) from None
     if root is None:
@@ -149,12 +149,19 @@ def _read_text(path: Path) -> str:
         raise SpecError("the file is not UTF-8", remedy="save it as UTF-8", where=place(path, line)) from None
 
 
-def _syntax_error(path: Path, error: yaml.MarkedYAMLError) -> SpecError:
+# A brace opens a mapping there.
+_BARE_REFERENCE = re.compile(r"[{\[,][^'\"]*[:\[,]\s*\$\{")
+
+
+def _syntax_error(path: Path, text: str, error: yaml.MarkedYAMLError) -> SpecError:
     mark = error.problem_mark or error.context_mark
     problem = error.problem or "not YAML"
     problem = re.sub(r"'([^']*)'", lambda quoted: quoted[0] if _is_syntax(quoted[1]) else "(not shown)", problem)
     remedy = "look at the indentation (spaces, no tabs), the quotes and the colons up to this line"
-    if problem == "but found another document":
+    line = text.split("\n")[mark.line] if mark and mark.line < text.count("\n") + 1 else ""
+    if _BARE_REFERENCE.search(line):
+        remedy = 'put `${…}` in quotes inside braces and brackets, such as `{sasl.password: "${env:NAME}"}`'
+    elif problem == "but found another document":
         problem, remedy = "the file has a second document", "remove the line `---` between the documents"
     return SpecError(
         f"the YAML cannot be read: {problem}", remedy=remedy, where=place(path, mark.line + 1 if mark else 1)

@@ -54,6 +54,10 @@ DOCUMENTS = [
     files(
         f"pipeline: p\nkafka: {{bootstrap.servers: 'b:1', group.id: x}}\n{_TABLE}", f"pipeline: p\n{_BROKERS}{_TABLE}"
     ),
+    files(
+        'pipeline: p\nkafka: {bootstrap.servers: "b:1", client.id: ${a}}\n' + _TABLE,
+        'pipeline: p\nkafka: {bootstrap.servers: "b:1", client.id: "a"}\n' + _TABLE,
+    ),
     files(f"pipeline: p\n---\n{_BROKERS}{_TABLE}", f"pipeline: p\n{_BROKERS}{_TABLE}"),
     files(
         f"pipeline: p\nkafka: 'b:1'\n{_TABLE}", f'pipeline: p\nkafka: {{bootstrap.servers: "localhost:9092"}}\n{_TABLE}'

@@ -357,6 +357,11 @@ def test_the_environment_is_the_process_s_own_by_default(monkeypatch: pytest.Mon
             "look at the indentation (spaces, no tabs), the quotes and the colons up to this line",
         ),
         (
+            b"kafka: {bootstrap.servers: b, sasl.password: ${env:X}}\n",
+            "the YAML cannot be read: expected ',' or '}', but got '{' (p.yaml:1); "
+            'put `${…}` in quotes inside braces and brackets, such as `{sasl.password: "${env:NAME}"}`',
+        ),
+        (
             b"a: 1\n---\nb: 2\n",
             "the YAML cannot be read: the file has a second document (p.yaml:2); "
             "remove the line `---` between the documents",
