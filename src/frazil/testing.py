@@ -21,6 +21,7 @@ from frazil.ingest.task import run_task
 from frazil.ingest.task_job import Job, source_columns
 from frazil.ingest.workers import Done
 from frazil.kafka.memory import MemoryRecord, MemorySource, MemoryTopic
+from frazil.kafka.port import Partition
 from frazil.report import TaskReport, load_report
 from frazil.types import Batch, OffsetRange
 from frazil.upsert.lookup.delete_files import read_deletes
@@ -107,6 +108,8 @@ class MemoryJobs:
         self._source = source
         self._batch_size = batch_size
         self._tasks = tasks
+        #: Partitions whose Kafka clients were opened, in order.
+        self.opened: list[Partition] = []
 
     def run(self, batches: Sequence[Batch], job: Job, *, with_offsets: bool, pool: str) -> list[TaskReport]:  # noqa: ARG002
         """See JobRunner. Raises SpecError where Spark computes a part of a query: there is no Spark."""
@@ -127,6 +130,10 @@ class MemoryJobs:
         columns = source_columns(job, with_offsets=True)
         records = list(chain.from_iterable(self._read(r, columns) for r in batch.ranges))
         return load_found(text for answer in search(job, records) for text in answer.column("report").to_pylist())
+
+    def open_clients(self, ranges: Sequence[OffsetRange]) -> None:
+        """See JobRunner."""
+        self.opened += [(one.topic, one.partition) for one in ranges]
 
     def _read(self, r: OffsetRange, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         topic = self._source.by_name.get(r.topic)

@@ -260,6 +260,9 @@ class UnsureJobs:
             self._fate.step("job.task")
         return reports
 
+    def open_clients(self, ranges: Sequence[OffsetRange]) -> None:
+        """Nothing to open."""
+
     def isolate(self, batch: Batch, job: Job) -> Found:
         """No record here ends a task."""
         raise NotImplementedError

@@ -38,7 +38,7 @@ from frazil.process.program import SparkPart
 from frazil.process.references import Reference, find_reference
 from frazil.report import TaskReport, load_report
 from frazil.schema.inference import Hints
-from frazil.types import BadRecord, Batch
+from frazil.types import BadRecord, Batch, OffsetRange
 from frazil.write.target import TableTarget
 
 if TYPE_CHECKING:
@@ -94,6 +94,12 @@ class JobRunner(Protocol):
         Raises: UnavailableError where the search fails.
         """
 
+    def open_clients(self, ranges: Sequence[OffsetRange]) -> None:
+        """Reads the ranges for nothing: the next job that reads these partitions finds their Kafka clients connected.
+
+        Raises: UnavailableError or TaskFailedError where the read fails.
+        """
+
 
 class SparkJobs:
     """Runs jobs on a Spark session."""
@@ -140,6 +146,15 @@ class SparkJobs:
             one = error.first
             return Found(together=(BadRecord(one.topic, one.partition, one.offset, "crashes_decoder", "", str(error)),))
         return load_found(rows)
+
+    def open_clients(self, ranges: Sequence[OffsetRange]) -> None:
+        """See the protocol. No Python worker takes part: whatever the records are, they harm nothing."""
+        spark = self._activate(_SEARCH_POOL, is_small=True, has_spark_part=False)
+        try:
+            records = read_ranges(spark, self._kafka_now(), ranges, ("offset",), self._parallelism(spark))
+            records._jdf.queryExecution().toRdd().count()
+        except (PySparkException, Py4JJavaError) as error:
+            raise _failure_of(error) from None
 
     def _collect(
         self,

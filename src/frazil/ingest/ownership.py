@@ -33,10 +33,13 @@ _RATES_EVERY_S = 10.0
 # Java compiles code that has run often: a twelfth job takes half the processor time of a second one.
 WARM_JOBS, _MOST_WARM_JOBS = 3, 12
 _WARM_AGAIN_S = 30.0
-# Spark ends Python workers that have had no task for a minute, and closes its Kafka clients after five.
+# Spark ends Python workers that have had no task for a minute.
 _KEEP_WARM_S = 50.0
-# Tables that were taken together are loaded by then, unless the catalog is slow.
-_GATHER_S = 0.5
+# Tables that were taken together are loaded by then, unless the catalog is slow; and their first batches have ended.
+_GATHER_S, _FIRST_S = 0.5, 2.0
+# Kafka closes connections that nobody has used for nine minutes, and Spark clients after a quarter of an hour
+# (`runtime/jvm.py`). Opening one takes 20 ms of a core, using it again a few.
+_OPEN_EVERY_S, _OPEN_PAUSE_S, _MOST_OPENED = 480.0, 5.0, 25
 _WARM_RECORDS, _KEEP_WARM_RECORDS = 1000, 100
 HANGING_S = 5.0
 """How long the load of a table may take before a process counts as warm without it."""
@@ -56,12 +59,18 @@ class Ownership:
         self._warm_jobs, self._is_warming, self._warm_due_s = 0, False, float("-inf")
         self._failed_warm_jobs = 0
         self._is_warm = False
+        #: When the Kafka client of a partition was last used for nothing, and when the next ones are.
+        self._opened_s: dict[Partition, float] = {}
+        self._open_due_s = float("-inf")
         self._known: set[str] = set()
         #: Tables that this process no longer owns and whose batch is still in hand; None where nothing is to be released.
         self._leaving: set[str] | None = None
         #: Tables that are taken once their load has ended.
         self.pending: set[str] = set()
-        self._gather_until_s = float("-inf")
+        #: Tables that were taken together, whether their first batches have begun, and how long others wait for them.
+        self._taken: list[Table] = []
+        self._have_begun = False
+        self._gather_until_s = self._first_until_s = float("-inf")
         self._requests: list[Future[None]] = []
         self._rates = Rates()
 
@@ -107,7 +116,9 @@ class Ownership:
         if lost:
             log.info("tables_released", **_named(lost), leader=self.state.leader, reason=self.state.reason)
         if won:
-            self._gather_until_s = self._clock.monotonic_s() + _GATHER_S
+            now_s = self._clock.monotonic_s()
+            self._taken, self._have_begun = [*self._taken, *won], False
+            self._gather_until_s, self._first_until_s = now_s + _GATHER_S, now_s + _FIRST_S
             log.info("tables_taken", **_named(won), reason=self.state.reason)
         if self.pending - owned:  # Given and taken back during its load: it is released too.
             self._leaving = self._leaving or set()
@@ -127,17 +138,21 @@ class Ownership:
             if table.status.run_state is not RunState.STOPPED
         )
 
-    def is_gathering(self, tables: Sequence[Table]) -> bool:
-        """Whether tables that were just taken are still being loaded: no batch begins until then, so that one job reads
-        all of them, and none of the tables that this process had already goes before them.
+    def first_of(self, free: list[Table]) -> list[Table]:
+        """Returns those of the free tables that may begin a batch. Tables that were just taken are late already: none begins
+        until they are loaded, for half a second at most, so that one job reads all of them, and no other does until their
+        first batches have ended, for two seconds at most.
         """
-        return self._clock.monotonic_s() < self._gather_until_s and any(
-            table.schedule.is_owned
-            and not table.schedule.last_batch_at_s
-            and not table.schedule.failures
-            and (table.schedule.in_flight or not _are_loaded([table]))
-            for table in tables
-        )
+        now_s, taken = self._clock.monotonic_s(), self._taken
+        if not taken or now_s >= self._first_until_s:
+            self._taken = []
+            return free
+        if not self._have_begun:
+            self._have_begun = now_s >= self._gather_until_s or not any(map(_is_loading, taken))
+            names = {table.name for table in taken}
+            return [table for table in free if table.name in names] if self._have_begun else []
+        self._taken = [table for table in taken if table.schedule.in_flight and not table.schedule.batch_done_at_s]
+        return [] if self._taken else free
 
     def become_standby(self, table: Table) -> bool:
         """Leaves a table that a later run has written; returns False where this process has nobody to stand by for."""
@@ -247,6 +262,25 @@ class Ownership:
             self._warm_jobs, self._warm_due_s = max(WARM_JOBS, self._warm_jobs), now_s + _WARM_AGAIN_S
         return planned
 
+    def clients_to_open(self, tables: Sequence[Table], ends: Mapping[Partition, int]) -> tuple[OffsetRange, ...]:
+        """Returns the newest record of some partitions of other processes' tables. Who reads them keeps their Kafka clients
+        connected; a job that has to connect them takes a tenth of a second longer for each.
+        """
+        now_s = self._clock.monotonic_s()
+        if not self._is_warm or now_s < self._open_due_s:
+            return ()
+        self._open_due_s = now_s + _OPEN_PAUSE_S
+        due = [
+            place
+            for table in tables
+            if not table.schedule.is_owned and table.status.run_state is not RunState.STOPPED
+            for place in table.partitions()
+            if ends.get(place, 0) > 0 and now_s - self._opened_s.get(place, float("-inf")) >= _OPEN_EVERY_S
+        ]
+        chosen = sorted(due, key=lambda place: self._opened_s.get(place, 0.0))[:_MOST_OPENED]
+        self._opened_s |= dict.fromkeys(chosen, now_s)
+        return tuple(OffsetRange(*place, ends[place] - 1, ends[place]) for place in chosen)
+
     def end_warm_up(self, is_done: bool) -> None:
         """Notes that the job of `warm_up_batch` has ended. is_done: whether it was well; otherwise another one follows."""
         self._is_warming = False
@@ -297,6 +331,11 @@ def _take(table: Table) -> None:
     table.schedule.next_due_s = table.schedule.last_batch_at_s = table.schedule.batch_done_at_s = 0.0
     table.catalog.is_loaded, table.catalog.loaded_at_s = False, 0.0
     table.status.set(RunState.WAITING)
+
+
+def _is_loading(table: Table) -> bool:
+    is_new = table.schedule.is_owned and not table.schedule.last_batch_at_s and not table.schedule.failures
+    return is_new and (table.schedule.in_flight or not _are_loaded([table]))
 
 
 def _are_loaded(tables: Iterable[Table]) -> bool:

@@ -43,7 +43,7 @@ from frazil.ingest.table import Planned, Table
 from frazil.ingest.target import target_of
 from frazil.report import TaskReport, merge_reports
 from frazil.runtime.private import release_memory
-from frazil.types import Commit, Offsets, PendingDeadLetters, Progress, add_counts, advance, by_topic
+from frazil.types import Commit, OffsetRange, Offsets, PendingDeadLetters, Progress, add_counts, advance, by_topic
 from frazil.upsert.commit import OldRowsMissing, ValuesMissing, commit_changes
 from frazil.upsert.records.first_tombstones import without_redundant_tombstones
 from frazil.upsert.records.tombstones import still_last
@@ -103,6 +103,13 @@ class Pipeline:
             self._jobs.run([batch], job_of([planned], is_trial=True), with_offsets=False, pool="small")
         self._rehearse()
         self._release_memory()
+
+    def open_clients(self, ranges: Sequence[OffsetRange]) -> None:
+        """Connects the Kafka clients of the partitions of these ranges, by reading what Kafka still has of them."""
+        first = self._source.beginnings([(one.topic, one.partition) for one in ranges])
+        there = [one for one in ranges if first.get((one.topic, one.partition), one.end) <= one.start]
+        if there:
+            self._jobs.open_clients(there)
 
     def isolate(self, planned: Planned) -> Found:
         """Returns the records of a batch that crash the task which reads them."""

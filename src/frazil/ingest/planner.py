@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import replace
 from functools import partial
 from operator import eq
@@ -45,24 +45,46 @@ class Planner:
         self.ends: dict[Partition, int] = {}
         #: Whether an end is another than at the request before.
         self.is_changed = False
+        #: When the end of a partition was last another one, and when all ends are requested again.
+        self._changed_s: dict[Partition, float] = {}
+        self._all_due_s = float("-inf")
         #: Partitions without an end, such as those without a leader.
         self.silent: frozenset[Partition] = frozenset()
 
     def request_ends(self, source: Source) -> None:
-        """Asks Kafka for the ends of all tables that have not stopped.
+        """Asks Kafka for the ends of all tables that have not stopped; where that costs much, between two such requests
+        for the ends of those partitions alone that have got records in the last seconds.
 
         Raises: UnavailableError when Kafka does not answer.
         """
+        now_s = self._time.monotonic_s()
+        self._changed_s = {place: at_s for place, at_s in self._changed_s.items() if now_s - at_s < IDLE_AFTER_S}
+        if now_s < self._all_due_s:
+            self._ask(source, self._changed_s.keys(), now_s)
+            return
         active = [table for table in self._discovery.tables.values() if table.status.run_state is not RunState.STOPPED]
         asked = {partition for table in active for partition in table.partitions()}
-        ends = source.ends(asked)
-        if asked and not ends and self._discovery.outage is not None:
-            raise self._discovery.outage  # Neither ends nor topics are returned: Kafka itself is unavailable.
-        self.is_changed = ends != self.ends
-        self.ends, self.silent = ends, frozenset(asked - ends.keys())
+        gone = self.ends.keys() - asked
+        self.ends = {place: end for place, end in self.ends.items() if place in asked}
+        self.silent &= asked
+        self._ask(source, asked, now_s)
+        self.is_changed |= bool(gone)
         for table in active:
             if (table.schedule.is_paused or not table.schedule.is_owned) and table.catalog.is_loaded:
-                table.offsets.lag_records = lag_records(table.position(), ends)
+                table.offsets.lag_records = lag_records(table.position(), self.ends)
+        ended_s = self._time.monotonic_s()
+        self._all_due_s = ended_s + min(LONGEST_IDLE_POLL_S, (ended_s - now_s) / IDLE_POLL_SHARE)
+
+    def _ask(self, source: Source, asked: Set[Partition], now_s: float) -> None:
+        ends = source.ends(asked) if asked else {}
+        if asked and not ends and self._discovery.outage is not None:
+            raise self._discovery.outage  # Neither ends nor topics are returned: Kafka itself is unavailable.
+        silent = asked - ends.keys()
+        moved = [partition for partition, end in ends.items() if self.ends.get(partition) != end]
+        self.is_changed = bool(moved) or not silent.isdisjoint(self.ends)
+        self.ends = {place: end for place, end in self.ends.items() if place not in silent} | ends
+        self.silent = (self.silent - asked) | silent
+        self._changed_s |= dict.fromkeys(moved, now_s)
 
     def is_idle(self, table: Table) -> bool:
         """Whether planning the table would change nothing: a quick check, as a thousand tables may be idle."""

@@ -52,6 +52,7 @@ from frazil.ingest.transactions.runs import Cut
 from frazil.ingest.workers import pool_of, registry_pool, store_of
 from frazil.report import TaskReport
 from frazil.spec import PipelineSpec
+from frazil.types import OffsetRange
 
 log = structlog.get_logger("frazil")
 
@@ -306,10 +307,8 @@ class Service:
         thousand that are due at once, few begin with each job, and planning all others again would change nothing.
         """
         self._waiting = {pool: tables for pool, tables in self._waiting.items() if not self._workers.is_free(pool)}
-        if self.ownership.is_gathering(self.tables):
-            return []
         waiting = set().union(*self._waiting.values())
-        return [table for table in self._free_tables(now_s) if table.name not in waiting]
+        return self.ownership.first_of([table for table in self._free_tables(now_s) if table.name not in waiting])
 
     def _warm_up(self, until_caught_up: bool) -> None:
         """Lets Spark run a job that writes nothing while this process owns no table. A run that ends once all is committed
@@ -317,12 +316,23 @@ class Service:
         """
         if until_caught_up:
             return
+        ranges = self.ownership.clients_to_open(self.tables, self._planner.ends)
+        if ranges and self._workers.is_free("clients"):
+            step = partial(self._loader.pipeline.open_clients, ranges)
+            self._workers.submit("clients", partial(self._after_clients, ranges), step)
         if any(table.schedule.is_owned for table in self.tables):
             self.ownership.note_warm()
         elif planned := self.ownership.warm_up_batch(self.tables, self._planner.ends):
             step = partial(self._loader.pipeline.try_tasks, planned)
             # In a pool of its own, so that the first batch after a takeover does not wait for it.
             self._workers.submit("warm-up", partial(self._after_warm_up, planned), step)
+
+    def _after_clients(self, ranges: Sequence[OffsetRange], future: Future[None]) -> None:
+        error = future.exception()
+        if error is not None and is_jvm_gone(error):
+            self._ending.end(jvm_has_ended())
+        elif error is not None:
+            log.warning("clients_not_opened", topics=sorted({one.topic for one in ranges})[:5], reason=str(error))
 
     def _after_warm_up(self, planned: Planned, future: Future[None]) -> None:
         error = future.exception()

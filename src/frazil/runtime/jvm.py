@@ -49,6 +49,8 @@ _DEFAULTS = {
     "spark.python.worker.reuse": "true",
     "spark.python.daemon.module": "frazil.ingest.daemon",
     "spark.kafka.consumer.cache.capacity": "2000",
+    # Longer than standbys leave a client unused (`ingest/ownership.py`).
+    "spark.kafka.consumer.cache.timeout": "15m",
     "spark.redaction.regex": SPARK_REDACTION,
 }
 # The parallel collector costs least of all over a batch; the pauses it makes are far below a commit's duration. Half of the

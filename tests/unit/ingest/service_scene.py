@@ -56,7 +56,7 @@ class HandWorkers:
         return not self._waiting and not self._done
 
     def submit(self, worker: str, then: Any, work: Callable[[], Any]) -> None:
-        if worker.startswith(("load", "topics")):
+        if worker.startswith(("load", "topics", "clients")):
             self._do(worker, then, work)
         else:
             self._waiting.append((worker, then, work))

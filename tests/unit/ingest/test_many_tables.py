@@ -30,7 +30,7 @@ from frazil.report import Counts, TaskReport
 from frazil.spec import CatalogSpec, ColumnSpec, PipelineSpec, TableSpec, TopicSelector
 from frazil.spec.settings import CommitSpec
 from frazil.testing import FakeClock, MemoryCatalog
-from frazil.types import Batch
+from frazil.types import Batch, OffsetRange
 from tests.unit.ingest.test_commit_intervals import SlowSource
 
 TABLES = 200
@@ -107,6 +107,9 @@ class NoJobs:
         self._broken = broken
 
     def isolate(self, batch: Batch, job: Job) -> Found:
+        raise NotImplementedError
+
+    def open_clients(self, ranges: Sequence[OffsetRange]) -> None:
         raise NotImplementedError
 
     def run(self, batches: Sequence[Batch], job: Job, *, with_offsets: bool, pool: str) -> list[TaskReport]:  # noqa: ARG002
