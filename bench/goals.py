@@ -37,6 +37,10 @@ def _of(benchmark: str, variant: str, name: str) -> Callable[[Results], float | 
     return lambda results: results.median(benchmark, "frazil", variant, name)
 
 
+def _of_kills(name: str) -> Callable[[Results], float | None]:
+    return _of("standby", "kill-9", name)
+
+
 def _cpu(variant: str) -> Callable[[Results], float | None]:
     """Of exactly this variant."""
 
@@ -214,6 +218,27 @@ GOALS = (
     Goal("the same: latest commit after its time", "ms", 1000, _of("many", "200-topics-20-per-s", "late_max_ms")),
     Goal("a scrape of 1,000 tables", "ms", 100, _of("metrics", "1000-tables", "scrape_ms")),
     Goal("memory of driver and workers, peak", "MB", 3000, _of("throughput", "plain", "peak_pss_mb")),
-    Goal("start to first commit", "s", 12, _of("start", "", "start_s")),
-    Goal("start to first commit after kill -9", "s", 12, _of("start", "", "restart_s")),
+    Goal("the console's page of 1,000 tables", "bytes", 300 * 1024, _of("console", "1000-tables", "page_bytes")),
+    Goal(
+        "the same, ten of them active: the server",
+        "% of one core",
+        2,
+        _of("console", "1000-tables", "live_ten_active_percent"),
+    ),
+    Goal(
+        "the same: headless Chromium", "% of one core", 2, _of("console", "1000-tables", "browser_ten_active_percent")
+    ),
+    Goal("start to first commit", "s", 8, _of("start", "kill-9", "start_s")),
+    Goal("start to first commit after kill -9", "s", 8, _of("start", "kill-9", "restart_s")),
+    Goal("kill -9 of the leader to the standby's first commit: median", "s", 1, _of_kills("takeover_p50_s")),
+    Goal("the same: longest", "s", 2, _of_kills("takeover_max_s")),
+    Goal("planned hand-over: age of the oldest record without a row", "s", 1.5, _of_kills("handover_freshness_max_s")),
+    Goal("a standby", "% of one core", 3, _of_kills("standby_percent_of_core")),
+    Goal("the same: memory", "MB", 1000, _of_kills("peak_pss_mb")),
+    Goal(
+        "100 tables over three processes, one killed: all of its tables committed again",
+        "s",
+        3,
+        _of("spread", "100-tables", "all_again_s"),
+    ),
 )

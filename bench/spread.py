@@ -20,7 +20,7 @@ _LONGEST_S = 3600.0
 _TIMEOUT_S = 600.0
 _POLL_S = 0.2
 _PROCESSES = 3
-_STEADY_S = 10.0
+_STEADY_S = 30.0
 
 
 def measure(place: Place) -> None:

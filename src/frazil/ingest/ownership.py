@@ -39,7 +39,7 @@ _KEEP_WARM_S = 50.0
 _GATHER_S, _FIRST_S = 0.5, 2.0
 # Kafka closes connections that nobody has used for nine minutes, and Spark clients after a quarter of an hour
 # (`runtime/jvm.py`). Opening one takes 20 ms of a core, using it again a few.
-_OPEN_EVERY_S, _OPEN_PAUSE_S, _MOST_OPENED = 480.0, 5.0, 25
+_OPEN_EVERY_S, _OPEN_PAUSE_S, _MOST_OPENED = 480.0, 2.0, 25
 _WARM_RECORDS, _KEEP_WARM_RECORDS = 1000, 100
 HANGING_S = 5.0
 """How long the load of a table may take before a process counts as warm without it."""
