@@ -51,6 +51,7 @@ class Ownership:
 
     def __init__(self, leadership: Leadership, clock: Clock) -> None:
         self._leadership = leadership
+        self._is_alone = leadership.state.elect == "none"
         self._clock = clock
         #: Whether what `owns` answers may have changed since the last update.
         self.has_changed = False
@@ -100,6 +101,8 @@ class Ownership:
 
     def update(self, tables: Sequence[Table]) -> None:
         """Takes over the tables that this process is to work on now, and leaves those that another one is."""
+        if self._is_alone and len(tables) == len(self._known):  # A thousand times in vain, in each turn of the loop.
+            return
         self.has_changed = False
         owned = {table.name for table in tables if self._leadership.owns(table.name)}
         for table in tables:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from math import prod
 
 from pyiceberg.schema import Schema
@@ -78,7 +79,7 @@ class Table:
     #: Whether the key columns of the spec are columns of this table; not of `records` before its query is analysed.
     is_key_known: bool = True
 
-    @property
+    @cached_property  # The loop reads it of a thousand tables in each turn.
     def name(self) -> str:
         """`namespace.table`."""
         return self.spec.name
