@@ -288,6 +288,10 @@ FOLLOWED: Mapping[str, str] = {
     ' "map<KEY, VALUE>", field: PATH}}`': (
         "unit/remedies/test_tables.py::test_keys_that_got_wider_go_to_another_column"
     ),
+    "to keep the text, give it a column: `columns: {…_text: {type: string, field: …}}`": CHANGES,
+    "correct the schema; a new table with `key: {format: text}` keeps both as text": (
+        "unit/remedies/test_tables.py::test_keys_that_are_structs_and_plain_values_are_kept_as_text"
+    ),
     "to keep it as text, declare the column `…` with its type and `coerce: true`": CHANGES,
     "to keep it as text, write `columns: {…: {type: string, coerce: true}}`": CHANGES,
     "where its numbers are …, declare it: `columns: {…: …}`": CHANGES,
