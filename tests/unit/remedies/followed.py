@@ -63,6 +63,9 @@ FOLLOWED: Mapping[str, str] = {
         f"{_TOPICS}a_wrong_key_is_refused_with_its_topic_until_its_remedy_is_done",
     ),
     "set automq.table.topic.enable=false": f"{_TOPICS}a_topic_of_dead_letters_gets_no_table",
+    "give one of them another automq.table.topic.namespace, or set automq.table.topic.enable=false": (
+        f"{_TOPICS}the_dots_of_a_topic_make_no_namespaces_and_two_topics_share_no_table"
+    ),
     "remove it from the file, or set automq.table.topic.enable=false": (
         f"{_TOPICS}a_table_of_the_file_is_not_the_topics_to_change"
     ),
