@@ -248,6 +248,8 @@ LOG_EVENTS: dict[str, str] = {
     "service_unavailable": "Kafka or the catalog does not answer: every table retries after `retry_in_s` seconds.",
     "settings_ignored": "Settings under `kafka` that only the other of the two Kafka clients knows, by name. Logged"
     " once per client.",
+    "shared_job_failed": "A job that read several tables failed with `reason`, which may concern another of them: the table"
+    " is read again at once, by a job of its own.",
     "spark_session_started": "The Spark session is up: the first batch can run.",
     "starting": "The command has read the pipeline file.",
     "stopping": "The process was asked to stop: the batches of `tables_in_flight` are finished and committed. A"

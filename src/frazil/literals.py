@@ -60,9 +60,9 @@ def parse_constant(text: str, kind: IcebergType) -> pa.Scalar:
     try:
         value = pa.scalar(text).cast(target)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-        raise SpecError(f"`{text}` is no {kind}", remedy=f"write a value that a {kind} can hold") from None
+        raise SpecError(f"`{text}` is no {kind}", remedy=f"write a value of the type {kind}") from None
     if pa.types.is_floating(target) and value.as_py() in (float("inf"), float("-inf")) and "inf" not in text.lower():
-        raise SpecError(f"`{text}` is out of the range of {kind}", remedy=f"write a value that a {kind} can hold")
+        raise SpecError(f"`{text}` is out of the range of {kind}", remedy=f"write a value of the type {kind}")
     if pa.types.is_temporal(target) and not _FIRST_DAY <= value.cast(pa.date32()).value < _LAST_DAY:
         raise SpecError(f"`{text}` is outside of the years 1 to 9999", remedy="write a time of the years 1 to 9999")
     return value
@@ -75,7 +75,7 @@ def _parse_decimal(text: str, kind: DecimalType) -> pa.Scalar:
             number, unit = Decimal(text), Decimal((0, (1,), -kind.scale))
             if not number or (number.adjusted() < kind.precision - kind.scale and _is_multiple(number, unit)):
                 return pa.scalar(number.quantize(unit), pa.decimal128(kind.precision, kind.scale))
-    raise SpecError(f"`{text}` is no {kind}", remedy=f"write a value that a {kind} can hold")
+    raise SpecError(f"`{text}` is no {kind}", remedy=f"write a value of the type {kind}")
 
 
 def _is_multiple(number: Decimal, unit: Decimal) -> bool:

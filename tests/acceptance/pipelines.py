@@ -67,7 +67,7 @@ class Pipeline:
         self.document: Document = {
             "pipeline": self.name,
             "kafka": {"bootstrap.servers": servers},
-            "spark": {"conf": {"spark.driver.extraJavaOptions": f"{QUICK_JVM} -Djava.io.tmpdir={folder / 'tmp'}"}},
+            "spark": {"conf": {"spark.driver.extraJavaOptions": QUICK_JVM}},
             "commit": {"interval": "200ms"},
             **({"catalog": lake.section()} if lake else {}),
             "tables": {},
@@ -157,7 +157,6 @@ class Pipeline:
             "FRAZIL_FAILPOINTS": failpoints,
             "FRAZIL_MIN_ORPHAN_AGE": "1ms",
             "TMPDIR": str(self.folder / "tmp"),
-            "SPARK_LOCAL_DIRS": str(self.folder / "tmp"),
         }
 
     @contextmanager

@@ -362,7 +362,7 @@ def test_plan_shows_what_a_change_would_do(scene: Scene, tmp_path: Path) -> None
         answer = ended(scene.folder, file, "plan")
         if wrong:
             assert answer.returncode == 2
-            assert "`truncate(day, 3)`: the column `day` is a date" in answer.stderr
+            assert "`truncate(day, 3)`: the column `day` has the type date" in answer.stderr
             assert "frazil.yaml:" in answer.stderr
     assert answer.returncode == 4, answer.stderr
     assert (

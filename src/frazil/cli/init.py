@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import tempfile
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -25,6 +24,7 @@ from frazil.registry.confluent import ConfluentRegistry
 from frazil.registry.port import UnusableSchema
 from frazil.spec import PipelineSpec, load_spec
 from frazil.spec.secrets import has_reference, secrets_of
+from frazil.temporary import temporary_folder
 from frazil.types import OffsetRange
 
 _RECORDS = 20
@@ -143,8 +143,8 @@ def _samples(source: Source, spec: PipelineSpec, counts: dict[str, int]) -> dict
 
 def _load(output: Output, text: str) -> PipelineSpec:
     """Returns what a pipeline file with this text declares."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "frazil.yaml"
+    with temporary_folder("frazil-draft-") as folder:
+        path = folder / "frazil.yaml"
         path.write_text(text, encoding="utf-8")
         spec = load_spec(path)
     output.hide(spec.secrets)

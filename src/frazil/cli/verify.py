@@ -30,8 +30,8 @@ from frazil.ops.reports import plural
 from frazil.ops.verify import Copies, UpTo, copying, has_lost_records, load_for_copy, plan_copies
 from frazil.runtime.connect import running_jvm
 from frazil.runtime.jvm import Jvm, core_count, is_local
-from frazil.runtime.private import temporary_folder
 from frazil.spec import PipelineSpec
+from frazil.temporary import temporary_folder
 from frazil.verify.compare import PREFIX
 
 TableName = Annotated[

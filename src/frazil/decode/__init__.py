@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import sys
-import tempfile
+from contextlib import ExitStack
 from importlib import import_module
 from importlib.abc import MetaPathFinder
 from pathlib import Path
@@ -12,12 +13,16 @@ from typing import Any
 
 
 def _choose_cache() -> None:
-    """Gives numba a cache folder of this process where it can write neither beside the sources nor in the user's cache
-    folder (a user without a home, a read-only container): numba fails without one.
+    """Gives numba a cache folder, until this process ends, where it can write neither beside the sources nor in the
+    user's cache folder (a user without a home, a read-only container): numba fails without one.
     """
     places = (Path(__file__).parent, Path(os.environ.get("XDG_CACHE_HOME") or os.environ.get("HOME") or "/nonexistent"))
     if not os.environ.get("NUMBA_CACHE_DIR") and not any(os.access(place, os.W_OK | os.X_OK) for place in places):
-        os.environ["NUMBA_CACHE_DIR"] = tempfile.mkdtemp(prefix="frazil-compiled-")
+        from frazil.temporary import temporary_folder  # noqa: PLC0415  (few processes need one)
+
+        held = ExitStack()
+        os.environ["NUMBA_CACHE_DIR"] = str(held.enter_context(temporary_folder("frazil-compiled-")))
+        atexit.register(held.close)
 
 
 class _NoPandas(MetaPathFinder):

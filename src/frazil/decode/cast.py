@@ -18,7 +18,9 @@ from pyiceberg.types import (
     DateType,
     DecimalType,
     IcebergType,
+    IntegerType,
     ListType,
+    LongType,
     MapType,
     NestedField,
     StructType,
@@ -27,7 +29,7 @@ from pyiceberg.types import (
 )
 
 from frazil.decode.cast_times import convert_times
-from frazil.decode.columns import Columns, Decoded, Mismatch, UnionStruct, without_empty
+from frazil.decode.columns import Columns, Decoded, Mismatch, UnionStruct, first_mismatches, without_empty
 from frazil.decode.conversion import NOT_ADDED, Conversion, Owner, Place, elements_of, inside_of, require
 from frazil.decode.epochs import differ_in_zone, inside_years, zone_settings
 from frazil.decode.limits import long_name_fault, rejected_fault
@@ -39,7 +41,7 @@ from frazil.schema.conflicts import type_without_rejected
 from frazil.schema.evolve import can_promote
 from frazil.schema.names import Spellings, both_reason, conflict_reason
 from frazil.schema.parts import Path, parts_of, retyped, type_word, with_parts
-from frazil.schema.rejected_changes import declaration_for
+from frazil.schema.rejected_changes import KEYS_AS_TEXT, OF_KEYS, declaration_for
 
 _NO_COLUMN = "the table has no such column, and `schema_evolution: freeze` forbids new columns"
 
@@ -58,7 +60,7 @@ def convert_columns(
     return Decoded(
         columns=arrays,
         refused=conversion.refused,
-        mismatches=sorted(conversion.mismatches, key=lambda mismatch: mismatch.row)[: conversion.limit],
+        mismatches=first_mismatches(conversion.mismatches, conversion.limit),
         # Where no record can be read, the records may not be of this schema.
         requested_fields={} if count and not (columns.fault == 0).any() else conversion.requested_fields,
         made_optional=conversion.made_optional,
@@ -440,7 +442,9 @@ def _convert(
             reason = f"{{value}} is out of the range of {wanted if unit == DAY else f'{wanted}({unit})'}"
             conversion.refuse(shown, bad & converted.is_outside, place.owner, place.path, "out_of_range", reason)
             bad &= ~converted.is_outside
-        is_number = isinstance(wanted, DecimalType) and may_convert(array.type, target)
+        is_number = may_convert(array.type, target) and (
+            isinstance(wanted, DecimalType) or (isinstance(written, LongType) and isinstance(wanted, IntegerType))
+        )
         fault, verdict = ("out_of_range", "is out of the range of") if is_number else ("type_mismatch", "does not fit")
         reason = f"{{value}} ({type_word(written)}) {verdict} {type_word(wanted)}"
         if differ_in_zone(written, wanted):
@@ -459,6 +463,9 @@ def _refuse_type(
         # A message that has got its first field: the remedy is a column of its type, in lists and maps of the field's.
         path, kind = top
         written, wanted = format_type(kind), format_type(_with_branch(kind, kinds[1]))
+    if conversion.reading.is_key_column:
+        conversion.refuse_change(path, f"{written} does not fit {wanted}{OF_KEYS}")
+        return f"; {KEYS_AS_TEXT}"
     conversion.refuse_change(path, f"{written} does not fit {wanted}")
     declared = declaration_for(conversion.in_row(path), written, wanted)
     return declared and f"; {declared}"

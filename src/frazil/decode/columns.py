@@ -153,9 +153,15 @@ class Decoded:
         )
 
 
+_OF_THE_TABLE = ("unknown_field", "out_of_range")
+"""Classes of errors that another table, with more or wider columns, would not have."""
+
+
 def first_mismatches(mismatches: Iterable[Mismatch], limit: int) -> list[Mismatch]:
-    """Returns the mismatches to keep, in the order of the records."""
-    return sorted(mismatches, key=lambda mismatch: mismatch.row)[:limit]
+    """Returns the mismatches to keep, in the order of the records. Of a record with several, those come last that a change
+    of the table would end: the others would make it a bad record all the same.
+    """
+    return sorted(mismatches, key=lambda mismatch: (mismatch.row, mismatch.kind in _OF_THE_TABLE))[:limit]
 
 
 class Reader(Protocol):

@@ -204,3 +204,13 @@ def zone_settings(path: tuple[str, ...], wanted: IcebergType) -> str:
     if len(path) == 1:
         return f"`columns: {{{path[0]}: {{type: {wanted}, zone: UTC}}}}` {does}"
     return f"`columns: {{NAME: {{type: {wanted}, zone: UTC, field: {'.'.join(path)}}}}}` {does}"
+
+
+def unit_settings(path: tuple[str, ...], wanted: IcebergType) -> str:
+    """Returns the setting by which a time column accepts fractions of a millisecond. path: of the field, in the row."""
+    if not path or "element" in path or "value" in path:
+        return "produce whole milliseconds"
+    if len(path) == 1:
+        return f"`columns: {{{path[0]}: {wanted}(ms)}}` takes fractions of a millisecond"
+    declared = f"{{type: {wanted}(ms), field: {'.'.join(path)}}}"
+    return f"`columns: {{NAME: {declared}}}` takes fractions of a millisecond"

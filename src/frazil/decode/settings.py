@@ -183,6 +183,8 @@ class Reading:
     infers_times: bool = False
     #: Other names that a column's field may have in records, by path of the column.
     aliases: Aliases = ()
+    #: Whether the values are the keys of records, read as one column of `metadata`.
+    is_key_column: bool = False
     #: Paths of fields that identify rows, where there is no envelope with them: equal numbers in them must be written
     #: alike; the empty path is an entire key.
     keys: tuple[Path, ...] = ()

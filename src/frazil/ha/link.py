@@ -1,6 +1,7 @@
 """The direct link from each process to the leader: a TCP connection with a beat each 100 ms in both directions.
 
-Each beat is a line of JSON. Both ends prove first that they know the key of the leader's claim (HMAC of a random text), so
+Each beat is a line of JSON with what has changed since the last one: what a process has of a thousand tables is too much to
+be sent ten times a second. Both ends prove first that they know the key of the leader's claim (HMAC of a random text), so
 strangers learn nothing and change nothing; what follows is not encrypted and holds names of tables, no secret.
 """
 
@@ -44,6 +45,9 @@ class Line:
         self._connection = connection
         self._clock = clock
         self._read = b""
+        #: The beats of both ends, as put together from what was sent of them.
+        self._told: dict[str, Any] = {}
+        self._heard: dict[str, Any] = {}
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def send(self, beat: Beat) -> None:
@@ -74,6 +78,20 @@ class Line:
         except (ValueError, TypeError, RecursionError):
             raise _Silent from None
 
+    def tell(self, beat: Beat) -> None:
+        """Sends the keys of a beat whose values are others than those sent last; raises as `send`."""
+        changed = {key: value for key, value in beat.items() if key not in self._told or self._told[key] != value}
+        self.send(changed)
+        self._told |= changed
+
+    def listen(self, within_s: float) -> Beat | None:
+        """Returns the beat of the other end, each key as sent last; None and raises as `take`."""
+        changed = self.take(within_s)
+        if changed is None:
+            return None
+        self._heard |= changed
+        return dict(self._heard)
+
     def exchange(self, beat: Callable[[], Beat | None], hear: Callable[[Beat], None]) -> None:
         """Sends beats and hands over what comes, until an end closes. beat: None to keep silent for now.
 
@@ -83,13 +101,13 @@ class Line:
         while True:
             own = beat()
             if own is not None:
-                self.send(own)
+                self.tell(own)
             next_s = self._clock.monotonic_s() + BEAT_S
             while (left_s := next_s - self._clock.monotonic_s()) > 0:
-                line = self.take(left_s)
-                if line is not None:
+                heard = self.listen(left_s)
+                if heard is not None:
                     heard_s = self._clock.monotonic_s()
-                    hear(line)
+                    hear(heard)
             if self._clock.monotonic_s() - heard_s >= SILENCE_S:
                 raise _Silent
 
@@ -180,7 +198,7 @@ class Host:
                 if key is not None and beat("") is not None:
                     line = Line(connection, self._clock)
                     line.prove(key, is_first=True)
-                    hear(first := line.take(_CONNECT_S) or {})
+                    hear(first := line.listen(_CONNECT_S) or {})
                     line.exchange(lambda: beat(str(first.get("name"))), hear)
         finally:
             with self._lock:
@@ -261,7 +279,7 @@ class Guest:
                     self._connection = connection
                 line = Line(connection, self._clock)
                 line.prove(claim.key, is_first=False)
-                line.send(self._beat() or {})
+                line.tell(self._beat() or {})
                 had_link = True
                 self._stand(claim, "linked")
                 line.exchange(self._beat, lambda sent: self._hear(claim, sent))

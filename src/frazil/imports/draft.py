@@ -7,10 +7,8 @@ file, and a literal secret becomes a reference to an environment variable.
 from __future__ import annotations
 
 import re
-import tempfile
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import yaml
@@ -19,6 +17,7 @@ from frazil.errors import SpecError
 from frazil.imports.answers import Answer, Tool
 from frazil.spec import load_spec
 from frazil.spec.secrets import secrets_of
+from frazil.temporary import temporary_folder
 
 _PROVIDER = re.compile(r"\$\{([A-Za-z][\w-]*):([^}]*)\}")
 _MORE = re.compile(r" \(and \d+ more problems? in this file\)")
@@ -253,8 +252,8 @@ def duration(milliseconds: str) -> str:
 
 def _problems(text: str) -> Iterator[tuple[str, SpecError]]:
     """Yields what is wrong with a pipeline file, and in which of its lines."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "frazil.yaml"
+    with temporary_folder("frazil-draft-") as folder:
+        path = folder / "frazil.yaml"
         path.write_text(text.replace("${file:", "${env:"), encoding="utf-8")
         try:
             load_spec(path, _AnyVariable())

@@ -21,7 +21,7 @@ from frazil.ingest.task import read_all
 from frazil.ingest.task_job import Job, quoting_no_record
 from frazil.ingest.task_limits import limited_memory, limited_time
 from frazil.process.references import receive
-from frazil.runtime.private import temporary_folder
+from frazil.temporary import temporary_folder
 from frazil.types import BadRecord
 from frazil.write.target import TableTarget
 

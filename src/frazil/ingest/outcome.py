@@ -72,8 +72,10 @@ class Reload:
 class Retry:
     """A service did not answer: the table backs off, is loaded, and is planned again."""
 
-    #: The error of the service.
-    error: UnavailableError
+    #: The error of the service; of a shared job, of whichever table's service.
+    error: UnavailableError | ConflictError
+    #: Whether other tables were read in the same job: each is planned again at once, alone, and finds its own error.
+    is_shared: bool = False
 
 
 @dataclass(frozen=True)
@@ -87,8 +89,10 @@ class Stop:
 Outcome = Committed | Replan | Reload | Retry | Stop
 
 
-def outcome_of(error: BaseException) -> Reload | Retry | Stop:
-    """Returns the outcome of a batch that failed with `error`."""
+def outcome_of(error: BaseException, *, is_shared: bool = False) -> Reload | Retry | Stop:
+    """Returns the outcome of a batch that failed with `error`, or whose job did, which several tables may share."""
+    if is_shared and isinstance(error, ConflictError | UnavailableError):
+        return Retry(error, is_shared)
     if isinstance(error, ConflictError):
         return Reload(error)
     return Retry(error) if isinstance(error, UnavailableError) else Stop(error)

@@ -90,18 +90,24 @@ def layout_mismatch(spec: TableSpec, state: TableState, file: Path) -> SpecError
 
 
 def term_mismatch(spec: TableSpec, found: Schema, file: Path) -> SpecError | None:
-    """Returns the error, with file and line, of the first term of `partition_by` and `sort_by` that has no column among
-    the schema `found`, the declared columns and the metadata columns; None when all have one.
+    """Returns the error, with file and line, of the terms of `partition_by` and `sort_by` that have no column among the
+    schema `found`, the declared columns and the metadata columns: the first one, which names the others; None when all
+    have one.
     """
     there = {field.name: field.field_type for field in found.fields}
     schema = new_schema((declared_columns(spec) | there).items())
+    errors: list[SpecError] = []
     for term in layout_of(spec).terms:
         try:
             bind(term, schema)
         except SpecError as error:
             error.where = f"{file}:{term.line}" if term.line else spec.name
-            return error
-    return None
+            errors.append(error)
+    if not errors:
+        return None
+    first, *others = errors
+    words = "; ".join([first.message, *(error.message for error in others)])
+    return SpecError(words, remedy=first.remedy, where=first.where, others=others)
 
 
 def refuse_foreseen(table: Table, catalog: Catalog) -> None:
@@ -252,7 +258,7 @@ def _members_alike(spec: TableSpec, path: FieldPath, other: str) -> SpecError:
 
 def _of_another_type(spec: TableSpec, name: str, table: IcebergType, declared: IcebergType) -> SpecError:
     have, asked = (str(kind).split("<")[0] for kind in (table, declared))
-    differs = f"a {have}" if have != asked else f"another {have}"
+    differs = have if have != asked else f"another {have}"
     column = next(one for one in spec.columns if one.name == name)
     field = ".".join(column.field or (name,))
     as_text = ", coerce: true" if column.coerce else ""

@@ -40,11 +40,11 @@ from frazil.ingest.services import RunTimeouts, Services
 from frazil.ingest.state import RunState
 from frazil.ingest.table import Planned, Table
 from frazil.ingest.table_updates import (
-    back_off,
     backoff_s,
     forget_batch,
     note_committed,
     note_read,
+    retry,
     wait_for_transaction,
 )
 from frazil.ingest.transactions.lookahead import Boundaries
@@ -445,7 +445,7 @@ class Service:
             return
         for p in planned:
             if error is not None:
-                self._end_batch(p, outcome_of(error))
+                self._end_batch(p, outcome_of(error, is_shared=len(planned) > 1))
                 continue
             report = future.result()[p.table.name]
             # A request to the registry would otherwise occupy a thread in which other tables commit.
@@ -501,9 +501,9 @@ class Service:
                 forget_batch(table)
                 log.warning("commit_conflict", table=table.name, reason=error.message)
                 self._refresher.load(table, error)
-            case Retry(error):
+            case Retry():
                 forget_batch(table)
-                back_off(table, error, self._clock.monotonic_s())
+                retry(table, outcome, self._clock.monotonic_s())
             case Stop(error):
                 forget_batch(table)
                 self._ending.stop_or_end(table, error)

@@ -11,7 +11,7 @@ from frazil.catalog.port import TableState
 from frazil.clock import jitter
 from frazil.errors import FrazilError, UnavailableError
 from frazil.ingest.failures import TableStopped
-from frazil.ingest.outcome import Committed, Replan
+from frazil.ingest.outcome import Committed, Replan, Retry
 from frazil.ingest.plan import lag_records, pace_s, slowed_s
 from frazil.ingest.planner import Planner
 from frazil.ingest.primary_key_updates import record_applied_early
@@ -111,6 +111,17 @@ def forget_batch(table: Table) -> None:
     """Makes the next plan start from the table's progress, after a batch without result."""
     table.offsets.needs_check = True
     table.offsets.read_to = None
+
+
+def retry(table: Table, outcome: Retry, now_s: float) -> None:
+    """Makes the table wait before the next attempt; or plans it again at once, after a job that it shared with others: any
+    of them may have been the cause.
+    """
+    if outcome.is_shared:
+        table.schedule.next_due_s = 0.0
+        log.info("shared_job_failed", table=table.name, reason=outcome.error.message)
+    else:
+        back_off(table, outcome.error, now_s)
 
 
 def back_off(table: Table, error: FrazilError, now_s: float) -> None:

@@ -32,7 +32,7 @@ class TopicTables:
         asking = dict(self._asking(topics, taken))
         for name, topic in asking.items():
             before = self._topics.get(name)
-            if before is None or before.keys != topic.keys:
+            if before is None or (before.name, before.keys) != (topic.name, topic.keys):
                 self._read(name, topic)
         for name in self._topics.keys() - asking.keys():
             topic_name = self._topics[name].name
@@ -46,17 +46,29 @@ class TopicTables:
     def _asking(
         self, topics: Iterable[TopicDescription], taken: Container[str]
     ) -> Iterator[tuple[str, TopicDescription]]:
-        for topic in topics:
-            if not is_enabled(topic.keys):
-                continue
+        owners: dict[str, str] = {}
+        for topic in sorted(filter(lambda one: is_enabled(one.keys), topics), key=self._precedence):
             name = table_of(self._spec, topic.name, topic.keys)
-            if name not in taken or name in self.settings:
+            if name in owners:
+                reason = f"the table {name} is that of the topic {owners[name]}"
+                remedy = f"give one of them another {PREFIX}namespace, or set {ENABLE}=false"
+                self._ignore(topic, reason, remedy)
+            elif name not in taken or name in self.settings:
+                owners[name] = topic.name
                 yield name, topic
-            elif name not in self._clashes:
-                self._clashes.add(name)
+            else:
                 reason = f"the pipeline file itself makes the table {name}"
-                remedy = f"remove it from the file, or set {ENABLE}=false"
-                log.warning("topic_key_ignored", topic=topic.name, key=ENABLE, reason=reason, remedy=remedy)
+                self._ignore(topic, reason, f"remove it from the file, or set {ENABLE}=false")
+
+    def _precedence(self, topic: TopicDescription) -> tuple[bool, bool, str]:
+        """Of two topics with one table it stays with the one that has it, or whose own name it has."""
+        owner = self._topics.get(table_of(self._spec, topic.name, topic.keys))
+        return owner is None or owner.name != topic.name, "." in topic.name, topic.name
+
+    def _ignore(self, topic: TopicDescription, reason: str, remedy: str) -> None:
+        if topic.name not in self._clashes:
+            self._clashes.add(topic.name)
+            log.warning("topic_key_ignored", topic=topic.name, key=ENABLE, reason=reason, remedy=remedy)
 
     def _read(self, name: str, topic: TopicDescription) -> None:
         try:

@@ -12,10 +12,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import (
     DateType,
     IcebergType,
-    ListType,
-    MapType,
     StringType,
-    StructType,
     TimestampType,
     TimestamptzType,
 )
@@ -32,6 +29,7 @@ from frazil.kafka.port import ReadRecord
 from frazil.rows.decoder import fields_requested_by_rows
 from frazil.schema.arrow import arrow_type
 from frazil.schema.evolve import Path, RequestedFields, merge_requested_fields
+from frazil.schema.parts import parts_of, types_in
 from frazil.upsert.query_changes import read_upserts
 from frazil.write.target import METADATA_TYPES, TableTarget
 
@@ -168,17 +166,6 @@ def _leaves(requested_fields: RequestedFields) -> dict[Path, IcebergType]:
         path: kind
         for parent, members in requested_fields.items()
         for name, whole in members.items()
-        for path, kind in _leaves_of(whole, (*parent, name))
+        for path, kind in types_in(whole, (*parent, name))
+        if not parts_of(kind)
     }
-
-
-def _leaves_of(kind: IcebergType, path: Path) -> Iterator[tuple[Path, IcebergType]]:
-    if isinstance(kind, StructType):
-        for member in kind.fields:
-            yield from _leaves_of(member.field_type, (*path, member.name))
-    elif isinstance(kind, ListType):
-        yield from _leaves_of(kind.element_type, (*path, "element"))
-    elif isinstance(kind, MapType):
-        yield from _leaves_of(kind.value_type, (*path, "value"))
-    else:
-        yield path, kind

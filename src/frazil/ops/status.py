@@ -114,7 +114,8 @@ def report_running(
     """Returns the state of every table as the process that calls this published it in `document`; asks no service.
     maintenance: health and due maintenance by table, as the process last measured them.
     """
-    process = find_process(document, now_ms)
+    # The document may have the end of this process already, which still sends its last metrics.
+    process = find_process({**document, "ended": False}, now_ms)
     problems = (_silence(process, now_ms),) if process.is_silent else ()
     found = (_Found(table, maintenance=maintenance.get(table.name)) for table in tables)
     reports = tuple(_report(one, process, document, now_ms) for one in found)

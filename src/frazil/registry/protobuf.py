@@ -10,7 +10,6 @@ import base64
 import binascii
 import subprocess
 import sys
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -19,6 +18,7 @@ from google.protobuf.message import DecodeError
 
 from frazil.errors import UnavailableError
 from frazil.registry.port import UnusableSchema
+from frazil.temporary import temporary_folder
 
 MAX_TEXT_BYTES = 4 * 1024 * 1024
 COMPILE_TIMEOUT_S = 30
@@ -43,13 +43,13 @@ def compile_proto(text: str, references: tuple[tuple[str, str], ...] = ()) -> by
     own_name = "schema.proto"
     while own_name in files:
         own_name = f"the_{own_name}"
-    with tempfile.TemporaryDirectory(prefix="frazil-proto-") as place:
+    with temporary_folder("frazil-proto-") as place:
         sources, target = Path(place, "sources"), Path(place, "descriptors")
         sources.mkdir()
         texts = {**files, own_name: text}
         described = _described(texts)
         _write(sources, {name: text for name, text in texts.items() if name not in described})
-        _run_protoc(sources, target, own_name, _put_down(place, described))
+        _run_protoc(sources, target, own_name, _put_down(str(place), described))
         return target.read_bytes()
 
 

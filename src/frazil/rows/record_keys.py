@@ -38,6 +38,7 @@ def decode_keys(reading: Reading, name: str, kind: IcebergType | None, records: 
     KEY_SCHEMA.
     """
     headers = records["headers"] if reading.is_by_header else None
+    reading = replace(reading, is_key_column=True)
     found = _decode_present(reading, name, kind, {"value": records["key"], "headers": headers}, limit, "key")
     return replace(
         found,
@@ -97,7 +98,14 @@ def _read_json(
     if others.size:
         groups.append(Group(others, decode_any(rest, name, kind, options, f"the {what}")))
     column = () if kind is None else (NestedField(0, name, kind, required=False),)
-    return in_order(groups, column, len(raw), limit)
+    found = in_order(groups, column, len(raw), limit)
+    # Refused changes are named from the key downwards, as those of the other formats are.
+    return replace(found, refusals={_below(refusal, name) for refusal in found.refusals})
+
+
+def _below(refusal: str, name: str) -> str:
+    path, _, what = refusal.removeprefix("column ").partition(": ")
+    return f"column {path.removeprefix(name).removeprefix('.')}: {what}"
 
 
 def _read_rows(reading: Reading, kind: StructType, records: Records, limit: int) -> Decoded:
@@ -115,7 +123,7 @@ def _read_text(name: str, kind: IcebergType, keys: pa.BinaryArray, limit: int, w
     mismatches = [Mismatch(row, name, "invalid_text", f"the {what} is not UTF-8") for row in rows]
     if isinstance(kind, StringType | BinaryType):
         return Decoded([found.arrays[0].cast(arrow_type(kind))], found.fault != 0, mismatches)
-    reason = f"the {what} is text, and its column is a {kind}: numbers and booleans take `format: json`"
+    reason = f"the {what} is text, and its column has the type {kind}: numbers and booleans take `format: json`"
     mismatches = [Mismatch(row, name, "type_mismatch", reason) for row in range(min(len(keys), limit))]
     return Decoded([pa.nulls(len(keys), arrow_type(kind))], np.ones(len(keys), np.bool_), mismatches)
 

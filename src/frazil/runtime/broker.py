@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -133,6 +134,8 @@ class EmbeddedBroker:
         self._properties = dict(properties)
         self._records_classes = records_classes
         self._data = self.directory / "data"
+        #: The folder for the temporary files of its JVM.
+        self._temporary = self.directory / "tmp"
         self._clock = SystemClock()
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -194,6 +197,8 @@ class EmbeddedBroker:
 
     def _launch(self) -> None:
         make_private_directory(self.directory)
+        shutil.rmtree(self._temporary, ignore_errors=True)  # What a killed one has unpacked.
+        self._temporary.mkdir(mode=0o700)
         properties = broker_properties(self.directory, self.port, _free_port(), self._properties)
         (self.directory / "server.properties").write_text(render(properties))
         self._data = Path(properties["log.dirs"])
@@ -216,7 +221,7 @@ class EmbeddedBroker:
 
     def _java(self, sharing: Sequence[str], main: str, *words: str) -> list[str]:
         """Returns the command of a main class of Kafka's, whose last word is the file with the broker's properties."""
-        options = [*with_one_collector(_JVM), *sharing, *_LOGGING]
+        options = [*with_one_collector(_JVM), *sharing, *_LOGGING, f"-Djava.io.tmpdir={self._temporary}"]
         # Jar by jar: Java puts what `*` stands for in the order of the file system, and an archive knows one order.
         path = os.pathsep.join(map(str, jars("broker")))
         return [str(find_java().path), *options, "-cp", path, main, *words, str(self.directory / "server.properties")]

@@ -13,7 +13,6 @@ import os
 import resource
 import struct
 import subprocess
-import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -25,7 +24,12 @@ from frazil.clock import SystemClock, new_id
 from frazil.errors import UnavailableError
 from frazil.runtime.jars import cache_directory, spark_home
 from frazil.runtime.java import find_java, with_one_collector
+from frazil.temporary import temporary_folder
 
+OF_JVM = "frazil-jvm-"
+"""The prefix of the folder for a JVM's temporary files: libraries that it unpacks, what Spark sorts and sends. A JVM that is
+killed leaves them there.
+"""
 RECORD_VARIABLE = "FRAZIL_RECORD_CLASSES"
 _START_TIMEOUT_S = 60.0
 _END_TIMEOUT_S = 10.0
@@ -61,26 +65,28 @@ def start_jvm(
     settings: Mapping[str, str],
     classpath: Sequence[Path],
     options: Sequence[str],
+    temporary: Path,
     last: Sequence[Path] = (),
     meanwhile: Callable[[], None] = lambda: None,
 ) -> subprocess.Popen[bytes]:
     """Starts the JVM and passes its address to PySpark. settings: Spark's properties. classpath: jars before Spark's
-    own. last: jars behind them. options: of the JVM. meanwhile: is called while the JVM starts, which takes a second.
+    own. last: jars behind them. options: of the JVM. temporary: the folder for its temporary files. meanwhile: is called
+    while the JVM starts, which takes a second.
 
     Raises: UnavailableError where it does not start.
     """
     raise_file_limit()
     home = spark_home()
-    with tempfile.TemporaryDirectory(prefix="frazil-", ignore_cleanup_errors=True) as folder:
-        properties = Path(folder) / "spark.properties"
+    with temporary_folder("frazil-start-") as folder:
+        properties = folder / "spark.properties"
         properties.touch(mode=0o600)
         properties.write_text("".join(f"{name} {_escaped(value)}\n" for name, value in settings.items()))
-        java, *words = _command(home, settings, classpath, options, last)
-        arguments = Path(folder) / "options"
+        java, *words = _command(home, settings, classpath, options, last, temporary)
+        arguments = folder / "options"
         _write_options(arguments, words)
         command = [java, f"@{arguments}"]
         command += ["org.apache.spark.deploy.SparkSubmit", "--properties-file", str(properties), "pyspark-shell"]
-        answer = Path(folder) / "answer"
+        answer = folder / "answer"
         process = subprocess.Popen(
             command,
             stdin=subprocess.PIPE,
@@ -112,8 +118,8 @@ def options_file(options: Sequence[str]) -> Iterator[Path]:
     """Writes options to a file for `java @FILE` while the block runs: they may contain secrets, and every user of the
     machine can read command lines.
     """
-    with tempfile.TemporaryDirectory(prefix="frazil-", ignore_cleanup_errors=True) as folder:
-        file = Path(folder) / "options"
+    with temporary_folder("frazil-start-") as folder:
+        file = folder / "options"
         _write_options(file, options)
         yield file
 
@@ -233,6 +239,7 @@ def _command(
     classpath: Sequence[Path],
     options: Sequence[str],
     last: Sequence[Path],
+    temporary: Path,
 ) -> list[str]:
     jars = sorted((home / "jars").glob("*.jar"))
     # A class archive fits only a class path that begins like the one it was recorded with.
@@ -246,6 +253,7 @@ def _command(
         *sharing_options(class_archive(classpath, options)),
         f"-Xms{memory}",
         f"-Xmx{memory}",
+        f"-Djava.io.tmpdir={temporary}",
         *own,
         "-cp",
         path,

@@ -23,6 +23,7 @@ REMEDY = "install openjdk-17-jre-headless or set JAVA_HOME to a Java 17 or 21"
 _VERSION = re.compile(r'version "(?:1\.)?(\d+)')
 _VERSION_TIMEOUT_S = 20.0
 _COLLECTOR = re.compile(r"-XX:\+Use\w+(?<!System)GC")
+_OF_COLLECTOR = ("-XX:NewSize=", "-XX:NewRatio=")
 _FOR_EVERY_JAVA = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS")
 
 
@@ -49,13 +50,14 @@ def find_java(environment: Mapping[str, str] | None = None) -> Java:
 
 
 def with_one_collector(options: Sequence[str], own: Sequence[str] = ()) -> list[str]:
-    """Returns JVM options, without a garbage collector and its first young generation where the user's options, or the
-    environment's for every Java, choose another collector: Java accepts one, and G1 warns of the generation.
+    """Returns JVM options, without a garbage collector and its young generation where the user's options, or the
+    environment's for every Java, choose another collector: Java accepts one, and G1 does not adapt a generation of a
+    given size.
     """
     named = [*own, *(word for name in _FOR_EVERY_JAVA for word in os.environ.get(name, "").split())]
     if not any(map(_COLLECTOR.fullmatch, named)):
         return list(options)
-    return [one for one in options if not (_COLLECTOR.fullmatch(one) or one.startswith("-XX:NewSize="))]
+    return [one for one in options if not (_COLLECTOR.fullmatch(one) or one.startswith(_OF_COLLECTOR))]
 
 
 def _locate(environment: Mapping[str, str]) -> Path:

@@ -11,7 +11,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Mapping
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from functools import partial
 from importlib import resources
 from pathlib import Path
@@ -20,11 +20,12 @@ from typing import TYPE_CHECKING, Any
 from py4j.protocol import Py4JError
 
 from frazil.errors import UnavailableError
-from frazil.runtime.gateway import forget_address, hadoop_settings, remember_names, start_jvm, wait_for_end
+from frazil.runtime.gateway import OF_JVM, forget_address, hadoop_settings, remember_names, start_jvm, wait_for_end
 from frazil.runtime.jars import jars, own_jars
 from frazil.runtime.local_files import prepare_local_files
 from frazil.runtime.ship import executor_python, ship_settings
 from frazil.spec.secrets import SPARK_REDACTION
+from frazil.temporary import temporary_folder
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -90,9 +91,9 @@ class Jvm:
         # Java's database drivers are found only by the loader of the class path, not by Spark's.
         named = [Path(jar.removeprefix("file:")) for jar in conf.get("spark.jars", "").split(",") if jar]
         last = [*(jars("s3") if needs_s3 else ()), *named]
-        self._process = start_jvm(
-            self._settings, own_jars(needs_s3=False), JVM_OPTIONS, last, partial(_import_pyspark, meanwhile)
-        )
+        self._held = ExitStack()
+        temporary, then = self._held.enter_context(temporary_folder(OF_JVM)), partial(_import_pyspark, meanwhile)
+        self._process = start_jvm(self._settings, own_jars(needs_s3=False), JVM_OPTIONS, temporary, last, then)
         from pyspark import SparkConf  # noqa: PLC0415  (imported while the JVM started)
         from pyspark.java_gateway import launch_gateway  # noqa: PLC0415
 
@@ -150,6 +151,7 @@ class Jvm:
         if self._process.stdin is not None:
             self._process.stdin.close()
         wait_for_end(self._process)
+        self._held.close()
         _note_gateway(None)
 
     def kill(self) -> None:

@@ -5,6 +5,7 @@ time of spark-submit, with a quarter of the memory, and ends with this process.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from py4j.protocol import Py4JError
 
 from frazil.errors import UnavailableError
 from frazil.runtime.gateway import (
+    OF_JVM,
     class_archive,
     hadoop_folders,
     hadoop_settings,
@@ -23,6 +25,7 @@ from frazil.runtime.gateway import (
 )
 from frazil.runtime.jars import own_jars, spark_home
 from frazil.runtime.java import find_java, with_one_collector
+from frazil.temporary import temporary_folder
 
 _FOR_ARROW = "--add-opens=java.base/java.nio=ALL-UNNAMED"
 _OPTIONS = (
@@ -57,9 +60,11 @@ class LightJvm:
         needed = ("",) if needs_spark_jars else _NEEDED
         shipped = [jar for jar in sorted(spark_home().glob("jars/*.jar")) if jar.name.startswith(needed)]
         log4j = f"-Dlog4j2.configurationFile={resources.files('frazil.runtime') / 'log4j2.properties'}"
+        self._held = ExitStack()
         try:
             sharing = [] if needs_spark_jars else sharing_options(archive_of_small_jvm())
-            with options_file([*with_one_collector(_OPTIONS, own), *sharing, *own, log4j]) as options:
+            temporary = f"-Djava.io.tmpdir={self._held.enter_context(temporary_folder(OF_JVM))}"
+            with options_file([*with_one_collector(_OPTIONS, own), *sharing, temporary, *own, log4j]) as options:
                 port, token, self._process = launch_gateway(
                     jarpath=next(str(jar) for jar in shipped if jar.name.startswith("py4j-")),
                     classpath=":".join([*map(str, shipped), *_declared_jars(conf, needs_s3)]),
@@ -99,6 +104,7 @@ class LightJvm:
         self.gateway.shutdown()
         self._process.stdin.close()
         wait_for_end(self._process)
+        self._held.close()
 
 
 def _declared_jars(conf: Mapping[str, str], needs_s3: bool) -> Iterator[str]:

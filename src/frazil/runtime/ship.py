@@ -17,7 +17,6 @@ import shutil
 import subprocess
 import sys
 import tarfile
-import tempfile
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
 
@@ -28,6 +27,7 @@ from frazil.errors import UnavailableError
 from frazil.plugins.envelopes import ENVELOPES
 from frazil.plugins.formats import FORMATS
 from frazil.runtime.jars import cache_directory
+from frazil.temporary import temporary_folder
 
 log = structlog.get_logger("frazil")
 
@@ -139,7 +139,7 @@ def _with_compiled(files: list[tuple[str, Path]]) -> Iterator[tuple[str, Path]]:
     names.
     """
     yield from files
-    with tempfile.TemporaryDirectory(prefix="frazil-compiled-") as folder:
+    with temporary_folder("frazil-compiled-") as folder:
         for name, path in files:
             copy = Path(folder, name)
             copy.parent.mkdir(parents=True, exist_ok=True)
@@ -147,7 +147,7 @@ def _with_compiled(files: list[tuple[str, Path]]) -> Iterator[tuple[str, Path]]:
         # As on any executor: without this process's settings of the compiler, such as its folder, and without Intel's
         # library of functions, which other machines may lack.
         environment = {name: value for name, value in os.environ.items() if not name.startswith("NUMBA_")}
-        paths = filter(None, [folder, environment.get("PYTHONPATH")])
+        paths = filter(None, [str(folder), environment.get("PYTHONPATH")])
         environment |= {"NUMBA_DISABLE_INTEL_SVML": "1", "PYTHONPATH": os.pathsep.join(paths)}
         subprocess.run(
             [sys.executable, "-c", _WARM_UP],
@@ -158,7 +158,7 @@ def _with_compiled(files: list[tuple[str, Path]]) -> Iterator[tuple[str, Path]]:
             timeout=_COMPILE_TIMEOUT_S,
             check=True,
         )
-        for compiled in sorted(Path(folder).rglob("*.nb[ic]")):
+        for compiled in sorted(folder.rglob("*.nb[ic]")):
             yield compiled.relative_to(folder).as_posix(), compiled
 
 

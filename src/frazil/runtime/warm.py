@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
 from confluent_kafka import Producer
@@ -19,6 +18,7 @@ from frazil.runtime.gateway import RECORD_VARIABLE, class_archive
 from frazil.runtime.jars import own_jars
 from frazil.runtime.jvm import JVM_OPTIONS
 from frazil.runtime.light_jvm import archive_of_small_jvm
+from frazil.temporary import temporary_folder
 
 _FILE = """
 pipeline: warm
@@ -50,11 +50,11 @@ def record_start() -> str:
         return ""
     records = not of_broker.exists()
     with (
-        tempfile.TemporaryDirectory() as folder,
-        EmbeddedBroker(Path(folder) / "broker", records_classes=records) as broker,
+        temporary_folder("frazil-warm-") as folder,
+        EmbeddedBroker(folder / "broker", records_classes=records) as broker,
     ):
         _produce(broker.bootstrap_servers)
-        file = Path(folder) / "frazil.yaml"
+        file = folder / "frazil.yaml"
         file.write_text(_FILE.format(servers=broker.bootstrap_servers, folder=folder))
         failures = [_record(words, file, archive) for words, archive in archives.items()]
     if not of_broker.exists():

@@ -105,7 +105,10 @@ def fraction_settings(path: Path, is_json: bool = True) -> str:
     """Returns the settings that allow fractions in a field whose column holds integers. Iceberg widens no integer type
     to a type with fractions.
     """
-    out = "a new table with `numbers: double` takes it" if is_json else "a new table that declares a double takes it"
+    how = (
+        "with `numbers: double`, or with double where the column is declared," if is_json else "that declares a double"
+    )
+    out = f"a new table {how} takes it"
     if "element" in path or "value" in path or not path:
         return out
     return f"{out}, and here another column, `columns: {{NAME: {{type: double, field: {_in_file(path)}}}}}`"

@@ -17,6 +17,9 @@ _WORD = re.compile(r"\w*")
 _NO_TEXT = ("string", "uuid", "binary", "fixed")
 _COUNTED = {"date": "days since the epoch", "time": "milliseconds since midnight"}
 _SINCE = {"timestamp": "the epoch", "timestamptz": "the epoch", "time": "midnight"}
+OF_KEYS = ", in keys of records"
+"""The end of the refusal of another type in the column of record keys, which `columns` cannot declare."""
+KEYS_AS_TEXT = "correct the schema; a new table with `key: {format: text}` keeps both as text"
 _REMEDIES: Mapping[str, str] = {
     "not added: `schema_evolution`": (
         "write `schema_evolution: add_only`, or add the column yourself; `exclude` leaves the field out"
@@ -84,6 +87,8 @@ def declaration_for(path: Sequence[str], written: str, wanted: str) -> str:
         return f"to keep it as text, {f'write `columns: {{{name}: {{type: string, coerce: true}}}}`' if is_top else inside}"
     if had in ("float", "double") and has in ("int", "long"):
         return fraction_settings(tuple(path), is_json=False)
+    if had == "string" and is_member and (has in _SINCE or has in _COUNTED):
+        return f"to keep the text, give it a column: `columns: {{{name}_text: {{type: string, field: {field}}}}}`"
     if had not in ("int", "long"):
         return ""
     if has in _SINCE and is_member:
@@ -98,6 +103,8 @@ def declaration_for(path: Sequence[str], written: str, wanted: str) -> str:
 
 def remedy_of(change: str) -> str:
     """Returns the remedy for a refused change; empty where none is known."""
+    if change.endswith(OF_KEYS):
+        return KEYS_AS_TEXT
     found = _MISMATCH.search(change)
     if found:
         path = found[1].split(".")  # The path begins with an image of the row in an envelope.

@@ -222,11 +222,11 @@ def check_type(term: PartitionTerm, kind: IcebergType) -> None:
         if isinstance(kind, StringType | IntegerType | LongType) and term.transform in _TIMES:
             what = f"{term.transform} is for {_ALLOWED[term.transform]}"
             remedy = f"{what}: declare it as one before the table is made, {_as_time(term, kind)}"
-        raise SpecError(f"`{term.text}`: the column `{term.column}` is a {_word(kind)}", remedy=remedy)
+        raise SpecError(f"`{term.text}`: the column `{term.column}` has the type {_word(kind)}", remedy=remedy)
     if term.transform == "identity" and isinstance(kind, FixedType):
         # Iceberg's Java library puts a length before such a value in a manifest, and only it can read that.
         remedy = f"write `bucket({term.column}, 16)`, or declare the column as binary"
-        raise SpecError(f"`{term.text}`: the column `{term.column}` is a {kind}", remedy=remedy)
+        raise SpecError(f"`{term.text}`: the column `{term.column}` has the type {kind}", remedy=remedy)
 
 
 def _as_time(term: PartitionTerm, kind: IcebergType) -> str:

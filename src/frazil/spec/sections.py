@@ -58,6 +58,8 @@ _SQLITE = "jdbc:sqlite:"
 _OWNED_CATALOG_PROPERTIES = ("type", "uri", "warehouse")
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 _BROKER = re.compile(r"\s*(?!https?:)[^\s,]+:[0-9]+\s*")
+_OTHER_REFERENCE = re.compile(r"\$\{[A-Za-z]+:[^}]*\}")
+"""A reference that another tool replaces, such as those of Kafka Connect's configuration providers."""
 _SORT_COLUMN = re.compile(r"([^\s,()]+)(?: (asc|desc))?", re.IGNORECASE)
 _CURVE_COLUMN = re.compile(r"[^\s,()]+")
 _STRANGE_IN_MAINTENANCE: Mapping[str, str] = dict.fromkeys(
@@ -83,6 +85,9 @@ def read_kafka(entry: Entry | None, secrets: Secrets, problems: Problems) -> dic
             return properties  # Its own problem is noted.
         state = "is missing" if own is None else "is not a list of host:port"
         remedy = "write the brokers, such as `bootstrap.servers: broker-1:9092,broker-2:9092`"
+        if strange := _OTHER_REFERENCE.search(brokers):
+            state = f"refers to `{strange[0]}`, and Frazil reads only `${{env:NAME}}` and `${{file:PATH}}`"
+            remedy = "write the brokers, or `${env:NAME}` for an environment variable"
         if own is None and (near := nearest("bootstrap.servers", properties)):
             remedy = f"write `bootstrap.servers` in place of `{near}`"
         problems.add((own or entry).line, f"`kafka.bootstrap.servers` {state}", remedy)

@@ -95,8 +95,8 @@ def is_enabled(keys: Mapping[str, str]) -> bool:
 
 
 def table_of(spec: PipelineSpec, topic: str, keys: Mapping[str, str]) -> str:
-    """The name of the table that a topic with these keys gets."""
-    return f"{keys.get(f'{PREFIX}namespace') or spec.namespace or DEFAULT_NAMESPACE}.{topic}"
+    """The name of the table that a topic with these keys gets: behind its namespace it has `_` for the topic's dots."""
+    return f"{keys.get(f'{PREFIX}namespace') or spec.namespace or DEFAULT_NAMESPACE}.{topic.replace('.', '_')}"
 
 
 def read_topic_table(

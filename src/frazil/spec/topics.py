@@ -211,6 +211,8 @@ def _epoch_ms(scalar: Scalar) -> int:
 
 
 def _iso_ms(scalar: Scalar) -> int:
+    if re.fullmatch(r"[0-9]{12,14}", scalar.text, re.ASCII):
+        raise SpecError(f"`start` is the text `{scalar.text}`", remedy=f"write `start: {scalar.text}`, without quotes")
     try:
         moment = datetime.fromisoformat(scalar.text)
     except ValueError:
@@ -242,7 +244,8 @@ def _offsets_of(section: Section) -> dict[int, int]:
         offset = whole_number(entry.value)
         if partition > _MAX_PARTITION or offset is None or offset > _MAX_OFFSET or partition in offsets:
             message = f"`start` has `{entry.key}`, which is not a partition with its first offset"
-            raise SpecError(message, remedy="write whole numbers once each, such as {0: 1200, 1: 1180}")
+            remedy = "write whole numbers once each, without quotes, such as {0: 1200, 1: 1180}"
+            raise SpecError(message, remedy=remedy)
         offsets[partition] = offset
     if not offsets:
         raise SpecError("`start` names a topic without partitions", remedy="write {topic: {partition: offset}}")

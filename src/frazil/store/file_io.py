@@ -5,7 +5,6 @@ Errors of a store are OSErrors, without the query of a URL, which may hold a sig
 
 from __future__ import annotations
 
-import io
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -21,7 +20,7 @@ from pyiceberg.io import FileIO, InputFile, OutputFile
 from frazil.store.addresses import Address, address_of
 from frazil.store.clients import Client, client_of
 from frazil.store.hdfs import HdfsCluster, HdfsFile
-from frazil.store.ranges import RangeReader
+from frazil.store.ranges import RangeReader, StoreWriter
 
 _PART_BYTES = 5 * 1024 * 1024
 # A part must be uploaded within the store's time-out, so few share the way to it.
@@ -183,53 +182,21 @@ class _Object(InputFile, OutputFile):
     def create(self, overwrite: bool = False) -> Any:
         if not overwrite and self.exists():
             raise FileExistsError(self.location)
-        return _Writer(self.location, self._key, self._client)
+        return StoreWriter(self.location, _as_os_errors, self._begin)
+
+    def _begin(self) -> Any:
+        """Begins an object: it is written in one request up to the size of a part, else in parts."""
+        return obstore.open_writer(
+            self._client.store,
+            self._key,
+            attributes=self._client.attributes or None,
+            tags=self._client.tags or None,
+            buffer_size=_PART_BYTES,
+            max_concurrency=_PARTS_AT_A_TIME,
+        )
 
     def to_input_file(self) -> InputFile:
         return self
-
-
-class _Writer(io.RawIOBase):
-    """Writes an object: in one request up to the size of a part, else in parts."""
-
-    def __init__(self, location: str, key: str, client: Client) -> None:
-        self._location = location
-        self._size = 0
-        self._has_failed = False
-        with _as_os_errors(location):
-            self._writer = obstore.open_writer(
-                client.store,
-                key,
-                attributes=client.attributes or None,
-                tags=client.tags or None,
-                buffer_size=_PART_BYTES,
-                max_concurrency=_PARTS_AT_A_TIME,
-            )
-
-    def writable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._size
-
-    def write(self, content: Any) -> int:
-        try:
-            with _as_os_errors(self._location):
-                written = self._writer.write(content)
-        except OSError:
-            self._has_failed = True
-            raise
-        self._size += written
-        return written
-
-    def close(self) -> None:
-        if self.closed:
-            return
-        super().close()
-        # After an error obstore's writer has forgotten the object's name, and would write to the bucket itself.
-        if not self._has_failed:
-            with _as_os_errors(self._location):
-                self._writer.close()
 
 
 @contextmanager

@@ -6,7 +6,6 @@ others than the driver, so it gets the driver's.
 
 from __future__ import annotations
 
-import io
 import os
 import re
 from collections.abc import Iterator, Mapping
@@ -18,7 +17,7 @@ from hdfs_native import Client, FileStatus, WriteOptions
 from pyiceberg.io import InputFile, OutputFile
 
 from frazil.store.properties import DRIVERS_HADOOP, HDFS, StoreProperty, refusal
-from frazil.store.ranges import RangeReader
+from frazil.store.ranges import RangeReader, StoreWriter
 
 USER = "user"
 """Beside Hadoop's settings: whom the cluster takes the driver for."""
@@ -124,8 +123,10 @@ class HdfsFile(InputFile, OutputFile):
         return RangeReader(len(found), read_range)
 
     def create(self, overwrite: bool = False) -> Any:
-        with _as_os_errors(self.location):
-            return _Writer(self.location, self._cluster.client.create(self._path, self._cluster.options(overwrite)))
+        def begin() -> Any:
+            return self._cluster.client.create(self._path, self._cluster.options(overwrite))
+
+        return StoreWriter(self.location, _as_os_errors, begin)
 
     def to_input_file(self) -> InputFile:
         return self
@@ -144,34 +145,6 @@ class HdfsFile(InputFile, OutputFile):
     def _status(self) -> FileStatus:
         with _as_os_errors(self.location):
             return self._cluster.client.get_file_info(self._path)
-
-
-class _Writer(io.RawIOBase):
-    """Writes a file, which is complete once it is closed."""
-
-    def __init__(self, location: str, writer: Any) -> None:
-        self._location = location
-        self._writer = writer
-        self._size = 0
-
-    def writable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._size
-
-    def write(self, content: Any) -> int:
-        with _as_os_errors(self._location):
-            written: int = self._writer.write(content)
-        self._size += written
-        return written
-
-    def close(self) -> None:
-        if self.closed:
-            return
-        super().close()
-        with _as_os_errors(self._location):
-            self._writer.close()
 
 
 @contextmanager

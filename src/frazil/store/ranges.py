@@ -1,9 +1,14 @@
-"""Reading a file of a store by ranges: Arrow joins what it needs to larger ranges itself."""
+"""Files of a store as streams. They are read by ranges: Arrow joins what it needs to larger ranges itself."""
 
 from __future__ import annotations
 
 import io
 from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Any
+
+Errors = Callable[[str], AbstractContextManager[None]]
+"""Turns the errors of a store's client, while a block works on a location, into OSErrors."""
 
 
 class RangeReader(io.RawIOBase):
@@ -35,3 +40,41 @@ class RangeReader(io.RawIOBase):
         found = self._read_range(self._at, end)
         self._at = end
         return found
+
+
+class StoreWriter(io.RawIOBase):
+    """Writes a file, which is complete once it is closed; after an error it never is."""
+
+    def __init__(self, location: str, errors: Errors, begin: Callable[[], Any]) -> None:
+        """begin: returns the writer of the store's client."""
+        self._location = location
+        self._errors = errors
+        self._size = 0
+        self._has_failed = False
+        with errors(location):
+            self._writer = begin()
+
+    def writable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._size
+
+    def write(self, content: Any) -> int:
+        try:
+            with self._errors(self._location):
+                written: int = self._writer.write(content)
+        except OSError:
+            self._has_failed = True
+            raise
+        self._size += written
+        return written
+
+    def close(self) -> None:
+        if self.closed:
+            return
+        super().close()
+        # After an error obstore's writer has forgotten the object's name, and would write to the bucket itself.
+        if not self._has_failed:
+            with self._errors(self._location):
+                self._writer.close()

@@ -31,8 +31,8 @@ from frazil.replay.rows import Place, read_rows
 from frazil.replay.snapshots import FileRows
 from frazil.replay.values import JsonEncoder
 from frazil.report import TaskReport, merge_reports
-from frazil.runtime.private import temporary_folder
 from frazil.schema.arrow import Ints
+from frazil.temporary import temporary_folder
 from frazil.types import DataFile, OffsetRange
 from frazil.upsert.deduplicate import load_ranked
 from frazil.write.target import TableTarget

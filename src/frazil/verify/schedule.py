@@ -27,10 +27,10 @@ from frazil.ingest.target import target_of
 from frazil.kafka.port import Source
 from frazil.ops.reports import VerificationReport
 from frazil.replay.snapshots import Snapshots
-from frazil.runtime.private import temporary_folder
 from frazil.runtime.tether import tethered
 from frazil.spec import PipelineSpec
 from frazil.spec.settings import VerifySpec
+from frazil.temporary import temporary_folder
 from frazil.verify.compare import PREFIX, Change, Compared, Piece
 from frazil.verify.windows import MOST_OFFSETS, Past, Snapshot, Window, choose, find_windows
 

@@ -13,7 +13,7 @@ import pytest
 
 from frazil.clock import SystemClock
 from frazil.ha.elector import Claim
-from frazil.ha.link import Guest, Host, own_host
+from frazil.ha.link import Beat, Guest, Host, Line, own_host
 from tests.fixtures.waiting import wait_until
 
 _CLOCK = SystemClock()
@@ -140,3 +140,26 @@ def test_a_process_that_fails_to_take_a_beat_connects_again(host: Host) -> None:
     host.close()
     wait_until(lambda: guest.standing == "gone", "it notices the end", 10)
     guest.close()
+
+
+def test_a_beat_has_what_has_changed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a process reports of a thousand tables is 60 kB."""
+    sizes: list[int] = []
+    send = Line.send
+
+    def send_counted(line: Line, beat: Beat) -> None:
+        sizes.append(len(json.dumps(beat)))
+        send(line, beat)
+
+    monkeypatch.setattr(Line, "send", send_counted)
+    beat = {"name": "other", "holds": [f"lake.table_{n:04}" for n in range(1000)], "seen": 1}
+    host, guest = Host("127.0.0.1", 0, _CLOCK), Guest(_CLOCK, lambda: dict(beat), lambda: None)
+    host.serve("the key", lambda _: {"members": ["leader"]}, lambda: None)
+    guest.follow(_claim(host))
+    wait_until(lambda: host.guests == {"other": beat}, "heard", 10)
+    beat["seen"] = 2
+    wait_until(lambda: host.guests == {"other": beat}, "the change is heard", 10)
+    wait_until(lambda: len(sizes) > 20, "some beats", 10)
+    assert sum(size > 1000 for size in sizes) == 1
+    guest.close()
+    host.close()

@@ -89,7 +89,7 @@ def test_a_property_of_a_column_that_is_not_there_stops_the_table(tmp_path: Path
 
 @pytest.mark.parametrize(
     ("terms", "message"),
-    [(("zone",), "the table has no column `zone`"), (("day(region)",), "the column `region` is a string")],
+    [(("zone",), "the table has no column `zone`"), (("day(region)",), "the column `region` has the type string")],
 )
 def test_a_first_batch_that_does_not_allow_the_partitions_stops_the_table(
     tmp_path: Path, terms: tuple[str, ...], message: str

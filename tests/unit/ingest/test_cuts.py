@@ -168,11 +168,13 @@ def test_a_fraction_beyond_the_sample_is_a_dead_letter_whose_remedies_work(tmp_p
     scene.catch_up("a")
     messages = [dead_letter[3] for dead_letter in dead_letters_of(scene)]
     assert messages[0] == (
-        "number 1.5 is not a whole number, as long needs: a new table with `numbers: double` takes it, and here another"
-        " column, `columns: {NAME: {type: double, field: a}}`"
+        "number 1.5 is not a whole number, as long needs: a new table with `numbers: double`, or with double where the"
+        " column is declared, takes it, and here another column, `columns: {NAME: {type: double, field: a}}`"
     )
     assert "field: o.n}}`" in messages[1]
-    assert messages[2].endswith("a new table with `numbers: double` takes it")
+    assert messages[2].endswith(
+        "a new table with `numbers: double`, or with double where the column is declared, takes it"
+    )
 
     doubles = (
         ColumnSpec(name="a_double", type=parse_type("double"), field=parse_path("a")),

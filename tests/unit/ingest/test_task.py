@@ -25,7 +25,7 @@ from frazil.types import BadRecord
 from frazil.write.target import METADATA_TYPES, TableTarget
 from tests.unit.ingest.targets import records_of, run, target_of
 
-REMEDY = ": a new table with `numbers: double` takes it"
+REMEDY = ": a new table with `numbers: double`, or with double where the column is declared, takes it"
 
 
 def _rows(report: TaskReport) -> list[dict[str, Any]]:

@@ -147,6 +147,25 @@ def test_a_table_of_the_file_is_not_the_topics_to_change(tmp_path: Path) -> None
     assert (ignored["topic"], ignored["key"]) == ("orders", ENABLE)
 
 
+def test_the_dots_of_a_topic_make_no_namespaces_and_two_topics_share_no_table(tmp_path: Path) -> None:
+    scene = Keyed(tmp_path, "eu.orders", "eu_orders")
+    scene.feed("eu.orders", b"dots")
+    scene.feed("eu_orders", b"none")
+    scene.source.keys["eu.orders"] = ON | TEXT
+    service = scene.start()
+    assert scene.settle(service) == {"shop.eu_orders": (RunState.WAITING, "")}
+    scene.source.keys["eu_orders"] = ON | TEXT
+    with capture_logs() as logged:
+        scene.settle(service)
+    (ignored,) = [event for event in logged if event["event"] == "topic_key_ignored"]
+    assert ignored["topic"] == "eu_orders"
+    assert ignored["reason"] == "the table shop.eu_orders is that of the topic eu.orders"
+    scene.source.keys["eu_orders"] |= {f"{PREFIX}namespace": "others"}
+    scene.settle(service)
+    assert [row["value"] for row in scene.rows("shop.eu_orders")] == ["dots"]
+    assert [row["value"] for row in scene.rows("others.eu_orders")] == ["none"]
+
+
 def test_a_key_without_an_effect_is_logged(tmp_path: Path) -> None:
     scene = Keyed(tmp_path, "orders")
     scene.source.keys["orders"] = ON | TEXT | {f"{PREFIX}expire.snapshot.retain.last": "9"}
@@ -159,7 +178,7 @@ def test_a_key_without_an_effect_is_logged(tmp_path: Path) -> None:
 def test_what_the_keys_leave_out_is_taken_from_the_file(tmp_path: Path) -> None:
     spec = read(tmp_path, "namespace: lake\ndefaults: {format_version: 3}\ncommit: {interval: 7s}")
     table, _ = read_topic_table(spec, "a.b", {ENABLE: "true"})
-    assert (table.name, table.format_version, table.commit.interval_s) == ("lake.a.b", 3, 7)
+    assert (table.name, table.format_version, table.commit.interval_s) == ("lake.a_b", 3, 7)
 
 
 @pytest.mark.parametrize(

@@ -187,7 +187,12 @@ def _arranged(
     ("settings", "message", "remedy"),
     [
         ("partition_by: [regions]", "`regions`: the table has no column `regions`", "did you mean `region`?"),
-        ("partition_by: [day(region)]", "`day(region)`: the column `region` is a string", "day is for a date"),
+        (
+            "partition_by: [regions, ids]",
+            "`regions`: the table has no column `regions`; `ids`: the table has no column `ids`",
+            "did you mean `region`?",
+        ),
+        ("partition_by: [day(region)]", "`day(region)`: the column `region` has the type string", "day is for a date"),
         ("sort_by: [id, nothing desc]", "`nothing`: the table has no column `nothing`", "declare it under `columns`"),
     ],
 )

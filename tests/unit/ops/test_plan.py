@@ -443,7 +443,7 @@ def test_declared_columns_of_another_type_stop_the_table_or_widen_it(scenario: S
     table = plan(scenario, "tables: {s.a: {topic: a, columns: {t: long}}}\n")["s.a"]
     assert table.action == "stop"
     assert table.problem is not None
-    assert "`columns` declares `t` as long, and the table has it as a string" in table.problem.message
+    assert "`columns` declares `t` as long, and the table has it as string" in table.problem.message
     widened = plan(scenario, "tables: {s.a: {topic: a, columns: {id: long}}}\n")["s.a"]
     assert (widened.action, columns(widened)) == ("change", [("id", "long", "widened")])
 

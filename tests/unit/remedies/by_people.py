@@ -82,7 +82,7 @@ BY_PEOPLE: Mapping[str, str] = {
     "end it, or name another folder with --dir": _FILE,
     "correct it or remove it": _FILE,
     "rename one of the columns": _FILE,
-    "write a value that a … can hold": _FILE,
+    "write a value of the type …": _FILE,
     "write a time of the years 1 to 9999": _FILE,
     "write string, boolean, int, long, float, double, decimal(p,s), date, timestamp or timestamptz as its type": _FILE,
     "write `…: {format: …}`, or correct the subject": _FILE,

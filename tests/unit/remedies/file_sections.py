@@ -42,6 +42,10 @@ DOCUMENTS = [
         f"pipeline: p\nkafka: {{bootstrap.servers: b}}\n{_TABLE}",
         f"pipeline: p\nkafka: {{bootstrap.servers: 'broker-1:9092,broker-2:9092'}}\n{_TABLE}",
     ),
+    files(
+        f"pipeline: p\nkafka: {{bootstrap.servers: '${{vault:dev/kafka:brokers}}'}}\n{_TABLE}",
+        f"pipeline: p\nkafka: {{bootstrap.servers: 'broker-1:9092,broker-2:9092'}}\n{_TABLE}",
+    ),
     files(f"pipeline: p\nkafka: {{bootstrap.server: 'b:1'}}\n{_TABLE}", f"pipeline: p\n{_BROKERS}{_TABLE}"),
     files(
         f"pipeline: p\nkafka: {{bootstrap.servers: 'b:1', kafka.client.id: x}}\n{_TABLE}",

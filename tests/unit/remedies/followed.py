@@ -63,6 +63,9 @@ FOLLOWED: Mapping[str, str] = {
         f"{_TOPICS}a_wrong_key_is_refused_with_its_topic_until_its_remedy_is_done",
     ),
     "set automq.table.topic.enable=false": f"{_TOPICS}a_topic_of_dead_letters_gets_no_table",
+    "give one of them another automq.table.topic.namespace, or set automq.table.topic.enable=false": (
+        f"{_TOPICS}the_dots_of_a_topic_make_no_namespaces_and_two_topics_share_no_table"
+    ),
     "remove it from the file, or set automq.table.topic.enable=false": (
         f"{_TOPICS}a_table_of_the_file_is_not_the_topics_to_change"
     ),
@@ -287,6 +290,10 @@ FOLLOWED: Mapping[str, str] = {
     "give the field another column with wider keys, which Iceberg does not widen: `columns: {NAME: {type:"
     ' "map<KEY, VALUE>", field: PATH}}`': (
         "unit/remedies/test_tables.py::test_keys_that_got_wider_go_to_another_column"
+    ),
+    "to keep the text, give it a column: `columns: {…_text: {type: string, field: …}}`": CHANGES,
+    "correct the schema; a new table with `key: {format: text}` keeps both as text": (
+        "unit/remedies/test_tables.py::test_keys_that_are_structs_and_plain_values_are_kept_as_text"
     ),
     "to keep it as text, declare the column `…` with its type and `coerce: true`": CHANGES,
     "to keep it as text, write `columns: {…: {type: string, coerce: true}}`": CHANGES,

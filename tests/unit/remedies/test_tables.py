@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import date, time
+from datetime import UTC, date, datetime, time
 from pathlib import Path
 from typing import Any
 
@@ -138,6 +138,23 @@ STOPS = [
     ),
     RemedyCase("", (({},),), _EMPTY, [("columns: {x: long}", [{}])]),
     RemedyCase("", ((7,),), _EMPTY, [("columns: {x: long}", [])]),
+    RemedyCase(
+        f"{_STOP}, schema_evolution: freeze, columns: {{x: int, y: long}}",
+        (({"x": 2**40, "y": "bad", "z": 1},),),  # With a wider column, or one more, the record would be a bad one too.
+        _TEXT,
+        [
+            (
+                f"{_STOP}, schema_evolution: freeze, exclude: [z], columns: {{x: long, y: {{type: string, coerce: true}}}}",
+                [{"x": 2**40, "y": "bad"}],
+            )
+        ],
+    ),
+    RemedyCase(
+        f"{_STOP}, columns: {{x: timestamptz}}",
+        (({"x": 1.5},),),
+        _TEXT,
+        [(f"{_STOP}, columns: {{x: timestamptz(ms)}}", [{"x": datetime(1970, 1, 1, 0, 0, 0, 1500, UTC)}])],
+    ),
     RemedyCase(
         "columns: {x: long, X: long}",
         (({"x": 1},),),
@@ -327,6 +344,24 @@ CHANGES = [
         column="y",
         is_new=False,
     ),
+    *(
+        Changed(
+            f"text of a {kind}",
+            "",
+            (logical, 0),
+            ("string", "2026-01-31"),
+            "to keep the text, give it a column: `columns: {…_text: {type: string, field: …}}`",
+            "columns: {x_text: {type: string, field: x}}",
+            ["2026-01-31"],
+            column="x_text",
+            is_new=False,
+        )
+        for kind, logical in (
+            ("timestamp", {"type": "long", "logicalType": "timestamp-millis"}),
+            ("date", {"type": "int", "logicalType": "date"}),
+            ("time of day", {"type": "int", "logicalType": "time-millis"}),
+        )
+    ),
     Changed(
         "text inside",
         "",
@@ -405,3 +440,23 @@ def test_keys_that_got_wider_go_to_another_column(tmp_path: Path) -> None:
     done = f'{more}, columns: {{wide: {{type: "map<long, string>", field: m}}}}'
     assert operator.run_file(text % done)["n.a"].status.run_state is RunState.WAITING
     assert [(row["m"], row["wide"]) for row in operator.values("n.a")] == [([(5, "x")], None), (None, [(2**40, "y")])]
+
+
+def test_keys_that_are_structs_and_plain_values_are_kept_as_text(tmp_path: Path) -> None:
+    operator = Operator(tmp_path)
+    keys = [
+        {"schema": {"type": "int64"}, "payload": 7},
+        {
+            "schema": {"type": "struct", "fields": [{"field": "id", "type": "int64"}]},
+            "payload": {"id": 8},
+        },
+    ]
+    settings = "key: {format: json}, metadata: {key: _key}"
+    for key in keys:
+        operator.source.produce("a", 0, b'{"x": 1}', operator.clock.now_ms(), key=json.dumps(key).encode())
+        table = operator.run(settings)
+    (refused,) = refused_changes(table.schema.refusals)
+    assert refused.change == "column _key: struct does not fit long, in keys of records"
+    assert refused.remedy == "correct the schema; a new table with `key: {format: text}` keeps both as text"
+    operator.run("key: {format: text}, metadata: {key: _key}", "n.b")
+    assert [json.loads(row["_key"]) for row in operator.values("n.b")] == keys

@@ -192,7 +192,7 @@ def test_a_table_that_may_only_grow_keeps_its_types_and_reports_which_change_it_
     fields = fields_of(id="int", name="string", price="float")
     values = framed(7, V2, {"id": 5, "name": "a", "price": 1.0}, {"id": 2**40, "name": "b", "price": 2.0})
     decoded = decode(values, fields, {7: V2}, may_widen=False)
-    assert ([row["id"] for row in rows(decoded, fields)], faults(decoded)) == ([5], [(1, "type_mismatch", "id")])
+    assert ([row["id"] for row in rows(decoded, fields)], faults(decoded)) == ([5], [(1, "out_of_range", "id")])
     assert (decoded.requested_fields, decoded.refusals) == ({}, {"schema 7: column id: int is not widened to long"})
 
 
@@ -216,7 +216,7 @@ def test_what_does_not_fit_is_rescued_with_the_rest_of_the_row_there() -> None:
             "price": {"value": 1.5, "reason": "unknown_field"},
         },
         {
-            "id": {"value": 2**40, "reason": "1099511627776 (long) does not fit int"},
+            "id": {"value": 2**40, "reason": "1099511627776 (long) is out of the range of int"},
             "name": {"value": "b", "reason": '"b" (string) does not fit long'},
         },
     ]

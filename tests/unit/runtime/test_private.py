@@ -15,7 +15,8 @@ import pytest
 from frazil.errors import UnavailableError
 from frazil.runtime import gateway
 from frazil.runtime.gateway import options_file, wait_for_end
-from frazil.runtime.private import make_private_directory, make_private_file, temporary_folder
+from frazil.runtime.private import make_private_directory, make_private_file
+from frazil.temporary import temporary_folder
 
 
 def mode(path: Path) -> int:
@@ -45,7 +46,7 @@ def test_those_of_frazil_that_are_there_are_tightened_and_others_stay(tmp_path: 
 
 _KILLED = """
 import os, signal
-from frazil.runtime.private import temporary_folder
+from frazil.temporary import temporary_folder
 with temporary_folder("frazil-test-") as folder:
     (folder / "rows").write_text("x")
     print(folder, flush=True)
@@ -80,9 +81,33 @@ def test_a_folder_that_a_killed_process_leaves_is_removed_by_the_next_one(
     assert set(tmp_path.iterdir()) == set(others)
 
 
+_WITHOUT_CACHE = """
+import os
+from pathlib import Path
+os.access = lambda *_: False
+import frazil.decode
+folder = Path(os.environ["NUMBA_CACHE_DIR"])
+(folder / "loop").write_text("compiled")
+print(folder)
+"""
+
+
+def test_loops_that_no_folder_may_keep_end_with_their_process(tmp_path: Path) -> None:
+    environment = {name: value for name, value in os.environ.items() if name != "NUMBA_CACHE_DIR"}
+    ended = subprocess.run(
+        [sys.executable, "-c", _WITHOUT_CACHE],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**environment, "TMPDIR": str(tmp_path)},
+    )
+    assert Path(ended.stdout.strip()).parent == tmp_path
+    assert list(tmp_path.iterdir()) == []
+
+
 _ENDED = """
 import threading, time
-from frazil.runtime.private import temporary_folder
+from frazil.temporary import temporary_folder
 def hold():
     with temporary_folder("frazil-test-") as folder:
         print(folder, flush=True)

@@ -259,6 +259,12 @@ WHOLE = [
         )
         for word in ("b", "''", "true", "'b:1,'")
     ),
+    (
+        "pipeline: p\nkafka:\n  bootstrap.servers: '${vault:kafka/dev:brokers}'\ntables: {a.b: {topic: c}}\n",
+        3,
+        "`kafka.bootstrap.servers` refers to `${vault:kafka/dev:brokers}`, and Frazil reads only `${env:NAME}` and"
+        " `${file:PATH}`",
+    ),
 ]
 
 

@@ -192,7 +192,17 @@ TABLES = [
     (
         "start: {0: -1}",
         "`start` has `0`, which is not a partition with its first offset",
-        "write whole numbers once each, such as {0: 1200, 1: 1180}",
+        "write whole numbers once each, without quotes, such as {0: 1200, 1: 1180}",
+    ),
+    (
+        "start: {0: '12'}",
+        "`start` has `0`, which is not a partition with its first offset",
+        "write whole numbers once each, without quotes, such as {0: 1200, 1: 1180}",
+    ),
+    (
+        "start: '1769862600123'",
+        "`start` is the text `1769862600123`",
+        "write `start: 1769862600123`, without quotes",
     ),
     (
         "start: {a: {0: 1}, 1: 2}",

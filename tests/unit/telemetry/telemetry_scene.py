@@ -42,4 +42,5 @@ class TelemetryScene(RunningScene):
             self.pipeline.parts = replace(self.pipeline.parts, telemetry_counts=self.telemetry.counts)
             self.telemetry.start()
             yield service
+        self.pipeline.state_file.write(service.tables, ended=True)
         self.telemetry.stop()

@@ -276,7 +276,11 @@ def test_a_key_that_is_a_text_where_values_have_a_number_makes_bad_records_and_h
     [
         ("avro", (), "the key is no record; name the `key_columns`"),
         ("json", (), "the key is no record; write `key: {format: text}`, or name the `key_columns`"),
-        ("text", ("id",), "the key is text, and its column is a long: numbers and booleans take `format: json`"),
+        (
+            "text",
+            ("id",),
+            "the key is text, and its column has the type long: numbers and booleans take `format: json`",
+        ),
     ],
 )
 def test_a_dead_letter_of_a_bare_key_reports_what_would_read_it(

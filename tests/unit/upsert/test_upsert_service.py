@@ -173,11 +173,11 @@ def test_a_key_column_that_is_a_struct_stops_the_table(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("settings", "key", "reported"),
     [
-        ({"key_columns": ("o",)}, "1", "the column o is a list<long>, and `key_columns`"),
-        ({"key_columns": ("o.element",)}, "1", "the column o is a list<long>, and `key_columns`"),
-        ({"key_columns": ("p",)}, "1", "the column p is a struct<q: long>, and `key_columns`"),
-        ({}, '{"o":[1]}', "the column o is a list<long>, and `key_columns`"),
-        ({"key_columns": ("id",), "order_by": "o"}, "1", "the column o is a list<long>, and `order_by`"),
+        ({"key_columns": ("o",)}, "1", "the column o has the type list<long>, and `key_columns`"),
+        ({"key_columns": ("o.element",)}, "1", "the column o has the type list<long>, and `key_columns`"),
+        ({"key_columns": ("p",)}, "1", "the column p has the type struct<q: long>, and `key_columns`"),
+        ({}, '{"o":[1]}', "the column o has the type list<long>, and `key_columns`"),
+        ({"key_columns": ("id",), "order_by": "o"}, "1", "the column o has the type list<long>, and `order_by`"),
     ],
 )
 def test_a_key_or_an_order_that_turns_out_to_be_no_plain_value_stops_the_table(

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.types import IcebergType
 
-from frazil.decode.columns import Decoded, Fault
+from frazil.decode.columns import Decoded, Fault, first_mismatches
 from frazil.decode.json import scan
 from frazil.decode.json.columns import Findings, read_value
 from frazil.decode.json.grammar import ABSENT, MAX_DEPTH
@@ -43,7 +43,7 @@ def decode_any(
         canonical = pa.array([unescape_keys(value) for value in values.to_pylist()], pa.binary())
         return decode_any(canonical, name, kind, options, what, has_canonical_keys=True)
     texts.refuse(slices, error, name, _faults(what))
-    mismatches = sorted(texts.mismatches, key=lambda mismatch: mismatch.row)[: options.limit]
+    mismatches = first_mismatches(texts.mismatches, options.limit)
     return Decoded(columns, texts.refused, mismatches, findings.requested_fields, dropped=findings.dropped)
 
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from pyiceberg.types import IcebergType, NestedField, StructType
 
-from frazil.decode.columns import Decoded, Fault, Mismatch, bytes_of, offsets_of
+from frazil.decode.columns import Decoded, Fault, Mismatch, bytes_of, first_mismatches, offsets_of
 from frazil.decode.conversion import NOT_ADDED
 from frazil.decode.json import scan
 from frazil.decode.json.as_sent import unescape_keys
@@ -75,7 +75,7 @@ def _without_refused(
         mismatches += [
             replace(mismatch, row=int(rows[mismatch.row])) for mismatch in among.mismatches if out[mismatch.row]
         ]
-    in_order = sorted(mismatches, key=lambda mismatch: mismatch.row)[: options.limit]
+    in_order = first_mismatches(mismatches, options.limit)
     return replace(decoded, refused=refused, mismatches=in_order, requested_fields=requested_fields)
 
 
@@ -150,7 +150,7 @@ def _decode(values: pa.BinaryArray, texts: Texts, fields: tuple[NestedField, ...
     return Decoded(
         columns=columns,
         refused=texts.refused,
-        mismatches=sorted(texts.mismatches, key=lambda mismatch: mismatch.row)[: options.limit],
+        mismatches=first_mismatches(texts.mismatches, options.limit),
         requested_fields=findings.requested_fields,
         dropped=findings.dropped,
         rescued=rescued_column(texts, len(values)) if texts.rescued or texts.unknown_fields else None,

@@ -31,7 +31,7 @@ from pyiceberg.types import (
 )
 
 from frazil.decode.columns import Fault, bitmap
-from frazil.decode.epochs import SKIPPED, zone_settings
+from frazil.decode.epochs import SKIPPED, unit_settings, zone_settings
 from frazil.decode.json import values
 from frazil.decode.json.as_sent import as_sent
 from frazil.decode.json.extended import non_finite_of
@@ -84,15 +84,14 @@ def refuse_values(texts: Texts, slices: Slices, bad: U8, kind: IcebergType, path
     if bad.any():
         name = type_word(kind)
         faults = {code: Fault(fault.kind, fault.message.replace("{type}", name)) for code, fault in FAULTS.items()}
-        fault = faults[values.NOT_INTEGRAL]
-        zone = texts.options.zone_at.get(path) or ""
+        zone, is_time = texts.options.zone_at.get(path) or "", isinstance(kind, TimestampType | TimestamptzType)
         faults[values.SKIPPED] = replace(faults[values.SKIPPED], message=SKIPPED.replace("{zone}", zone))
-        for code in (_HAS_ZONE, _HAS_NONE) if isinstance(kind, TimestampType | TimestamptzType) else ():
+        for code in (_HAS_ZONE, _HAS_NONE) if is_time else ():
             remedy = zone_settings(texts.in_row(path), kind)
             faults[code] = replace(faults[code], message=f"{faults[code].message}: {remedy}")
-        faults[values.NOT_INTEGRAL] = replace(
-            fault, message=f"{fault.message}: {fraction_settings(texts.in_row(path))}"
-        )
+        fault = faults[values.NOT_INTEGRAL]
+        remedy = unit_settings(texts.in_row(path), kind) if is_time else fraction_settings(texts.in_row(path))
+        faults[values.NOT_INTEGRAL] = replace(fault, message=f"{fault.message}: {remedy}")
         texts.refuse(slices, bad, ".".join(path), faults)
 
 

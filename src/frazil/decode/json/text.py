@@ -176,8 +176,7 @@ def _cast(column: TextColumn, target: pa.DataType) -> pa.Array:
     if found.null_count > column.array.null_count:
         bad = np.asarray(column.array.is_valid()) & np.asarray(found.is_null())
         column.bad[bad] = UNREADABLE
-        if not pa.types.is_integer(target):
-            column.bad[bad & find_far_years(column.array)] = OUT_OF_RANGE
+        column.bad[bad & find_far_years(column.array)] = OUT_OF_RANGE
     return found
 
 
@@ -223,10 +222,7 @@ def _read_timestamp(column: TextColumn, kind: IcebergType, kinds: U8) -> pa.Arra
     if not numeric.any():
         return _cast_times(column, pa.timestamp("us", tz=zone))
     mask = pa.array(numeric)
-    numbers = TextColumn(pc.if_else(mask, column.array, None), column.valid, column.bad)
-    millis = _cast(numbers, pa.int64())
-    # An integer that was refused has more than 64 bits.
-    column.bad[(kinds == INT) & (column.bad == UNREADABLE)] = OUT_OF_RANGE
+    millis = _counts(column, kinds)
     outside = np.asarray(pc.fill_null(pc.or_(pc.less(millis, _FIRST_MS), pc.greater_equal(millis, _LAST_MS)), False))
     column.bad[outside] = OUT_OF_RANGE
     micros = pc.multiply(pc.if_else(pa.array(outside), pa.scalar(None, pa.int64()), millis), 1000).cast(
@@ -256,12 +252,16 @@ def read_counted(column: TextColumn, kind: IcebergType, kinds: U8, unit: str, re
         return reader.read(column, kind, kinds)
     texts_only = TextColumn(pc.if_else(pa.array(is_number), None, column.array), column.valid, column.bad)
     texts = reader.read(texts_only, kind, kinds)
-    numbers = None if (kinds == DOUBLE).any() else _integers(column, kinds == INT)
-    if numbers is None:
-        numbers = _slow_numbers(column, is_number)
+    numbers = _counts(column, kinds)
     found = days_of(numbers) if isinstance(kind, DateType) else times_of(numbers, unit)
     column.bad[found.is_outside & np.asarray(numbers.is_valid())] = OUT_OF_RANGE
     return pc.coalesce(found.array, texts)
+
+
+def _counts(column: TextColumn, kinds: U8) -> pa.Array:
+    """Returns the whole numbers among the values; a number with a fraction, or beyond 64 bits, is marked."""
+    numbers = None if (kinds == DOUBLE).any() else _integers(column, kinds == INT)
+    return _slow_numbers(column, (kinds == INT) | (kinds == DOUBLE)) if numbers is None else numbers
 
 
 def _slow_numbers(column: TextColumn, is_number: NDArray[np.bool_]) -> pa.Array:

@@ -262,7 +262,8 @@ def _check_plain(target: TableTarget, path: Path, setting: str) -> None:
         kind = field.field_type
     if not isinstance(kind, PrimitiveType):
         raise SpecError(
-            f"the column {'.'.join(names)} is a {format_type(kind)}, and `{setting}` takes columns with plain values only",
+            f"the column {'.'.join(names)} has the type {format_type(kind)}, and `{setting}` takes columns with plain"
+            " values only",
             remedy=_NO_ORDER if setting == "order_by" else _STRUCT_KEY if isinstance(kind, StructType) else _NO_KEY,
             where=target.name,
         )
