@@ -172,7 +172,8 @@ A rejected record affects no other record. The class is the error class, the pat
 _LIMITS = """
 ## Rejected schemas
 
-A schema is rejected if it violates the Avro specification (names: alphanumeric characters and underscores) or a limit:
+A schema is rejected if it violates the Avro specification or a limit. Names consist of letters, digits and underscores;
+letters of every alphabet are accepted, as by Avro's Java library, and every namespace, such as `db-1.shop`. The limits:
 1 MiB of text with all references, 64 levels of records, arrays and maps, 2,000 fields, a fixed of 65,536 bytes, a
 record that contains itself without an optional type between."""
 
