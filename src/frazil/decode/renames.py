@@ -9,20 +9,21 @@ from dataclasses import dataclass, field
 
 from pyiceberg.types import IcebergType, NestedField, StructType
 
+from frazil.schema.names import Spellings, fold_case
 from frazil.schema.parts import Path, change_parts, parts_of, retyped
 
 
 @dataclass(frozen=True)
 class Renames:
-    """Other names of fields. Paths are of the oldest names of the structs around a field, see `oldest_path`: a field that
-    is renamed inside of a renamed field is the same field.
+    """Other names of fields. Paths have the oldest names of the structs around a field, without case, see `oldest_path`: a
+    field that is renamed inside of a renamed field, or inside of one whose column is spelt otherwise, is the same field.
     """
 
     #: The other names that a field has had before or since, by path, older ones first.
     names: Mapping[Path, tuple[str, ...]] = field(default_factory=dict)
     #: The oldest name that a schema writes the field under, by path, where that is not its own.
     first: Mapping[Path, str] = field(default_factory=dict)
-    #: The oldest name of a field, also one that no schema writes, by path, where that is not its own.
+    #: The oldest name of a field, also one that no schema writes, by path, where that is not its own; without case.
     oldest: Mapping[Path, str] = field(default_factory=dict)
 
     def inside(self, name: str) -> Renames:
@@ -32,26 +33,27 @@ class Renames:
         return Renames(names, first, {(name, *path): oldest for path, oldest in self.oldest.items()})
 
     def oldest_path(self, path: Path) -> Path:
-        """Returns a path with the oldest name of each field on it, the last one included."""
+        """Returns a path with the oldest name of each field on it, the last one included, without case."""
         found: Path = ()
-        for name in path if self.oldest else ():
+        for name in map(fold_case, path):
             found = (*found, self.oldest.get((*found, name), name))
-        return found if self.oldest else path
+        return found
 
-    def of_columns(self, struct: StructType, columns: Collection[str], path: Path) -> dict[str, str]:
+    def of_columns(self, struct: StructType, columns: Iterable[str], path: Path) -> dict[str, str]:
         """Returns columns that are former names of a field in a writer's struct, with that field. path: of the columns'
         struct.
         """
         if not self.names:
             return {}
-        names, path = {member.name for member in struct.fields}, self.oldest_path(path)
-        found: dict[str, str] = {}
-        for member in struct.fields:
-            if member.name not in columns:
-                for alias in self.names.get((*path, member.name), ()):
-                    if alias in columns and alias not in names and alias not in found:
-                        found[alias] = member.name
-                        break
+        path, spellings = self.oldest_path(path), Spellings(columns)
+        own = {member.name: spellings.find(member.name) for member in struct.fields}
+        fed, found = set(own.values()), {}
+        for name in (name for name, column in own.items() if column is None):
+            former = map(spellings.find, self.names.get((*path, name), ()))
+            column = next((one for one in former if one is not None and one not in fed), None)
+            if column is not None:
+                fed.add(column)
+                found[column] = name
         return found
 
     def under_first(self, member: NestedField, path: Path, siblings: Collection[str]) -> NestedField:
@@ -119,7 +121,7 @@ def _with_level(found: Renames, older: Mapping[Path, set[Path]], written: Collec
     names: dict[Path, tuple[str, ...]] = {}
     first: dict[Path, str] = {}
     oldest: dict[Path, str] = {}
-    for path in {path for newest, olds in older.items() for path in (newest, *olds) if olds}:
+    for path in sorted({path for newest, olds in older.items() for path in (newest, *olds) if olds}):
         newer = {other for other, olds in older.items() if path in olds}
         same = {path, *newer}.union(*(older.get(other, ()) for other in (path, *newer)))
         in_order = sorted(same, key=lambda other: (len(older.get(other, ())), other))
@@ -128,7 +130,7 @@ def _with_level(found: Renames, older: Mapping[Path, set[Path]], written: Collec
         if seen != path:
             first[path] = seen[-1]
         if in_order[0] != path:
-            oldest[path] = in_order[0][-1]
+            oldest[*path[:-1], fold_case(path[-1])] = fold_case(in_order[0][-1])
     return Renames({**found.names, **names}, {**found.first, **first}, {**found.oldest, **oldest})
 
 
