@@ -5,12 +5,13 @@ records.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from pyiceberg.types import IcebergType, NestedField, StructType
 
 from frazil.schema.names import Spellings, fold_case
 from frazil.schema.parts import Path, change_parts, parts_of, retyped
+from frazil.schema.selection import Selection
 
 
 @dataclass(frozen=True)
@@ -25,6 +26,8 @@ class Renames:
     first: Mapping[Path, str] = field(default_factory=dict)
     #: The oldest name of a field, also one that no schema writes, by path, where that is not its own; without case.
     oldest: Mapping[Path, str] = field(default_factory=dict)
+    #: The fields that the table takes, by the names that the pipeline file writes; None: all.
+    selection: Selection | None = None
 
     def inside(self, name: str) -> Renames:
         """Returns the renames of fields one level deeper, in the field `name`."""
@@ -37,6 +40,22 @@ class Renames:
         found: Path = ()
         for name in map(fold_case, path):
             found = (*found, self.oldest.get((*found, name), name))
+        return found
+
+    def selecting(self, selection: Selection) -> tuple[Renames, Selection]:
+        """Returns the renames, of which a field that no column has gets a name that is taken; and the selection with all
+        other names of its fields.
+        """
+        include = tuple(other for path in selection.include for other in self._under_all(path))
+        exclude = tuple(other for path in selection.exclude for other in self._under_all(path))
+        return replace(self, selection=selection), Selection(include, exclude)
+
+    def _under_all(self, path: Path) -> list[Path]:
+        """Returns a path with every name of each field on it."""
+        found: list[Path] = [()]
+        for name in path:
+            others = self.names.get((*self.oldest_path(found[0]), name), ())
+            found = [(*before, other) for before in found for other in (name, *others)]
         return found
 
     def of_columns(self, struct: StructType, columns: Iterable[str], path: Path) -> dict[str, str]:
@@ -60,12 +79,20 @@ class Renames:
         """Returns a field that no column has, with the names by which it and its members get columns. path: of the
         struct that it is in; siblings: the names of the fields there.
         """
-        if not self.first:
+        if not self.names:
             return member
-        inner = (*path, member.name)
-        name = self.first.get((*self.oldest_path(path), member.name), member.name)
-        kind = self._named(member.field_type, inner)
+        name = self._new_name(path, member.name)
+        kind = self._named(member.field_type, (*path, name))
         return retyped(member, kind, name=member.name if name in siblings else name)
+
+    def _new_name(self, path: Path, name: str) -> str:
+        """Returns the name under which a field that no column has gets one."""
+        key = (*self.oldest_path(path), name)
+        first, selection = self.first.get(key, name), self.selection
+        if selection is None:
+            return first
+        names = (first, name, *self.names.get(key, ()))
+        return next((one for one in names if selection.takes((*path, one)) != "none"), first)
 
     def _named(self, kind: IcebergType, path: Path) -> IcebergType:
         if not isinstance(kind, StructType):
