@@ -34,7 +34,7 @@ from frazil.decode.columns import Columns, Fault
 from frazil.decode.connect.schema import convert_logical_types, with_keys
 from frazil.decode.connect.values import LogicalType
 from frazil.decode.epochs import from_numbers
-from frazil.decode.fed import FedColumns
+from frazil.decode.fed import FedColumns, fed_members
 from frazil.decode.renames import NO_RENAMES, Renames
 from frazil.decode.settings import Envelope
 from frazil.schema.arrow import arrow_type, structs_where
@@ -124,7 +124,7 @@ def open_columns(
         logical_types = _with_keys(envelope, _under_image(logical_types, is_envelope), fed)
         struct, columns = convert_logical_types(struct, columns, logical_types, fed)
     opened.add_record_kind(IMAGES if is_envelope else ROW)
-    _add_columns(opened, envelope, struct, columns, requested)
+    _add_columns(opened, envelope, (struct, columns), requested, renames)
     return StructType(*opened.fields), _without_far(replace(columns, arrays=opened.arrays), opened.far)
 
 
@@ -234,8 +234,13 @@ def _with_keys(
 
 
 def _add_columns(
-    opened: _Opened, envelope: Envelope, struct: StructType, columns: Columns, requested: Mapping[str, IcebergType]
+    opened: _Opened,
+    envelope: Envelope,
+    read: tuple[StructType, Columns],
+    requested: Mapping[str, IcebergType],
+    renames: Renames,
 ) -> None:
+    struct, columns = read
     named = {field.name: (field.field_type, array) for field, array in zip(struct.fields, columns.arrays, strict=True)}
     opened.add("op", StringType(), _operation(envelope, named))
     for name in IMAGES_OF:
@@ -245,7 +250,7 @@ def _add_columns(
         array, marks = _without_unsent(envelope, kind, array)
         opened.add(name, kind, array)
         if name == "after" and marks:
-            opened.add("unavailable", *_marks(marks, requested["unavailable"], opened.rows))
+            opened.add("unavailable", *_marks(marks, kind, requested["unavailable"], renames))
     is_flat = not is_wrapped(envelope, named)
     for name, fact in facts_of(_ColumnValues(named, is_flat, opened.far), requested).items():
         opened.add(name, requested[name], fact.cast(arrow_type(requested[name])))
@@ -271,12 +276,17 @@ def _without_unsent(
 
 
 def _marks(
-    marks: Mapping[str, np.ndarray[tuple[int], np.dtype[np.bool_]]], requested: IcebergType, rows: int
+    marks: Mapping[str, np.ndarray[tuple[int], np.dtype[np.bool_]]],
+    row: StructType,
+    requested: IcebergType,
+    renames: Renames,
 ) -> tuple[StructType, pa.Array]:
+    """Returns which values were not sent, by the column that the field of the row feeds."""
     assert isinstance(requested, StructType)
-    known = [field.name for field in requested.fields if field.name in marks]
+    fed = fed_members(row, requested.fields, renames, ("after",))
+    known = {fed[name].name: pa.array(mask) for name, mask in marks.items() if name in fed}
     kind = StructType(*(NestedField(0, name, BooleanType(), required=False) for name in known))
-    return kind, structs_where(known, [pa.array(marks[name]) for name in known], rows)
+    return kind, structs_where(list(known), list(known.values()), len(next(iter(marks.values()))))
 
 
 _NamedColumns = Mapping[str, tuple[IcebergType, pa.Array]]

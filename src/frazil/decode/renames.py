@@ -42,13 +42,14 @@ class Renames:
             found = (*found, self.oldest.get((*found, name), name))
         return found
 
-    def selecting(self, selection: Selection) -> tuple[Renames, Selection]:
+    def selecting(self, selection: Selection, struct: StructType) -> tuple[Renames, Selection]:
         """Returns the renames, of which a field that no column has gets a name that is taken; and the selection with all
-        other names of its fields.
+        other names of its fields. struct: of the writer.
         """
+        taken, selection = selection, selection.spelled_as(struct)
         include = tuple(other for path in selection.include for other in self._under_all(path))
         exclude = tuple(other for path in selection.exclude for other in self._under_all(path))
-        return replace(self, selection=selection), Selection(include, exclude)
+        return replace(self, selection=taken), Selection(include, exclude)
 
     def _under_all(self, path: Path) -> list[Path]:
         """Returns a path with every name of each field on it."""

@@ -208,7 +208,7 @@ def _compared(table: Table, target: TableTarget, written: WriterSchema, subject:
     struct = row_struct(written, target.envelope, fields, message, reading.unit_at)
     renames = row_renames(written, target.envelope, struct)
     if target.shaping is not None:
-        renames, selection = renames.selecting(target.shaping.selection)
+        renames, selection = renames.selecting(target.shaping.selection, struct)
         struct = selection.prune_struct(struct) or StructType()
     if reading.aliases:
         named = as_columns(struct, column_names(reading.aliases))
