@@ -14,12 +14,14 @@ from frazil.decode.fed import FedColumns
 from frazil.decode.renames import find_renames
 from frazil.decode.settings import Envelope, WriterSchema
 from frazil.spec import ColumnSpec
+from frazil.spec.load import load_spec
 from frazil.spec.types import parse_type
 from tests.unit.cdc.envelope_messages import UPSERT_ENVELOPE, avro
 from tests.unit.cdc.envelope_reference import target_for
 from tests.unit.ingest.service_scene import Scene
 from tests.unit.rows.test_encodings import LOGICAL, SHAPES, found, message, proto, written
 from tests.unit.rows.test_writer_schemas import decode, fields_of
+from tests.unit.spec.pipeline_file import with_table
 
 _MICROS = {"type": "long", "connect.name": "io.debezium.time.MicroTimestamp"}
 _NAMES = {"a column in lower case": ("V", ()), "a renamed field": ("w", ["v"]), "both": ("w", ["V"])}
@@ -142,6 +144,37 @@ def test_a_name_that_differs_in_case_alone_comes_before_an_older_name() -> None:
     schema = WriterSchema("avro", json.dumps({"type": "record", "name": "R", "fields": fields}))
     decoded = decode([b"\0\0\0\0\1\x0a"], fields_of(name="long", title="long"), {1: schema})
     assert [column.to_pylist() for column in decoded.columns] == [[5], [None]]
+
+
+_LATE: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
+    ("columns: {email: string}", {"Email": "a"}, {"email": "a"}),
+    ("columns: {mail: {type: string, field: email}}", {"EMAIL": "a"}, {"mail": "a"}),
+    ("columns: {at: timestamptz(s)}", {"AT": 5}, {"at": dt.datetime(1970, 1, 1, 0, 0, 5, tzinfo=dt.UTC)}),
+    ("columns: {price: {type: int, field: order.total}}", {"Order": {"Total": 1, "x": 2}},
+     {"price": 1, "order": {"x": 2}}),
+    ("columns: {order: 'struct<total: int>'}", {"Order": {"Total": 1, "x": 2}}, {"order": {"total": 1, "x": 2}}),
+    ("columns: {l: 'list<struct<a: int>>'}", {"L": [{"A": 1}]}, {"l": [{"a": 1}]}),
+    ("columns: {o_a: int}, flatten: true", {"O": {"A": 1}}, {"o_a": 1}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("is_protected", [False, True])
+@pytest.mark.parametrize(("declared", "record", "row"), _LATE, ids=[declared for declared, *_ in _LATE])
+def test_a_table_that_records_must_show_first_has_its_declared_columns_alone(
+    tmp_path: Path, declared: str, record: dict[str, Any], row: dict[str, Any], is_protected: bool
+) -> None:
+    settings = f"{declared}, partition_by: [k]"  # A column that only records have.
+    if is_protected:
+        (tmp_path / "key").write_text("0123456789abcdef" * 2)
+        settings += f", protect: {{other: hash}}, protect_key: '${{file:{tmp_path / 'key'}}}'"
+    file = tmp_path / "pipeline.yaml"
+    file.write_text(with_table(settings))
+    (spec,) = load_spec(file).tables
+    names = ("columns", "flatten", "partition_by", "protect", "protect_key")
+    scene = Scene(tmp_path, "a", on_bad_record="stop", **{name: getattr(spec, name) for name in names})
+    scene.feed("a", {**record, "k": 7})
+    scene.catch_up()
+    assert scene.rows("n.a") == [{**row, "k": 7}]
 
 
 def test_paths_lead_through_lists_maps_and_their_keys() -> None:
