@@ -97,15 +97,20 @@ def declaration_for(path: Sequence[str], written: str, wanted: str) -> str:
 
 def _unit_for(path: Sequence[str], had: str, has: str) -> str:
     """Returns the declaration of what integers count that come to a column of time."""
-    name, field, is_top = path[-1], ".".join(path), len(path) == 1
+    name, is_top = path[-1], len(path) == 1
     if has in _SINCE and "element" not in path and "value" not in path:
         kind = f"{has}({'us' if (had, has) == ('long', 'time') else 'ms'})"  # Avro's time-micros is a long.
-        declared = kind if is_top else f"{{type: {kind}, field: {field}}}"
-        return f"say what its numbers count since {_SINCE[has]}, such as `columns: {{{name}: {declared}}}`"
+        if is_top:
+            return f"say what its numbers count since {_SINCE[has]}, such as `columns: {{{name}: {kind}}}`"
+        return (
+            f"say what its numbers count since {_SINCE[has]}, such as"
+            f" `columns: {{{name}: {{type: {kind}, field: {'.'.join(path)}}}}}`"
+        )
     if has not in _COUNTED:
         return ""
-    column = f"it: `columns: {{{name}: {has}}}`" if is_top else f"the column `{path[0]}` with its type"
-    return f"where its numbers are {_COUNTED[has]}, declare {column}"
+    if is_top:
+        return f"where its numbers are {_COUNTED[has]}, declare it: `columns: {{{name}: {has}}}`"
+    return f"where its numbers are {_COUNTED[has]}, declare the column `{path[0]}` with its type"
 
 
 def remedy_of(change: str) -> str:

@@ -23,7 +23,7 @@ MAX_TEXT_BYTES = 2**20
 MAX_FIXED_BYTES = 2**16
 MAX_PRECISION = 38
 
-# Letters of every alphabet, as Avro's Java library allows, and with it registries and Kafka Connect. Namespaces are not
+# Names in any alphabet, as Avro's Java library allows, and with it registries and Kafka Connect. Namespaces are not
 # checked: nor did that library before 1.12.1, and Connect makes them from topic prefixes such as `db-1.shop.orders`.
 _NAME = re.compile(r"[^\W\d]\w*")
 _LOGICAL = {
