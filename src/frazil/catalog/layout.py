@@ -75,10 +75,17 @@ def bind(term: PartitionTerm, schema: Schema, where: str = "") -> NestedField:
     Raises: SpecError where the column does not exist, or its type does not allow the transform.
     """
     field = find_column(schema, term.column)
+    if field is None and term.column in schema.column_names:
+        raise SpecError(
+            f"`{term.text}`: a row may have several values of `{term.column}`, which is inside a list or a map",
+            remedy="name a column that is no list, map or struct, or one inside it, such as `a.b`",
+            where=where,
+        )
     if field is None:
+        known = [name for name in schema.column_names if find_column(schema, name) is not None]
         raise SpecError(
             f"`{term.text}`: the table has no column `{term.column}`",
-            remedy=f"declare it under `columns`, or correct the name: {advice(term.column, schema.column_names)}",
+            remedy=f"declare it under `columns`, or correct the name: {advice(term.column, known)}",
             where=where,
         )
     try:

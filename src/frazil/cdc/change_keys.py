@@ -22,6 +22,7 @@ from frazil.decode.columns import Fault
 from frazil.decode.regroup import member_at
 from frazil.decode.settings import NEW_KEY, OLD_KEY
 from frazil.schema.arrow import Bools, Records
+from frazil.schema.names import Spellings, fold_case
 from frazil.upsert.changes import DELETE
 from frazil.upsert.deduplicate import key_codes
 from frazil.upsert.lookup.live_rows import has_column
@@ -73,10 +74,11 @@ def check_old_keys(check: BadRecords, opened: Opened, target: TableTarget, recor
         return
     keys = find_key_fields(target, records)
     check.miss(keys.missing)
+    listed = [set(map(fold_case, names)) for names in keys.names]
     for path, mask in untold.items():
-        roots = {place[0] for place in fields[path]}
+        roots = {fold_case(place[0]) for place in fields[path]}
         # A key that cannot be read is accepted. The `_id` of a document never changes.
-        is_listed = np.array([not roots.isdisjoint(names) for names in keys.names] + [True])[keys.codes] & ~keys.lacks
+        is_listed = np.array([not roots.isdisjoint(names) for names in listed] + [True])[keys.codes] & ~keys.lacks
         name = ".".join(path)
         check.refuse(mask & ~is_listed & (ID not in roots), Fault(FAULTS[NO_BEFORE].kind, _UNTOLD.format(name)), name)
 
@@ -172,8 +174,8 @@ def _old_key_in_header(context: ChangeContext, record: int, kinds: Sequence[pa.D
     try:
         fields = json.loads(raw or b"")
         fields = fields["payload"] if isinstance(fields, dict) and fields.keys() == {"schema", "payload"} else fields
-        names = [_field_of(context.target, path[0]) for path in context.envelope.keys]
-        return [pa.scalar(fields[name], kind) for name, kind in zip(names, kinds, strict=True)]
+        names, spellings = [_field_of(context.target, path[0]) for path in context.envelope.keys], Spellings(fields)
+        return [pa.scalar(fields[spellings.find(name)], kind) for name, kind in zip(names, kinds, strict=True)]
     except (ValueError, KeyError, TypeError, OverflowError, RecursionError, pa.ArrowException):
         return None
 

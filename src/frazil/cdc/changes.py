@@ -266,7 +266,8 @@ def _selection(
     of_row = requested.include or ((),)
     include = [("after", *path) for path in of_row]
     include += [("before", key) for key in keys] or [("before", *path) for path in of_row]
-    return Selection((*include, *((name,) for name in others)), exclude)
+    any_case = frozenset({("before",)} if keys else ())
+    return Selection((*include, *((name,) for name in others)), exclude, any_case)
 
 
 def _in_rows(requested_fields: RequestedFields) -> dict[Path, dict[str, IcebergType]]:

@@ -31,12 +31,13 @@ from frazil.cdc.envelope import (
 from frazil.cdc.placeholders import find_unsent
 from frazil.cdc.positions import facts_of, source_fields
 from frazil.decode.columns import Columns, Fault
-from frazil.decode.connect.schema import convert_logical_types
+from frazil.decode.connect.schema import convert_logical_types, with_keys
 from frazil.decode.connect.values import LogicalType
 from frazil.decode.epochs import from_numbers
+from frazil.decode.fed import FedColumns, fed_members
+from frazil.decode.renames import NO_RENAMES, Renames
 from frazil.decode.settings import Envelope
 from frazil.schema.arrow import arrow_type, structs_where
-from frazil.schema.evolve import type_at
 from frazil.schema.selection import Path
 
 _FAR = Fault("out_of_range", "{value} is a time outside of the years 1 to 9999")
@@ -96,8 +97,11 @@ def open_columns(
     columns: Columns,
     logical_types: Mapping[Path, LogicalType],
     requested_columns: Sequence[NestedField],
+    renames: Renames = NO_RENAMES,
 ) -> tuple[StructType, Columns]:
-    """Returns the columns of opened envelopes, as far as the records have them. requested_columns: the columns to return."""
+    """Returns the columns of opened envelopes, as far as the records have them. requested_columns: the columns to return.
+    renames: of the fields in images.
+    """
     requested = {field.name: field.field_type for field in requested_columns}
     names = [field.name for field in struct.fields]
     opened = _Opened(columns.fault.size, [], [])
@@ -114,15 +118,13 @@ def open_columns(
         struct, columns = _images(struct, columns, requested)
     else:
         struct, columns = _as_image(struct, columns, operation_fields)
-    row = requested["after"]
-    struct, columns = convert_logical_types(
-        struct,
-        columns,
-        _with_keys(envelope, _under_image(logical_types, is_envelope)),
-        lambda path: _column_type(row, path),
-    )
+    if logical_types:
+        images = [NestedField(0, image, requested["after"], required=False) for image in IMAGES_OF]
+        fed = FedColumns(struct, images, renames)
+        logical_types = _with_keys(envelope, _under_image(logical_types, is_envelope), fed)
+        struct, columns = convert_logical_types(struct, columns, logical_types, fed)
     opened.add_record_kind(IMAGES if is_envelope else ROW)
-    _add_columns(opened, envelope, struct, columns, requested)
+    _add_columns(opened, envelope, (struct, columns), requested, renames)
     return StructType(*opened.fields), _without_far(replace(columns, arrays=opened.arrays), opened.far)
 
 
@@ -219,27 +221,26 @@ def _under_image(logical_types: Mapping[Path, LogicalType], is_envelope: bool) -
     return {("after", *path): logical_type for path, logical_type in logical_types.items() if path}
 
 
-def _with_keys(envelope: Envelope, logical_types: Mapping[Path, LogicalType]) -> Mapping[Path, LogicalType]:
+def _with_keys(
+    envelope: Envelope, logical_types: Mapping[Path, LogicalType], fed: FedColumns
+) -> Mapping[Path, LogicalType]:
     """Returns the logical types, with a mark for the fields that identify rows. A schema without an envelope is a
     record key's.
     """
-    if not (envelope.is_upsert or envelope.kind == "none"):
-        return logical_types
-    keys = {(image, *path) for path in envelope.keys for image in IMAGES_OF}
-    return {
-        path: replace(logical_type, is_key=True) if envelope.kind == "none" or path in keys else logical_type
-        for path, logical_type in logical_types.items()
-    }
-
-
-def _column_type(row: IcebergType, path: Path) -> IcebergType | None:
-    assert isinstance(row, StructType)
-    return type_at(row, path[1:])
+    if envelope.kind == "none":
+        return with_keys(logical_types, [()], fed)
+    keys = {(image, *path) for path in envelope.keys for image in IMAGES_OF} if envelope.is_upsert else ()
+    return with_keys(logical_types, keys, fed)
 
 
 def _add_columns(
-    opened: _Opened, envelope: Envelope, struct: StructType, columns: Columns, requested: Mapping[str, IcebergType]
+    opened: _Opened,
+    envelope: Envelope,
+    read: tuple[StructType, Columns],
+    requested: Mapping[str, IcebergType],
+    renames: Renames,
 ) -> None:
+    struct, columns = read
     named = {field.name: (field.field_type, array) for field, array in zip(struct.fields, columns.arrays, strict=True)}
     opened.add("op", StringType(), _operation(envelope, named))
     for name in IMAGES_OF:
@@ -249,7 +250,7 @@ def _add_columns(
         array, marks = _without_unsent(envelope, kind, array)
         opened.add(name, kind, array)
         if name == "after" and marks:
-            opened.add("unavailable", *_marks(marks, requested["unavailable"], opened.rows))
+            opened.add("unavailable", *_marks(marks, kind, requested["unavailable"], renames))
     is_flat = not is_wrapped(envelope, named)
     for name, fact in facts_of(_ColumnValues(named, is_flat, opened.far), requested).items():
         opened.add(name, requested[name], fact.cast(arrow_type(requested[name])))
@@ -275,12 +276,17 @@ def _without_unsent(
 
 
 def _marks(
-    marks: Mapping[str, np.ndarray[tuple[int], np.dtype[np.bool_]]], requested: IcebergType, rows: int
+    marks: Mapping[str, np.ndarray[tuple[int], np.dtype[np.bool_]]],
+    row: StructType,
+    requested: IcebergType,
+    renames: Renames,
 ) -> tuple[StructType, pa.Array]:
+    """Returns which values were not sent, by the column that the field of the row feeds."""
     assert isinstance(requested, StructType)
-    known = [field.name for field in requested.fields if field.name in marks]
+    fed = fed_members(row, requested.fields, renames, ("after",))
+    known = {fed[name].name: pa.array(mask) for name, mask in marks.items() if name in fed}
     kind = StructType(*(NestedField(0, name, BooleanType(), required=False) for name in known))
-    return kind, structs_where(known, [pa.array(marks[name]) for name in known], rows)
+    return kind, structs_where(list(known), list(known.values()), len(next(iter(marks.values()))))
 
 
 _NamedColumns = Mapping[str, tuple[IcebergType, pa.Array]]

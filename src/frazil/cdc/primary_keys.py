@@ -18,6 +18,7 @@ from frazil.cdc.mongodb.document_ids import ID
 from frazil.decode.columns import Fault
 from frazil.schema.arrow import Bools
 from frazil.schema.evolve import type_at
+from frazil.schema.names import fold_case
 from frazil.upsert.records.key_fields import leaves_of, name_columns
 from frazil.write.target import TableTarget
 
@@ -48,7 +49,7 @@ def check_primary_keys(check: BadRecords, opened: Opened, target: TableTarget) -
     known = target.changes.key_columns
     expected = known or next(iter(named.values()), ())
     for text, columns in named.items():
-        if set(columns) != set(expected):
+        if set(map(fold_case, columns)) != set(map(fold_case, expected)):
             same = np.asarray(pc.fill_null(pc.equal(primary_key, text), False))
             reason = _OTHER.format(", ".join(columns), ", ".join(expected))
             check.refuse(is_row & same, Fault("key_mismatch", reason))

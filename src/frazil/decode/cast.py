@@ -204,9 +204,10 @@ def _convert_other(
 ) -> pa.Array:
     """Returns values of another type than the table's."""
     written, wanted = kinds
-    branch = conversion.branches.get(place.path)
-    if branch is not None and isinstance(wanted, StructType) and branch in {member.name for member in wanted.fields}:
-        return _convert_into_branch(conversion, array, (written, wanted), place, branch)
+    if isinstance(wanted, StructType):
+        branch = conversion.branch_at(place.path)
+        if branch is not None and branch in {member.name for member in wanted.fields}:
+            return _convert_into_branch(conversion, array, (written, wanted), place, branch)
     if can_promote(wanted, written):
         if conversion.reading.may_widen:
             conversion.request(*top)

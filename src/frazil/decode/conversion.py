@@ -40,7 +40,7 @@ class Conversion:
     limit: int
     #: Other names of the writer's fields.
     renames: Renames = field(default_factory=Renames)
-    #: The name that a union gives to the type of its value, by the value's path.
+    #: The name that a union gives to the type of its value, by the value's path in the writer's schema.
     branches: Mapping[Path, str] = field(default_factory=dict)
     mismatches: list[Mismatch] = field(default_factory=list)
     #: Members of `_rescued`, each array for all records at once.
@@ -72,6 +72,11 @@ class Conversion:
     def unit_at(self, path: Path) -> str | None:
         """Returns the declared unit of the numbers at a path."""
         return self.reading.unit_at.get(path) if self.reading.units else None
+
+    def branch_at(self, path: Path) -> str | None:
+        """Returns the name that a union gives to the type of a column's value."""
+        named = {self.renames.oldest_path(written): name for written, name in self.branches.items()}
+        return named.get(self.renames.oldest_path(path))
 
     def request(self, path: Path, kind: IcebergType) -> None:
         """Requests this field, at least in this type."""

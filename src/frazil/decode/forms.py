@@ -31,6 +31,7 @@ from pyiceberg.types import (
 )
 
 from frazil.decode.columns import UnionStruct
+from frazil.decode.fed import fed_members
 from frazil.decode.renames import NO_RENAMES, Renames
 from frazil.schema.parts import Path, common_part
 
@@ -60,15 +61,16 @@ def _of_members(
     table.
     """
     fields = list(fields)
-    written = {member.name: member for member in struct.fields}
-    renamed = renames.of_columns(struct, {member.name for member in fields}, at)
-    for member in fields:
-        source = member.name if member.name in written else renamed.get(member.name, member.name)
-        inner, column = (*written_at, source), (*at, member.name)
-        if source in written:
-            yield from _of_value(written[source].field_type, member.field_type, renames, inner, column)
-        else:  # A record without fields has no column of its own, but may be inside the column.
-            yield from _structs_in(member.field_type, inner)
+    fed = fed_members(struct, fields, renames, at)
+    for member in struct.fields:
+        column = fed.get(member.name)
+        if column is not None:
+            inner = (*written_at, member.name)
+            yield from _of_value(member.field_type, column.field_type, renames, inner, (*at, column.name))
+    full = {column.name for column in fed.values()}
+    for column in fields:
+        if column.name not in full:  # A record without fields has no column of its own, but may be inside the column.
+            yield from _structs_in(column.field_type, (*written_at, column.name))
 
 
 def _of_value(

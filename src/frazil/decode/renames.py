@@ -5,53 +5,95 @@ records.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from pyiceberg.types import IcebergType, NestedField, StructType
 
+from frazil.schema.names import Spellings, fold_case
 from frazil.schema.parts import Path, change_parts, parts_of, retyped
+from frazil.schema.selection import Selection
 
 
 @dataclass(frozen=True)
 class Renames:
-    """Other names of fields."""
+    """Other names of fields. Paths have the oldest names of the structs around a field, without case, see `oldest_path`: a
+    field that is renamed inside of a renamed field, or inside of one whose column is spelt otherwise, is the same field.
+    """
 
     #: The other names that a field has had before or since, by path, older ones first.
     names: Mapping[Path, tuple[str, ...]] = field(default_factory=dict)
     #: The oldest name that a schema writes the field under, by path, where that is not its own.
     first: Mapping[Path, str] = field(default_factory=dict)
+    #: The oldest name of a field, also one that no schema writes, by path, where that is not its own; without case.
+    oldest: Mapping[Path, str] = field(default_factory=dict)
+    #: The fields that the table takes, by the names that the pipeline file writes; None: all.
+    selection: Selection | None = None
 
     def inside(self, name: str) -> Renames:
         """Returns the renames of fields one level deeper, in the field `name`."""
         names = {(name, *path): others for path, others in self.names.items()}
-        return Renames(names, {(name, *path): oldest for path, oldest in self.first.items()})
+        first = {(name, *path): oldest for path, oldest in self.first.items()}
+        return Renames(names, first, {(name, *path): oldest for path, oldest in self.oldest.items()})
 
-    def of_columns(self, struct: StructType, columns: Collection[str], path: Path) -> dict[str, str]:
+    def oldest_path(self, path: Path) -> Path:
+        """Returns a path with the oldest name of each field on it, the last one included, without case."""
+        found: Path = ()
+        for name in map(fold_case, path):
+            found = (*found, self.oldest.get((*found, name), name))
+        return found
+
+    def selecting(self, selection: Selection, struct: StructType) -> tuple[Renames, Selection]:
+        """Returns the renames, of which a field that no column has gets a name that is taken; and the selection with all
+        other names of its fields. struct: of the writer.
+        """
+        taken, selection = selection, selection.spelled_as(struct)
+        include = tuple(other for path in selection.include for other in self._under_all(path))
+        exclude = tuple(other for path in selection.exclude for other in self._under_all(path))
+        return replace(self, selection=taken), Selection(include, exclude)
+
+    def _under_all(self, path: Path) -> list[Path]:
+        """Returns a path with every name of each field on it."""
+        found: list[Path] = [()]
+        for name in path:
+            others = self.names.get((*self.oldest_path(found[0]), name), ())
+            found = [(*before, other) for before in found for other in (name, *others)]
+        return found
+
+    def of_columns(self, struct: StructType, columns: Iterable[str], path: Path) -> dict[str, str]:
         """Returns columns that are former names of a field in a writer's struct, with that field. path: of the columns'
         struct.
         """
         if not self.names:
             return {}
-        names = {member.name for member in struct.fields}
-        found: dict[str, str] = {}
-        for member in struct.fields:
-            if member.name not in columns:
-                for alias in self.names.get((*path, member.name), ()):
-                    if alias in columns and alias not in names and alias not in found:
-                        found[alias] = member.name
-                        break
+        path, spellings = self.oldest_path(path), Spellings(columns)
+        own = {member.name: spellings.find(member.name) for member in struct.fields}
+        fed, found = set(own.values()), {}
+        for name in (name for name, column in own.items() if column is None):
+            former = map(spellings.find, self.names.get((*path, name), ()))
+            column = next((one for one in former if one is not None and one not in fed), None)
+            if column is not None:
+                fed.add(column)
+                found[column] = name
         return found
 
     def under_first(self, member: NestedField, path: Path, siblings: Collection[str]) -> NestedField:
         """Returns a field that no column has, with the names by which it and its members get columns. path: of the
         struct that it is in; siblings: the names of the fields there.
         """
-        if not self.first:
+        if not self.names:
             return member
-        inner = (*path, member.name)
-        name = self.first.get(inner, member.name)
-        kind = self._named(member.field_type, inner)
+        name = self._new_name(path, member.name)
+        kind = self._named(member.field_type, (*path, name))
         return retyped(member, kind, name=member.name if name in siblings else name)
+
+    def _new_name(self, path: Path, name: str) -> str:
+        """Returns the name under which a field that no column has gets one."""
+        key = (*self.oldest_path(path), name)
+        first, selection = self.first.get(key, name), self.selection
+        if selection is None:
+            return first
+        names = (first, name, *self.names.get(key, ()))
+        return next((one for one in names if selection.takes((*path, one)) != "none"), first)
 
     def _named(self, kind: IcebergType, path: Path) -> IcebergType:
         if not isinstance(kind, StructType):
@@ -75,26 +117,49 @@ def find_renames(
 
     others: what other records write into the same table: a name that only these have there is their field's.
     """
-    older: dict[Path, set[Path]] = {}
-    written = {path for struct, _ in schemas for path in _paths_of(struct, ())}
-    others_have = {path for struct in others for path in _paths_of(struct, ())} - written
-    for struct, aliases in schemas:
-        mine = others_have.union(_paths_of(struct, ()))
-        for path, former in aliases.items():
-            # A name that another field of the schema has is that field's.
-            older.setdefault(path, set()).update({(*path[:-1], name) for name in former} - mine)
-    _close(older)
+    found = NO_RENAMES
+    written = [set(_paths_of(struct, ())) for struct, _ in schemas]
+    elsewhere = {path for struct in others for path in _paths_of(struct, ())}.difference(*written)
+    # From the outside in, as paths are of the oldest names around a field.
+    for level in sorted({len(path) for _, aliases in schemas for path in aliases}):
+        mine = [_at_level(found, paths, level) for paths in written]
+        theirs = _at_level(found, elsewhere, level)
+        older: dict[Path, set[Path]] = {}
+        for paths, (_, aliases) in zip(mine, schemas, strict=True):
+            for path, former in aliases.items():
+                if len(path) == level:
+                    around = found.oldest_path(path[:-1])
+                    # A name that another field of the schema has is that field's.
+                    olds = {(*around, name) for name in former} - theirs - paths
+                    older.setdefault((*around, path[-1]), set()).update(olds)
+        _close(older)
+        found = _with_level(found, older, set().union(*mine))
+    return found
+
+
+def _at_level(found: Renames, paths: Iterable[Path], level: int) -> set[Path]:
+    """Returns the paths of this length, with the oldest names of the structs around the field."""
+    return {(*found.oldest_path(path[:-1]), path[-1]) for path in paths if len(path) == level}
+
+
+def _with_level(found: Renames, older: Mapping[Path, set[Path]], written: Collection[Path]) -> Renames:
+    """Returns the renames with those of one more level. older: the older names of each field; written: the names that
+    schemas have.
+    """
     names: dict[Path, tuple[str, ...]] = {}
     first: dict[Path, str] = {}
-    for path in {path for newest, olds in older.items() for path in (newest, *olds) if olds}:
+    oldest: dict[Path, str] = {}
+    for path in sorted({path for newest, olds in older.items() for path in (newest, *olds) if olds}):
         newer = {other for other, olds in older.items() if path in olds}
         same = {path, *newer}.union(*(older.get(other, ()) for other in (path, *newer)))
         in_order = sorted(same, key=lambda other: (len(older.get(other, ())), other))
         names[path] = tuple(other[-1] for other in in_order if other != path)
-        oldest = next((other for other in in_order if other in written), path)
-        if oldest != path:
-            first[path] = oldest[-1]
-    return Renames(names, first)
+        seen = next((other for other in in_order if other in written), path)
+        if seen != path:
+            first[path] = seen[-1]
+        if in_order[0] != path:
+            oldest[*path[:-1], fold_case(path[-1])] = fold_case(in_order[0][-1])
+    return Renames({**found.names, **names}, {**found.first, **first}, {**found.oldest, **oldest})
 
 
 def _close(older: Mapping[Path, set[Path]]) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 from pyiceberg.schema import Schema
-from pyiceberg.types import IcebergType
+from pyiceberg.types import IcebergType, NestedField, StructType
 
 from frazil.catalog.port import TableState
 from frazil.errors import ConflictError, SpecError
@@ -17,7 +17,7 @@ from frazil.process.analysis import Query
 from frazil.process.program import Field, Project
 from frazil.schema.conflicts import MAX_REJECTED, accept
 from frazil.schema.evolve import NameConflict, Path, RequestedFields, can_promote, extend_schema, new_schema
-from frazil.schema.names import column_settings, fold_case
+from frazil.schema.names import column_settings, fold_case, spelled_as_declared
 from frazil.schema.projection import check_reserved, extend_shaped
 from frazil.spec import TableSpec
 from frazil.upsert.lookup.live_rows import check_columns
@@ -45,6 +45,19 @@ def accept_columns(table: Table, requested_fields: RequestedFields) -> tuple[Req
     if rejected and (is_known or len(rejected.keys() | table.schema.rejected.keys()) > MAX_REJECTED):
         raise NameConflict(next(iter(rejected.values())))
     return accepted, rejected
+
+
+def as_declared(table: Table, requested_fields: RequestedFields) -> RequestedFields:
+    """Returns the fields that records request, for a table that does not exist with the names by which the pipeline file
+    declares columns for them: of an existing one tasks know these columns.
+    """
+    if table.state is not None or () not in requested_fields:
+        return requested_fields
+    paths = [column.field or (column.name,) for column in table.spec.columns if not column.is_own]
+    fields = (NestedField(0, name, kind, required=False) for name, kind in requested_fields[()].items())
+    row = spelled_as_declared(StructType(*fields), paths)
+    assert isinstance(row, StructType)
+    return {**requested_fields, (): {member.name: member.field_type for member in row.fields}}
 
 
 def checked_change(table: Table, change: Callable[[Schema], Schema], keys: Sequence[str]) -> Callable[[Schema], Schema]:

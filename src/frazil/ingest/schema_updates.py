@@ -20,7 +20,8 @@ from frazil.ingest.outcome import NoColumns, Outcome, RejectedFields, Replan, Sc
 from frazil.ingest.plan import FIRST_BATCH_RECORDS, limit_ranges
 from frazil.ingest.primary_key_updates import key_updates_in
 from frazil.ingest.queries import Queries, QueryTables
-from frazil.ingest.schema_changes import CLASH_REMEDY, accept_columns, adder, checked_change
+from frazil.ingest.schema_changes import CLASH_REMEDY, accept_columns, adder, as_declared, checked_change
+from frazil.ingest.settings import declared_columns
 from frazil.ingest.state import NoOpChange, find_no_op_change
 from frazil.ingest.table import Planned, set_key_columns
 from frazil.kafka.port import Partition
@@ -32,6 +33,7 @@ from frazil.schema.evolve import (
     dump_requested_fields,
     load_requested_fields,
     merge_requested_fields,
+    new_schema,
 )
 from frazil.schema.inference import agree_on_times, hints_of
 from frazil.schema.projection import KEY_ROOT
@@ -93,7 +95,7 @@ class SchemaUpdates:
         table = planned.table
         try:
             records = table.records
-            requested_fields, rejected = accept_columns(records, _wanted(planned, report))
+            requested_fields, rejected = accept_columns(records, as_declared(records, _wanted(planned, report)))
             if rejected.keys() - table.schema.rejected.keys():
                 if table.spec.on_bad_record == "stop" and not table.spec.rescue:
                     raise NameConflict(next(iter(rejected.values())))
@@ -114,7 +116,8 @@ class SchemaUpdates:
                 )
                 return self._changed(state, report, no_op_change)
             add = adder(records.spec, requested_fields)
-            schema = checked_change(records, add, report.schema.key_columns)(Schema())
+            declared = new_schema(declared_columns(records.spec).items())
+            schema = checked_change(records, add, report.schema.key_columns)(declared)
             if not schema.fields and not table.spec.columns and not table.spec.metadata:
                 return Replan(None, report, (NoColumns(),))
             hit("create.before")

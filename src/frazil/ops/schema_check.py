@@ -206,12 +206,13 @@ def _compared(table: Table, target: TableTarget, written: WriterSchema, subject:
         )
     message = table.spec.value.message or ""
     struct = row_struct(written, target.envelope, fields, message, reading.unit_at)
+    renames = row_renames(written, target.envelope, struct)
     if target.shaping is not None:
-        struct = target.shaping.selection.prune_struct(struct) or StructType()
+        renames, selection = renames.selecting(target.shaping.selection, struct)
+        struct = selection.prune_struct(struct) or StructType()
     if reading.aliases:
         named = as_columns(struct, column_names(reading.aliases))
         struct = named if isinstance(named, StructType) else struct
-    renames = row_renames(written, target.envelope, struct)
     return _fitted(reading, subject, written, struct, fields, renames, target.envelope)
 
 

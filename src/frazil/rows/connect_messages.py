@@ -34,6 +34,7 @@ from frazil.decode.connect.schema import (
 )
 from frazil.decode.connect.values import LogicalType
 from frazil.decode.conversion import Conversion
+from frazil.decode.fed import FedColumns
 from frazil.decode.json import scan
 from frazil.decode.json.columns import Findings, read_members, read_value
 from frazil.decode.json.grammar import ABSENT, NULL, OBJECT
@@ -45,7 +46,6 @@ from frazil.decode.regroup import select_columns
 from frazil.decode.settings import Envelope, Reading
 from frazil.registry.port import UnusableSchema
 from frazil.schema.arrow import Bools, Ints, arrow_type, is_every
-from frazil.schema.evolve import type_at
 from frazil.schema.selection import Path
 
 SCHEMA, PAYLOAD = "schema", "payload"
@@ -292,14 +292,16 @@ def convert_written(
     """Returns the columns `fields` of records that were read with the types of their schema: an envelope is opened, and
     values of Kafka Connect's logical types become what they mean.
     """
-    reading, table = conversion.reading, StructType(*fields)
+    reading = conversion.reading
     if reading.envelope is not None:
-        struct, columns = open_columns(reading.envelope, struct, columns, logical_types, fields)
-    else:
-        logical_types = with_keys(without_units(logical_types, reading.unit_at), reading.keys)
-        struct, columns = convert_logical_types(struct, columns, logical_types, lambda path: type_at(table, path))
+        struct, columns = open_columns(reading.envelope, struct, columns, logical_types, fields, conversion.renames)
+    elif logical_types:
+        fed = FedColumns(struct, fields, conversion.renames)
+        logical_types = with_keys(without_units(logical_types, reading.unit_at, fed), reading.keys, fed)
+        struct, columns = convert_logical_types(struct, columns, logical_types, fed)
     if reading.selection is not None:
-        struct, columns = select_columns(reading.selection, struct, columns)
+        conversion.renames, selection = conversion.renames.selecting(reading.selection, struct)
+        struct, columns = select_columns(selection, struct, columns)
     return convert_columns(conversion, struct, columns, fields)
 
 
@@ -310,13 +312,13 @@ def _decode_key(found: _Messages, message: _Message, name: str, kind: IcebergTyp
         return _refused(message, column)
     schema, texts = message.schema, found.texts
     payload = pick_slices(found.payload, message.rows)
-    logical_types = with_keys(_below(name, schema), reading.keys)
+    written = StructType(NestedField(0, name, schema.kind, required=False))
+    fed = FedColumns(written, column)
+    logical_types = with_keys(_below(name, schema), reading.keys, fed)
     texts.options = replace(texts.options, scales=scales_of(logical_types))
     array = read_value(texts, payload, schema.kind, Findings("drop"), (name,))
-    written = StructType(NestedField(0, name, schema.kind, required=False))
     columns = Columns([array], np.zeros(message.rows.size, np.uint8), ())
-    table = StructType(*column)
-    struct, columns = convert_logical_types(written, columns, logical_types, lambda path: type_at(table, path))
+    struct, columns = convert_logical_types(written, columns, logical_types, fed)
     decoded = convert_columns(Conversion(reading, "", message.rows.size, texts.options.limit), struct, columns, column)
     requested_fields = decoded.requested_fields
     if kind is None:

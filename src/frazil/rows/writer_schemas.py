@@ -28,6 +28,7 @@ from frazil.decode.connect.protobuf_names import logical_types_of_protobuf
 from frazil.decode.connect.schema import convert_logical_types, logical_types_of_avro, without_units
 from frazil.decode.connect.values import GOOGLE_DATE, GOOGLE_TIME, LogicalType
 from frazil.decode.conversion import Conversion
+from frazil.decode.fed import FedColumns
 from frazil.decode.forms import OWN_FORMS, Forms, forms_of
 from frazil.decode.json import values as json_values
 from frazil.decode.json.records import decode_json
@@ -209,8 +210,8 @@ def _read_columns(
         # The row, which is the entire record, becomes the image after the change.
         conversion.renames = conversion.renames.inside("after")
         conversion.branches = {("after", *path): name for path, name in conversion.branches.items()}
-    table = StructType(*batch.fields) if envelope is None else None
-    logical_types = _logical_types(batch.reading.schema(schema_id), reader, table)
+    plain = batch.fields if envelope is None else None
+    logical_types = _logical_types(batch.reading.schema(schema_id), reader, plain)
     batch.groups.append(Group(rows, convert_written(conversion, struct, columns, logical_types, batch.fields)))
 
 
@@ -223,20 +224,22 @@ def _forms_of(struct: StructType, envelope: Envelope | None, fields: Sequence[Ne
     return forms_of(struct, fields, renames)
 
 
-def _logical_types(schema: WriterSchema | None, reader: Reader, table: StructType | None) -> Mapping[Path, LogicalType]:
-    """Returns the logical types of Kafka Connect in a schema, by path of the reader's fields. table: the columns; None:
+def _logical_types(
+    schema: WriterSchema | None, reader: Reader, columns: Sequence[NestedField] | None
+) -> Mapping[Path, LogicalType]:
+    """Returns the logical types of Kafka Connect in a schema, by path of the reader's fields. columns: of the table; None:
     the records are in envelopes. Otherwise a Google message for a date or time stays a struct, unless the column is
     declared with a time type.
     """
     if isinstance(reader, ProtobufReader):
         found = logical_types_of_protobuf(*reader.described)
-        if table is None:
+        if columns is None or not found:
             return found
+        fed = FedColumns(reader.struct, columns)
         return {
             path: logical_type
             for path, logical_type in found.items()
-            if logical_type.name not in (GOOGLE_DATE, GOOGLE_TIME)
-            or isinstance(type_at(table, path), DateType | TimeType)
+            if logical_type.name not in (GOOGLE_DATE, GOOGLE_TIME) or isinstance(fed.type_at(path), DateType | TimeType)
         }
     if schema is None or not isinstance(reader, AvroReader):
         return {}
@@ -387,17 +390,18 @@ def row_struct(
     if schema.kind == "json_schema":
         return struct if envelope is None else row_of(envelope, struct)
     opened = opened_fields(envelope, fields, ()) if envelope is not None else fields
-    forms = _forms_of(struct, envelope, opened, row_renames(schema, envelope, struct))
+    renames = row_renames(schema, envelope, struct)
+    forms = _forms_of(struct, envelope, opened, renames)
     struct = struct_of(schema, message, forms) if forms else struct
     reader = _avro(schema) if schema.kind == "avro" else protobuf_reader(schema.descriptors, message or _FIRST)
-    table = StructType(*fields)
-    logical_types = _logical_types(schema, reader, table if envelope is None else None)
+    logical_types = _logical_types(schema, reader, fields if envelope is None else None)
     nothing = Columns([pa.nulls(0, arrow_type(f.field_type)) for f in struct.fields], np.zeros(0, np.uint8), ())
     if envelope is None:
-        return convert_logical_types(
-            struct, nothing, without_units(logical_types, units), lambda path: type_at(table, path)
-        )[0]
-    images, _ = open_columns(envelope, struct, nothing, logical_types, opened)
+        fed = FedColumns(struct, fields, renames)
+        return convert_logical_types(struct, nothing, without_units(logical_types, units, fed), fed)[0]
+    if not is_wrapped(envelope, [member.name for member in struct.fields]):
+        renames = renames.inside("after")
+    images, _ = open_columns(envelope, struct, nothing, logical_types, opened, renames)
     kind = next((field.field_type for field in images.fields if field.name == "after"), None)
     return kind if isinstance(kind, StructType) else StructType()
 

@@ -6,14 +6,14 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any
 
 from pyiceberg.schema import Schema
 from pyiceberg.types import IcebergType, NestedField, StructType
 
-from frazil.schema.parts import Path, change_parts, parts_of, retyped
+from frazil.schema.parts import Path, change_parts, parts_of, retyped, with_parts
 
 
 @lru_cache(maxsize=65_536)
@@ -119,6 +119,28 @@ def _in_file(path: Path) -> str:
     if any("." in name or not name for name in path):
         return "'[" + ", ".join(f'"{name}"' for name in path) + "]'"
     return ".".join(path)
+
+
+def spelled_as_declared(kind: IcebergType, paths: Collection[Path]) -> IcebergType:
+    """Returns the type with the names of these paths for members that differ from them in case alone: they feed the columns
+    that are declared for the paths.
+    """
+    parts, names = parts_of(kind), {}
+    if isinstance(kind, StructType):
+        spellings, taken = Spellings(path[0] for path in paths), {part.name for part in parts}
+        for part in parts:
+            found = spellings.find(part.name)
+            if found is not None and found not in taken:
+                names[part.name] = found
+                taken.add(found)
+    made = []
+    for part in parts:
+        name = names.get(part.name, part.name)
+        inside = [path[1:] for path in paths if path[0] == name and len(path) > 1]
+        made.append(
+            retyped(part, spelled_as_declared(part.field_type, inside) if inside else part.field_type, name=name)
+        )
+    return with_parts(kind, made) if made else kind
 
 
 def merge_spellings(kind: IcebergType, unite: Callable[[IcebergType, IcebergType], IcebergType]) -> IcebergType:

@@ -14,7 +14,8 @@ from frazil.types import list_names
 _BY = re.compile(r"schema ([^:]+): (column .*)", re.DOTALL)
 _MISMATCH = re.compile(r"column ([^:]+): (.+) does not fit (\w+)")
 _WORD = re.compile(r"\w*")
-_NO_TEXT = ("string", "uuid", "binary", "fixed")
+_BYTES = ("binary", "fixed")
+_NO_TEXT = ("string", "uuid", *_BYTES)
 _COUNTED = {"date": "days since the epoch", "time": "milliseconds since midnight"}
 _SINCE = {"timestamp": "the epoch", "timestamptz": "the epoch", "time": "midnight"}
 OF_KEYS = ", in keys of records"
@@ -82,6 +83,13 @@ def declaration_for(path: Sequence[str], written: str, wanted: str) -> str:
             "the column was made of a message or record without fields: give the field a column of its own, such as"
             f' `columns: {{{name}_fields: {{type: "{written}", field: {field}}}}}`'
         )
+    if had in _BYTES and has not in _BYTES and is_member:
+        return (
+            f"give the field a column of bytes instead: `columns: {{{name}_bytes: {{type: binary, field: {field}}}}}`"
+        )
+    if {had, has} == {"timestamp", "timestamptz"} and is_member:
+        zoned = f"{{type: {has}, zone: UTC}}" if is_top else f"{{type: {has}, zone: UTC, field: {field}}}"
+        return f"to convert times with and without a zone, write `columns: {{{name}: {zoned}}}`"
     if has == "string" and had not in _NO_TEXT:
         inside = f"declare the column `{path[0]}` with its type and `coerce: true`"
         return f"to keep it as text, {f'write `columns: {{{name}: {{type: string, coerce: true}}}}`' if is_top else inside}"
@@ -89,11 +97,15 @@ def declaration_for(path: Sequence[str], written: str, wanted: str) -> str:
         return fraction_settings(tuple(path), is_json=False)
     if had == "string" and is_member and (has in _SINCE or has in _COUNTED):
         return f"to keep the text, give it a column: `columns: {{{name}_text: {{type: string, field: {field}}}}}`"
-    if had not in ("int", "long"):
-        return ""
-    if has in _SINCE and is_member:
+    return _unit_for(path, had, has) if had in ("int", "long") else ""
+
+
+def _unit_for(path: Sequence[str], had: str, has: str) -> str:
+    """Returns the declaration of what integers count that come to a column of time."""
+    name, is_top = path[-1], len(path) == 1
+    if has in _SINCE and "element" not in path and "value" not in path:
         kind = f"{has}({'us' if (had, has) == ('long', 'time') else 'ms'})"  # Avro's time-micros is a long.
-        declared = kind if is_top else f"{{type: {kind}, field: {field}}}"
+        declared = kind if is_top else f"{{type: {kind}, field: {'.'.join(path)}}}"
         return f"say what its numbers count since {_SINCE[has]}, such as `columns: {{{name}: {declared}}}`"
     if has not in _COUNTED:
         return ""

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from pyiceberg.types import IcebergType, NestedField, StructType
 
+from frazil.schema.names import fold_case
 from frazil.schema.parts import Path as Path
 from frazil.schema.parts import is_empty_type, parts_of, retyped, with_parts
 
@@ -20,6 +21,8 @@ class Level:
     only: frozenset[str] | None = None
     #: The names of the members to leave out.
     without: frozenset[str] = frozenset()
+    #: Whether members are taken too whose names differ from those in `only` in case alone.
+    any_case: bool = False
 
     def more(self, names: Iterable[str]) -> list[str]:
         """Returns the names that the level mentions and that are not in `names`, sorted."""
@@ -37,6 +40,24 @@ class Selection:
     include: tuple[Path, ...] = ()
     #: Paths of the fields to leave out.
     exclude: tuple[Path, ...] = ()
+    #: Paths of structs whose included members are given by columns: fields feed these in any case.
+    any_case: frozenset[Path] = frozenset()
+
+    def spelled_as(self, struct: StructType) -> Selection:
+        """Returns the selection with the members of `struct` whose names differ in case alone from included ones, where
+        `any_case` allows it.
+        """
+        kinds = {member.name: member.field_type for member in struct.fields}
+        around = [kinds.get(path[0]) for path in self.any_case]
+        names = {name for kind in around if isinstance(kind, StructType) for name in (one.name for one in kind.fields)}
+        found = [
+            (*path[:-1], name)
+            for path in self.include
+            if path[:-1] in self.any_case
+            for name in names
+            if fold_case(name) == fold_case(path[-1])
+        ]
+        return replace(self, include=tuple(dict.fromkeys([*self.include, *found])))
 
     def takes(self, path: Path) -> Literal["all", "part", "none"]:
         """Returns how much of the field at `path` is taken; `part`: only fields included below it."""
@@ -59,7 +80,7 @@ class Selection:
         if not self.include or any(path[: len(taken)] == taken for taken in self.include):
             return Level(None, without)
         only = {taken[depth] for taken in self.include if len(taken) > depth and taken[:depth] == path}
-        return Level(frozenset(only) - without, without)
+        return Level(frozenset(only) - without, without, path in self.any_case)
 
     def prune(self, kind: IcebergType, path: Path, keeps_empty: bool = False) -> IcebergType | None:
         """Returns the type of the taken part of a field; None when nothing is taken. keeps_empty: a struct of which

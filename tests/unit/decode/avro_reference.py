@@ -172,9 +172,10 @@ A rejected record affects no other record. The class is the error class, the pat
 _LIMITS = """
 ## Rejected schemas
 
-A schema is rejected if it violates the Avro specification (names: alphanumeric characters and underscores) or a limit:
-1 MiB of text with all references, 64 levels of records, arrays and maps, 2,000 fields, a fixed of 65,536 bytes, a
-record that contains itself without an optional type between."""
+A schema is rejected if it violates the Avro specification or has more than 1 MiB of text with all references, 64 levels
+of records, arrays and maps, 2,000 fields, a fixed of more than 65,536 bytes, or a record that contains itself without an
+optional type between. Names consist of alphanumeric characters, of any alphabet as in Avro's Java library, and
+underscores. A namespace may be any text, such as `db-1.shop`."""
 
 
 def page() -> str:

@@ -35,6 +35,20 @@ def test_a_full_name_brings_its_own_namespace() -> None:
     assert _types(node) == ["e: string", "f: string"]
 
 
+@pytest.mark.parametrize("namespace", ["db-1.shop.orders", "my team", "2nd.über", "a..b", "int"])
+def test_a_namespace_may_be_anything(namespace: str) -> None:
+    enum = {"type": "enum", "name": "E", "symbols": ["X"]}
+    node = _record("Value", ("e", enum), ("f", f"{namespace}.E"), ("u", ["int", "E"]), namespace=namespace)
+    assert _types(node) == ["e: string", "f: string", "u: struct<int: int, E: string>"]
+
+
+def test_names_may_be_in_any_alphabet() -> None:
+    enum = {"type": "enum", "name": "Größe", "symbols": ["groß", "klein"]}
+    assert _types(_record("Änderung", ("größe", enum), ("名前", ["null", "string"]), ("_1", "int"))) == [
+        "größe: string", "名前: string", "_1: int",
+    ]  # fmt: skip
+
+
 def test_references_bring_the_types_that_a_schema_uses() -> None:
     point = _record("geo.Point", ("x", "double"))
     line = _record("geo.Line", ("from", "geo.Point"), ("to", "Point"))
@@ -96,6 +110,9 @@ _UNUSABLE: list[tuple[Any, str]] = [
     ({"type": "record", "fields": []}, "a type of kind record has no name, at the top of the schema"),
     (_record("a b"), "`a b` cannot be the name of a type, at the top of the schema"),
     (_record("int"), "`int` cannot be the name of a type, at the top of the schema"),
+    (_record("db-1"), "`db-1` cannot be the name of a type, at the top of the schema"),
+    (_record("", namespace="a"), "`a.` cannot be the name of a type, at the top of the schema"),
+    (_record("r", ("1st", "int")), "a field of the record `r` has no name that Avro allows, at the top of the schema"),
     (_record("r", ("a-b", "int")), "a field of the record `r` has no name that Avro allows, at the top of the schema"),
     (_record("r", ("a", "int"), ("a", "int")), "the record `r` has the same field twice, at the top of the schema"),
     ({"type": "record", "name": "r", "fields": [{"name": "a"}]}, "the field has no type, at `a`"),

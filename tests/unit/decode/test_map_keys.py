@@ -25,9 +25,10 @@ from pyiceberg.types import (
 from frazil.decode.columns import Columns, Decoded
 from frazil.decode.connect.schema import convert_logical_types
 from frazil.decode.connect.values import LogicalType
+from frazil.decode.fed import FedColumns
 from frazil.decode.settings import WriterSchema
 from frazil.registry.protobuf import compile_proto
-from frazil.schema.evolve import dump_requested_fields, load_requested_fields, merge_requested_fields, type_at
+from frazil.schema.evolve import dump_requested_fields, load_requested_fields, merge_requested_fields
 from tests.unit.rows.test_writer_schemas import decode
 
 INT, LONG, TEXT = 1, 2, 3
@@ -124,6 +125,6 @@ def test_a_logical_type_of_keys_applies_whatever_type_the_values_have() -> None:
     )
     columns = Columns([pa.array([[(1000, 5)]], pa.map_(pa.int64(), pa.int64()))], np.zeros(1, np.uint8), ())
     of_keys: dict[tuple[str, ...], LogicalType] = {("m", "key"): LogicalType("org.apache.kafka.connect.data.Timestamp")}
-    struct, found = convert_logical_types(written, columns, of_keys, lambda path: type_at(table, path))
+    struct, found = convert_logical_types(written, columns, of_keys, FedColumns(written, table.fields))
     assert found.arrays[0].to_pylist() == [[(dt.datetime(1970, 1, 1, 0, 0, 1), 5)]]  # noqa: DTZ001
     assert str(struct.fields[0].field_type) == "map<timestamp, long>"

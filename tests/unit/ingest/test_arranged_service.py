@@ -20,6 +20,7 @@ from frazil.spec.types import parse_type
 from frazil.testing import MemoryJobs
 from tests.unit.rows.test_shaped_service import Scenario
 
+_MAP = parse_type("map<string,int>")
 _ID = ColumnSpec(name="id", type=parse_type("long"))
 
 
@@ -85,6 +86,18 @@ def test_a_property_of_a_column_that_is_not_there_stops_the_table(tmp_path: Path
     assert (table.status.run_state, scenario.catalog.load("n.t")) == (RunState.STOPPED, None)
     assert table.status.reason == f"`{METRICS_OF}regions`: the table has no column `regions`"
     assert table.status.remedy == "declare it under `columns`, or correct the name: did you mean `region`?"
+
+
+@pytest.mark.parametrize("term", ["l.element", "bucket(l.element.a, 4)", "m.value"])
+def test_a_value_of_which_a_row_has_several_is_named_as_that(tmp_path: Path, term: str) -> None:
+    scenario = Scenario(tmp_path, partition_by=_terms(term), columns=(ColumnSpec(name="m", type=_MAP),))
+    record = {"l": [{"a": 1}] if ".a" in term else [1], "m": {"k": 1}}
+    table = scenario.run(record)
+    named = term.partition("(")[2].partition(",")[0] or term
+    assert (
+        table.status.reason == f"`{term}`: a row may have several values of `{named}`, which is inside a list or a map"
+    )
+    assert table.status.remedy == "name a column that is no list, map or struct, or one inside it, such as `a.b`"
 
 
 @pytest.mark.parametrize(

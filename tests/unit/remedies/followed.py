@@ -25,6 +25,7 @@ _DEAD_LETTERS = "dead_letters_are_written_with_the_least_rights_and_a_missing_on
 _QUERIES = "integration/test_query_refusals.py::test_a_refused_query_is_accepted_once_its_remedy_is_done"
 _STEPS = "unit/process/test_steps.py::test_steps_that_contradict_each_other_are_refused_until_the_remedy_is_done"
 _EXPECT = "unit/ingest/test_expectations.py::test_"
+_ENCODINGS = "unit/rows/test_encodings_service.py::test_the_remedy_of_a_refused_change_gives_later_values_a_place"
 _TOPICS = "unit/ingest/test_topic_tables.py::test_"
 _LOOKUPS = "unit/ingest/test_lookups.py::test_"
 _FUNCTIONS = "integration/test_query_functions.py::test_"
@@ -285,6 +286,9 @@ FOLLOWED: Mapping[str, str] = {
     # Changes of a table that are refused.
     "correct the schema, or give the field another name; a new table with `columns: {NAME: {type: string, coerce: true,"
     " field: PATH}}` keeps both as text": CHANGES,
+    "give the field a column of bytes instead: `columns: {…_bytes: {type: binary, field: …}}`": _ENCODINGS,
+    "to convert times with and without a zone, write `columns: {…: {type: …, zone: UTC}}`": _ENCODINGS,
+    "to convert times with and without a zone, write `columns: {…: {type: …, zone: UTC, field: …}}`": _ENCODINGS,
     "say what its numbers count since …, such as `columns: {…: {type: …, field: …}}`": CHANGES,
     "say what its numbers count since …, such as `columns: {…: …}`": CHANGES,
     "give the field another column with wider keys, which Iceberg does not widen: `columns: {NAME: {type:"

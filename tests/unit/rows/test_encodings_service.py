@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from frazil.decode.settings import WriterSchema
 from frazil.spec import ColumnSpec
@@ -117,6 +118,40 @@ def test_a_number_that_came_to_a_text_column_is_kept_as_text_by_the_remedy(tmp_p
     scenario.table = scenario.table.model_copy(update={"columns": columns_of(reason, tmp_path / "remedy.yaml")})
     put(scenario, avro(v="int"), {"v": 8})
     assert [row["v"] for row in scenario.rows()] == ["a", "8"]
+
+
+def _in_struct(kind: Any) -> Any:
+    return {"type": "record", "name": "S", "fields": [{"name": "m", "type": kind}]}
+
+
+_INSTANT, _LOCAL = ({"type": "long", "logicalType": f"{of}timestamp-millis"} for of in ("", "local-"))
+
+
+@pytest.mark.parametrize("is_inside", [False, True])
+@pytest.mark.parametrize(
+    ("first", "later", "values", "column"),
+    [
+        ("long", "bytes", (1, b"\xff"), "_bytes"),
+        ("string", {"type": "fixed", "name": "F", "size": 2}, ("a", b"\xff\0"), "_bytes"),
+        (_INSTANT, _LOCAL, (5, 5), ""),
+        (_LOCAL, _INSTANT, (5, 5), ""),
+    ],
+)
+def test_the_remedy_of_a_refused_change_gives_later_values_a_place(
+    tmp_path: Path, first: Any, later: Any, values: tuple[Any, Any], column: str, is_inside: bool
+) -> None:
+    scenario = Scenario(tmp_path, **_OPEN)
+    schemas = [avro(v=_in_struct(kind) if is_inside else kind) for kind in (first, later)]
+    records: list[dict[str, Any]] = [{"v": {"m": value} if is_inside else value} for value in values]
+    put(scenario, schemas[0], records[0])
+    with capture_logs() as logs:
+        put(scenario, schemas[1], records[1])
+    (remedy,) = [log["remedy"] for log in logs if log["event"] == "schema_change_refused"]
+    scenario.table = scenario.table.model_copy(update={"columns": columns_of(remedy, tmp_path / "remedy.yaml")})
+    put(scenario, schemas[1], records[1])
+    assert len(dead_letters(scenario)) == 1
+    name = f"{'m' if is_inside else 'v'}{column}"
+    assert scenario.rows()[-1][name] is not None
 
 
 _EVENT = """

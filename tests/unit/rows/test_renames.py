@@ -13,6 +13,7 @@ import pytest
 from frazil.decode.renames import find_renames
 from frazil.decode.settings import WriterSchema
 from frazil.ingest.state import RunState
+from frazil.spec import ColumnSpec
 from frazil.spec.types import parse_type
 from tests.unit.ingest.test_schemas import Scenario
 from tests.unit.rows.test_writer_schemas import decode, fields_of, framed, rows
@@ -29,6 +30,10 @@ def schema(name: str, *aliases: str) -> WriterSchema:
 
 SCHEMAS = {1: schema("a"), 2: schema("b", "a"), 3: schema("c", "b", "a")}
 NAMES = {1: "a", 2: "b", 3: "c"}
+
+
+def declared(**columns: str) -> tuple[ColumnSpec, ...]:
+    return tuple(ColumnSpec(name=name, type=parse_type(kind)) for name, kind in columns.items())
 
 
 def record(number: int) -> dict[str, Any]:
@@ -138,6 +143,54 @@ def test_what_one_schema_reports_holds_on_from_what_another_does() -> None:
     assert renames.first == {("b",): "a", ("c",): "a"}
 
 
+def _held(*names: tuple[str, ...], kind: Any = "long") -> tuple[WriterSchema, dict[str, Any]]:
+    """A schema of records in each other, outermost first, each name with its aliases, and a record with a value."""
+    value: Any = 5
+    for number, (name, *aliases) in reversed(list(enumerate(names))):
+        field = {"name": name, "type": kind, "aliases": aliases}
+        kind, value = {"type": "record", "name": f"L{number}", "fields": [field]}, {name: value}
+    return WriterSchema("avro", json.dumps(kind)), value
+
+
+_INSIDE = {
+    1: _held(("a",), ("x",), ("p",)),
+    2: _held(("b", "a"), ("x",), ("p",)),
+    3: _held(("c", "b", "a"), ("y", "x"), ("q", "p")),
+}
+
+
+@pytest.mark.parametrize("order", list(permutations((1, 2, 3))))
+@pytest.mark.parametrize("is_one_batch", [True, False])
+def test_a_field_that_is_renamed_inside_of_a_renamed_one_keeps_its_column(
+    tmp_path: Path, order: tuple[int, ...], is_one_batch: bool
+) -> None:
+    scenario = Scenario(tmp_path)
+    schemas, records = ({number: held[n] for number, held in _INSIDE.items()} for n in (0, 1))
+    read_all(scenario, schemas, records, order, is_one_batch)  # type: ignore[arg-type]
+    first = records[1 if is_one_batch else order[0]]
+    assert scenario.rows() == [first] * 3
+
+
+@pytest.mark.parametrize("order", [(1, 2), (2, 1)])
+def test_a_renamed_value_that_a_union_gives_a_type_goes_to_its_branch(tmp_path: Path, order: tuple[int, ...]) -> None:
+    held = {1: _held(("a",), ("x",), kind=["int", "string"]), 2: _held(("b", "a"), ("y", "x"), kind="int")}
+    scenario = Scenario(tmp_path, columns=declared(a="struct<x: struct<int: int, string: string>>"))
+    read_all(scenario, {n: one for n, (one, _) in held.items()}, {n: one for n, (_, one) in held.items()}, order, False)
+    assert scenario.rows() == [{"a": {"x": {"int": 5, "string": None}}}] * 2
+
+
+def test_names_inside_of_many_renamed_fields_are_few() -> None:
+    names = [(f"new{n}", f"old{n}") for n in range(60)]
+    schemas = (_held(*((old,) for _, old in names))[0], _held(*names)[0])
+    (raw,) = framed(2, schemas[1], _held(*names)[1])
+    requested_fields = decode([raw], (), dict(enumerate(schemas, 1))).requested_fields
+    kind: Any = requested_fields[()]["old0"]
+    for n in range(1, 60):
+        (field,) = kind.fields
+        assert field.name == f"old{n}"
+        kind = field.field_type
+
+
 def test_a_name_that_another_field_has_got_since_is_that_fields() -> None:
     # What was a is called b now, and a new a is there.
     swapped: Any = parse_type("struct<a: long, b: long>")
@@ -174,3 +227,44 @@ def test_a_record_that_got_another_name_by_an_alias_keeps_the_columns_of_its_fie
         scenario.produce(scenario.register(text), text, record)
         scenario.settle(scenario.start())
     assert scenario.rows() == [{"id": 1}, {"id": 2}]
+
+
+def _around(outer: str, name: str, *aliases: str) -> WriterSchema:
+    """A record with a struct of a field that may be renamed, and of another one."""
+    inside = [{"name": name, "type": "long", "aliases": list(aliases)}, {"name": "k", "type": "long"}]
+    kind = {"type": "record", "name": "In", "fields": inside}
+    fields = [{"name": outer, "type": kind, "aliases": ["o"] if outer != "o" else []}]
+    return WriterSchema("avro", json.dumps({"type": "record", "name": "R", "fields": fields}))
+
+
+_SELECTED = {1: _around("o", "a"), 2: _around("q", "b", "a")}
+_SELECTED_ROWS = {1: {"o": {"a": 1, "k": -1}}, 2: {"q": {"b": 2, "k": -2}}}
+
+
+@pytest.mark.parametrize("order", [(1, 2), (2, 1), (2,)])
+@pytest.mark.parametrize("is_one_batch", [True, False])
+@pytest.mark.parametrize("path", [("o", "a"), ("q", "b"), ("o", "b")])
+def test_a_field_is_left_out_under_each_of_its_names(
+    tmp_path: Path, path: tuple[str, ...], order: tuple[int, ...], is_one_batch: bool
+) -> None:
+    scenario = Scenario(tmp_path, exclude=(path,))
+    read_all(scenario, _SELECTED, _SELECTED_ROWS, order, is_one_batch)
+    for number, row in zip(order, scenario.rows(), strict=True):
+        (value,) = row.values()
+        # Before the second schema is known, its names mean nothing in records of the first.
+        known = (
+            {"k": -number}
+            if (is_one_batch or order[0] == 2 or path == ("o", "a"))
+            else {"a": value.get("a"), "k": -number}
+        )
+        assert value == known
+
+
+@pytest.mark.parametrize("order", [(1, 2), (2, 1), (2,)])
+@pytest.mark.parametrize("path", [("o", "a"), ("q", "b")])
+def test_a_field_is_taken_under_each_of_its_names_and_gets_the_one_that_is_written(
+    tmp_path: Path, path: tuple[str, ...], order: tuple[int, ...]
+) -> None:
+    scenario = Scenario(tmp_path, include=(path,))
+    read_all(scenario, _SELECTED, _SELECTED_ROWS, order, is_one_batch=True)
+    assert scenario.rows() == [{path[0]: {path[1]: number}} for number in order]

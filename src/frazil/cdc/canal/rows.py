@@ -22,6 +22,7 @@ from frazil.decode.json.infer import refuse_objects
 from frazil.decode.json.scalars import text_column
 from frazil.decode.json.slices import Slices, Texts, all_members, group_equal, is_text
 from frazil.schema.arrow import Bools, Ints, structs_where
+from frazil.schema.names import Spellings
 
 Types = Mapping[str, SourceType]
 """The types of columns, by name."""
@@ -141,12 +142,15 @@ def _read_image(
 ) -> tuple[IcebergType, str, pa.Array]:
     """Returns one image in the types of its columns. column_struct: the columns of the table."""
     known, selection = {one.name: one.field_type for one in column_struct.fields}, conversion.reading.selection
-    fields, arrays = [], []
+    spellings, fields, arrays = Spellings(known), [], []
+    if selection is not None:
+        row = StructType(*(NestedField(0, name, StringType(), required=False) for name in image.members))
+        selection = selection.spelled_as(StructType(NestedField(0, image.name, row, required=False)))
     for name, slices in image.members.items():
         if selection is not None and selection.takes((image.name, name)) == "none":
             continue
         source = types.get(name, UNKNOWN)
-        kind = reading_type(source, known.get(name))
+        kind = reading_type(source, known.get(spellings.find(name) or name))
         fields.append(NestedField(0, name, kind, required=False))
         arrays.append(_read_column(texts, conversion, slices, source, kind, (image.name, name)))
     array = structs_where([one.name for one in fields], arrays, image.there.size, image.there)
@@ -178,8 +182,10 @@ def _marks(image: _Image, is_update: Bools, requested: IcebergType) -> tuple[Ice
     """
     assert isinstance(requested, StructType)
     arrays, names = [], [one.name for one in requested.fields]
+    spellings = Spellings(names)
+    members = {spellings.find(name) or name: slices for name, slices in image.members.items()} | dict(image.members)
     for name in names:
-        slices = image.members.get(name)
+        slices = members.get(name)
         lacks = np.ones(is_update.size, np.bool_) if slices is None else slices.kind == ABSENT
         arrays.append(pa.array(lacks & is_update & image.there))
     return requested, "unavailable", structs_where(names, arrays, is_update.size)

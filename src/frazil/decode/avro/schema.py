@@ -23,7 +23,9 @@ MAX_TEXT_BYTES = 2**20
 MAX_FIXED_BYTES = 2**16
 MAX_PRECISION = 38
 
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+# Names in any alphabet, as Avro's Java library allows, and with it registries and Kafka Connect. Namespaces are not
+# checked: nor did that library before 1.12.1, and Connect makes them from topic prefixes such as `db-1.shop.orders`.
+_NAME = re.compile(r"[^\W\d]\w*")
 _LOGICAL = {
     "date": "int",
     "time-millis": "int",
@@ -240,7 +242,7 @@ class _Parser:
             raise unusable(f"a type of kind {kind} has no name", place.path)
         full = name if "." in name or not namespace else f"{namespace}.{name}"
         full = full.removeprefix(".")
-        if not all(_NAME.fullmatch(part) for part in full.split(".")) or full in PRIMITIVES:
+        if not _NAME.fullmatch(full.rpartition(".")[2]) or full in PRIMITIVES:
             raise unusable(f"`{full}` cannot be the name of a type", place.path)
         if full in self.named:
             raise unusable(f"the type `{full}` is defined twice", place.path)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import json
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -37,6 +37,7 @@ from pyiceberg.types import (
 from frazil.decode.avro.schema import connect_attributes, parse_avro
 from frazil.decode.columns import Columns, Fault, filled
 from frazil.decode.connect.values import ConnectValues, LogicalType, read_logical_type
+from frazil.decode.fed import FedColumns
 from frazil.decode.json_texts import json_text
 from frazil.registry.port import UnusableSchema
 from frazil.schema.arrow import children_of, replace_children, unsliced
@@ -165,16 +166,13 @@ def logical_types_of_avro(text: str, references: tuple[str, ...] = ()) -> Mappin
     }
 
 
-TypeAt = Callable[[Path], IcebergType | None]
-
-
 @dataclass
 class _Reading:
     """Columns while they are converted to their logical types."""
 
     logical_types: Mapping[Path, LogicalType]
-    #: Returns the type of the table's column for a field.
-    wanted: TypeAt
+    #: The columns of the fields.
+    fed: FedColumns
     #: The fault of each record, as in Columns.
     fault: NDArray[np.uint8]
     #: The faults, as in Columns.
@@ -188,7 +186,7 @@ class _Reading:
         self, array: pa.Array, kind: IcebergType, path: Path, owner: NDArray[np.int64]
     ) -> tuple[pa.Array, IcebergType]:
         """Returns one column; `owner` is the record that each of its values belongs to."""
-        logical_type, wanted = self.logical_types.get(path), self.wanted(path)
+        logical_type, wanted = self.logical_types.get(path), self.fed.type_at(path)
         if logical_type is not None and wanted != kind and not _is_as_written(kind, wanted):
             converted = read_logical_type(array, logical_type, wanted)
             if converted is not None:
@@ -246,37 +244,41 @@ def _is_as_written(kind: IcebergType, wanted: IcebergType | None) -> bool:
     return any(isinstance(kind, family) and isinstance(wanted, family) for family in families)
 
 
-def without_units(logical_types: Mapping[Path, LogicalType], units: Mapping[Path, str]) -> Mapping[Path, LogicalType]:
+def without_units(
+    logical_types: Mapping[Path, LogicalType], units: Mapping[Path, str], fed: FedColumns
+) -> Mapping[Path, LogicalType]:
     """Returns the logical types without those of columns for which the pipeline file declares a unit of numbers: that
-    takes precedence. units: by path.
+    takes precedence. units: by path of the column.
     """
     return (
-        {path: logical_type for path, logical_type in logical_types.items() if path not in units}
+        {path: logical_type for path, logical_type in logical_types.items() if fed.path_of(path) not in units}
         if units
         else logical_types
     )
 
 
-def with_keys(logical_types: Mapping[Path, LogicalType], keys: Collection[Path]) -> Mapping[Path, LogicalType]:
-    """Returns the logical types, with a mark for fields that identify rows. keys: their paths; the empty path is an
-    entire key.
+def with_keys(
+    logical_types: Mapping[Path, LogicalType], keys: Collection[Path], fed: FedColumns
+) -> Mapping[Path, LogicalType]:
+    """Returns the logical types, with a mark for fields that identify rows. keys: the paths of their columns; the empty
+    path is an entire key.
     """
     if not keys:
         return logical_types
     return {
-        path: replace(logical_type, is_key=True) if path in keys or () in keys else logical_type
+        path: replace(logical_type, is_key=True) if fed.path_of(path) in keys or () in keys else logical_type
         for path, logical_type in logical_types.items()
     }
 
 
 def convert_logical_types(
-    struct: StructType, columns: Columns, logical_types: Mapping[Path, LogicalType], wanted: TypeAt
+    struct: StructType, columns: Columns, logical_types: Mapping[Path, LogicalType], fed: FedColumns
 ) -> tuple[StructType, Columns]:
     """Returns the columns converted to their logical types. A value that its type cannot hold is a fault of its record."""
     if not logical_types:
         return struct, columns
     fault = columns.fault.copy()
-    reading = _Reading(logical_types, wanted, fault, list(columns.faults), dict(columns.paths), dict(columns.values))
+    reading = _Reading(logical_types, fed, fault, list(columns.faults), dict(columns.paths), dict(columns.values))
     owner = np.arange(fault.size)
     fields, arrays = [], []
     for member, array in zip(struct.fields, columns.arrays, strict=True):

@@ -88,6 +88,8 @@ def read_members(
     if level.only is not None:
         unknown_fields = zip(excluded, members.columns[len(names) :], strict=True)
         _handle_unknown(texts, unknown_fields, findings, path)
+        if level.any_case:
+            columns = _with_other_cases(texts, slices, names, columns, error)
     elif members.unknown:
         columns = _handle_other_keys(texts, slices, (names, excluded), members, findings, path, error)
         members.clear(error)
@@ -107,6 +109,21 @@ def read_value(texts: Texts, slices: Slices, kind: IcebergType, findings: Findin
         slices = unwrap_scalars(texts, slices, kind, path)
     reader = _READERS.get(type(kind))
     return reader(texts, slices, kind, findings, path) if reader else read_scalar(texts, slices, kind, path)
+
+
+def _with_other_cases(texts: Texts, slices: Slices, names: list[str], columns: list[Slices], error: U8) -> list[Slices]:
+    """Returns the columns of `names`, filled in objects that lack them from members whose names differ in case alone."""
+    there, spellings, found = (slices.kind == OBJECT) & (error == OK), Spellings(names), list(columns)
+    lacks = np.logical_or.reduce([there & (column.kind == ABSENT) for column in columns[: len(names)]])
+    if lacks.any():
+        lacking = replace(slices, kind=np.where(lacks, OBJECT, ABSENT).astype(np.uint8), sweep=None)
+        others, members = all_members(texts, lacking, names, error.copy())
+        for name, column in list(zip(others, members.columns, strict=True))[len(names) :]:
+            place = spellings.find(name)
+            if place is not None:
+                n = names.index(place)
+                found[n] = merge_spelling_variants(found[n], column)[0]
+    return found
 
 
 def _handle_other_keys(

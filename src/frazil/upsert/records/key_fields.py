@@ -31,7 +31,7 @@ from frazil.registry.port import UnusableSchema
 from frazil.rows.record_keys import KEY_SCHEMA, is_record
 from frazil.rows.writer_schemas import LATEST, struct_of
 from frazil.schema.arrow import Bools, Ints, Records
-from frazil.schema.names import column_names, column_path
+from frazil.schema.names import column_names, column_path, fold_case
 from frazil.schema.projection import is_one_column
 from frazil.schema.selection import Path
 from frazil.upsert.changes import TRUNCATE, Changes
@@ -191,9 +191,14 @@ def _difference(target: TableTarget, names: Sequence[str]) -> str:
     assert changes is not None
     known = {field[0] for field, *_ in places_of(target, changes).values()}
     columns = name_columns(target, [(name,) for name in names])
-    if set(names) == known or set(columns) == set(changes.key_columns):
+    if _fold(names) == _fold(known) or _fold(columns) == _fold(changes.key_columns):
         return ""
     return _OTHER.format(", ".join(columns) or "none", ", ".join(changes.key_columns))
+
+
+def _fold(names: Iterable[str]) -> list[str]:
+    """Returns the names in an order without case: fields feed columns whose names differ in case alone."""
+    return sorted(map(fold_case, names))
 
 
 def _without_tombstones(changes: Changes, refused: Bools) -> Changes:
