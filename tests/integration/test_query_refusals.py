@@ -89,6 +89,8 @@ _NOT_ALLOWED = [
     ("sequence(1, 1000000000)", "`sequence`", "array(1, 2, 3)"),
     ("map_from_entries(array(struct(name, i)))", "makes a map", "array(struct(key, value))"),
     ("size(str_to_map(upper(name)))", "makes a map", "from_json"),
+    ("transform_keys(m, (k, v) -> upper(k))", "makes a map", "from_json"),
+    ("map(name, i)['a']", "makes a map", "from_json"),
     ("naem", "unknown column `naem`", "did you mean `name`"),
     ("addr.citi", "unknown field `citi`", "did you mean `city`"),
     ("name + b", "data type mismatch", "cast the value"),
@@ -150,6 +152,10 @@ _MENDED = {
     "select ts - _timestamp as l from records": "select timestampdiff(second, _timestamp, ts) as l from records",
     "select parse_json(name) as v from records": "select get_json_object(name, '$.v') as v from records",
     "select map(name, i) as m from records": "select array(struct(name, i)) as m from records",
+    "select map_concat(m, m) as m from records": "select from_json(name, 'map<string, int>') as m from records",
+    "select from_json(name, 'a int', map('mode', name)) as m from records": (
+        "select from_json(name, 'a int', map('mode', 'FAILFAST')) as m from records"
+    ),
     "select array() as a from records": "select cast(array() as array<string>) as a from records",
     f"select {'- ' * 300}id as n from records": f"select {'- ' * 100}n as n from (select {'- ' * 100}id as n from records)",
     "select id from records where id in (select 1)": "select id from records where id in (1, 2)",

@@ -20,7 +20,13 @@ from frazil.catalog.port import Catalog, TableState
 from frazil.errors import SpecError, UnavailableError
 from frazil.failpoints import hit
 from frazil.ingest.references import References
-from frazil.ingest.schema_changes import columns_with_query, naming_in_query, query_adder, same_table
+from frazil.ingest.schema_changes import (
+    columns_with_query,
+    naming_in_query,
+    query_adder,
+    refuse_lost_columns,
+    same_table,
+)
 from frazil.ingest.settings import (
     declared_columns,
     metadata_in_query,
@@ -397,6 +403,7 @@ class QueryTables:
             query = self._queries.analyse(table.spec, seen)
         query = joined(query, lookups, table.spec.lookup, bool(table.spec.where))
         _refuse_keys_looked_up(table.spec, query)
+        refuse_lost_columns(table.spec, query)
         program = program_of(query)
         return self._expecting(table, replace(query, program=program if stage is None else _behind(stage, program)))
 

@@ -32,7 +32,6 @@ from frazil.ingest.schemas import Schemas, ignored_in, ignored_phrases
 from frazil.ingest.settings import declared_columns, key_column_of, own_columns, query_columns, shaping_of
 from frazil.ingest.state import Tally
 from frazil.ingest.table import Table
-from frazil.ingest.target import lost_key
 from frazil.kafka.port import Partition, ReadRecord, Source
 from frazil.ops.layouts import PlannedLayout, plan_layout
 from frazil.ops.reports import Problem, plural
@@ -326,7 +325,6 @@ def _add_query_columns(
         made = sample_reader.queries.first_schema(table, schema, sampled_keys(view, records, schema))
         query = table.schema.query
         after = query_adder(table.spec, query)(table.state.schema) if table.state and query else made
-        _refuse_lost_keys(table.spec, after)
     except UnavailableError as error:
         plan.problem = plan.query_problem = problem_of(error)
         return
@@ -362,14 +360,6 @@ def _problem_of_any(table: Table, queries: QueryTables) -> Problem | None:
     except SpecError as error:
         return problem_of(error)
     return None
-
-
-def _refuse_lost_keys(spec: TableSpec, schema: Schema) -> None:
-    """Raises SpecError where a query does not make a declared key column."""
-    names = {field.name for field in schema.fields}
-    for name in spec.key_columns:
-        if spelled(name, schema).split(".")[0] not in names:
-            raise lost_key(name)
 
 
 def _not_there(spec: TableSpec, schema: Schema, fitting: int) -> Iterator[str]:

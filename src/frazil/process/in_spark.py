@@ -17,11 +17,10 @@ from pyiceberg.schema import Schema
 from frazil.errors import SpecError
 from frazil.process.catalyst import FUNCTION, RULES, Catalyst, class_of, items_of, seq_of, static_of
 from frazil.process.program import BY_SPARK, INPUT, Call, Expression, Field, Program, Project, SparkPart
+from frazil.process.refusals import making_a_map
 from frazil.process.spark_types import NO_TYPE
 from frazil.schema.arrow import arrow_type
 
-# Their builder of maps keeps the entries of a record that fails, and gives them to the next one.
-_BUILDING_MAPS = ("CreateMap", "MapFromArrays", "MapFromEntries", "MapConcat", "TransformKeys", "StringToMap")
 # No field of a record has such a name.
 _VALUE = "\x01value{}"
 
@@ -127,11 +126,8 @@ class InSpark:
 def _check_computable(node: Any, sql: str) -> None:
     """Refuses an expression that Spark cannot evaluate for each record."""
     kind = class_of(node)
-    if kind in _BUILDING_MAPS:
-        raise SpecError(
-            f"`{sql}` makes a map, and Spark does not say for which record that fails",
-            remedy="make a list of structs, `array(struct(key, value))`, or a map of JSON: `from_json(…, 'map<…>')`",
-        )
+    if kind == "CreateMap":
+        raise making_a_map(sql)
     if kind == FUNCTION:
         raise SpecError(
             f"Spark would compute `{sql}`, and cannot call `{node.udfName().get()}`, a function of Python",

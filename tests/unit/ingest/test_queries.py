@@ -175,6 +175,75 @@ def test_a_field_that_no_record_has_had_yet_is_waited_for(scene: Any) -> None:
     assert made.rows("n.a") == [{"id": 1, "email": None}, {"id": 2, "email": "e"}]
 
 
+_AS_ORDER_ID = (("id",), "order_id")
+
+
+@pytest.mark.parametrize(
+    ("settings", "reason", "remedy"),
+    [
+        (
+            {"rename": (_AS_ORDER_ID,), "key_columns": ("id",)},
+            "`key_columns` names `id`, which `rename` makes `order_id`",
+            "write `order_id` under `key_columns`",
+        ),
+        (
+            {"rename": (_AS_ORDER_ID, (("n",), "at")), "key_columns": ("order_id",), "order_by": "n"},
+            "`order_by` names `n`, which `rename` makes `at`",
+            "write `at` under `order_by`",
+        ),
+        (
+            {"drop_fields": (("id",),), "key_columns": ("id",)},
+            "`drop_fields` leaves out `id`, which identifies rows",
+            "take it out of `drop_fields`",
+        ),
+        (
+            {"select": "select id as order_id from records", "key_columns": ("id",)},
+            "the query leaves out id, which identifies rows",
+            "add `id` to `select`",
+        ),
+        (
+            {"select": "select id from records", "key_columns": ("id",), "order_by": "n"},
+            "the query leaves out n, which orders changes",
+            "add `n` to `select`",
+        ),
+    ],
+)
+def test_a_table_whose_query_makes_no_key_stops_before_a_row_is_written(
+    scene: Any, settings: dict[str, Any], reason: str, remedy: str
+) -> None:
+    """Rows without it would never be replaced."""
+    made = scene(mode="upsert", **settings)
+    made.feed("a", {"id": 1, "n": 2})
+    table: Table = only(made.catch_up())
+    assert table.status.run_state is RunState.STOPPED
+    assert (table.status.reason, table.status.remedy) == (reason, remedy)
+    assert table.state is None
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"rename": (_AS_ORDER_ID,), "key_columns": ("ordr_id",)},
+        {"rename": (_AS_ORDER_ID,), "key_columns": ("order_id",), "order_by": "ordr_at"},
+        {"select": "select *, id as order_id from records", "key_columns": ("ordr_id",)},
+        {"where": "id > 0", "key_columns": ("ordr_id",)},
+    ],
+)
+def test_a_key_column_that_no_record_has_had_yet_is_waited_for_with_the_nearest_name(
+    scene: Any, settings: dict[str, Any]
+) -> None:
+    made = scene(mode="upsert", **settings)
+    made.feed("a", {"id": 1})
+    service = made.start()
+    service_scene.turn_until(service, lambda: only(service.tables).status.run_state is RunState.BACKING_OFF, 20)
+    status = only(service.tables).status
+    assert "which no record has had yet" in status.reason
+    assert "Frazil looks at further records" in status.remedy
+    made.feed("a", {"id": 2, "ordr_id": 3, "ordr_at": 4})
+    made.catch_up()
+    assert [row["id" if "id" in row else "order_id"] for row in made.rows("n.a")] == [2]
+
+
 @pytest.mark.parametrize(
     ("query", "words"),
     [

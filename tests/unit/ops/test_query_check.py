@@ -71,7 +71,8 @@ def test_a_field_that_a_setting_names_and_no_record_has_is_a_warning_with_the_ne
 ) -> None:
     (tmp_path / "key").write_text("k" * 40)
     settings = (
-        "exclude: [l.element.y, zip], rename: {e: mail, namo: x}, drop_fields: [addr.citi, addr.zip], keep_fields: [id, mail, addr, zzz],"
+        "exclude: [l.element.y, zip], rename: {e: mail, namo: x}, drop_fields: [addr.citi, addr.zip],"
+        "keep_fields: [id, mail, addr, zzz],"
         "cast: {idd: int}, protect: {emial: hash, e: drop, l.x: mask, _key: hash, /ssn/: drop, addr.zipp: drop}, "
         f'protect_key: "${{file:{tmp_path / "key"}}}"'
     )
