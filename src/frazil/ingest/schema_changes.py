@@ -172,7 +172,7 @@ def _lost(spec: TableSpec, setting: str, name: str, made: Sequence[str]) -> Spec
     message, remedy = f"`{setting}` names `{name}`, which no record has had yet", advice(name, made)
     if spec.unknown_fields != "add":
         return SpecError(message, remedy=remedy, where=spec.name)
-    return UnavailableError(message, remedy=f"{remedy}; Frazil looks at further records", where=spec.name)
+    return UnavailableError(message, remedy=f"correct it ({remedy}); Frazil looks at further records", where=spec.name)
 
 
 @contextmanager
