@@ -11,10 +11,11 @@ from uuid import UUID
 
 import pytest
 from pyiceberg.schema import Schema
-from pyiceberg.types import DecimalType, LongType, NestedField, StringType, UUIDType
+from pyiceberg.types import DecimalType, ListType, LongType, NestedField, StringType, UUIDType
 
 from frazil.errors import SpecError
 from frazil.ingest.queries import SparkQueries
+from frazil.ingest.settings import query_columns
 from frazil.ingest.state import RunState
 from frazil.ingest.table import Table
 from frazil.ops.lineage import lineage_of
@@ -22,7 +23,7 @@ from frazil.plugins.functions import Function
 from frazil.schema.evolve import new_schema
 from frazil.spec import TableSpec
 from frazil.spec.models import TopicSelector
-from frazil.spec.settings import ColumnSpec, EnvelopeSpec, KeySpec, ProtectRule
+from frazil.spec.settings import ColumnSpec, EnvelopeSpec, ExpectationSpec, KeySpec, ProtectRule
 from tests.unit.ingest import service_scene
 from tests.unit.ingest.service_scene import Scene, only
 
@@ -434,6 +435,34 @@ def test_rows_of_one_message_are_not_sparks(queries: SparkQueries) -> None:
         queries.analyse(spec, records)
     assert "tasks compute themselves" in caught.value.remedy
     queries.analyse(spec.model_copy(update={"select": "select replace(a, 'x', 'y') as a from records"}), records)
+
+
+@pytest.mark.parametrize(
+    ("that", "reason", "remedy"),
+    [
+        ("email rlike '^a'", "RLike is not a proven function", "make it a column"),
+        ("exists(tags, t -> t = 'a')", "ArrayExists is not a proven function", "make it a column"),
+        ("email", "is not a boolean", "cast the value"),
+        ("emial = 'a'", "unknown column `emial`", "did you mean `email`"),
+    ],
+)
+def test_an_expectation_that_cannot_be_computed_is_named_with_what_can(
+    queries: SparkQueries, that: str, reason: str, remedy: str
+) -> None:
+    tags = ListType(3, StringType(), element_required=False)
+    records = Schema(NestedField(1, "email", StringType()), NestedField(2, "tags", tags))
+    spec = TableSpec(name="n.a", topics=(TopicSelector(literal="a"),), select="select email, tags from records")
+    wrong = ExpectationSpec(name="good", that=that, action="drop")
+    with pytest.raises(SpecError) as caught:
+        queries.expectations(spec.model_copy(update={"expect": (wrong,)}), records)
+    assert reason in caught.value.message
+    assert remedy in caught.value.remedy
+    assert caught.value.where.startswith("n.a, expect.good")
+    if "make it a column" in remedy:
+        select, named = f"select *, {that} as ok from records", wrong.model_copy(update={"that": "ok"})
+        followed = spec.model_copy(update={"select": select, "expect": (named,)})
+        made = new_schema(query_columns(queries.analyse(followed, records)).items())
+        assert [one.name for one in queries.expectations(followed, made)] == ["good"]
 
 
 def test_without_spark_a_table_that_needs_it_has_no_rows_and_no_dead_letters(scene: Any) -> None:
