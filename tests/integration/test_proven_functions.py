@@ -60,7 +60,9 @@ ARITHMETIC = """
 CASTS = """
     cast(n as int); cast(n as bigint); cast(n as double); cast(n as boolean); cast(n as decimal(10, 2));
     cast(n as decimal(38, 18)); cast(n as decimal(38, 0)); cast(n as decimal(5, 4)); cast(s as int);
-    cast(s as boolean); to_date(w); to_timestamp(w); to_date(ts); to_timestamp(dt); try_cast(n as int);
+    cast(s as boolean); to_date(w); to_timestamp(w); to_date(ts); to_timestamp(dt);
+    try_to_date(w); try_to_timestamp(w); try_to_timestamp(dt);
+    cast(date_add(dt, i) as timestamp); dt > date'+10000-01-01'; ts < timestamp'+10000-01-01 00:00:00'; try_cast(n as int);
     try_cast(n as bigint); try_cast(n as double); try_cast(n as boolean);
     try_cast(n as decimal(4, 1)); try_cast(w as date); try_cast(w as timestamp); cast(w as date);
     cast(w as timestamp); cast(s as binary); cast(raw as binary); cast(i as bigint); cast(i as double);
@@ -92,7 +94,8 @@ TEXT = """
     split_part(s, ',', 2); split_part(s, ',', -1); split_part(s, ',', 9); split_part(s, ',', -9);
     split_part(s, '', 1); split_part(s, 'X', 2); ascii(s); s like 'a%'; s like '%c'; s like '%b%'; s like 'a_c';
     s like '_'; s like '%'; s like ''; s like 'a\\\\_c'; s like 'ab!%c' escape '!'; s like '%break'; s like 'line%';
-    s like 'a.c'; s not like 'a%'; s like '___'; lower(trim(upper(s))); length(trim(s)); s like '%ä%'
+    s like 'a.c'; s not like 'a%'; s like '___'; lower(trim(upper(s))); length(trim(s)); s like '%ä%';
+    lower(upper(s)); upper(lower(s))
 """
 TIME = """
     year(dt); month(dt); day(dt); quarter(dt); dayofweek(dt); weekday(dt); dayofyear(dt); weekofyear(dt); year(ts);

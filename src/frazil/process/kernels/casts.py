@@ -19,6 +19,7 @@ from frazil.process.kernels.decimals import (
 from frazil.process.kernels.moments import read_days, read_moments, texts_of_days, texts_of_moments
 from frazil.process.kernels.text_numbers import read_booleans, read_doubles, read_integers, read_rounded_decimals
 from frazil.process.kernels.values import (
+    ARITHMETIC_OVERFLOW,
     CAST_OVERFLOW,
     INVALID_UTF8_STRING,
     Kernel,
@@ -65,7 +66,7 @@ def _is_not_zero(array: pa.Array, _: pa.DataType) -> pa.Array:
 
 def _moments_of_days(array: pa.Array, target: pa.DataType) -> Result:
     days = numbers(array).astype(np.int64)
-    return failing(from_numbers(days * _DAY_US, target, array), np.abs(days) > 106_751_991, CAST_OVERFLOW)
+    return failing(from_numbers(days * _DAY_US, target, array), np.abs(days) > 106_751_991, ARITHMETIC_OVERFLOW)
 
 
 def _days_of_moments(array: pa.Array, target: pa.DataType) -> pa.Array:
@@ -172,8 +173,15 @@ def _objection(call: Call) -> str:
     return f"Spark may round numbers of more than {_DIGITS_OF_DOUBLE} digits" if is_by_double else ""
 
 
+def _parse(call: Call, value: pa.Array) -> Result | pa.Array:
+    """TO_DATE and TO_TIMESTAMP without a pattern; what they cannot read is null for TRY_TO_DATE and TRY_TO_TIMESTAMP."""
+    made, options = _cast(call, value), dict(call.options)
+    is_tried = False in (options.get("failOnError"), options.get("ansiEnabled"))
+    return made.values if is_tried and isinstance(made, Result) else made
+
+
 KERNELS = {
     "Cast": Kernel(("any",), _cast, objection=_objection),
-    "ParseToDate": Kernel(("text", "timestamp"), _cast),
-    "ParseToTimestamp": Kernel(("text", "date"), _cast),
+    "ParseToDate": Kernel(("text", "timestamp"), _parse, objection=_objection),
+    "ParseToTimestamp": Kernel(("text", "date"), _parse, objection=_objection),
 }

@@ -174,11 +174,6 @@ def _has_valid_escapes(call: Call) -> str:
     return "its pattern has an escape before another character" if escape in rest or "\0" in pattern else ""
 
 
-def _changes_case_once(call: Call) -> str:
-    inner = getattr(call.arguments[0], "function", "")
-    return f"Spark leaves out {inner}" if inner in ("Lower", "Upper") else ""
-
-
 def _no_zero(call: Call) -> str:
     return "" if _literal(call, 2) else "parts are counted from 1"
 
@@ -192,8 +187,8 @@ def _match(function: Any) -> Kernel:
 
 
 KERNELS = {
-    "Lower": Kernel(("text",), _lower, objection=_changes_case_once),
-    "Upper": Kernel(("text",), _upper, objection=_changes_case_once),
+    "Lower": Kernel(("text",), _lower),
+    "Upper": Kernel(("text",), _upper),
     "Length": Kernel(("text", "binary"), lambda _, value: _length(value)),
     "OctetLength": Kernel(("text", "binary"), lambda _, value: pc.binary_length(value)),
     "Substring": Kernel(("text, int!, int!",), _substring),
