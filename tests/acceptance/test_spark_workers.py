@@ -5,9 +5,12 @@ test_kills.py, and what is shipped to a cluster in unit/runtime/test_ship.py.
 
 from __future__ import annotations
 
+import json
 import os
+import shutil
 import signal
 import tarfile
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -16,12 +19,14 @@ import pytest
 from frazil.failpoints import VARIABLE
 from frazil.runtime import ship
 from frazil.runtime.broker import EmbeddedBroker
+from tests.acceptance import test_processing as processing
 from tests.acceptance.lakes import RemoteLake
 from tests.acceptance.ledger import events
-from tests.acceptance.pipelines import Pipeline, opened
+from tests.acceptance.pipelines import PLACE, Pipeline, opened
 from tests.acceptance.points import Point, Points
 from tests.acceptance.running import Run, ancestor
 from tests.acceptance.standbys import Standbys
+from tests.acceptance.verifier import open_table
 from tests.fixtures.foreign_spark import ForeignSpark
 from tests.fixtures.jvms import QUICK_JVM
 from tests.fixtures.waiting import wait_until
@@ -99,6 +104,55 @@ def test_a_standby_has_executors_of_its_own_and_takes_over_from_a_driver_that_is
         pair.wait_for_commit(standby, 0)
     pair.check()
     assert standby.stop() == 0, standby.tail()
+
+
+def test_queries_on_a_cluster_make_the_rows_that_one_process_makes(
+    cluster: Cluster, pipeline: Pipeline, broker: EmbeddedBroker, spark: ForeignSpark, tmp_path: Path
+) -> None:
+    modules, topic = tmp_path / "modules", pipeline.new_topic("processed", processing.PARTITIONS)
+    modules.mkdir()
+    (modules / "soak_functions.py").write_text(processing.FUNCTIONS)
+    archive = shutil.make_archive(str(tmp_path / "functions"), "zip", modules)
+    _process(pipeline, topic, tmp_path)
+    for partition in range(processing.PARTITIONS):  # The changes of a country are in order.
+        mine = [one for one in processing.records(0, 600) if one["n"] % 5 % processing.PARTITIONS == partition]
+        pipeline.feed.produce(topic, mine, partition)
+    # As docs/how-to/process.md has it: executors have the module from an archive alone.
+    _use(cluster, pipeline, {"spark.archives": f"{archive}#functions", "spark.executorEnv.PYTHONPATH": "functions"})
+    paths = {"PYTHONPATH": os.pathsep.join(filter(None, (str(modules), os.environ.get("PYTHONPATH"))))}
+    with pipeline.running("--until-caught-up", environment={"SPARK_SECRET": cluster.secret, **paths}) as run:
+        assert run.wait() == 4, run.tail()
+    with opened(tmp_path / "alone", broker.bootstrap_servers, spark) as alone:
+        _process(alone, topic, tmp_path)
+        with alone.running("--until-caught-up", environment=paths) as run:
+            assert run.wait() == 4, run.tail()
+        expected = _processed(alone)
+    assert _processed(pipeline) == expected
+    refused = {f"{name}__dead_letters" for name in ("in_tasks", "in_spark")}
+    assert {name for name, rows in expected.items() if rows} == {"in_tasks", "in_spark", "newest", *refused}
+
+
+def _process(pipeline: Pipeline, topic: str, folder: Path) -> None:
+    """Declares tables whose records Python functions, a look-up and Spark change."""
+    (folder / "key").write_text("k" * 40)
+    (folder / "countries.csv").write_text("code,name\nc0,Chile\nc1,Peru\nc2,Mali\nc3,Oman\n")
+    for name, settings in processing.tables(folder).items():
+        pipeline.add_table(name.removeprefix("p."), topic, **settings)
+
+
+def _processed(pipeline: Pipeline) -> dict[str, Counter[str]]:
+    """The rows of the tables, dead letters by place and class: their values are sealed, each time otherwise."""
+    found: dict[str, Counter[str]] = {}
+    for table in pipeline.document["tables"]:
+        for name in (table, f"{table}__dead_letters"):
+            metadata = pipeline.current(name)
+            if metadata is None:
+                continue
+            rows = open_table(metadata).scan().to_arrow().to_pylist()
+            if name != table:
+                rows = [{part: row[part] for part in (*PLACE, "error_class", "path")} for row in rows]
+            found[name.partition(".")[2]] = Counter(json.dumps(row, default=str, sort_keys=True) for row in rows)
+    return found
 
 
 def _use(cluster: Cluster, pipeline: Pipeline, settings: Mapping[str, str]) -> None:

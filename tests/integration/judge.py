@@ -20,6 +20,7 @@ from py4j.protocol import Py4JError, Py4JJavaError, get_return_value
 from pyiceberg.schema import Schema
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
+from pyspark.sql.types import StructType as SparkStruct
 
 from frazil.process.analysis import analyse
 from frazil.process.catalyst import Catalyst
@@ -27,6 +28,7 @@ from frazil.process.evaluate import Processed, evaluate
 from frazil.process.in_spark import prepare_session, values_here, with_values
 from frazil.process.kernels.table import reason
 from frazil.process.program import BY_SPARK, INPUT, Program, Project, SparkPart, calls_in
+from frazil.process.spark_types import spark_struct
 from frazil.runtime.jvm import Jvm
 from frazil.schema.arrow import as_written
 
@@ -68,7 +70,10 @@ class Judge:
         self._schema = schema
         self._rows = rows
         numbered = rows.append_column("row", pa.array(range(len(rows)), pa.int32()))
-        self._spark.createDataFrame(numbered).createOrReplaceTempView("records")
+        # Without a schema, times without a zone would be times with one.
+        members = spark_struct(schema)["fields"]
+        self._struct = SparkStruct.fromJson({"type": "struct", "fields": members}).add("row", "integer")
+        self._spark.createDataFrame(numbered, self._struct).createOrReplaceTempView("records")
         whole: Any = self._spark.table("records")
         self._internal = whole._jdf.queryExecution().executedPlan().executeCollect()
         self._asks_spark = asks_spark
@@ -95,7 +100,7 @@ class Judge:
     def values(self, part: SparkPart) -> dict[str, pa.Array]:
         """Returns what Spark makes of the rows in a job, which is what its interpreter makes of them in the driver."""
         inputs = [f"{one.name} as `{INPUT.format(n)}`" for n, one in enumerate(part.inputs.output)]
-        records: Any = self._own.createDataFrame(self._numbered).selectExpr("row", *inputs)
+        records: Any = self._own.createDataFrame(self._numbered, self._struct).selectExpr("row", *inputs)
         beside = DataFrame(with_values(self._jvm, self._own._jsparkSession, records._jdf, part), self._own)
         table = beside.toArrow().sort_by("row")
         found = {one.name: as_written(pc_one(table.column(one.name)), one.type) for one in part.values}

@@ -140,6 +140,12 @@ _ARRIVES = {
     "named_struct('a', i)": "CreateNamedStruct('a', i)",
     "array(i, 1)": "CreateArray(i, 1)",
     "to_date(name, 'yyyy')": "Spark(name)",
+    "lower(upper(lower(name)))": "Lower(name)",
+    "to_timestamp_ntz(name)": "Spark(name)",
+    "try_to_timestamp(name)": "ParseToTimestamp(name, failOnError=False)",
+    "-cast(price as decimal(35, 2))": "Spark(price)",
+    "cast(cast(price as decimal(16, 2)) as int)": "Spark(price)",
+    "coalesce(t, time'01:00:00')": "Coalesce(t, 3600000000)",
     "hash(name)": "Spark(name)",
 }
 
@@ -169,6 +175,11 @@ def test_literals_are_pythons_values(catalyst: Catalyst) -> None:
         "timestamp'2020-01-01 10:00:00+02:00'": (datetime(2020, 1, 1, 8, tzinfo=UTC), pa.timestamp("us", tz="UTC")),
         "timestamp_ntz'1969-12-31 23:59:59.5'": (datetime(1969, 12, 31, 23, 59, 59, 500000), pa.timestamp("us")),  # noqa: DTZ001
         "cast(null as double)": (None, pa.float64()),
+        # Python has no such years: the numbers are Arrow's.
+        "date'+10000-01-01'": (2_932_897, pa.date32()),
+        "date'-0001-01-01'": (-719_893, pa.date32()),
+        "timestamp'+10000-01-01 00:00:00'": (253_402_300_800_000_000, pa.timestamp("us", tz="UTC")),
+        "time'12:30:00'": (45_000_000_000, pa.time64("us")),
     }
     columns = ", ".join(f"{text} as c{n}" for n, text in enumerate(literals))
     found = query_of(catalyst, f"select {columns} from records").program

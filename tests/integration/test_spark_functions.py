@@ -41,7 +41,8 @@ CHOSEN = """
     xxhash64(s, d); parse_url('https://a.b/c?d=e', 'QUERY'); bround(c, 1); getbit(i, 1);
     cast(regexp_extract(s, '([0-9a-z]+)', 1) as int) + 1; case when s rlike 'b' then cast(n as int) else 1 / i end;
     coalesce(get_json_object(s, '$.a'), s); split(s, ',')[1]; make_date(year(dt), i, 1); nullif(split(s, ',')[0], 'a');
-    regexp_replace(s, nullif(lower(s), 'a'), 'z'); array_insert(li, -1, i)
+    regexp_replace(s, nullif(lower(s), 'a'), 'z'); array_insert(li, -1, i); -h; abs(h); cast(h as int);
+    try_cast(h as int); cast(h % 1 as int)
 """
 # One for each of the other functions.
 EACH = """

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import base64
 import json
-from datetime import date, datetime, time
+from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -151,6 +151,8 @@ def _as_plain_json(value: Any) -> Any:
         return [_as_plain_json(member) for member in value]
     if isinstance(value, (datetime, date, time)):
         return value.isoformat()
+    if isinstance(value, timedelta):  # Of a query; no column has any.
+        return str(value)
     if isinstance(value, Decimal):
         return format(value, "f")
     if isinstance(value, float) and not np.isfinite(value):

@@ -20,7 +20,13 @@ from frazil.catalog.port import Catalog, TableState
 from frazil.errors import SpecError, UnavailableError
 from frazil.failpoints import hit
 from frazil.ingest.references import References
-from frazil.ingest.schema_changes import columns_with_query, naming_in_query, query_adder, same_table
+from frazil.ingest.schema_changes import (
+    columns_with_query,
+    naming_in_query,
+    query_adder,
+    refuse_lost_columns,
+    same_table,
+)
 from frazil.ingest.settings import (
     declared_columns,
     metadata_in_query,
@@ -131,13 +137,17 @@ class SparkQueries:
 
     def _expectation(self, spec: TableSpec, one: ExpectationSpec, rows: Schema) -> Expectation:
         where = f"{spec.name}, expect.{one.name}"
-        with _waiting_for_fields(spec, where, may_come=not spec.select or "*" in spec.select):
-            found = analyse_condition(self._catalyst(spec.udf), one.that, rows, one.name)
-        _refuse_outside(found.outside, where)
+        try:
+            with _waiting_for_fields(spec, where, may_come=not spec.select or "*" in spec.select):
+                found = analyse_condition(self._catalyst(spec.udf), one.that, rows, one.name)
+        except SpecError as error:
+            error.where = ", ".join(filter(None, (where, error.where)))
+            raise
+        _refuse_outside(found.outside, where, _IN_SELECT)
         assert found.stage is not None
         action = one.action if one.at_most is None else "warn"  # A share is judged when all tasks have reported.
         expectation = Expectation(one.name, found.stage.condition, one.that, action)
-        _refuse_unproven(Program((), (), expectations=(expectation,)), where)
+        _refuse_unproven(Program((), (), expectations=(expectation,)), where, _IN_SELECT)
         return expectation
 
     def values(self, part: SparkPart, inputs: Sequence[pa.Array], count: int) -> dict[str, pa.Array]:
@@ -181,19 +191,20 @@ def _waiting_for_fields(spec: TableSpec, where: str, may_come: bool = True) -> I
         ) from None
 
 
-def _refuse_outside(outside: Outside | None, where: str) -> None:
+_OTHERWISE = f"write it otherwise; {RULES}"
+_IN_SELECT = "let Spark compute it: make it a column, `select *, … as NAME from records`, and expect that"
+
+
+def _refuse_outside(outside: Outside | None, where: str, remedy: str = _OTHERWISE) -> None:
     if outside is not None:
-        raise SpecError(
-            f"tasks cannot compute `{outside.expression}`: {outside.reason}",
-            remedy=f"write it otherwise; {RULES}",
-            where=where,
-        )
+        message = f"tasks cannot compute `{outside.expression}`: {outside.reason}"
+        raise SpecError(message, remedy=remedy, where=where)
 
 
-def _refuse_unproven(program: Program, where: str) -> None:
+def _refuse_unproven(program: Program, where: str, remedy: str = _OTHERWISE) -> None:
     unproven = reason(program)
     if unproven is not None:
-        raise SpecError(f"tasks cannot compute {unproven}", remedy=f"write it otherwise; {RULES}", where=where)
+        raise SpecError(f"tasks cannot compute {unproven}", remedy=remedy, where=where)
 
 
 def _refuse_spark_part(spec: TableSpec, program: Program) -> None:
@@ -397,6 +408,7 @@ class QueryTables:
             query = self._queries.analyse(table.spec, seen)
         query = joined(query, lookups, table.spec.lookup, bool(table.spec.where))
         _refuse_keys_looked_up(table.spec, query)
+        refuse_lost_columns(table.spec, query)
         program = program_of(query)
         return self._expecting(table, replace(query, program=program if stage is None else _behind(stage, program)))
 

@@ -9,7 +9,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import IcebergType, NestedField, StructType
 
 from frazil.catalog.port import TableState
-from frazil.errors import ConflictError, SpecError
+from frazil.errors import ConflictError, SpecError, UnavailableError
 from frazil.ingest.settings import declared_columns, own_columns, program_of, query_columns, shaping_of
 from frazil.ingest.table import Table
 from frazil.ingest.target import target_of
@@ -17,9 +17,10 @@ from frazil.process.analysis import Query
 from frazil.process.program import Field, Project
 from frazil.schema.conflicts import MAX_REJECTED, accept
 from frazil.schema.evolve import NameConflict, Path, RequestedFields, can_promote, extend_schema, new_schema
-from frazil.schema.names import column_settings, fold_case, spelled_as_declared
+from frazil.schema.names import Spellings, column_settings, fold_case, spelled_as_declared
 from frazil.schema.projection import check_reserved, extend_shaped
 from frazil.spec import TableSpec
+from frazil.spec.problems import advice
 from frazil.upsert.lookup.live_rows import check_columns
 
 CLASH_REMEDY = (
@@ -153,6 +154,38 @@ def _is_handed_on(query: Query, name: str) -> bool:
                 return False
             source = made.name
     return source == name
+
+
+def refuse_lost_columns(spec: TableSpec, query: Query) -> None:
+    """Refuses a query that makes no column which `key_columns` or `order_by` names: its rows could not be found again.
+
+    Raises: UnavailableError where records may still bring the column; SpecError where none can.
+    """
+    made = Spellings(columns_with_query(spec, query))
+    for setting, names in (("key_columns", spec.key_columns), ("order_by", filter(None, (spec.order_by,)))):
+        for name in names:
+            if not (made.find(name) or made.find(name.split(".")[0])):
+                raise _lost(spec, setting, name, list(columns_with_query(spec, query)))
+
+
+def _lost(spec: TableSpec, setting: str, name: str, made: Sequence[str]) -> SpecError | UnavailableError:
+    does = "identifies rows" if setting == "key_columns" else "orders changes"
+    if spec.select and "*" not in spec.select:
+        return SpecError(
+            f"the query leaves out {name}, which {does}", remedy=f"add `{name}` to `select`", where=spec.name
+        )
+    path = tuple(map(fold_case, name.split(".")))
+    new = next((new for old, new in spec.rename if tuple(map(fold_case, old)) == path), None)
+    if new is not None:
+        message = f"`{setting}` names `{name}`, which `rename` makes `{new}`"
+        return SpecError(message, remedy=f"write `{new}` under `{setting}`", where=spec.name)
+    if any(tuple(map(fold_case, one)) == path for one in spec.drop_fields):
+        message = f"`drop_fields` leaves out `{name}`, which {does}"
+        return SpecError(message, remedy="take it out of `drop_fields`", where=spec.name)
+    message, remedy = f"`{setting}` names `{name}`, which no record has had yet", advice(name, made)
+    if spec.unknown_fields != "add":
+        return SpecError(message, remedy=remedy, where=spec.name)
+    return UnavailableError(message, remedy=f"correct it ({remedy}); Frazil looks at further records", where=spec.name)
 
 
 @contextmanager

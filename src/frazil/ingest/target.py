@@ -146,13 +146,9 @@ def columns_of_keys(query: Query, fields: Iterable[str]) -> tuple[str, ...]:
             made.setdefault(next(iter(names)), column)
     for name in fields:
         if name not in made:
-            raise lost_key(name)
+            message, remedy = f"the query leaves out {name}, which identifies rows", f"add `{name}` to `select`"
+            raise SpecError(message, remedy=f"{remedy}, or keep it in the steps")
     return tuple(made[name] for name in fields)
-
-
-def lost_key(name: str) -> SpecError:
-    """Returns the error for a query without a column of the key."""
-    return SpecError(f"the query leaves out {name}, which identifies rows", remedy=f"add `{name}` to `select`")
 
 
 def _envelope_key_reading(table: Table) -> Reading:

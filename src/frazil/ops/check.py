@@ -199,18 +199,19 @@ def check_tables(tables: Iterable[Table], compare: Callable[[Table], None]) -> I
 
 
 def check_records(planned: Iterable[PlannedTable], stopped: Container[str]) -> Iterator[Finding]:
-    """Yields findings for tables that a run would stop at unread records of a sample, as found by `plan`. stopped:
-    tables that would stop anyway. A single bad record under `on_bad_record: stop` is left to `plan`.
+    """Yields findings for tables that a run would stop at unread records of a sample, as found by `plan`, and the warnings
+    that records of other tables show. stopped: tables that would stop anyway. A single bad record under
+    `on_bad_record: stop` is left to `plan`.
     """
     for table in planned:
         is_known = table.name in stopped or table.query_problem is not None
         is_well = table.action != "stop" or is_known or (table.bad and not table.is_too_bad)
-        if table.problem is not None and not is_well:
-            tried = f"decoded {plural(table.sampled, 'unread record')} as a run would"
-            problem = table.problem
-            yield Finding(
-                f"records of {table.name}", False, tried, problem.message, problem.remedy, problem.where or table.name
-            )
+        name, tried = f"records of {table.name}", f"decoded {plural(table.sampled, 'unread record')} as a run would"
+        problem = table.problem
+        if problem is not None and not is_well:
+            yield Finding(name, False, tried, problem.message, problem.remedy, problem.where or table.name)
+        elif table.warnings_of_records and table.name not in stopped:
+            yield Finding(name, True, tried, "; ".join(f"warning: {words}" for words in table.warnings_of_records))
 
 
 def check_queries(planned: Iterable[PlannedTable], stopped: Container[str]) -> Iterator[Finding]:

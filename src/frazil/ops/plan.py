@@ -32,13 +32,12 @@ from frazil.ingest.schemas import Schemas, ignored_in, ignored_phrases
 from frazil.ingest.settings import declared_columns, key_column_of, own_columns, query_columns, shaping_of
 from frazil.ingest.state import Tally
 from frazil.ingest.table import Table
-from frazil.ingest.target import lost_key
 from frazil.kafka.port import Partition, ReadRecord, Source
 from frazil.ops.layouts import PlannedLayout, plan_layout
 from frazil.ops.reports import Problem, plural
 from frazil.ops.sampling import decode_sample, propose_times, routed_sample, sampled_keys
 from frazil.ops.status import MissingTopics, problem_of
-from frazil.ops.unused_fields import unused_fields
+from frazil.ops.unused_fields import unselected_fields, unused_fields
 from frazil.rows.record_keys import KEY_SCHEMA
 from frazil.schema.conflicts import accept
 from frazil.schema.evolve import NameConflict, RequestedFields, compare_schemas, extend_schema
@@ -114,6 +113,8 @@ class PlannedTable:
     problem: Problem | None = None
     layout: PlannedLayout = field(default_factory=PlannedLayout)
     warnings: tuple[str, ...] = ()
+    #: Those of the warnings that only records show.
+    warnings_of_records: tuple[str, ...] = ()
     #: What of its query Spark computes before the tasks, and why; empty where tasks compute all of it.
     in_spark: str = ""
     #: Whether a run would only continue to read, or wait for a first record.
@@ -128,7 +129,7 @@ class PlannedTable:
     def document(self) -> dict[str, Any]:
         """Returns the JSON of the planned table."""
         words = asdict(self)
-        for inner in ("is_idle", "is_too_bad", "query_columns", "query_problem"):
+        for inner in ("is_idle", "is_too_bad", "query_columns", "query_problem", "warnings_of_records"):
             del words[inner]
         problem = words.pop("problem") or asdict(Problem(""))
         words |= {**words.pop("layout"), "reason": problem.pop("message"), **problem}
@@ -296,13 +297,14 @@ def _add_columns(table: Table, plan: PlannedTable, records: list[ReadRecord], sa
             raise TableStopped(*describe_error(error)) from None
     found = (text_order(spec, schema), identified_otherwise(table), keeps_old_metadata(state))
     fitting = plan.sampled - plan.bad
-    plan.warnings = (
-        *(words for words in found if words),
+    plan.warnings_of_records = (
         *_not_there(spec, schema, fitting),
         *_unopened(spec, schema),
+        *unselected_fields(table, records, sample_reader.schemas, fitting),
         *proposed,
         *_ignored(table),
     )
+    plan.warnings = (*(words for words in found if words), *plan.warnings_of_records)
 
 
 def _add_query_columns(
@@ -323,7 +325,6 @@ def _add_query_columns(
         made = sample_reader.queries.first_schema(table, schema, sampled_keys(view, records, schema))
         query = table.schema.query
         after = query_adder(table.spec, query)(table.state.schema) if table.state and query else made
-        _refuse_lost_keys(table.spec, after)
     except UnavailableError as error:
         plan.problem = plan.query_problem = problem_of(error)
         return
@@ -333,7 +334,11 @@ def _add_query_columns(
     plan.query_columns = (
         tuple((name, format_type(kind)) for name, kind in query_columns(query).items()) if query else ()
     )
-    plan.warnings = tuple(unused_fields(table, schema, plan.sampled - plan.bad))
+    fitting = plan.sampled - plan.bad
+    plan.warnings = (
+        *unselected_fields(view, records, sample_reader.schemas, fitting),
+        *unused_fields(table, schema, records, fitting),
+    )
     part = query.program.spark_part if query is not None and query.program is not None else None
     plan.in_spark = part.reason if part is not None else ""
     own = own_columns(table.spec)
@@ -355,14 +360,6 @@ def _problem_of_any(table: Table, queries: QueryTables) -> Problem | None:
     except SpecError as error:
         return problem_of(error)
     return None
-
-
-def _refuse_lost_keys(spec: TableSpec, schema: Schema) -> None:
-    """Raises SpecError where a query does not make a declared key column."""
-    names = {field.name for field in schema.fields}
-    for name in spec.key_columns:
-        if spelled(name, schema).split(".")[0] not in names:
-            raise lost_key(name)
 
 
 def _not_there(spec: TableSpec, schema: Schema, fitting: int) -> Iterator[str]:

@@ -1,45 +1,92 @@
-"""Fields that `protect` and the single steps name and no record has. Records may have them later, so nothing stops for
-them; but a misspelt one leaves in the table what was to be dropped or protected.
+"""Fields that `protect`, the single steps, `include` and `exclude` name and no record has. Records may have them later, so
+nothing stops for them; but a misspelt one leaves in the table what was to be dropped or protected.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from pyiceberg.schema import Schema
+from pyiceberg.types import IcebergType
 
 from frazil.ingest.queries import field_origins, steps_of
+from frazil.ingest.schemas import Schemas
 from frazil.ingest.settings import protection_of
 from frazil.ingest.table import Table
+from frazil.kafka.port import ReadRecord
 from frazil.ops.reports import plural
+from frazil.ops.sampling import decode_sample
 from frazil.process.protect import HEADERS, KEY, Protection, protected_paths
 from frazil.process.steps import compile_steps
+from frazil.schema.evolve import RequestedFields
+from frazil.schema.parts import Path, parts_of
 from frazil.spec.problems import nearest
 from frazil.types import RESCUED_COLUMN
 
 
-def unused_fields(table: Table, records: Schema, count: int) -> Iterator[str]:
-    """Yields a warning for each field that a setting of the table names and none of its records has. records: the columns of
-    the records. count: how many records are in the sample; without any, nothing is known of their fields.
+def unused_fields(table: Table, fields: Schema, records: Sequence[ReadRecord], count: int) -> Iterator[str]:
+    """Yields a warning for each field that `protect` or a step of the table names and none of its records has. fields: the
+    columns of the records. records: the sample. count: how many of them can be rows; without any, nothing is known of their
+    fields.
     """
     if not count:
         return
-    fields = Schema(*(one for one in records.fields if one.name != RESCUED_COLUMN))
-    for setting, path, close in (*_of_protect(table, fields), *_of_steps(table, fields)):
-        meant = f"; did you mean `{close}`?" if close else ""
-        yield f"`{setting}` names `{path}`, and none of {plural(count, 'record')} in the sample has it{meant}"
+    known = Schema(*(one for one in fields.fields if one.name != RESCUED_COLUMN))
+    headers = frozenset(f"{HEADERS}.{name}" for record in records for name, _ in record.headers)
+    for setting, path, close in (*_of_protect(table, known, headers), *_of_steps(table, known)):
+        yield _warning(setting, path, close, count)
 
 
-def _of_protect(table: Table, fields: Schema) -> Iterator[tuple[str, str, str | None]]:
+def unselected_fields(
+    table: Table, records: Sequence[ReadRecord], schemas: Schemas | None, count: int
+) -> Iterator[str]:
+    """Yields a warning for each path of `include` and `exclude` that no record has. records: the sample. count: how many of
+    them can be rows.
+    """
+    spec = table.spec
+    if not count or not (spec.include or spec.exclude):
+        return
+    all_fields = {"include": (), "exclude": (), "flatten": None, "column_case": "keep", "columns": ()}
+    takes_all = spec.model_copy(update=all_fields | {"unknown_fields": "add", "schema_evolution": "evolve"})
+    found = decode_sample(replace(table, spec=takes_all, state=None), records, Schema(), schemas).requested_fields
+    known = {".".join(path) for path in _paths_in(found)}
+    for setting, paths in (("include", spec.include), ("exclude", spec.exclude)):
+        for path in paths:
+            name = ".".join(path)
+            if name not in known:
+                yield _warning(setting, name, nearest(name, known), count)
+
+
+def _warning(setting: str, path: str, close: str | None, count: int) -> str:
+    meant = f"; did you mean `{close}`?" if close else ""
+    return f"`{setting}` names `{path}`, and none of {plural(count, 'record')} in the sample has it{meant}"
+
+
+def _paths_in(requested: RequestedFields) -> Iterator[Path]:
+    for around, members in requested.items():
+        for name, kind in members.items():
+            yield from _paths_of((*around, name), kind)
+
+
+def _paths_of(path: Path, kind: IcebergType) -> Iterator[Path]:
+    yield path
+    for part in parts_of(kind):
+        yield from _paths_of((*path, part.name), part.field_type)
+
+
+def _of_protect(table: Table, fields: Schema, headers: frozenset[str]) -> Iterator[tuple[str, str, str | None]]:
     protection = protection_of(table.spec)
     if protection is None:
         return
     origins = field_origins(table, fields)
     names = {name for name in (*origins, *fields.column_names) if name not in (KEY, HEADERS)}
     for rule in protection.rules:
-        is_named = not rule.selector.startswith("/") and rule.selector.split(".")[0] not in (KEY, HEADERS)
-        if is_named and not protected_paths(fields, Protection((rule,), protection.key), origins):
-            yield "protect", rule.selector, nearest(rule.selector, names)
+        is_pattern = rule.selector.startswith("/")
+        if rule.matches(headers) or (not is_pattern and rule.selector.split(".")[0] in (KEY, HEADERS)):
+            continue
+        if not protected_paths(fields, Protection((rule,), protection.key), origins):
+            yield "protect", rule.selector, None if is_pattern else nearest(rule.selector, names)
 
 
 def _of_steps(table: Table, fields: Schema) -> Iterator[tuple[str, str, str | None]]:

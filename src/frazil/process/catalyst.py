@@ -33,7 +33,8 @@ _COLUMN_ID = re.compile(r"#(\d+)L?$")
 SEPARATOR = "\x01"
 _QUOTED = re.compile(r"`((?:[^`]|``)*)`")
 _CODE = re.compile(r"^\s*\[[A-Z0-9_.]+\]\s*")
-_END = re.compile(r"\s*SQLSTATE: .*|\n== SQL.*|; line \d+ pos \d+.*", re.DOTALL)
+# ANSI mode, which some messages advise to switch off, is always on here.
+_END = re.compile(r"\s*SQLSTATE: .*|\n== SQL.*|; line \d+ pos \d+.*| with ANSI mode on\..*", re.DOTALL)
 
 
 class UnknownColumn(SpecError):
@@ -239,7 +240,7 @@ def _refusal(java: Any) -> SpecError:
     condition = str(java.getCondition())
     if condition.startswith(("UNRESOLVED_COLUMN", "FIELD_NOT_FOUND", "UNRESOLVED_FIELD")):
         return _unknown_column(names, where)
-    words = _END.sub("", _CODE.sub("", text)).strip().rstrip(".")
+    words = " ".join(_END.sub("", _CODE.sub("", text)).split()).rstrip(".")
     return SpecError(f"Spark refuses the query: {words}", remedy=_remedy(condition), where=where)
 
 
@@ -261,6 +262,8 @@ def _last_name(text: str) -> str:
 def _remedy(condition: str) -> str:
     if condition.startswith("PARSE_") or "SYNTAX" in condition:
         return f"write one `select … from {RECORDS}` in Spark's SQL; a name with other signs needs back-quotes"
+    if condition.startswith("DATATYPE_MISMATCH.CAST_"):
+        return f"convert the value by a function, or cast it to another type before; {RULES}"
     if condition.startswith("DATATYPE_MISMATCH"):
         return "cast the value to the type that is wanted"
     return f"correct the query; {RULES}"

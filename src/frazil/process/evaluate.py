@@ -31,6 +31,7 @@ from frazil.process.kernels.values import (
     is_constant,
     is_there,
     literal_places,
+    numbers,
 )
 from frazil.process.program import (
     Call,
@@ -330,16 +331,19 @@ class _Batch:
         """Evaluates a call of a function whose arguments Spark evaluates in turn, until one is null."""
         failed: Failed = None
         reached: Bools | None = None
+        is_tried = dict(call.options).get("evalMode") == "TRY"
         for place in kernel.order or range(len(arguments)):
             one = arguments[place]
             failed = merge_failed(failed, one.failed, reached)
             if not kernel.is_eager and any(other.failed is not None for other in arguments):
                 there = is_there(one.values, rows)
+                if kernel.order and place == kernel.order[0] and is_tried:  # Null, whatever is divided by zero.
+                    there = there & np.broadcast_to(numbers(one.values) != 0, (rows,))
                 reached = there if reached is None else reached & there
         assert kernel.run is not None
         made = kernel.run(call, *(one.values for one in arguments))
         if isinstance(made, Result):
-            if made.errors is not None and dict(call.options).get("evalMode") != "TRY":
+            if made.errors is not None and not is_tried:
                 failed = merge_failed(failed, self._numbered(call, made.errors, made.reasons), None)
             made = made.values
         return as_column(made, failed, rows)

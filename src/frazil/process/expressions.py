@@ -255,6 +255,13 @@ class Expressions:
         sources = frozenset((*path, member.name) for path in whole.sources) if whole.is_path else whole.sources
         return Value(call, sources, whole.is_path, None if is_list else member_type(whole.kind, ordinal))
 
+    def _case(self, node: Any) -> Value:
+        """Returns a change of letters' case; Spark's optimizer leaves out another one below it."""
+        child = node.child()
+        while class_of(child) in ("Lower", "Upper"):
+            child = child.child()
+        return self._call(class_of(node), node, (), [self.read(child)])
+
     def _element(self, node: Any) -> Value:
         """Returns an element of a list or a map; members of it are members of what the list or map has."""
         kind = class_of(node)
@@ -284,6 +291,8 @@ _READERS: dict[str, Callable[[Expressions, Any], Value]] = {
     FUNCTION: Expressions._python,
     "GetStructField": Expressions._member,
     "GetArrayStructFields": Expressions._members,
+    "Lower": Expressions._case,
+    "Upper": Expressions._case,
     "GetArrayItem": Expressions._element,
     "GetMapValue": Expressions._element,
     "ElementAt": Expressions._element,
@@ -320,12 +329,20 @@ def _literal(value: Any, kind: pa.DataType) -> Any:
         return Decimal(str(value.toString()))
     if pa.types.is_binary(kind):
         return bytes(value)
-    if pa.types.is_date(kind):
-        return date.fromordinal(date(1970, 1, 1).toordinal() + value)
-    if pa.types.is_timestamp(kind):
+    if pa.types.is_time(kind):  # Spark counts nanoseconds.
+        return value // 1000
+    return _moment(value, kind) if pa.types.is_date(kind) or pa.types.is_timestamp(kind) else value
+
+
+def _moment(value: int, kind: pa.DataType) -> date | datetime | int:
+    """Returns a day or time; the number that Arrow has for it, where Python has none of that year."""
+    try:
+        if pa.types.is_date(kind):
+            return date.fromordinal(date(1970, 1, 1).toordinal() + value)
         moment = _EPOCH + timedelta(microseconds=value)
-        return moment if kind.tz else moment.replace(tzinfo=None)
-    return value
+    except (ValueError, OverflowError):
+        return value
+    return moment if kind.tz else moment.replace(tzinfo=None)
 
 
 def _check_moment(value: Any, kind: pa.DataType) -> None:

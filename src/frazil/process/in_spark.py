@@ -17,11 +17,10 @@ from pyiceberg.schema import Schema
 from frazil.errors import SpecError
 from frazil.process.catalyst import FUNCTION, RULES, Catalyst, class_of, items_of, seq_of, static_of
 from frazil.process.program import BY_SPARK, INPUT, Call, Expression, Field, Program, Project, SparkPart
-from frazil.process.spark_types import NO_TYPE
+from frazil.process.refusals import making_a_map
+from frazil.process.spark_types import NO_TYPE, has_time
 from frazil.schema.arrow import arrow_type
 
-# Their builder of maps keeps the entries of a record that fails, and gives them to the next one.
-_BUILDING_MAPS = ("CreateMap", "MapFromArrays", "MapFromEntries", "MapConcat", "TransformKeys", "StringToMap")
 # No field of a record has such a name.
 _VALUE = "\x01value{}"
 
@@ -69,6 +68,11 @@ class InSpark:
         Raises: SpecError where it cannot be evaluated for each record.
         """
         sql = call.sql or call.function
+        if any(map(has_time, (call.type, *(one.type for one in _fields_of(call))))):
+            raise SpecError(
+                f"Spark would compute `{sql}`, and has no functions of the type time",
+                remedy="select the field as it is, or declare it as string",
+            )
         inlined = self._inlined(node, sql)
         inputs = sorted(str(one.name()) for one in items_of(inlined.references().toSeq()))
         self.first = self.first or Outside(sql, reason)
@@ -101,6 +105,9 @@ class InSpark:
         if self._catalyst.is_replaced(node):
             return self._inlined(node.replacement(), sql)
         children = items_of(node.children())
+        while kind in ("Lower", "Upper") and class_of(children[0]) in ("Lower", "Upper"):
+            children = items_of(children[0].children())  # As Spark's optimizer leaves it out.
+            node = node.withNewChildren(self._catalyst.seq(*children))
         if kind == "With":
             for definition in children[1:]:
                 self.define_shared(definition)
@@ -127,11 +134,8 @@ class InSpark:
 def _check_computable(node: Any, sql: str) -> None:
     """Refuses an expression that Spark cannot evaluate for each record."""
     kind = class_of(node)
-    if kind in _BUILDING_MAPS:
-        raise SpecError(
-            f"`{sql}` makes a map, and Spark does not say for which record that fails",
-            remedy="make a list of structs, `array(struct(key, value))`, or a map of JSON: `from_json(…, 'map<…>')`",
-        )
+    if kind == "CreateMap":
+        raise making_a_map(sql)
     if kind == FUNCTION:
         raise SpecError(
             f"Spark would compute `{sql}`, and cannot call `{node.udfName().get()}`, a function of Python",

@@ -48,13 +48,14 @@ FUNCTIONS: dict[str, frozenset[str]] = {
         "lists, maps and structs": """aggregate array array_append array_compact array_contains array_distinct array_except
             array_insert array_intersect array_join array_max array_min array_position array_prepend array_remove
             array_repeat array_size array_sort array_union arrays_overlap arrays_zip cardinality element_at exists
-            filter flatten forall get map map_concat map_contains_key map_entries map_filter map_from_arrays
-            map_from_entries map_keys map_values map_zip_with named_struct reduce reverse size slice sort_array
-            str_to_map struct transform transform_keys transform_values try_element_at zip_with""",
+            filter flatten forall get map map_contains_key map_entries map_filter map_keys map_values map_zip_with
+            named_struct reduce reverse size slice sort_array struct transform transform_values try_element_at zip_with""",
         "rows of a list": "explode explode_outer posexplode posexplode_outer",
     }.items()
 }
 _ALLOWED = frozenset().union(*FUNCTIONS.values())
+# `map` does too; it is allowed for the options of `from_json` and the like, which are constants.
+_BUILDING_MAPS = ("map_concat", "map_from_arrays", "map_from_entries", "str_to_map", "transform_keys")
 #: The place of the count among the arguments of a function that makes something of that length.
 _COUNTS = {"repeat": 1, "lpad": 1, "rpad": 1, "space": 0, "array_repeat": 1, "format_number": 1, "array_insert": 1}
 # What else a query may not have, by Spark's classes, with the remedy.
@@ -176,6 +177,8 @@ def _check_expression(node: Any, functions: Collection[str], depth: int = 0) -> 
 def _check_function(kind: str, node: Any, functions: Collection[str]) -> None:
     parts = node.nameParts() if kind == "UnresolvedFunction" else None
     name = ".".join(map(str, items_of(parts))) if parts else str(node.name().funcName())
+    if name.lower() in _BUILDING_MAPS:
+        raise making_a_map(name, position_of(node))
     if name.lower() not in _ALLOWED and name.lower() not in functions:
         raise SpecError(
             f"the function `{name}` is unknown, or not allowed in a query over records",
@@ -185,6 +188,17 @@ def _check_function(kind: str, node: Any, functions: Collection[str]) -> None:
     place = _COUNTS.get(name.lower())
     if place is not None:
         _check_count(name, node, place)
+
+
+def making_a_map(what: str, where: str = "") -> SpecError:
+    """Returns the error for an expression that makes a map: after a key that fails, Spark's builder of maps has entries of
+    that record left, which the next record would get.
+    """
+    return SpecError(
+        f"`{what}` makes a map, and Spark does not say for which record that fails",
+        remedy="make a list of structs, `array(struct(key, value))`, or a map of JSON: `from_json(…, 'map<…>')`",
+        where=where,
+    )
 
 
 def _instead(name: str) -> str:

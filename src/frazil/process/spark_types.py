@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -177,8 +177,13 @@ def _arrow_word(word: str) -> pa.DataType | None:
 
 def has_fixed_bytes(kind: pa.DataType) -> bool:
     """Returns whether values of the Arrow type are, or have in them, bytes of a fixed number: a uuid or fixed field."""
-    if pa.types.is_fixed_size_binary(kind):
-        return True
-    return (
-        any(has_fixed_bytes(kind.field(n).type) for n in range(kind.num_fields)) if pa.types.is_nested(kind) else False
-    )
+    return _has(kind, pa.types.is_fixed_size_binary)
+
+
+def has_time(kind: pa.DataType) -> bool:
+    """Returns whether values of the Arrow type are, or have in them, times of a day."""
+    return _has(kind, pa.types.is_time)
+
+
+def _has(kind: pa.DataType, is_wanted: Callable[[pa.DataType], bool]) -> bool:
+    return is_wanted(kind) or any(_has(kind.field(n).type, is_wanted) for n in range(kind.num_fields))

@@ -162,10 +162,12 @@ def read_text(node: Node, label: str, problems: Problems) -> str | None:
     return None
 
 
-def read_string(node: Node, label: str, problems: Problems) -> str | None:
-    """A property's value as a string: numbers as written, booleans as `true` and `false`."""
+def read_string(node: Node, label: str, problems: Problems, is_joined: bool = True) -> str | None:
+    """A property's value as a string: numbers as written, booleans as `true` and `false`. is_joined: whether a property
+    may have several values, joined by commas.
+    """
     if not isinstance(node, Scalar) or node.kind == "nothing":
-        is_list = isinstance(node, Items) and bool(node.items)
+        is_list = is_joined and isinstance(node, Items) and bool(node.items)
         remedy = (
             "write one value: join several by commas, such as `a,b`" if is_list else "write one value, or remove it"
         )
@@ -313,6 +315,15 @@ class Fields:
         """What `parse` makes of the text of `key`; None if it is absent or wrong."""
         text = self.text(key)
         return None if text is None else self.problems.attempt(self._entries[key].value.line, None, parse, text)
+
+    def words_by_name(self, key: str, example: str) -> dict[str, str]:
+        """The mapping of names to words under `key`, which the file has. example: how it is written."""
+        found: dict[str, str] = {}
+        for entry in _entries(self.node(key), f"`{self.path(key)}`", self.problems, example=example):
+            word = read_string(entry.value, f"{self.path(key)}.{entry.key}", self.problems, is_joined=False)
+            if word is not None:
+                found[entry.key] = word
+        return found
 
     def strings(self, key: str, check: Callable[[str, str], None]) -> dict[str, str]:
         """The properties under `key`; `check(value, key)` raises a SpecError for one that is not allowed."""

@@ -38,7 +38,7 @@ _MOST = 2**63
 
 def read_rename(fields: Fields, key: str) -> tuple[tuple[Path, str], ...]:
     """Reads a mapping of paths to new names."""
-    renamed = fields.strings(key, lambda *_: None)
+    renamed = fields.words_by_name(key, "`rename: {cust: customer}`, each old name with its new one")
     paths = {name: fields.problems.attempt(fields.node(key).line, None, parse_path, name) for name in renamed}
     return tuple((path, renamed[name]) for name, path in paths.items() if path)
 
@@ -46,7 +46,7 @@ def read_rename(fields: Fields, key: str) -> tuple[tuple[Path, str], ...]:
 def read_cast(fields: Fields, key: str) -> tuple[tuple[Path, object], ...]:
     """Reads a mapping of paths to types in Iceberg's words."""
     found = []
-    for name, text in fields.strings(key, lambda *_: None).items():
+    for name, text in fields.words_by_name(key, '`cast: {amount: "decimal(12,2)"}`').items():
         line = fields.node(key).line
         path = fields.problems.attempt(line, None, parse_path, name)
         parsed = fields.problems.attempt(line, None, parse_type, text)

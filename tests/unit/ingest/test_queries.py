@@ -11,10 +11,11 @@ from uuid import UUID
 
 import pytest
 from pyiceberg.schema import Schema
-from pyiceberg.types import DecimalType, LongType, NestedField, StringType, UUIDType
+from pyiceberg.types import DecimalType, ListType, LongType, NestedField, StringType, UUIDType
 
 from frazil.errors import SpecError
 from frazil.ingest.queries import SparkQueries
+from frazil.ingest.settings import query_columns
 from frazil.ingest.state import RunState
 from frazil.ingest.table import Table
 from frazil.ops.lineage import lineage_of
@@ -22,7 +23,7 @@ from frazil.plugins.functions import Function
 from frazil.schema.evolve import new_schema
 from frazil.spec import TableSpec
 from frazil.spec.models import TopicSelector
-from frazil.spec.settings import ColumnSpec, EnvelopeSpec, KeySpec, ProtectRule
+from frazil.spec.settings import ColumnSpec, EnvelopeSpec, ExpectationSpec, KeySpec, ProtectRule
 from tests.unit.ingest import service_scene
 from tests.unit.ingest.service_scene import Scene, only
 
@@ -173,6 +174,75 @@ def test_a_field_that_no_record_has_had_yet_is_waited_for(scene: Any) -> None:
     made.feed("a", {"id": 2, "email": "e"})
     made.catch_up()
     assert made.rows("n.a") == [{"id": 1, "email": None}, {"id": 2, "email": "e"}]
+
+
+_AS_ORDER_ID = (("id",), "order_id")
+
+
+@pytest.mark.parametrize(
+    ("settings", "reason", "remedy"),
+    [
+        (
+            {"rename": (_AS_ORDER_ID,), "key_columns": ("id",)},
+            "`key_columns` names `id`, which `rename` makes `order_id`",
+            "write `order_id` under `key_columns`",
+        ),
+        (
+            {"rename": (_AS_ORDER_ID, (("n",), "at")), "key_columns": ("order_id",), "order_by": "n"},
+            "`order_by` names `n`, which `rename` makes `at`",
+            "write `at` under `order_by`",
+        ),
+        (
+            {"drop_fields": (("id",),), "key_columns": ("id",)},
+            "`drop_fields` leaves out `id`, which identifies rows",
+            "take it out of `drop_fields`",
+        ),
+        (
+            {"select": "select id as order_id from records", "key_columns": ("id",)},
+            "the query leaves out id, which identifies rows",
+            "add `id` to `select`",
+        ),
+        (
+            {"select": "select id from records", "key_columns": ("id",), "order_by": "n"},
+            "the query leaves out n, which orders changes",
+            "add `n` to `select`",
+        ),
+    ],
+)
+def test_a_table_whose_query_makes_no_key_stops_before_a_row_is_written(
+    scene: Any, settings: dict[str, Any], reason: str, remedy: str
+) -> None:
+    """Rows without it would never be replaced."""
+    made = scene(mode="upsert", **settings)
+    made.feed("a", {"id": 1, "n": 2})
+    table: Table = only(made.catch_up())
+    assert table.status.run_state is RunState.STOPPED
+    assert (table.status.reason, table.status.remedy) == (reason, remedy)
+    assert table.state is None
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"rename": (_AS_ORDER_ID,), "key_columns": ("ordr_id",)},
+        {"rename": (_AS_ORDER_ID,), "key_columns": ("order_id",), "order_by": "ordr_at"},
+        {"select": "select *, id as order_id from records", "key_columns": ("ordr_id",)},
+        {"where": "id > 0", "key_columns": ("ordr_id",)},
+    ],
+)
+def test_a_key_column_that_no_record_has_had_yet_is_waited_for_with_the_nearest_name(
+    scene: Any, settings: dict[str, Any]
+) -> None:
+    made = scene(mode="upsert", **settings)
+    made.feed("a", {"id": 1})
+    service = made.start()
+    service_scene.turn_until(service, lambda: only(service.tables).status.run_state is RunState.BACKING_OFF, 20)
+    status = only(service.tables).status
+    assert "which no record has had yet" in status.reason
+    assert "Frazil looks at further records" in status.remedy
+    made.feed("a", {"id": 2, "ordr_id": 3, "ordr_at": 4})
+    made.catch_up()
+    assert [row["id" if "id" in row else "order_id"] for row in made.rows("n.a")] == [2]
 
 
 @pytest.mark.parametrize(
@@ -365,6 +435,34 @@ def test_rows_of_one_message_are_not_sparks(queries: SparkQueries) -> None:
         queries.analyse(spec, records)
     assert "tasks compute themselves" in caught.value.remedy
     queries.analyse(spec.model_copy(update={"select": "select replace(a, 'x', 'y') as a from records"}), records)
+
+
+@pytest.mark.parametrize(
+    ("that", "reason", "remedy"),
+    [
+        ("email rlike '^a'", "RLike is not a proven function", "make it a column"),
+        ("exists(tags, t -> t = 'a')", "ArrayExists is not a proven function", "make it a column"),
+        ("email", "is not a boolean", "cast the value"),
+        ("emial = 'a'", "unknown column `emial`", "did you mean `email`"),
+    ],
+)
+def test_an_expectation_that_cannot_be_computed_is_named_with_what_can(
+    queries: SparkQueries, that: str, reason: str, remedy: str
+) -> None:
+    tags = ListType(3, StringType(), element_required=False)
+    records = Schema(NestedField(1, "email", StringType()), NestedField(2, "tags", tags))
+    spec = TableSpec(name="n.a", topics=(TopicSelector(literal="a"),), select="select email, tags from records")
+    wrong = ExpectationSpec(name="good", that=that, action="drop")
+    with pytest.raises(SpecError) as caught:
+        queries.expectations(spec.model_copy(update={"expect": (wrong,)}), records)
+    assert reason in caught.value.message
+    assert remedy in caught.value.remedy
+    assert caught.value.where.startswith("n.a, expect.good")
+    if "make it a column" in remedy:
+        select, named = f"select *, {that} as ok from records", wrong.model_copy(update={"that": "ok"})
+        followed = spec.model_copy(update={"select": select, "expect": (named,)})
+        made = new_schema(query_columns(queries.analyse(followed, records)).items())
+        assert [one.name for one in queries.expectations(followed, made)] == ["good"]
 
 
 def test_without_spark_a_table_that_needs_it_has_no_rows_and_no_dead_letters(scene: Any) -> None:

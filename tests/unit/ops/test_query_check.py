@@ -71,7 +71,8 @@ def test_a_field_that_a_setting_names_and_no_record_has_is_a_warning_with_the_ne
 ) -> None:
     (tmp_path / "key").write_text("k" * 40)
     settings = (
-        "rename: {e: mail, namo: x}, drop_fields: [addr.citi, addr.zip], keep_fields: [id, mail, addr, zzz],"
+        "exclude: [l.element.y, zip], rename: {e: mail, namo: x}, drop_fields: [addr.citi, addr.zip],"
+        "keep_fields: [id, mail, addr, zzz],"
         "cast: {idd: int}, protect: {emial: hash, e: drop, l.x: mask, _key: hash, /ssn/: drop, addr.zipp: drop}, "
         f'protect_key: "${{file:{tmp_path / "key"}}}"'
     )
@@ -82,13 +83,41 @@ def test_a_field_that_a_setting_names_and_no_record_has_is_a_warning_with_the_ne
     assert warnings == [
         f"`{setting}` names `{name}`, and none of 1 record in the sample has it{meant}"
         for setting, name, meant in (
+            ("exclude", "l.element.y", "; did you mean `l.element.x`?"),
+            ("exclude", "zip", ""),
             ("protect", "emial", "; did you mean `email`?"),
+            ("protect", "/ssn/", ""),
             ("protect", "addr.zipp", "; did you mean `addr.zip`?"),
             ("rename", "namo", "; did you mean `name`?"),
             ("drop_fields", "addr.citi", "; did you mean `addr.city`?"),
             ("keep_fields", "zzz", ""),
             ("cast", "idd", "; did you mean `id`?"),
         )
+    ]
+
+
+def test_a_pattern_of_protect_that_finds_a_header_is_used(
+    scenario: Scenario, queries: SparkQueries, tmp_path: Path
+) -> None:
+    (tmp_path / "key").write_text("k" * 40)
+    scenario.source.create("a")
+    scenario.source.produce("a", 0, b'{"id": 1}', headers=[("x-user-mail", b"a@b")])
+    rules = f'protect: {{/mail$/: hash, /phone/: drop}}, protect_key: "${{file:{tmp_path / "key"}}}"'
+    spec = scenario.spec(f"tables: {{s.a: {{topic: a, {rules}}}}}\n")
+    (planned,) = plan_tables(spec, scenario.source, scenario.catalog, scenario.read, None, queries)
+    assert planned.warnings == ("`protect` names `/phone/`, and none of 1 record in the sample has it",)
+
+
+def test_misspelt_fields_of_include_and_exclude_are_warnings_of_a_table_without_a_query(
+    scenario: Scenario, queries: SparkQueries
+) -> None:
+    settings = "flatten: true, column_case: snake, include: [custId, user, emial], exclude: [user.taxNumbr, user.age]"
+    record = {"custId": 1, "email": "a", "user": {"name": "b", "taxNumber": "c", "age": 5}, "more": 1}
+    [found] = look(scenario, queries, settings, record)
+    assert (found.name, found.is_ok) == ("records of s.a", True)
+    assert found.found.split("; warning: ") == [
+        "warning: `include` names `emial`, and none of 1 record in the sample has it; did you mean `email`?",
+        "`exclude` names `user.taxNumbr`, and none of 1 record in the sample has it; did you mean `user.taxNumber`?",
     ]
 
 

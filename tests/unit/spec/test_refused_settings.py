@@ -173,6 +173,13 @@ TABLES = [
         "write one value: join several by commas, such as `a,b`",
     ),
     ("properties: {a: []}", "`properties.a` is a list where one value is expected", "write one value, or remove it"),
+    (
+        "rename: [a, b]",
+        "`rename` is a list where a mapping is expected",
+        "write `rename: {cust: customer}`, each old name with its new one",
+    ),
+    ("rename: {a: [b, c]}", "`rename.a` is a list where one value is expected", "write one value, or remove it"),
+    ("cast: [a]", "`cast` is a list where a mapping is expected", 'write `cast: {amount: "decimal(12,2)"}`'),
     ("properties: {a: }", "`properties.a` is empty where one value is expected", "write one value, or remove it"),
     (
         "start: tomorrow",

@@ -38,6 +38,7 @@ _PLAIN: dict[str, tuple[Any, Any, Any]] = {
     "Multiply": (pc.multiply, pc.multiply_checked, np.multiply),
 }
 _LONG_MIN = np.iinfo(np.int64).min
+_DIGITS_OF_NEGATION = 34
 
 
 def _arithmetic(call: Call, one: Value, other: Value) -> Result:
@@ -218,6 +219,13 @@ def _fits(call: Call) -> str:
     return "" if digits < WIDEST - 1 else f"its exact result may have more than {WIDEST - 2} digits"
 
 
+def _is_short(call: Call) -> str:
+    """Spark negates decimals with 34 digits (java.math.MathContext.DECIMAL128), and rounds longer ones."""
+    kind = call.arguments[0].type
+    is_long = pa.types.is_decimal(kind) and kind.precision > _DIGITS_OF_NEGATION
+    return f"Spark rounds numbers of more than {_DIGITS_OF_NEGATION} digits" if is_long else ""
+
+
 def _scale_is_positive(call: Call) -> str:
     scale = getattr(call.arguments[1], "value", None)
     return "" if scale is not None and scale >= 0 else "it rounds before the point"
@@ -231,9 +239,9 @@ KERNELS = {
     "Remainder": Kernel(_BOTH, _remainder, order=(1, 0)),
     "Pmod": Kernel(_BOTH, _remainder, order=(1, 0)),
     "IntegralDivide": Kernel(("long, long",), _integral_divide, order=(1, 0)),
-    "UnaryMinus": Kernel((*_NUMBERS, "duration"), _negate),
+    "UnaryMinus": Kernel((*_NUMBERS, "duration"), _negate, objection=_is_short),
     "UnaryPositive": Kernel(_NUMBERS, lambda _, value: value),
-    "Abs": Kernel(_NUMBERS, _negate),
+    "Abs": Kernel(_NUMBERS, _negate, objection=_is_short),
     "Ceil": Kernel(("long", "double", "decimal"), _whole(CEILING)),
     "Floor": Kernel(("long", "double", "decimal"), _whole(FLOOR)),
     "Round": Kernel(("int, int!", "long, int!", "decimal, int!"), _round, objection=_scale_is_positive),

@@ -19,6 +19,7 @@ from frazil.process.kernels.decimals import (
 from frazil.process.kernels.moments import read_days, read_moments, texts_of_days, texts_of_moments
 from frazil.process.kernels.text_numbers import read_booleans, read_doubles, read_integers, read_rounded_decimals
 from frazil.process.kernels.values import (
+    ARITHMETIC_OVERFLOW,
     CAST_OVERFLOW,
     INVALID_UTF8_STRING,
     Kernel,
@@ -33,6 +34,7 @@ from frazil.process.program import Call
 Cast = Callable[[pa.Array, Any], Result | pa.Array]
 _DAY_US = 86_400_000_000
 _SECOND_US = 1_000_000
+_DIGITS_OF_DOUBLE = 15
 
 
 def _by_arrow(array: pa.Array, target: pa.DataType) -> pa.Array:
@@ -64,7 +66,7 @@ def _is_not_zero(array: pa.Array, _: pa.DataType) -> pa.Array:
 
 def _moments_of_days(array: pa.Array, target: pa.DataType) -> Result:
     days = numbers(array).astype(np.int64)
-    return failing(from_numbers(days * _DAY_US, target, array), np.abs(days) > 106_751_991, CAST_OVERFLOW)
+    return failing(from_numbers(days * _DAY_US, target, array), np.abs(days) > 106_751_991, ARITHMETIC_OVERFLOW)
 
 
 def _days_of_moments(array: pa.Array, target: pa.DataType) -> pa.Array:
@@ -163,13 +165,23 @@ def _cast(call: Call, value: pa.Array) -> Result | pa.Array:
 
 
 def _objection(call: Call) -> str:
-    if (kind_of(call.arguments[0].type), kind_of(call.type)) in _CASTS:
-        return ""
-    return f"casts from {kind_of(call.arguments[0].type)} to {kind_of(call.type)} are not proven"
+    kind = call.arguments[0].type
+    if (kind_of(kind), kind_of(call.type)) not in _CASTS:
+        return f"casts from {kind_of(kind)} to {kind_of(call.type)} are not proven"
+    # Spark casts some decimals to int by way of a double, depending on how it has them.
+    is_by_double = pa.types.is_decimal(kind) and call.type == pa.int32() and kind.precision > _DIGITS_OF_DOUBLE
+    return f"Spark may round numbers of more than {_DIGITS_OF_DOUBLE} digits" if is_by_double else ""
+
+
+def _parse(call: Call, value: pa.Array) -> Result | pa.Array:
+    """TO_DATE and TO_TIMESTAMP without a pattern; what they cannot read is null for TRY_TO_DATE and TRY_TO_TIMESTAMP."""
+    made, options = _cast(call, value), dict(call.options)
+    is_tried = False in (options.get("failOnError"), options.get("ansiEnabled"))
+    return made.values if is_tried and isinstance(made, Result) else made
 
 
 KERNELS = {
     "Cast": Kernel(("any",), _cast, objection=_objection),
-    "ParseToDate": Kernel(("text", "timestamp"), _cast),
-    "ParseToTimestamp": Kernel(("text", "date"), _cast),
+    "ParseToDate": Kernel(("text", "timestamp"), _parse, objection=_objection),
+    "ParseToTimestamp": Kernel(("text", "date"), _parse, objection=_objection),
 }

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from frazil.process.kernels import letter_case
 from frazil.process.kernels.values import Bools, Kernel, Value, as_array, by_row, by_value, rows_of
 from frazil.process.program import Call
 
@@ -30,11 +31,11 @@ def _beyond_ascii(texts: pa.Array) -> Bools:
 
 
 def _lower(_: Call, texts: pa.Array) -> pa.Array:
-    return by_row(texts, pc.ascii_lower(texts), _beyond_ascii(texts), str.lower)
+    return by_row(texts, pc.ascii_lower(texts), _beyond_ascii(texts), letter_case.lower)
 
 
 def _upper(_: Call, texts: pa.Array) -> pa.Array:
-    return by_row(texts, pc.ascii_upper(texts), _beyond_ascii(texts), str.upper)
+    return by_row(texts, pc.ascii_upper(texts), _beyond_ascii(texts), letter_case.upper)
 
 
 def _substring(_: Call, texts: pa.Array, position: pa.Scalar, length: pa.Scalar) -> pa.Array:
@@ -173,11 +174,6 @@ def _has_valid_escapes(call: Call) -> str:
     return "its pattern has an escape before another character" if escape in rest or "\0" in pattern else ""
 
 
-def _changes_case_once(call: Call) -> str:
-    inner = getattr(call.arguments[0], "function", "")
-    return f"Spark leaves out {inner}" if inner in ("Lower", "Upper") else ""
-
-
 def _no_zero(call: Call) -> str:
     return "" if _literal(call, 2) else "parts are counted from 1"
 
@@ -191,8 +187,8 @@ def _match(function: Any) -> Kernel:
 
 
 KERNELS = {
-    "Lower": Kernel(("text",), _lower, objection=_changes_case_once),
-    "Upper": Kernel(("text",), _upper, objection=_changes_case_once),
+    "Lower": Kernel(("text",), _lower),
+    "Upper": Kernel(("text",), _upper),
     "Length": Kernel(("text", "binary"), lambda _, value: _length(value)),
     "OctetLength": Kernel(("text", "binary"), lambda _, value: pc.binary_length(value)),
     "Substring": Kernel(("text, int!, int!",), _substring),

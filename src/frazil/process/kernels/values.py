@@ -94,7 +94,8 @@ class Kernel:
     choose: Choose | None = None
     #: Whether Spark evaluates every argument even where an earlier one is null.
     is_eager: bool = False
-    #: The order in which Spark evaluates the arguments; empty for the order in which they are written.
+    #: The order in which Spark evaluates the arguments: of divisions the divisor first; empty for the order in which they
+    #: are written.
     order: tuple[int, ...] = ()
     #: Why a call of these types is not proven all the same; empty where it is.
     objection: Callable[[Call], str] = lambda _: ""
