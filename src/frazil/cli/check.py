@@ -41,6 +41,7 @@ from frazil.ops.check import (
     Finding,
     check_election,
     check_group,
+    check_hadoop_settings,
     check_kafka,
     check_local_folder,
     check_lookups,
@@ -93,6 +94,7 @@ def findings_of(spec: PipelineSpec) -> Iterator[Finding]:
     """Yields the result of every check."""
     yield from check_machine(uses_aws(spec))
     yield from check_transport(spec)
+    yield from check_hadoop_settings(spec)
     yield from check_http(spec)
     yield from _check_telemetry(spec)
     with ExitStack() as opened:

@@ -4,6 +4,7 @@ check runs, also after another has failed. Nothing is changed.
 
 from __future__ import annotations
 
+import difflib
 import os
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -30,6 +31,7 @@ from frazil.ops.layouts import order_mismatch
 from frazil.ops.plan import PlannedTable
 from frazil.ops.reports import plural
 from frazil.ops.status import MissingTopics, problem_of
+from frazil.runtime.gateway import hadoop_settings
 from frazil.runtime.jars import Use
 from frazil.runtime.machine import check_files, check_jars, check_java
 from frazil.schema.evolve import compare_schemas, new_schema
@@ -37,7 +39,8 @@ from frazil.schema.names import fold_case
 from frazil.spec import PipelineSpec
 from frazil.spec.secrets import is_secret_key
 from frazil.store.file_io import store_of
-from frazil.store.properties import task_properties
+from frazil.store.hdfs import setting_of
+from frazil.store.properties import HDFS, OBJECT_STORES_OF_HADOOP, task_properties
 
 Probe = Callable[[Mapping[str, str], str], str]
 """Reaches a store: takes properties and location, returns a description of the result."""
@@ -392,6 +395,22 @@ def check_transport(spec: PipelineSpec) -> Iterator[Finding]:
     yield from _check_http(spec)
     yield from _check_kafka(spec.kafka)
     yield from _check_spark(spec)
+
+
+def check_hadoop_settings(spec: PipelineSpec) -> Iterator[Finding]:
+    """Yields a finding for settings of Hadoop's in the pipeline file that reach no table."""
+    written = hadoop_settings(spec.spark.conf)
+    tried = "compared `spark.hadoop.` under `spark.conf` with what clients of stores read"
+    foreign = sorted(name for name in written if name.startswith(OBJECT_STORES_OF_HADOOP))
+    if foreign:
+        found = f"mind: {', '.join(foreign)} reach no table, which Iceberg's own clients read and write"
+        remedy = "write Iceberg's properties of the store under `catalog.properties`"
+        yield Finding("settings of hadoop", True, tried, f"{found}; {remedy}")
+    for name in sorted(written):
+        if name.startswith("dfs.") and setting_of(name) is None:
+            near = difflib.get_close_matches(name, [one.name for one in HDFS], n=1, cutoff=0.8)
+            advice = f"did you mean `{near[0]}`?" if near else "remove it"
+            yield Finding("settings of hadoop", True, tried, f"mind: Hadoop's client reads no {name}; {advice}")
 
 
 def _check_http(spec: PipelineSpec) -> Iterator[Finding]:

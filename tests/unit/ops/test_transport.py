@@ -1,10 +1,10 @@
-"""Secrets that travel without encryption are told by `check`."""
+"""Secrets that travel without encryption, and settings without effect, are told by `check`."""
 
 from __future__ import annotations
 
 import pytest
 
-from frazil.ops.check import check_transport
+from frazil.ops.check import check_hadoop_settings, check_transport
 from frazil.spec import load_spec
 from tests.unit.ops.conftest import Scenario
 
@@ -77,3 +77,26 @@ def test_settings_that_the_protocol_leaves_without_effect_are_told(
     file.write_text(f"pipeline: p\nkafka: {{{servers}, {settings}}}\ntables: {{a.b: {{topic: c}}}}\n")
     shown = [one.found.removeprefix("mind: ").partition(";")[0] for one in check_transport(load_spec(file))]
     assert shown == ([found] if found else [])
+
+
+@pytest.mark.parametrize(
+    ("settings", "found"),
+    [
+        (
+            "spark.hadoop.fs.s3a.endpoint: 'http://s', spark.hadoop.fs.s3a.encryption.algorithm: SSE-KMS",
+            "fs.s3a.encryption.algorithm, fs.s3a.endpoint reach no table, which Iceberg's own clients read and write;"
+            " write Iceberg's properties of the store under `catalog.properties`",
+        ),
+        (
+            "spark.hadoop.dfs.replicaton: '2'",
+            "Hadoop's client reads no dfs.replicaton; did you mean `dfs.replication`?",
+        ),
+        ("spark.hadoop.dfs.namenode.name.dir: /x", "Hadoop's client reads no dfs.namenode.name.dir; remove it"),
+        ("spark.hadoop.dfs.replication: '2', spark.hadoop.dfs.ha.namenodes.lake: 'a,b'", None),
+        ("spark.hadoop.hive.metastore.client.socket.timeout: 5s, spark.sql.x: y", None),
+    ],
+)
+def test_settings_of_hadoop_that_reach_no_table_are_told(scenario: Scenario, settings: str, found: str | None) -> None:
+    spec = scenario.spec(f"spark: {{conf: {{{settings}}}}}\ntables: {{a.b: {{topic: c}}}}\n")
+    shown = [one.found for one in check_hadoop_settings(spec)]
+    assert shown == ([f"mind: {found}"] if found else [])

@@ -106,7 +106,7 @@ def _named(jvm: Any, configuration: Any) -> dict[str, str]:
     mapper = jvm.org.apache.iceberg.util.JsonUtil.mapper()
     return {
         f"{group}{name}": value
-        for group in ("dfs.", "hadoop.security.", "hadoop.rpc.")
+        for group in ("dfs.", "hadoop.security.", "hadoop.rpc.", "fs.hdfs.")
         for name, value in json.loads(mapper.writeValueAsString(configuration.getPropsWithPrefix(group))).items()
     }
 
