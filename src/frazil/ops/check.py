@@ -4,7 +4,6 @@ check runs, also after another has failed. Nothing is changed.
 
 from __future__ import annotations
 
-import difflib
 import os
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -31,19 +30,13 @@ from frazil.ops.layouts import order_mismatch
 from frazil.ops.plan import PlannedTable
 from frazil.ops.reports import plural
 from frazil.ops.status import MissingTopics, problem_of
-from frazil.runtime.gateway import hadoop_settings
 from frazil.runtime.jars import Use
 from frazil.runtime.machine import check_files, check_jars, check_java
 from frazil.schema.evolve import compare_schemas, new_schema
 from frazil.schema.names import fold_case
 from frazil.spec import PipelineSpec
 from frazil.spec.secrets import is_secret_key
-from frazil.store.file_io import store_of
-from frazil.store.hdfs import setting_of
-from frazil.store.properties import HDFS, OBJECT_STORES_OF_HADOOP, task_properties
 
-Probe = Callable[[Mapping[str, str], str], str]
-"""Reaches a store: takes properties and location, returns a description of the result."""
 _ASKED_FOR_RIGHTS = "asked Kafka what this client may do with it"
 _SPARK_NEEDS = ("spark.authenticate", "spark.network.crypto.enabled", "spark.io.encryption.enabled")
 
@@ -370,47 +363,11 @@ def _check_letter_case(tables: Iterable[Table], must_differ: bool) -> Iterator[F
                 )
 
 
-def check_store(
-    warehouse: str | None, properties: Mapping[str, str], states: list[TableState], probe: Probe
-) -> Finding:
-    """Checks the store of an existing table, or the warehouse."""
-    state = states[0] if states else None
-    location = state.location if state is not None else warehouse or ""
-    if location.startswith(("/", "file:")):
-        return check_local_folder("store", Path(location.removeprefix("file:")))
-    if "://" not in location:
-        return Finding("store", True, "nothing yet", "the catalog chooses it when it creates the first table")
-    tried = f"listed {location}"
-    chosen = state.io_properties if state is not None else properties
-    try:
-        store_of(tuple(sorted(task_properties(chosen).items()))).check(location)
-        found = probe(chosen, location)
-    except (SpecError, UnavailableError) as error:
-        return failed("store", tried, error)
-    return Finding("store", True, tried, f"{location}: {found}")
-
-
 def check_transport(spec: PipelineSpec) -> Iterator[Finding]:
     """Yields a finding for each connection that sends secrets unencrypted."""
     yield from _check_http(spec)
     yield from _check_kafka(spec.kafka)
     yield from _check_spark(spec)
-
-
-def check_hadoop_settings(spec: PipelineSpec) -> Iterator[Finding]:
-    """Yields a finding for settings of Hadoop's in the pipeline file that reach no table."""
-    written = hadoop_settings(spec.spark.conf)
-    tried = "compared `spark.hadoop.` under `spark.conf` with what clients of stores read"
-    foreign = sorted(name for name in written if name.startswith(OBJECT_STORES_OF_HADOOP))
-    if foreign:
-        found = f"mind: {', '.join(foreign)} reach no table, which Iceberg's own clients read and write"
-        remedy = "write Iceberg's properties of the store under `catalog.properties`"
-        yield Finding("settings of hadoop", True, tried, f"{found}; {remedy}")
-    for name in sorted(written):
-        if name.startswith("dfs.") and setting_of(name) is None:
-            near = difflib.get_close_matches(name, [one.name for one in HDFS], n=1, cutoff=0.8)
-            advice = f"did you mean `{near[0]}`?" if near else "remove it"
-            yield Finding("settings of hadoop", True, tried, f"mind: Hadoop's client reads no {name}; {advice}")
 
 
 def _check_http(spec: PipelineSpec) -> Iterator[Finding]:

@@ -14,7 +14,7 @@ from typing import Any
 
 from py4j.protocol import Py4JError, Py4JJavaError
 
-from frazil.catalog.iceberg.store_access import identity_of
+from frazil.catalog.iceberg.store_access import identity_of, try_writing
 from frazil.errors import FrazilError, UnavailableError
 from frazil.refusals import Settings, refusal_remedy
 from frazil.store.addresses import address_of
@@ -33,6 +33,7 @@ _OLDER_THAN_THE_TABLE = (
 )
 _RESOLVING = "org.apache.iceberg.io.ResolvingFileIO"
 _DENIED = "access denied"
+_MAY_NOT_LIST = "it answers, but this client may not list it"
 _ADVICE = "If you are using a StorageSharedKeyCredential"
 # Google's client for Java may report no more than the request, here one for a bucket's objects, and that nothing was found.
 _NO_BUCKET = re.compile(
@@ -240,10 +241,10 @@ def remove(java: Any, paths: Iterable[str]) -> None:
 
 def probe_store(gateway: Any, hadoop: Mapping[str, str], properties: Mapping[str, str], location: str) -> str:
     """Lists the first objects under `location`, by Iceberg's file access, which commits use too, and by the client of
-    tasks; returns a description of the result. properties: of the catalog or, better, of a table: a catalog may vend
-    others than the pipeline file has.
+    tasks, and tries to write there; returns a description of the result. properties: of the catalog or, better, of a
+    table: a catalog may vend others than the pipeline file has.
 
-    Raises: UnavailableError where that fails.
+    Raises: UnavailableError where that fails; SpecError for settings that tasks cannot obey.
     """
     jvm = gateway.jvm
     configuration = jvm.org.apache.hadoop.conf.Configuration()
@@ -254,32 +255,46 @@ def probe_store(gateway: Any, hadoop: Mapping[str, str], properties: Mapping[str
             properties.get("io-impl", _RESOLVING), dict(properties), configuration
         )
         try:
-            is_empty = not _lists(io, location)
+            found = _list(io, location)
             own = {**properties, **identity_of(gateway, io, location, properties)}
+            _check_writing(gateway, io, location)
         finally:
             # HadoopFileIO has nothing to close: its method is its interface's, which py4j does not find.
             with suppress(Py4JError):
                 io.close()
     except java_errors() as error:
-        failure = unavailable("the store cannot be reached", error, location)
-        if _DENIED in failure.message.lower():
-            # Frazil reads and writes objects by name; many stores do not allow their clients to list.
-            return "it answers, but this client may not list it"
-        raise failure from None
+        raise _unreachable(error, location) from None
     except Py4JError:
         return "it answers"
-    _probe_for_tasks(task_properties(own), location)
-    return "it answers, and is empty" if is_empty else "it answers"
+    if found != _MAY_NOT_LIST:
+        _probe_for_tasks(task_properties(own), location)
+    return found
 
 
-def _lists(io: Any, location: str) -> bool:
-    """Returns whether there are objects under the location. A folder of HDFS that does not exist yet has none."""
+def _list(io: Any, location: str) -> str:
+    """Returns what listing the location shows. A folder of HDFS that does not exist yet is empty. Frazil reads and writes
+    objects by name; many stores do not allow their clients to list.
+    """
     try:
-        return bool(io.listPrefix(location.rstrip("/") + "/").iterator().hasNext())
+        is_there = io.listPrefix(location.rstrip("/") + "/").iterator().hasNext()
     except java_errors() as error:
+        if _DENIED in _unreachable(error, location).message.lower():
+            return _MAY_NOT_LIST
         if address_of(location).kind != "hdfs" or "FileNotFoundException" not in str(error):
             raise
-        return False
+        is_there = False
+    return "it answers" if is_there else "it answers, and is empty"
+
+
+def _unreachable(error: Exception, location: str) -> FrazilError:
+    return unavailable("the store cannot be reached", error, location)
+
+
+def _check_writing(gateway: Any, io: Any, location: str) -> None:
+    try:
+        try_writing(gateway, io, location)
+    except java_errors() as error:
+        raise unavailable("the store cannot be written to", error, location) from None
 
 
 def _probe_for_tasks(properties: Mapping[str, str], location: str) -> None:
