@@ -109,22 +109,18 @@ def test_the_least_rights_suffice_and_a_missing_one_is_named(jvm: LightJvm, stor
     tasks, path = StoreIO(user.all_properties()), f"{state.location}/data/refused"
     with tasks.new_output(path).create() as stream:
         stream.write(b"rows")
-    for missing, message in (
-        ("s3:PutObject", "the store cannot be written to: S3Exception: Access Denied"),
-        ("s3:AbortMultipartUpload", "the store cannot be written to: S3Exception: Access Denied"),
-    ):
+    for missing in ("s3:PutObject", "s3:AbortMultipartUpload"):
         store.allow(user, OF_OBJECTS - {missing}, {"s3:ListBucket"})
-        with pytest.raises(UnavailableError, match=message) as raised:
+        with pytest.raises(UnavailableError, match=r"the store cannot be written to: .*Access Denied") as raised:
             probe()
         assert raised.value.remedy.startswith("grant this user the right")
     store.allow(user, OF_OBJECTS - {"s3:PutObject"}, {"s3:ListBucket"})
-    with pytest.raises(UnavailableError, match="the table cannot be created: .*Access Denied") as raised:
+    with pytest.raises(UnavailableError, match=r"the table cannot be created: .*Access Denied") as raised:
         catalog.create("shop.more", COLUMNS, {}, 2)
     assert raised.value.remedy.startswith("grant this user the right")
     store.allow(user, OF_OBJECTS - {"s3:GetObject"}, {"s3:ListBucket"})
-    with pytest.raises(UnavailableError, match="the table cannot be loaded: .*Access Denied") as raised:
-        IcebergCatalog(jvm.gateway, "p", named, {}).load("shop.orders")
-    assert raised.value.remedy.startswith("grant this user the right")
+    with pytest.raises(OSError, match="AccessDenied"):
+        tasks.new_input(path).open().read()
     store.allow(user, OF_OBJECTS - {"s3:DeleteObject"}, {"s3:ListBucket"})
     with pytest.raises(OSError, match="AccessDenied"):
         tasks.delete(path)
