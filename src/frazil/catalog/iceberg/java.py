@@ -15,7 +15,7 @@ from typing import Any
 from py4j.protocol import Py4JError, Py4JJavaError
 
 from frazil.catalog.iceberg.store_access import identity_of, try_writing
-from frazil.errors import FrazilError, UnavailableError
+from frazil.errors import FrazilError, SpecError, UnavailableError
 from frazil.refusals import Settings, refusal_remedy
 from frazil.store.addresses import address_of
 from frazil.store.file_io import store_of
@@ -32,6 +32,7 @@ _OLDER_THAN_THE_TABLE = (
     "Expected sorted previous metadata",
 )
 _RESOLVING = "org.apache.iceberg.io.ResolvingFileIO"
+CLASS_REMEDY = "name the jar that has the class under `catalog: {jars: […]}`, or correct `catalog`"
 _DENIED = "access denied"
 _MAY_NOT_LIST = "it answers, but this client may not list it"
 _ADVICE = "If you are using a StorageSharedKeyCredential"
@@ -54,9 +55,10 @@ _OF_TASKS = replace(
 )
 _OTHER_SERVERS = (
     "Unable to process (code: 404", "No route for request", "Could not parse error object", "HTTP status code 40",
-    "UnknownHostException", "TTransportException",
+    "UnknownHostException", "TTransportException", "Invalid method name", "no such column: catalog_name",
+    'column "catalog_name" does not exist',
 )  # fmt: skip
-"""Parts of the classes and messages of exceptions where a server of another kind, or none, is at the address."""
+"""Parts of the classes and messages of exceptions where a server of another kind or version, or none, is at the address."""
 
 
 def java_errors(*more: type[Exception]) -> tuple[type[Exception], ...]:
@@ -87,9 +89,25 @@ def unavailable(what: str, error: Exception, where: str) -> FrazilError:
     return UnavailableError(f"{what}: {cause_of(error)}", remedy=_remedy_of(error), where=where)
 
 
+def missing_class(what: str, error: Exception, where: str) -> SpecError | None:
+    """Returns the error of a class that is not on the class path, which no waiting brings there; None for another
+    exception, also for a class that could not be initialized.
+    """
+    text = _text_of(error)
+    is_missing = "NoClassDefFoundError" in text and "Could not initialize class" not in text
+    if not is_missing and "ClassNotFoundException" not in text:
+        return None
+    return SpecError(f"{what}: {cause_of(error)}", remedy=CLASS_REMEDY, where=where)
+
+
+def _text_of(error: Exception) -> str:
+    """Returns the names of the classes and the messages of the exception in the JVM and its causes."""
+    return " ".join(f"{cause.getClass().getName()} {cause.getMessage()}" for cause in causes_of(error))
+
+
 def _remedy_of(error: Exception) -> str:
     """Returns what to do about an exception of a service; empty where nothing better is known than to look at it."""
-    text = " ".join(f"{cause.getClass().getName()} {cause.getMessage()}" for cause in causes_of(error))
+    text = _text_of(error)
     if remedy := refusal_remedy(text, _SETTINGS):
         return remedy
     if _NO_BUCKET.search(text):
@@ -287,7 +305,8 @@ def _list(io: Any, location: str) -> str:
 
 
 def _unreachable(error: Exception, location: str) -> FrazilError:
-    return unavailable("the store cannot be reached", error, location)
+    what = "the store cannot be reached"
+    return missing_class(what, error, location) or unavailable(what, error, location)
 
 
 def _check_writing(gateway: Any, io: Any, location: str) -> None:
