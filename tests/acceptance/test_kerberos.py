@@ -73,10 +73,8 @@ def kerberized(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kerberized]
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("JDK_JAVA_OPTIONS", f"-Djava.security.krb5.conf={kdc.configuration}")
             opened.enter_context(broker)
-        for made in (
-            AdminClient({"bootstrap.servers": addresses["BROKER"]}).create_topics([NewTopic(TOPIC, 1)]).values()
-        ):
-            made.result(20)
+        admin = AdminClient({"bootstrap.servers": addresses["BROKER"]})
+        admin.create_topics([NewTopic(TOPIC, 1)])[TOPIC].result(20)
         producer = Producer({"bootstrap.servers": addresses["BROKER"]})
         for number in range(3):
             producer.produce(TOPIC, f'{{"n": {number}}}')

@@ -85,7 +85,7 @@ def _of_kind(gateway: Any, io: Any, kind: str) -> Iterator[Any]:
 
 def try_writing(gateway: Any, io: Any, location: str) -> None:
     """Raises the Java exception of a store that this client may not write to under `location`; leaves nothing there. In S3
-    an upload in parts is begun as Iceberg begins one, and given up; of HDFS the right is asked for. Other stores are not
+    an upload in parts is begun as Iceberg begins one, and aborted; of HDFS the right is asked for. Other stores are not
     tried: they have no write that changes nothing.
     """
     kind = address_of(location).kind
@@ -103,7 +103,7 @@ def try_writing(gateway: Any, io: Any, location: str) -> None:
 
 
 def _end_at_once(gateway: Any, stream: Any) -> None:
-    """Begins and gives up the upload of a new S3OutputStream, which would write an empty object when it is closed."""
+    """Begins and aborts the upload of a new S3OutputStream, which would write an empty object when it is closed."""
     kind, new_array = stream.getClass(), gateway.new_array
     closed = kind.getDeclaredField("closed")
     closed.setAccessible(True)
