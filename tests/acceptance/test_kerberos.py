@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 import yaml
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 from py4j.protocol import Py4JJavaError
 
 from frazil.errors import SpecError

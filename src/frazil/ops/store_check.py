@@ -49,7 +49,8 @@ def check_store_properties(spec: PipelineSpec, states: list[TableState]) -> Iter
     existing tables. Nothing is found where a catalog alone knows where tables are.
     """
     named = [spec.catalog.warehouse, *(table.location for table in spec.tables)]
-    own = [of.properties.get("write.data.path") for of in (*spec.tables, *states)]
+    tables = [*(table.properties for table in spec.tables), *(state.properties for state in states)]
+    own = [properties.get("write.data.path") for properties in tables]
     places = {
         place
         for place in (*named, *own, *(state.location for state in states))
