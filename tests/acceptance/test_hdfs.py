@@ -19,7 +19,7 @@ from frazil.catalog.iceberg.catalog import IcebergCatalog
 from frazil.catalog.iceberg.java import java_errors, probe_store
 from frazil.clock import new_id
 from frazil.dead_letters.tables import NEW_TABLE_PROPERTIES
-from frazil.errors import SpecError
+from frazil.errors import SpecError, UnavailableError
 from frazil.plugins.catalogs import CATALOGS
 from frazil.runtime.light_jvm import LightJvm
 from frazil.store.file_io import store_of
@@ -135,6 +135,15 @@ def test_a_missing_right_is_named(hdfs: MiniHdfs) -> None:
         with pytest.raises(OSError, match="Permission denied: user=nobody, access=WRITE") as raised:
             tasks.new_output(f"{hdfs.address}/refused").create()
         assert "\n" not in str(raised.value)
+
+
+def test_a_warehouse_that_may_not_be_written_to_is_named(hdfs: MiniHdfs) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HADOOP_USER_NAME", "nobody")
+        with light_jvm() as own, pytest.raises(UnavailableError, match="user=nobody, access=WRITE") as raised:
+            probe_store(own.gateway, {}, hdfs.access().properties, f"{hdfs.address}/none/yet")
+    assert raised.value.message.startswith("the store cannot be written to: AccessControlException: Permission denied")
+    assert raised.value.remedy.startswith("grant this user the right")
 
 
 def test_a_warehouse_that_does_not_exist_yet_is_checked(jvm: LightJvm, hdfs: MiniHdfs) -> None:
