@@ -84,7 +84,8 @@ refused too, with the nearest known name."""
 STORES_HADOOP = """\
 Tasks reach `hdfs:` with the settings that the driver's Hadoop has: `spark.hadoop.NAME` under `spark.conf`, and the files of
 `HADOOP_CONF_DIR`. Files of an executor's own environment do not count. Of a setting that differs from Hadoop's default, the
-first row that matches decides; a refused one is an error of `frazil check`, and stops a table:"""
+first row that matches decides; a refused one is an error of `frazil check`, and stops a table. These are all settings that
+Hadoop's client reads; others are those of servers, and `check` names them where the pipeline file has them:"""
 STORES_TABLE = """\
 These properties of a table (`properties` in the pipeline file, or set by another client) concern its store:"""
 IMPORT = """\

@@ -5,6 +5,7 @@ product is not asked.
 from __future__ import annotations
 
 import json
+import re
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -12,11 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import boto3
+from hdfs_native import Client
 from pyiceberg.catalog.hive import HiveCatalog
 
 from tests.acceptance.verifier import metadata_locations
 from tests.fixtures.metastores import HiveMetastore, NessieServer
 from tests.fixtures.postgres import DATABASE, PostgresServer
+from tests.fixtures.stores.hdfs import READER, MiniHdfs
 from tests.integration.servers import HOST, REGION, ObjectStore, RestCatalogServer, catalog_section
 
 _KEY, _SECRET = "AKFRAZILTESTKEY", "s3cr3t/with+signs=and-more"
@@ -207,7 +210,44 @@ class HadoopLake(LocalLake):
         return found
 
 
-AnyLake = SqliteLake | RestLake | PostgresLake | HiveLake | GlueLake | NessieLake | HadoopLake
+class HdfsLake:
+    """Tables in folders of HDFS, commits without a lock: its renames replace nothing."""
+
+    conf: Mapping[str, str] = {}
+
+    def __init__(self, folder: Path) -> None:
+        self.server = MiniHdfs(folder / "hdfs")
+
+    def section(self) -> dict[str, Any]:
+        """As a user writes it."""
+        return {"type": "hadoop", "warehouse": f"{self.server.address}/lake"}
+
+    def environment(self) -> dict[str, str]:
+        """Nothing."""
+        return {}
+
+    def properties(self) -> dict[str, str]:
+        """The clients of other readers."""
+        return {**self.server.access().properties, "py-io-impl": READER}
+
+    def locations(self, namespace: str) -> dict[str, str]:
+        """The greatest version in each folder, by a client of the name node."""
+        client, found = Client(self.server.address, {}, "/dev/null"), dict[str, int]()
+        try:
+            paths = [Path(file.path) for file in client.list_status(f"/lake/{namespace}", recursive=True)]
+        except FileNotFoundError:
+            return {}
+        for path in paths:
+            if version := re.fullmatch(r"v(\d+)\.metadata\.json", path.name):
+                folder = str(path.parent)
+                found[folder] = max(found.get(folder, 0), int(version[1]))
+        return {
+            f"{namespace}.{Path(folder).parent.name}": f"{self.server.address}{folder}/v{newest}.metadata.json"
+            for folder, newest in found.items()
+        }
+
+
+AnyLake = SqliteLake | RestLake | PostgresLake | HiveLake | GlueLake | NessieLake | HadoopLake | HdfsLake
 KINDS: Mapping[str, Callable[[Path], AnyLake]] = {
     "jdbc on SQLite": SqliteLake,
     "jdbc on PostgreSQL": PostgresLake,
@@ -216,6 +256,7 @@ KINDS: Mapping[str, Callable[[Path], AnyLake]] = {
     "glue": GlueLake,
     "nessie": NessieLake,
     "hadoop": HadoopLake,
+    "hadoop on HDFS": HdfsLake,
 }
 
 

@@ -23,12 +23,13 @@ from frazil.runtime.connect import catalog_properties, spark_conf, uses_aws
 from frazil.runtime.gateway import hadoop_settings
 from frazil.schema.evolve import new_schema
 from frazil.spec import load_spec
-from tests.acceptance.catalogs import KINDS, AnyLake, NessieLake, running_lake
+from tests.acceptance.catalogs import KINDS, AnyLake, GlueLake, NessieLake, running_lake
 from tests.acceptance.ledger import events
 from tests.acceptance.pipelines import Pipeline, opened
 from tests.acceptance.scenes import BLOWS, Contested, Struck
 from tests.acceptance.verifier import open_table
 from tests.fixtures.foreign_spark import ForeignSpark
+from tests.fixtures.glue_proxy import GlueProxy
 from tests.fixtures.jvms import light_jvm
 
 pytestmark = pytest.mark.timeout(900)
@@ -175,6 +176,31 @@ def test_the_rest_endpoint_of_nessie_is_refused(lake: NessieLake) -> None:
         IcebergCatalog(jvm.gateway, "p", {**kind.properties, "uri": lake.server.rest}, {})
     assert "shows only the newest snapshot" in refused.value.message
     assert "`type: nessie`" in refused.value.remedy
+
+
+@pytest.mark.slow  # In time: its refusal in a pipeline file, unit/spec/test_refusals.py.
+@pytest.mark.parametrize("lake", ["glue"], indirect=True)
+def test_glue_keeps_commits_of_others_without_a_lock_alone(lake: GlueLake, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A commit of another process lands while an update is on its way, as it may once a lock has expired."""
+    for name, value in lake.environment().items():
+        monkeypatch.setenv(name, value)
+    direct = {**CATALOGS.get("glue").properties, **lake.properties(), "warehouse": "s3://lake/glue"}
+    direct["glue.endpoint"] = direct["dynamodb.endpoint"] = lake.server.url
+    lock = {"lock-impl": "org.apache.iceberg.aws.dynamodb.DynamoDbLockManager", "lock.table": "locks"}
+    way, kept = GlueProxy(lake.server.port), {}
+    with light_jvm(needs_s3=True) as jvm:
+        for name, properties in (("without", {}), ("with", lock)):
+            table = f"g{new_id()[:8]}.orders"
+            mine = IcebergCatalog(jvm.gateway, "p", {**direct, **properties, "glue.endpoint": way.url}, {})
+            mine.create(table, new_schema([("id", LongType())]), {}, 2)
+            other = IcebergCatalog(jvm.gateway, "p", direct, {}).java_table(table)
+            way.before_update = other.updateProperties().set("of-another", "x").commit
+            mine.java_table(table).updateProperties().set("mine", "x").commit()
+            found = mine.java_table(table).properties()
+            kept[name] = "of-another" in found
+            assert "mine" in found
+    way.close()
+    assert kept == {"without": True, "with": False}
 
 
 def _roll_back(pipeline: Pipeline, lake: AnyLake, table: str) -> None:

@@ -1,20 +1,26 @@
-"""HDFS besides what test_object_stores.py has of every store: settings that come from Hadoop, and a catalog of folders.
-`make stores` runs this. In time: unit/store/test_hdfs_settings.py.
+"""HDFS besides what test_object_stores.py has of every store: settings that come from Hadoop, and a catalog of folders,
+whose pipelines are in test_catalogs.py. `make stores` runs this. In time: unit/store/test_hdfs_settings.py.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from types import MappingProxyType
 from typing import Any
 
 import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField
 
+from frazil.catalog.iceberg.answers import is_conflict
 from frazil.catalog.iceberg.catalog import IcebergCatalog
-from frazil.catalog.iceberg.java import probe_store
+from frazil.catalog.iceberg.java import java_errors, probe_store
 from frazil.clock import new_id
-from frazil.errors import SpecError
+from frazil.dead_letters.tables import NEW_TABLE_PROPERTIES
+from frazil.errors import SpecError, UnavailableError
+from frazil.plugins.catalogs import CATALOGS
 from frazil.runtime.light_jvm import LightJvm
 from frazil.store.file_io import store_of
 from tests.fixtures.jvms import light_jvm
@@ -54,9 +60,9 @@ def name_service(hdfs: MiniHdfs) -> dict[str, str]:
     }
 
 
-def open_catalog(jvm: LightJvm, warehouse: str, hadoop: dict[str, str]) -> IcebergCatalog:
+def open_catalog(jvm: LightJvm, warehouse: str, hadoop: Mapping[str, str] = MappingProxyType({})) -> IcebergCatalog:
     """A catalog of folders."""
-    return IcebergCatalog(jvm.gateway, "p", {"type": "hadoop", "warehouse": warehouse}, hadoop)
+    return IcebergCatalog(jvm.gateway, "p", {**CATALOGS.get("hadoop").properties, "warehouse": warehouse}, dict(hadoop))
 
 
 def status_of(jvm: LightJvm, hadoop: dict[str, str], path: str) -> Any:
@@ -131,6 +137,56 @@ def test_a_missing_right_is_named(hdfs: MiniHdfs) -> None:
         assert "\n" not in str(raised.value)
 
 
+def test_a_warehouse_that_may_not_be_written_to_is_named(hdfs: MiniHdfs) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HADOOP_USER_NAME", "nobody")
+        with light_jvm() as own, pytest.raises(UnavailableError, match="user=nobody, access=WRITE") as raised:
+            probe_store(own.gateway, {}, hdfs.access().properties, f"{hdfs.address}/none/yet")
+    assert raised.value.message.startswith("the store cannot be written to: AccessControlException: Permission denied")
+    assert raised.value.remedy.startswith("grant this user the right")
+
+
 def test_a_warehouse_that_does_not_exist_yet_is_checked(jvm: LightJvm, hdfs: MiniHdfs) -> None:
     found = probe_store(jvm.gateway, {}, hdfs.access().properties, f"{hdfs.address}/none/yet")
     assert found == "it answers, and is empty"
+
+
+def test_no_commit_of_two_processes_replaces_one_of_the_other(jvm: LightJvm, hdfs: MiniHdfs) -> None:
+    warehouse, table, count = f"{hdfs.address}/{new_id()}", "shop.orders", 40
+    open_catalog(jvm, warehouse).create(table, COLUMNS, NEW_TABLE_PROPERTIES, 2)
+
+    def commit(process: LightJvm, name: str) -> list[str]:
+        """The commits that the catalog answered for."""
+        java, made = open_catalog(process, warehouse).java_table(table), []
+        for number in range(count):
+            with suppress(*java_errors()):  # It lost five times in a row.
+                java.updateProperties().set(f"{name}{number}", "").commit()
+                made.append(f"{name}{number}")
+        return made
+
+    with light_jvm() as other, ThreadPoolExecutor(2) as both:
+        answered = [one for found in both.map(commit, (jvm, other), ("a", "b")) for one in found]
+    java = open_catalog(jvm, warehouse).java_table(table)
+    assert set(answered) <= set(java.properties())
+    assert len(answered) > count
+    version = java.operations().current().metadataFileLocation().rpartition("/")[2]
+    assert version == f"v{len(answered) + 1}.metadata.json"
+
+
+def test_a_process_that_wakes_after_many_commits_of_others_is_refused(jvm: LightJvm, hdfs: MiniHdfs) -> None:
+    """Its commit would have a number whose file a table of other catalogs has removed by then: readers would see it as the
+    newest.
+    """
+    warehouse, table = f"{hdfs.address}/{new_id()}", "shop.orders"
+    open_catalog(jvm, warehouse).create(table, COLUMNS, NEW_TABLE_PROPERTIES, 2)
+    asleep = open_catalog(jvm, warehouse).java_table(table).operations()
+    base = asleep.current()
+    other = open_catalog(jvm, warehouse).java_table(table)
+    for number in range(25):
+        other.updateProperties().set("n", str(number)).commit()
+    changed = jvm.gateway.jvm.org.apache.iceberg.TableMetadata.buildFrom(base).setProperties({"late": "x"}).build()
+    with pytest.raises(java_errors()) as raised:
+        asleep.commit(base, changed)
+    assert is_conflict(raised.value)
+    found = open_catalog(jvm, warehouse).java_table(table).properties()
+    assert (found["n"], "late" in found) == ("24", False)

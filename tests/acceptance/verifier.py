@@ -3,7 +3,7 @@ product is imported here.
 
 Of every snapshot that the table still has, each record before the snapshot's progress must be there exactly once with
 its value, and nothing else. DuckDB's iceberg extension reads the snapshots, PyIceberg the newest one a second time, from
-the local disk or from an S3 store.
+the local disk or from an S3 store. DuckDB cannot read HDFS: there PyIceberg reads all of them.
 """
 
 from __future__ import annotations
@@ -36,10 +36,15 @@ _LOCATIONS = "select table_namespace, table_name, metadata_location from iceberg
 
 @dataclass(frozen=True)
 class Stored:
-    """A table's metadata file in an S3 store. properties: what leads there, in Iceberg's names."""
+    """A table's metadata file in an S3 store, or in HDFS. properties: what leads there, in Iceberg's names."""
 
     location: str
     properties: Mapping[str, str] = field(repr=False, compare=False)
+
+    @property
+    def is_in_hdfs(self) -> bool:
+        """Whether PyIceberg and Spark alone can read it."""
+        return self.location.startswith("hdfs:")
 
     def __str__(self) -> str:
         return self.location
@@ -203,7 +208,7 @@ def metadata_locations(catalog: Path, where: str = "", *values: str) -> dict[str
 
 def metadata_at(location: str, properties: Mapping[str, str]) -> Metadata:
     """The metadata file at a location. properties: what leads to the store, where it is in one."""
-    return Stored(location, properties) if location.startswith("s3:") else local_path(location)
+    return Stored(location, properties) if location.startswith(("s3:", "hdfs:")) else local_path(location)
 
 
 def document_of(metadata: Metadata) -> dict[str, Any]:
@@ -302,7 +307,10 @@ def read_newest(metadata: Path) -> list[dict[str, Any]]:
 
 def read_snapshot(reader: duckdb.DuckDBPyConnection, metadata: Metadata, snapshot_id: int) -> list[dict[str, Any]]:
     """The rows of one snapshot."""
-    rows: list[dict[str, Any]] = scan_snapshot(reader, metadata, snapshot_id).to_pylist()
+    if isinstance(metadata, Stored) and metadata.is_in_hdfs:
+        rows: list[dict[str, Any]] = open_table(metadata).scan(snapshot_id=snapshot_id).to_arrow().to_pylist()
+    else:
+        rows = scan_snapshot(reader, metadata, snapshot_id).to_pylist()
     return rows
 
 
@@ -358,7 +366,8 @@ def _sorted(places: Iterator[Place]) -> tuple[Place, ...]:
 
 def open_duckdb(metadata: Metadata | None = None) -> duckdb.DuckDBPyConnection:
     """DuckDB, able to read Iceberg tables: local ones, and those in the store that has this metadata file."""
-    return _duckdb(_secret(metadata.properties) if isinstance(metadata, Stored) else "").cursor()
+    secret = _secret(metadata.properties) if isinstance(metadata, Stored) and not metadata.is_in_hdfs else ""
+    return _duckdb(secret).cursor()
 
 
 @cache  # Loading the extensions takes a third of a CPU-second.

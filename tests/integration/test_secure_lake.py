@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from frazil.catalog.iceberg.catalog import IcebergCatalog
-from frazil.catalog.iceberg.java import probe_store
+from frazil.catalog.iceberg.java import _OF_TASKS, probe_store
 from frazil.errors import UnavailableError
+from frazil.refusals import refusal_remedy
 from frazil.runtime.light_jvm import LightJvm
 from frazil.store.file_io import store_of
 from tests.contracts.tables import SCHEMA, commit_of
@@ -24,11 +25,12 @@ from tests.integration.servers import ObjectStore, RestCatalogServer
 
 pytestmark = [pytest.mark.jvm, pytest.mark.timeout(300)]
 TABLE = "secured.t"
+S3 = {"io-impl": "org.apache.iceberg.aws.s3.S3FileIO"}
 
 
 def connect(jvm: LightJvm, catalog: RestCatalogServer, way: Gate, store: dict[str, str], token: str) -> IcebergCatalog:
     settings = {"type": "rest", "uri": way.url, "warehouse": catalog.warehouse, "token": token, **store}
-    return IcebergCatalog(jvm.gateway, "p", {**settings, "io-impl": "org.apache.iceberg.aws.s3.S3FileIO"}, {})
+    return IcebergCatalog(jvm.gateway, "p", {**settings, **S3}, {})
 
 
 def test_a_catalog_and_a_store_of_a_private_authority_are_reached_with_it_in_the_trust_store_of_the_jvm(
@@ -65,6 +67,14 @@ def test_a_catalog_and_a_store_of_a_private_authority_are_reached_with_it_in_the
             with gate(catalog.port, certificate) as other, pytest.raises(UnavailableError) as caught:
                 connect(jvm, catalog, other, secured, "t0ken")
             assert caught.value.remedy.startswith(remedy), caught.value
+            with gate(store.port, certificate) as other:
+                bad_store = {**secured, "s3.endpoint": other.url, "s3.retry.num-retries": "0", **S3}
+                with pytest.raises(UnavailableError) as caught:
+                    probe_store(jvm.gateway, {}, bad_store, state.location)
+                assert caught.value.remedy.startswith(remedy), caught.value
+                with pytest.raises(OSError, match="the store's certificate is not accepted") as failed:
+                    store_of(tuple(sorted(bad_store.items()))).probe(state.location)
+                assert refusal_remedy(str(failed.value), _OF_TASKS).startswith(remedy), failed.value
     with (
         gate(catalog.port, server) as way,
         gate(store.port, server) as to_store,
@@ -73,9 +83,7 @@ def test_a_catalog_and_a_store_of_a_private_authority_are_reached_with_it_in_the
         untrusted = {**store.properties(), "s3.endpoint": to_store.url}
         for ask in (
             lambda: connect(jvm, catalog, way, untrusted, "t0ken"),
-            lambda: probe_store(
-                jvm.gateway, {}, untrusted | {"io-impl": "org.apache.iceberg.aws.s3.S3FileIO"}, "s3://lake/x"
-            ),
+            lambda: probe_store(jvm.gateway, {}, untrusted | S3, "s3://lake/x"),
         ):
             with pytest.raises(UnavailableError) as caught:
                 ask()

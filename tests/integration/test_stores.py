@@ -21,6 +21,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField
 
 from frazil.catalog.iceberg.catalog import IcebergCatalog
+from frazil.catalog.iceberg.java import probe_store
 from frazil.catalog.port import TableState
 from frazil.clock import new_id
 from frazil.errors import SpecError
@@ -340,6 +341,40 @@ def test_an_object_store_behind_hadoop_is_refused(lake: Lake) -> None:
     with pytest.raises(SpecError, match="Hadoop") as raised:
         catalog.load("shop.orders")
     assert "io-impl: org.apache.iceberg.aws.s3.S3FileIO" in raised.value.remedy
+
+
+@pytest.mark.parametrize(
+    ("properties", "missing"),
+    [
+        ({"io-impl": "org.example.Files"}, "org.example.Files"),
+        ({"io-impl": "org.apache.iceberg.azure.adlsv2.ADLSFileIO"}, "com/azure/"),
+        ({"client.factory": "org.example.Clients"}, "org.example.Clients"),
+        ({"client.credentials-provider": "org.example.Keys"}, "org.example.Keys"),
+    ],
+)
+def test_a_class_that_is_not_on_the_class_path_is_named_and_not_waited_for(
+    lake: Lake, properties: dict[str, str], missing: str
+) -> None:
+    for ask in (
+        lambda: lake.catalog(properties).create("shop.orders", COLUMNS, {}, 2),
+        lambda: probe_store(lake.jvm.gateway, {}, {**lake.properties, **properties}, "s3://lake/x"),
+    ):
+        with pytest.raises(SpecError, match=missing) as raised:
+            ask()
+        assert raised.value.remedy.startswith("name the jar that has the class under `catalog: {jars: […]}`")
+
+
+def test_a_table_of_a_newer_format_is_refused_and_not_waited_for(lake: Lake) -> None:
+    """In a catalog of folders: others read the metadata again for a minute and a half first."""
+    io = "org.apache.iceberg.hadoop.HadoopFileIO"
+    own = {"type": "hadoop", "uri": "", "io-impl": io, "warehouse": str(lake.folder / "files")}
+    lake.catalog(own).create("shop.orders", COLUMNS, {}, 2)
+    [metadata] = lake.folder.glob("files/shop/orders/metadata/v1.metadata.json")
+    metadata.write_text(json.dumps({**json.loads(metadata.read_text()), "format-version": 9}))
+    metadata.with_name(f".{metadata.name}.crc").unlink()
+    with pytest.raises(SpecError, match=r"a newer format than this Frazil reads: .*unsupported version 9") as raised:
+        lake.catalog(own).load("shop.orders")
+    assert raised.value.remedy.startswith("install a newer Frazil")
 
 
 def test_every_property_of_the_java_classes_is_known() -> None:

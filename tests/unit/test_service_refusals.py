@@ -19,6 +19,8 @@ _LOGIN = "check LOGIN"
     [
         ("certificate has expired", _RENEW),
         ("CertificateExpiredException: NotAfter: Fri Jan 01 00:00:00 UTC 2021", _RENEW),
+        ("error sending request: the store's certificate is not accepted: ExpiredContext", _RENEW),
+        ("error sending request: the store's certificate is not accepted: NotValidForNameContext", _NAME),
         ("IP address mismatch, certificate is not valid for '127.0.0.1'.", _NAME),
         ("CertificateException: No subject alternative names matching IP address 127.0.0.1 found", _NAME),
         ("The hostname localhost could not be verified by hostnameverifier PgjdbcHostnameVerifier.", _NAME),

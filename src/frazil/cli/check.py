@@ -49,7 +49,6 @@ from frazil.ops.check import (
     check_queries,
     check_records,
     check_service,
-    check_store,
     check_tables,
     check_transport,
     comparison,
@@ -57,6 +56,7 @@ from frazil.ops.check import (
 )
 from frazil.ops.schema_check import check_registry, check_schemas
 from frazil.ops.status import find_process
+from frazil.ops.store_check import check_hadoop_settings, check_store, check_store_properties
 from frazil.runtime.connect import properties_for_reading, uses_aws
 from frazil.runtime.light_jvm import LightJvm
 from frazil.runtime.transactional_ids import may_describe
@@ -93,6 +93,7 @@ def findings_of(spec: PipelineSpec) -> Iterator[Finding]:
     """Yields the result of every check."""
     yield from check_machine(uses_aws(spec))
     yield from check_transport(spec)
+    yield from check_hadoop_settings(spec)
     yield from check_http(spec)
     yield from _check_telemetry(spec)
     with ExitStack() as opened:
@@ -177,6 +178,7 @@ def _check_storage(
         yield from _check_records(spec, source, unmade, found, queries)
     if not has_catalog(spec) and _is_local(warehouse):
         yield check_store(warehouse, {}, [], lambda *_: "")
+        yield from check_store_properties(spec, [])
         return
     try:
         with light_jvm(spec) as jvm:
@@ -185,6 +187,7 @@ def _check_storage(
             states = [table.state for table in tables if table.state is not None]
             probe = partial(probe_store, jvm.gateway, jvm.hadoop)
             yield check_store(warehouse, properties_for_reading(spec), states, probe)
+            yield from check_store_properties(spec, states)
     except UnavailableError as error:
         yield failed("jvm", "started a JVM to reach catalog and store", error)
 

@@ -36,11 +36,7 @@ from frazil.schema.evolve import compare_schemas, new_schema
 from frazil.schema.names import fold_case
 from frazil.spec import PipelineSpec
 from frazil.spec.secrets import is_secret_key
-from frazil.store.file_io import store_of
-from frazil.store.properties import task_properties
 
-Probe = Callable[[Mapping[str, str], str], str]
-"""Reaches a store: takes properties and location, returns a description of the result."""
 _ASKED_FOR_RIGHTS = "asked Kafka what this client may do with it"
 _SPARK_NEEDS = ("spark.authenticate", "spark.network.crypto.enabled", "spark.io.encryption.enabled")
 
@@ -366,26 +362,6 @@ def _check_letter_case(tables: Iterable[Table], must_differ: bool) -> Iterator[F
                 yield Finding(
                     "table names", True, tried, f"mind: {found}, which many catalogs take for one name; {remedy}"
                 )
-
-
-def check_store(
-    warehouse: str | None, properties: Mapping[str, str], states: list[TableState], probe: Probe
-) -> Finding:
-    """Checks the store of an existing table, or the warehouse."""
-    state = states[0] if states else None
-    location = state.location if state is not None else warehouse or ""
-    if location.startswith(("/", "file:")):
-        return check_local_folder("store", Path(location.removeprefix("file:")))
-    if "://" not in location:
-        return Finding("store", True, "nothing yet", "the catalog chooses it when it creates the first table")
-    tried = f"listed {location}"
-    chosen = state.io_properties if state is not None else properties
-    try:
-        store_of(tuple(sorted(task_properties(chosen).items()))).check(location)
-        found = probe(chosen, location)
-    except (SpecError, UnavailableError) as error:
-        return failed("store", tried, error)
-    return Finding("store", True, tried, f"{location}: {found}")
 
 
 def check_transport(spec: PipelineSpec) -> Iterator[Finding]:

@@ -33,6 +33,9 @@ class CatalogKind:
     needs_warehouse: bool = False
     #: Whether two processes lose commits of each other without a lock, except on HDFS, whose renames replace nothing.
     needs_lock: bool = False
+    #: Whether the catalog refuses to replace another version than the one that a commit was made for, which Iceberg no
+    #: longer asks of it under a lock.
+    compares_versions: bool = False
     #: Whether the catalog keeps names as Hive does: in lower case, in namespaces of one level.
     lowers_names: bool = False
     #: Whether the catalog vends credentials of the store with each table.
@@ -58,6 +61,9 @@ class CatalogKind:
         if self.needs_lock and "lock-impl" not in properties and not (warehouse or "").startswith("hdfs://"):
             message = "two processes lose commits of each other in this warehouse: its renames replace files"
             raise SpecError(message, remedy=_LOCK_REMEDY)
+        if self.compares_versions and "lock-impl" in properties:
+            message = "with `lock-impl` a process whose lock has expired overwrites commits of others in this catalog"
+            raise SpecError(message, remedy=_NO_LOCK_REMEDY)
 
     def check_name(self, table: str) -> None:
         """Checks that the catalog keeps the full name of a table as it is.
@@ -85,6 +91,11 @@ _LOCK_REMEDY = (
     "write `type: jdbc`, or set `lock-impl` under `catalog.properties` to a lock that all writers use, such as"
     " org.apache.iceberg.aws.dynamodb.DynamoDbLockManager with `lock.table`"
 )
+_NO_LOCK_REMEDY = (
+    "remove `lock-impl` under `catalog.properties`, and from all other writers of the tables: without it the catalog"
+    " itself compares versions"
+)
+_KEEPS_METADATA = {"table-override.write.metadata.delete-after-commit.enabled": "false"}
 _V1 = {"jdbc.schema-version": "V1"}
 _HTTP = ("https://", "http://")
 # Without these, a catalog that accepts a connection and never answers would be waited for without end.
@@ -121,16 +132,21 @@ CATALOGS: Registered[CatalogKind] = Registered(
             needs_spark_jars=True,
         ),
         "glue": CatalogKind(
-            {"type": "glue", "io-impl": "org.apache.iceberg.aws.s3.S3FileIO"}, needs_warehouse=True, lowers_names=True
+            {"type": "glue", "io-impl": "org.apache.iceberg.aws.s3.S3FileIO"},
+            needs_warehouse=True,
+            compares_versions=True,
+            lowers_names=True,
         ),
         # Other branches may need metadata files that one branch has replaced.
         "nessie": CatalogKind(
-            {"type": "nessie", "table-override.write.metadata.delete-after-commit.enabled": "false"},
+            {"type": "nessie", **_KEEPS_METADATA},
             needs_uri=True,
             uri_schemes=_HTTP,
             needs_warehouse=True,
         ),
-        "hadoop": CatalogKind({"type": "hadoop"}, needs_warehouse=True, needs_lock=True),
+        # A commit takes the next number that no file has: a process that was paused would take one that others have used and
+        # removed, and hide all their later commits. The removal of orphans removes old files after days.
+        "hadoop": CatalogKind({"type": "hadoop", **_KEEPS_METADATA}, needs_warehouse=True, needs_lock=True),
     },
 )
 """Every catalog; of a package `catalog: {type: NAME}` in its group `frazil.catalogs`."""

@@ -23,7 +23,7 @@ USER = "user"
 """Beside Hadoop's settings: whom the cluster takes the driver for."""
 _USER_VARIABLE = "HADOOP_USER_NAME"
 # The client repeats the calls of a name node that cannot be reached, with pauses up to 15 s: by default
-# for three minutes, in which the batch could be planned again.
+# for three minutes, in which the batch could be planned again. The driver's settings win.
 _DEFAULTS = {"dfs.client.failover.max.attempts": "4"}
 # An answer of a name node is the name of a Java class, a message, and a stack trace.
 _ANSWER = re.compile(r'RPCError\("(?:[\w$]+\.)*([\w$]+)", "(.*?)(?:\\n|"\)?$)', re.DOTALL)

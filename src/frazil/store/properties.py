@@ -243,9 +243,24 @@ HADOOP = (
     *_of("python-only", "name the cluster in `catalog.warehouse`, as hdfs://HOST:PORT/PATH", "hdfs."),
 )
 
+OBJECT_STORES_OF_HADOOP = (
+    "fs.s3a.", "fs.s3.", "fs.s3n.", "fs.gs.", "google.cloud.", "fs.azure.", "fs.adl.", "fs.oss.", "fs.cosn.", "fs.obs.",
+)  # fmt: skip
+"""What settings of Hadoop's own clients of object stores begin with: tables are reached by Iceberg's."""
 DRIVERS_HADOOP = "frazil.hadoop."
 """What Hadoop's settings begin with where the driver sends them to tasks: a catalog has none of this name."""
 
+_TUNING_OF_HDFS = (
+    "dfs.client-write-packet-size", "dfs.client.block.reader.", "dfs.client.block.write.", "dfs.client.cache.",
+    "dfs.client.cached.", "dfs.client.congestion.", "dfs.client.context", "dfs.client.datanode-restart.",
+    "dfs.client.deadnode.", "dfs.client.domain.", "dfs.client.failover.", "dfs.client.hedged.", "dfs.client.mark.",
+    "dfs.client.max.", "dfs.client.mmap.", "dfs.client.output.", "dfs.client.pipeline.", "dfs.client.rbf.",
+    "dfs.client.read.", "dfs.client.refresh.", "dfs.client.replica.", "dfs.client.retry.", "dfs.client.server-defaults.",
+    "dfs.client.short.", "dfs.client.slow.", "dfs.client.socket.", "dfs.client.socketcache.", "dfs.client.test.",
+    "dfs.client.use.legacy.", "dfs.client.write.", "dfs.datanode.hostname", "dfs.datanode.readahead.bytes",
+    "dfs.datanode.socket.", "dfs.domain.socket.", "dfs.namenode.lease-hard-limit-sec",
+    "dfs.namenode.snapshot.capture.openfiles", "dfs.provided.aliasmap.", "dfs.short.circuit.",
+)  # fmt: skip
 HDFS = (
     *_of("honoured", "the cluster's name nodes", "dfs.ha.namenodes.", "dfs.namenode.rpc-address."),
     *_of("honoured", "how the active name node is found", "dfs.client.failover.proxy.provider."),
@@ -253,7 +268,21 @@ HDFS = (
     *_of("honoured", "how the active name node is found", "dfs.client.failover.resolve-needed."),
     *_of("honoured", "how the active name node is found", "dfs.client.failover.resolver.useFQDN."),
     *_of("honoured", "data nodes are reached by their names", "dfs.client.use.datanode.hostname"),
-    *_of("honoured", "whether a lost data node is replaced", "dfs.client.block.write.replace-datanode-on-failure."),
+    *_of(
+        "honoured",
+        "how often, and with which pauses, name nodes are asked",
+        "dfs.client.failover.max.attempts",
+        "dfs.client.failover.sleep.base.millis",
+        "dfs.client.failover.sleep.max.millis",
+    ),
+    *_of("honoured", "how long a data node is waited for", "dfs.client.socket-timeout"),
+    *_of(
+        "honoured",
+        "whether a lost data node is replaced",
+        "dfs.client.block.write.replace-datanode-on-failure.best-effort",
+        "dfs.client.block.write.replace-datanode-on-failure.enable",
+        "dfs.client.block.write.replace-datanode-on-failure.policy",
+    ),
     *_of("translated", "the replicas of every file", "dfs.replication"),
     *_of("translated", "the size of every file's blocks", "dfs.blocksize"),
     *_of("translated", "the permissions of every file", "fs.permissions.umask-mode"),
@@ -287,10 +316,52 @@ HDFS = (
         "dfs.encryption.key.provider.uri",
     ),
     *_of("refused", "remove it: tasks connect directly", "hadoop.rpc.socket.factory.class."),
-    *_of("ignored", "tunes Java's client; no effect on files", "dfs.client."),
-    *_of("ignored", "of servers, or tunes Java's client; no effect on files", "dfs.", "hadoop."),
+    *_of(
+        "refused",
+        "remove it: tasks ask DNS for name nodes",
+        "dfs.client.failover.resolver.impl",
+        harmless=("org.apache.hadoop.net.dnsdomainnameresolver",),
+    ),
+    *_of(
+        "refused",
+        "remove it: tasks reach `hdfs:` by HDFS's own protocol",
+        "fs.hdfs.impl",
+        harmless=("org.apache.hadoop.hdfs.distributedfilesystem",),
+    ),
+    *_of(
+        "ignored",
+        "tasks write CRC-32C over as many bytes as the name node names; no effect on a file's bytes",
+        "dfs.bytes-per-checksum",
+        "dfs.checksum.",
+    ),
+    *_of(
+        "ignored",
+        "a task that cannot write to enough data nodes loses its batch, which is planned again",
+        "dfs.client.block.write.replace-datanode-on-failure.min-replication",
+    ),
+    *_of("ignored", "tasks bind to no interface", "dfs.client.local.interfaces"),
+    *_of(
+        "ignored",
+        "only for encrypted connections and zones, which are refused",
+        "dfs.client.https.",
+        "dfs.client.ignore.",
+        "dfs.client.key.",
+        "dfs.data.transfer.",
+        "dfs.encrypt.data.",
+        "dfs.trustedchannel.resolver.class",
+    ),
+    *_of("ignored", "only for Kerberos, which is refused", "dfs.datanode.kerberos.principal"),
+    *_of("ignored", "only for Kerberos, which is refused", "dfs.namenode.kerberos.principal"),
+    *_of("ignored", "only for logins, keys and servers", "hadoop.security."),
+    *_of("ignored", "only for `webhdfs:`", "dfs.http.client.", "dfs.webhdfs."),
+    *_of("ignored", "only for `webhdfs:` and Hadoop's commands", "dfs.client.fsck.", "dfs.namenode.http-address"),
+    *_of(
+        "ignored", "only for `webhdfs:` and Hadoop's commands", "dfs.namenode.https-address", "dfs.user.home.dir.prefix"
+    ),
+    *_of("ignored", "the names of all name services; tasks get those of the one that a path names", "dfs.nameservices"),
+    *_of("ignored", "tunes Java's client; no effect on files", *_TUNING_OF_HDFS),
 )
-"""Hadoop's settings of its client of HDFS. The first that matches a name describes it."""
+"""Hadoop's settings that its client of HDFS reads: the first that matches a name describes it. Others are of servers."""
 
 FILE_IO = _of("python-only", "remove it: tasks reach a store by Iceberg's own properties of the store", "py-io-impl")
 

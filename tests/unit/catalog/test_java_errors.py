@@ -8,6 +8,7 @@ from frazil.catalog.iceberg.java import (
     cause_of,
     is_another_table,
     is_not_there,
+    missing_class,
     unavailable,
 )
 from frazil.catalog.iceberg.opening import refused_catalog
@@ -109,6 +110,16 @@ def test_all_else_is_an_outage_and_waited_for(thrown: Thrown, message: str) -> N
             "check that `catalog.uri` is the address of a catalog of this type",
         ),
         (
+            Thrown("org.sqlite.SQLiteException", "[SQLITE_ERROR] SQL error (no such column: catalog_name)"),
+            "the table cannot be loaded: SQLiteException: [SQLITE_ERROR] SQL error",
+            "check that `catalog.uri` is the address of a catalog of this type",
+        ),
+        (
+            Thrown("org.apache.thrift.TApplicationException", "Invalid method name: 'get_table'"),
+            "the table cannot be loaded: TApplicationException: Invalid method name",
+            "check that `catalog.uri` is the address of a catalog of this type",
+        ),
+        (
             Thrown("java.io.IOException", "No space left on device"),
             "the table cannot be loaded: IOException: No space left on device",
             UnavailableError().remedy,
@@ -121,6 +132,22 @@ def test_a_file_that_is_missing_and_a_clock_that_went_back_have_remedies_of_thei
     error = unavailable("the table cannot be loaded", Raised(thrown), "a.b")
     assert isinstance(error, UnavailableError)
     assert (error.message.startswith(words), error.remedy.startswith(remedy), error.where) == (True, True, "a.b")
+
+
+@pytest.mark.parametrize(
+    ("thrown", "is_missing"),
+    [
+        (Thrown("java.lang.NoClassDefFoundError", "com/azure/A"), True),
+        (Thrown("java.lang.IllegalArgumentException", "Missing a.B [java.lang.ClassNotFoundException: a.B]"), True),
+        (Thrown("java.lang.RuntimeException", "x", Thrown("java.lang.ClassNotFoundException", "a.B")), True),
+        (Thrown("java.lang.NoClassDefFoundError", "Could not initialize class a.B"), False),
+        (Thrown("java.io.IOException", "No space left on device"), False),
+    ],
+)
+def test_a_class_that_is_missing_is_told_from_one_that_failed(thrown: Thrown, is_missing: bool) -> None:
+    error = missing_class("the table cannot be loaded", Raised(thrown), "a.b")
+    assert (error is not None) == is_missing
+    assert error is None or error.remedy.startswith("name the jar")
 
 
 def test_a_table_that_nobody_has_is_none_and_a_file_that_the_store_lacks_is_no_such_table() -> None:

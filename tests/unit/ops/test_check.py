@@ -20,9 +20,9 @@ from frazil.ops.check import (
     check_kafka,
     check_local_folder,
     check_orders,
-    check_store,
     check_tables,
 )
+from frazil.ops.store_check import check_store
 from frazil.schema.evolve import new_schema
 from frazil.spec import TableSpec
 from frazil.spec.types import parse_type
@@ -221,7 +221,11 @@ def test_a_store_that_cannot_be_reached_is_a_problem() -> None:
         raise UnavailableError("the store cannot be reached: no such bucket", where="s3://lake/")
 
     finding = check_store("s3://lake/", {}, [], probe)
-    assert (finding.is_ok, finding.tried, finding.where) == (False, "listed s3://lake/", "s3://lake/")
+    assert (finding.is_ok, finding.tried, finding.where) == (
+        False,
+        "listed s3://lake/, and tried to write there",
+        "s3://lake/",
+    )
 
 
 def test_a_topic_of_transactions_that_is_missing_is_a_problem(scenario: Scenario) -> None:

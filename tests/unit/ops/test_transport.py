@@ -1,10 +1,11 @@
-"""Secrets that travel without encryption are told by `check`."""
+"""Secrets that travel without encryption, and settings without effect, are told by `check`."""
 
 from __future__ import annotations
 
 import pytest
 
 from frazil.ops.check import check_transport
+from frazil.ops.store_check import check_hadoop_settings, check_store_properties
 from frazil.spec import load_spec
 from tests.unit.ops.conftest import Scenario
 
@@ -77,3 +78,44 @@ def test_settings_that_the_protocol_leaves_without_effect_are_told(
     file.write_text(f"pipeline: p\nkafka: {{{servers}, {settings}}}\ntables: {{a.b: {{topic: c}}}}\n")
     shown = [one.found.removeprefix("mind: ").partition(";")[0] for one in check_transport(load_spec(file))]
     assert shown == ([found] if found else [])
+
+
+@pytest.mark.parametrize(
+    ("settings", "found"),
+    [
+        (
+            "spark.hadoop.fs.s3a.endpoint: 'http://s', spark.hadoop.fs.s3a.encryption.algorithm: SSE-KMS",
+            "fs.s3a.encryption.algorithm, fs.s3a.endpoint reach no table, which Iceberg's own clients read and write;"
+            " write Iceberg's properties of the store under `catalog.properties`",
+        ),
+        (
+            "spark.hadoop.dfs.replicaton: '2'",
+            "Hadoop's client reads no dfs.replicaton; did you mean `dfs.replication`?",
+        ),
+        ("spark.hadoop.dfs.namenode.name.dir: /x", "Hadoop's client reads no dfs.namenode.name.dir; remove it"),
+        ("spark.hadoop.dfs.replication: '2', spark.hadoop.dfs.ha.namenodes.lake: 'a,b'", None),
+        ("spark.hadoop.hive.metastore.client.socket.timeout: 5s, spark.sql.x: y", None),
+    ],
+)
+def test_settings_of_hadoop_that_reach_no_table_are_told(scenario: Scenario, settings: str, found: str | None) -> None:
+    spec = scenario.spec(f"spark: {{conf: {{{settings}}}}}\ntables: {{a.b: {{topic: c}}}}\n")
+    shown = [one.found for one in check_hadoop_settings(spec)]
+    assert shown == ([f"mind: {found}"] if found else [])
+
+
+@pytest.mark.parametrize(
+    ("section", "found"),
+    [
+        ("warehouse: 's3://lake/w', properties: {gcs.oauth2.token: t, s3.endpoint: 'http://s'}", "gcs.oauth2.token"),
+        ("warehouse: 'gs://lake/w', properties: {s3.sse.type: kms, s3.sse.key: k}", "s3.sse.key, s3.sse.type"),
+        ("warehouse: 'hdfs://h:1/w', properties: {adls.token: t}", "adls.token"),
+        ("warehouse: /srv/lake, properties: {s3.endpoint: 'http://s'}", "s3.endpoint"),
+        ("warehouse: 's3a://lake/w', properties: {s3.sse.type: s3, client.region: eu-west-1}", None),
+        ("type: rest, uri: 'https://c', properties: {gcs.oauth2.token: t}", None),
+    ],
+)
+def test_properties_of_a_store_that_has_no_table_are_told(scenario: Scenario, section: str, found: str | None) -> None:
+    uri = "" if "uri" in section else ", uri: 'jdbc:sqlite:c.db'"
+    spec = scenario.spec(f"catalog: {{{section}{uri}}}\ntables: {{a.b: {{topic: c}}}}\n")
+    shown = [one.found.partition(";")[0] for one in check_store_properties(spec, [])]
+    assert shown == ([f"mind: no table is in the store of {found}"] if found else [])

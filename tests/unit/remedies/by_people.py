@@ -91,6 +91,7 @@ BY_PEOPLE: Mapping[str, str] = {
     "use the schema id in the record, or write `naming: topic`": _FILE,
     "name its jar, as `catalog: {jars: [/path/to/driver.jar]}`, or correct `catalog.uri`": _INSTALL,
     "name the jar that has the class under `catalog: {jars: […]}`, or correct `catalog`": _INSTALL,
+    "install a newer Frazil, or give the table another name in the pipeline file": _INSTALL,
     "name a Python ….… that every executor has in spark.conf, as spark.pyspark.python": _INSTALL,
     "install Frazil's requirements": _INSTALL,
     "install openjdk-17-jre-headless or set JAVA_HOME to a Java 17 or 21": _INSTALL,

@@ -154,6 +154,10 @@ SECTIONS = [
         "catalog: {type: hadoop, warehouse: w, properties: {lock.table: l, lock-impl:"
         " org.apache.iceberg.aws.dynamodb.DynamoDbLockManager}}",
     ),
+    sections(
+        "catalog: {type: glue, warehouse: 's3://b/w', properties: {lock-impl: a.Lock}}",
+        "catalog: {type: glue, warehouse: 's3://b/w'}",
+    ),
     sections("catalog: {type: rest}", "catalog: {type: rest, uri: https://catalog/api}"),
     sections("catalog: {type: rest, uri: catalog}", "catalog: {type: rest, uri: 'https://catalog'}"),
     sections("catalog: {uri: 'http://x'}", "catalog: {uri: 'jdbc:sqlite:x'}", "catalog: {type: rest, uri: 'http://x'}"),

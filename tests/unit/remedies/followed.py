@@ -389,6 +389,8 @@ FOLLOWED: Mapping[str, str] = {
     ),
     "write `type: jdbc`, or set `lock-impl` under `catalog.properties` to a lock that all writers use, such as"
     " org.apache.iceberg.aws.dynamodb.DynamoDbLockManager with `lock.table`": _FILES,
+    "remove `lock-impl` under `catalog.properties`, and from all other writers of the tables: without it the catalog itself"
+    " compares versions": _FILES,
     "name the table, such as `….…`, under `tables`": (
         "unit/spec/test_catalogs.py::test_a_name_that_hive_would_change_is_refused_with_one_that_it_keeps"
     ),

@@ -42,7 +42,12 @@ HIVE = "catalog: {type: hive, uri: 'thrift://h:9083', warehouse: lake}\n"
         ),
         (
             "type: hadoop, warehouse: lake, properties: {lock-impl: org.example.Lock}",
-            {"type": "hadoop", "warehouse": "HERE/lake", "lock-impl": "org.example.Lock"},
+            {
+                "type": "hadoop",
+                "warehouse": "HERE/lake",
+                "table-override.write.metadata.delete-after-commit.enabled": "false",
+                "lock-impl": "org.example.Lock",
+            },
         ),
         ("impl: org.example.Shelf, warehouse: shelf", {"catalog-impl": "org.example.Shelf", "warehouse": "shelf"}),
     ],

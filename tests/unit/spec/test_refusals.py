@@ -7,6 +7,7 @@ import pytest
 from tests.unit.spec.pipeline_file import HEAD, Refuse, with_section
 
 UNLOCKED = "two processes lose commits of each other in this warehouse: its renames replace files"
+LOCKED = "with `lock-impl` a process whose lock has expired overwrites commits of others in this catalog"
 SECTIONS = [
     ("kafkaa: {}", "unknown key `kafkaa` in the pipeline file", "did you mean `kafka`?"),
     ("mode: upsert", "`mode` does not belong here", "write it in a table, or under `defaults`"),
@@ -52,6 +53,7 @@ SECTIONS = [
     ),
     ("catalog: {type: hadoop, warehouse: 's3://lake/'}", UNLOCKED, None),
     ("catalog: {type: hadoop, warehouse: lake}", UNLOCKED, None),
+    ("catalog: {type: glue, warehouse: 's3://lake/', properties: {lock-impl: a.Lock}}", LOCKED, None),
     ("registry: {}", "`registry.url` is missing", "write its address, such as `url: https://registry:8081`"),
     ("registry: {url: x}", "`registry.url` is not an HTTP address", "begin it with http:// or https://"),
     ("telemetry: {otlp: x}", "`telemetry.otlp` is not an HTTP address", "begin it with http:// or https://"),

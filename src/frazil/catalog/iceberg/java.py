@@ -14,8 +14,8 @@ from typing import Any
 
 from py4j.protocol import Py4JError, Py4JJavaError
 
-from frazil.catalog.iceberg.store_access import identity_of
-from frazil.errors import FrazilError, UnavailableError
+from frazil.catalog.iceberg.store_access import identity_of, try_writing
+from frazil.errors import FrazilError, SpecError, UnavailableError
 from frazil.refusals import Settings, refusal_remedy
 from frazil.store.addresses import address_of
 from frazil.store.file_io import store_of
@@ -32,7 +32,9 @@ _OLDER_THAN_THE_TABLE = (
     "Expected sorted previous metadata",
 )
 _RESOLVING = "org.apache.iceberg.io.ResolvingFileIO"
+CLASS_REMEDY = "name the jar that has the class under `catalog: {jars: […]}`, or correct `catalog`"
 _DENIED = "access denied"
+_MAY_NOT_LIST = "it answers, but this client may not list it"
 _ADVICE = "If you are using a StorageSharedKeyCredential"
 # Google's client for Java may report no more than the request, here one for a bucket's objects, and that nothing was found.
 _NO_BUCKET = re.compile(
@@ -53,9 +55,10 @@ _OF_TASKS = replace(
 )
 _OTHER_SERVERS = (
     "Unable to process (code: 404", "No route for request", "Could not parse error object", "HTTP status code 40",
-    "UnknownHostException", "TTransportException",
+    "UnknownHostException", "TTransportException", "Invalid method name", "no such column: catalog_name",
+    'column "catalog_name" does not exist',
 )  # fmt: skip
-"""Parts of the classes and messages of exceptions where a server of another kind, or none, is at the address."""
+"""Parts of the classes and messages of exceptions where a server of another kind or version, or none, is at the address."""
 
 
 def java_errors(*more: type[Exception]) -> tuple[type[Exception], ...]:
@@ -86,9 +89,25 @@ def unavailable(what: str, error: Exception, where: str) -> FrazilError:
     return UnavailableError(f"{what}: {cause_of(error)}", remedy=_remedy_of(error), where=where)
 
 
+def missing_class(what: str, error: Exception, where: str) -> SpecError | None:
+    """Returns the error of a class that is not on the class path, which no waiting brings there; None for another
+    exception, also for a class that could not be initialized.
+    """
+    text = _text_of(error)
+    is_missing = "NoClassDefFoundError" in text and "Could not initialize class" not in text
+    if not is_missing and "ClassNotFoundException" not in text:
+        return None
+    return SpecError(f"{what}: {cause_of(error)}", remedy=CLASS_REMEDY, where=where)
+
+
+def _text_of(error: Exception) -> str:
+    """Returns the names of the classes and the messages of the exception in the JVM and its causes."""
+    return " ".join(f"{cause.getClass().getName()} {cause.getMessage()}" for cause in causes_of(error))
+
+
 def _remedy_of(error: Exception) -> str:
     """Returns what to do about an exception of a service; empty where nothing better is known than to look at it."""
-    text = " ".join(f"{cause.getClass().getName()} {cause.getMessage()}" for cause in causes_of(error))
+    text = _text_of(error)
     if remedy := refusal_remedy(text, _SETTINGS):
         return remedy
     if _NO_BUCKET.search(text):
@@ -240,10 +259,10 @@ def remove(java: Any, paths: Iterable[str]) -> None:
 
 def probe_store(gateway: Any, hadoop: Mapping[str, str], properties: Mapping[str, str], location: str) -> str:
     """Lists the first objects under `location`, by Iceberg's file access, which commits use too, and by the client of
-    tasks; returns a description of the result. properties: of the catalog or, better, of a table: a catalog may vend
-    others than the pipeline file has.
+    tasks, and tries to write there; returns a description of the result. properties: of the catalog or, better, of a
+    table: a catalog may vend others than the pipeline file has.
 
-    Raises: UnavailableError where that fails.
+    Raises: UnavailableError where that fails; SpecError for settings that tasks cannot obey.
     """
     jvm = gateway.jvm
     configuration = jvm.org.apache.hadoop.conf.Configuration()
@@ -254,32 +273,47 @@ def probe_store(gateway: Any, hadoop: Mapping[str, str], properties: Mapping[str
             properties.get("io-impl", _RESOLVING), dict(properties), configuration
         )
         try:
-            is_empty = not _lists(io, location)
+            found = _list(io, location)
             own = {**properties, **identity_of(gateway, io, location, properties)}
+            _check_writing(gateway, io, location)
         finally:
             # HadoopFileIO has nothing to close: its method is its interface's, which py4j does not find.
             with suppress(Py4JError):
                 io.close()
     except java_errors() as error:
-        failure = unavailable("the store cannot be reached", error, location)
-        if _DENIED in failure.message.lower():
-            # Frazil reads and writes objects by name; many stores do not allow their clients to list.
-            return "it answers, but this client may not list it"
-        raise failure from None
+        raise _unreachable(error, location) from None
     except Py4JError:
         return "it answers"
-    _probe_for_tasks(task_properties(own), location)
-    return "it answers, and is empty" if is_empty else "it answers"
+    if found != _MAY_NOT_LIST:
+        _probe_for_tasks(task_properties(own), location)
+    return found
 
 
-def _lists(io: Any, location: str) -> bool:
-    """Returns whether there are objects under the location. A folder of HDFS that does not exist yet has none."""
+def _list(io: Any, location: str) -> str:
+    """Returns what listing the location shows. A folder of HDFS that does not exist yet is empty. Frazil reads and writes
+    objects by name; many stores do not allow their clients to list.
+    """
     try:
-        return bool(io.listPrefix(location.rstrip("/") + "/").iterator().hasNext())
+        is_there = io.listPrefix(location.rstrip("/") + "/").iterator().hasNext()
     except java_errors() as error:
+        if _DENIED in _unreachable(error, location).message.lower():
+            return _MAY_NOT_LIST
         if address_of(location).kind != "hdfs" or "FileNotFoundException" not in str(error):
             raise
-        return False
+        is_there = False
+    return "it answers" if is_there else "it answers, and is empty"
+
+
+def _unreachable(error: Exception, location: str) -> FrazilError:
+    what = "the store cannot be reached"
+    return missing_class(what, error, location) or unavailable(what, error, location)
+
+
+def _check_writing(gateway: Any, io: Any, location: str) -> None:
+    try:
+        try_writing(gateway, io, location)
+    except java_errors() as error:
+        raise unavailable("the store cannot be written to", error, location) from None
 
 
 def _probe_for_tasks(properties: Mapping[str, str], location: str) -> None:

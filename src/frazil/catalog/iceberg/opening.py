@@ -8,7 +8,15 @@ from typing import Any
 
 from py4j.java_gateway import is_instance_of
 
-from frazil.catalog.iceberg.java import cause_of, is_named, is_not_there, java_errors, unavailable
+from frazil.catalog.iceberg.java import (
+    CLASS_REMEDY,
+    cause_of,
+    is_named,
+    is_not_there,
+    java_errors,
+    missing_class,
+    unavailable,
+)
 from frazil.errors import FrazilError, SpecError
 
 NAME = "frazil"
@@ -16,7 +24,6 @@ NAME = "frazil"
 _UNUSABLE = ("No suitable driver", "Cannot initialize Catalog implementation", "does not implement Catalog")
 """Messages of catalogs that no waiting makes usable."""
 _REST = "org.apache.iceberg.rest.RESTCatalog"
-_CLASS_REMEDY = "name the jar that has the class under `catalog: {jars: […]}`, or correct `catalog`"
 
 
 def open_catalog(gateway: Any, properties: Mapping[str, str], hadoop: Mapping[str, str]) -> Any:
@@ -72,13 +79,10 @@ def refused_catalog(error: Exception, where: str) -> FrazilError:
             remedy="name its jar, as `catalog: {jars: [/path/to/driver.jar]}`, or correct `catalog.uri`",
             where=where,
         )
-    if (
-        is_named(error, "ClassNotFoundException")
-        or "ClassNotFoundException" in cause
-        or any(words in str(error) for words in _UNUSABLE)
-    ):
-        return SpecError(f"the catalog cannot be opened: {cause}", remedy=_CLASS_REMEDY, where=where)
-    return unavailable("the catalog", error, where)
+    what = "the catalog cannot be opened"
+    if any(words in str(error) for words in _UNUSABLE):
+        return SpecError(f"{what}: {cause}", remedy=CLASS_REMEDY, where=where)
+    return missing_class(what, error, where) or unavailable("the catalog", error, where)
 
 
 def is_unmade(properties: Mapping[str, str], error: Exception) -> bool:
@@ -88,7 +92,17 @@ def is_unmade(properties: Mapping[str, str], error: Exception) -> bool:
 
 
 def refuse_other_kind(gateway: Any, catalog: Any, identifier: Any, error: Exception) -> None:
-    """Raises a SpecError where a table could not be loaded, with `error`, because its name is something else's."""
+    """Raises a SpecError where a table could not be loaded, with `error`, because its name is something else's, or its
+    format or store needs what this process does not have.
+    """
+    if "Cannot read unsupported version" in cause_of(error):
+        raise SpecError(
+            f"the table has a newer format than this Frazil reads: {cause_of(error)}",
+            remedy="install a newer Frazil, or give the table another name in the pipeline file",
+            where=str(identifier),
+        )
+    if missing := missing_class("the table cannot be loaded", error, str(identifier)):
+        raise missing
     what = "a table of another format" if is_named(error, "NoSuchIcebergTableException") else ""
     if is_not_there(error) and is_instance_of(gateway, catalog, "org.apache.iceberg.catalog.ViewCatalog"):
         with suppress(*java_errors()):  # A catalog without views may refuse the question.

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from frazil.catalog.iceberg.java import FORBIDDEN, cause_of, is_named, is_not_there, java_errors, strings, unavailable
+from frazil.catalog.iceberg.java import (
+    FORBIDDEN,
+    cause_of,
+    is_named,
+    is_not_there,
+    java_errors,
+    missing_class,
+    strings,
+    unavailable,
+)
 from frazil.errors import FrazilError, SpecError, UnavailableError
 
 
@@ -29,7 +38,8 @@ def refused_creation(error: Exception, table: str) -> FrazilError:
             ' {spark.hadoop.iceberg.engine.hive.lock-enabled: "false"}}`, as for all other writers',
             where=table,
         )
-    return unavailable("the table cannot be created", error, table)
+    what = "the table cannot be created"
+    return missing_class(what, error, table) or unavailable(what, error, table)
 
 
 def is_absent(gateway: Any, catalog: Any, identifier: Any, error: Exception) -> bool:

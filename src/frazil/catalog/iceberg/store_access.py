@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 
 from py4j.java_gateway import is_instance_of
 
+from frazil.clock import new_id
 from frazil.errors import SpecError
 from frazil.store.addresses import address_of
 from frazil.store.hdfs import USER, sent_to_tasks
@@ -82,6 +83,37 @@ def _of_kind(gateway: Any, io: Any, kind: str) -> Iterator[Any]:
         own.close()
 
 
+def try_writing(gateway: Any, io: Any, location: str) -> None:
+    """Raises the Java exception of a store that this client may not write to under `location`; leaves nothing there. In S3
+    an upload in parts is begun as Iceberg begins one, and aborted; of HDFS the right is asked for. Other stores are not
+    tried: they have no write that changes nothing.
+    """
+    kind = address_of(location).kind
+    if kind == "s3":
+        with _of_kind(gateway, io, kind) as own:
+            stream = own.newOutputFile(f"{location.rstrip('/')}/{new_id()}").createOrOverwrite()
+            _end_at_once(gateway, stream)
+    elif kind == "hdfs":
+        hadoop = gateway.jvm.org.apache.hadoop.fs
+        path = hadoop.Path(location)
+        files = path.getFileSystem(io.getConf())
+        while not files.exists(path):
+            path = path.getParent()
+        files.access(path, hadoop.permission.FsAction.WRITE_EXECUTE)
+
+
+def _end_at_once(gateway: Any, stream: Any) -> None:
+    """Begins and aborts the upload of a new S3OutputStream, which would write an empty object when it is closed."""
+    kind, new_array = stream.getClass(), gateway.new_array
+    closed = kind.getDeclaredField("closed")
+    closed.setAccessible(True)
+    closed.setBoolean(stream, True)
+    for name in ("initializeMultiPartUpload", "abortUpload"):
+        step = kind.getDeclaredMethod(name, new_array(gateway.jvm.java.lang.Class, 0))
+        step.setAccessible(True)
+        step.invoke(stream, new_array(gateway.jvm.java.lang.Object, 0))
+
+
 def _hadoop_settings(jvm: Any, io: Any) -> dict[str, str]:
     """Returns Hadoop's settings as the driver has them, out of the pipeline file and out of files of HADOOP_CONF_DIR."""
     hadoop = jvm.org.apache.hadoop
@@ -106,7 +138,7 @@ def _named(jvm: Any, configuration: Any) -> dict[str, str]:
     mapper = jvm.org.apache.iceberg.util.JsonUtil.mapper()
     return {
         f"{group}{name}": value
-        for group in ("dfs.", "hadoop.security.", "hadoop.rpc.")
+        for group in ("dfs.", "hadoop.security.", "hadoop.rpc.", "fs.hdfs.")
         for name, value in json.loads(mapper.writeValueAsString(configuration.getPropsWithPrefix(group))).items()
     }
 

@@ -1,0 +1,87 @@
+"""What `frazil check` finds of the stores of tables, and of the settings of their clients."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+from frazil.catalog.port import TableState
+from frazil.errors import SpecError, UnavailableError
+from frazil.ops.check import Finding, check_local_folder, failed
+from frazil.runtime.gateway import hadoop_settings
+from frazil.spec import PipelineSpec
+from frazil.store.addresses import address_of
+from frazil.store.file_io import store_of
+from frazil.store.hdfs import setting_of
+from frazil.store.properties import HDFS, OBJECT_STORES_OF_HADOOP, task_properties
+
+Probe = Callable[[Mapping[str, str], str], str]
+"""Reaches a store: takes properties and location, returns a description of the result."""
+# Of other stores no write changes nothing.
+_WRITTEN_TO = ("s3:", "s3a:", "s3n:", "hdfs:")
+_PREFIXES = {"s3": "s3.", "gcs": "gcs.", "adls": "adls.", "oss": "oss."}
+
+
+def check_store(
+    warehouse: str | None, properties: Mapping[str, str], states: list[TableState], probe: Probe
+) -> Finding:
+    """Checks the store of an existing table, or the warehouse."""
+    state = states[0] if states else None
+    location = state.location if state is not None else warehouse or ""
+    if location.startswith(("/", "file:")):
+        return check_local_folder("store", Path(location.removeprefix("file:")))
+    if "://" not in location:
+        return Finding("store", True, "nothing yet", "the catalog chooses it when it creates the first table")
+    is_tried = location.startswith(_WRITTEN_TO)
+    tried = f"listed {location}{', and tried to write there' if is_tried else ''}"
+    chosen = state.io_properties if state is not None else properties
+    try:
+        store_of(tuple(sorted(task_properties(chosen).items()))).check(location)
+        found = probe(chosen, location)
+    except (SpecError, UnavailableError) as error:
+        return failed("store", tried, error)
+    return Finding("store", True, tried, f"{location}: {found}")
+
+
+def check_store_properties(spec: PipelineSpec, states: list[TableState]) -> Iterator[Finding]:
+    """Yields a finding for properties of the pipeline file that are those of another store than the tables'. states: of
+    existing tables. Nothing is found where a catalog alone knows where tables are.
+    """
+    named = [spec.catalog.warehouse, *(table.location for table in spec.tables)]
+    tables = [*(table.properties for table in spec.tables), *(state.properties for state in states)]
+    own = [properties.get("write.data.path") for properties in tables]
+    places = {
+        place
+        for place in (*named, *own, *(state.location for state in states))
+        if place and ("://" in place or place.startswith("/"))
+    }
+    kinds = set()
+    for place in places:
+        try:
+            kinds.add(address_of(place).kind)
+        except SpecError:
+            return  # Another check names it.
+    others = tuple(prefix for kind, prefix in _PREFIXES.items() if kind not in kinds)
+    foreign = sorted(name for name in spec.catalog.properties if name.startswith(others))
+    if kinds and foreign:
+        found = f"mind: no table is in the store of {', '.join(foreign)}"
+        remedy = "write the properties of the store that `catalog.warehouse` names"
+        tried = f"compared `catalog.properties` with {', '.join(sorted(places))}"
+        yield Finding("settings of store", True, tried, f"{found}; {remedy}")
+
+
+def check_hadoop_settings(spec: PipelineSpec) -> Iterator[Finding]:
+    """Yields a finding for settings of Hadoop's in the pipeline file that reach no table."""
+    written = hadoop_settings(spec.spark.conf)
+    tried = "compared `spark.hadoop.` under `spark.conf` with what clients of stores read"
+    foreign = sorted(name for name in written if name.startswith(OBJECT_STORES_OF_HADOOP))
+    if foreign:
+        found = f"mind: {', '.join(foreign)} reach no table, which Iceberg's own clients read and write"
+        remedy = "write Iceberg's properties of the store under `catalog.properties`"
+        yield Finding("settings of hadoop", True, tried, f"{found}; {remedy}")
+    for name in sorted(written):
+        if name.startswith("dfs.") and setting_of(name) is None:
+            near = difflib.get_close_matches(name, [one.name for one in HDFS], n=1, cutoff=0.8)
+            advice = f"did you mean `{near[0]}`?" if near else "remove it"
+            yield Finding("settings of hadoop", True, tried, f"mind: Hadoop's client reads no {name}; {advice}")
