@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import struct
 import subprocess
 from collections.abc import Iterator
@@ -21,7 +22,7 @@ from frazil.runtime.broker import EmbeddedBroker
 from frazil.runtime.java import find_java
 from tests.fixtures import fetching
 from tests.fixtures.waiting import wait_until
-from tests.integration.pipelines import Ledger, Pipeline
+from tests.integration.pipelines import Ledger, Pipeline, Running
 
 pytestmark = pytest.mark.timeout(300)
 _OFFSETS = "__consumer_offsets"
@@ -67,10 +68,11 @@ def member(broker: EmbeddedBroker, group: str, topic: str) -> Iterator[None]:
         consumer.close()
 
 
-def _published(pipeline: Pipeline) -> dict[str, Any]:
-    """What `status` reports of the published offsets."""
-    found: dict[str, Any] = pipeline.command("status")[1]["published_offsets"] or {"failure": ""}
-    return found
+def _published(pipeline: Pipeline, running: Running) -> dict[str, Any]:
+    """What the state file of the running process reports of the published offsets."""
+    state = json.loads(pipeline.state_text)
+    is_its_own = state["pid"] == running.pid and state["published_offsets"] is not None
+    return dict(state["published_offsets"]) if is_its_own else {"failure": ""}
 
 
 def _lags_by_requests(broker: EmbeddedBroker, group: str, places: list[tuple[str, int]]) -> dict[tuple[str, int], int]:
@@ -150,13 +152,12 @@ def test_kafkas_own_command_shows_the_lag_until_a_consumer_joins_the_group(
     with member(broker, f"frazil-{name}", topic), pipeline.start() as running:
         [refused] = running.wait_for("offsets_refused")
         assert "a consumer is a member of group" in refused["reason"]
-        wait_until(lambda: _published(pipeline)["failure"] == refused["reason"], "status has the reason")
+        wait_until(lambda: _published(pipeline, running)["failure"] == refused["reason"], "the state has the reason")
         running.wait_until_committed(4)
         running.stop()
-    with pipeline.start():
-        found = wait_until(
-            lambda: _published(pipeline).get("last_ms") and _published(pipeline), "the offsets are published"
-        )
+    with pipeline.start() as running:
+        wait_until(lambda: _published(pipeline, running).get("last_ms"), "the offsets are published")
+        found = pipeline.command("status")[1]["published_offsets"]
         assert (found["group"], found["failure"]) == (group, "")
         wait_until(lambda: set(_lags_by_requests(broker, group, places).values()) == {0}, "the group has caught up")
     assert described(broker, f"frazil-{name}") == {(topic, 0): (7, 0), (topic, 1): (7, 0)}

@@ -219,8 +219,9 @@ def test_a_pipeline_runs_with_the_least_rights_names_a_missing_one_and_continues
     with secure.allowed(*READ[:1]), pipeline.start("--log-level", "debug") as running:
         waiting = running.wait_for("table_backing_off")[0]
         assert f"Not authorized to access topics: [{TOPIC}]" in waiting["reason"]
-        remedy = wait_until(lambda: pipeline.status()["s.orders"]["remedy"], "`status` shows no remedy")
-        assert remedy.startswith("allow this user to DESCRIBE and READ the topic")
+        remedy = "allow this user to DESCRIBE and READ the topic"
+        wait_until(lambda: remedy in pipeline.state_text, "the state shows no remedy")
+        assert pipeline.status()["s.orders"]["remedy"].startswith(remedy)
         problems = {check["name"]: check for check in pipeline.checks() if not check["ok"]}
         assert problems[f"topic {TOPIC}"]["found"] == "this client may not read it"
         assert all("allow" in problem["remedy"] for problem in problems.values()), problems

@@ -17,7 +17,6 @@ from frazil.clock import new_id
 from frazil.kafka import topics
 from frazil.kafka.topics import KafkaTopics
 from frazil.runtime.broker import EmbeddedBroker
-from tests.fixtures.waiting import wait_until
 from tests.integration.pipelines import Ledger, Pipeline
 
 _ENABLE, _INTERVAL = "automq.table.topic.enable", "automq.table.topic.commit.interval.ms"
@@ -76,7 +75,7 @@ def test_keys_in_the_control_topic_make_and_end_a_table(
 
     table = f"shop.{topic}"
     with pipeline.start() as running:
-        wait_until(lambda: pipeline.status().get(table, {}).get("lag_records") == 0, "the records do not arrive")
+        running.wait_until_committed(10)
         assert pipeline.status()[table]["rows"] == 10
         for words in ((), (table,)):
             done, found = pipeline.command("verify", *words)

@@ -274,7 +274,9 @@ class DatabaseHistory(Scene):
                 for partition, offset, reported in self.arrived
                 if reported.op != "tombstone"
             }
-            rows = [row for file in self.catalog.data_files(_LOG) for row in pq.read_table(file.path).to_pylist()]
+            rows = [
+                row for file in self.catalog.data_files(_LOG) for row in pq.ParquetFile(file.path).read().to_pylist()
+            ]
             assert len(rows) == len(told)
             assert {(row["_partition"], row["_offset"]): row["_op"] for row in rows} == told
 

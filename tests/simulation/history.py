@@ -156,7 +156,7 @@ class History(Scene):
             for file in snapshot.files:
                 assert file.path not in files, f"{file.path} is in two snapshots"
                 files.add(file.path)
-                read = pq.read_table(file.path).to_pylist()
+                read = pq.ParquetFile(file.path).read().to_pylist()
                 assert len(read) == file.record_count
                 for row in read:
                     place = (row.pop("_topic"), row.pop("_partition"), row.pop("_offset"))

@@ -120,7 +120,7 @@ class Replay:
     def _read(self, table: str) -> list[dict[str, Any]]:
         if self.catalog.load(table) is None:
             return []
-        return [row for file in self.catalog.data_files(table) for row in pq.read_table(file.path).to_pylist()]
+        return [row for file in self.catalog.data_files(table) for row in pq.ParquetFile(file.path).read().to_pylist()]
 
     def _others(self) -> None:
         """What happens meanwhile: a turn of the running pipeline, or another retry."""

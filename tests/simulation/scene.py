@@ -244,7 +244,7 @@ class Scene(ABC):
             return []
         found: list[Place] = []
         for file in self.catalog.data_files(name):
-            rows = pq.read_table(file.path).to_pylist()
+            rows = pq.ParquetFile(file.path).read().to_pylist()
             assert len(rows) == file.record_count
             for row in rows:
                 place = (row["topic"], row["partition"], row["offset"])

@@ -200,7 +200,7 @@ class SharedTable:
     def _placed(self, target: TableTarget, file: LiveFile) -> Iterator[tuple[int, Row]]:
         """The same with their places in the file."""
         if file.path not in self._rows_of_files:
-            rows, ids = pq.read_table(file.path).to_pylist(), ids_of_file(file)
+            rows, ids = pq.ParquetFile(file.path).read().to_pylist(), ids_of_file(file)
             self._rows_of_files[file.path] = [
                 row if number is None else {**row, ROW_ID: number} for row, number in zip(rows, ids, strict=True)
             ]

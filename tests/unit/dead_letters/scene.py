@@ -107,4 +107,4 @@ class Scene:
         return self._read(DEAD_LETTERS)
 
     def _read(self, table: str) -> list[dict[str, Any]]:
-        return [row for file in self.catalog.data_files(table) for row in pq.read_table(file.path).to_pylist()]
+        return [row for file in self.catalog.data_files(table) for row in pq.ParquetFile(file.path).read().to_pylist()]

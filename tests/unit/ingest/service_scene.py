@@ -174,7 +174,7 @@ class Scene:
     def dead_letters(self, table: str) -> list[tuple[str, int, int]]:
         """The places of the records in the table's dead-letter table."""
         files = self.catalog.data_files(f"{table}__dead_letters")
-        rows = [row for file in files for row in pq.read_table(file.path).to_pylist()]
+        rows = [row for file in files for row in pq.ParquetFile(file.path).read().to_pylist()]
         return sorted((row["topic"], row["partition"], row["offset"]) for row in rows)
 
 

@@ -14,6 +14,7 @@ from frazil.spec.forms import parse_path
 from frazil.spec.settings import ColumnSpec, FlattenSpec
 from frazil.spec.types import parse_type
 from frazil.types import OffsetRange
+from tests.fixtures.slices import sliced
 from tests.unit.ingest.service_scene import Scene, only
 from tests.unit.ingest.test_schemas import Scenario, avro
 from tests.unit.schema.test_name_case import columns_of, dead_letters_of
@@ -72,24 +73,26 @@ def cut_into(root: Path, size: int, records: list[Any], monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize("settings", [{}, {"numbers": parse_type("double")}, {"numbers": parse_type("decimal(28,4)")}])
+@pytest.mark.parametrize("sizes", sliced([[1, 2, 5, 9], [3, 4, 6, 7, 11, 16]], 1))
 def test_a_topic_that_is_there_becomes_the_same_table_wherever_batches_end(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: dict[str, Any]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sizes: list[int], settings: dict[str, Any]
 ) -> None:
     records = RECORDS + ([] if "numbers" in settings and settings["numbers"] != parse_type("double") else FRACTIONS)
     whole = cut_into(tmp_path, 1000, records, monkeypatch, **settings)
     assert len(whole[1]) >= 9
-    for size in (1, 2, 3, 4, 5, 6, 7, 9, 11, 16):
+    for size in sizes:
         assert cut_into(tmp_path, size, records, monkeypatch, **settings) == whole, size
 
 
 @pytest.mark.parametrize("settings", [{}, {"column_case": "lower"}, {"numbers": parse_type("double")}])
+@pytest.mark.parametrize("sizes", sliced([[1, 2, 5, 9], [3, 4, 6, 7, 11]], 1))
 def test_a_topic_that_grows_becomes_the_same_table_wherever_batches_end(
-    tmp_path: Path, settings: dict[str, Any]
+    tmp_path: Path, sizes: list[int], settings: dict[str, Any]
 ) -> None:
     """Each lot is read before the next one is there, so that no sample can know of it."""
     records = RECORDS + (FRACTIONS if settings.get("numbers") else [])
     found = []
-    for size in (1000, 1, 2, 3, 4, 5, 6, 7, 9, 11):
+    for size in (1000, *sizes):
         scene = Scene(tmp_path / str(size), "a", dead_letters={"stop_above": 1.0}, **settings)
         for start in range(0, len(records), size):
             scene.feed("a", *records[start : start + size])

@@ -64,7 +64,7 @@ def outcome(reports: Mapping[str, TaskReport]) -> dict[str, Any]:
     """What tables get and report, but for the names and sizes of files."""
     found = {}
     for name, report in reports.items():
-        files = [pq.read_table(file.path).to_pylist() for file in report.written.data]
+        files = [pq.ParquetFile(file.path).read().to_pylist() for file in report.written.data]
         rows = sorted((row for rows in files for row in rows), key=lambda row: row["_offset"])
         count = report.written.dead_letter_count
         others = asdict(replace(report, written=type(report.written)(), times=()))

@@ -77,7 +77,7 @@ class Scenario:
     def rows(self) -> list[dict[str, Any]]:
         files = [file for snapshot in reversed(self.catalog.ancestors("n.t")) for file in snapshot.files]
         names = list(self.columns())
-        rows = [row for file in files for row in pq.read_table(file.path).to_pylist()]
+        rows = [row for file in files for row in pq.ParquetFile(file.path).read().to_pylist()]
         return [{name: row.get(name) for name in names} for row in rows]
 
 
