@@ -101,8 +101,10 @@ class Ownership:
 
     def update(self, tables: Sequence[Table]) -> None:
         """Takes over the tables that this process is to work on now, and leaves those that another one is."""
-        if self._is_alone and len(tables) == len(self._known):  # A thousand times in vain, in each turn of the loop.
-            return
+        if not self._is_alone or len(tables) != len(self._known):  # Not for a thousand tables in vain, in each turn.
+            self._update(tables)
+
+    def _update(self, tables: Sequence[Table]) -> None:
         self.has_changed = False
         owned = {table.name for table in tables if self._leadership.owns(table.name)}
         for table in tables:
