@@ -351,6 +351,10 @@ def test_a_control_topic_that_is_deleted_is_made_again_and_elects(broker: Embedd
         return False
 
     wait_until(follows, "the next process claims", 30)
+    assert _sees(one, second).name == "two"
+    third = _claim("one")
+    assert one.claim(third, _sees(one, second))
+    assert _sees(other, third).name == "one"
 
     for elector in electors:
         elector.close()

@@ -7,6 +7,7 @@ that is under way (KIP-98), then the topic is read to its end, and a new claim i
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future
 from contextlib import contextmanager
 from typing import Any
 
@@ -33,6 +34,7 @@ from frazil.kafka.topics import SilentLog
 
 log = structlog.get_logger("frazil")
 
+_LOOK_EVERY_S = 1.0
 SESSION_S = 6
 """The shortest session that brokers accept (`group.min.session.timeout.ms`)."""
 _TIMEOUT_S = 5.0
@@ -85,6 +87,10 @@ class KafkaElector:
         self._newest: Claim | None = None
         #: Up to where the topic is read, what is no record included.
         self._read_up_to = 0
+        #: The id of the topic that is read, and the question for the present one, with the time of the last question.
+        self._topic_id = ""
+        self._asked: Future[Any] | None = None
+        self._asked_s = 0.0
 
     def check(self) -> str:
         """As the port has it. Only a claim shows whether this client may write with the transactional id."""
@@ -131,7 +137,29 @@ class KafkaElector:
             self._read_up_to = 0
             reader.assign([TopicPartition(self._topic, 0, 0)])
             self._read_to_end(reader)
+            self._topic_id, self._asked = str(self._described(self._admin).result(_TIMEOUT_S).topic_id), None
             self._reader = reader
+
+    def _described(self, admin: AdminClient) -> Future[Any]:
+        found: Future[Any] = admin.describe_topics(TopicCollection([self._topic]), request_timeout=_TIMEOUT_S)[
+            self._topic
+        ]
+        return found
+
+    def _is_replaced(self) -> bool:
+        """Whether the topic was deleted, or created again since it was opened. A client hears of neither for half a
+        minute, and then continues at the offset that it had in the former topic. The answer is that of a second ago.
+        """
+        assert self._admin is not None
+        if self._asked is None and self._clock.monotonic_s() - self._asked_s >= _LOOK_EVERY_S:
+            self._asked, self._asked_s = self._described(self._admin), self._clock.monotonic_s()
+        if self._asked is None or not self._asked.done():
+            return False
+        asked, self._asked = self._asked, None
+        try:
+            return str(asked.result().topic_id) != self._topic_id
+        except KafkaException as error:
+            return error.args[0].code() in _NOT_THERE
 
     def _new_admin(self) -> AdminClient:
         """Returns a client whose questions do not make a broker create the topic, with as many partitions as it likes."""
@@ -187,6 +215,9 @@ class KafkaElector:
         assert self._reader is not None
         assert self._membership is not None
         with self._failures():
+            if self._is_replaced():
+                self._close_reader()
+                self._open()
             while self._membership.poll(0) is not None:
                 pass  # Polling keeps the membership; the records are those that the reader has too.
             while (message := self._reader.poll(0)) is not None:

@@ -45,7 +45,7 @@ class Line:
         self._connection = connection
         self._clock = clock
         self._read = b""
-        #: The beats of both ends, as put together from what was sent of them.
+        #: The beats of both ends, merged from what was sent of them.
         self._told: dict[str, Any] = {}
         self._heard: dict[str, Any] = {}
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

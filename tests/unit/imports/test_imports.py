@@ -452,3 +452,24 @@ def test_what_cannot_be_read_is_refused_with_a_reason(tool: str, text: str) -> N
 def test_properties_are_read_as_java_reads_them() -> None:
     text = "a = 1\\\r\n   2\nb=c:\\\\\nd=\\ud83d\\ude00\ne=x\u2028y\n! no\nf\\ g: h"
     assert parse_properties(text) == {"a": "12", "b": "c:\\", "d": "\U0001f600", "e": "x\u2028y", "f g": "h"}
+
+
+@pytest.mark.parametrize(
+    ("source", "tables", "topic", "origin"),
+    [
+        ("mysql", "shop.orders", "db1.shop.orders", "_source_database || '.' || _source_table"),
+        ("postgres", "shop.public.orders", "db1.public.orders", "_source_schema || '.' || _source_table"),
+        ("sqlserver", "shop.dbo.orders", "db1.shop.dbo.orders", "_source_schema || '.' || _source_table"),
+    ],
+)
+def test_rules_of_flink_cdc_name_schemas_and_topics_as_their_database_does(
+    source: str, tables: str, topic: str, origin: str
+) -> None:
+    rule = {"source-table": tables, "projection": r"\*, __schema_name__ || '.' || __table_name__ AS origin"}
+    text = yaml.safe_dump(
+        {"source": {"type": source, "tables": tables}, "sink": {"type": "iceberg"}, "transform": [rule]}
+    )
+    document = yaml.safe_load(flink_cdc.import_pipeline(text, "b:9092").text)
+    ((_, table),) = document["tables"].items()
+    assert re.search(table["topics"].strip("/"), topic)
+    assert f"{origin} as origin" in table["select"].lower()

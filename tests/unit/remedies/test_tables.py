@@ -144,8 +144,8 @@ STOPS = [
         _TEXT,
         [
             (
-                f"{_STOP}, schema_evolution: freeze, exclude: [z], columns: {{x: long, y: {{type: string, coerce: true}}}}",
-                [{"x": 2**40, "y": "bad"}],
+                f"{_STOP}, exclude: [z], columns: {{x: long, y_text: {{type: string, coerce: true, field: y}}}}",
+                [{"x": 2**40, "y_text": "bad"}],
             )
         ],
     ),

@@ -73,7 +73,7 @@ def known(schema: WriterSchema, **other: Any) -> Reading:
         (RECORD, known(AVRO), framed(5, AVRO, {**ROW, "more": "x"})[0], ROW, b"\0\0\0\0\5", "malformed"),
         ("double", known(WriterSchema("avro", '"double"')), b"\0\0\0\0\5" + bytes(8), 0.0, b"\1", "no_wire_format"),
         ("long", known(PLAIN), framed(5, PLAIN, 7)[0], 7, b"\0\0\0\0\5", "malformed"),
-        ("int", known(PLAIN), framed(5, PLAIN, 7)[0], 7, framed(5, PLAIN, 2**40)[0], "type_mismatch"),
+        ("int", known(PLAIN), framed(5, PLAIN, 7)[0], 7, framed(5, PLAIN, 2**40)[0], "out_of_range"),
         (
             RECORD,
             known(AVRO, framing="apicurio"),
