@@ -21,7 +21,6 @@ from frazil.ingest.plan import FIRST_BATCH_RECORDS, limit_ranges
 from frazil.ingest.primary_key_updates import key_updates_in
 from frazil.ingest.queries import Queries, QueryTables
 from frazil.ingest.schema_changes import CLASH_REMEDY, accept_columns, adder, as_declared, checked_change
-from frazil.ingest.settings import declared_columns
 from frazil.ingest.state import NoOpChange, find_no_op_change
 from frazil.ingest.table import Planned, set_key_columns
 from frazil.kafka.port import Partition
@@ -116,7 +115,7 @@ class SchemaUpdates:
                 )
                 return self._changed(state, report, no_op_change)
             add = adder(records.spec, requested_fields)
-            declared = new_schema(declared_columns(records.spec).items())
+            declared = new_schema((one.name, one.type) for one in records.spec.columns if not one.is_own)
             schema = checked_change(records, add, report.schema.key_columns)(declared)
             if not schema.fields and not table.spec.columns and not table.spec.metadata:
                 return Replan(None, report, (NoColumns(),))

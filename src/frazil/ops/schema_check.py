@@ -32,8 +32,10 @@ from frazil.rows.project import in_column
 from frazil.rows.record_keys import is_record
 from frazil.rows.writer_schemas import row_branches, row_renames, row_struct
 from frazil.schema.arrow import arrow_type
-from frazil.schema.evolve import NameConflict, SchemaChange, compare_schemas, find_missing_fields, type_at
-from frazil.schema.names import as_columns, column_names
+from frazil.schema.evolve import NameConflict, SchemaChange, compare_schemas, find_missing_fields
+from frazil.schema.names import as_columns, column_names, fold_case
+from frazil.schema.parts import Path as FieldPath
+from frazil.schema.parts import types_in
 from frazil.schema.projection import KEY_ROOT
 from frazil.schema.rejected_changes import remedy_of
 from frazil.spec.settings import ValueSpec
@@ -302,16 +304,22 @@ def _missing_key_fields(table: Table, written: WriterSchema, subject: str, messa
         return []
     struct = row_struct(written, None, (), message)
     places = places_of(target, changes)
+    there = {_folded(path) for path, _ in types_in(struct)}
     lacking = [
         f"schema {subject}: the keys have no field for the key column {'.'.join(path)}"
         for path, mine in places.items()
-        if path[0] != ID and all(type_at(struct, place) is None for place in mine)
+        if path[0] != ID and there.isdisjoint(map(_folded, mine))
     ]
     if not changes.is_key_of_record:
         return lacking
-    known = {place for mine in places.values() for place in mine}
-    more = [".".join(path) for path in leaves_of(struct) if path not in known]
+    known = {_folded(place) for mine in places.values() for place in mine}
+    more = [".".join(path) for path in leaves_of(struct) if _folded(path) not in known]
     return lacking + [f"schema {subject}: the keys have the field {name}, which is no key column" for name in more]
+
+
+def _folded(path: FieldPath) -> FieldPath:
+    """Returns a path without case: a field feeds the column whose name differs in case alone."""
+    return tuple(map(fold_case, path))
 
 
 def _describe_changes(changes: list[SchemaChange]) -> str:

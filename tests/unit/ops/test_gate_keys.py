@@ -107,6 +107,8 @@ UPSERT_ENVELOPE = "value: {format: avro}, key: {format: avro}, mode: upsert"
     ("text", "settings", "problem"),
     [
         (avro(id="long"), "", ""),
+        (avro(ID="long"), "", ""),
+        (avro(Id="long", part="int"), ", key_columns: [id]", ""),
         (avro(number="long"), "", "schema a-key: the keys have no field for the key column id"),
         (avro(id="long", part="int"), "", "schema a-key: the keys have the field part, which is no key column"),
         (avro(id="long", part="int"), ", key_columns: [id]", ""),

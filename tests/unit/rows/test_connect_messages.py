@@ -21,6 +21,7 @@ from frazil.rows.record_keys import decode_keys
 from frazil.schema.evolve import new_schema
 from frazil.spec.settings import ColumnSpec, EnvelopeSpec
 from frazil.spec.types import parse_type
+from tests.unit.rows.test_encodings import message, proto
 from tests.unit.rows.test_shaped_service import Scenario
 from tests.unit.upsert.test_upsert_service import JSON_KEYS, UpsertScenario
 
@@ -348,6 +349,58 @@ def test_a_unit_that_the_file_gives_a_column_counts(tmp_path: Path) -> None:
     scenario.source.produce("a", 0, _message(schema, {"ts": 1}))
     scenario.catch_up()
     assert scenario.rows() == [{"ts": dt.datetime(1970, 1, 1, 0, 0, 0, 1, tzinfo=dt.UTC)}]
+
+
+_ONE_SECOND = [("Time", "int32", 10**3), ("MicroTime", "int64", 10**6), ("NanoTime", "int64", 10**9)]
+
+
+@pytest.mark.parametrize(("name", "kind", "value"), _ONE_SECOND)
+@pytest.mark.parametrize("is_avro", [False, True])
+def test_a_declared_time_has_the_unit_of_connects_type(
+    tmp_path: Path, name: str, kind: str, value: int, is_avro: bool
+) -> None:
+    # A declared `time` takes numbers without a meaning as milliseconds, and a `date` as days.
+    kinds = {"t": "time", "l": "list<time>", "s": "struct<t: time, d: date>", "d": "date", "n": "time"}
+    columns = tuple(ColumnSpec(name=column, type=parse_type(of)) for column, of in kinds.items())
+    scenario = Scenario(tmp_path, columns=columns, value={"format": "avro" if is_avro else "json"})
+    row = {"t": value, "l": [value], "s": {"t": value, "d": 1}, "d": 1, "n": 1000}
+    if is_avro:
+        of_avro = "int" if kind == "int32" else "long"
+        time, date = ({"type": of, "connect.name": f"{_DEBEZIUM}time.{of_connect}"}
+                      for of, of_connect in ((of_avro, name), ("int", "Date")))  # fmt: skip
+        inner = [{"name": "t", "type": time}, {"name": "d", "type": date}]
+        types = {"t": time, "l": {"type": "array", "items": time}, "d": date, "n": "long",
+                 "s": {"type": "record", "name": "S", "fields": inner}}  # fmt: skip
+        fields = [{"name": field, "type": of} for field, of in types.items()]
+        schema = json.dumps({"type": "record", "name": "R", "fields": fields})
+        assert scenario.registry.register("avro", schema, subject="a-value") == 1
+        out = io.BytesIO()
+        fastavro.schemaless_writer(out, fastavro.parse_schema(json.loads(schema)), row)
+        raw = b"\0\0\0\0\1" + out.getvalue()
+    else:
+        time, date = (
+            {"type": kind, "name": f"{_DEBEZIUM}time.{name}"},
+            {"type": "int32", "name": f"{_DEBEZIUM}time.Date"},
+        )
+        inner = [{**time, "field": "t"}, {**date, "field": "d"}]
+        raw = _message(_struct(
+            {**time, "field": "t"}, _field("array", "l", items=time), _field("struct", "s", fields=inner),
+            {**date, "field": "d"}, _field("int64", "n"),
+        ), row)  # fmt: skip
+    scenario.source.produce("a", 0, raw)
+    assert scenario.catch_up().status.reason == ""
+    second, day = dt.time(0, 0, 1), dt.date(1970, 1, 2)
+    assert scenario.rows() == [{"t": second, "l": [second], "s": {"t": second, "d": day}, "d": day, "n": second}]
+
+
+def test_a_declared_date_has_the_day_of_a_google_date(tmp_path: Path) -> None:
+    text = 'syntax = "proto3"; import "google/type/date.proto"; message M { google.type.Date day = 1; }'
+    columns = (ColumnSpec(name="Day", type=parse_type("date")),)
+    scenario = Scenario(tmp_path, columns=columns, value={"format": "protobuf"})
+    number = scenario.registry.register("protobuf", text, subject="a-value")
+    scenario.source.produce("a", 0, message(proto(text), number, {"day": {"year": 2026, "month": 1, "day": 2}}))
+    assert scenario.catch_up().status.reason == ""
+    assert scenario.rows() == [{"Day": dt.date(2026, 1, 2)}]
 
 
 _DECIMAL = {"type": "bytes", "name": f"{_CONNECT}Decimal", "parameters": {"scale": "2"}, "optional": True}

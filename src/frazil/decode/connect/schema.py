@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from pyiceberg.types import (
     BinaryType,
     BooleanType,
+    DateType,
     DecimalType,
     DoubleType,
     FixedType,
@@ -32,6 +33,7 @@ from pyiceberg.types import (
     NestedField,
     StringType,
     StructType,
+    TimeType,
 )
 
 from frazil.decode.avro.schema import connect_attributes, parse_avro
@@ -251,10 +253,18 @@ def without_units(
     takes precedence. units: by path of the column.
     """
     return (
-        {path: logical_type for path, logical_type in logical_types.items() if fed.path_of(path) not in units}
+        {path: logical_type for path, logical_type in logical_types.items() if not _has_unit(path, units, fed)}
         if units
         else logical_types
     )
+
+
+def _has_unit(path: Path, units: Mapping[Path, str], fed: FedColumns) -> bool:
+    """Whether the file declares a unit for the column of the field at `path`: every declared `date` and `time` has one for
+    numbers without a meaning, days and milliseconds.
+    """
+    unit, kind = units.get(fed.path_of(path)), fed.type_at(path)
+    return unit is not None and not isinstance(kind, DateType) and (unit != "ms" or not isinstance(kind, TimeType))
 
 
 def with_keys(
