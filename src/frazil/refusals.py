@@ -23,7 +23,9 @@ class Settings:
 
 
 _ALERT = re.compile(r"\balert\b|certificate.required|requires a valid client certificate", re.I)
-_EXPIRED = re.compile(r"certificate has expired|certificate is expired|CertificateExpired|NotAfter|: Expired(Context)?\b", re.I)
+_EXPIRED = re.compile(
+    r"certificate has expired|certificate is expired|CertificateExpired|NotAfter|: Expired(Context)?\b", re.I
+)
 _OTHER_NAME = re.compile(
     r"(hostname|ip address) mismatch|no subject alternative|no name matching|could not be verified by host"
     r"|doesn't match any of the subject|certificate is not valid for|NotValidForName",

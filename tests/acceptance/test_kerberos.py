@@ -20,6 +20,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 from py4j.protocol import Py4JJavaError
 
+from frazil.catalog.iceberg.java import each
 from frazil.errors import SpecError
 from frazil.kafka.properties import java_properties
 from frazil.kafka.topics import KafkaTopics
@@ -112,7 +113,7 @@ def read_by_java(jvm: LightJvm, properties: dict[str, str]) -> list[str]:
         consumer.seekToBeginning([partition])
         found: list[str] = []
         for _ in range(30):
-            found += [str(record.value()) for record in consumer.poll(util.time.Duration.ofSeconds(1))]
+            found += [str(record.value()) for record in each(consumer.poll(util.time.Duration.ofSeconds(1)))]
             if len(found) == 3:
                 break
         return found
