@@ -142,7 +142,8 @@ def test_a_warehouse_that_may_not_be_written_to_is_named(hdfs: MiniHdfs) -> None
         patch.setenv("HADOOP_USER_NAME", "nobody")
         with light_jvm() as own, pytest.raises(UnavailableError, match="user=nobody, access=WRITE") as raised:
             probe_store(own.gateway, {}, hdfs.access().properties, f"{hdfs.address}/none/yet")
-    assert raised.value.message.startswith("the store cannot be written to: AccessControlException: Permission denied")
+    assert raised.value.message.startswith("the store cannot be written to: RemoteException: Permission denied")
+    assert "FSPermissionChecker" not in raised.value.message
     assert raised.value.remedy.startswith("grant this user the right")
 
 

@@ -20,6 +20,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 from py4j.protocol import Py4JJavaError
 
+from frazil.catalog.iceberg.java import each
 from frazil.errors import SpecError
 from frazil.kafka.properties import java_properties
 from frazil.kafka.topics import KafkaTopics
@@ -33,6 +34,8 @@ from tests.integration.servers import HOST, free_port
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 TOPIC, USER = "orders", "frazil"
+NAME = "localhost"
+"""A service's principal has its host's name, which clients look up by the address."""
 _DESERIALIZER = "org.apache.kafka.common.serialization.StringDeserializer"
 
 
@@ -48,9 +51,10 @@ class Kerberized:
 @pytest.fixture(scope="module")
 def kerberized(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kerberized]:
     folder = tmp_path_factory.mktemp("kerberos")
-    service, authority, ports = f"kafka/{HOST}", Authority(folder), [free_port() for _ in range(3)]
+    service, authority, ports = f"kafka/{NAME}", Authority(folder), [free_port() for _ in range(3)]
     kdc = Kdc(folder / "kdc", service, USER)
-    addresses = dict(zip(("BROKER", "CONTROLLER", "CLIENTS"), (f"{HOST}:{port}" for port in ports), strict=True))
+    addresses = {name: f"{HOST}:{port}" for name, port in zip(("BROKER", "CONTROLLER"), ports[:2], strict=True)}
+    addresses["CLIENTS"] = f"{NAME}:{ports[2]}"
     jaas = (
         "com.sun.security.auth.module.Krb5LoginModule required useKeyTab=true storeKey=true"
         f' keyTab="{kdc.keytab}" principal="{service}@{REALM}";'
@@ -61,7 +65,7 @@ def kerberized(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kerberized]
         "listener.security.protocol.map": "BROKER:PLAINTEXT,CONTROLLER:PLAINTEXT,CLIENTS:SASL_SSL",
         "controller.quorum.voters": f"1@{addresses['CONTROLLER']}",
         "ssl.keystore.type": "PEM",
-        "ssl.keystore.location": str(authority.make("broker").together),
+        "ssl.keystore.location": str(authority.make("broker", host=NAME).together),
         "sasl.kerberos.service.name": "kafka",
         "listener.name.clients.sasl.enabled.mechanisms": "GSSAPI",
         "listener.name.clients.gssapi.sasl.jaas.config": jaas,
@@ -112,7 +116,7 @@ def read_by_java(jvm: LightJvm, properties: dict[str, str]) -> list[str]:
         consumer.seekToBeginning([partition])
         found: list[str] = []
         for _ in range(30):
-            found += [str(record.value()) for record in consumer.poll(util.time.Duration.ofSeconds(1))]
+            found += [str(record.value()) for record in each(consumer.poll(util.time.Duration.ofSeconds(1)))]
             if len(found) == 3:
                 break
         return found

@@ -168,7 +168,8 @@ def cause_of(error: Exception) -> str:
     if not causes:
         return str(error)
     cause = causes[-1]
-    text = " ".join(str(cause.getMessage() or "").split())
+    message = str(cause.getMessage() or "").partition("\n\tat ")[0]  # HDFS puts a trace of the server behind it.
+    text = " ".join(message.split())
     if text.startswith(_ADVICE):  # Azure's client puts half a page of it before the store's answer.
         text = "".join(text.partition("Status code")[1:]) or text
     return f"{cause.getClass().getSimpleName()}: {text}".rstrip(": ")[:400]
