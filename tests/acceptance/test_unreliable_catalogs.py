@@ -43,7 +43,7 @@ from tests.integration.servers import HOST, RestCatalogServer
 pytestmark = pytest.mark.timeout(3600)
 
 SOAK_S = 900.0
-ENOUGH = 12
+ENOUGH = 8
 """Faults that a slice ends with."""
 MAINTENANCE = {"min_input_files": 4, "snapshots": {"count": 12}, "orphans": {"age": "60s"}}
 BAD_EVERY = 20

@@ -49,7 +49,7 @@ class Scene:
                 "pipeline": "w",
                 "kafka": {"bootstrap.servers": self.servers},
                 "http": {"listen": f"127.0.0.1:{self.port}"},
-                "verify": {"every": "1s", "sample": "100%"},
+                "verify": {"every": "3s", "sample": "100%"},
                 "tables": tables,
             },
         )

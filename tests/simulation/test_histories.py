@@ -37,7 +37,7 @@ def _slice(seeds: Sequence[int], quick: int) -> list[Any]:
     return [int(_SEED)] if _SEED else sliced(seeds, quick)
 
 
-_SLICE = _slice(range(8), 4)
+_SLICE = _slice(range(8), 3)
 _CHANGING_SLICE = _slice(range(4), 2)
 _DIVIDED_SLICE = _slice((8, 22, 0, 1, 2, 3, 4), 3)
 """8 and 22 fail where a tombstone that a task reads first is taken for one without a delete."""

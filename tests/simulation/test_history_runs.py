@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tests.simulation.history_runs import history_runs
 
-_SEEDS = 2
+_SEEDS = 1
 
 
 def test_a_seed_gives_the_same_course_in_every_process() -> None:
