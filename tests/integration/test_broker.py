@@ -118,27 +118,6 @@ def test_topics_cluster_and_address_survive_a_stop_and_a_kill_after_which_no_cli
     assert AdminClient({"bootstrap.servers": servers}).list_topics(timeout=10).cluster_id == cluster
 
 
-def test_a_new_broker_is_formatted_as_another_one_was_with_ids_of_its_own(
-    broker: EmbeddedBroker, own_broker: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run = subprocess.run
-
-    def no_tool(command: Sequence[str], **options: Any) -> Any:
-        assert "kafka.tools.StorageTool" not in command
-        return run(command, **options)
-
-    monkeypatch.setattr(subprocess, "run", no_tool)
-    own_broker.start()
-    files = [one.directory / "data" / "meta.properties" for one in (broker, own_broker)]
-    lines = [[line for line in file.read_text().splitlines() if line[0] != "#"] for file in files]
-    first, second = (dict(line.split("=", 1) for line in of) for of in lines)
-    assert first.keys() == second.keys()
-    assert {name for name in first if first[name] == second[name]} == {"node.id", "version"}
-    create_topic(own_broker.bootstrap_servers, "kept")
-    produce(own_broker.bootstrap_servers, "kept", b"value")
-    assert read_one(own_broker.bootstrap_servers, "kept") == b"value"
-
-
 def test_a_started_broker_is_not_started_twice(broker: EmbeddedBroker) -> None:
     pid = broker.pid
     broker.start()

@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import base64
 import os
-import shutil
 import signal
 import socket
 import subprocess
 import uuid
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType, TracebackType
 
@@ -50,8 +48,6 @@ _LOGGING = (
     "-Dorg.slf4j.simpleLogger.dateTimeFormat=yyyy-MM-dd'T'HH:mm:ss.SSS",
 )
 _NOTHING: Mapping[str, str] = MappingProxyType({})
-# What Kafka's tool writes besides the ids: the features of the release.
-_FORMATTED = "bootstrap.checkpoint"
 
 
 def broker_properties(directory: Path, port: int, controller_port: int, overrides: Mapping[str, str]) -> dict[str, str]:
@@ -206,35 +202,21 @@ class EmbeddedBroker:
         (self.directory / "server.properties").write_text(render(properties))
         self._data = Path(properties["log.dirs"])
         if not (self._data / "meta.properties").exists():
-            self._format(properties["node.id"])
+            self._format()
         make_private_file(self.log)
         self.log.write_bytes(b"")
         archive = broker_archive()
         sharing = recording_options(archive) if self._records_classes else sharing_options(archive)
         self._process = spawn_tethered(self._java(sharing, "kafka.Kafka"), log=self.log)
 
-    def _format(self, node: str) -> None:
-        """Formats the directory of a new broker: as Kafka's tool has formatted another one, where it has, as only the ids
-        differ. The tool is a JVM of its own, a second of a start.
-        """
-        cluster, formatted = _kafka_id(), broker_archive().with_suffix(".checkpoint")
-        if formatted.exists():
-            self._data.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(formatted, self._data / _FORMATTED)
-            ids = {"cluster.id": cluster, "directory.id": _kafka_id(), "node.id": node, "version": "1"}
-            (self._data / "meta.properties").write_text(render(ids))
-            return
+    def _format(self) -> None:
+        cluster = base64.urlsafe_b64encode(uuid.UUID(new_id()).bytes).decode().rstrip("=")
         words = ("format", f"--cluster-id={cluster}", "-c")
         tool = self._java(sharing_options(broker_archive()), "kafka.tools.StorageTool", *words)
         answer = subprocess.run(tool, capture_output=True, text=True, check=False)
         self.log.write_text(answer.stdout + answer.stderr)
         if answer.returncode:
             raise self._failed(f"the broker's directory cannot be formatted: {_last_error(self.log)}")
-        with suppress(OSError):  # The next broker is formatted by the tool too.
-            formatted.parent.mkdir(parents=True, exist_ok=True)
-            begun = formatted.with_suffix(f".{new_id()}")
-            shutil.copyfile(self._data / _FORMATTED, begun)
-            begun.replace(formatted)
 
     def _java(self, sharing: Sequence[str], main: str, *words: str) -> list[str]:
         """Returns the command of a main class of Kafka's, whose last word is the file with the broker's properties."""
@@ -269,11 +251,6 @@ class EmbeddedBroker:
 
     def _failed(self, message: str) -> UnavailableError:
         return UnavailableError(message, remedy="read the broker's log", where=str(self.log))
-
-
-def _kafka_id() -> str:
-    """Returns a new id as Kafka writes it."""
-    return base64.urlsafe_b64encode(uuid.UUID(new_id()).bytes).decode().rstrip("=")
 
 
 def _free_port() -> int:
