@@ -142,6 +142,8 @@ _ARRIVES = {
     "array(i, 1)": "CreateArray(i, 1)",
     "to_date(name, 'yyyy')": "Spark(name)",
     "lower(upper(lower(name)))": "Lower(name)",
+    "try_cast(raw as string)": "Spark(raw)",
+    "try_cast(raw as binary)": "raw",
     "to_timestamp_ntz(name)": "Spark(name)",
     "try_to_timestamp(name)": "ParseToTimestamp(name, failOnError=False)",
     "-cast(price as decimal(35, 2))": "Spark(price)",
