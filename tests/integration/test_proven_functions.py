@@ -8,7 +8,7 @@ import os
 
 import pytest
 
-from frazil.process.kernels.letter_case import lower, upper
+from frazil.process.kernels.case_mapping import lower, upper
 from frazil.runtime.jvm import Jvm
 from tests.integration.edges import SCHEMA, edge_rows
 from tests.integration.expressions import expressions
@@ -171,7 +171,7 @@ def test_many_expressions_give_what_spark_gives(jvm: Jvm, generates_code: bool) 
         _check(judge.differences(judge.proven(expressions(seed, 250, 3))))
 
 
-# Where letters and marks with a case are, without ideographs, syllables and symbols.
+# Where characters and marks with a case are, without ideographs, syllables and symbols.
 _SCRIPTS = (
     (0x80, 0x3000),
     (0xA640, 0xAC00),
@@ -182,11 +182,11 @@ _SCRIPTS = (
 )
 
 
-def test_lower_and_upper_case_of_every_letter_is_sparks(jvm: Jvm) -> None:
-    """Also of letters that this Python does not know, and the two forms of a sigma beside them."""
+def test_lower_and_upper_case_of_every_character_is_sparks(jvm: Jvm) -> None:
+    """Also of characters that this Python does not know, and the two forms of a sigma beside them."""
     spark = jvm.gateway.jvm.org.apache.spark
-    letters = [chr(one) for first, end in _SCRIPTS for one in range(first, end)]
-    text = "\n".join(f"{one} A{one}Σ AΣ{one} AΣ{one}A İΣ{one}A{one}Σ" for one in letters)
+    characters = [chr(one) for first, end in _SCRIPTS for one in range(first, end)]
+    text = "\n".join(f"{one} A{one}Σ AΣ{one} AΣ{one}A İΣ{one}A{one}Σ" for one in characters)
     given, support = spark.unsafe.types.UTF8String.fromString(text), spark.sql.catalyst.util.CollationSupport
     for ours, theirs in ((lower, support.Lower.execBinaryICU), (upper, support.Upper.execBinaryICU)):
         found = str(theirs(given).toString()).split("\n")

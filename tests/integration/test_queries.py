@@ -17,6 +17,7 @@ from pyspark.sql.types import StructType as SparkStruct
 
 from frazil.process.analysis import METADATA, Query, analyse, analyse_condition
 from frazil.process.catalyst import Catalyst
+from frazil.process.in_spark import values_here
 from frazil.process.program import BY_SPARK, Call, Explode, Expression, Field, Filter, Literal, Project
 from frazil.process.refusals import FUNCTIONS
 from frazil.process.spark_types import spark_struct, spark_type
@@ -141,6 +142,8 @@ _ARRIVES = {
     "array(i, 1)": "CreateArray(i, 1)",
     "to_date(name, 'yyyy')": "Spark(name)",
     "lower(upper(lower(name)))": "Lower(name)",
+    "try_cast(raw as string)": "Spark(raw)",
+    "try_cast(raw as binary)": "raw",
     "to_timestamp_ntz(name)": "Spark(name)",
     "try_to_timestamp(name)": "ParseToTimestamp(name, failOnError=False)",
     "-cast(price as decimal(35, 2))": "Spark(price)",
@@ -272,6 +275,37 @@ def test_what_an_expression_of_sparks_uses_of_earlier_projections_is_written_int
     assert isinstance(inner, Project)
     assert [name for name, _ in inner.columns] == ["a", found.spark_part.values[0].name]
     assert pickle.loads(pickle.dumps(found)) == found
+
+
+def test_calls_that_differ_in_options_alone_are_not_one(catalyst: Catalyst) -> None:
+    json = "from_json(name, 'a int'"
+    query = f"select {json}) as a, {json}, map('allowSingleQuotes', 'false')) as c, {json}) as d from records"
+    found = query_of(catalyst, query).program
+    assert found is not None
+    assert found.spark_part is not None
+    made = values_here(catalyst, found.spark_part, [pa.array(["{'a': 1}", '{"a": 2}'])], 2)
+    (stage,) = found.stages
+    assert isinstance(stage, Project)
+    values = {
+        name: made[call.arguments[0].name].to_pylist()
+        for name, call in stage.columns
+        if isinstance(call, Call) and isinstance(call.arguments[0], Field)
+    }
+    assert values["a"] == values["d"] == [{"value": {"a": 1}}, {"value": {"a": 2}}]
+    assert values["c"] == [{"value": {"a": None}}, {"value": {"a": 2}}]
+    assert len(made) == 2
+
+
+def test_the_least_integer_is_a_place_in_no_list(catalyst: Catalyst) -> None:
+    """Spark 4.1 ends the JVM for it, in a list of a column of records."""
+    found = query_of(catalyst, "select soundex(try_element_at(tags, i)) as a from records").program
+    assert found is not None
+    assert found.spark_part is not None
+    places, lists = pa.array([-(2**31), 1, None], pa.int32()), pa.array([["x"]] * 3, pa.list_(pa.string()))
+    inputs = {"i": places, "tags": lists}
+    given = [inputs[column.name] for column in found.spark_part.inputs.output]
+    (made,) = values_here(catalyst, found.spark_part, given, 3).values()
+    assert made.to_pylist() == [{"value": None}, {"value": "X000"}, {"value": None}]
 
 
 def test_an_expression_of_sparks_needs_a_record_of_its_own(catalyst: Catalyst) -> None:

@@ -42,7 +42,8 @@ CHOSEN = """
     cast(regexp_extract(s, '([0-9a-z]+)', 1) as int) + 1; case when s rlike 'b' then cast(n as int) else 1 / i end;
     coalesce(get_json_object(s, '$.a'), s); split(s, ',')[1]; make_date(year(dt), i, 1); nullif(split(s, ',')[0], 'a');
     regexp_replace(s, nullif(lower(s), 'a'), 'z'); array_insert(li, -1, i); -h; abs(h); cast(h as int);
-    try_cast(h as int); cast(h % 1 as int)
+    try_cast(h as int); cast(h % 1 as int); from_json(s, 'a int', map('mode', 'FAILFAST')); from_json(s, 'a int');
+    from_json(n, 'a int', map('allowSingleQuotes', 'false')); to_json(st); to_json(st, map('ignoreNullFields', 'false'))
 """
 # One for each of the other functions.
 EACH = """

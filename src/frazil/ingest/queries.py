@@ -122,8 +122,7 @@ class SparkQueries:
             catalyst = self._catalyst(spec.udf)
             if spec.select:
                 check_query(spec.select, catalyst.parse(spec.select), catalyst.functions)
-            for condition in filter(None, (spec.where, spec.filter)):
-                check_condition(condition, catalyst.parse_condition(condition).condition(), catalyst.functions)
+            _check_conditions(spec, catalyst)
 
     def expectations(self, spec: TableSpec, rows: Schema) -> tuple[Expectation, ...]:
         """See Queries."""
@@ -143,11 +142,11 @@ class SparkQueries:
         except SpecError as error:
             error.where = ", ".join(filter(None, (where, error.where)))
             raise
-        _refuse_outside(found.outside, where, _IN_SELECT)
+        _refuse_outside(found.outside, where, _EXPECT_REMEDY)
         assert found.stage is not None
         action = one.action if one.at_most is None else "warn"  # A share is judged when all tasks have reported.
         expectation = Expectation(one.name, found.stage.condition, one.that, action)
-        _refuse_unproven(Program((), (), expectations=(expectation,)), where, _IN_SELECT)
+        _refuse_unproven(Program((), (), expectations=(expectation,)), where, _EXPECT_REMEDY)
         return expectation
 
     def values(self, part: SparkPart, inputs: Sequence[pa.Array], count: int) -> dict[str, pa.Array]:
@@ -165,15 +164,27 @@ class SparkQueries:
         named = {*metadata_in_query(spec).values(), *spec.metadata.values()}
         metadata = tuple(field.name for field in records.fields if field.name in named)
         fields = Schema(*(field for field in records.fields if field.name not in metadata))
+        _check_conditions(spec, self._catalyst(spec.udf))
         with _waiting_for_fields(spec, spec.name):
             steps = compile_steps(steps_of(spec), fields, metadata).sql if spec.has_steps else ""
             text = spec.select or f"select * from {RECORDS}"
             query = analyse(self._catalyst(spec.udf), text, records, spec.where, steps, metadata)
-        _refuse_outside(query.outside, spec.name)
-        _refuse_unproven(program_of(query), spec.name)
+        _refuse_outside(query.outside, spec.name, _OTHERWISE_REMEDY)
+        _refuse_unproven(program_of(query), spec.name, _OTHERWISE_REMEDY)
         if program_of(query).spark_part is not None:
             _refuse_spark_part(spec, program_of(query))
         return query
+
+
+def _check_conditions(spec: TableSpec, catalyst: Catalyst) -> None:
+    """Raises SpecError for a `where` or `filter` that is no condition, with the place in it: it becomes part of a query."""
+    for name, condition in (("where", spec.where), ("filter", spec.filter)):
+        try:
+            if condition:
+                check_condition(condition, catalyst.parse_condition(condition).condition(), catalyst.functions)
+        except SpecError as error:
+            error.where = ", ".join(filter(None, (spec.name, name, error.where.replace("query", "condition"))))
+            raise
 
 
 @contextmanager
@@ -191,17 +202,17 @@ def _waiting_for_fields(spec: TableSpec, where: str, may_come: bool = True) -> I
         ) from None
 
 
-_OTHERWISE = f"write it otherwise; {RULES}"
-_IN_SELECT = "let Spark compute it: make it a column, `select *, … as NAME from records`, and expect that"
+_OTHERWISE_REMEDY = f"write it otherwise; {RULES}"
+_EXPECT_REMEDY = "let Spark compute it: make it a column, `select *, … as NAME from records`, and expect that"
 
 
-def _refuse_outside(outside: Outside | None, where: str, remedy: str = _OTHERWISE) -> None:
+def _refuse_outside(outside: Outside | None, where: str, remedy: str) -> None:
     if outside is not None:
         message = f"tasks cannot compute `{outside.expression}`: {outside.reason}"
         raise SpecError(message, remedy=remedy, where=where)
 
 
-def _refuse_unproven(program: Program, where: str, remedy: str = _OTHERWISE) -> None:
+def _refuse_unproven(program: Program, where: str, remedy: str) -> None:
     unproven = reason(program)
     if unproven is not None:
         raise SpecError(f"tasks cannot compute {unproven}", remedy=remedy, where=where)

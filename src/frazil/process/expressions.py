@@ -21,7 +21,7 @@ from frazil.errors import SpecError
 from frazil.plugins.functions import Function, import_function
 from frazil.process.catalyst import FUNCTION, SEPARATOR, class_of, ids_of, items_of
 from frazil.process.in_spark import InSpark, Outside
-from frazil.process.kernels.table import objection
+from frazil.process.kernels.table import KERNELS, objection
 from frazil.process.program import PYTHON, Call, Expression, Literal
 from frazil.process.spark_types import NO_TYPE, arrow_of, has_fixed_bytes, iceberg_type
 
@@ -81,6 +81,8 @@ class Expressions:
     _types: dict[str, pa.DataType] = field(default_factory=dict)
     #: Spark's expression of each call.
     _nodes: dict[Call, Any] = field(default_factory=dict)
+    #: By call, the number of each of Spark's expressions that it stands for, by their texts.
+    _variants: dict[Call, dict[str, int]] = field(default_factory=dict)
     #: What is Spark's of the calls of the columns that expressions may name now.
     _known_calls: dict[Call, Call] = field(default_factory=dict)
 
@@ -158,8 +160,17 @@ class Expressions:
             self._options(node, names),
             sql,
         )
+        call = call if kind in KERNELS else self._distinct(call, node)
         self._nodes[call] = node
         return Value(call, frozenset().union(*(argument.sources for argument in arguments)))
+
+    def _distinct(self, call: Call, node: Any) -> Call:
+        """Returns the call with a number where an equal one is of another expression of Spark's: two calls of FROM_JSON that
+        differ in options are equal in arguments, type and SQL.
+        """
+        variants = self._variants.setdefault(call, {})
+        number = variants.setdefault(str(node.toString()), len(variants))
+        return replace(call, options=(*call.options, ("variant", number))) if number else call
 
     def _sql_of(self, node: Any) -> str:
         return str(node.sql()).replace(_SHARED, self._shared_sql)
@@ -256,7 +267,7 @@ class Expressions:
         return Value(call, sources, whole.is_path, None if is_list else member_type(whole.kind, ordinal))
 
     def _case(self, node: Any) -> Value:
-        """Returns a change of letters' case; Spark's optimizer leaves out another one below it."""
+        """Returns a change of case; Spark's optimizer leaves out another one below it."""
         child = node.child()
         while class_of(child) in ("Lower", "Upper"):
             child = child.child()

@@ -104,10 +104,8 @@ class InSpark:
         _check_computable(node, sql)
         if self._catalyst.is_replaced(node):
             return self._inlined(node.replacement(), sql)
+        node = self._rewritten(node, kind)
         children = items_of(node.children())
-        while kind in ("Lower", "Upper") and class_of(children[0]) in ("Lower", "Upper"):
-            children = items_of(children[0].children())  # As Spark's optimizer leaves it out.
-            node = node.withNewChildren(self._catalyst.seq(*children))
         if kind == "With":
             for definition in children[1:]:
                 self.define_shared(definition)
@@ -118,6 +116,24 @@ class InSpark:
         made = [self._inlined(child, sql) for child in children]
         is_same = all(one is other for one, other in zip(made, children, strict=True))
         return node if is_same else node.withNewChildren(self._catalyst.seq(*made))
+
+    def _rewritten(self, node: Any, kind: str) -> Any:
+        """Returns the expression without a change of case below another one, which Spark's optimizer leaves out,
+        and ELEMENT_AT of a list without the least integer as the place: Spark 4.1 takes it for one inside, as its absolute
+        value is negative, and reads outside of its memory. The next integer is outside of every list too.
+        """
+        children = items_of(node.children())
+        while kind in ("Lower", "Upper") and class_of(children[0]) in ("Lower", "Upper"):
+            children = items_of(children[0].children())
+            node = node.withNewChildren(self._catalyst.seq(*children))
+        if kind != "ElementAt" or class_of(children[0].dataType()) != "ArrayType" or class_of(children[1]) == "Literal":
+            return node
+        jvm, place = self._catalyst.jvm, children[1]
+        catalyst = jvm.org.apache.spark.sql.catalyst.expressions
+        integer = jvm.org.apache.spark.sql.types.DataTypes.IntegerType
+        least, next_one = (catalyst.Literal.create(number, integer) for number in (-(2**31), 1 - 2**31))
+        inside = catalyst.If(catalyst.EqualTo(place, least), next_one, place)
+        return node.withNewChildren(self._catalyst.seq(children[0], inside))
 
     def _column(self, attribute: Any, sql: str) -> Any:
         column_id = int(attribute.exprId().id())
@@ -148,6 +164,8 @@ _KEPT = ("spark.sql.execution.", "spark.sql.adaptive.", "spark.sql.codegen.", "s
 _SETTINGS = {
     "spark.sql.ansi.enabled": "true",
     "spark.sql.session.timeZone": "UTC",
+    # Executors of a cluster would run Python in a folder of the session, where the archives with its packages are not.
+    "spark.sql.artifact.isolation.enabled": "false",
     # It would move an expression that two have in common out of what catches its failure.
     "spark.sql.subexpressionElimination.enabled": "false",
     # It would fail the query for a part without columns that fails.

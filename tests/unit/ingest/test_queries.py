@@ -180,45 +180,59 @@ _AS_ORDER_ID = (("id",), "order_id")
 
 
 @pytest.mark.parametrize(
-    ("settings", "reason", "remedy"),
+    ("settings", "reason", "remedy", "followed"),
     [
         (
             {"rename": (_AS_ORDER_ID,), "key_columns": ("id",)},
             "`key_columns` names `id`, which `rename` makes `order_id`",
             "write `order_id` under `key_columns`",
+            {"key_columns": ("order_id",)},
         ),
         (
             {"rename": (_AS_ORDER_ID, (("n",), "at")), "key_columns": ("order_id",), "order_by": "n"},
             "`order_by` names `n`, which `rename` makes `at`",
             "write `at` under `order_by`",
+            {"order_by": "at"},
         ),
         (
             {"drop_fields": (("id",),), "key_columns": ("id",)},
             "`drop_fields` leaves out `id`, which identifies rows",
             "take it out of `drop_fields`",
+            {"drop_fields": ()},
+        ),
+        (
+            {"drop_fields": (("id",),), "key": KeySpec(format="json")},
+            "the query leaves out id, which identifies rows",
+            "add `id` to `select`, or keep it in the steps",
+            {"drop_fields": ()},
         ),
         (
             {"select": "select id as order_id from records", "key_columns": ("id",)},
             "the query leaves out id, which identifies rows",
             "add `id` to `select`",
+            {"select": "select id, id as order_id from records"},
         ),
         (
             {"select": "select id from records", "key_columns": ("id",), "order_by": "n"},
             "the query leaves out n, which orders changes",
             "add `n` to `select`",
+            {"select": "select id, n from records"},
         ),
     ],
 )
-def test_a_table_whose_query_makes_no_key_stops_before_a_row_is_written(
-    scene: Any, settings: dict[str, Any], reason: str, remedy: str
+def test_a_table_whose_query_makes_no_key_stops_before_a_row_is_written_until_the_remedy_is_followed(
+    scene: Any, settings: dict[str, Any], reason: str, remedy: str, followed: dict[str, Any]
 ) -> None:
     """Rows without it would never be replaced."""
     made = scene(mode="upsert", **settings)
-    made.feed("a", {"id": 1, "n": 2})
+    made.source.produce("a", 0, b'{"id": 1, "n": 2}', made.clock.now_ms(), key=b'{"id": 1}')
     table: Table = only(made.catch_up())
     assert table.status.run_state is RunState.STOPPED
     assert (table.status.reason, table.status.remedy) == (reason, remedy)
     assert table.state is None
+    made.settings = {"mode": "upsert", **settings, **followed}
+    made.catch_up()
+    assert [1 in row.values() for row in made.rows("n.a")] == [True]
 
 
 @pytest.mark.parametrize(
@@ -463,6 +477,15 @@ def test_an_expectation_that_cannot_be_computed_is_named_with_what_can(
         followed = spec.model_copy(update={"select": select, "expect": (named,)})
         made = new_schema(query_columns(queries.analyse(followed, records)).items())
         assert [one.name for one in queries.expectations(followed, made)] == ["good"]
+
+
+@pytest.mark.parametrize("setting", ["where", "filter"])
+def test_a_condition_that_is_none_is_named_with_the_place_in_it(scene: Any, setting: str) -> None:
+    made = scene(**{setting: "a = 'x"})
+    made.feed("a", {"a": "x"})
+    table: Table = only(made.catch_up())
+    assert table.status.run_state is RunState.STOPPED
+    assert table.status.where == f"n.a, {setting}, line 1, column 5 of the condition"
 
 
 def test_without_spark_a_table_that_needs_it_has_no_rows_and_no_dead_letters(scene: Any) -> None:

@@ -93,6 +93,25 @@ FOLLOWED: Mapping[str, str] = {
         ),
         "unit/ingest/test_queries.py::test_a_query_that_the_table_cannot_have_stops_it_until_the_remedy_is_followed",
     ),
+    **dict.fromkeys(
+        (
+            "write `…` under `…`",
+            "take it out of `drop_fields`",
+            "add `…` to `select`, or keep it in the steps",
+        ),
+        "unit/ingest/test_queries.py::"
+        "test_a_table_whose_query_makes_no_key_stops_before_a_row_is_written_until_the_remedy_is_followed",
+    ),
+    **dict.fromkeys(
+        (
+            "correct it (did you mean `…`?); Frazil looks at further records",
+            "correct it (write one of: …); Frazil looks at further records",
+        ),
+        "unit/ingest/test_queries.py::test_a_key_column_that_no_record_has_had_yet_is_waited_for_with_the_nearest_name",
+    ),
+    "let Spark compute it: make it a column, `select *, … as NAME from records`, and expect that": (
+        "unit/ingest/test_queries.py::test_an_expectation_that_cannot_be_computed_is_named_with_what_can"
+    ),
     "declare its type under `columns`, or correct it (…); Frazil looks at further records": (
         "unit/ingest/test_queries.py::test_a_field_that_no_record_has_had_yet_is_waited_for"
     ),
@@ -151,6 +170,8 @@ FOLLOWED: Mapping[str, str] = {
             "cast it to another type, or take a member with `get_json_object`",
             "cast the value to the type that is wanted",
             "compute a part of it in a sub-query in FROM",
+            "convert the value by a function, or cast it to another type before; the rules of queries are in"
+            " docs/reference/queries.md",
             "correct the query; the rules of queries are in docs/reference/queries.md",
             "give it a shorter name: `as NAME`",
             "give it a type: `cast(null as string)`",
@@ -159,6 +180,7 @@ FOLLOWED: Mapping[str, str] = {
             "name it otherwise: `as NAME`",
             "name one of them otherwise, such as `named_struct('NAME', value)`",
             "name one of them otherwise: `as NAME`",
+            "select the field as it is, or declare it as string",
             "select the field as it is, or declare it as string or binary",
             "take its length as a number: `timestampdiff(second, a, b)`, or `datediff(b, a)` of dates",
             "use `_timestamp`, the time of the record",

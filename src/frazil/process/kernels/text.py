@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from frazil.process.kernels import letter_case
+from frazil.process.kernels import case_mapping
 from frazil.process.kernels.values import Bools, Kernel, Value, as_array, by_row, by_value, rows_of
 from frazil.process.program import Call
 
@@ -31,11 +31,11 @@ def _beyond_ascii(texts: pa.Array) -> Bools:
 
 
 def _lower(_: Call, texts: pa.Array) -> pa.Array:
-    return by_row(texts, pc.ascii_lower(texts), _beyond_ascii(texts), letter_case.lower)
+    return by_row(texts, pc.ascii_lower(texts), _beyond_ascii(texts), case_mapping.lower)
 
 
 def _upper(_: Call, texts: pa.Array) -> pa.Array:
-    return by_row(texts, pc.ascii_upper(texts), _beyond_ascii(texts), letter_case.upper)
+    return by_row(texts, pc.ascii_upper(texts), _beyond_ascii(texts), case_mapping.upper)
 
 
 def _substring(_: Call, texts: pa.Array, position: pa.Scalar, length: pa.Scalar) -> pa.Array:
