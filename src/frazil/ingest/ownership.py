@@ -101,7 +101,7 @@ class Ownership:
 
     def update(self, tables: Sequence[Table]) -> None:
         """Takes over the tables that this process is to work on now, and leaves those that another one is."""
-        if not self._is_alone or len(tables) != len(self._known):  # Not for a thousand tables in vain, in each turn.
+        if not self._is_alone or len(tables) != len(self._known):  # The tables of a lone process stay its own.
             self._update(tables)
 
     def _update(self, tables: Sequence[Table]) -> None:

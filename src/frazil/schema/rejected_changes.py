@@ -109,8 +109,9 @@ def _unit_for(path: Sequence[str], had: str, has: str) -> str:
         return f"say what its numbers count since {_SINCE[has]}, such as `columns: {{{name}: {declared}}}`"
     if has not in _COUNTED:
         return ""
-    column = f"it: `columns: {{{name}: {has}}}`" if is_top else f"the column `{path[0]}` with its type"
-    return f"where its numbers are {_COUNTED[has]}, declare {column}"
+    if is_top:
+        return f"where its numbers are {_COUNTED[has]}, declare it: `columns: {{{name}: {has}}}`"
+    return f"where its numbers are {_COUNTED[has]}, declare the column `{path[0]}` with its type"
 
 
 def remedy_of(change: str) -> str:
