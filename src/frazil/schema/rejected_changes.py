@@ -105,8 +105,12 @@ def _unit_for(path: Sequence[str], had: str, has: str) -> str:
     name, is_top = path[-1], len(path) == 1
     if has in _SINCE and "element" not in path and "value" not in path:
         kind = f"{has}({'us' if (had, has) == ('long', 'time') else 'ms'})"  # Avro's time-micros is a long.
-        declared = kind if is_top else f"{{type: {kind}, field: {'.'.join(path)}}}"
-        return f"say what its numbers count since {_SINCE[has]}, such as `columns: {{{name}: {declared}}}`"
+        if is_top:
+            return f"say what its numbers count since {_SINCE[has]}, such as `columns: {{{name}: {kind}}}`"
+        return (
+            f"say what its numbers count since {_SINCE[has]}, such as"
+            f" `columns: {{{name}: {{type: {kind}, field: {'.'.join(path)}}}}}`"
+        )
     if has not in _COUNTED:
         return ""
     if is_top:
