@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from pyiceberg.schema import Schema
@@ -113,17 +113,28 @@ def query_adder(spec: TableSpec, query: Query) -> Callable[[Schema], Schema]:
                 remedy="add the column to the table, or take it out of `select`",
                 where=spec.name,
             )
-        for name, kind in columns.items():
-            found = after.find_type(name)
-            if kind.is_primitive and kind != found and not can_promote(kind, found):
-                raise SpecError(
-                    f"the query makes {name} as {kind}, and the table has it as {found}",
-                    remedy=f"write `cast({name} as …)` in `select`, or name the column otherwise",
-                    where=spec.name,
-                )
+        _compare(spec, columns, {field.name: field.field_type for field in after.fields})
         return after
 
     return change
+
+
+def _compare(spec: TableSpec, made: Mapping[str, IcebergType], types: Mapping[str, IcebergType]) -> None:
+    """Raises SpecError where a column of the query has another type, or other letter case, than the table's."""
+    for name, kind in made.items():
+        if name not in types:
+            other = next(one for one in types if fold_case(one) == fold_case(name))
+            raise SpecError(
+                f"the query makes a column `{name}`, and the table has it as `{other}`",
+                remedy=_name_otherwise(spec),
+                where=spec.name,
+            )
+        if kind.is_primitive and kind != types[name] and not can_promote(kind, types[name]):
+            raise SpecError(
+                f"the query makes {name} as {kind}, and the table has it as {types[name]}",
+                remedy=f"write `cast({name} as …)` in `select`, or name the column otherwise",
+                where=spec.name,
+            )
 
 
 def columns_with_query(spec: TableSpec, query: Query) -> dict[str, IcebergType]:

@@ -335,6 +335,7 @@ def test_a_query_that_the_table_cannot_have_stops_it_until_the_remedy_is_followe
     table = only(made.catch_up())
     assert table.status.run_state is RunState.STOPPED, table.status
     assert table.status.remedy
+    assert "report" not in table.status.remedy
     assert "exclude" not in table.status.reason + table.status.remedy  # The query makes the columns.
     made.settings = followed
     made.catch_up()
