@@ -61,17 +61,16 @@ test-setup: setup $(VENV)/.dev
 	$(BIN)/python -m tests.fixtures.recording
 	$(BIN)/python -m tests.fixtures.stores.programs versitygw
 
-# Four at a time on two cores: while a test waits for a time-out or an interval, another one has its processor. What a file's
-# tests share is theirs alone. The order of files is that of tests/tiers.py, not by how many tests they have: the longest have
-# one, and would come last.
+# Three at a time on two cores, as many tests wait for a time-out or an interval: what a file's tests share is theirs alone. The
+# order of files is that of tests/tiers.py, not by how many tests they have: the longest have one, and would come last.
 # Bytecode is kept even where the environment forbids it: each of the 250 processes that the tests start would compile Frazil.
 test test-all: export PYTHONDONTWRITEBYTECODE =
 test: test-setup
-	$(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
 
 # Those too that repeat a point in another place or with more parts: an hour. For a release, and for changes that reach far.
 test-all: test-setup
-	$(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder -m "not soak"
+	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder -m "not soak"
 
 lint: setup $(VENV)/.dev
 	$(BIN)/ruff check .
