@@ -71,7 +71,7 @@ class _Aside:
         if fits:
             return value
         reported = _plain(value)
-        fault = "is out of the range of" if column.startswith("decimal") else "does not fit"
+        fault = "does not fit" if column == "float" else "is out of the range of"
         self.members[path] = {"value": reported, "reason": f"{json.dumps(reported)} ({written}) {fault} {column}"}
         return None
 

@@ -33,11 +33,12 @@ def check_store(
         return check_local_folder("store", Path(location.removeprefix("file:")))
     if "://" not in location:
         return Finding("store", True, "nothing yet", "the catalog chooses it when it creates the first table")
-    is_tried = location.startswith(_WRITTEN_TO)
-    tried = f"listed {location}{', and tried to write there' if is_tried else ''}"
+    tried = f"listed {location}"
     chosen = state.io_properties if state is not None else properties
     try:
         store_of(tuple(sorted(task_properties(chosen).items()))).check(location)
+        if location.startswith(_WRITTEN_TO):
+            tried = f"{tried}, and tried to write there"
         found = probe(chosen, location)
     except (SpecError, UnavailableError) as error:
         return failed("store", tried, error)
