@@ -253,7 +253,7 @@ def test_check_reaches_the_store(
     assert (answers["lake"].code, answers["lake"].problems()) == (0, {})
     broken = answers["no-such-bucket"]
     assert (broken.code, set(broken.problems())) == (1, {"store"})
-    assert broken.problems()["store"]["tried"] == "listed s3://no-such-bucket/shop"
+    assert broken.problems()["store"]["tried"] == "listed s3://no-such-bucket/shop, and tried to write there"
     assert store.secret not in "".join(answer.out + answer.err for answer in answers.values())
 
 
