@@ -152,12 +152,23 @@ class Ownership:
         if not taken or now_s >= self._first_until_s:
             self._taken = []
             return free
+        was_begun, self._have_begun = (
+            self._have_begun,
+            now_s >= self._gather_until_s or not any(map(_is_loading, taken)),
+        )
         if not self._have_begun:
-            self._have_begun = now_s >= self._gather_until_s or not any(map(_is_loading, taken))
-            names = {table.name for table in taken}
-            return [table for table in free if table.name in names] if self._have_begun else []
-        self._taken = [table for table in taken if table.schedule.in_flight and not table.schedule.batch_done_at_s]
-        return [] if self._taken else free
+            return []
+        self._taken = [table for table in taken if not table.schedule.batch_done_at_s and not table.schedule.failures]
+        if was_begun and not any(table.schedule.in_flight for table in self._taken):
+            self._taken = []
+            return free
+        names = {table.name for table in self._taken}
+        return [table for table in free if table.name in names]
+
+    @property
+    def is_taking(self) -> bool:
+        """Whether the batches that begin now are the first ones of tables that were just taken."""
+        return self._have_begun and bool(self._taken)
 
     def become_standby(self, table: Table) -> bool:
         """Leaves a table that a later run has written; returns False where this process has nobody to stand by for."""

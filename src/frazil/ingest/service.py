@@ -374,10 +374,11 @@ class Service:
         for store in dict.fromkeys(store_of(p.table.state) for p in planned):
             batches = (p.batch for p in planned if store_of(p.table.state) == store)
             for kind, groups in zip(("small", "catch-up"), group_batches(batches, alone), strict=True):
-                pool = f"{kind}:{store}"
+                # Tables that were just taken do not wait for the job that this process had begun before.
+                pool = f"{'taken' if kind == 'small' and self.ownership.is_taking else kind}:{store}"
                 if groups and self._workers.is_free(pool):
                     group = groups.pop(0)
-                    self._submit(kind, store, [replace(by_name[batch.table], batch=batch) for batch in group])
+                    self._submit(kind, pool, [replace(by_name[batch.table], batch=batch) for batch in group])
                 if groups:
                     left = {batch.table for group in groups for batch in group}
                     self._waiting[pool] = self._waiting.get(pool, set()) | left
@@ -391,7 +392,7 @@ class Service:
         self._workers.submit("batch-end", after, partial(self._boundaries.find_cut, planned))
         return True
 
-    def _submit(self, kind: str, store: str, planned: list[Planned]) -> None:
+    def _submit(self, kind: str, pool: str, planned: list[Planned]) -> None:
         for p in planned:
             p.table.schedule.in_flight = True
             p.table.schedule.last_batch_at_s = p.planned_at_s
@@ -402,7 +403,7 @@ class Service:
             log.debug("batch_planned", table=p.table.name, offsets=p.batch.span, pool=kind, shared_with=beside)
         self._suspects.begin(planned)
         step = partial(self._loader.pipeline.run_tasks, planned, kind)
-        self._workers.submit(f"{kind}:{store}", partial(self._after_tasks, planned), step)
+        self._workers.submit(pool, partial(self._after_tasks, planned), step)
 
     def _pause_s(self) -> float:
         if not any(table.schedule.is_owned for table in self.tables):

@@ -45,8 +45,8 @@ class Workers(Protocol):
     """Pools of threads. A pool is named after its kind of work and, behind a colon, the service that only this work
     needs: `small:s3` is another pool than `small:file`.
 
-    `small`, `catch-up`, `batch-end`, `search`, `warm-up`, `clients` and `topics` do one piece of work at a time; `commit`,
-    `load`, `registry` and `protoc` several.
+    `small`, `taken`, `catch-up`, `batch-end`, `search`, `warm-up`, `clients` and `topics` do one piece of work at a time;
+    `commit`, `load`, `registry` and `protoc` several.
     """
 
     def is_free(self, pool: str) -> bool:
@@ -85,6 +85,7 @@ class PoolLimits:
 # and searches for the end of a batch may take minutes, and wait for each other.
 _LIMITS = {
     "small": PoolLimits(1, 2),
+    "taken": PoolLimits(1, 1),
     "catch-up": PoolLimits(1, 1),
     "batch-end": PoolLimits(1, 1),
     "search": PoolLimits(1, 1),

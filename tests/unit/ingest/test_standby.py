@@ -83,7 +83,7 @@ def test_a_takeover_does_not_wait_for_a_job_that_makes_warm(scene: Scene) -> Non
     scene.feed("a", {"x": 2})
     script.leader = "run-0002"
     assert turn_until(standby, lambda: len(hand.waiting) == 2, turns=5)
-    assert hand.waiting == [("warm-up", ("n.a",)), ("small", ("n.a",))]
+    assert hand.waiting == [("warm-up", ("n.a",)), ("taken", ("n.a",))]
 
 
 def test_tables_that_are_taken_together_are_read_in_one_job(tmp_path: Path) -> None:
@@ -98,7 +98,7 @@ def test_tables_that_are_taken_together_are_read_in_one_job(tmp_path: Path) -> N
         scene.feed(topic, {"x": 2})
     script.leader = "run-0002"
     assert turn_until(standby, lambda: hand.waiting, turns=10)
-    assert hand.waiting == [("small", ("n.a", "n.b"))]
+    assert hand.waiting == [("taken", ("n.a", "n.b"))]
 
 
 def test_tables_of_its_own_wait_for_those_that_were_just_taken(tmp_path: Path) -> None:
@@ -115,8 +115,8 @@ def test_tables_of_its_own_wait_for_those_that_were_just_taken(tmp_path: Path) -
         scene.feed(topic, {"x": 2})
     script.owners["n.b"] = "run-0002"
     assert turn_until(process, lambda: hand.waiting, turns=10)
-    assert hand.waiting == [("small", ("n.b",))]
-    hand.do("small", "n.b")
+    assert hand.waiting == [("taken", ("n.b",))]
+    hand.do("taken", "n.b")
     assert turn_until(process, lambda: hand.waiting, turns=10)
     assert hand.waiting == [("commit", ("n.b",))]
     process.turn()
@@ -124,6 +124,21 @@ def test_tables_of_its_own_wait_for_those_that_were_just_taken(tmp_path: Path) -
     hand.do("commit", "n.b")
     assert turn_until(process, lambda: hand.waiting, turns=10)
     assert hand.waiting == [("small", ("n.a",))]
+
+
+def test_tables_that_were_just_taken_do_not_wait_for_a_job_that_has_begun(tmp_path: Path) -> None:
+    scene, script = Scene(tmp_path, "a", "b"), Script()
+    for topic in scene.topics:
+        scene.feed(topic, {"x": 1})
+    scene.catch_up()
+    hand = HandWorkers(scene.clock)
+    script.owners = {"n.a": "run-0002", "n.b": "run-0009"}
+    process = _started(scene, script, hand)
+    for topic in scene.topics:
+        scene.feed(topic, {"x": 2})
+    assert turn_until(process, lambda: hand.waiting == [("small", ("n.a",))], turns=10)
+    script.owners["n.b"] = "run-0002"
+    assert turn_until(process, lambda: hand.waiting == [("small", ("n.a",)), ("taken", ("n.b",))], turns=10)
 
 
 def test_a_taken_table_that_hangs_delays_no_other_for_long(tmp_path: Path) -> None:
@@ -139,7 +154,7 @@ def test_a_taken_table_that_hangs_delays_no_other_for_long(tmp_path: Path) -> No
         scene.feed(topic, {"x": 2})
     script.owners["n.b"] = "run-0002"
     assert turn_until(process, lambda: hand.waiting, turns=10)
-    hand.do("small", "n.b")
+    hand.do("taken", "n.b")
     began_s = scene.clock.monotonic_s()
     assert turn_until(process, lambda: ("small", ("n.a",)) in hand.waiting)
     assert scene.clock.monotonic_s() - began_s < 3
@@ -561,7 +576,7 @@ def test_a_leader_whose_disk_is_full_waits_and_another_process_continues(
     scene.feed("a", {"x": 4})
     standby.turn()
     assert turn_until(leader, lambda: hand.waiting)
-    hand.do("small", "n.a")
+    hand.do("taken", "n.a")
     leader.turn()
     hand.do("commit", "n.a")
     assert _values(scene) == [1, 2, 3, 4]
