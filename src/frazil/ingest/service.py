@@ -28,6 +28,7 @@ from frazil.ingest.failures import (
     jvm_has_ended,
 )
 from frazil.ingest.isolate import Found
+from frazil.ingest.keep_warm import KeepWarm
 from frazil.ingest.leadership import Alone, Leadership
 from frazil.ingest.load import Loader
 from frazil.ingest.outcome import Committed, Outcome, Reload, Replan, Retry, Stop, outcome_of
@@ -52,7 +53,6 @@ from frazil.ingest.transactions.runs import Cut
 from frazil.ingest.workers import pool_of, registry_pool, store_of
 from frazil.report import TaskReport
 from frazil.spec import PipelineSpec
-from frazil.types import OffsetRange
 
 log = structlog.get_logger("frazil")
 
@@ -98,6 +98,7 @@ class Service:
         self._refresher = Refresher(
             self._discovery, self._loader, self.ownership, self._ending, services.workers, services.clock
         )
+        self._keep_warm = KeepWarm(self.ownership, self._loader, self._planner, services.workers, self._ending)
         self._has_logged_stopping = False
         #: When the tables were last published, and how long that took.
         self._published_at_s, self._published_in_s = float("-inf"), 0.0
@@ -275,7 +276,8 @@ class Service:
             self._refresher.refresh(self._free_tables(now_s), now_s)
             self._planner.request_ends(self._services.source)
             self._refresher.watch(now_s, until_caught_up)
-            self._warm_up(until_caught_up)
+            if not until_caught_up:  # A run that is about to end stays cold: no other process leaves tables to it.
+                self._keep_warm.begin_due(self.tables)
             if self._outages:
                 log.info("service_available_again", after_failures=self._outages)
             if until_caught_up:
@@ -309,38 +311,6 @@ class Service:
         self._waiting = {pool: tables for pool, tables in self._waiting.items() if not self._workers.is_free(pool)}
         waiting = set().union(*self._waiting.values())
         return self.ownership.first_of([table for table in self._free_tables(now_s) if table.name not in waiting])
-
-    def _warm_up(self, until_caught_up: bool) -> None:
-        """Lets Spark run a job that writes nothing while this process owns no table. A run that ends once all is committed
-        stays cold, so that no other process leaves tables to it.
-        """
-        if until_caught_up:
-            return
-        ranges = self.ownership.clients_to_open(self.tables, self._planner.ends)
-        if ranges and self._workers.is_free("clients"):
-            step = partial(self._loader.pipeline.open_clients, ranges)
-            self._workers.submit("clients", partial(self._after_clients, ranges), step)
-        if any(table.schedule.is_owned for table in self.tables):
-            self.ownership.note_warm()
-        elif planned := self.ownership.warm_up_batch(self.tables, self._planner.ends):
-            step = partial(self._loader.pipeline.try_tasks, planned)
-            # In a pool of its own, so that the first batch after a takeover does not wait for it.
-            self._workers.submit("warm-up", partial(self._after_warm_up, planned), step)
-
-    def _after_clients(self, ranges: Sequence[OffsetRange], future: Future[None]) -> None:
-        error = future.exception()
-        if error is not None and is_jvm_gone(error):
-            self._ending.end(jvm_has_ended())
-        elif error is not None:
-            log.warning("clients_not_opened", topics=sorted({one.topic for one in ranges})[:5], reason=str(error))
-
-    def _after_warm_up(self, planned: Planned, future: Future[None]) -> None:
-        error = future.exception()
-        self.ownership.end_warm_up(error is None)
-        if error is not None and is_jvm_gone(error):
-            self._ending.end(jvm_has_ended())
-        elif error is not None:
-            log.warning("warm_up_failed", table=planned.table.name, reason=str(error))
 
     def _plan_all(self, tables: list[Table], now_s: float) -> list[Planned]:
         planned: list[Planned] = []
