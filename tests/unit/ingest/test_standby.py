@@ -86,80 +86,6 @@ def test_a_takeover_does_not_wait_for_a_job_that_makes_warm(scene: Scene) -> Non
     assert hand.waiting == [("warm-up", ("n.a",)), ("taken", ("n.a",))]
 
 
-def test_tables_that_are_taken_together_are_read_in_one_job(tmp_path: Path) -> None:
-    """Their commits are late already, and each job takes half a second."""
-    scene, script = Scene(tmp_path, "a", "b"), Script()
-    for topic in scene.topics:
-        scene.feed(topic, {"x": 1})
-    scene.catch_up()
-    hand = HandWorkers(scene.clock)
-    standby = _started(scene, script, hand)
-    for topic in scene.topics:
-        scene.feed(topic, {"x": 2})
-    script.leader = "run-0002"
-    assert turn_until(standby, lambda: hand.waiting, turns=10)
-    assert hand.waiting == [("taken", ("n.a", "n.b"))]
-
-
-def test_tables_of_its_own_wait_for_those_that_were_just_taken(tmp_path: Path) -> None:
-    """Which have had no process for a while: both together would take twice as long."""
-    scene, script = Scene(tmp_path, "a", "b"), Script()
-    for topic in scene.topics:
-        scene.feed(topic, {"x": 1})
-    scene.catch_up()
-    hand = HandWorkers(scene.clock)
-    script.owners = {"n.a": "run-0002", "n.b": "run-0009"}
-    process = _started(scene, script, hand)
-    process.turn()
-    for topic in scene.topics:
-        scene.feed(topic, {"x": 2})
-    script.owners["n.b"] = "run-0002"
-    assert turn_until(process, lambda: hand.waiting, turns=10)
-    assert hand.waiting == [("taken", ("n.b",))]
-    hand.do("taken", "n.b")
-    assert turn_until(process, lambda: hand.waiting, turns=10)
-    assert hand.waiting == [("commit", ("n.b",))]
-    process.turn()
-    assert hand.waiting == [("commit", ("n.b",))]
-    hand.do("commit", "n.b")
-    assert turn_until(process, lambda: hand.waiting, turns=10)
-    assert hand.waiting == [("small", ("n.a",))]
-
-
-def test_tables_that_were_just_taken_do_not_wait_for_a_job_that_has_begun(tmp_path: Path) -> None:
-    scene, script = Scene(tmp_path, "a", "b"), Script()
-    for topic in scene.topics:
-        scene.feed(topic, {"x": 1})
-    scene.catch_up()
-    hand = HandWorkers(scene.clock)
-    script.owners = {"n.a": "run-0002", "n.b": "run-0009"}
-    process = _started(scene, script, hand)
-    for topic in scene.topics:
-        scene.feed(topic, {"x": 2})
-    assert turn_until(process, lambda: hand.waiting == [("small", ("n.a",))], turns=10)
-    script.owners["n.b"] = "run-0002"
-    assert turn_until(process, lambda: hand.waiting == [("small", ("n.a",)), ("taken", ("n.b",))], turns=10)
-
-
-def test_a_taken_table_that_hangs_delays_no_other_for_long(tmp_path: Path) -> None:
-    scene, script = Scene(tmp_path, "a", "b"), Script()
-    for topic in scene.topics:
-        scene.feed(topic, {"x": 1})
-    scene.catch_up()
-    hand = HandWorkers(scene.clock)
-    script.owners = {"n.a": "run-0002", "n.b": "run-0009"}
-    process = _started(scene, script, hand)
-    process.turn()
-    for topic in scene.topics:
-        scene.feed(topic, {"x": 2})
-    script.owners["n.b"] = "run-0002"
-    assert turn_until(process, lambda: hand.waiting, turns=10)
-    hand.do("taken", "n.b")
-    began_s = scene.clock.monotonic_s()
-    assert turn_until(process, lambda: ("small", ("n.a",)) in hand.waiting)
-    assert scene.clock.monotonic_s() - began_s < 3
-
-
 def test_a_process_that_takes_tables_stays_warm(scene: Scene) -> None:
     """Otherwise a leader that divides tables would take them back from it until they are loaded."""
     script = Script()
@@ -182,31 +108,6 @@ def test_a_standby_stays_warm(scene: Scene) -> None:
         standby.turn()
         assert script.warm["run-0002"]
     assert 10 <= scene.rehearsed - before <= 20, "each costs a third of a second of a core"
-
-
-def test_kafka_clients_of_other_processes_tables_stay_connected(tmp_path: Path) -> None:
-    """To connect 24 of them took two seconds after a takeover; Kafka closes connections that are idle for nine minutes."""
-    scene, script = Scene(tmp_path, "a", "b", "idle"), Script()
-    for topic in ("a", "b"):
-        scene.feed(topic, {"x": 1})
-    scene.catch_up()
-    script.owners = {"n.a": "run-0002", "n.b": "run-0009", "n.idle": "run-0009"}
-    process = _started(scene, script)
-    assert turn_until(process, lambda: scene.jobs.opened)
-    while scene.clock.monotonic_s() < 1800:
-        process.turn()
-    assert set(scene.jobs.opened) == {("b", 0)}
-    assert 4 <= len(scene.jobs.opened) <= 5
-
-
-def test_a_partition_whose_records_are_gone_needs_no_client(scene: Scene) -> None:
-    script = Script()
-    standby = _started(scene, script)
-    scene.source.by_name["a"].first[0] = 1
-    assert turn_until(standby, lambda: script.warm["run-0002"])
-    while scene.clock.monotonic_s() < 60:
-        standby.turn()
-    assert scene.jobs.opened == []
 
 
 def test_a_standby_reads_every_partition_to_be_warm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
