@@ -220,7 +220,7 @@ def test_tables_are_spread_and_move_one_owner_at_a_time(make: Make) -> None:
             lambda: len(_owners(running)) == len(TABLES) and all(one.owned for one in running), "all three own", 30
         )
         _check_no_two_owned(running)
-        wait_until(lambda: running[0].state.owners == _owners(running), "all know who owns what")
+        wait_until(lambda: all(one.state.owners == _owners(running) for one in running), "all know who owns what")
         for victim in ("leader", "other"):
             [lost, *_] = sorted(running, key=lambda one: (one.state.leader == one.state.name) != (victim == "leader"))
             running.remove(lost)
