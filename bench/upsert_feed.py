@@ -45,6 +45,7 @@ class Changes:
         self._producer = Producer(
             {
                 "bootstrap.servers": place.bootstrap,
+                "enable.idempotence": True,
                 "linger.ms": 5,
                 "compression.type": "lz4",
                 "queue.buffering.max.messages": 1_000_000,

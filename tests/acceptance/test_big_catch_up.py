@@ -33,7 +33,14 @@ FEWEST_COMMITS = 5
 
 def fill(servers: str, topic: str) -> None:
     """The backlog: one record over and over, as it is only to take its time."""
-    producer = Producer({"bootstrap.servers": servers, "linger.ms": 50, "queue.buffering.max.messages": BACKLOG})
+    producer = Producer(
+        {
+            "bootstrap.servers": servers,
+            "enable.idempotence": True,
+            "linger.ms": 50,
+            "queue.buffering.max.messages": BACKLOG,
+        }
+    )
     [record] = events(1)
     value = json.dumps(record).encode()
     for number in range(BACKLOG):

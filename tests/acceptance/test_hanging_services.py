@@ -110,7 +110,7 @@ def test_a_table_stays_fresh_while_each_service_that_others_need_hangs_in_turn(t
             },
         }
         running = stack.enter_context(Pipeline(tmp_path / "pipeline", document).start())
-        fresh = Fresh(Producer({"bootstrap.servers": brokers.bootstrap_servers}), running)
+        fresh = Fresh(Producer({"bootstrap.servers": brokers.bootstrap_servers, "enable.idempotence": True}), running)
         topics = ["far", *(name.removeprefix("s.") for name in STUCK)]
         for topic in topics:
             fresh.produce(topic, b'{"id": 1}')

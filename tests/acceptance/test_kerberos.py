@@ -79,7 +79,7 @@ def kerberized(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kerberized]
             opened.enter_context(broker)
         admin = AdminClient({"bootstrap.servers": addresses["BROKER"]})
         admin.create_topics([NewTopic(TOPIC, 1)])[TOPIC].result(20)
-        producer = Producer({"bootstrap.servers": addresses["BROKER"]})
+        producer = Producer({"bootstrap.servers": addresses["BROKER"], "enable.idempotence": True})
         for number in range(3):
             producer.produce(TOPIC, f'{{"n": {number}}}')
         assert producer.flush(30) == 0

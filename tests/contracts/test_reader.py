@@ -78,7 +78,7 @@ class BrokerLog:
             future.result()
         self._producer = Producer({**servers, "transactional.id": self.topic})
         self._producer.init_transactions(30)
-        self._plain = Producer(dict(servers))
+        self._plain = Producer({**servers, "enable.idempotence": True})
 
     def produce(self, partition: int, *values: bytes | None, is_kept: bool = True) -> None:
         self._producer.begin_transaction()

@@ -34,7 +34,9 @@ class CanalSource:
 
     def work(self, messages: int) -> None:
         """So many messages of one to five rows each, now and then one about the table itself."""
-        self._producer = Producer({"bootstrap.servers": self.ledger.servers, "linger.ms": 5})
+        self._producer = Producer(
+            {"bootstrap.servers": self.ledger.servers, "enable.idempotence": True, "linger.ms": 5}
+        )
         for _ in range(messages):
             step = self._rng.integers(100)
             if step < 2:

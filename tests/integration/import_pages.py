@@ -106,7 +106,7 @@ def fill(page: Page, services: Services) -> None:
     names = [*page.topics, *map(page.name, _OTHER_TOPICS.get(page.tool, ()))]
     for made in admin.create_topics([NewTopic(topic, 1) for topic in names]).values():
         made.result(timeout=20)
-    producer = Producer({"bootstrap.servers": services.kafka})
+    producer = Producer({"bootstrap.servers": services.kafka, "enable.idempotence": True})
     for topic, make in page.topics.items():
         head = b""
         if page.tool in _AVRO:

@@ -48,7 +48,7 @@ def test_an_upsert_table_with_equality_deletes_and_metadata_columns_is_continued
     spark.sql(f"insert into frazil.{TABLE} values {values}")
     lake.delete_equal(TABLE, [0, 1])
 
-    producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
+    producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "enable.idempotence": True})
 
     def send(number: int, value: dict[str, Any] | None) -> None:
         text = None if value is None else json.dumps(value).encode()

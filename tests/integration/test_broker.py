@@ -39,7 +39,7 @@ def create_topic(servers: str, name: str, partitions: int = 1) -> None:
 
 
 def produce(servers: str, topic: str, value: bytes) -> None:
-    producer = Producer({"bootstrap.servers": servers, "message.max.bytes": _LARGE + 1024})
+    producer = Producer({"bootstrap.servers": servers, "enable.idempotence": True, "message.max.bytes": _LARGE + 1024})
     producer.produce(topic, value)
     assert producer.flush(30) == 0
 

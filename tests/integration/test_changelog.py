@@ -28,7 +28,7 @@ def samples(topic: str) -> list[dict[str, Any]]:
 
 def produce(ledger: Ledger, messages: Iterable[Mapping[str, Any]]) -> None:
     """Writes them again, with their keys, headers and partitions."""
-    producer = Producer({"bootstrap.servers": ledger.servers})
+    producer = Producer({"bootstrap.servers": ledger.servers, "enable.idempotence": True})
     for one in messages:
         value = None if one["value"] is None else one["value"].encode()
         key = None if one["key"] is None else one["key"].encode()

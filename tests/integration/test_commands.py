@@ -115,7 +115,7 @@ def shop(broker: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory) -> Sh
     servers, directory = broker.bootstrap_servers, tmp_path_factory.mktemp("shop")
     shop = Shop(directory, servers, *(Ledger(servers, f"{word}-{new_id()}") for word in ("good", "bad", "empty")))
     shop.good.produce(1000)
-    producer = Producer({"bootstrap.servers": servers})
+    producer = Producer({"bootstrap.servers": servers, "enable.idempotence": True})
     producer.produce(shop.bad.topic, b'{"number": 1}', partition=0)
     producer.produce(shop.bad.topic, b"not json", partition=1)
     assert producer.flush(30) == 0

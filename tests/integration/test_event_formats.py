@@ -103,7 +103,7 @@ class Ran:
 def ran(broker: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory) -> Ran:
     servers, folder = broker.bootstrap_servers, tmp_path_factory.mktemp("formats")
     topics = {name: Ledger(servers, new_id(), 1).topic for name in MESSAGES}
-    producer = Producer({"bootstrap.servers": servers})
+    producer = Producer({"bootstrap.servers": servers, "enable.idempotence": True})
     for name, messages in MESSAGES.items():
         for key, value, headers in messages:
             producer.produce(topics[name], json.dumps(value).encode(), key, headers=list(headers.items()))

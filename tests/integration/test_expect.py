@@ -23,7 +23,7 @@ def test_rows_that_do_not_meet_a_condition_are_set_aside_dropped_or_counted(
     broker: EmbeddedBroker, tmp_path: Path
 ) -> None:
     topic = Ledger(broker.bootstrap_servers, new_id(), 1).topic
-    producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
+    producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "enable.idempotence": True})
     for number, amount in ORDERS:
         value = json.dumps({"id": number, "amount": amount}).encode()
         producer.produce(topic, value, json.dumps({"id": number}).encode())

@@ -29,7 +29,7 @@ def test_a_record_with_a_timestamp_in_nanoseconds_is_read(broker: EmbeddedBroker
     new = NewTopic(topic, 2, config={"message.timestamp.after.max.ms": str(2**63 - 1)})
     admin = AdminClient({"bootstrap.servers": servers})
     admin.create_topics([new])[topic].result(20)
-    producer = Producer({"bootstrap.servers": servers})
+    producer = Producer({"bootstrap.servers": servers, "enable.idempotence": True})
     for n in range(COUNT):
         at = NANOSECONDS + n if n in FAR else NOW_MS + n
         value = json.dumps({"key": n % 7, "n": n}).encode()

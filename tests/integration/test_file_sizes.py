@@ -26,7 +26,9 @@ _ROW_BYTES = 68
 
 def produce(ledger: Ledger, numbers: range) -> None:
     """Records of which a file keeps _ROW_BYTES: the text is as good as random."""
-    producer = Producer({"bootstrap.servers": ledger.servers, "queue.buffering.max.messages": 1_000_000})
+    producer = Producer(
+        {"bootstrap.servers": ledger.servers, "enable.idempotence": True, "queue.buffering.max.messages": 1_000_000}
+    )
     for number in numbers:
         value = {"number": number, "text": hashlib.sha512(number.to_bytes(8)).hexdigest()}
         producer.produce(ledger.topic, json.dumps(value).encode(), partition=number % _PARTITIONS)

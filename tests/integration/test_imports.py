@@ -130,7 +130,7 @@ def test_imported_configurations_run(
         pipeline = Pipeline(tmp_path / "run", {**shared, "tables": tables})
         for page in pages:
             fill(page, services)
-        producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
+        producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "enable.idempotence": True})
         for number, kind in enumerate(("order", "sale", "return", "other")):
             value = {"id": number, "kind": kind, "cust": "ann", "internal": True}
             producer.produce(topic, json.dumps(value).encode())

@@ -51,7 +51,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory, registry: ApicurioRegistry
         admin = AdminClient({"bootstrap.servers": running.bootstrap_servers})
         for made in admin.create_topics([NewTopic(name, 1) for name in records]).values():
             made.result(30)
-        producer = Producer({"bootstrap.servers": running.bootstrap_servers})
+        producer = Producer({"bootstrap.servers": running.bootstrap_servers, "enable.idempotence": True})
         for topic, pairs in records.items():
             for key, value in pairs:
                 producer.produce(topic, value, key)

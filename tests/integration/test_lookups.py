@@ -41,7 +41,7 @@ class Scene:
         servers = broker.bootstrap_servers
         self.folder, self.sizes = folder, folder / "sizes.parquet"
         self.countries, self.orders, self.people = (Ledger(servers, new_id(), 1).topic for _ in range(3))
-        self._producer = Producer({"bootstrap.servers": servers})
+        self._producer = Producer({"bootstrap.servers": servers, "enable.idempotence": True})
         size = {"file": str(self.sizes), "on": "size_code = code", "take": ["cm"]}
         self.pipeline = Pipeline(
             folder,

@@ -121,7 +121,7 @@ class Scene:
 
     def produce(self, count: int) -> None:
         """So many more records to every topic."""
-        producer = Producer({"bootstrap.servers": self._servers})
+        producer = Producer({"bootstrap.servers": self._servers, "enable.idempotence": True})
         for number in range(self.count, self.count + count):
             for ledger in self._ledgers.values():
                 value = json.dumps(_record(number)).encode()

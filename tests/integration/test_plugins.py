@@ -72,7 +72,7 @@ def test_a_pipeline_runs_with_everything_that_a_package_can_add(
     for page in ("format.md", "envelope.md", "catalog.md", "maintenance-action.md", "command.md"):
         install_example(tmp_path / "site", page)
     topics = {name: f"{name}-{new_id()}" for name in ("logs", "items")}
-    producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
+    producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "enable.idempotence": True})
     for name, values in (("logs", LOGS), ("items", ITEMS)):
         Ledger(broker.bootstrap_servers, topics[name])
         for value in values:

@@ -87,7 +87,7 @@ def ran(tmp_path_factory: pytest.TempPathFactory, broker: EmbeddedBroker) -> Pla
     admin = AdminClient({"bootstrap.servers": servers})
     for made in admin.create_topics([NewTopic(name, 1) for name in (people, changes, dead)]).values():
         made.result(timeout=20)
-    producer = Producer({"bootstrap.servers": servers})
+    producer = Producer({"bootstrap.servers": servers, "enable.idempotence": True})
 
     def send(topic: str, value: object, place: str) -> None:
         raw = value if isinstance(value, bytes) else json.dumps(value).encode()

@@ -117,7 +117,7 @@ NEWEST = {
 def test_a_run_calls_functions_and_a_broken_one_stops_its_table_alone(broker: EmbeddedBroker, folder: Path) -> None:
     servers = broker.bootstrap_servers
     topic = Ledger(servers, new_id(), 1).topic
-    producer = Producer({"bootstrap.servers": servers})
+    producer = Producer({"bootstrap.servers": servers, "enable.idempotence": True})
     for n, email in enumerate(EMAILS):
         record = {"id": n, "email": email, "cents": 250 * n, "shop": f"{'ABab'[n]}@x"}
         producer.produce(topic, json.dumps(record).encode())

@@ -26,7 +26,7 @@ def numbers(folder: Path, table: str) -> list[int]:
 
 
 def produce(topic: Ledger, first: int, count: int, kinds: tuple[str | None, ...]) -> None:
-    producer = Producer({"bootstrap.servers": topic.servers})
+    producer = Producer({"bootstrap.servers": topic.servers, "enable.idempotence": True})
     for n in range(first, first + count):
         value = {"type": kinds[n % len(kinds)], "n": n}
         producer.produce(topic.topic, json.dumps(value).encode(), partition=n % 2)

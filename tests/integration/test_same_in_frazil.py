@@ -79,7 +79,7 @@ def _produce(servers: str, examples: Sequence[Example]) -> None:
     admin = AdminClient({"bootstrap.servers": servers})
     for made in admin.create_topics([NewTopic(topic, 1) for topic in {topic for topic, _ in records}]).values():
         made.result(timeout=20)
-    producer = Producer({"bootstrap.servers": servers})
+    producer = Producer({"bootstrap.servers": servers, "enable.idempotence": True})
     for topic, record in records:
         is_whole = "value" in record and not record.keys() - {"topic", "key", "headers", "timestamp", "value"}
         whole: Mapping[str, Any] = record if is_whole else {"value": record}

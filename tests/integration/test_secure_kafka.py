@@ -49,7 +49,7 @@ RANGE = OffsetRange(TOPIC, 0, 0, 3)
 def secure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureBroker]:
     with SecureBroker(tmp_path_factory.mktemp("secure")) as running:
         running.create(TOPIC, OTHER, DEAD)
-        producer = Producer({"bootstrap.servers": running.bootstrap_servers})
+        producer = Producer({"bootstrap.servers": running.bootstrap_servers, "enable.idempotence": True})
         for topic in (TOPIC, OTHER):
             for number in range(3):
                 producer.produce(topic, f'{{"n": {number}}}')

@@ -61,7 +61,7 @@ class Ran:
 
 
 def produce(ledger: Ledger, key: str | None, trace: str | None, value: Mapping[str, Any]) -> None:
-    producer = Producer({"bootstrap.servers": ledger.servers})
+    producer = Producer({"bootstrap.servers": ledger.servers, "enable.idempotence": True})
     headers: list[tuple[str, str | bytes | None]] = [("traceparent", trace.encode())] if trace is not None else []
     producer.produce(ledger.topic, json.dumps(value).encode(), key=key and key.encode(), headers=headers, partition=0)
     assert producer.flush(30) == 0

@@ -45,7 +45,7 @@ def took_s(question: Callable[[], object]) -> float:
 def test_a_silent_broker_is_waited_for_once_and_its_partitions_are_absent_until_it_answers(brokers: TwoBrokers) -> None:
     topics = KafkaTopics({"bootstrap.servers": brokers.bootstrap_servers})
     both, names = [LED_BY_ONE, LED_BY_TWO], {"one", "two"}
-    producer = Producer({"bootstrap.servers": brokers.bootstrap_servers})
+    producer = Producer({"bootstrap.servers": brokers.bootstrap_servers, "enable.idempotence": True})
     for name in names:
         producer.produce(name, b"{}")
     producer.flush(20)
@@ -69,7 +69,7 @@ def test_a_silent_broker_is_waited_for_once_and_its_partitions_are_absent_until_
 def test_a_partition_whose_leader_has_changed_is_asked_of_the_present_one(brokers: TwoBrokers) -> None:
     """As in a restart of one broker after the other: no connection of the client tells it."""
     brokers.create_copied("moving")
-    producer = Producer({"bootstrap.servers": brokers.bootstrap_servers})
+    producer = Producer({"bootstrap.servers": brokers.bootstrap_servers, "enable.idempotence": True})
     producer.produce("moving", b"{}")
     producer.flush(20)
     clients = [KafkaTopics({"bootstrap.servers": brokers.bootstrap_servers}) for _ in range(2)]
@@ -88,7 +88,7 @@ def test_a_partition_whose_leader_has_changed_is_asked_of_the_present_one(broker
 
 @pytest.mark.jvm
 def test_a_job_asks_no_broker_but_those_that_lead_what_it_reads(brokers: TwoBrokers, jvm: Jvm) -> None:
-    producer = Producer({"bootstrap.servers": brokers.bootstrap_servers})
+    producer = Producer({"bootstrap.servers": brokers.bootstrap_servers, "enable.idempotence": True})
     producer.produce("read", b"{}")
     producer.flush(20)
 

@@ -42,7 +42,9 @@ class Source:
 
     def work(self, changes: int) -> None:
         """So many changes, each of a row by chance."""
-        self._producer = Producer({"bootstrap.servers": self.ledger.servers, "linger.ms": 5})
+        self._producer = Producer(
+            {"bootstrap.servers": self.ledger.servers, "enable.idempotence": True, "linger.ms": 5}
+        )
         is_maxwell = self.form in ("hash", "array")
         for _ in range(changes):
             key = int(self._rng.integers(KEYS))

@@ -69,7 +69,7 @@ class Scene:
         servers = broker.bootstrap_servers
         self.folder = folder
         self.calls, self.people = (Ledger(servers, new_id(), 1).topic for _ in range(2))
-        producer = Producer({"bootstrap.servers": servers})
+        producer = Producer({"bootstrap.servers": servers, "enable.idempotence": True})
         for value in CALLS:
             producer.produce(self.calls, json.dumps(value).encode())
         for key, value in PEOPLE:

@@ -66,7 +66,7 @@ def test_keys_in_the_control_topic_make_and_end_a_table(
     del given[_INTERVAL]
     assert keys("unset", topic, _INTERVAL) == {topic: given}
     assert keys("show", topic) == {topic: given}
-    producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "log_level": 0})
+    producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "enable.idempotence": True, "log_level": 0})
     producer.produce(f"frazil-{name}-topics", b"damaged", b"other")
     assert producer.flush(30) == 0
     assert keys("show") == {topic: given}

@@ -23,7 +23,7 @@ class Scene:
     def __init__(self, broker: EmbeddedBroker, folder: Path) -> None:
         servers = broker.bootstrap_servers
         self.events, self.people = (Ledger(servers, new_id(), 2).topic for _ in range(2))
-        self._producer = Producer({"bootstrap.servers": servers})
+        self._producer = Producer({"bootstrap.servers": servers, "enable.idempotence": True})
         tables = {
             "v.events": {
                 "topic": self.events,

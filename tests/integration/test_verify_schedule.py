@@ -30,7 +30,7 @@ class Scene:
     def __init__(self, broker: EmbeddedBroker, folder: Path) -> None:
         self.servers = broker.bootstrap_servers
         self.events, self.people = (Ledger(self.servers, new_id(), 2).topic for _ in range(2))
-        self._producer = Producer({"bootstrap.servers": self.servers})
+        self._producer = Producer({"bootstrap.servers": self.servers, "enable.idempotence": True})
         self._sent = 0
         self.port = free_port()
         tables = {

@@ -77,7 +77,7 @@ def test_the_installed_command_reads_a_topic_into_a_table(
     topic = f"wheel_{new_id()}"
     admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
     admin.create_topics([NewTopic(topic, 1, 1)])[topic].result()
-    producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
+    producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "enable.idempotence": True})
     for number in range(300):
         producer.produce(topic, json.dumps({"id": number, "name": f"n{number}"}))
     producer.flush()
