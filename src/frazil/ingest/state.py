@@ -222,13 +222,15 @@ class Sizes:
         """Updates the sizes from the report of a batch that was read."""
         if report.counts.has_oversized:
             self.largest_bytes = OVERSIZED_BYTES + 1
-        elif report.counts.record_count:
+        elif report.read_count:
+            # Also where no record is the table's own, as of the rest of a route: its jobs read those of the other tables,
+            # and each would measure every record, and read fewer, as long as one table knows no sizes.
             self.record_bytes = report.counts.value_bytes / report.read_count
             self.largest_bytes = max(self.largest_bytes or 0, report.counts.largest_bytes)
             self.row_bytes = learn_row_bytes(self.row_bytes, report)
-            self.is_scattered = len(report.written.data) >= MANY_FILES and report.counts.record_count < _FEW_ROWS * len(
-                report.written.data
-            )
+            if report.counts.record_count:
+                few_rows = report.counts.record_count < _FEW_ROWS * len(report.written.data)
+                self.is_scattered = len(report.written.data) >= MANY_FILES and few_rows
 
 
 @dataclass(frozen=True)

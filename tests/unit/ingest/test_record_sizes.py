@@ -16,7 +16,8 @@ from frazil.ingest.plan import (
     stored_row_bytes,
     whole_files,
 )
-from frazil.report import Counts, TaskReport, WrittenFiles
+from frazil.ingest.state import Sizes
+from frazil.report import Counts, RouteReport, TaskReport, WrittenFiles
 from frazil.types import Batch, DataFile, OffsetRange
 
 
@@ -35,6 +36,14 @@ def test_files_that_are_mostly_footer_and_batches_without_files_tell_nothing() -
     assert learn_row_bytes(100, _report(10, LEAST_TYPICAL_BYTES, LEAST_TYPICAL_BYTES - 1)) == 100
     assert learn_row_bytes(None, _report(0, 50_000)) is None
     assert learn_row_bytes(None, _report(1_000_000)) is None
+
+
+def test_a_table_of_a_route_learns_from_what_is_read_for_it_though_no_record_is_its_own() -> None:
+    rest, unread = Sizes(), Sizes()
+    rest.update(TaskReport("n.rest", routed=RouteReport(others=1_000_000)))
+    assert (rest.record_bytes, rest.largest_bytes, rest.is_scattered) == (0, 0, None)
+    unread.update(TaskReport("n.rest"))
+    assert unread == Sizes()
 
 
 def test_a_row_takes_room_in_memory_for_its_place_and_for_each_column_with_a_value_or_not() -> None:
