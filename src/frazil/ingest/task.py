@@ -32,10 +32,10 @@ from frazil.process.evaluate import Unmet
 from frazil.process.references import receive
 from frazil.report import ChangeReport, TaskReport, TaskTime, Touched, WrittenFiles, dump_report
 from frazil.rows.decoder import fields_requested_by_rows
-from frazil.rows.metadata_columns import refuse_far_times
 from frazil.rows.project import decode_rows, shape_rows
 from frazil.rows.protected import without_values
 from frazil.rows.query_rows import QueryRows, are_any, query_rows
+from frazil.rows.storable import refuse_unstorable
 from frazil.rows.tombstones import decode_others, find_tombstones, read_others
 from frazil.runtime.private import release_memory
 from frazil.schema.arrow import Records, pick
@@ -189,14 +189,14 @@ class ReadRecords:
 
 
 def read_records(target: TableTarget, records: Records, limit: int = MAX_MISMATCHES) -> ReadRecords:
-    """Decodes records, makes the rows of the table's query, and refuses records with a timestamp that no column can hold.
+    """Decodes records, makes the rows of the table's query, and refuses records that no table could store.
     limit: mismatches to keep.
     """
     if target.source is None:
         found = _read_values(target, records, limit)
     else:
         found = _process(target, read_records(target.source, records, limit), records, limit)
-    near = refuse_far_times(target, records, found.decoded, limit)
+    near = refuse_unstorable(target, records, found.decoded, found.changes or found.made, limit)
     if near is not found.decoded:
         changes = replace(found.changes, decoded=near).without_refused() if found.changes is not None else None
         made = found.made.without(near.refused) if found.made is not None else None
