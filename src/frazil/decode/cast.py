@@ -35,11 +35,12 @@ from frazil.decode.epochs import differ_in_zone, inside_years, zone_settings
 from frazil.decode.limits import long_name_fault, rejected_fault
 from frazil.decode.lossless import DAY, cast_losslessly, convert, format_type, may_convert, readable
 from frazil.decode.rescue import UNKNOWN_FIELD
+from frazil.name_case import Spellings
 from frazil.name_length import drop_long_names, is_long, long_name_in, shorten
 from frazil.schema.arrow import arrow_type, children_of, first_present, replace_children, unsliced
 from frazil.schema.conflicts import type_without_rejected
 from frazil.schema.evolve import can_promote
-from frazil.schema.names import Spellings, both_reason, conflict_reason
+from frazil.schema.names import both_reason, conflict_reason
 from frazil.schema.parts import Path, parts_of, retyped, type_word, with_parts
 from frazil.schema.rejected_changes import KEYS_AS_TEXT, OF_KEYS, declaration_for
 

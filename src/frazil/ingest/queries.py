@@ -38,6 +38,7 @@ from frazil.ingest.settings import (
 from frazil.ingest.spark_inputs import inputs_of
 from frazil.ingest.table import RECORDS_SCHEMA, Table, loaded
 from frazil.ingest.target import columns_of_keys, target_of
+from frazil.name_case import Spellings
 from frazil.plugins.functions import Function
 from frazil.process.analysis import Column, Query, analyse, analyse_condition
 from frazil.process.catalyst import RECORDS, RULES, Catalyst, UnknownColumn
@@ -53,7 +54,7 @@ from frazil.process.steps import Steps, compile_steps
 from frazil.rows.protected import origins_of
 from frazil.schema.arrow import arrow_type, iceberg_type
 from frazil.schema.evolve import extend_schema, new_schema, with_identifiers
-from frazil.schema.names import Spellings, spelled
+from frazil.schema.names import spelled
 from frazil.schema.parts import Path
 from frazil.spec import TableSpec
 from frazil.spec.settings import ExpectationSpec

@@ -13,11 +13,12 @@ from frazil.errors import ConflictError, SpecError, UnavailableError
 from frazil.ingest.settings import declared_columns, own_columns, program_of, query_columns, shaping_of
 from frazil.ingest.table import Table
 from frazil.ingest.target import target_of
+from frazil.name_case import Spellings, fold_case
 from frazil.process.analysis import Query
 from frazil.process.program import Field, Project
 from frazil.schema.conflicts import MAX_REJECTED, accept
 from frazil.schema.evolve import NameConflict, Path, RequestedFields, can_promote, extend_schema, new_schema
-from frazil.schema.names import Spellings, column_settings, fold_case, spelled_as_declared
+from frazil.schema.names import column_settings, spelled_as_declared
 from frazil.schema.projection import check_reserved, extend_shaped
 from frazil.spec import TableSpec
 from frazil.spec.problems import advice

@@ -27,6 +27,7 @@ from pyiceberg.types import (
 )
 
 from frazil.errors import SpecError
+from frazil.name_case import fold_case
 from frazil.name_length import is_long, long_name_in, long_name_reason, shorten
 from frazil.process.catalyst import RULES, Catalyst, chain_of, class_of, ids_of, items_of
 from frazil.process.expressions import Expressions, Path, Value, element_type
@@ -45,7 +46,6 @@ from frazil.process.program import (
 from frazil.process.refusals import check_condition, check_query, star_of
 from frazil.process.spark_types import iceberg_type
 from frazil.schema.arrow import arrow_type
-from frazil.schema.names import fold_case
 from frazil.schema.parts import parts_of
 from frazil.types import RESERVED_COLUMNS
 

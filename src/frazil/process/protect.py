@@ -14,11 +14,11 @@ from typing import Literal, get_args
 import pyarrow as pa
 from pyiceberg.schema import Schema
 
+from frazil.name_case import fold_case
 from frazil.process.program import Call, Expression, Field, Project
 from frazil.process.program import Literal as Constant
 from frazil.process.protect_key import ProtectKey
 from frazil.schema.arrow import arrow_type
-from frazil.schema.names import fold_case
 from frazil.schema.parts import Path
 
 Action = Literal["drop", "null", "hash", "mask", "tokenize", "truncate", "constant"]

@@ -15,6 +15,7 @@ from functools import cached_property
 from pyiceberg.schema import Schema
 from pyiceberg.types import DateType, IcebergType, MapType, NestedField, StructType, TimeType
 
+from frazil.name_case import Spellings, fold_case
 from frazil.schema.evolve import (
     NameConflict,
     RequestedFields,
@@ -25,7 +26,7 @@ from frazil.schema.evolve import (
     type_at,
     widest,
 )
-from frazil.schema.names import Spellings, column_settings, fold_case
+from frazil.schema.names import column_settings
 from frazil.schema.parts import Path, change_parts, is_empty_type, retyped, types_in
 from frazil.schema.selection import Selection
 from frazil.types import RESERVED_COLUMNS
@@ -50,6 +51,8 @@ class Shaping:
     include: tuple[Path, ...] = ()
     #: Paths of the fields to leave out; see Selection.
     exclude: tuple[Path, ...] = ()
+    #: Fields that the pipeline file names otherwise, and whose names differ from some in `exclude` in case alone.
+    kept: tuple[Path, ...] = ()
     #: Declared columns with the paths of the fields that feed them.
     fields: tuple[tuple[str, Path], ...] = ()
     #: Time columns with the unit of numbers in them.
@@ -82,7 +85,7 @@ class Shaping:
     def selection(self) -> Selection:
         """The fields that the table takes. The field of a declared column is taken whatever `include` lists."""
         declared = tuple(path for _, path in self.fields) if self.include else ()
-        return Selection(self.include + declared, self.exclude)
+        return Selection(self.include + declared, self.exclude, self.kept)
 
     def column_name(self, path: Path, known: Spellings) -> str:
         """Returns the name of the column for the field at `path`: of one of the `known` columns in whatever case."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from frazil.errors import SpecError
+from frazil.name_case import fold_case
 from frazil.spec.document import Entry, Scalar, Section
 from frazil.spec.forms import parse_path
 from frazil.spec.keys import Fields, describe, keys_of
@@ -121,4 +122,4 @@ def rule_of(rules: tuple[ProtectRule, ...], name: str) -> ProtectRule | None:
 def _finds(selector: str, name: str) -> bool:
     if selector.startswith("/"):
         return re.search(selector[1:-1], name, re.IGNORECASE) is not None
-    return selector.lower() == name.lower()
+    return fold_case(selector) == fold_case(name)
