@@ -16,6 +16,11 @@ def fold_case(name: str) -> str:
     )
 
 
+def fold_path(path: tuple[str, ...]) -> tuple[str, ...]:
+    """Returns the path without case."""
+    return tuple(map(fold_case, path))
+
+
 def _one(character: str, changed: str) -> str:
     """Returns the changed character, unless it became several."""
     return changed if len(changed) == 1 else character

@@ -54,9 +54,9 @@ class Renames:
         """Returns a path with every name of each field on it."""
         found: list[Path] = [()]
         for name in path:
-            around, folded = self.oldest_path(found[0]), fold_case(name)
+            around, plain = self.oldest_path(found[0]), fold_case(name)
             mine = [(key[-1], *others) for key, others in self.names.items() if key[:-1] == around]
-            others = [other for one in mine if fold_case(one[0]) == folded for other in one]
+            others = [other for one in mine if fold_case(one[0]) == plain for other in one]
             found = [(*before, other) for before in found for other in dict.fromkeys((name, *others))]
         return found
 

@@ -10,15 +10,14 @@ from pyiceberg.types import IcebergType, StringType
 
 from frazil.catalog.layout import Layout
 from frazil.decode.settings import Envelope, Framing
-from frazil.name_case import Spellings
+from frazil.name_case import Spellings, fold_path
 from frazil.process.analysis import Query
 from frazil.process.origins import origins_of
 from frazil.process.program import Program
 from frazil.process.protect import Protection, Rule
 from frazil.process.protect_key import ProtectKey
-from frazil.schema.parts import types_in
+from frazil.schema.parts import Path, types_in
 from frazil.schema.projection import Shaping, counted_in
-from frazil.schema.selection import Path, fold_path
 from frazil.spec import TableSpec
 from frazil.spec.settings import METADATA_COLUMNS, MetadataField, ValueSpec
 from frazil.spec.steps import metadata_names

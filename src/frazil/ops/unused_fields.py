@@ -52,11 +52,11 @@ def unselected_fields(
     takes_all = spec.model_copy(update=all_fields | {"unknown_fields": "add", "schema_evolution": "evolve"})
     found = decode_sample(replace(table, spec=takes_all, state=None), records, Schema(), schemas).requested_fields
     known = {".".join(path) for path in _paths_in(found)}
-    folded = set(map(fold_case, known))
+    plain = set(map(fold_case, known))
     for setting, paths in (("include", spec.include), ("exclude", spec.exclude)):
         for path in paths:
             name = ".".join(path)
-            if fold_case(name) not in folded:
+            if fold_case(name) not in plain:
                 yield _warning(setting, name, nearest(name, known), count)
 
 

@@ -43,6 +43,7 @@ from frazil.process.program import (
     expressions_of,
     fields_of,
 )
+from frazil.process.protect import ProtectedField
 from frazil.process.refusals import check_condition, check_query, star_of
 from frazil.process.spark_types import iceberg_type
 from frazil.schema.arrow import arrow_type
@@ -77,6 +78,8 @@ class Query:
     program: Program | None
     #: The expression that cannot be a part of a program, and why.
     outside: Outside | None
+    #: The fields of the records that are protected before the query.
+    protected: tuple[ProtectedField, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -6,18 +6,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import lru_cache
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 from pyiceberg.types import DecimalType
 
 from frazil.decode.columns import Decoded, Mismatch
 from frazil.rows.metadata_columns import refuse_far_times
-from frazil.schema.arrow import Ints, Records, arrow_type
+from frazil.schema.arrow import Records, arrow_type
 from frazil.write.cluster import arrangement_of
 from frazil.write.target import TableTarget
+
+Places = NDArray[np.signedinteger[Any]]
 
 
 class RowsOfRecords(Protocol):
@@ -28,7 +31,7 @@ class RowsOfRecords(Protocol):
         """One array per field of the table's `fields`, with a value per row."""
 
     @property
-    def records(self) -> Ints:
+    def records(self) -> Places:
         """The index of each row's record."""
 
 
@@ -97,12 +100,12 @@ def refuse_unstorable(
     return found
 
 
-def _refuse(decoded: Decoded, floor: Floor, values: pa.Array, records: Ints | None, limit: int) -> Decoded:
+def _refuse(decoded: Decoded, floor: Floor, values: pa.Array, records: Places | None, limit: int) -> Decoded:
     is_low = np.asarray(pc.fill_null(pc.less(values, pa.scalar(floor.value, values.type)), False))
     if not is_low.any():
         return decoded
     refused = np.zeros(decoded.refused.size, np.bool_)
-    mismatches = []
+    mismatches: list[Mismatch] = []
     for row in np.flatnonzero(is_low).tolist():
         record = row if records is None else int(records[row])
         if not (refused[record] or decoded.refused[record]) and len(mismatches) < limit:

@@ -9,7 +9,7 @@ from typing import Literal
 
 from pyiceberg.types import IcebergType, NestedField, StructType
 
-from frazil.name_case import fold_case
+from frazil.name_case import fold_case, fold_path
 from frazil.schema.parts import Path as Path
 from frazil.schema.parts import is_empty_type, parts_of, retyped, with_parts
 
@@ -51,11 +51,6 @@ class Level:
 EVERY_MEMBER = Level()
 
 
-def fold_path(path: Path) -> Path:
-    """Returns the path without case."""
-    return tuple(map(fold_case, path))
-
-
 @dataclass(frozen=True)
 class Selection:
     """The fields that a table takes, each with everything inside it. Names are found in any case; where a struct has an
@@ -84,27 +79,27 @@ class Selection:
         """Returns how much of the field at `path` is taken; `part`: only fields included below it."""
         if any(self._is_left_out(path[:cut]) for cut in range(1, len(path) + 1)):
             return "none"
-        folded = fold_path(path)
-        if not self._included or any(folded[: len(taken)] == taken for taken in self._included):
+        plain = fold_path(path)
+        if not self._included or any(plain[: len(taken)] == taken for taken in self._included):
             return "all"
-        return "part" if any(taken[: len(path)] == folded for taken in self._included) else "none"
+        return "part" if any(taken[: len(path)] == plain for taken in self._included) else "none"
 
     def is_split(self, path: Path) -> bool:
         """Whether some of the fields inside the field at `path` are taken and some are not."""
-        folded = fold_path(path)
+        plain = fold_path(path)
         return self.takes(path) == "part" or any(
-            len(out) > len(path) and out[: len(path)] == folded for out in self._excluded
+            len(out) > len(path) and out[: len(path)] == plain for out in self._excluded
         )
 
     def level(self, path: Path) -> Level:
         """Returns the members to take of the struct at `path`, which is not left out itself."""
-        depth, folded = len(path), fold_path(path)
-        without = frozenset(out[-1] for out in self.exclude if fold_path(out[:-1]) == folded)
-        kept = frozenset(one[-1] for one in self.kept if fold_path(one[:-1]) == folded)
+        depth, plain = len(path), fold_path(path)
+        without = frozenset(out[-1] for out in self.exclude if fold_path(out[:-1]) == plain)
+        kept = frozenset(one[-1] for one in self.kept if fold_path(one[:-1]) == plain)
         every = Level(None, without, kept)
-        if not self._included or any(folded[: len(taken)] == taken for taken in self._included):
+        if not self._included or any(plain[: len(taken)] == taken for taken in self._included):
             return every
-        only = {taken[depth] for taken in self.include if len(taken) > depth and fold_path(taken[:depth]) == folded}
+        only = {taken[depth] for taken in self.include if len(taken) > depth and fold_path(taken[:depth]) == plain}
         return Level(frozenset(filter(every.takes, only)), without, kept)
 
     def prune(self, kind: IcebergType, path: Path, keeps_empty: bool = False) -> IcebergType | None:

@@ -10,7 +10,7 @@ from functools import partial
 from typing import TypeVar, cast
 
 from frazil.errors import SpecError
-from frazil.name_case import Spellings, fold_case
+from frazil.name_case import Spellings, fold_case, fold_path
 from frazil.spec.changes import check_atomic, complete_changes, read_atomic, read_envelope, read_tombstones
 from frazil.spec.columns import (
     check_columns,
@@ -303,12 +303,8 @@ def _check_taken(
     name = ".".join(path)
     if any(path[: len(out)] == out for out in exclude):
         problems.add(line, f"`exclude` leaves out `{name}`, which `{key}` asks for", "take it out of one of them")
-    elif include and not any(_folded(path)[: len(taken)] == _folded(taken)[: len(path)] for taken in include):
+    elif include and not any(fold_path(path)[: len(taken)] == fold_path(taken)[: len(path)] for taken in include):
         problems.add(line, f"`include` does not take `{name}`, which `{key}` asks for", "add it to `include`")
-
-
-def _folded(path: Path) -> Path:
-    return tuple(map(fold_case, path))
 
 
 def _check_value(text: str, key: str) -> None:
