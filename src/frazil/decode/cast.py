@@ -306,11 +306,11 @@ def _convert_keys(
     conversion: Conversion, keys: pa.Array, kinds: tuple[IcebergType, IcebergType], place: Place
 ) -> pa.Array:
     """Returns the keys of maps in the type of the column's keys; null where they do not fit."""
-    written, wanted = kinds
-    converted = convert(keys, written, wanted, None, conversion.reading.coerces(place.path))
+    (written, wanted), path = kinds, (*place.path, "key")
+    converted = convert(keys, written, wanted, conversion.unit_at(path), conversion.reading.coerces(place.path))
     if converted is not None:
         return converted.array
-    path, target = (*place.path, "key"), arrow_type(wanted)
+    target = arrow_type(wanted)
     if not may_convert(keys.type, target):
         conversion.refuse_change(path, f"{type_word(written)} does not fit {type_word(wanted)}")
     elif can_promote(wanted, written):  # Iceberg widens the types of map values, but not of map keys.

@@ -50,22 +50,23 @@ from frazil.upsert.records.tombstones import LastDeletes, secret_of
 from frazil.write.target import TableTarget
 from frazil.write.transforms import TooManyPartitions
 from frazil.write.write import FileWriter
+from frazil.zones import regions
 
 _EVERY_MISMATCH = 2**31
 _MANY_BYTES = 32 * 1024 * 1024  # Buffered rows of so many bytes of values take a hundred megabytes and more.
-# A read of so many records costs little more for each than one of a whole Arrow batch.
-_MANY_RECORDS = 8192
+_MANY_RECORDS = 8192  # A read of so many costs little more for each than one of a whole Arrow batch.
 _MOST_HELD_BYTES = 64 * 1024 * 1024
 
 
 def task_of(job: Job) -> Callable[[Iterable[pa.RecordBatch]], Iterable[pa.RecordBatch]]:
-    """Returns the function for `mapInArrow`; its output has one column, `report`, with one JSON text per table. It
-    limits memory and processor time of its process (see `task_limits`), which must run no other task at the same time.
+    """Returns the function for `mapInArrow`; its output has one column, `report`, with one JSON text per table. It limits
+    memory and processor time of its process, which must run no other task at the same time.
     """
     return partial(_run_guarded, job)
 
 
 def _run_guarded(job: Job, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    regions()
     with limited_memory(), quoting_no_record(job):
         yield from run_task(job, each_in_time(batches))
 

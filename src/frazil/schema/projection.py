@@ -126,10 +126,12 @@ class Layout:
 
 
 def counted_in(kind: IcebergType, unit: str | None = None, path: Path = ()) -> Iterator[tuple[Path, str]]:
-    """Yields the dates and times of day in a declared column's type, each with the unit of integers there: days since
-    1970 and milliseconds since midnight, or the `unit` of a declared time of day. path: in the column.
+    """Yields the dates and times of day in a declared column's type, keys of maps included, each with the unit of integers
+    there: days since 1970 and milliseconds since midnight, or the `unit` of a declared time of day. path: in the column.
     """
-    for at, inner in types_in(kind, path):
+    found = list(types_in(kind, path))
+    keys = [((*at, "key"), inner.key_type) for at, inner in found if isinstance(inner, MapType)]
+    for at, inner in (*found, *keys):
         if isinstance(inner, DateType):
             yield at, "d"
         elif isinstance(inner, TimeType):

@@ -207,6 +207,8 @@ FOLLOWED: Mapping[str, str] = {
         "unit/ingest/test_protected_names.py::"
         "test_a_rule_for_a_name_that_the_query_makes_stops_the_table_until_it_names_the_field"
     ),
+    "install the system's package `tzdata`, also where Spark's executors run; where PYTHONTZPATH is set, let it name the"
+    " folder of that package": "unit/test_zones.py::test_with_the_package_all_of_it_works",
     "write an expression, such as `amount > 0`": (
         "integration/test_query_refusals.py::test_a_refused_condition_is_accepted_once_its_remedy_is_done"
     ),
