@@ -131,9 +131,13 @@ def test_integers_of_keys_count_the_days_and_the_milliseconds_of_a_declared_colu
 def test_text_of_keys_is_read_as_the_uuid_of_the_column(schemas: dict[int, WriterSchema]) -> None:
     identity = "f81d4fae-7dec-11d0-a765-00a0c91e6bf6"
     entry = b"\x0a\x24" + identity.encode() + b"\x12\x01x"
-    bodies = [b"\x0a" + bytes([len(entry)]) + entry, b"\x0a\x06\x0a\x01a\x12\x01x"]
+    other = entry.replace(identity.encode(), identity.upper().encode())
+    whole, again = (b"\x0a" + bytes([len(one)]) + one for one in (entry, other))
+    bodies = [whole, b"\x0a\x06\x0a\x01a\x12\x01x", whole + again, again]
     decoded = read(schemas, UUIDType(), *((TEXT, body) for body in bodies))
-    assert decoded.refused.tolist() == [False, True]
+    assert decoded.refused.tolist() == [False, True, True, False]
+    assert [(one.row, one.kind) for one in decoded.mismatches] == [(1, "type_mismatch"), (2, "duplicate_key")]
+    assert decoded.columns[0].to_pylist()[3] == [(UUID(identity).bytes, "x")]
     assert decoded.columns[0].to_pylist()[0] == [(UUID(identity).bytes, "x")]
 
 

@@ -19,7 +19,7 @@ from pyiceberg.types import (
     StructType,
 )
 
-from frazil.decode.columns import Fault
+from frazil.decode.columns import Fault, repeats_keys
 from frazil.decode.json import values
 from frazil.decode.json.extended import unwrap_scalars
 from frazil.decode.json.grammar import ABSENT, ARRAY, DOUBLE, ESCAPED, FALSE, INT, NULL, OBJECT, STRING, TRUE
@@ -351,18 +351,10 @@ def _refuse_null(texts: Texts, slices: Slices, path: tuple[str, ...]) -> None:
 
 
 def _refuse_twice(texts: Texts, slices: Slices, offsets: I32, keys: pa.Array, path: tuple[str, ...]) -> None:
-    """Refuses maps with one key twice: (row, key) pairs must differ."""
-    rows = np.repeat(np.arange(len(slices), dtype=np.int64), np.diff(offsets))
-    codes = np.asarray(keys.dictionary_encode().indices.fill_null(-1), dtype=np.int64)
-    pairs = rows * (codes.max(initial=0) + 2) + codes
-    unique, first = np.unique(pairs, return_index=True)
-    if unique.size == pairs.size:
-        return
-    bad = np.zeros(len(slices), np.uint8)
-    again = np.ones(pairs.size, bool)
-    again[first] = False
-    bad[rows[again]] = values.TWICE
-    texts.refuse(slices, bad, ".".join(path), FAULTS)
+    """Refuses maps with one key twice."""
+    bad = repeats_keys(offsets, keys)
+    if bad.any():
+        texts.refuse(slices, bad * np.uint8(values.TWICE), ".".join(path), FAULTS)
 
 
 _Reader = Callable[[Texts, Slices, IcebergType, Findings, tuple[str, ...]], pa.Array]
