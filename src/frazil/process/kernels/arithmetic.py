@@ -26,11 +26,10 @@ from frazil.process.kernels.values import (
     both_there,
     failing,
     from_numbers,
-    is_constant,
     numbers,
     rows_of,
 )
-from frazil.process.program import Call, Expression
+from frazil.process.program import Call
 
 _PLAIN: dict[str, tuple[Any, Any, Any]] = {
     "Add": (pc.add, pc.add_checked, np.add),
@@ -195,21 +194,8 @@ def _bits(function: Any) -> Kernel:
     return Kernel(("int, int", "long, long"), lambda _, one, other: function(one, other))
 
 
-def _operands(expression: Expression, function: str) -> list[Expression]:
-    """Returns what a chain of one function, such as a + b + 1, is made of."""
-    if not isinstance(expression, Call) or expression.function != function:
-        return [expression]
-    return [found for argument in expression.arguments for found in _operands(argument, function)]
-
-
 def _fits(call: Call) -> str:
-    """Spark's optimizer adds, and multiplies, the constants of a chain of integers last: what overflows on the way depends
-    on the order. Exact decimals have at most the 76 digits of Arrow's widest.
-    """
-    if pa.types.is_integer(call.type):
-        operands = _operands(call, call.function)
-        is_moved = len(operands) > 2 and call.function != "Subtract" and any(map(is_constant, operands))
-        return "Spark may evaluate it in another order, and overflows depend on that" if is_moved else ""
+    """Exact decimals have at most the 76 digits of Arrow's widest."""
     if not pa.types.is_decimal(call.type):
         return ""
     one, other = (argument.type for argument in call.arguments)
