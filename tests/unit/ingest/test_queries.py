@@ -247,6 +247,7 @@ def test_each_record_is_a_row_a_dead_letter_or_a_counted_drop(scene: Any) -> Non
 def test_values_that_sparks_optimizer_decides_are_its_own(scene: Any) -> None:
     query = (
         "select id, n + 9223372036854775807L + (1L - 9223372036854775807L) as sum, n * 2L * 3L as six,"
+        " n + 9223372036854775807 + (id - 1) + -9223372036854775807 + id as cast_first,"
         " array(id, n)[5] as no, array(id, n)[1] as one, array(1 div zero, n)[1] as other,"
         " named_struct('a', 1 div zero, 'b', n).b as b, element_at(list, 1) as first"
         " from records where id < 3 or list[5] > 0"
@@ -254,7 +255,7 @@ def test_values_that_sparks_optimizer_decides_are_its_own(scene: Any) -> None:
     made = scene(select=query)
     made.feed("a", *({"id": n, "n": 10 * n, "zero": 0, "list": [n]} for n in (1, 2, 3)))
     made.catch_up()
-    row = {"id": 1, "sum": 11, "six": 60, "no": None, "one": 10, "other": 10, "b": 10, "first": 1}
+    row = {"id": 1, "sum": 11, "six": 60, "cast_first": 11, "no": None, "one": 10, "other": 10, "b": 10, "first": 1}
     assert made.rows("n.a")[:1] == [row]
     assert made.dead_letters("n.a") == [("a", 0, 2)]  # A list of the record has no such element: an error, as ever.
 

@@ -130,6 +130,8 @@ def _handle_included(
         if column_name is None:
             new.append((name, column))
             continue
+        if not (column.kind > NULL).any():
+            continue
         place = fields.index(column_name)
         if level.is_exact(name) and not level.is_exact(column_name):
             columns[place] = merge_spelling_variants(column, columns[place])[0]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from decimal import ROUND_HALF_UP, Context, Decimal
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -26,10 +28,11 @@ from frazil.process.kernels.values import (
     both_there,
     failing,
     from_numbers,
+    is_constant,
     numbers,
     rows_of,
 )
-from frazil.process.program import Call
+from frazil.process.program import Call, Expression
 
 _PLAIN: dict[str, tuple[Any, Any, Any]] = {
     "Add": (pc.add, pc.add_checked, np.add),
@@ -192,6 +195,29 @@ def _sign(_: Call, value: pa.Array) -> pa.Array:
 
 def _bits(function: Any) -> Kernel:
     return Kernel(("int, int", "long, long"), lambda _, one, other: function(one, other))
+
+
+def constants_last(call: Call) -> Call:
+    """Returns a sum, or a product, of integers with its constants computed by themselves and last, as Spark's optimizer has
+    it (`ReorderAssociativeOperator`): it decides what overflows on the way.
+    """
+    operands = _operands(call, call) if call.function in ("Add", "Multiply") and pa.types.is_integer(call.type) else []
+    constants = [one for one in operands if is_constant(one)]
+    others = [one for one in operands if not is_constant(one)]
+    if len(constants) < 2 or not others:
+        return call
+
+    def join(one: Expression, other: Expression) -> Expression:
+        return replace(call, arguments=(one, other))
+
+    return replace(call, arguments=(reduce(join, others), reduce(join, constants)))
+
+
+def _operands(expression: Expression, call: Call) -> list[Expression]:
+    """Returns what a chain of one function, such as a + b + 1, is made of."""
+    if not isinstance(expression, Call) or (expression.function, expression.options) != (call.function, call.options):
+        return [expression]
+    return [found for argument in expression.arguments for found in _operands(argument, call)]
 
 
 def _fits(call: Call) -> str:
