@@ -37,9 +37,9 @@ _CODE = re.compile(r"^\s*\[[A-Z0-9_.]+\]\s*")
 _END = re.compile(r"\s*SQLSTATE: .*|\n== SQL.*|; line \d+ pos \d+.*| with ANSI mode on\..*", re.DOTALL)
 
 
-# Rules of Spark's optimizer that decide values: which constants of a sum are added first, and so whether it overflows (of what
-# tasks compute, `constants_last` decides, which needs no folded casts); and what `array(a, b)[5]` is: null, although ANSI mode
-# knows an error.
+# Rules of Spark's optimizer that decide values: which constants of a sum are added first, and so whether it overflows (of
+# what tasks compute, `constants_last` decides, also of constants that are cast); and what `array(a, b)[5]` is: null, though
+# ANSI mode knows an error.
 _DECIDING = ("ReorderAssociativeOperator", "SimplifyExtractValueOps")
 
 
