@@ -201,10 +201,14 @@ def constants_last(call: Call) -> Call:
     """Returns a sum, or a product, of integers with its constants computed by themselves and last, as Spark's optimizer has
     it (`ReorderAssociativeOperator`): it decides what overflows on the way.
     """
-    operands = _operands(call, call) if call.function in ("Add", "Multiply") and pa.types.is_integer(call.type) else []
+    operands = (
+        _operands(call, call.function)
+        if call.function in ("Add", "Multiply") and pa.types.is_integer(call.type)
+        else []
+    )
     constants = [one for one in operands if is_constant(one)]
     others = [one for one in operands if not is_constant(one)]
-    if len(constants) < 2 or not others:
+    if len(operands) < 3 or not constants or not others:
         return call
 
     def join(one: Expression, other: Expression) -> Expression:
@@ -213,11 +217,13 @@ def constants_last(call: Call) -> Call:
     return replace(call, arguments=(reduce(join, others), reduce(join, constants)))
 
 
-def _operands(expression: Expression, call: Call) -> list[Expression]:
-    """Returns what a chain of one function, such as a + b + 1, is made of."""
-    if not isinstance(expression, Call) or (expression.function, expression.options) != (call.function, call.options):
+def _operands(expression: Expression, function: str) -> list[Expression]:
+    """Returns what a chain of one function, such as a + b + 1, is made of; as in Spark, also where a part of it is `try_add`
+    and fails then as the whole does.
+    """
+    if not isinstance(expression, Call) or expression.function != function:
         return [expression]
-    return [found for argument in expression.arguments for found in _operands(argument, call)]
+    return [found for argument in expression.arguments for found in _operands(argument, function)]
 
 
 def _fits(call: Call) -> str:
