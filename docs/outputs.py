@@ -230,6 +230,7 @@ PLAN = Document(
             "The first expression of the query that Spark computes before the tasks, and why; empty where tasks compute the"
             " whole query.",
         ),
+        "protected": ("list", "The fields of the records that `protect` finds: `field` and its `action`."),
         "partition_spec": ("list of texts", "The partition spec of new files."),
         "partition_spec_before": ("list of texts", "The current partition spec."),
         "sort_order": ("list of texts", "The sort order of new files."),
@@ -255,6 +256,7 @@ LINEAGE = Document(
     {
         "columns": ("list", "Each column with its `name`, and in `fields` the fields that it is made of."),
         "conditions": ("list of texts", "The fields that decide which records make rows."),
+        "protected": ("list", "The fields that `protect` finds: `field` and its `action`."),
     },
 )
 INIT = Document(

@@ -18,13 +18,13 @@ _NEW_S = 60.0
 
 
 @contextmanager
-def temporary_folder(prefix: str) -> Iterator[Path]:
+def temporary_folder(prefix: str, where: Path | None = None) -> Iterator[Path]:
     """Creates a temporary folder, which is removed after the block, or, where the process is killed, by the next one that
-    creates a folder with this prefix.
+    creates a folder with this prefix there. where: the folder around it; None: the system's for temporary files.
     """
-    _remove_abandoned(prefix)
+    _remove_abandoned(prefix, where or Path(tempfile.gettempdir()))
     # It is removed at the end of the process too, which does not wait for the block of a daemon thread.
-    with tempfile.TemporaryDirectory(prefix=prefix, ignore_cleanup_errors=True) as name:
+    with tempfile.TemporaryDirectory(prefix=prefix, dir=where, ignore_cleanup_errors=True) as name:
         descriptor = os.open(name, os.O_RDONLY)
         try:
             with suppress(OSError):  # A file system without locks: then no process can remove it.
@@ -34,10 +34,10 @@ def temporary_folder(prefix: str) -> Iterator[Path]:
             os.close(descriptor)
 
 
-def _remove_abandoned(prefix: str) -> None:
+def _remove_abandoned(prefix: str, where: Path) -> None:
     """Removes temporary folders of this user that no process has locked."""
     oldest_s = SystemClock().now_ms() / 1000 - _NEW_S
-    for folder in Path(tempfile.gettempdir()).glob(f"{prefix}*"):
+    for folder in where.glob(f"{prefix}*"):
         with suppress(OSError):
             found = folder.lstat()
             if stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and found.st_mtime < oldest_s:

@@ -54,6 +54,7 @@ ARITHMETIC = """
     i ^ j; ~i; ~l; try_add(i, j); try_subtract(l, k); try_multiply(i, j); try_multiply(l, k); try_divide(i, j);
     try_divide(c, g); try_mod(i, j); try_divide(cast(n as int), j);
     try_mod(cast(n as int), j); i + 1; 1 - i; 2 * l; l * -1; -1 * l; 10 / i; c + 1.5; c * 2; 100 % i; i + l;
+    l + 1 + 2; 5 + l + -7; i * 2 * 3; i + 2147483647 + j + -2147483647; l * 4 + 1 - 3; i + (j + 2) + 3;
     l + 1; d * 2; i / 2; h + c; c - 99999999.99; i * 1000000; l - 9223372036854775807; c * c / 7;
     if(j <> 0, i / j, null); null / j; i / null; cast(null as int) + j
 """
@@ -122,7 +123,8 @@ NESTED = """
     element_at(li, -1); element_at(lt, i % 4); element_at(li, 9); try_element_at(li, 1); try_element_at(li, 9);
     m['a']; m[s]; element_at(m, 'b'); size(li); size(m); cardinality(lt); array_size(lt); array_contains(li, 1);
     array_contains(lt, s); array_contains(li, i); named_struct('p', i, 'q', s); struct(i, s); array(i, j);
-    array(s, t, 'x'); array(i, 1); named_struct('p', named_struct('q', li)).p; st.x + 1; array(i, j)[0];
+    array(s, t, 'x'); array(i, 1); named_struct('p', named_struct('q', li)).p; st.x + 1; array(i, j)[0]; array(i, j)[5];
+    array(named_struct('p', i))[3].p; array(i div 0, j)[1]; named_struct('p', i div 0, 'q', j).q;
     if(size(li) > 1, li[1], null); li[0] + li[1]; array(l, k)[i]; coalesce(m['a'], i)
 """
 

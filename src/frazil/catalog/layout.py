@@ -7,7 +7,7 @@ partition fields are its own.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pyiceberg.partitioning import PARTITION_FIELD_ID_START, PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
@@ -16,6 +16,7 @@ from pyiceberg.transforms import UnknownTransform
 from pyiceberg.types import NestedField, StructType
 
 from frazil.errors import SpecError
+from frazil.name_case import Spellings
 from frazil.spec.partitioning import PartitionTerm, SortTerm, check_type, transform_of
 from frazil.spec.problems import advice
 
@@ -57,15 +58,19 @@ class SpecChange:
 
 
 def find_column(schema: Schema | StructType, path: str) -> NestedField | None:
-    """Returns the column at `path`, also inside structs; None without one. Names may contain dots themselves."""
-    for field in schema.fields:
-        if field.name == path:
-            return field
-    for field in schema.fields:
-        if isinstance(field.field_type, StructType) and path.startswith(f"{field.name}."):
-            found = find_column(field.field_type, path[len(field.name) + 1 :])
-            if found is not None:
-                return found
+    """Returns the column at `path`, also inside structs; None without one. Names may contain dots themselves, and are found
+    in any case where only one differs from the given name in case alone.
+    """
+    fields = {field.name: field for field in schema.fields}
+    spellings = Spellings(fields)
+    if found := spellings.find(path):
+        return fields[found]
+    for cut in (n for n, character in enumerate(path) if character == "."):
+        name = spellings.find(path[:cut])
+        kind = fields[name].field_type if name is not None else None
+        inner = find_column(kind, path[cut + 1 :]) if isinstance(kind, StructType) else None
+        if inner is not None:
+            return inner
     return None
 
 
@@ -96,16 +101,25 @@ def bind(term: PartitionTerm, schema: Schema, where: str = "") -> NestedField:
     return field
 
 
+def spelled_term(term: PartitionTerm, schema: Schema, where: str = "") -> PartitionTerm:
+    """Returns the term with the name of its column as the table writes it.
+
+    Raises: SpecError as `bind`.
+    """
+    return replace(term, column=schema.find_column_name(bind(term, schema, where).field_id) or term.column)
+
+
 def spec_of(terms: Sequence[PartitionTerm], schema: Schema, where: str = "") -> PartitionSpec:
     """Returns the partition spec of a new table.
 
     Raises: SpecError as `bind`.
     """
+    spelled = [spelled_term(term, schema, where) for term in terms]
     fields = [
         PartitionField(
             bind(term, schema, where).field_id, PARTITION_FIELD_ID_START + n, transform_of(term.transform), name
         )
-        for n, (term, name) in enumerate(zip(terms, _names(terms, schema, ()), strict=True))
+        for n, (term, name) in enumerate(zip(spelled, _names(spelled, schema, ()), strict=True))
     ]
     return PartitionSpec(*fields)
 
@@ -136,7 +150,7 @@ def spec_change(terms: Sequence[PartitionTerm], schema: Schema, spec: PartitionS
     there = {(field.source_id, str(field.transform)): field for field in spec.fields}
     # A table of format version 1 keeps a removed field as a void transform.
     removed = [field.name for key, field in there.items() if key not in wanted and key[1] != _VOID]
-    added = [term for key, term in wanted.items() if key not in there]
+    added = [spelled_term(term, schema, where) for key, term in wanted.items() if key not in there]
     kept = [field.name for field in spec.fields]
     return SpecChange(tuple(removed), tuple(zip(added, _names(added, schema, kept), strict=True)))
 

@@ -21,8 +21,8 @@ from frazil.cdc.mongodb.document_ids import ID
 from frazil.decode.columns import Fault
 from frazil.decode.regroup import member_at
 from frazil.decode.settings import NEW_KEY, OLD_KEY
+from frazil.name_case import Spellings, fold_case
 from frazil.schema.arrow import Bools, Records
-from frazil.schema.names import Spellings, fold_case
 from frazil.upsert.changes import DELETE
 from frazil.upsert.deduplicate import key_codes
 from frazil.upsert.lookup.live_rows import has_column

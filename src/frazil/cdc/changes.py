@@ -261,13 +261,13 @@ def _selection(
     """
     requested = shaping.selection if shaping is not None else Selection()
     exclude += tuple((image, *path) for path in requested.exclude for image in _IMAGES_OF)
+    kept = tuple((image, *path) for path in requested.kept for image in _IMAGES_OF)
     if not requested.include and not keys:
-        return Selection((), exclude)
+        return Selection((), exclude, kept)
     of_row = requested.include or ((),)
     include = [("after", *path) for path in of_row]
     include += [("before", key) for key in keys] or [("before", *path) for path in of_row]
-    any_case = frozenset({("before",)} if keys else ())
-    return Selection((*include, *((name,) for name in others)), exclude, any_case)
+    return Selection((*include, *((name,) for name in others)), exclude, kept)
 
 
 def _in_rows(requested_fields: RequestedFields) -> dict[Path, dict[str, IcebergType]]:

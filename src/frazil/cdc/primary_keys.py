@@ -16,9 +16,9 @@ from frazil.cdc.envelope import ROW
 from frazil.cdc.json.row_images import MONGODB
 from frazil.cdc.mongodb.document_ids import ID
 from frazil.decode.columns import Fault
+from frazil.name_case import fold_case
 from frazil.schema.arrow import Bools
 from frazil.schema.evolve import type_at
-from frazil.schema.names import fold_case
 from frazil.upsert.records.key_fields import leaves_of, name_columns
 from frazil.write.target import TableTarget
 

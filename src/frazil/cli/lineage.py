@@ -12,7 +12,7 @@ from frazil.cli.output import DEFAULT_FILE, Output, SpecFile
 from frazil.cli.wiring import catalog_for_reading, known_state, open_queries, read_spec, topics_for_reading
 from frazil.ingest.queries import QueryTables
 from frazil.ops.dead_letters import find_tables
-from frazil.ops.lineage import TableLineage, lineage_of
+from frazil.ops.lineage import TableLineage, describe_protected, lineage_of
 
 TableName = Annotated[
     str | None, typer.Argument(metavar="TABLE", help="Only this table, such as shop.orders.", show_default=False)
@@ -42,7 +42,7 @@ def command(output: Output, file: SpecFile = DEFAULT_FILE, table: TableName = No
 def lineage_document(table: TableLineage) -> dict[str, Any]:
     """Returns the JSON of one table."""
     words = asdict(table)
-    return {"columns": list(words["columns"]), "conditions": list(words["conditions"])}
+    return {name: list(words[name]) for name in ("columns", "conditions", "protected")}
 
 
 def _lines(table: TableLineage) -> Iterator[str]:
@@ -50,5 +50,7 @@ def _lines(table: TableLineage) -> Iterator[str]:
     width = max((len(column.name) for column in table.columns), default=0)
     for column in table.columns:
         yield f"  {column.name:<{width}}  <-  {', '.join(column.fields) or 'a constant'}"
+    if table.protected:
+        yield f"  protects {describe_protected(table.protected)}"
     if table.conditions:
         yield f"  rows depend on {', '.join(table.conditions)}"

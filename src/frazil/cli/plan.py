@@ -12,6 +12,7 @@ from frazil.clock import SystemClock
 from frazil.ingest.queries import Queries
 from frazil.kafka.reader import read_sample
 from frazil.kafka.topics import KafkaTopics
+from frazil.ops.lineage import describe_protected
 from frazil.ops.plan import FirstOffset, PlannedTable, plan_document, plan_tables
 from frazil.ops.reports import count
 from frazil.spec import PipelineSpec
@@ -63,8 +64,7 @@ def _lines(table: PlannedTable) -> Iterator[str]:
             if text:
                 yield f"  {word}: {text}"
     yield from _columns(table)
-    if table.in_spark:
-        yield f"  Spark computes a part of the query before the tasks: {table.in_spark}"
+    yield from _before_rows(table)
     for change in table.refused:
         yield f"  refused: {change}"
     for warning in table.warnings:
@@ -72,6 +72,13 @@ def _lines(table: PlannedTable) -> Iterator[str]:
     yield from _layout(table)
     for words in _offsets(table.first_offsets):
         yield f"  {words}"
+
+
+def _before_rows(table: PlannedTable) -> Iterator[str]:
+    if table.protected:
+        yield f"  protects {describe_protected(table.protected)}"
+    if table.in_spark:
+        yield f"  Spark computes a part of the query before the tasks: {table.in_spark}"
 
 
 def _columns(table: PlannedTable) -> Iterator[str]:

@@ -29,17 +29,18 @@ from pyiceberg.types import (
 )
 
 from frazil.decode.cast_times import convert_times
-from frazil.decode.columns import Columns, Decoded, Mismatch, UnionStruct, first_mismatches, without_empty
+from frazil.decode.columns import Columns, Decoded, Mismatch, UnionStruct, first_mismatches, repeats_keys, without_empty
 from frazil.decode.conversion import NOT_ADDED, Conversion, Owner, Place, elements_of, inside_of, require
 from frazil.decode.epochs import differ_in_zone, inside_years, zone_settings
 from frazil.decode.limits import long_name_fault, rejected_fault
 from frazil.decode.lossless import DAY, cast_losslessly, convert, format_type, may_convert, readable
 from frazil.decode.rescue import UNKNOWN_FIELD
+from frazil.name_case import Spellings
 from frazil.name_length import drop_long_names, is_long, long_name_in, shorten
-from frazil.schema.arrow import arrow_type, children_of, first_present, replace_children, unsliced
+from frazil.schema.arrow import Bools, arrow_type, children_of, first_present, replace_children, unsliced
 from frazil.schema.conflicts import type_without_rejected
 from frazil.schema.evolve import can_promote
-from frazil.schema.names import Spellings, both_reason, conflict_reason
+from frazil.schema.names import both_reason, conflict_reason
 from frazil.schema.parts import Path, parts_of, retyped, type_word, with_parts
 from frazil.schema.rejected_changes import KEYS_AS_TEXT, OF_KEYS, declaration_for
 
@@ -291,10 +292,13 @@ def _convert_map(
     written, wanted = kinds
     items, keys = elements_of(array, place, "value"), array.keys
     if written.key_type != wanted.key_type:
-        keys = _convert_keys(conversion, keys, (written.key_type, wanted.key_type), place)
-        if keys.null_count:
-            array, items = _without_mismatches(conversion, array, keys, wanted.key_type, place)
-            keys = _convert_keys(conversion, array.keys, (written.key_type, wanted.key_type), place)
+        kinds_of_keys = (written.key_type, wanted.key_type)
+        keys = _convert_keys(conversion, keys, kinds_of_keys, place)
+        # Keys that are written otherwise may be one: texts of a UUID in capitals and in small ones.
+        twice = repeats_keys(np.asarray(array.offsets), keys)
+        if keys.null_count or twice.any():
+            array, items = _without_mismatches(conversion, array, keys, twice, wanted.key_type, place)
+            keys = _convert_keys(conversion, array.keys, kinds_of_keys, place)
     values = convert_value(conversion, array.items, (written.value_type, wanted.value_type), items, top)
     if wanted.value_required:
         require(conversion, values, items, items.path)
@@ -305,11 +309,11 @@ def _convert_keys(
     conversion: Conversion, keys: pa.Array, kinds: tuple[IcebergType, IcebergType], place: Place
 ) -> pa.Array:
     """Returns the keys of maps in the type of the column's keys; null where they do not fit."""
-    written, wanted = kinds
-    converted = convert(keys, written, wanted, None, conversion.reading.coerces(place.path))
+    (written, wanted), path = kinds, (*place.path, "key")
+    converted = convert(keys, written, wanted, conversion.unit_at(path), conversion.reading.coerces(place.path))
     if converted is not None:
         return converted.array
-    path, target = (*place.path, "key"), arrow_type(wanted)
+    target = arrow_type(wanted)
     if not may_convert(keys.type, target):
         conversion.refuse_change(path, f"{type_word(written)} does not fit {type_word(wanted)}")
     elif can_promote(wanted, written):  # Iceberg widens the types of map values, but not of map keys.
@@ -318,10 +322,10 @@ def _convert_keys(
 
 
 def _without_mismatches(
-    conversion: Conversion, array: pa.MapArray, keys: pa.Array, wanted: IcebergType, place: Place
+    conversion: Conversion, array: pa.MapArray, keys: pa.Array, twice: Bools, wanted: IcebergType, place: Place
 ) -> tuple[pa.MapArray, Place]:
     """Returns the maps whose keys all fit, null for the others: an entry without its key would be lost. keys: null
-    where they do not fit.
+    where they do not fit. twice: which maps would have one key twice.
     """
     of_map = np.repeat(np.arange(len(array)), np.diff(np.asarray(array.offsets)))
     bad = np.zeros(len(array), np.bool_)
@@ -329,7 +333,10 @@ def _without_mismatches(
     conversion.refuse(
         array, bad, place.owner, place.path, "type_mismatch", f"{{value}} has a key that does not fit {wanted}"
     )
-    rows = pa.array(np.arange(len(array)), mask=bad)
+    conversion.refuse(
+        array, twice & ~bad, place.owner, place.path, "duplicate_key", f"{{value}} has one key of {wanted} twice"
+    )
+    rows = pa.array(np.arange(len(array)), mask=bad | twice)
     kept = array.take(rows)
     return kept, elements_of(kept, place, "value")
 

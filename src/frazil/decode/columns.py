@@ -192,6 +192,19 @@ def offsets_of(array: pa.Array) -> I32:
     return np.frombuffer(array.buffers()[1], np.int32, len(array) + 1, array.offset * 4)
 
 
+def repeats_keys(offsets: NDArray[Any], keys: pa.Array) -> NDArray[np.bool_]:
+    """Returns which maps have one key twice: bool of shape (n_maps,). keys: of all maps, one after another."""
+    rows = np.repeat(np.arange(offsets.size - 1, dtype=np.int64), np.diff(offsets))
+    codes = np.asarray(keys.dictionary_encode().indices.fill_null(-1), dtype=np.int64)
+    pairs = rows * (codes.max(initial=0) + 2) + codes
+    _, first = np.unique(pairs, return_index=True)
+    again = np.ones(pairs.size, np.bool_)
+    again[first] = False
+    found = np.zeros(offsets.size - 1, np.bool_)
+    found[rows[again]] = True
+    return found
+
+
 def offsets_from(lengths: NDArray[Any]) -> I32:
     """Returns the offsets of values of these lengths: int32 of shape (n_values + 1,)."""
     offsets = np.zeros(lengths.size + 1, np.int32)

@@ -10,7 +10,7 @@ from pyiceberg.types import IcebergType, MapType, NestedField, StructType
 
 from frazil.decode.columns import UnionStruct
 from frazil.decode.renames import NO_RENAMES, Renames
-from frazil.schema.names import Spellings
+from frazil.name_case import Spellings
 from frazil.schema.parts import Path, common_part
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from pyiceberg.types import IcebergType, NestedField, StructType
 
-from frazil.schema.names import Spellings, fold_case
+from frazil.name_case import Spellings, fold_case
 from frazil.schema.parts import Path, change_parts, parts_of, retyped
 from frazil.schema.selection import Selection
 
@@ -42,21 +42,22 @@ class Renames:
             found = (*found, self.oldest.get((*found, name), name))
         return found
 
-    def selecting(self, selection: Selection, struct: StructType) -> tuple[Renames, Selection]:
+    def selecting(self, selection: Selection) -> tuple[Renames, Selection]:
         """Returns the renames, of which a field that no column has gets a name that is taken; and the selection with all
-        other names of its fields. struct: of the writer.
+        other names of its fields.
         """
-        taken, selection = selection, selection.spelled_as(struct)
         include = tuple(other for path in selection.include for other in self._under_all(path))
         exclude = tuple(other for path in selection.exclude for other in self._under_all(path))
-        return replace(self, selection=taken), Selection(include, exclude)
+        return replace(self, selection=selection), replace(selection, include=include, exclude=exclude)
 
     def _under_all(self, path: Path) -> list[Path]:
         """Returns a path with every name of each field on it."""
         found: list[Path] = [()]
         for name in path:
-            others = self.names.get((*self.oldest_path(found[0]), name), ())
-            found = [(*before, other) for before in found for other in (name, *others)]
+            around, plain = self.oldest_path(found[0]), fold_case(name)
+            mine = [(key[-1], *others) for key, others in self.names.items() if key[:-1] == around]
+            others = [other for one in mine if fold_case(one[0]) == plain for other in one]
+            found = [(*before, other) for before in found for other in dict.fromkeys((name, *others))]
         return found
 
     def of_columns(self, struct: StructType, columns: Iterable[str], path: Path) -> dict[str, str]:

@@ -16,7 +16,7 @@ from frazil.ingest.preflight import declared_mismatch, layout_mismatch
 from frazil.ingest.table import Table
 from frazil.ingest.topic_tables import TopicTables
 from frazil.kafka.port import Partition, Source, TopicDescription
-from frazil.schema.names import fold_case
+from frazil.name_case import fold_case
 from frazil.spec import PipelineSpec, TableSpec
 from frazil.spec.routes import clashes_of
 from frazil.spec.topic_keys import is_enabled

@@ -40,6 +40,7 @@ from frazil.report import TaskReport, load_report
 from frazil.schema.inference import Hints
 from frazil.types import BadRecord, Batch, OffsetRange
 from frazil.write.target import TableTarget
+from frazil.zones import NO_ZONES, ZONES_REMEDY
 
 if TYPE_CHECKING:
     from pyspark.core.broadcast import Broadcast
@@ -327,6 +328,8 @@ def _remedy(error: Exception) -> str:
     text = str(error)
     if "No space left" in text:
         return "free disk space; Frazil retries with back-off"
+    if NO_ZONES in text:
+        return ZONES_REMEDY
     if "PYTHON_VERSION_MISMATCH" in text or "Cannot run program" in text:
         version = f"{sys.version_info.major}.{sys.version_info.minor}"
         return f"name a Python {version} that every executor has in spark.conf, as spark.pyspark.python"

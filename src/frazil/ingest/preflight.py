@@ -28,8 +28,9 @@ from frazil.ingest.settings import declared_columns, identifier_names, layout_of
 from frazil.ingest.table import Table
 from frazil.ingest.target import target_of
 from frazil.ingest.transactions.lookahead import check_partitions
+from frazil.name_case import Spellings
 from frazil.schema.evolve import NameConflict, can_promote, new_schema
-from frazil.schema.names import Spellings, spelled
+from frazil.schema.names import spelled
 from frazil.schema.parts import Path as FieldPath
 from frazil.schema.parts import parts_of
 from frazil.spec import TableSpec
@@ -57,7 +58,8 @@ def check_measured_columns(spec: TableSpec, schema: Schema) -> None:
     """Raises SpecError for a property of a column that a new table does not have: Iceberg would refuse to create it."""
     for name in measured_columns(spec):
         setting = METRICS_OF + name
-        if find_column(schema, name) is None:
+        column = find_column(schema, name)
+        if column is None or schema.find_column_name(column.field_id) != name:  # Iceberg finds it in its own case only.
             raise SpecError(
                 f"`{setting}`: the table has no column `{name}`",
                 remedy=f"declare it under `columns`, or correct the name: {advice(name, schema.column_names)}",
@@ -95,7 +97,9 @@ def term_mismatch(spec: TableSpec, found: Schema, file: Path) -> SpecError | Non
     have one.
     """
     there = {field.name: field.field_type for field in found.fields}
-    schema = new_schema((declared_columns(spec) | there).items())
+    spellings = Spellings(there)
+    declared = {name: kind for name, kind in declared_columns(spec).items() if spellings.find(name) is None}
+    schema = new_schema((declared | there).items())
     errors: list[SpecError] = []
     for term in layout_of(spec).terms:
         try:

@@ -25,6 +25,7 @@ from frazil.ingest.schema_changes import (
     naming_in_query,
     query_adder,
     refuse_lost_columns,
+    refuse_unprotected,
     same_table,
 )
 from frazil.ingest.settings import (
@@ -38,6 +39,7 @@ from frazil.ingest.settings import (
 from frazil.ingest.spark_inputs import inputs_of
 from frazil.ingest.table import RECORDS_SCHEMA, Table, loaded
 from frazil.ingest.target import columns_of_keys, target_of
+from frazil.name_case import Spellings
 from frazil.plugins.functions import Function
 from frazil.process.analysis import Column, Query, analyse, analyse_condition
 from frazil.process.catalyst import RECORDS, RULES, Catalyst, UnknownColumn
@@ -47,13 +49,13 @@ from frazil.process.lookups import joined, lookup_stage, with_lookups
 from frazil.process.origins import origins_of as origins_of_columns
 from frazil.process.origins import spark_columns
 from frazil.process.program import Call, Expectation, Field, Program, Project, SparkPart
-from frazil.process.protect import KEY, Protection, protecting
+from frazil.process.protect import KEY, Protection, protected_fields, protected_paths, protecting
 from frazil.process.refusals import check_condition, check_query
 from frazil.process.steps import Steps, compile_steps
 from frazil.rows.protected import origins_of
 from frazil.schema.arrow import arrow_type, iceberg_type
 from frazil.schema.evolve import extend_schema, new_schema, with_identifiers
-from frazil.schema.names import Spellings, spelled
+from frazil.schema.names import spelled
 from frazil.schema.parts import Path
 from frazil.spec import TableSpec
 from frazil.spec.settings import ExpectationSpec
@@ -402,10 +404,10 @@ class QueryTables:
         whole = extend_schema(records, {(): declared_columns(table.records.spec)})
         # Rescued values are beside the columns of the records.
         fields = Schema(*(one for one in whole.fields if one.name != RESCUED_COLUMN))
-        protection = protection_of(table.spec)
-        stage = (
-            protecting(fields, protection, field_origins(table, fields)) if protection and table.spec.protect else None
-        )
+        protection, stage = protection_of(table.spec), None
+        if protection is not None:
+            origins = field_origins(table, fields)
+            stage = protecting(fields, protection, origins)
         seen = fields if stage is None else protected_schema(fields, stage)
         self._references.refresh(table, {})
         with _waiting_for_fields(table.spec, table.name):
@@ -417,11 +419,15 @@ class QueryTables:
             raise _no_spark(table)
         else:
             query = self._queries.analyse(table.spec, seen)
+            if protection is not None:
+                refuse_unprotected(table.spec, query, protection, protected_paths(fields, protection, origins))
         query = joined(query, lookups, table.spec.lookup, bool(table.spec.where))
         _refuse_keys_looked_up(table.spec, query)
         refuse_lost_columns(table.spec, query)
-        program = program_of(query)
-        return self._expecting(table, replace(query, program=program if stage is None else _behind(stage, program)))
+        if protection is not None and stage is not None:
+            named = protected_fields(fields, protection, origins)
+            query = replace(query, program=_behind(stage, program_of(query)), protected=named)
+        return self._expecting(table, query)
 
     def _expecting(self, table: Table, query: Query) -> Query:
         """Returns the query with what its rows are expected to meet."""

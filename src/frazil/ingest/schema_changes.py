@@ -13,11 +13,14 @@ from frazil.errors import ConflictError, SpecError, UnavailableError
 from frazil.ingest.settings import declared_columns, own_columns, program_of, query_columns, shaping_of
 from frazil.ingest.table import Table
 from frazil.ingest.target import target_of
-from frazil.process.analysis import Query
+from frazil.name_case import Spellings, fold_case
+from frazil.process.analysis import METADATA, Query
 from frazil.process.program import Field, Project
+from frazil.process.protect import HEADERS, KEY, Protection, Rule, find_unprotected
+from frazil.schema.arrow import arrow_type
 from frazil.schema.conflicts import MAX_REJECTED, accept
 from frazil.schema.evolve import NameConflict, Path, RequestedFields, can_promote, extend_schema, new_schema
-from frazil.schema.names import Spellings, column_settings, fold_case, spelled_as_declared
+from frazil.schema.names import column_settings, spelled_as_declared
 from frazil.schema.projection import check_reserved, extend_shaped
 from frazil.spec import TableSpec
 from frazil.spec.problems import advice
@@ -177,6 +180,24 @@ def refuse_lost_columns(spec: TableSpec, query: Query) -> None:
         for name in names:
             if not (made.find(name) or made.find(name.split(".")[0])):
                 raise _lost(spec, setting, name, list(columns_with_query(spec, query)))
+
+
+def refuse_unprotected(spec: TableSpec, query: Query, protection: Protection, known: Mapping[str, Rule]) -> None:
+    """Raises SpecError for a rule of `protect` that finds a column which the query makes, and none of the fields that it is
+    made of. `protect` is for fields, keys and headers of records alone. known: the protected ones.
+    """
+    others = {one.name for one in spec.lookup} | {one for one in METADATA if one not in (KEY, HEADERS)}
+    for column in query.columns:
+        sources = [path for path in column.sources if path[0] not in others]
+        found = find_unprotected(column.name, arrow_type(column.type), sources, protection, known)
+        if found is not None:
+            made_of = " and ".join(f"`{one}`" for one in found.sources)
+            rules = ", ".join(f"{one}: {found.rule.action}" for one in found.sources)
+            raise SpecError(
+                f"`protect` has `{found.rule.selector}` for `{found.path}`, which the query makes of {made_of}",
+                remedy=f"write the rule for the field, `protect: {{{rules}}}`: fields are protected before the query",
+                where=spec.name,
+            )
 
 
 def _lost(spec: TableSpec, setting: str, name: str, made: Sequence[str]) -> SpecError | UnavailableError:

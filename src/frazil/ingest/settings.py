@@ -10,12 +10,13 @@ from pyiceberg.types import IcebergType, StringType
 
 from frazil.catalog.layout import Layout
 from frazil.decode.settings import Envelope, Framing
+from frazil.name_case import Spellings, fold_path
 from frazil.process.analysis import Query
 from frazil.process.origins import origins_of
 from frazil.process.program import Program
 from frazil.process.protect import Protection, Rule
 from frazil.process.protect_key import ProtectKey
-from frazil.schema.names import Spellings
+from frazil.schema.parts import Path, types_in
 from frazil.schema.projection import Shaping, counted_in
 from frazil.spec import TableSpec
 from frazil.spec.settings import METADATA_COLUMNS, MetadataField, ValueSpec
@@ -131,6 +132,7 @@ def shaping_of(spec: TableSpec) -> Shaping | None:
         case=spec.column_case,
         include=spec.include,
         exclude=spec.exclude,
+        kept=_kept(spec),
         fields=fields,
         units=tuple((column.name, column.unit) for column in spec.columns if column.unit),
         counted=tuple(
@@ -146,6 +148,15 @@ def shaping_of(spec: TableSpec) -> Shaping | None:
         others = tuple((column.name,) for column in spec.columns if not column.field and not column.is_own)
         shaping = replace(shaping, include=shaping.include + others)
     return shaping if shaping != Shaping() else None
+
+
+def _kept(spec: TableSpec) -> tuple[Path, ...]:
+    """Returns the fields that the table's settings name and `exclude` has in another case only."""
+    named = [*spec.include, *(tuple(name.split(".")) for name in (*spec.key_columns, spec.order_by) if name)]
+    for column in spec.columns:
+        named += [] if column.is_own else [path for path, _ in types_in(column.type, column.field or (column.name,))]
+    left_out = set(map(fold_path, spec.exclude))
+    return tuple(dict.fromkeys(path for path in named if fold_path(path) in left_out and path not in spec.exclude))
 
 
 def protection_of(spec: TableSpec) -> Protection | None:

@@ -32,10 +32,10 @@ from frazil.process.evaluate import Unmet
 from frazil.process.references import receive
 from frazil.report import ChangeReport, TaskReport, TaskTime, Touched, WrittenFiles, dump_report
 from frazil.rows.decoder import fields_requested_by_rows
-from frazil.rows.metadata_columns import refuse_far_times
 from frazil.rows.project import decode_rows, shape_rows
 from frazil.rows.protected import without_values
 from frazil.rows.query_rows import QueryRows, are_any, query_rows
+from frazil.rows.storable import refuse_unstorable
 from frazil.rows.tombstones import decode_others, find_tombstones, read_others
 from frazil.runtime.private import release_memory
 from frazil.schema.arrow import Records, pick
@@ -50,22 +50,23 @@ from frazil.upsert.records.tombstones import LastDeletes, secret_of
 from frazil.write.target import TableTarget
 from frazil.write.transforms import TooManyPartitions
 from frazil.write.write import FileWriter
+from frazil.zones import regions
 
 _EVERY_MISMATCH = 2**31
 _MANY_BYTES = 32 * 1024 * 1024  # Buffered rows of so many bytes of values take a hundred megabytes and more.
-# A read of so many records costs little more for each than one of a whole Arrow batch.
-_MANY_RECORDS = 8192
+_MANY_RECORDS = 8192  # A read of so many costs little more for each than one of a whole Arrow batch.
 _MOST_HELD_BYTES = 64 * 1024 * 1024
 
 
 def task_of(job: Job) -> Callable[[Iterable[pa.RecordBatch]], Iterable[pa.RecordBatch]]:
-    """Returns the function for `mapInArrow`; its output has one column, `report`, with one JSON text per table. It
-    limits memory and processor time of its process (see `task_limits`), which must run no other task at the same time.
+    """Returns the function for `mapInArrow`; its output has one column, `report`, with one JSON text per table. It limits
+    memory and processor time of its process, which must run no other task at the same time.
     """
     return partial(_run_guarded, job)
 
 
 def _run_guarded(job: Job, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    regions()
     with limited_memory(), quoting_no_record(job):
         yield from run_task(job, each_in_time(batches))
 
@@ -189,14 +190,14 @@ class ReadRecords:
 
 
 def read_records(target: TableTarget, records: Records, limit: int = MAX_MISMATCHES) -> ReadRecords:
-    """Decodes records, makes the rows of the table's query, and refuses records with a timestamp that no column can hold.
+    """Decodes records, makes the rows of the table's query, and refuses records that no table could store.
     limit: mismatches to keep.
     """
     if target.source is None:
         found = _read_values(target, records, limit)
     else:
         found = _process(target, read_records(target.source, records, limit), records, limit)
-    near = refuse_far_times(target, records, found.decoded, limit)
+    near = refuse_unstorable(target, records, found.decoded, found.changes or found.made, limit)
     if near is not found.decoded:
         changes = replace(found.changes, decoded=near).without_refused() if found.changes is not None else None
         made = found.made.without(near.refused) if found.made is not None else None

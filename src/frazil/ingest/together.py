@@ -21,6 +21,7 @@ from frazil.decode.regroup import member_at
 from frazil.routing import ValueSource
 from frazil.rows.project import shape_rows
 from frazil.rows.routes import RouteValues, encode_values, read_route_values
+from frazil.rows.storable import partition_floors
 from frazil.schema.arrow import Bools, Ints, Records
 from frazil.write.target import TableTarget
 
@@ -144,7 +145,8 @@ def _rows_depend_on(target: TableTarget) -> object:
     """Returns all that the rows of some records depend on. What is known of schemas is equal where it is known."""
     reading = replace(target.reading, schemas=())
     fields = target.schema.fields
-    return reading, target.shaping, target.key, target.headers, target.metadata, target.tombstones, fields
+    own = (target.shaping, target.key, target.headers, target.metadata, target.tombstones)
+    return reading, *own, fields, partition_floors(target)
 
 
 def _requests_any(decoded: Decoded) -> bool:

@@ -26,6 +26,7 @@ from frazil.ingest.references import References
 from frazil.ingest.schema_changes import declared_adder
 from frazil.ingest.table import Table
 from frazil.kafka.port import Source
+from frazil.name_case import fold_case
 from frazil.ops.layouts import order_mismatch
 from frazil.ops.plan import PlannedTable
 from frazil.ops.reports import plural
@@ -33,7 +34,6 @@ from frazil.ops.status import MissingTopics, problem_of
 from frazil.runtime.jars import Use
 from frazil.runtime.machine import check_files, check_jars, check_java
 from frazil.schema.evolve import compare_schemas, new_schema
-from frazil.schema.names import fold_case
 from frazil.spec import PipelineSpec
 from frazil.spec.secrets import is_secret_key
 

@@ -10,6 +10,7 @@ from pyiceberg.schema import Schema
 from frazil.ingest.settings import key_column_of, own_columns, shaping_of
 from frazil.ingest.table import Table
 from frazil.process.analysis import Query
+from frazil.process.protect import ProtectedField
 from frazil.schema.projection import format_path, path_in_doc
 
 
@@ -32,6 +33,13 @@ class TableLineage:
     columns: tuple[ColumnLineage, ...]
     #: Paths of the fields that decide which records make rows.
     conditions: tuple[str, ...] = ()
+    #: The fields that are protected before anything is made of them.
+    protected: tuple[ProtectedField, ...] = ()
+
+
+def describe_protected(protected: Iterable[ProtectedField]) -> str:
+    """Returns the protected fields in one line, each with what happens to it."""
+    return ", ".join(f"{one.field} ({one.action})" for one in protected)
 
 
 def lineage_of(table: Table, query: Query | None) -> TableLineage:
@@ -50,7 +58,7 @@ def _of_query(table: Table, query: Query | None) -> TableLineage:
     columns = [ColumnLineage(one.name, _texts(one.sources)) for one in query.columns]
     own = own_columns(table.spec).keys() - {one.name for one in columns}
     columns += [ColumnLineage(name, (name,)) for name in sorted(own)]
-    return TableLineage(table.name, tuple(columns), _texts(query.conditions))
+    return TableLineage(table.name, tuple(columns), _texts(query.conditions), query.protected)
 
 
 def _plain(table: Table, schema: Schema) -> Iterator[ColumnLineage]:

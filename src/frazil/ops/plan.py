@@ -38,6 +38,7 @@ from frazil.ops.reports import Problem, plural
 from frazil.ops.sampling import decode_sample, propose_times, routed_sample, sampled_keys
 from frazil.ops.status import MissingTopics, problem_of
 from frazil.ops.unused_fields import unselected_fields, unused_fields
+from frazil.process.protect import ProtectedField
 from frazil.rows.record_keys import KEY_SCHEMA
 from frazil.schema.conflicts import accept
 from frazil.schema.evolve import NameConflict, RequestedFields, compare_schemas, extend_schema
@@ -121,6 +122,8 @@ class PlannedTable:
     is_idle: bool = False
     #: Whether so many records of the sample are bad that a run would stop whatever `on_bad_record` is.
     is_too_bad: bool = False
+    #: The fields of the records that are protected before anything is made of them.
+    protected: tuple[ProtectedField, ...] = ()
     #: The columns that the table's query makes, with their types; empty while no field of the records is known.
     query_columns: tuple[tuple[str, str], ...] = ()
     #: Why the query cannot make the table's rows.
@@ -324,6 +327,7 @@ def _add_query_columns(
     try:
         made = sample_reader.queries.first_schema(table, schema, sampled_keys(view, records, schema))
         query = table.schema.query
+        plan.protected = query.protected if query is not None else ()
         after = query_adder(table.spec, query)(table.state.schema) if table.state and query else made
     except UnavailableError as error:
         plan.problem = plan.query_problem = problem_of(error)

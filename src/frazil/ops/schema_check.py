@@ -27,13 +27,14 @@ from frazil.ingest.schemas import UNKNOWN, Schemas, as_read, ignored_in, ignored
 from frazil.ingest.settings import key_column_of
 from frazil.ingest.table import Table
 from frazil.ingest.target import target_of
+from frazil.name_case import fold_case
 from frazil.ops.check import Finding, declared_schema, failed
 from frazil.rows.project import in_column
 from frazil.rows.record_keys import is_record
 from frazil.rows.writer_schemas import row_branches, row_renames, row_struct
 from frazil.schema.arrow import arrow_type
 from frazil.schema.evolve import NameConflict, SchemaChange, compare_schemas, find_missing_fields
-from frazil.schema.names import as_columns, column_names, fold_case
+from frazil.schema.names import as_columns, column_names
 from frazil.schema.parts import Path as FieldPath
 from frazil.schema.parts import types_in
 from frazil.schema.projection import KEY_ROOT
@@ -210,7 +211,7 @@ def _compared(table: Table, target: TableTarget, written: WriterSchema, subject:
     struct = row_struct(written, target.envelope, fields, message, reading.unit_at)
     renames = row_renames(written, target.envelope, struct)
     if target.shaping is not None:
-        renames, selection = renames.selecting(target.shaping.selection, struct)
+        renames, selection = renames.selecting(target.shaping.selection)
         struct = selection.prune_struct(struct) or StructType()
     if reading.aliases:
         named = as_columns(struct, column_names(reading.aliases))

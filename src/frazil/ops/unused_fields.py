@@ -15,6 +15,7 @@ from frazil.ingest.schemas import Schemas
 from frazil.ingest.settings import protection_of
 from frazil.ingest.table import Table
 from frazil.kafka.port import ReadRecord
+from frazil.name_case import fold_case
 from frazil.ops.reports import plural
 from frazil.ops.sampling import decode_sample
 from frazil.process.protect import HEADERS, KEY, Protection, protected_paths
@@ -51,10 +52,11 @@ def unselected_fields(
     takes_all = spec.model_copy(update=all_fields | {"unknown_fields": "add", "schema_evolution": "evolve"})
     found = decode_sample(replace(table, spec=takes_all, state=None), records, Schema(), schemas).requested_fields
     known = {".".join(path) for path in _paths_in(found)}
+    plain = set(map(fold_case, known))
     for setting, paths in (("include", spec.include), ("exclude", spec.exclude)):
         for path in paths:
             name = ".".join(path)
-            if name not in known:
+            if fold_case(name) not in plain:
                 yield _warning(setting, name, nearest(name, known), count)
 
 

@@ -27,6 +27,7 @@ from pyiceberg.types import (
 )
 
 from frazil.errors import SpecError
+from frazil.name_case import fold_case
 from frazil.name_length import is_long, long_name_in, long_name_reason, shorten
 from frazil.process.catalyst import RULES, Catalyst, chain_of, class_of, ids_of, items_of
 from frazil.process.expressions import Expressions, Path, Value, element_type
@@ -42,10 +43,10 @@ from frazil.process.program import (
     expressions_of,
     fields_of,
 )
+from frazil.process.protect import ProtectedField
 from frazil.process.refusals import check_condition, check_query, star_of
 from frazil.process.spark_types import iceberg_type
 from frazil.schema.arrow import arrow_type
-from frazil.schema.names import fold_case
 from frazil.schema.parts import parts_of
 from frazil.types import RESERVED_COLUMNS
 
@@ -77,6 +78,8 @@ class Query:
     program: Program | None
     #: The expression that cannot be a part of a program, and why.
     outside: Outside | None
+    #: The fields of the records that are protected before the query.
+    protected: tuple[ProtectedField, ...] = ()
 
 
 @dataclass(frozen=True)

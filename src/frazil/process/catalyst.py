@@ -37,6 +37,12 @@ _CODE = re.compile(r"^\s*\[[A-Z0-9_.]+\]\s*")
 _END = re.compile(r"\s*SQLSTATE: .*|\n== SQL.*|; line \d+ pos \d+.*| with ANSI mode on\..*", re.DOTALL)
 
 
+# Rules of Spark's optimizer that decide values: which constants of a sum are added first, and so whether it overflows (of
+# what tasks compute, `constants_last` decides, also of constants that are cast); and what `array(a, b)[5]` is: null, though
+# ANSI mode knows an error.
+_DECIDING = ("ReorderAssociativeOperator", "SimplifyExtractValueOps")
+
+
 class UnknownColumn(SpecError):
     """A query names a column that the records do not have, or not yet."""
 
@@ -109,9 +115,12 @@ class Catalyst:
                     node = parent.withNewChildren(self.seq(node))
                 if plan is not plans[-1]:
                     node = self._named(node)
-            return self._analyser.executeAndCheck(
+            analysed = self._analyser.executeAndCheck(
                 node, self._sql.catalyst.QueryPlanningTracker(self._static("scala.None"))
             )
+            for rule in _DECIDING:
+                analysed = self._static(f"org.apache.spark.sql.catalyst.optimizer.{rule}").apply(analysed)
+            return analysed
 
     def _relation(self, records: Schema) -> Any:
         catalyst = self._sql.catalyst

@@ -21,6 +21,7 @@ from frazil.errors import SpecError
 from frazil.plugins.functions import Function, import_function
 from frazil.process.catalyst import FUNCTION, SEPARATOR, class_of, ids_of, items_of
 from frazil.process.in_spark import InSpark, Outside
+from frazil.process.kernels.arithmetic import constants_last
 from frazil.process.kernels.table import KERNELS, objection
 from frazil.process.program import PYTHON, Call, Expression, Literal
 from frazil.process.spark_types import NO_TYPE, arrow_of, has_fixed_bytes, iceberg_type
@@ -100,7 +101,8 @@ class Expressions:
             return expression
         unproven = self._objection(expression)
         if not unproven:
-            return replace(expression, arguments=tuple(map(self._settled, expression.arguments)))
+            ordered = constants_last(expression)
+            return replace(ordered, arguments=tuple(map(self._settled, ordered.arguments)))
         if expression.type == NO_TYPE:
             return expression  # Whoever uses it is Spark's too.
         if expression not in self._known_calls:

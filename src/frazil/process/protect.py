@@ -14,11 +14,11 @@ from typing import Literal, get_args
 import pyarrow as pa
 from pyiceberg.schema import Schema
 
+from frazil.name_case import fold_case
 from frazil.process.program import Call, Expression, Field, Project
 from frazil.process.program import Literal as Constant
 from frazil.process.protect_key import ProtectKey
 from frazil.schema.arrow import arrow_type
-from frazil.schema.names import fold_case
 from frazil.schema.parts import Path
 
 Action = Literal["drop", "null", "hash", "mask", "tokenize", "truncate", "constant"]
@@ -129,9 +129,78 @@ def protected_paths(
     return found
 
 
+@dataclass(frozen=True)
+class Unprotected:
+    """A rule for a name that a query gives to fields which no rule protects."""
+
+    rule: Rule
+    #: The path of the column, or of the part of one.
+    path: str
+    #: The fields that its values are made of, as paths.
+    sources: tuple[str, ...]
+
+
+def find_unprotected(
+    column: str, kind: pa.DataType, sources: Iterable[Path], protection: Protection, known: Mapping[str, Rule]
+) -> Unprotected | None:
+    """Returns the first rule that finds a column of a query's result, or a part of it, and nothing that it is made of; None
+    without one. sources: of the column. known: the protected fields of the records, as `protected_paths` returns them.
+    """
+    paths = set(sources)
+    around = {path[:cut] for path in paths for cut in range(1, len(path))}
+    fields = sorted(".".join(path) for path in paths - around)
+    for path in _paths_in(column, kind):
+        rule = protection.rule_for(spelled(path))
+        if fields and rule is not None and not any(_is_covered(field, rule, known) for field in fields):
+            return Unprotected(rule, path, tuple(fields))
+    return None
+
+
+def _paths_in(path: str, kind: pa.DataType) -> Iterator[str]:
+    yield path
+    for name, inner in inner_types(kind):
+        yield from _paths_in(f"{path}.{name}", inner)
+
+
+def _is_covered(field: str, rule: Rule, known: Mapping[str, Rule]) -> bool:
+    """Whether the field is protected, or something in it by this very rule."""
+    plain = fold_case(field)
+    return any(
+        f"{plain}.".startswith(f"{path}.") or (one.selector == rule.selector and path.startswith(f"{plain}."))
+        for path, one in known.items()
+    )
+
+
 def spelled(path: str) -> frozenset[str]:
     """Returns the path, and the path without the steps into lists and maps."""
     return frozenset((path, ".".join(part for part in path.split(".") if part not in _STEPS)))
+
+
+@dataclass(frozen=True)
+class ProtectedField:
+    """A field of the records that is protected."""
+
+    #: Its path in the records.
+    field: str
+    #: What happens to it; of the keys of a map `hash`.
+    action: Action
+
+
+def protected_fields(
+    records: Schema, protection: Protection, origins: Mapping[str, Path | None]
+) -> tuple[ProtectedField, ...]:
+    """Returns the protected fields of records of this schema, in its order. origins: as for `protecting`."""
+    found = []
+    for field in records.fields:
+        origin = origins.get(field.name, (field.name,))
+        if origin == (HEADERS,):
+            mine = (rule for rule in protection.rules if rule.is_inside(HEADERS) or rule.matches((HEADERS,)))
+            found += [ProtectedField(rule.selector, rule.action) for rule in mine]
+        elif origin is not None:
+            paths = frozenset((field.name, ".".join(origin)))
+            parts = _parts(protection, arrow_type(field.field_type), (), paths, None)
+            found += [ProtectedField(".".join((*origin, *inside)), rule.action) for inside, rule in parts]
+    return tuple(found)
 
 
 def _protected(protection: Protection, field: Field, paths: frozenset[str]) -> Expression | None:

@@ -21,9 +21,9 @@ from pyiceberg.types import (
 )
 
 from frazil.errors import SpecError
+from frazil.name_case import Spellings, fold_case
 from frazil.process.analysis import METADATA
 from frazil.process.catalyst import RECORDS
-from frazil.schema.names import Spellings, fold_case
 from frazil.spec.problems import nearest
 
 Path = tuple[str, ...]

@@ -300,7 +300,7 @@ def convert_written(
         logical_types = with_keys(without_units(logical_types, reading.unit_at, fed), reading.keys, fed)
         struct, columns = convert_logical_types(struct, columns, logical_types, fed)
     if reading.selection is not None:
-        conversion.renames, selection = conversion.renames.selecting(reading.selection, struct)
+        conversion.renames, selection = conversion.renames.selecting(reading.selection)
         struct, columns = select_columns(selection, struct, columns)
     return convert_columns(conversion, struct, columns, fields)
 

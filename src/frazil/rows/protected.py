@@ -15,9 +15,9 @@ import pyarrow as pa
 
 from frazil.decode.columns import Decoded, as_text
 from frazil.decode.rescue import UNKNOWN_FIELD
+from frazil.name_case import fold_case
 from frazil.process.kernels.protect import protect_headers, protected_values
 from frazil.process.protect import HEADERS, KEY, Protection, Rule, protected_paths, spelled
-from frazil.schema.names import fold_case
 from frazil.schema.parts import Path
 from frazil.types import RESCUED_COLUMN
 from frazil.write.target import TableTarget

@@ -55,7 +55,7 @@ def _reading(sources: Sequence[ValueSource], targets: Iterable[TableTarget]) -> 
         is_rescuing=False,
         may_widen=False,
         on_bad="skip",
-        # JSON without a schema finds names in any case only where all fields are looked at, as decoded rows do.
+        # Of JSON one pass reads the fields of objects too where all are taken.
         selection=None if readings[0].format == "json" else Selection(include=paths),
         coerced=paths,
         units=(),

@@ -15,7 +15,6 @@ import platform
 import shutil
 import sys
 import tarfile
-import tempfile
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
@@ -25,6 +24,7 @@ import frazil
 from frazil.errors import UnavailableError
 from frazil.runtime.jars import USES, Use, install_jars, jars, jars_directory
 from frazil.runtime.ship import check_recorded, closure
+from frazil.temporary import temporary_folder
 
 _FOLDER = "frazil-bundle"
 _OF_THIS_INSTALLATION = {"RECORD", "INSTALLER", "REQUESTED", "direct_url.json"}
@@ -49,8 +49,8 @@ def write_bundle(file: Path) -> list[str]:
     Raises: UnavailableError where the file cannot be written, jars cannot be fetched, or a package cannot be packed.
     """
     try:
-        with tempfile.TemporaryDirectory(prefix=".frazil-bundle-", dir=file.absolute().parent) as folder:
-            packed = Path(folder, "bundle.tar")
+        with temporary_folder(".frazil-bundle-", file.absolute().parent) as folder:
+            packed = folder / "bundle.tar"
             names = _pack(packed, file.name)
             packed.replace(file)
     except OSError as error:

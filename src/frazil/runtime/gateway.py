@@ -25,6 +25,7 @@ from frazil.errors import UnavailableError
 from frazil.runtime.jars import cache_directory, spark_home
 from frazil.runtime.java import find_java, with_one_collector
 from frazil.temporary import temporary_folder
+from frazil.zones import regions
 
 OF_JVM = "frazil-jvm-"
 """The prefix of the folder for a JVM's temporary files: libraries that it unpacks, what Spark sorts and sends. A JVM that is
@@ -76,6 +77,7 @@ def start_jvm(
     Raises: UnavailableError where it does not start.
     """
     raise_file_limit()
+    regions()
     home = spark_home()
     with temporary_folder("frazil-start-") as folder:
         properties = folder / "spark.properties"

@@ -13,6 +13,7 @@ from frazil.errors import UnavailableError
 from frazil.runtime.gateway import raise_file_limit
 from frazil.runtime.jars import USES, Use, are_jars_present, cache_directory
 from frazil.runtime.java import find_java
+from frazil.zones import regions
 
 MINIMUM_PYTHON = (3, 11)
 MINIMUM_MEMORY_BYTES = 3 * 1024**3
@@ -41,7 +42,7 @@ def checks() -> list[Check]:
         *(check_jars(use) for use in USES),
         check_memory(),
         check_disk(),
-        *_too_few_files(),
+        *_failed(check_files(), check_zones()),
     ]
 
 
@@ -69,10 +70,17 @@ def check_jars(use: Use) -> Check:
     return Check(f"jars for {use}", False, "not fetched yet", "run frazil setup")
 
 
-def _too_few_files() -> list[Check]:
-    """Returns the check of open files, where it fails."""
-    files = check_files()
-    return [] if files.is_ok else [files]
+def _failed(*found: Check) -> list[Check]:
+    """Returns the checks of what every usual machine has, where they fail."""
+    return [check for check in found if not check.is_ok]
+
+
+def check_zones() -> Check:
+    """Checks the time-zone database."""
+    try:
+        return Check("time zones", True, f"{len(regions())}")
+    except UnavailableError as error:
+        return Check("time zones", False, error.message, error.remedy)
 
 
 def check_files() -> Check:

@@ -26,8 +26,9 @@ from pyiceberg.types import (
     UUIDType,
 )
 
+from frazil.name_case import Spellings
 from frazil.name_length import explain_long_name, is_long, long_name_in
-from frazil.schema.names import Spellings, column_settings, merge_spellings, only_case_differs
+from frazil.schema.names import column_settings, merge_spellings, only_case_differs
 from frazil.schema.parts import Path as Path
 from frazil.schema.parts import change_parts, common_part, parts_of, retyped, type_word, with_parts, with_requirement
 
@@ -252,7 +253,7 @@ def _check_spellings(kind: IcebergType, known: frozenset[int], path: Path) -> No
     for part in parts_of(kind):
         inner, others = (*path, part.name), spellings.others(part.name)
         if others and part.field_id not in known:
-            raise NameConflict(only_case_differs(inner, others), column_settings(inner))
+            raise NameConflict(only_case_differs(inner, others), column_settings(inner, others))
         _check_spellings(part.field_type, known, inner)
 
 

@@ -7,55 +7,13 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from functools import lru_cache
 from typing import Any
 
 from pyiceberg.schema import Schema
 from pyiceberg.types import IcebergType, NestedField, StructType
 
+from frazil.name_case import Spellings, fold_case
 from frazil.schema.parts import Path, change_parts, parts_of, retyped, with_parts
-
-
-@lru_cache(maxsize=65_536)
-def fold_case(name: str) -> str:
-    """Returns the name without case, as Java's `equalsIgnoreCase` compares names."""
-    if name.isascii():
-        return name.lower()
-    return "".join(
-        _one(_one(character, character.upper()), _one(character, character.upper()).lower()) for character in name
-    )
-
-
-def _one(character: str, changed: str) -> str:
-    """Returns the changed character, unless it became several."""
-    return changed if len(changed) == 1 else character
-
-
-class Spellings:
-    """The names of one struct, found exactly or, where only one name differs in case alone, without regard to case."""
-
-    def __init__(self, names: Iterable[str] = ()) -> None:
-        self._names: dict[str, None] = {}
-        self._folded: dict[str, list[str]] = {}
-        for name in names:
-            self.add(name)
-
-    def add(self, name: str) -> None:
-        """Adds a name."""
-        if name not in self._names:
-            self._names[name] = None
-            self._folded.setdefault(fold_case(name), []).append(name)
-
-    def others(self, name: str) -> list[str]:
-        """Returns the names that differ from `name` in case alone."""
-        return [other for other in self._folded.get(fold_case(name), ()) if other != name]
-
-    def find(self, name: str) -> str | None:
-        """Returns the name that matches `name`; None where there is none, or where several differ in case alone."""
-        if name in self._names:
-            return name
-        others = self._folded.get(fold_case(name), ())
-        return others[0] if len(others) == 1 else None
 
 
 def spelled(name: str, schema: Schema | None) -> str:
@@ -75,7 +33,8 @@ def conflict_reason(path: Path, others: Iterable[str]) -> str:
     """Returns the reason why a field gets no column of its own, with the remedy. others: names that differ in case
     alone.
     """
-    return f"{only_case_differs(path, others)}: {column_settings(path)}"
+    others = tuple(others)
+    return f"{only_case_differs(path, others)}: {column_settings(path, others)}"
 
 
 def only_case_differs(path: Path, others: Iterable[str]) -> str:
@@ -89,13 +48,17 @@ def only_case_differs(path: Path, others: Iterable[str]) -> str:
 def both_reason(path: Path, other: str) -> str:
     """Returns the reason why a record with values under both names is refused. other: the name of the column."""
     both = f"`{other}` and `{path[-1]}`"
-    return f"the record has values in both {both}, which differ only in letter case: {column_settings(path)}"
+    return f"the record has values in both {both}, which differ only in letter case: {column_settings(path, (other,))}"
 
 
-def column_settings(path: Path) -> str:
-    """Returns the settings that give a column to a field whose column name is taken or reserved."""
+def column_settings(path: Path, others: Iterable[str] = ()) -> str:
+    """Returns the settings that give a column to a field whose column name is taken or reserved. others: names that differ
+    from its own in case alone, which `exclude` leaves out too unless the file names them.
+    """
     field = _in_file(path)
     out = f"leave the field out with `exclude: [{field}]`"
+    for other in others:
+        out += f", and declare `{other}` under `columns`, which keeps it"
     if "element" in path or "value" in path:
         return out
     return f"give the field a column, `columns: {{NAME: {{type: TYPE, field: {field}}}}}`, or {out}"

@@ -15,6 +15,7 @@ from functools import cached_property
 from pyiceberg.schema import Schema
 from pyiceberg.types import DateType, IcebergType, MapType, NestedField, StructType, TimeType
 
+from frazil.name_case import Spellings, fold_case
 from frazil.schema.evolve import (
     NameConflict,
     RequestedFields,
@@ -25,7 +26,7 @@ from frazil.schema.evolve import (
     type_at,
     widest,
 )
-from frazil.schema.names import Spellings, column_settings, fold_case
+from frazil.schema.names import column_settings
 from frazil.schema.parts import Path, change_parts, is_empty_type, retyped, types_in
 from frazil.schema.selection import Selection
 from frazil.types import RESERVED_COLUMNS
@@ -50,6 +51,8 @@ class Shaping:
     include: tuple[Path, ...] = ()
     #: Paths of the fields to leave out; see Selection.
     exclude: tuple[Path, ...] = ()
+    #: Fields that the pipeline file names otherwise, and whose names differ from some in `exclude` in case alone.
+    kept: tuple[Path, ...] = ()
     #: Declared columns with the paths of the fields that feed them.
     fields: tuple[tuple[str, Path], ...] = ()
     #: Time columns with the unit of numbers in them.
@@ -82,7 +85,7 @@ class Shaping:
     def selection(self) -> Selection:
         """The fields that the table takes. The field of a declared column is taken whatever `include` lists."""
         declared = tuple(path for _, path in self.fields) if self.include else ()
-        return Selection(self.include + declared, self.exclude)
+        return Selection(self.include + declared, self.exclude, self.kept)
 
     def column_name(self, path: Path, known: Spellings) -> str:
         """Returns the name of the column for the field at `path`: of one of the `known` columns in whatever case."""
@@ -123,10 +126,12 @@ class Layout:
 
 
 def counted_in(kind: IcebergType, unit: str | None = None, path: Path = ()) -> Iterator[tuple[Path, str]]:
-    """Yields the dates and times of day in a declared column's type, each with the unit of integers there: days since
-    1970 and milliseconds since midnight, or the `unit` of a declared time of day. path: in the column.
+    """Yields the dates and times of day in a declared column's type, keys of maps included, each with the unit of integers
+    there: days since 1970 and milliseconds since midnight, or the `unit` of a declared time of day. path: in the column.
     """
-    for at, inner in types_in(kind, path):
+    found = list(types_in(kind, path))
+    keys = [((*at, "key"), inner.key_type) for at, inner in found if isinstance(inner, MapType)]
+    for at, inner in (*found, *keys):
         if isinstance(inner, DateType):
             yield at, "d"
         elif isinstance(inner, TimeType):

@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
 
+from frazil.name_case import fold_case
 from frazil.routing import Route
-from frazil.schema.names import fold_case
 from frazil.types import Offsets, RoutedTable
 
 MAX_NAME_BYTES = 200

@@ -3,30 +3,49 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal
 
 from pyiceberg.types import IcebergType, NestedField, StructType
 
-from frazil.schema.names import fold_case
+from frazil.name_case import fold_case, fold_path
 from frazil.schema.parts import Path as Path
 from frazil.schema.parts import is_empty_type, parts_of, retyped, with_parts
 
 
 @dataclass(frozen=True)
 class Level:
-    """The members of one struct that a table takes."""
+    """The members of one struct that a table takes. Names are found in any case."""
 
     #: The names of the members to take; None: all except `without`.
     only: frozenset[str] | None = None
     #: The names of the members to leave out.
     without: frozenset[str] = frozenset()
-    #: Whether members are taken too whose names differ from those in `only` in case alone.
-    any_case: bool = False
+    #: Names that differ in case alone from some in `without`, and are not left out with them.
+    kept: frozenset[str] = frozenset()
 
     def more(self, names: Iterable[str]) -> list[str]:
         """Returns the names that the level mentions and that are not in `names`, sorted."""
         return sorted((self.without if self.only is None else self.only) - set(names))
+
+    def takes(self, name: str) -> bool:
+        """Whether a member of this name is taken."""
+        if name in self.without or (name not in self.kept and fold_case(name) in self._folded_without):
+            return False
+        return self.only is None or fold_case(name) in self._folded_only
+
+    def is_exact(self, name: str) -> bool:
+        """Whether a member of this name is taken also beside one whose name differs from its own in case alone."""
+        return self.only is None or name in self.only
+
+    @cached_property
+    def _folded_without(self) -> frozenset[str]:
+        return frozenset(map(fold_case, self.without))
+
+    @cached_property
+    def _folded_only(self) -> frozenset[str]:
+        return frozenset(map(fold_case, self.only or ()))
 
 
 EVERY_MEMBER = Level()
@@ -34,53 +53,54 @@ EVERY_MEMBER = Level()
 
 @dataclass(frozen=True)
 class Selection:
-    """The fields that a table takes, each with everything inside it."""
+    """The fields that a table takes, each with everything inside it. Names are found in any case; where a struct has an
+    included name exactly, others that differ from it in case alone are not taken.
+    """
 
     #: Paths of the fields to take; empty: all.
     include: tuple[Path, ...] = ()
     #: Paths of the fields to leave out.
     exclude: tuple[Path, ...] = ()
-    #: Paths of structs whose included members are given by columns: fields feed these in any case.
-    any_case: frozenset[Path] = frozenset()
+    #: Paths of fields that differ in case alone from some in `exclude`, and are not left out with them.
+    kept: tuple[Path, ...] = ()
 
-    def spelled_as(self, struct: StructType) -> Selection:
-        """Returns the selection with the members of `struct` whose names differ in case alone from included ones, where
-        `any_case` allows it.
-        """
-        kinds = {member.name: member.field_type for member in struct.fields}
-        around = [kinds.get(path[0]) for path in self.any_case]
-        names = {name for kind in around if isinstance(kind, StructType) for name in (one.name for one in kind.fields)}
-        found = [
-            (*path[:-1], name)
-            for path in self.include
-            if path[:-1] in self.any_case
-            for name in names
-            if fold_case(name) == fold_case(path[-1])
-        ]
-        return replace(self, include=tuple(dict.fromkeys([*self.include, *found])))
+    @cached_property
+    def _included(self) -> frozenset[Path]:
+        return frozenset(map(fold_path, self.include))
+
+    @cached_property
+    def _excluded(self) -> frozenset[Path]:
+        return frozenset(map(fold_path, self.exclude))
+
+    def _is_left_out(self, path: Path) -> bool:
+        return fold_path(path) in self._excluded and (path in self.exclude or path not in self.kept)
 
     def takes(self, path: Path) -> Literal["all", "part", "none"]:
         """Returns how much of the field at `path` is taken; `part`: only fields included below it."""
-        if any(path[: len(out)] == out for out in self.exclude):
+        if any(self._is_left_out(path[:cut]) for cut in range(1, len(path) + 1)):
             return "none"
-        if not self.include or any(path[: len(taken)] == taken for taken in self.include):
+        plain = fold_path(path)
+        if not self._included or any(plain[: len(taken)] == taken for taken in self._included):
             return "all"
-        return "part" if any(taken[: len(path)] == path for taken in self.include) else "none"
+        return "part" if any(taken[: len(path)] == plain for taken in self._included) else "none"
 
     def is_split(self, path: Path) -> bool:
         """Whether some of the fields inside the field at `path` are taken and some are not."""
+        plain = fold_path(path)
         return self.takes(path) == "part" or any(
-            len(out) > len(path) and out[: len(path)] == path for out in self.exclude
+            len(out) > len(path) and out[: len(path)] == plain for out in self._excluded
         )
 
     def level(self, path: Path) -> Level:
         """Returns the members to take of the struct at `path`, which is not left out itself."""
-        depth = len(path)
-        without = frozenset(out[-1] for out in self.exclude if out[:-1] == path)
-        if not self.include or any(path[: len(taken)] == taken for taken in self.include):
-            return Level(None, without)
-        only = {taken[depth] for taken in self.include if len(taken) > depth and taken[:depth] == path}
-        return Level(frozenset(only) - without, without, path in self.any_case)
+        depth, plain = len(path), fold_path(path)
+        without = frozenset(out[-1] for out in self.exclude if fold_path(out[:-1]) == plain)
+        kept = frozenset(one[-1] for one in self.kept if fold_path(one[:-1]) == plain)
+        every = Level(None, without, kept)
+        if not self._included or any(plain[: len(taken)] == taken for taken in self._included):
+            return every
+        only = {taken[depth] for taken in self.include if len(taken) > depth and fold_path(taken[:depth]) == plain}
+        return Level(frozenset(filter(every.takes, only)), without, kept)
 
     def prune(self, kind: IcebergType, path: Path, keeps_empty: bool = False) -> IcebergType | None:
         """Returns the type of the taken part of a field; None when nothing is taken. keeps_empty: a struct of which
@@ -106,7 +126,12 @@ class Selection:
         return type(struct)(*fields)  # Part of a union's struct is a union's struct.
 
     def _prune_parts(self, kind: IcebergType, path: Path, keeps_empty: bool) -> list[NestedField]:
-        taken = [(part, self.prune(part.field_type, (*path, part.name), keeps_empty)) for part in parts_of(kind)]
+        parts = parts_of(kind)
+        if isinstance(kind, StructType):
+            level, names = self.level(path), {part.name for part in parts}
+            first = {fold_case(name) for name in names if level.is_exact(name)}
+            parts = tuple(one for one in parts if level.is_exact(one.name) or fold_case(one.name) not in first)
+        taken = [(part, self.prune(part.field_type, (*path, part.name), keeps_empty)) for part in parts]
         return [
             retyped(part, of, required=part.required and not is_empty_type(of)) for part, of in taken if of is not None
         ]

@@ -6,12 +6,11 @@ import os
 import re
 from collections.abc import Callable, Iterable
 from typing import Annotated, Any, TypeVar
-from zoneinfo import available_timezones
 
 from annotated_types import MinLen
 from pydantic import TypeAdapter, ValidationError
 
-from frazil.errors import SpecError
+from frazil.errors import SpecError, UnavailableError
 from frazil.spec.addresses import parse_url
 from frazil.spec.document import Items, Node, Scalar
 from frazil.spec.keys import Fields, Form, JsonSchema, Path, Word, read_items, read_text, whole_number
@@ -26,6 +25,7 @@ from frazil.spec.units import (
     share_text,
     size_text,
 )
+from frazil.zones import regions
 
 _Item = TypeVar("_Item")
 _NAMES: TypeAdapter[Path] = TypeAdapter(Annotated[Path, MinLen(1)])
@@ -264,9 +264,13 @@ def _parse_separator(text: str) -> str:
 
 def _read_zone(fields: Fields, key: str) -> str | None:
     text = fields.text(key)
-    if text is None or text in available_timezones():
-        return text
-    remedy = _zone_remedy(text)
+    try:
+        if text is None or text in regions():
+            return text
+        remedy = _zone_remedy(text)
+    except UnavailableError as error:
+        fields.refuse_value(key, f"`{fields.path(key)}: {text}`: {error.message}", error.remedy)
+        return None
     fields.refuse_value(key, f"`{fields.path(key)}: {text}` is no zone of the IANA database", remedy)
     return None
 
@@ -282,7 +286,7 @@ def _zone_remedy(text: str) -> str:
         # POSIX counts the hours to the west.
         sign = "-" if hours[1] == "+" else "+"
         return f"write `Etc/GMT{sign}{int(hours[2])}`, or the name of a place, which has its summer time"
-    places = sorted(name for name in available_timezones() if "/" in name and not name.startswith("Etc/"))
+    places = sorted(name for name in regions() if "/" in name and not name.startswith("Etc/"))
     city = nearest(text, {name.rpartition("/")[2]: name for name in places}) if len(text) > _ABBREVIATION else None
     if "/" not in text and city is not None:
         return f"did you mean `{next(name for name in places if name.endswith(f'/{city}'))}`?"

@@ -23,6 +23,7 @@ from pyiceberg.types import (
 )
 
 from frazil.errors import SpecError
+from frazil.name_case import Spellings, fold_case
 from frazil.spec.document import Scalar
 from frazil.spec.forms import text_like
 from frazil.spec.keys import Fields, Form, JsonSchema, read_items, read_text
@@ -193,7 +194,7 @@ def _texts(fields: Fields, key: str) -> list[tuple[str, int]]:
 def _check_redundant(term: PartitionTerm, others: Sequence[PartitionTerm]) -> None:
     """Iceberg has one partition field of a column and transform, and of all transforms of time one."""
     for other in others:
-        if term.column != other.column:
+        if fold_case(term.column) != fold_case(other.column):
             continue
         if term.transform == other.transform:
             raise SpecError(f"`{term.text}` is there twice in `partition_by`", remedy="keep one of them")
@@ -255,15 +256,18 @@ def _remedy(term: PartitionTerm) -> str:
 
 
 def find_type(path: str, fields: Mapping[str, IcebergType]) -> IcebergType | None:
-    """The type of the column at `path` among these; None where there is none. Names may have dots themselves."""
-    if path in fields:
-        return fields[path]
-    for name, kind in fields.items():
-        if isinstance(kind, StructType) and path.startswith(f"{name}."):
-            inner: Sequence[NestedField] = kind.fields
-            found = find_type(path[len(name) + 1 :], {field.name: field.field_type for field in inner})
-            if found is not None:
-                return found
+    """The type of the column at `path`, in any case, among these; None without one. Names may have dots themselves."""
+    spellings = Spellings(fields)
+    if found := spellings.find(path):
+        return fields[found]
+    for cut in (n for n, character in enumerate(path) if character == "."):
+        name = spellings.find(path[:cut])
+        kind = fields[name] if name is not None else None
+        if isinstance(kind, StructType):
+            members: Sequence[NestedField] = kind.fields
+            inner = find_type(path[cut + 1 :], {one.name: one.field_type for one in members})
+            if inner is not None:
+                return inner
     return None
 
 
@@ -282,5 +286,5 @@ def check_terms(
 
 def is_declared_otherwise(path: str, fields: Mapping[str, IcebergType]) -> bool:
     """Whether the path leads into a column that is no struct; a struct may get more fields."""
-    kind = fields.get(path.split(".")[0])
+    kind = fields.get(Spellings(fields).find(path.split(".")[0]) or "")
     return kind is not None and not isinstance(kind, StructType)

@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 
 from frazil.errors import SpecError
+from frazil.name_case import fold_case
 from frazil.spec.document import Entry, Scalar, Section
 from frazil.spec.forms import parse_path
 from frazil.spec.keys import Fields, describe, keys_of
 from frazil.spec.models import TableSpec
 from frazil.spec.problems import Problems, advice
 from frazil.spec.secrets import Secrets, has_reference
-from frazil.spec.settings import PROTECT_ACTIONS, ProtectRule
+from frazil.spec.settings import METADATA_COLUMNS, PROTECT_ACTIONS, ProtectRule
 from frazil.spec.topics import parse_selector
 
 MIN_KEY_BYTES = 32
@@ -91,6 +92,7 @@ def check_protect(fields: Fields, table: TableSpec) -> None:
             f"table `{table.name}` has `protect` and no `protect_key`, which hashes values and encrypts dead letters"
         )
         fields.refuse_key("protect", message, _KEY_REMEDY)
+    _check_metadata(fields, table)
     keys = table.key_columns or (("_key",) if table.mode == "upsert" else ())
     for name in keys:
         rule = rule_of(table.protect, name)
@@ -109,6 +111,27 @@ def check_protect(fields: Fields, table: TableSpec) -> None:
             )
 
 
+def _check_metadata(fields: Fields, table: TableSpec) -> None:
+    """Notes rules for the columns that keys and headers have been given: rules name both as the records' own."""
+    for field, column in table.metadata.items():
+        usual = METADATA_COLUMNS[field]
+        is_decoded = field == "key" and table.key.format != "raw"
+        if field not in ("key", "headers") or column == usual or is_decoded:
+            continue
+        for rule in table.protect:
+            names = (usual, f"{usual}.")
+            if _is_about(rule.selector, (column, f"{column}.")) and not _is_about(rule.selector, names):
+                message = f"`protect` has `{rule.selector}` for `{column}`, the column of the records' `{field}`"
+                fields.refuse_key("protect", message, f"write `_{field}` in its place")
+
+
+def _is_about(selector: str, names: tuple[str, str]) -> bool:
+    """Whether a rule finds a column, or a part of it. names: the column, and the beginning of its parts."""
+    return _finds(selector, names[0]) or (
+        not selector.startswith("/") and selector.lower().startswith(names[1].lower())
+    )
+
+
 def rule_of(rules: tuple[ProtectRule, ...], name: str) -> ProtectRule | None:
     """Returns the first rule that finds the field of this name, in any case, or else one for what the field is in; None
     without one.
@@ -121,4 +144,4 @@ def rule_of(rules: tuple[ProtectRule, ...], name: str) -> ProtectRule | None:
 def _finds(selector: str, name: str) -> bool:
     if selector.startswith("/"):
         return re.search(selector[1:-1], name, re.IGNORECASE) is not None
-    return selector.lower() == name.lower()
+    return fold_case(selector) == fold_case(name)

@@ -10,6 +10,7 @@ from functools import partial
 from typing import TypeVar, cast
 
 from frazil.errors import SpecError
+from frazil.name_case import Spellings, fold_case, fold_path
 from frazil.spec.changes import check_atomic, complete_changes, read_atomic, read_envelope, read_tombstones
 from frazil.spec.columns import (
     check_columns,
@@ -254,24 +255,25 @@ def _check_table_property(text: str, key: str) -> None:
 def _check_named_columns(fields: Fields, table: TableSpec) -> None:
     """Notes columns of record metadata that `metadata` does not ask for, and keys and orders of fields that are left out."""
     declared = {column.name: column for column in table.columns}
-    metadata = set(table.metadata.values())
+    columns, metadata = Spellings(declared), Spellings(table.metadata.values())
     # Where names of columns are made from fields, the field of a column is not known yet.
     is_plain = table.flatten is None and table.column_case == "keep"
     if table.has_query:  # The query makes the columns.
         return
     for key, line, name, text in _named(fields, table):
         first = name.split(".")[0]
-        field = next((field for field, usual in METADATA_COLUMNS.items() if usual == first), None)
-        if field is not None and first not in declared and first not in metadata:
+        field = next((one for one, usual in METADATA_COLUMNS.items() if fold_case(usual) == fold_case(first)), None)
+        is_declared, is_metadata = columns.find(first) is not None, metadata.find(first) is not None
+        if field is not None and not is_declared and not is_metadata:
             message = f"`{key}` has `{text}`, and there is no column `{first}`: `metadata` does not ask for it"
             fields.problems.add(line, message, f"write `metadata: [{field}]`")
-        elif key in ("key_columns", "order_by") and first not in metadata:
-            if first not in declared and table.columns and table.unknown_fields != "add":
+        elif key in ("key_columns", "order_by") and not is_metadata:
+            if not is_declared and table.columns and table.unknown_fields != "add":
                 message = f"`{key}` has `{name}`, which `columns` does not declare and `unknown_fields` keeps away"
                 fields.problems.add(line, message, "declare it under `columns`")
             path = _field_of(name, declared)
             if path is not None and is_plain:
-                taken = () if first in declared else table.include
+                taken = () if is_declared else table.include
                 _check_taken(key, line, path, taken, table.exclude, fields.problems)
 
 
@@ -288,7 +290,7 @@ def _named(fields: Fields, table: TableSpec) -> Iterator[tuple[str, int, str, st
 def _field_of(name: str, declared: Mapping[str, ColumnSpec]) -> Path | None:
     """The path of the field that feeds a column; None where it comes from something else than the record's value."""
     first, *rest = name.split(".")
-    column = declared.get(first)
+    column = declared.get(Spellings(declared).find(first) or first)
     if column is None:
         return (first, *rest)
     return None if column.is_own else (*(column.field or (first,)), *rest)
@@ -301,7 +303,7 @@ def _check_taken(
     name = ".".join(path)
     if any(path[: len(out)] == out for out in exclude):
         problems.add(line, f"`exclude` leaves out `{name}`, which `{key}` asks for", "take it out of one of them")
-    elif include and not any(path[: len(taken)] == taken[: len(path)] for taken in include):
+    elif include and not any(fold_path(path)[: len(taken)] == fold_path(taken)[: len(path)] for taken in include):
         problems.add(line, f"`include` does not take `{name}`, which `{key}` asks for", "add it to `include`")
 
 

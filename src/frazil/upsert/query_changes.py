@@ -19,7 +19,6 @@ from frazil.decode.columns import Mismatch
 from frazil.process.evaluate import Processed
 from frazil.process.origins import Origins, origins_of
 from frazil.process.program import Filter, Lookup, Program, fields_of
-from frazil.rows.metadata_columns import refuse_far_times
 from frazil.rows.protected import without_values
 from frazil.rows.query_rows import (
     are_any,
@@ -31,6 +30,7 @@ from frazil.rows.query_rows import (
     spark_values,
     table_columns,
 )
+from frazil.rows.storable import refuse_unstorable
 from frazil.schema.arrow import Bools, Records, Rows, pick, spread_mask
 from frazil.upsert.changes import DELETE, TRUNCATE, UPSERT, Changes
 from frazil.upsert.records.read_changes import read_checked
@@ -42,13 +42,13 @@ _NOT_SENT = "the change does not have the value of {}, which {} is made from"
 
 def read_upserts(target: TableTarget, topic: str, records: Records, limit: int) -> Changes:
     """Returns the changes of an upsert table in records of one topic, those that its query makes. A record without a key,
-    or with a timestamp that no column can hold, is a bad record.
+    or that no table could store, is a bad record.
     """
     if target.source is None:
         changes = read_checked(target, topic, records, limit)
     else:
         changes = query_changes(target, read_upserts(target.source, topic, records, limit), records, limit)
-    near = refuse_far_times(target, records, changes.decoded, limit)
+    near = refuse_unstorable(target, records, changes.decoded, changes, limit)
     return replace(changes, decoded=without_values(target, near))
 
 

@@ -31,6 +31,7 @@ from frazil.replay.rows import Place, read_rows
 from frazil.replay.snapshots import FileRows
 from frazil.replay.values import JsonEncoder
 from frazil.report import TaskReport, merge_reports
+from frazil.rows.storable import partition_floors
 from frazil.schema.arrow import Ints
 from frazil.temporary import temporary_folder
 from frazil.types import DataFile, OffsetRange
@@ -205,7 +206,8 @@ def _in_folder(target: TableTarget, folder: Path) -> TableTarget:
         properties=tuple(one for one in target.properties if one[0].startswith("schema.name-mapping")),
         io_properties=(),
         spec_id=0,
-        partition_spec="",
+        partition_spec=target.partition_spec if partition_floors(target) else "",
+        max_partitions=0,
         older_specs=(),
         sort_order="",
         dead_letters=None,

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from pyiceberg.types import (
+    DateType,
     IcebergType,
     IntegerType,
     LongType,
@@ -19,6 +20,7 @@ from pyiceberg.types import (
     StringType,
     StructType,
     TimestampType,
+    TimeType,
     UUIDType,
 )
 
@@ -109,12 +111,33 @@ def test_keys_become_text_where_the_column_is_declared_so(schemas: dict[int, Wri
     assert decoded.columns[0].to_pylist() == [[("5", "x"), ("6", "y")], [], [("5", "x"), (str(2**40), "y")]]
 
 
+@pytest.mark.parametrize(
+    ("key", "unit", "told"),
+    [
+        (DateType(), "d", [(dt.date(1970, 1, 6), "x"), (dt.date(1970, 1, 7), "y")]),
+        (TimeType(), "ms", [(dt.time(0, 0, 0, 5000), "x"), (dt.time(0, 0, 0, 6000), "y")]),
+    ],
+)
+def test_integers_of_keys_count_the_days_and_the_milliseconds_of_a_declared_column(
+    schemas: dict[int, WriterSchema], key: IcebergType, unit: str, told: list[Any]
+) -> None:
+    records = ((INT, SMALL), (LONG, SMALL), (LONG, LARGE))
+    decoded = read(schemas, key, *records, units=((("m", "key"), unit),))
+    assert (decoded.refused.tolist(), decoded.refusals) == ([False, False, True], set())
+    assert decoded.columns[0].to_pylist()[:2] == [told, told]
+    assert decoded.mismatches[0].reason.endswith(f"has a key that does not fit {key}")
+
+
 def test_text_of_keys_is_read_as_the_uuid_of_the_column(schemas: dict[int, WriterSchema]) -> None:
     identity = "f81d4fae-7dec-11d0-a765-00a0c91e6bf6"
     entry = b"\x0a\x24" + identity.encode() + b"\x12\x01x"
-    bodies = [b"\x0a" + bytes([len(entry)]) + entry, b"\x0a\x06\x0a\x01a\x12\x01x"]
+    other = entry.replace(identity.encode(), identity.upper().encode())
+    whole, again = (b"\x0a" + bytes([len(one)]) + one for one in (entry, other))
+    bodies = [whole, b"\x0a\x06\x0a\x01a\x12\x01x", whole + again, again]
     decoded = read(schemas, UUIDType(), *((TEXT, body) for body in bodies))
-    assert decoded.refused.tolist() == [False, True]
+    assert decoded.refused.tolist() == [False, True, True, False]
+    assert [(one.row, one.kind) for one in decoded.mismatches] == [(1, "type_mismatch"), (2, "duplicate_key")]
+    assert decoded.columns[0].to_pylist()[3] == [(UUID(identity).bytes, "x")]
     assert decoded.columns[0].to_pylist()[0] == [(UUID(identity).bytes, "x")]
 
 

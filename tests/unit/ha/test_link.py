@@ -6,6 +6,7 @@ import json
 import os
 import resource
 import socket
+import threading
 from collections.abc import Iterator
 from contextlib import closing, suppress
 
@@ -55,7 +56,13 @@ def test_a_leader_that_is_gone_is_told_from_one_that_is_silent(host: Host, guest
     wait_until(lambda: guest.standing == "gone", "gone", 10)
 
 
+def _threads() -> list[str]:
+    return [one.name for one in threading.enumerate() if one.name.startswith("ha-")]
+
+
 def test_a_leader_without_free_descriptors_lets_others_in_once_it_has_some(host: Host) -> None:
+    # A connection of an earlier test that ends now would give its descriptor to the host.
+    wait_until(lambda: _threads() == ["ha-host"], "earlier connections have ended", 30)
     name, _, port = host.address.rpartition(":")
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     with socket.socket() as first, socket.socket() as second:  # The host may have a descriptor ready for the first.

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from pyiceberg.types import StringType
 
+from frazil.cli.plan import _lines
 from frazil.ingest.discovery import Discovery
 from frazil.ingest.queries import QueryTables, SparkQueries
 from frazil.ingest.schemas import Schemas
@@ -192,3 +193,20 @@ def test_a_schema_is_compared_with_the_fields_of_records_and_not_with_the_column
     scenario.catalog.mark("s.a", RECORDS_SCHEMA, fields.model_dump_json())
     [schema] = _gate(scenario, queries, "select cast(id as string) as id from records")
     assert (schema.is_ok, schema.found) == (True, "the table has all of it")
+
+
+def test_what_is_protected_is_shown_of_a_table_with_protect_alone(
+    scenario: Scenario, queries: SparkQueries, tmp_path: Path
+) -> None:
+    (tmp_path / "key").write_text("k" * 40)
+    rules = "protect: {EMAIL: hash, user.ssn: drop, /card/: mask, _headers.ip: 'null', by_mail: {action: truncate}}"
+    settings = f"{rules}, protect_key: '${{file:{tmp_path / 'key'}}}', metadata: [headers], mode: append"
+    record = {"id": 1, "email": "a", "user": {"ssn": "1", "n": 2}, "cards": ["x"]}
+    scenario.source.create("a")
+    scenario.source.produce("a", 0, json.dumps(record).encode(), 0)
+    spec = scenario.spec(f"tables: {{s.a: {{topic: a, {settings}}}}}\n")
+    (planned,) = plan_tables(spec, scenario.source, scenario.catalog, scenario.read, None, queries)
+    shown = [(one.field, one.action) for one in planned.protected]
+    assert shown == [("_headers.ip", "null"), ("email", "hash"), ("user.ssn", "drop"), ("cards.element", "mask")]
+    assert planned.document()["protected"][1] == {"field": "email", "action": "hash"}
+    assert "  protects _headers.ip (null), email (hash), user.ssn (drop), cards.element (mask)" in list(_lines(planned))

@@ -33,6 +33,7 @@ BY_PEOPLE: Mapping[str, str] = {
     "take it out of `protect`, or order by another column": _FILE,
     "write `action: …`, or another one": _FILE,
     "write `hash`: different keys stay different": _FILE,
+    "write `_…` in its place": _FILE,
     "write `protect: {email: hash}`": _FILE,
     "write a regular expression for the name, between slashes": (
         "unit/spec/test_protect.py::test_a_name_that_begins_with_a_slash_is_written_as_a_regular_expression"

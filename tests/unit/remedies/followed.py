@@ -91,7 +91,7 @@ FOLLOWED: Mapping[str, str] = {
             "write it otherwise; the rules of queries are in docs/reference/queries.md",
             "make `…` of functions that tasks compute themselves; the rules of queries are in docs/reference/queries.md",
         ),
-        "unit/ingest/test_queries.py::test_a_query_that_the_table_cannot_have_stops_it_until_the_remedy_is_followed",
+        "unit/ingest/test_stopped_queries.py::test_a_query_that_the_table_cannot_have_stops_it_until_the_remedy_is_followed",
     ),
     **dict.fromkeys(
         (
@@ -99,7 +99,7 @@ FOLLOWED: Mapping[str, str] = {
             "take it out of `drop_fields`",
             "add `…` to `select`, or keep it in the steps",
         ),
-        "unit/ingest/test_queries.py::"
+        "unit/ingest/test_stopped_queries.py::"
         "test_a_table_whose_query_makes_no_key_stops_before_a_row_is_written_until_the_remedy_is_followed",
     ),
     **dict.fromkeys(
@@ -107,13 +107,13 @@ FOLLOWED: Mapping[str, str] = {
             "correct it (did you mean `…`?); Frazil looks at further records",
             "correct it (write one of: …); Frazil looks at further records",
         ),
-        "unit/ingest/test_queries.py::test_a_key_column_that_no_record_has_had_yet_is_waited_for_with_the_nearest_name",
+        "unit/ingest/test_stopped_queries.py::test_a_key_column_that_no_record_has_had_yet_is_waited_for_with_the_nearest_name",
     ),
     "let Spark compute it: make it a column, `select *, … as NAME from records`, and expect that": (
-        "unit/ingest/test_queries.py::test_an_expectation_that_cannot_be_computed_is_named_with_what_can"
+        "unit/ingest/test_stopped_queries.py::test_an_expectation_that_cannot_be_computed_is_named_with_what_can"
     ),
     "declare its type under `columns`, or correct it (…); Frazil looks at further records": (
-        "unit/ingest/test_queries.py::test_a_field_that_no_record_has_had_yet_is_waited_for"
+        "unit/ingest/test_stopped_queries.py::test_a_field_that_no_record_has_had_yet_is_waited_for"
     ),
     # Expectations.
     "correct the condition, or write another `else`: `dead_letter` keeps such records aside, `drop` leaves them out,"
@@ -162,7 +162,7 @@ FOLLOWED: Mapping[str, str] = {
         "integration/test_queries.py::test_an_expression_of_sparks_needs_a_record_of_its_own"
     ),
     "use functions that tasks compute themselves; the rules of queries are in docs/reference/queries.md": (
-        "unit/ingest/test_queries.py::test_rows_of_one_message_are_not_sparks"
+        "unit/ingest/test_stopped_queries.py::test_rows_of_one_message_are_not_sparks"
     ),
     **dict.fromkeys(
         (
@@ -203,6 +203,12 @@ FOLLOWED: Mapping[str, str] = {
     "leave the field out: `exclude: […]`": (
         "integration/test_query_refusals.py::test_a_field_with_the_name_of_a_piece_of_metadata_is_refused"
     ),
+    "write the rule for the field, `protect: {…}`: fields are protected before the query": (
+        "unit/ingest/test_protected_names.py::"
+        "test_a_rule_for_a_name_that_the_query_makes_stops_the_table_until_it_names_the_field"
+    ),
+    "install the system's package `tzdata`, also where Spark's executors run; where PYTHONTZPATH is set, let it name the"
+    " folder of that package": "unit/test_zones.py::test_with_the_package_all_of_it_works",
     "write an expression, such as `amount > 0`": (
         "integration/test_query_refusals.py::test_a_refused_condition_is_accepted_once_its_remedy_is_done"
     ),

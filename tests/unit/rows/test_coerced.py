@@ -212,8 +212,11 @@ def test_numbers_of_a_registry_format_count_the_same(kind: str, column: str, uni
 
 
 def test_dates_and_times_inside_a_declared_column_are_found() -> None:
-    kind = parse_type("struct<d: date, l: list<struct<t: time>>, m: map<string,date>, ts: timestamptz>")
-    assert list(counted_in(kind)) == [(("d",), "d"), (("l", "element", "t"), "ms"), (("m", "value"), "d")]
+    kind = parse_type(
+        "struct<d: date, l: list<struct<t: time>>, m: map<string,date>, k: map<time,int>, ts: timestamptz>"
+    )
+    members = [(("d",), "d"), (("l", "element", "t"), "ms"), (("m", "value"), "d"), (("k", "key"), "ms")]
+    assert list(counted_in(kind)) == members
     assert list(counted_in(*parse_column_type("time(us)"))) == [((), "us")]
 
 
@@ -255,6 +258,18 @@ def test_changes_in_an_envelope_come_to_the_table(tmp_path: Path) -> None:
     scenario = Scenario(tmp_path, columns=spec.columns, envelope=spec.envelope)
     scenario.run({"op": "c", "before": None, "after": {"id": 1, "v": {"x": 1}, "d": 1}, "source": {}})
     assert [(row["v"], row["d"]) for row in scenario.rows()] == [('{"x": 1}', date(1970, 1, 2))]
+
+
+_DAYS = "columns: {m: 'map<date, string>', t: 'map<time, string>', l: 'list<map<date, string>>'}"
+_TOLD = [(date(1970, 1, 6), "x")], [(time(0, 0, 0, 5000), "x")], [[(date(1970, 1, 6), "x")]]
+
+
+def test_keys_of_maps_count_as_such_columns_do(tmp_path: Path) -> None:
+    spec = table_of(tmp_path, _DAYS)
+    scenario = Scenario(tmp_path, columns=spec.columns)
+    scenario.run({"id": 1, "m": [[5, "x"]], "t": [[5, "x"]], "l": [[[5, "x"]]]})
+    (row,) = scenario.rows()
+    assert (row["m"], row["t"], row["l"]) == _TOLD
 
 
 def test_a_column_of_names_of_an_enum_takes_the_numbers_that_came(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import io
+import os
 import subprocess
 import sys
 import tarfile
@@ -97,6 +98,16 @@ def test_a_bundle_cut_short_is_refused(bundle: Path, length: int) -> None:
     with pytest.raises(UnavailableError, match="the bundle"):
         install_bundle(bundle)
     assert not any(are_jars_present(use) for use in USES)
+
+
+def test_what_a_killed_process_left_beside_the_bundle_is_removed(bundle: Path, tmp_path: Path) -> None:
+    install_bundle(bundle)
+    left = tmp_path / "target" / ".frazil-bundle-killed"
+    left.mkdir(parents=True)
+    (left / "bundle.tar").write_text("half")
+    os.utime(left, (1, 1))
+    write_bundle(left.parent / "bundle.tar")
+    assert [path.name for path in left.parent.iterdir()] == ["bundle.tar"]
 
 
 @pytest.mark.usefixtures("bundle")

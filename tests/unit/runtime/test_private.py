@@ -45,23 +45,26 @@ def test_those_of_frazil_that_are_there_are_tightened_and_others_stay(tmp_path: 
 
 
 _KILLED = """
-import os, signal
+import os, signal, sys
+from pathlib import Path
 from frazil.temporary import temporary_folder
-with temporary_folder("frazil-test-") as folder:
+with temporary_folder("frazil-test-", *map(Path, sys.argv[1:])) as folder:
     (folder / "rows").write_text("x")
     print(folder, flush=True)
     {}
 """
 
 
+@pytest.mark.parametrize("is_elsewhere", [False, True])
 def test_a_folder_that_a_killed_process_leaves_is_removed_by_the_next_one(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, is_elsewhere: bool
 ) -> None:
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    where = tmp_path if is_elsewhere else None
+    monkeypatch.setattr(tempfile, "tempdir", None if is_elsewhere else str(tmp_path))
 
     def start(end: str) -> tuple[subprocess.Popen[str], Path]:
-        command = [sys.executable, "-c", _KILLED.format(end)]
-        environment = {**os.environ, "TMPDIR": str(tmp_path)}
+        command = [sys.executable, "-c", _KILLED.format(end), *([str(where)] if where else [])]
+        environment = os.environ | ({} if where else {"TMPDIR": str(tmp_path)})
         process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)
         assert process.stdout is not None
         return process, Path(process.stdout.readline().strip())
@@ -74,7 +77,7 @@ def test_a_folder_that_a_killed_process_leaves_is_removed_by_the_next_one(
         folder.mkdir()
     for folder in (left, used, others[0]):
         os.utime(folder, (1, 1))
-    with temporary_folder("frazil-test-") as own:
+    with temporary_folder("frazil-test-", where) as own:
         assert mode(own) == 0o700
         assert set(tmp_path.iterdir()) == {used, own, *others}
     running.communicate("\n")

@@ -111,3 +111,29 @@ def test_defaults_are_looked_at_too(refuse: Refuse) -> None:
 )
 def test_what_would_not_be_what_is_written_is_refused(refuse: Refuse, text: str, message: str) -> None:
     assert refuse(text).message.startswith(message)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        "columns: {at: timestamptz, id: long}, partition_by: [day(AT)], sort_by: [ID], unknown_fields: drop",
+        "columns: {o: 'struct<id: long>'}, partition_by: ['bucket(O.Id, 4)'], unknown_fields: drop",
+        "mode: upsert, key_columns: [ID], order_by: AT, columns: {at: long, id: long}, unknown_fields: drop",
+        "mode: upsert, key_columns: [ID], include: [id]",
+        "metadata: [timestamp], partition_by: [day(_TIMESTAMP)]",
+    ],
+)
+def test_names_are_found_in_any_case(load: Load, settings: str) -> None:
+    assert load(with_table(settings)).tables
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ("columns: {id: long}, partition_by: [day(ID)]", "`day(ID)`: the column `ID` has the type long"),
+        ("partition_by: [region, Region]", "`Region` is there twice in `partition_by`"),
+        ("partition_by: [day(_Timestamp)]", "`partition_by` has `day(_Timestamp)`, and there is no column"),
+    ],
+)
+def test_so_are_mistakes(refuse: Refuse, settings: str, message: str) -> None:
+    assert refuse(with_table(settings)).message.startswith(message)

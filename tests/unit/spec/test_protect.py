@@ -61,6 +61,8 @@ def test_the_key_is_a_secret_of_the_file_and_is_not_shown(load: Load) -> None:
         (f"protect: {{A: mask}}, {WITH_KEY}, mode: upsert, key_columns: [a]", "`protect` has `mask` for `a`, which"),
         (f"protect: {{/A/: hash}}, {WITH_KEY}, mode: upsert, key_columns: [k], order_by: a", "a rule for `a`, which"),
         (f"protect: {{a: mask}}, {WITH_KEY}, mode: upsert, key_columns: [a.id]", "`protect` has `mask` for `a.id`, which"),
+        (f"protect: {{k: mask}}, {WITH_KEY}, metadata: {{key: k}}", "`k` for `k`, the column of the records' `key`"),
+        (f"protect: {{H.ip: mask}}, {WITH_KEY}, metadata: {{headers: h}}", "`H.ip` for `h`, the column of the records'"),
         (f"protect: {{a: drop}}, {WITH_KEY}, partition_by: [a]", "`protect` drops `a`, which the layout needs"),
     ],
 )  # fmt: skip
@@ -68,6 +70,12 @@ def test_rules_that_cannot_be_are_refused_without_the_key(refuse: Refuse, settin
     error = str(refuse(with_table(settings), ENVIRONMENT))
     assert message in error
     assert KEY not in error
+
+
+@pytest.mark.parametrize("rules", ["_key: mask", "/k/: mask, _headers.ip: drop", "a: hash"])
+def test_rules_for_keys_and_headers_by_their_own_names_may_stay(load: Load, rules: str) -> None:
+    text = f"protect: {{{rules}}}, {WITH_KEY}, metadata: {{key: k, headers: h}}"
+    assert load(with_table(text), ENVIRONMENT).tables
 
 
 def test_the_schema_of_the_file_has_the_rules() -> None:

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
-from pyiceberg.types import LongType, NestedField, StringType, TimestamptzType
+from pyiceberg.transforms import TruncateTransform
+from pyiceberg.types import DecimalType, LongType, NestedField, StringType, TimestamptzType
 
 from frazil.catalog.scans import LiveFile
 from frazil.decode.settings import Reading
@@ -73,6 +77,17 @@ VALUES = [record(*row) for row in ROWS]
 def test_a_commit_with_the_rows_of_its_records_is_equal_and_bad_records_make_none(tmp_path: Path) -> None:
     table = target(tmp_path)
     assert compared(table, [*VALUES, b"{"], [file(table, ROWS)]) == Compared("a.b", 1, 6)
+
+
+def test_records_without_a_partition_make_no_row(tmp_path: Path) -> None:
+    schema = Schema(NestedField(1, "v", DecimalType(4, 2)))
+    spec = PartitionSpec(PartitionField(1, 1000, TruncateTransform(10), "v_trunc_10"))
+    table = replace(target(tmp_path), schema_json=schema.model_dump_json(), partition_spec=spec.model_dump_json())
+    writer = FileWriter(table)
+    writer.write(pa.Table.from_pydict({"v": [Decimal("1.50")]}, schema=table.arrow_schema))
+    (made,) = writer.finish()
+    rows = FileRows(LiveFile(made.path, made.record_count, made.content), "INSERT")
+    assert compared(table, [b'{"v": -99.99}', b'{"v": 1.5}'], [rows]) == Compared("a.b", 1, 2)
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from py4j.java_gateway import is_instance_of
@@ -11,7 +12,7 @@ from py4j.java_gateway import is_instance_of
 from frazil.catalog.iceberg.data_files import DataFiles
 from frazil.catalog.iceberg.java import each
 from frazil.catalog.iceberg.store_access import identity_of, refuse_hadoop, vended_for
-from frazil.catalog.layout import Layout, order_of, spec_change
+from frazil.catalog.layout import Layout, order_of, spec_change, spelled_term
 from frazil.catalog.port import TableState
 from frazil.catalog.progress import from_summary, key
 from frazil.catalog.table_metadata import read_schema
@@ -159,7 +160,8 @@ def arrange(jvm: Any, java: Any, state: TableState, layout: Layout) -> None:
             update.commit()
             hit("layout.spec-changed")
     if layout.sort_by is not None and order_of(layout.sort_by, state.schema).fields != state.sorting.fields:
-        _sort(jvm, java, layout.sort_by)
+        sorts = (replace(sort, term=spelled_term(sort.term, state.schema)) for sort in layout.sort_by)
+        _sort(jvm, java, tuple(sorts))
 
 
 def _sort(jvm: Any, java: Any, sorts: tuple[SortTerm, ...]) -> None:

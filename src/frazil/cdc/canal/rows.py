@@ -21,8 +21,8 @@ from frazil.decode.json.grammar import ABSENT, NULL, OBJECT
 from frazil.decode.json.infer import refuse_objects
 from frazil.decode.json.scalars import text_column
 from frazil.decode.json.slices import Slices, Texts, all_members, group_equal, is_text
+from frazil.name_case import Spellings
 from frazil.schema.arrow import Bools, Ints, structs_where
-from frazil.schema.names import Spellings
 
 Types = Mapping[str, SourceType]
 """The types of columns, by name."""
@@ -143,9 +143,6 @@ def _read_image(
     """Returns one image in the types of its columns. column_struct: the columns of the table."""
     known, selection = {one.name: one.field_type for one in column_struct.fields}, conversion.reading.selection
     spellings, fields, arrays = Spellings(known), [], []
-    if selection is not None:
-        row = StructType(*(NestedField(0, name, StringType(), required=False) for name in image.members))
-        selection = selection.spelled_as(StructType(NestedField(0, image.name, row, required=False)))
     for name, slices in image.members.items():
         if selection is not None and selection.takes((image.name, name)) == "none":
             continue

@@ -19,7 +19,7 @@ from pyiceberg.types import (
     StructType,
 )
 
-from frazil.decode.columns import Fault
+from frazil.decode.columns import Fault, repeats_keys
 from frazil.decode.json import values
 from frazil.decode.json.extended import unwrap_scalars
 from frazil.decode.json.grammar import ABSENT, ARRAY, DOUBLE, ESCAPED, FALSE, INT, NULL, OBJECT, STRING, TRUE
@@ -36,14 +36,16 @@ from frazil.decode.json.slices import (
     entries_of,
     find_members,
     is_text,
+    prefer_exact,
     presence,
+    respelt_members,
 )
 from frazil.decode.limits import long_name_fault, rejected_fault
 from frazil.decode.memory import I32, U8
+from frazil.name_case import Spellings
 from frazil.name_length import is_long, shorten
 from frazil.schema.arrow import list_array, map_array, struct_array
-from frazil.schema.names import Spellings, conflict_reason
-from frazil.schema.selection import EVERY_MEMBER
+from frazil.schema.names import conflict_reason
 
 _UNKNOWN_FIELD = {
     1: Fault("unknown_field", "the table has no such column, and `schema_evolution: freeze` forbids new columns")
@@ -81,20 +83,17 @@ def read_members(
     themselves.
     """
     names = [member.name for member in fields]
-    level = EVERY_MEMBER if texts.options.selection is None else texts.options.selection.level(path)
-    excluded = level.more(names)  # Excluded fields are looked up too, so that they are no unknown fields.
-    members = find_members(texts, slices, fields, excluded, error)
+    level = texts.level(path)
+    others = level.more(names)  # Excluded fields are looked up too, so that they are no unknown fields.
+    members = find_members(texts, slices, fields, others, error)
     columns = members.columns
     if level.only is not None:
-        unknown_fields = zip(excluded, members.columns[len(names) :], strict=True)
-        _handle_unknown(texts, unknown_fields, findings, path)
-        if level.any_case:
-            columns = _with_other_cases(texts, slices, names, columns, error)
+        columns = _handle_included(texts, slices, (names, others), members, findings, path, error)
     elif members.unknown:
-        columns = _handle_other_keys(texts, slices, (names, excluded), members, findings, path, error)
+        columns = _handle_other_keys(texts, slices, (names, others), members, findings, path, error)
         members.clear(error)
     if path in texts.watched:
-        texts.watched[path](names + excluded, columns)
+        texts.watched[path](names + others, columns)
     arrays = []
     for member, column in zip(fields, columns[: len(names)], strict=True):
         arrays.append(read_value(texts, column, member.field_type, findings, (*path, member.name)))
@@ -111,19 +110,37 @@ def read_value(texts: Texts, slices: Slices, kind: IcebergType, findings: Findin
     return reader(texts, slices, kind, findings, path) if reader else read_scalar(texts, slices, kind, path)
 
 
-def _with_other_cases(texts: Texts, slices: Slices, names: list[str], columns: list[Slices], error: U8) -> list[Slices]:
-    """Returns the columns of `names`, filled in objects that lack them from members whose names differ in case alone."""
-    there, spellings, found = (slices.kind == OBJECT) & (error == OK), Spellings(names), list(columns)
-    lacks = np.logical_or.reduce([there & (column.kind == ABSENT) for column in columns[: len(names)]])
-    if lacks.any():
-        lacking = replace(slices, kind=np.where(lacks, OBJECT, ABSENT).astype(np.uint8), sweep=None)
-        others, members = all_members(texts, lacking, names, error.copy())
-        for name, column in list(zip(others, members.columns, strict=True))[len(names) :]:
-            place = spellings.find(name)
-            if place is not None:
-                n = names.index(place)
-                found[n] = merge_spelling_variants(found[n], column)[0]
-    return found
+def _handle_included(
+    texts: Texts,
+    slices: Slices,
+    known: tuple[list[str], list[str]],
+    members: Members,
+    findings: Findings,
+    path: tuple[str, ...],
+    error: U8,
+) -> list[Slices]:
+    """Handles included members that no column has by exactly their name. Returns the columns of `known` with the values
+    under names that differ from theirs in case alone. known: names of columns, and other included names.
+    """
+    level, (fields, others), spellings = texts.level(path), known, Spellings(known[0])
+    names, every = respelt_members(texts, slices, fields + others, members, level, error)
+    columns, new = every[: len(fields) + len(others)], []
+    for name, column in list(zip(names, every, strict=True))[len(fields) :]:
+        column_name = spellings.find(name)
+        if column_name is None:
+            new.append((name, column))
+            continue
+        if not (column.kind > NULL).any():
+            continue
+        place = fields.index(column_name)
+        if level.is_exact(name) and not level.is_exact(column_name):
+            columns[place] = merge_spelling_variants(column, columns[place])[0]
+        else:
+            columns[place], second = merge_spelling_variants(columns[place], column)
+            if level.is_exact(name):
+                new += _handle_second(texts, second, findings, (*path, name), column_name)
+    _handle_unknown(texts, prefer_exact(level, new), findings, path, spellings)
+    return columns
 
 
 def _handle_other_keys(
@@ -138,13 +155,15 @@ def _handle_other_keys(
     """Handles keys that no column has by exactly their name. Returns the columns of `known` with the values under names
     that differ from theirs in case alone. known: names of columns, and of excluded fields.
     """
-    fields, excluded = known
-    spellings = Spellings(fields)
+    (fields, excluded), level = known, texts.level(path)
+    spellings, unknown = Spellings(fields), list(filter(level.takes, members.unknown))
     is_respelt = len(members.unknown) >= MAX_UNKNOWN  # Behind so many there may be others.
-    is_respelt |= any(spellings.find(name) is not None for name in members.unknown)
+    if not unknown and not is_respelt:
+        return members.columns
+    is_respelt |= any(spellings.find(name) is not None for name in unknown)
     if findings.unknown_fields == "drop":
-        unknown = [name for name in members.unknown if spellings.find(name) is None]
-        findings.dropped.update(".".join((*path, name)) for name in unknown if is_text(name))
+        dropped = [name for name in unknown if spellings.find(name) is None]
+        findings.dropped.update(".".join((*path, name)) for name in dropped if is_text(name))
         if not is_respelt:
             return members.columns
         # The other members of a record that is refused are ignored, whatever its neighbours have.
@@ -158,6 +177,8 @@ def _handle_other_keys(
     at: dict[str | None, int] = {name: n for n, name in enumerate(fields)}
     others: list[tuple[str, Slices]] = []
     for name, column in list(zip(names, every.columns, strict=True))[len(fields) + len(excluded) :]:
+        if not level.takes(name):
+            continue
         place = at.get(spellings.find(name))
         if place is not None:
             columns[place], second = merge_spelling_variants(columns[place], column)
@@ -332,18 +353,10 @@ def _refuse_null(texts: Texts, slices: Slices, path: tuple[str, ...]) -> None:
 
 
 def _refuse_twice(texts: Texts, slices: Slices, offsets: I32, keys: pa.Array, path: tuple[str, ...]) -> None:
-    """Refuses maps with one key twice: (row, key) pairs must differ."""
-    rows = np.repeat(np.arange(len(slices), dtype=np.int64), np.diff(offsets))
-    codes = np.asarray(keys.dictionary_encode().indices.fill_null(-1), dtype=np.int64)
-    pairs = rows * (codes.max(initial=0) + 2) + codes
-    unique, first = np.unique(pairs, return_index=True)
-    if unique.size == pairs.size:
-        return
-    bad = np.zeros(len(slices), np.uint8)
-    again = np.ones(pairs.size, bool)
-    again[first] = False
-    bad[rows[again]] = values.TWICE
-    texts.refuse(slices, bad, ".".join(path), FAULTS)
+    """Refuses maps with one key twice."""
+    bad = repeats_keys(offsets, keys)
+    if bad.any():
+        texts.refuse(slices, bad * np.uint8(values.TWICE), ".".join(path), FAULTS)
 
 
 _Reader = Callable[[Texts, Slices, IcebergType, Findings, tuple[str, ...]], pa.Array]

@@ -30,13 +30,22 @@ from frazil.decode.json import values
 from frazil.decode.json.extended import MOMENT, NON_FINITE, unwrap_new_scalars
 from frazil.decode.json.grammar import ABSENT, ARRAY, DOUBLE, ESCAPED, FALSE, INT, NULL, OBJECT, STRING, TRUE
 from frazil.decode.json.scan import DUPLICATE_KEY, ESCAPED_KEY, HALF_KEY, TOO_MANY_KEYS
-from frazil.decode.json.slices import MAX_NAMES, Slices, Texts, all_members, elements_of, find_members
+from frazil.decode.json.slices import (
+    MAX_NAMES,
+    Slices,
+    Texts,
+    all_members,
+    elements_of,
+    find_members,
+    prefer_exact,
+    respelt_members,
+)
 from frazil.decode.json.text import TEXT_READERS, TextColumn
 from frazil.decode.limits import long_name_fault, rejected_fault
 from frazil.decode.memory import U8
+from frazil.name_case import fold_case
 from frazil.name_length import is_long, shorten
-from frazil.schema.names import both_reason, fold_case
-from frazil.schema.selection import EVERY_MEMBER
+from frazil.schema.names import both_reason
 
 _DAY = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$"
 _TIME = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]+)?)?(Z|z|[+-][0-9]{2}(:?[0-9]{2})?)?$"
@@ -229,12 +238,14 @@ def refuse_second(texts: Texts, second: Slices, path: tuple[str, ...], column: s
 
 def selected_members(texts: Texts, slices: Slices, path: tuple[str, ...], error: U8) -> list[tuple[str, Slices]]:
     """Returns every selected member of the objects among `slices`, with its values."""
-    level = EVERY_MEMBER if texts.options.selection is None else texts.options.selection.level(path)
+    level = texts.level(path)
     if level.only is not None:
-        names = sorted(level.only)
-        return list(zip(names, find_members(texts, slices, (), names, error).columns, strict=True))
+        wanted = sorted(level.only)
+        found = respelt_members(texts, slices, wanted, find_members(texts, slices, (), wanted, error), level, error)
+        return prefer_exact(level, zip(*found, strict=True))
     names, members = all_members(texts, slices, sorted(level.without), error)
-    return list(zip(names, members.columns, strict=True))[len(level.without) :]
+    others = list(zip(names, members.columns, strict=True))[len(level.without) :]
+    return [(name, column) for name, column in others if level.takes(name)]
 
 
 def refuse_objects(texts: Texts, slices: Slices, error: U8, path: tuple[str, ...]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -29,9 +29,9 @@ from frazil.decode.json.tree import CHILD, DOUBLES, FIRST, INTEGERS, LISTS, READ
 from frazil.decode.json.values import copy_texts
 from frazil.decode.limits import check_cells, check_new_fields
 from frazil.decode.memory import COMPILED, I32, U8, load8, load64
-from frazil.schema.names import fold_case
+from frazil.name_case import fold_case
 from frazil.schema.parts import Path
-from frazil.schema.selection import Selection
+from frazil.schema.selection import EVERY_MEMBER, Level, Selection
 
 MAX_MISMATCHES = 20
 MAX_NAMES = 2000
@@ -215,6 +215,10 @@ class Texts:
         """Returns a path as a pipeline file writes it: from the top of the row."""
         return path[self.options.row_depth :]
 
+    def level(self, path: Path) -> Level:
+        """Returns the members to take of the objects at `path`."""
+        return EVERY_MEMBER if self.options.selection is None else self.options.selection.level(path)
+
     def selected(self, slices: Slices, path: Path) -> Slices:
         """Returns the values of the field at `path` that are selected, or have selected parts."""
         taken = "all" if self.options.selection is None else self.options.selection.takes(path)
@@ -341,6 +345,37 @@ def all_members(texts: Texts, slices: Slices, known: list[str], error: U8) -> tu
             error[column.kind != ABSENT] = HALF_KEY
     members.clear(error)
     return names, members
+
+
+def respelt_members(
+    texts: Texts, slices: Slices, names: list[str], members: Members, level: Level, error: U8
+) -> tuple[list[str], list[Slices]]:
+    """Returns the keys that were looked up, with those that the level takes although their case differs, and the members
+    under each. members: found for `names`.
+    """
+    if len(members.unknown) < MAX_UNKNOWN and not any(map(level.takes, members.unknown)):
+        return names, members.columns
+    # The other members of a record that is refused are ignored, whatever its neighbours have.
+    others = all_members(texts, slices, names, error.copy())[0][len(names) :]
+    names = [*names, *filter(level.takes, others)]
+    every = find_members(texts, replace(slices, sweep=None), (), names, error)
+    every.clear(error)
+    return names, every.columns
+
+
+def prefer_exact(level: Level, members: Iterable[tuple[str, Slices]]) -> list[tuple[str, Slices]]:
+    """Returns the members, without the values of those that the level takes although their case differs, where the object
+    has the name exactly.
+    """
+    found = list(members)
+    exact = {fold_case(name): column for name, column in found if level.is_exact(name)}
+    left = []
+    for name, column in found:
+        first = None if level.is_exact(name) else exact.get(fold_case(name))
+        if first is not None:
+            column = replace(column, kind=np.where(first.kind > NULL, np.uint8(ABSENT), column.kind))  # noqa: PLW2901
+        left.append((name, column))
+    return left
 
 
 def is_text(name: str) -> bool:

@@ -48,9 +48,9 @@ from frazil.decode.json_schema.kinds import (
 )
 from frazil.decode.json_schema.refs import Documents, Node
 from frazil.decode.settings import Reading
+from frazil.name_case import Spellings
 from frazil.registry.port import UnusableSchema
 from frazil.schema.evolve import can_promote
-from frazil.schema.names import Spellings
 from frazil.schema.parts import Path, common_part, type_word
 
 MAX_DEPTH = 64

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from decimal import ROUND_HALF_UP, Context, Decimal
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -195,21 +197,37 @@ def _bits(function: Any) -> Kernel:
     return Kernel(("int, int", "long, long"), lambda _, one, other: function(one, other))
 
 
+def constants_last(call: Call) -> Call:
+    """Returns a sum, or a product, of integers with its constants computed by themselves and last, as Spark's optimizer has
+    it (`ReorderAssociativeOperator`): it decides what overflows on the way.
+    """
+    operands = (
+        _operands(call, call.function)
+        if call.function in ("Add", "Multiply") and pa.types.is_integer(call.type)
+        else []
+    )
+    constants = [one for one in operands if is_constant(one)]
+    others = [one for one in operands if not is_constant(one)]
+    if len(operands) < 3 or not constants or not others:
+        return call
+
+    def join(one: Expression, other: Expression) -> Expression:
+        return replace(call, arguments=(one, other))
+
+    return replace(call, arguments=(reduce(join, others), reduce(join, constants)))
+
+
 def _operands(expression: Expression, function: str) -> list[Expression]:
-    """Returns what a chain of one function, such as a + b + 1, is made of."""
+    """Returns what a chain of one function, such as a + b + 1, is made of; as in Spark, also where a part of it is `try_add`
+    and fails then as the whole does.
+    """
     if not isinstance(expression, Call) or expression.function != function:
         return [expression]
     return [found for argument in expression.arguments for found in _operands(argument, function)]
 
 
 def _fits(call: Call) -> str:
-    """Spark's optimizer adds, and multiplies, the constants of a chain of integers last: what overflows on the way depends
-    on the order. Exact decimals have at most the 76 digits of Arrow's widest.
-    """
-    if pa.types.is_integer(call.type):
-        operands = _operands(call, call.function)
-        is_moved = len(operands) > 2 and call.function != "Subtract" and any(map(is_constant, operands))
-        return "Spark may evaluate it in another order, and overflows depend on that" if is_moved else ""
+    """Exact decimals have at most the 76 digits of Arrow's widest."""
     if not pa.types.is_decimal(call.type):
         return ""
     one, other = (argument.type for argument in call.arguments)

@@ -8,8 +8,7 @@ from __future__ import annotations
 import calendar
 import re
 from datetime import datetime, timedelta
-from functools import cache
-from zoneinfo import ZoneInfo, available_timezones
+from zoneinfo import ZoneInfo
 
 import numpy as np
 import pyarrow as pa
@@ -18,6 +17,7 @@ import pyarrow.compute as pc
 from frazil.decode.epochs import FIRST_US, LAST_US, outside_years
 from frazil.process.kernels.text_numbers import SPACES
 from frazil.process.kernels.values import CAST_INVALID_INPUT, Result, by_row, by_value, failing
+from frazil.zones import regions
 
 _MONTH_DAYS = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 _DAY_US = 86_400_000_000
@@ -126,7 +126,7 @@ def _shift(local: int, zone: str) -> int | None:
         seconds = (hour * 60 + minute) * 60 + second
         is_zone = minute <= 59 and second <= 59 and seconds <= _MOST_S
         return seconds * _SECOND_US * (-1 if match["sign"] == "-" else 1) if is_zone else None
-    if zone not in _regions() or not FIRST_US <= local < LAST_US:
+    if zone not in regions() or not FIRST_US <= local < LAST_US:
         return None
     ahead = (datetime(1970, 1, 1) + timedelta(microseconds=local)).replace(tzinfo=ZoneInfo(zone)).utcoffset()  # noqa: DTZ001
     return None if ahead is None else ahead // timedelta(microseconds=1)
@@ -135,11 +135,6 @@ def _shift(local: int, zone: str) -> int | None:
 def _number(match: re.Match[str], name: str) -> int:
     found = match.groupdict()
     return int(next((found[one] for one in (name, f"{name}_2", f"{name}_3") if found.get(one)), 0))
-
-
-@cache
-def _regions() -> set[str]:
-    return available_timezones() - {"Factory", "localtime", "posixrules"}
 
 
 def texts_of_days(array: pa.Array, target: pa.DataType) -> pa.Array:

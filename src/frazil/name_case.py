@@ -1,0 +1,53 @@
+"""Names that differ only in case, which mean one column."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import lru_cache
+
+
+@lru_cache(maxsize=65_536)
+def fold_case(name: str) -> str:
+    """Returns the name without case, as Java's `equalsIgnoreCase` compares names."""
+    if name.isascii():
+        return name.lower()
+    return "".join(
+        _one(_one(character, character.upper()), _one(character, character.upper()).lower()) for character in name
+    )
+
+
+def fold_path(path: tuple[str, ...]) -> tuple[str, ...]:
+    """Returns the path without case."""
+    return tuple(map(fold_case, path))
+
+
+def _one(character: str, changed: str) -> str:
+    """Returns the changed character, unless it became several."""
+    return changed if len(changed) == 1 else character
+
+
+class Spellings:
+    """The names of one struct, found exactly or, where only one name differs in case alone, without regard to case."""
+
+    def __init__(self, names: Iterable[str] = ()) -> None:
+        self._names: dict[str, None] = {}
+        self._folded: dict[str, list[str]] = {}
+        for name in names:
+            self.add(name)
+
+    def add(self, name: str) -> None:
+        """Adds a name."""
+        if name not in self._names:
+            self._names[name] = None
+            self._folded.setdefault(fold_case(name), []).append(name)
+
+    def others(self, name: str) -> list[str]:
+        """Returns the names that differ from `name` in case alone."""
+        return [other for other in self._folded.get(fold_case(name), ()) if other != name]
+
+    def find(self, name: str) -> str | None:
+        """Returns the name that matches `name`; None where there is none, or where several differ in case alone."""
+        if name in self._names:
+            return name
+        others = self._folded.get(fold_case(name), ())
+        return others[0] if len(others) == 1 else None

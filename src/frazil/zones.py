@@ -1,0 +1,39 @@
+"""The time-zone database of the machine, which Arrow and Python read: slim containers have none, and then Arrow reads no
+time with a zone, not even in UTC.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from zoneinfo import available_timezones
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from frazil.errors import UnavailableError
+
+NO_ZONES = "this machine has no time-zone database"
+ZONES_REMEDY = (
+    "install the system's package `tzdata`, also where Spark's executors run; where PYTHONTZPATH is set, let it name the"
+    " folder of that package"
+)
+
+
+@cache
+def regions() -> frozenset[str]:
+    """Returns the names of zones that the database has.
+
+    Raises: UnavailableError without a database.
+    """
+    found = available_timezones() - {"Factory", "localtime", "posixrules"}
+    if not found or not _has_arrow_zones():
+        raise UnavailableError(NO_ZONES, remedy=ZONES_REMEDY, where="/usr/share/zoneinfo")
+    return frozenset(found)
+
+
+def _has_arrow_zones() -> bool:
+    try:
+        pc.local_timestamp(pa.array([0], pa.timestamp("us", tz="UTC")))
+    except pa.ArrowInvalid:
+        return False
+    return True
