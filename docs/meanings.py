@@ -203,6 +203,9 @@ LOG_EVENTS: dict[str, str] = {
     "old_metadata_kept": "The table properties do not say what happens to old metadata files, so every commit leaves"
     " one behind: what to do about it. Logged once per table and process; see [existing"
     " tables](../how-to/existing-table.md#old-metadata-files).",
+    "old_metadata_removed": "Every commit removes the oldest metadata file of the table, which its catalog needs, as"
+    " `hadoop` and `nessie` do: what to do about it. Logged once per table and process; see [existing"
+    " tables](../how-to/existing-table.md#old-metadata-files).",
     "ordered_by_text": "The column that `order_by` names is text, which is compared byte by byte: newer changes may be"
     " dropped. See [upserts](../how-to/upsert.md#which-change-is-the-last).",
     "other_format_version": "The catalog created the table with another format version than `format_version`: `asked`"

@@ -21,8 +21,8 @@ TABLE = "lake.sub.t"
 SCHEMA = new_schema([("id", LongType()), ("s", StructType(NestedField(0, "a", LongType(), required=False)))])
 
 
-def create(catalog: Catalog) -> TableState:
-    return catalog.create(TABLE, SCHEMA, {"owner": "me"}, 2)
+def create(catalog: Catalog, format_version: int = 2) -> TableState:
+    return catalog.create(TABLE, SCHEMA, {"owner": "me"}, format_version)
 
 
 def files_of(state: TableState, *ids: int) -> tuple[DataFile, ...]:

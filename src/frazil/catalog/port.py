@@ -55,6 +55,8 @@ class TableState:
     sort_order: str = ""
     #: The other partition specs, as Iceberg's JSON.
     older_specs: tuple[str, ...] = ()
+    #: Whether tables of the catalog must keep the metadata files of older commits.
+    must_keep_metadata: bool = False
 
     @property
     def partitioning(self) -> PartitionSpec:

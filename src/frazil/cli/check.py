@@ -198,9 +198,9 @@ def _check_tables(
     address = spec.catalog.uri or spec.catalog.warehouse or spec.catalog.impl or spec.catalog.type
     tried = f"opened the catalog at {address}"
     try:
-        catalog = open_catalog_for_reading(jvm, spec)
+        catalog = open_catalog_for_reading(jvm, spec, is_impatient=True)
         compare = comparison(spec, source, catalog)
-    except UnavailableError as error:
+    except (SpecError, UnavailableError) as error:
         yield failed("catalog", tried, error)
         return
     yield Finding("catalog", True, tried, address)

@@ -184,7 +184,7 @@ def catalog_for_reading(spec: PipelineSpec, commits: bool = False) -> Iterator[C
     with light_jvm(spec) as jvm:
         if commits:
             jvm.listen()
-        yield open_catalog_for_reading(jvm, spec)
+        yield open_catalog_for_reading(jvm, spec, is_impatient=not commits)
 
 
 def has_catalog(spec: PipelineSpec) -> bool:
@@ -205,13 +205,16 @@ def _check_not_lost(spec: PipelineSpec, file: Path) -> None:
         )
 
 
-def open_catalog_for_reading(jvm: LightJvm, spec: PipelineSpec) -> IcebergCatalog:
-    """Returns the pipeline file's catalog, which exists."""
-    return _catalog(jvm, spec, properties_for_reading(spec))
+def open_catalog_for_reading(jvm: LightJvm, spec: PipelineSpec, is_impatient: bool = False) -> IcebergCatalog:
+    """Returns the pipeline file's catalog, which exists. is_impatient: as of IcebergCatalog, for commands that end soon."""
+    return _catalog(jvm, spec, properties_for_reading(spec), is_impatient)
 
 
-def _catalog(jvm: Jvm | LightJvm, spec: PipelineSpec, properties: Mapping[str, str]) -> IcebergCatalog:
-    return IcebergCatalog(jvm.gateway, spec.pipeline, properties, jvm.hadoop, spec.catalog.kind.vends_credentials)
+def _catalog(
+    jvm: Jvm | LightJvm, spec: PipelineSpec, properties: Mapping[str, str], is_impatient: bool = False
+) -> IcebergCatalog:
+    vends = spec.catalog.kind.vends_credentials
+    return IcebergCatalog(jvm.gateway, spec.pipeline, properties, jvm.hadoop, vends, is_impatient)
 
 
 def sqlite_file(spec: PipelineSpec) -> Path | None:

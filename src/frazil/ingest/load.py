@@ -11,7 +11,13 @@ import structlog
 from frazil.errors import ConflictError, FencedError
 from frazil.ingest.discovery import Discovery
 from frazil.ingest.pipeline import Identity, Pipeline
-from frazil.ingest.preflight import arranged, has_layout_columns, keeps_old_metadata, text_order
+from frazil.ingest.preflight import (
+    arranged,
+    has_layout_columns,
+    keeps_old_metadata,
+    removes_needed_metadata,
+    text_order,
+)
 from frazil.ingest.schemas import may_change
 from frazil.ingest.services import Services
 from frazil.ingest.table import Table
@@ -127,9 +133,14 @@ class Loader:
             text = text_order(table.spec, table.state.schema)
             if text and self._is_first("ordered_by_text", table):
                 log.warning("ordered_by_text", table=table.name, order_by=table.spec.order_by, reason=text)
-        kept = keeps_old_metadata(table.state)
+        self._warn_of_metadata(table)
+
+    def _warn_of_metadata(self, table: Table) -> None:
+        kept, removed = keeps_old_metadata(table.state), removes_needed_metadata(table.state)
         if kept and self._is_first("old_metadata_kept", table):
             log.warning("old_metadata_kept", table=table.name, reason=kept)
+        if removed and self._is_first("old_metadata_removed", table):
+            log.warning("old_metadata_removed", table=table.name, reason=removed)
 
     def watch(self, table: Table) -> None:
         """Loads a table that another process works on, and writes nothing.

@@ -152,7 +152,39 @@ def refuse_columns(table: Table, schema: Schema) -> None:
         check_columns(target_of(table, schema), ())
 
 
+_SHOWN_DEFAULTS = 5
 _PLACES: tuple[MetadataField, ...] = ("source_order", "position")
+
+
+def warnings_of(table: Table, schema: Schema) -> list[str]:
+    """Returns what an operator should know of a table that does not stop it. schema: of the table, also of one to be
+    created.
+    """
+    state = table.state
+    metadata = keeps_old_metadata(state), removes_needed_metadata(state)
+    own = text_order(table.spec, schema), identified_otherwise(table), unwritten_defaults(table)
+    return [words for words in (*own, *metadata) if words]
+
+
+def unwritten_defaults(table: Table) -> str:
+    """Returns a warning for a table with columns that have a default for new rows (Iceberg spec "Default values"); empty
+    for other tables, and where a query makes the columns. Records do not show whether a null was meant.
+    """
+    names = [] if table.state is None or table.spec.has_query else _with_defaults(table.state.schema)
+    if not names:
+        return ""
+    shown = ", ".join(f"`{name}`" for name in names[:_SHOWN_DEFAULTS]) + (", …" if names[_SHOWN_DEFAULTS:] else "")
+    first = names[0].partition(".")[0]
+    return (
+        f"the default of {shown} is not written: a record without the field leaves null, or is a bad record where the column"
+        f" is required. A query can write it: `select: select …, coalesce({first}, …) as {first} from records`"
+    )
+
+
+def _with_defaults(schema: Schema) -> list[str]:
+    """Returns the paths of columns with a default for new rows."""
+    fields = [schema.find_field(number) for number in schema.field_ids]
+    return [schema.find_column_name(one.field_id) or one.name for one in fields if one.write_default is not None]
 
 
 def text_order(spec: TableSpec, schema: Schema) -> str:
@@ -189,13 +221,26 @@ def identified_otherwise(table: Table) -> str:
 
 
 def keeps_old_metadata(state: TableState | None) -> str:
-    """Returns a warning for a table without Iceberg's property about old metadata files; empty for other tables."""
-    if state is None or DELETES_OLD in state.properties:
+    """Returns a warning for a table without Iceberg's property about old metadata files; empty for other tables, and
+    where the catalog needs the files.
+    """
+    if state is None or state.must_keep_metadata or DELETES_OLD in state.properties:
         return ""
     return (
         "every commit leaves a metadata file behind, 86,400 a day with a commit a second, until table maintenance"
         f" removes it as an orphan. `ALTER TABLE {state.name} SET TBLPROPERTIES ('{DELETES_OLD}' = 'true')`: then each"
         " commit removes the oldest one"
+    )
+
+
+def removes_needed_metadata(state: TableState | None) -> str:
+    """Returns a warning for a table that removes old metadata files although its catalog needs them; empty for others."""
+    if state is None or not state.must_keep_metadata or state.properties.get(DELETES_OLD, "").lower() != "true":
+        return ""
+    return (
+        "every commit removes the oldest metadata file, and this catalog needs them: without them a process that was"
+        " paused can hide later commits of others, and another branch of the catalog may not be readable. `ALTER TABLE"
+        f" {state.name} SET TBLPROPERTIES ('{DELETES_OLD}' = 'false')`"
     )
 
 

@@ -21,7 +21,7 @@ from frazil.ha.elector import Elector
 from frazil.ingest.discovery import Discovery
 from frazil.ingest.failures import TableStopped
 from frazil.ingest.missing_topics import missing_topics, refuse_empty_patterns
-from frazil.ingest.preflight import identified_otherwise, keeps_old_metadata, refuse_foreseen, text_order
+from frazil.ingest.preflight import refuse_foreseen, warnings_of
 from frazil.ingest.references import References
 from frazil.ingest.schema_changes import declared_adder
 from frazil.ingest.table import Table
@@ -305,8 +305,7 @@ def declared_schema(table: Table) -> Schema:
 
 
 def _warnings(table: Table, schema: Schema) -> str:
-    found = (text_order(table.spec, schema), identified_otherwise(table), keeps_old_metadata(table.state))
-    return "".join(f"; warning: {words}" for words in found if words)
+    return "".join(f"; warning: {words}" for words in warnings_of(table, schema))
 
 
 def check_local_folder(name: str, folder: Path) -> Finding:

@@ -19,13 +19,7 @@ from frazil.ingest.discovery import Discovery
 from frazil.ingest.failures import TableStopped, describe_error
 from frazil.ingest.missing_topics import missing_topics, refuse_empty_patterns
 from frazil.ingest.plan import lag_records, limit_ranges
-from frazil.ingest.preflight import (
-    identified_otherwise,
-    keeps_old_metadata,
-    refuse_columns,
-    refuse_foreseen,
-    text_order,
-)
+from frazil.ingest.preflight import refuse_columns, refuse_foreseen, warnings_of
 from frazil.ingest.queries import Queries, QueryTables
 from frazil.ingest.schema_changes import CLASH_REMEDY, adder, query_adder
 from frazil.ingest.schemas import Schemas, ignored_in, ignored_phrases
@@ -298,7 +292,6 @@ def _add_columns(table: Table, plan: PlannedTable, records: list[ReadRecord], sa
             plan.layout = plan_layout(table, schema, sample_reader.file)
         except SpecError as error:
             raise TableStopped(*describe_error(error)) from None
-    found = (text_order(spec, schema), identified_otherwise(table), keeps_old_metadata(state))
     fitting = plan.sampled - plan.bad
     plan.warnings_of_records = (
         *_not_there(spec, schema, fitting),
@@ -307,7 +300,7 @@ def _add_columns(table: Table, plan: PlannedTable, records: list[ReadRecord], sa
         *proposed,
         *_ignored(table),
     )
-    plan.warnings = (*(words for words in found if words), *plan.warnings_of_records)
+    plan.warnings = (*warnings_of(table, schema), *plan.warnings_of_records)
 
 
 def _add_query_columns(

@@ -95,7 +95,8 @@ _NO_LOCK_REMEDY = (
     "remove `lock-impl` under `catalog.properties`, and from all other writers of the tables: without it the catalog"
     " itself compares versions"
 )
-_KEEPS_METADATA = {"table-override.write.metadata.delete-after-commit.enabled": "false"}
+KEEPS_METADATA = {"table-override.write.metadata.delete-after-commit.enabled": "false"}
+"""The properties of catalogs whose tables must keep the metadata files of older commits."""
 _V1 = {"jdbc.schema-version": "V1"}
 _HTTP = ("https://", "http://")
 # Without these, a catalog that accepts a connection and never answers would be waited for without end.
@@ -139,14 +140,14 @@ CATALOGS: Registered[CatalogKind] = Registered(
         ),
         # Other branches may need metadata files that one branch has replaced.
         "nessie": CatalogKind(
-            {"type": "nessie", **_KEEPS_METADATA},
+            {"type": "nessie", **KEEPS_METADATA},
             needs_uri=True,
             uri_schemes=_HTTP,
             needs_warehouse=True,
         ),
         # A commit takes the next number that no file has: a process that was paused would take one that others have used and
         # removed, and hide all their later commits. The removal of orphans removes old files after days.
-        "hadoop": CatalogKind({"type": "hadoop", **_KEEPS_METADATA}, needs_warehouse=True, needs_lock=True),
+        "hadoop": CatalogKind({"type": "hadoop", **KEEPS_METADATA}, needs_warehouse=True, needs_lock=True),
     },
 )
 """Every catalog; of a package `catalog: {type: NAME}` in its group `frazil.catalogs`."""

@@ -8,7 +8,7 @@ from frazil.catalog.iceberg.java import (
     cause_of,
     is_another_table,
     is_not_there,
-    missing_class,
+    mistake_of,
     unavailable,
 )
 from frazil.catalog.iceberg.opening import refused_catalog
@@ -134,20 +134,57 @@ def test_a_file_that_is_missing_and_a_clock_that_went_back_have_remedies_of_thei
     assert (error.message.startswith(words), error.remedy.startswith(remedy), error.where) == (True, True, "a.b")
 
 
+_ARGUMENT = "java.lang.IllegalArgumentException"
+_HTTP_CLIENT = (
+    "org.apache.iceberg.aws.HttpClientProperties.applyHttpClientConfigurations(HttpClientProperties.java:255)",
+)
+_PARSER = ("org.apache.iceberg.util.JsonUtil.get(JsonUtil.java:105)", "org.apache.iceberg.TableMetadataParser.fromJson")
+_JAR, _BUILD, _VALUE = "name the jar", "name a jar", "correct the setting"
+
+
 @pytest.mark.parametrize(
-    ("thrown", "is_missing"),
+    ("thrown", "remedy"),
     [
-        (Thrown("java.lang.NoClassDefFoundError", "com/azure/A"), True),
-        (Thrown("java.lang.IllegalArgumentException", "Missing a.B [java.lang.ClassNotFoundException: a.B]"), True),
-        (Thrown("java.lang.RuntimeException", "x", Thrown("java.lang.ClassNotFoundException", "a.B")), True),
-        (Thrown("java.lang.NoClassDefFoundError", "Could not initialize class a.B"), False),
-        (Thrown("java.io.IOException", "No space left on device"), False),
+        (Thrown("java.lang.NoClassDefFoundError", "com/azure/A"), _JAR),
+        (Thrown(_ARGUMENT, "Missing a.B [java.lang.ClassNotFoundException: a.B]"), _JAR),
+        (Thrown("java.lang.RuntimeException", "x", Thrown("java.lang.ClassNotFoundException", "a.B")), _JAR),
+        (Thrown(_ARGUMENT, "Cannot initialize FileIO, a.B does not implement FileIO."), _JAR),
+        (Thrown(_ARGUMENT, "Cannot initialize FileIO implementation a.B: Cannot find constructor"), _JAR),
+        (Thrown("java.lang.UnsupportedClassVersionError", "a/B has been compiled by a more recent version"), _BUILD),
+        (Thrown("java.lang.RuntimeException", "x", Thrown("java.lang.NoSuchMethodError", "a.B.c()")), _BUILD),
+        (Thrown(_ARGUMENT, "Unrecognized HTTP client type nope", frames=_HTTP_CLIENT), _VALUE),
+        (
+            Thrown(
+                _ARGUMENT,
+                "Cannot create credentials provider",
+                Thrown("java.lang.NoSuchMethodException", "a.B.create()", frames=_HTTP_CLIENT),
+            ),
+            _VALUE,
+        ),
+        (Thrown("java.lang.NullPointerException", "scheme must not be null", frames=_HTTP_CLIENT), _VALUE),
+        (Thrown("org.postgresql.util.PSQLException", "Invalid sslmode value: nope"), _VALUE),
+        (Thrown("java.lang.NoClassDefFoundError", "Could not initialize class a.B"), None),
+        (Thrown("java.io.IOException", "No space left on device"), None),
+        (Thrown("java.io.IOException", "cannot read the key", frames=_HTTP_CLIENT), None),
+        (Thrown(_ARGUMENT, "Cannot parse missing string: location", frames=_PARSER), None),
+        (Thrown(_ARGUMENT, "Cannot find source column: 5", frames=_PARSER), None),
     ],
 )
-def test_a_class_that_is_missing_is_told_from_one_that_failed(thrown: Thrown, is_missing: bool) -> None:
-    error = missing_class("the table cannot be loaded", Raised(thrown), "a.b")
-    assert (error is not None) == is_missing
-    assert error is None or error.remedy.startswith("name the jar")
+def test_a_mistake_in_the_file_is_told_from_what_heals_or_is_of_the_table(thrown: Thrown, remedy: str | None) -> None:
+    error = mistake_of("the table cannot be loaded", Raised(thrown), "a.b")
+    assert (error is not None) == (remedy is not None)
+    assert error is None or remedy is None or error.remedy.startswith(remedy)
+    assert error is None or not thrown.cause or thrown.name != _ARGUMENT or str(thrown.message) in error.message
+
+
+def test_a_value_that_is_refused_while_a_catalog_is_opened_is_a_mistake_whoever_refuses_it() -> None:
+    for kind in (_ARGUMENT, "java.lang.NumberFormatException", "java.net.URISyntaxException"):
+        refused = Thrown("java.lang.RuntimeException", "cannot open", Thrown(kind, "no enum constant NOPE"))
+        assert isinstance(refused_catalog(Raised(refused), "x"), SpecError)
+    without_address = Thrown(_ARGUMENT, "x", Thrown("java.net.UnknownHostException", "namenode"))
+    other_server = Thrown(_ARGUMENT, "Cannot parse missing map: defaults")
+    for waited_for in (without_address, other_server):
+        assert isinstance(refused_catalog(Raised(waited_for), "x"), UnavailableError)
 
 
 def test_a_table_that_nobody_has_is_none_and_a_file_that_the_store_lacks_is_no_such_table() -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from pyiceberg.types import LongType
+from pyiceberg.schema import Schema
+from pyiceberg.types import LongType, NestedField, StringType, StructType
 
 from frazil.dead_letters.tables import DELETES_OLD
 from frazil.errors import SpecError, UnavailableError
@@ -157,23 +159,48 @@ def test_a_table_that_keeps_properties_of_its_own_reports_which(scenario: Scenar
     assert (finding.is_ok, finding.found) == (True, words)
 
 
-def test_a_table_that_does_not_say_what_becomes_of_old_metadata_is_told_how_to(scenario: Scenario) -> None:
-    spec = scenario.spec("tables: {s.kept: {topic: a}, s.removed: {topic: b}, s.fresh: {topic: c}}\n")
+def test_columns_whose_default_is_not_written_are_named(scenario: Scenario) -> None:
+    fields = [
+        NestedField(1, "id", LongType(), required=False),
+        NestedField(2, "state", StringType(), required=False, initial_default="old", write_default="new"),
+        NestedField(
+            3, "a", StructType(NestedField(4, "b", LongType(), required=False, write_default=7)), required=False
+        ),
+    ]
+    spec = scenario.spec(
+        "tables: {s.t: {topic: a}, s.made: {topic: a, select: 'select id, coalesce(state, 1) as state from records'}}\n"
+    )
+    found = {}
+    for table in map(Table, spec.tables):
+        made = scenario.catalog.create(table.name, new_schema([("id", LongType())]), {DELETES_OLD: "true"}, 3)
+        table.state = replace(made, schema=Schema(*fields))
+        [finding] = check_tables([table], lambda _: None)
+        found[table.name] = finding.found.partition("; warning: ")[2]
+    assert found["s.t"].startswith("the default of `state`, `a.b` is not written")
+    assert "coalesce(state, …) as state from records" in found["s.t"]
+    assert found["s.made"] == ""
+
+
+def test_what_becomes_of_old_metadata_is_reported_with_the_advice_that_suits_the_catalog(scenario: Scenario) -> None:
+    spec = scenario.spec(
+        "tables: {s.kept: {topic: a}, s.removed: {topic: b}, s.fresh: {topic: c}, s.needed: {topic: d},"
+        " s.needed_and_removed: {topic: e}}\n"
+    )
     found = {}
     for table in map(Table, spec.tables):
         if table.name != "s.fresh":
-            properties = {DELETES_OLD: "true"} if table.name == "s.removed" else {}
-            table.state = scenario.catalog.create(table.name, new_schema([("id", LongType())]), properties, 2)
+            properties = {DELETES_OLD: "true"} if table.name.endswith("removed") else {}
+            made = scenario.catalog.create(table.name, new_schema([("id", LongType())]), properties, 2)
+            table.state = replace(made, must_keep_metadata="needed" in table.name)
         [finding] = check_tables([table], lambda _: None)
         assert finding.is_ok
         found[table.name] = finding.found
-    remedy = f"`ALTER TABLE s.kept SET TBLPROPERTIES ('{DELETES_OLD}' = 'true')`"
-    assert {name: remedy in words for name, words in found.items()} == {
-        "s.kept": True,
-        "s.removed": False,
-        "s.fresh": False,
-    }
-    assert "; warning: every commit leaves a metadata file behind" in found["s.kept"]
+    warned = {name: words.partition("; warning: ")[2] for name, words in found.items()}
+    assert [name for name, words in warned.items() if words] == ["s.kept", "s.needed_and_removed"]
+    assert warned["s.kept"].startswith("every commit leaves a metadata file behind")
+    assert f"`ALTER TABLE s.kept SET TBLPROPERTIES ('{DELETES_OLD}' = 'true')`" in warned["s.kept"]
+    remedy = f"`ALTER TABLE s.needed_and_removed SET TBLPROPERTIES ('{DELETES_OLD}' = 'false')`"
+    assert warned["s.needed_and_removed"].endswith(remedy)
 
 
 def test_a_text_that_orders_changes_is_told_of_tables_that_are_there_and_of_declared_columns(

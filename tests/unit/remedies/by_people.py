@@ -92,6 +92,8 @@ BY_PEOPLE: Mapping[str, str] = {
     "use the schema id in the record, or write `naming: topic`": _FILE,
     "name its jar, as `catalog: {jars: [/path/to/driver.jar]}`, or correct `catalog.uri`": _INSTALL,
     "name the jar that has the class under `catalog: {jars: […]}`, or correct `catalog`": _INSTALL,
+    "name a jar under `catalog: {jars: […]}` that was built for the Java that `frazil doctor` shows, and for the Iceberg of"
+    " this Frazil": _INSTALL,
     "install a newer Frazil, or give the table another name in the pipeline file": _INSTALL,
     "name a Python ….… that every executor has in spark.conf, as spark.pyspark.python": _INSTALL,
     "install Frazil's requirements": _INSTALL,

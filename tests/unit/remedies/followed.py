@@ -28,6 +28,7 @@ _EXPECT = "unit/ingest/test_expectations.py::test_"
 _ENCODINGS = "unit/rows/test_encodings_service.py::test_the_remedy_of_a_refused_change_gives_later_values_a_place"
 _TOPICS = "unit/ingest/test_topic_tables.py::test_"
 _LOOKUPS = "unit/ingest/test_lookups.py::test_"
+_UNUSABLE = "integration/test_unusable_catalogs.py::test_"
 _FUNCTIONS = "integration/test_query_functions.py::test_"
 
 FOLLOWED: Mapping[str, str] = {
@@ -48,6 +49,13 @@ FOLLOWED: Mapping[str, str] = {
             "use functions that tasks compute themselves around it; the rules of queries are in docs/reference/queries.md",
         ),
         f"{_FUNCTIONS}what_cannot_be_called_is_refused_until_its_remedy_is_done",
+    ),
+    # Catalogs.
+    "correct the setting that has this value, under `catalog` or `catalog.properties`": (
+        f"{_UNUSABLE}a_mistake_in_the_file_is_reported_at_once_until_it_is_corrected"
+    ),
+    "make the file readable for this user, or restore it from a copy": (
+        f"{_UNUSABLE}a_metadata_file_that_cannot_be_read_is_named_in_seconds_until_it_is_restored"
     ),
     # Topics that ask for tables.
     **dict.fromkeys(

@@ -17,9 +17,10 @@ from typing import Any
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 
-from frazil.catalog.iceberg.answers import Answer, Sending, is_conflict, lost_answers, set_property
+from frazil.catalog.iceberg.answers import Answer, Sending, lost_answers, set_property
 from frazil.catalog.iceberg.creation import Creation, creation_notes
 from frazil.catalog.iceberg.data_files import DataFiles, TableScans, planned
+from frazil.catalog.iceberg.impatience import impatient, read_patiently
 from frazil.catalog.iceberg.java import (
     cause_of,
     each,
@@ -32,7 +33,7 @@ from frazil.catalog.iceberg.java import (
     unavailable,
 )
 from frazil.catalog.iceberg.opening import is_unmade, open_catalog, refuse_other_kind
-from frazil.catalog.iceberg.refusals import is_absent, refused_creation
+from frazil.catalog.iceberg.refusals import is_absent, refuse_failed, refused_creation
 from frazil.catalog.iceberg.tables import Operations, StateReader, arrange, row_delta
 from frazil.catalog.iceberg.validators import HistoryValidator, ProgressValidator, logged_snapshots
 from frazil.catalog.layout import UNARRANGED, Layout, is_arranged, refuse_partition_field_names
@@ -69,7 +70,9 @@ class IcebergCatalog:
         properties: Mapping[str, str],
         hadoop: Mapping[str, str],
         vends_credentials: bool = False,
+        is_impatient: bool = False,
     ) -> None:
+        """is_impatient: whether the load of a table ends after seconds where its metadata file cannot be read."""
         #: py4j's gateway to the JVM of the catalog.
         self.gateway = gateway
         self._jvm = jvm = gateway.jvm
@@ -91,6 +94,7 @@ class IcebergCatalog:
         self._locks: dict[str, AbstractContextManager[object]] = {}
         self._behind: set[str] = set()
         self._catalog = open_catalog(gateway, self._properties, hadoop)
+        self._read = impatient(gateway) if is_impatient else read_patiently
 
     def load(self, table: str) -> TableState | None:
         try:
@@ -179,7 +183,7 @@ class IcebergCatalog:
             wanted = change(state.schema)
             if wanted == state.schema or state.shape == made_for:
                 return state
-            _refuse_failed("the schema cannot be changed", failure, table)
+            refuse_failed("the schema cannot be changed", failure, table)
             refuse_partition_field_names(state.schema, wanted, self._specs(table), table)
             update = self._tables[table].updateSchema()
             update.unionByNameWith(self._jvm.org.apache.iceberg.SchemaParser.fromJson(wanted.model_dump_json()))
@@ -209,7 +213,7 @@ class IcebergCatalog:
             state = self._existing(table)
             if is_arranged(layout, state.schema, state.partitioning, state.sorting, table):
                 return state
-            _refuse_failed("the partition spec cannot be changed", failure, table)
+            refuse_failed("the partition spec cannot be changed", failure, table)
             hit("layout.before")
             try:
                 arrange(self._jvm, self._tables[table], state, layout)
@@ -454,7 +458,7 @@ class IcebergCatalog:
 
     def java_table(self, table: str) -> Any:
         """Returns a Java table, fresh from the catalog, that belongs to the caller."""
-        return self._catalog.loadTable(self._identifier(table))
+        return self._read(table, lambda: self._catalog.loadTable(self._identifier(table)))
 
     def _is_absent(self, table: str, error: Exception) -> bool:
         """Returns whether a table that could not be loaded, with `error`, does not exist."""
@@ -469,12 +473,12 @@ class IcebergCatalog:
         # A Java table of a REST catalog keeps its first store credentials: only another load returns new ones.
         if java is not None and not self.reader.vends_credentials:
             try:
-                return java, self._operations.of(table, java).refresh()
+                return java, self._read(table, self._operations.of(table, java).refresh)
             except java_errors() as error:
                 if not is_another_table(error):
                     raise
                 self._forget(table)
-        java = self._tables[table] = self._catalog.loadTable(self._identifier(table))
+        java = self._tables[table] = self.java_table(table)
         return java, self._operations.of(table, java).current()
 
     def _forget(self, table: str) -> None:
@@ -488,12 +492,3 @@ class IcebergCatalog:
         *namespace, name = table.split(".")
         java = self._jvm.org.apache.iceberg.catalog
         return java.TableIdentifier.of(java.Namespace.of(strings(self.gateway, namespace)), name)
-
-
-def _refuse_failed(what: str, failure: Exception | None, table: str) -> None:
-    """Checks that a change which the table, loaded again, does not have may be repeated.
-
-    Raises: UnavailableError where it did not fail by another writer's.
-    """
-    if failure is not None and not is_conflict(failure):
-        raise unavailable(what, failure, table)

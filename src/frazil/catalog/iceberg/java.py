@@ -32,7 +32,31 @@ _OLDER_THAN_THE_TABLE = (
     "Expected sorted previous metadata",
 )
 _RESOLVING = "org.apache.iceberg.io.ResolvingFileIO"
-CLASS_REMEDY = "name the jar that has the class under `catalog: {jars: […]}`, or correct `catalog`"
+_CLASS_REMEDY = "name the jar that has the class under `catalog: {jars: […]}`, or correct `catalog`"
+# Java's errors about a class of a jar that was compiled for another Java, or with other versions of the jars beside it.
+_OF_ANOTHER_BUILD = (
+    "UnsupportedClassVersionError", "ClassFormatError", "IncompatibleClassChangeError", "AbstractMethodError",
+    "NoSuchMethodError", "NoSuchFieldError", "VerifyError",
+)  # fmt: skip
+_BUILD_REMEDY = (
+    "name a jar under `catalog: {jars: […]}` that was built for the Java that `frazil doctor` shows, and for the Iceberg of"
+    " this Frazil"
+)
+_VALUE_REMEDY = "correct the setting that has this value, under `catalog` or `catalog.properties`"
+_NOT_USABLE = re.compile(r"Cannot initialize \w+( implementation|, missing|, \S+ does not implement)")
+# What Iceberg, Hadoop and Amazon's client throw for a value that they cannot use, before they ask anybody.
+_OF_VALUES = (
+    "IllegalArgumentException", "NumberFormatException", "DateTimeParseException", "PatternSyntaxException",
+    "URISyntaxException", "InvalidPathException",
+)  # fmt: skip
+# The same, of methods that read settings; others throw these for an answer or a file that makes no sense, too.
+_OF_SETTINGS = (
+    *_OF_VALUES, "IllegalStateException", "NullPointerException", "ValidationException", "NoSuchMethodException",
+    "ClassCastException",
+)  # fmt: skip
+_READS_SETTINGS = re.compile(r"(Properties|PropertyUtil|ClientFactory|ClientFactories|AuthManagers)\.[\w<]")
+# PostgreSQL's driver throws its own exception for them.
+_REFUSED_BY_DRIVER = re.compile(r"Invalid \w+ value: |parameter value must be ")
 _DENIED = "access denied"
 _MAY_NOT_LIST = "it answers, but this client may not list it"
 _ADVICE = "If you are using a StorageSharedKeyCredential"
@@ -89,15 +113,49 @@ def unavailable(what: str, error: Exception, where: str) -> FrazilError:
     return UnavailableError(f"{what}: {cause_of(error)}", remedy=_remedy_of(error), where=where)
 
 
-def missing_class(what: str, error: Exception, where: str) -> SpecError | None:
-    """Returns the error of a class that is not on the class path, which no waiting brings there; None for another
-    exception, also for a class that could not be initialized.
+def unreadable_metadata(words: str, file: str, table: str) -> UnavailableError:
+    """Returns the error of a table whose metadata file `file` cannot be read. words: what reading it failed with."""
+    remedy = refusal_remedy(words, _SETTINGS) or "make the file readable for this user, or restore it from a copy"
+    message = f"the table cannot be loaded: its metadata file {file} cannot be read: {words}"
+    return UnavailableError(message, remedy=remedy, where=table)
+
+
+def mistake_of(what: str, error: Exception, where: str, *, is_opening: bool = False) -> SpecError | None:
+    """Returns the error of a mistake in the pipeline file, which no waiting corrects: a class that is not on the class
+    path or cannot be used, or a value that a setting cannot have; None for another exception, also for a class that
+    could not be initialized. is_opening: whether `error` was thrown while a catalog was opened, from settings alone.
     """
     text = _text_of(error)
     is_missing = "NoClassDefFoundError" in text and "Could not initialize class" not in text
-    if not is_missing and "ClassNotFoundException" not in text:
-        return None
-    return SpecError(f"{what}: {cause_of(error)}", remedy=CLASS_REMEDY, where=where)
+    if is_missing or "ClassNotFoundException" in text:
+        return SpecError(f"{what}: {cause_of(error)}", remedy=_CLASS_REMEDY, where=where)
+    if any(name in text for name in _OF_ANOTHER_BUILD):
+        return SpecError(f"{what}: {cause_of(error)}", remedy=_BUILD_REMEDY, where=where)
+    if _NOT_USABLE.search(text):
+        return SpecError(f"{what}: {_refusal_of(error)}", remedy=_CLASS_REMEDY, where=where)
+    if _is_refused_value(error, is_opening):
+        return SpecError(f"{what}: {_refusal_of(error)}", remedy=_VALUE_REMEDY, where=where)
+    return None
+
+
+def _is_refused_value(error: Exception, is_opening: bool) -> bool:
+    """Returns whether the exception in the JVM is about a value of a setting, as the innermost cause shows. A server's
+    answer that cannot be parsed is none; nor is a host without an address, which Hadoop throws as a value's cause.
+    """
+    causes = causes_of(error)
+    if not causes:
+        return False
+    kind, text = causes[-1].getClass().getSimpleName(), cause_of(error)
+    if is_opening and kind in _OF_VALUES and "Cannot parse" not in text:
+        return True
+    reads_settings = any(_READS_SETTINGS.search(str(method)) for method in causes[-1].getStackTrace())
+    return bool((kind in _OF_SETTINGS and reads_settings) or _REFUSED_BY_DRIVER.search(text))
+
+
+def _refusal_of(error: Exception) -> str:
+    """Returns the words of the method that refuses a value or a class, on one line: a cause of its exception has others."""
+    causes = causes_of(error)
+    return _words(next((one for one in causes if one.getClass().getSimpleName() in _OF_SETTINGS), causes[-1]))
 
 
 def _text_of(error: Exception) -> str:
@@ -165,9 +223,10 @@ def causes_of(error: Exception) -> list[Any]:
 def cause_of(error: Exception) -> str:
     """Returns the innermost cause as text, on one line."""
     causes = causes_of(error)
-    if not causes:
-        return str(error)
-    cause = causes[-1]
+    return _words(causes[-1]) if causes else str(error)
+
+
+def _words(cause: Any) -> str:
     message = str(cause.getMessage() or "").partition("\n\tat ")[0]  # HDFS puts a trace of the server behind it.
     text = " ".join(message.split())
     if text.startswith(_ADVICE):  # Azure's client puts half a page of it before the store's answer.
@@ -307,7 +366,7 @@ def _list(io: Any, location: str) -> str:
 
 def _unreachable(error: Exception, location: str) -> FrazilError:
     what = "the store cannot be reached"
-    return missing_class(what, error, location) or unavailable(what, error, location)
+    return mistake_of(what, error, location) or unavailable(what, error, location)
 
 
 def _check_writing(gateway: Any, io: Any, location: str) -> None:

@@ -9,20 +9,18 @@ from typing import Any
 from py4j.java_gateway import is_instance_of
 
 from frazil.catalog.iceberg.java import (
-    CLASS_REMEDY,
     cause_of,
     is_named,
     is_not_there,
     java_errors,
-    missing_class,
+    mistake_of,
     unavailable,
 )
+from frazil.catalog.iceberg.store_access import build_client
 from frazil.errors import FrazilError, SpecError
 
 NAME = "frazil"
 """The name of every catalog that Frazil opens; a JDBC catalog keeps it in its rows."""
-_UNUSABLE = ("No suitable driver", "Cannot initialize Catalog implementation", "does not implement Catalog")
-"""Messages of catalogs that no waiting makes usable."""
 _REST = "org.apache.iceberg.rest.RESTCatalog"
 
 
@@ -42,6 +40,8 @@ def open_catalog(gateway: Any, properties: Mapping[str, str], hadoop: Mapping[st
         takes_commits = not is_rest or _endpoints(opened).contains(
             gateway.jvm.org.apache.iceberg.rest.Endpoint.V1_UPDATE_TABLE
         )
+        if not is_rest:  # A server reads metadata files by itself, and may vend other properties.
+            build_client(gateway, properties)
     except java_errors() as error:
         raise refused_catalog(error, address) from None
     if shows_one_snapshot:
@@ -79,10 +79,8 @@ def refused_catalog(error: Exception, where: str) -> FrazilError:
             remedy="name its jar, as `catalog: {jars: [/path/to/driver.jar]}`, or correct `catalog.uri`",
             where=where,
         )
-    what = "the catalog cannot be opened"
-    if any(words in str(error) for words in _UNUSABLE):
-        return SpecError(f"{what}: {cause}", remedy=CLASS_REMEDY, where=where)
-    return missing_class(what, error, where) or unavailable("the catalog", error, where)
+    mistake = mistake_of("the catalog cannot be opened", error, where, is_opening=True)
+    return mistake or unavailable("the catalog", error, where)
 
 
 def is_unmade(properties: Mapping[str, str], error: Exception) -> bool:
@@ -101,8 +99,8 @@ def refuse_other_kind(gateway: Any, catalog: Any, identifier: Any, error: Except
             remedy="install a newer Frazil, or give the table another name in the pipeline file",
             where=str(identifier),
         )
-    if missing := missing_class("the table cannot be loaded", error, str(identifier)):
-        raise missing
+    if mistake := mistake_of("the table cannot be loaded", error, str(identifier)):
+        raise mistake
     what = "a table of another format" if is_named(error, "NoSuchIcebergTableException") else ""
     if is_not_there(error) and is_instance_of(gateway, catalog, "org.apache.iceberg.catalog.ViewCatalog"):
         with suppress(*java_errors()):  # A catalog without views may refuse the question.

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from frazil.catalog.iceberg.answers import is_conflict
 from frazil.catalog.iceberg.java import (
     FORBIDDEN,
     cause_of,
     is_named,
     is_not_there,
     java_errors,
-    missing_class,
+    mistake_of,
     strings,
     unavailable,
 )
@@ -39,7 +40,16 @@ def refused_creation(error: Exception, table: str) -> FrazilError:
             where=table,
         )
     what = "the table cannot be created"
-    return missing_class(what, error, table) or unavailable(what, error, table)
+    return mistake_of(what, error, table) or unavailable(what, error, table)
+
+
+def refuse_failed(what: str, failure: Exception | None, table: str) -> None:
+    """Checks that a change which the table, loaded again, does not have may be repeated.
+
+    Raises: UnavailableError where it did not fail by another writer's.
+    """
+    if failure is not None and not is_conflict(failure):
+        raise unavailable(what, failure, table)
 
 
 def is_absent(gateway: Any, catalog: Any, identifier: Any, error: Exception) -> bool:

@@ -34,6 +34,20 @@ _BLOCK_BYTES, _REPLICAS = 128 * 1024 * 1024, 3
 _OWN_PROVIDERS = ("client.factory", "s3.client-factory-impl", "client.credentials-provider")
 
 
+def build_client(gateway: Any, properties: Mapping[str, str]) -> None:
+    """Builds the client of S3 by the properties of a catalog, and closes it: nobody is asked. A client is built when the
+    first metadata file is read, and Iceberg tries that 20 times, for 90 seconds, also where a property is refused.
+
+    Raises: the Java exception of a property that is refused.
+    """
+    if properties.get("io-impl") == _IO["s3"]:
+        io = gateway.jvm.org.apache.iceberg.CatalogUtil.loadFileIO(_IO["s3"], dict(properties), None)
+        try:
+            io.client()
+        finally:
+            io.close()
+
+
 def refuse_hadoop(gateway: Any, io: Any, location: str, table: str) -> None:
     """Raises SpecError for an object store that is reached by Hadoop's file systems: tasks do not read their settings."""
     kind = address_of(location).kind

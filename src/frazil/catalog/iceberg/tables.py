@@ -18,6 +18,7 @@ from frazil.catalog.progress import from_summary, key
 from frazil.catalog.table_metadata import read_schema
 from frazil.catalog.vended import VENDED
 from frazil.failpoints import hit
+from frazil.plugins.catalogs import KEEPS_METADATA
 from frazil.spec.partitioning import PartitionTerm, SortTerm
 from frazil.store.file_io import store_of
 from frazil.store.properties import check_sent, task_properties
@@ -81,6 +82,7 @@ class StateReader:
             partition_spec=str(iceberg.PartitionSpecParser.toJson(java.spec())),
             sort_order=str(iceberg.SortOrderParser.toJson(java.sortOrder())),
             older_specs=self._older_specs(java),
+            must_keep_metadata=KEEPS_METADATA.items() <= self._properties.items(),
             marks={name.removeprefix(prefix): text for name, text in properties.items() if name.startswith(prefix)},
         )
 

@@ -1,0 +1,151 @@
+"""Catalogs and tables that no waiting makes usable, with Iceberg's own classes: a mistake in the file is reported at once,
+and a table that cannot be read in seconds.
+"""
+
+from __future__ import annotations
+
+import time
+import zipfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+import yaml
+
+from frazil.catalog.iceberg.catalog import IcebergCatalog
+from frazil.cli.check import findings_of
+from frazil.errors import SpecError, UnavailableError
+from frazil.runtime.connect import catalog_properties
+from frazil.runtime.jars import own_jars
+from frazil.runtime.light_jvm import LightJvm
+from frazil.schema.evolve import new_schema
+from frazil.spec import load_spec
+from tests.fixtures.jvms import light_jvm, quick_jvms
+from tests.integration.servers import free_port
+
+KEYS = {"s3.access-key-id": "k", "s3.secret-access-key": "s", "client.region": "eu-west-1"}
+GLUE = {"type": "glue", "warehouse": "s3://bucket/w"}
+_NEW_CLASS = "org/apache/iceberg/inmemory/InMemoryCatalog"
+"""A catalog in Iceberg's jar, which is put into another one as a class of a later Java."""
+_LATER_JAVA = 99
+_SECONDS = 10.0
+
+
+@pytest.fixture(scope="module")
+def jars(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A jar whose only class was compiled for a Java that nobody has yet."""
+    iceberg = next(jar for jar in own_jars(needs_s3=False) if "iceberg-spark-runtime" in jar.name)
+    later = tmp_path_factory.mktemp("jars") / "later.jar"
+    with zipfile.ZipFile(iceberg) as found, zipfile.ZipFile(later, "w") as made:
+        code = bytearray(found.read(f"{_NEW_CLASS}.class"))
+        code[6:8] = _LATER_JAVA.to_bytes(2)
+        made.writestr("org/example/LaterCatalog.class", bytes(code))
+    return later
+
+
+@pytest.fixture(scope="module")
+def jvm(jars: Path) -> Iterator[LightJvm]:
+    with light_jvm(needs_s3=True, conf={"spark.jars": str(jars)}) as running:
+        yield running
+
+
+@pytest.mark.parametrize(
+    ("settings", "words", "remedy"),
+    [
+        ({"impl": "org.example.NoCatalog"}, "org.example.NoCatalog", "name the jar that has the class"),
+        ({"impl": "java.lang.Integer"}, "java.lang.Integer", "name the jar that has the class"),
+        (
+            {"impl": "java.lang.Object"},
+            "java.lang.Object does not implement Catalog",
+            "name the jar that has the class",
+        ),
+        ({"impl": "org.example.LaterCatalog"}, "UnsupportedClassVersionError", "name a jar under"),
+        ({"properties": {"io-impl": "org.example.NoFiles"}}, "org.example.NoFiles", "name the jar that has the class"),
+        ({"properties": {"jdbc.busy_timeout": "soon"}}, '"soon"', "correct the setting"),
+        ({"properties": {"clients": "many"}}, '"many"', "correct the setting"),
+        ({**GLUE, "properties": {"http-client.type": "nope"}}, "client type nope", "correct the setting"),
+        ({**GLUE, "properties": {"glue.endpoint": "not an address"}}, "not an address", "correct the setting"),
+        ({**GLUE, "properties": {"client.credentials-provider": "a.B"}}, "a.B", "name the jar"),
+        (
+            {"warehouse": "s3://b/w", "properties": {"http-client.type": "nope"}},
+            "client type nope",
+            "correct the setting",
+        ),
+        ({"warehouse": "s3://b/w", "properties": {"s3.endpoint": "host:9000"}}, "scheme", "correct the setting"),
+        ({"warehouse": "s3://b/w", "properties": {"s3.endpoint": "a b"}}, "a b", "correct the setting"),
+        ({"warehouse": "s3://b/w", "properties": {"s3.retry.num-retries": "few"}}, '"few"', "correct the setting"),
+        ({"type": "rest", "uri": "http://h", "properties": {"rest.auth.type": "nope"}}, "nope", "name the jar"),
+        ({"type": "rest", "uri": "http://h", "properties": {"rest.client.max-retries": "few"}}, '"few"', "correct the"),
+    ],
+    ids=str,
+)
+def test_a_mistake_in_the_file_is_reported_at_once_until_it_is_corrected(
+    jvm: LightJvm, tmp_path: Path, settings: Mapping[str, object], words: str, remedy: str
+) -> None:
+    spec = _file(tmp_path, settings)
+    began = time.monotonic()
+    with pytest.raises(SpecError) as refused:
+        IcebergCatalog(jvm.gateway, "p", catalog_properties(load_spec(spec)), {})
+    assert (words in refused.value.message, refused.value.remedy.startswith(remedy)) == (True, True), refused.value
+    assert time.monotonic() - began < _SECONDS
+    if "catalog.db" in spec.read_text() and "s3:" not in spec.read_text():
+        corrected = _file(
+            tmp_path, {"properties": {"jdbc.journal_mode": "WAL", "jdbc.busy_timeout": "10", "clients": "1"}}
+        )
+        IcebergCatalog(jvm.gateway, "p", catalog_properties(load_spec(corrected)), {})
+
+
+def test_check_reports_an_unusable_catalog_among_its_findings(jars: Path, tmp_path: Path) -> None:
+    with quick_jvms():
+        file = _file(tmp_path, {"impl": "org.example.LaterCatalog", "jars": [str(jars)]})
+        found = {finding.name: finding for finding in findings_of(load_spec(file))}
+    assert {name for name, finding in found.items() if not finding.is_ok} == {"kafka", "catalog"}
+    assert "UnsupportedClassVersionError" in found["catalog"].found
+    assert found["catalog"].remedy.startswith("name a jar under `catalog: {jars: […]}`")
+    assert "store" in found, "the other checks were made"
+
+
+@pytest.mark.parametrize("fault", ["missing", "garbage", "a folder"])
+def test_a_metadata_file_that_cannot_be_read_is_named_in_seconds_until_it_is_restored(
+    jvm: LightJvm, tmp_path: Path, fault: str
+) -> None:
+    properties = catalog_properties(load_spec(_file(tmp_path, {})))
+    writing = IcebergCatalog(jvm.gateway, "p", properties, {})
+    for table in ("n.damaged", "n.whole"):
+        writing.create(table, new_schema([]), {}, 2)
+    [file] = (tmp_path / "w/n/damaged/metadata").glob("*.metadata.json")
+    kept = file.read_bytes()
+    file.unlink()
+    if fault == "a folder":
+        file.mkdir()
+    elif fault == "garbage":
+        file.write_text("{")
+    began = time.monotonic()
+    catalog = IcebergCatalog(jvm.gateway, "p", properties, {}, is_impatient=True)
+    for _ in range(3):  # As check does, which loads a table more than once.
+        with pytest.raises(UnavailableError) as refused:
+            catalog.load("n.damaged")
+        assert (file.name in refused.value.message, bool(refused.value.remedy)) == (True, True), refused.value
+        assert catalog.load("n.whole") is not None
+    assert time.monotonic() - began < _SECONDS
+    if fault == "a folder":
+        file.rmdir()
+    file.write_bytes(kept)
+    assert catalog.load("n.damaged") is not None
+
+
+def _file(folder: Path, settings: Mapping[str, object]) -> Path:
+    catalog = {"uri": f"jdbc:sqlite:{folder}/catalog.db", "warehouse": f"{folder}/w"}
+    if {"impl", "type"} & settings.keys():
+        catalog = {}
+    own = settings.get("properties", {})
+    assert isinstance(own, dict)
+    document = {
+        "pipeline": "p",
+        "kafka": {"bootstrap.servers": f"localhost:{free_port()}"},
+        "catalog": {**catalog, **settings, "properties": {**(KEYS if "s3:" in str(settings) else {}), **own}},
+        "tables": {"n.t": {"topic": "t"}},
+    }
+    file = folder / "pipeline.yaml"
+    file.write_text(yaml.safe_dump(document))
+    return file
