@@ -27,9 +27,7 @@ from frazil.catalog.iceberg.java import (
     is_another_table,
     is_not_there,
     java_errors,
-    length,
     make_namespaces,
-    strings,
     unavailable,
 )
 from frazil.catalog.iceberg.opening import is_unmade, open_catalog, refuse_other_kind
@@ -89,6 +87,8 @@ class IcebergCatalog:
         self._files = DataFiles(gateway)
         self.reader = StateReader(gateway, pipeline, self._properties, vends_credentials)
         self._states: dict[str, tuple[str, TableState]] = {}
+        #: The sizes of tables that were just committed to, until they are asked for, or a table is loaded.
+        self._sizes: dict[str, TableSize] = {}
         #: The live files of tables; a Java table of another caller may be asked for under the table's lock.
         self.scans = TableScans(jvm)
         self._locks: dict[str, AbstractContextManager[object]] = {}
@@ -130,15 +130,11 @@ class IcebergCatalog:
         return known[1]
 
     def size(self, table: str) -> TableSize:
-        java = self._tables[table]
+        known = self._sizes.pop(table, None)  # Other changes of the table may follow.
+        if known is not None:
+            return known
         try:
-            snapshot = java.currentSnapshot()
-            if snapshot is None:
-                return TableSize(0, 0, 0, 0)
-            summary = self.reader.strings_of(snapshot.summary())
-            totals = ("total-records", "total-data-files", "total-files-size", "total-position-deletes")
-            rows, files, size, deleted = (int(summary.get(name) or 0) for name in totals)
-            return TableSize(rows, files, size, length(java.snapshots()), deleted)
+            return self.reader.size_of(self._tables[table])
         except java_errors() as error:
             raise unavailable("the table cannot be loaded", error, table) from None
 
@@ -225,12 +221,12 @@ class IcebergCatalog:
         java = self._tables.get(commit.table)
         if java is None:
             raise InvariantError("commit to a table that was not loaded", where=commit.table)
-        validator = ProgressValidator(self.pipeline, commit, java)
         try:
-            newest = int(java.operations().current().lastSequenceNumber())
+            operations = self._operations.of(commit.table, java)
+            validator = ProgressValidator(self.pipeline, commit, operations)
+            newest = int(operations.current().lastSequenceNumber())
             update = self._update_for(java, commit)
-            for name, value in {**commit.entries, **to_summary(self.pipeline, commit.progress)}.items():
-                update.set(name, value)
+            self._files.set_entries({**commit.entries, **to_summary(self.pipeline, commit.progress)}, update)
         except java_errors() as error:
             raise NotSent(f"the commit cannot be made: {cause_of(error)}", where=commit.table) from None
         sending = Sending(java, validator)
@@ -245,9 +241,10 @@ class IcebergCatalog:
     def _done(self, commit: Commit, java: Any) -> Progress:
         """Returns the progress of a commit that has just been made."""
         self._adopt(commit.table, java)
-        snapshot = java.currentSnapshot()
         self.scans.note(commit, java)
-        return replace(commit.progress, snapshot_id=snapshot.snapshotId(), committed_at_ms=snapshot.timestampMillis())
+        made = self.reader.newest_of(java)
+        self._sizes[commit.table] = self.reader.size_of(java, made)
+        return replace(commit.progress, snapshot_id=made["snapshot-id"], committed_at_ms=made["timestamp-ms"])
 
     def _adopt(self, table: str, java: Any) -> None:
         """Marks a table that another tool created as one that this pipeline commits to, so that expired progress is not
@@ -295,8 +292,7 @@ class IcebergCatalog:
             if left:
                 raise ConflictError("the files did not exist when they were read", where=rewrite.table)
             self._files.apply((file.content for file in rewrite.added), java, overwrite, "OverwriteFiles.addFile")
-            for name, value in {**rewrite.summary, REWRITE_ID: rewrite.id}.items():
-                overwrite.set(key(self.pipeline, name), value)
+            self._set_own({**rewrite.summary, REWRITE_ID: rewrite.id}, overwrite)
             sending.send(overwrite)
             hit("replay.rewrite-landed")
         except lost_answers() as error:
@@ -311,8 +307,7 @@ class IcebergCatalog:
         try:
             update = java.newAppend()
             self._files.apply((file.content for file in append.files), java, update, "AppendFiles.appendFile")
-            for entry, text in append.entries.items():
-                update = update.set(key(self.pipeline, entry), text)
+            self._set_own(append.entries, update)
             sending.send(update)
             hit("replay.append-landed")
         except lost_answers() as error:
@@ -330,8 +325,7 @@ class IcebergCatalog:
         sending = Sending(java, validator)
         try:
             update = self._update_for(java, commit)
-            for name, value in {**made.summary, REPLAY_ID: made.id}.items():
-                update.set(key(self.pipeline, name), value)
+            self._set_own({**made.summary, REPLAY_ID: made.id}, update)
             sending.send(update)
             hit("replay.replace-landed")
             self.scans.note(commit, java)
@@ -369,6 +363,10 @@ class IcebergCatalog:
         append = java.newAppend()
         self._files.apply((file.content for file in commit.files), java, append, "AppendFiles.appendFile")
         return append
+
+    def _set_own(self, entries: Mapping[str, str], update: Any) -> None:
+        """Sets entries of this pipeline in the summary of an update's snapshot."""
+        self._files.set_entries({key(self.pipeline, name): text for name, text in entries.items()}, update)
 
     def scan(self, table: str) -> Scan:
         if table in self._behind:
@@ -469,6 +467,7 @@ class IcebergCatalog:
 
     def _fresh(self, table: str) -> tuple[Any, Any]:
         """Returns the Java table and its metadata, as the catalog has them now."""
+        self._sizes.pop(table, None)
         java = self._tables.get(table)
         # A Java table of a REST catalog keeps its first store credentials: only another load returns new ones.
         if java is not None and not self.reader.vends_credentials:
@@ -489,6 +488,4 @@ class IcebergCatalog:
         self._adopted.discard(table)
 
     def _identifier(self, table: str) -> Any:
-        *namespace, name = table.split(".")
-        java = self._jvm.org.apache.iceberg.catalog
-        return java.TableIdentifier.of(java.Namespace.of(strings(self.gateway, namespace)), name)
+        return self._jvm.org.apache.iceberg.catalog.TableIdentifier.parse(table)

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
-from itertools import groupby
 from typing import Any, Literal
 
 from frazil.catalog.iceberg.java import each, java_errors, unavailable
+from frazil.catalog.iceberg.method_handles import MethodHandles
 from frazil.catalog.scans import LiveFile, Scan, after_commit, delete_file_of, is_numbered
 from frazil.types import Commit
 
@@ -46,29 +46,35 @@ much as everything else.
 
 
 class DataFiles:
-    """Passes files to the JVM behind py4j's `gateway`."""
+    """Passes files, and entries of snapshot summaries, to the JVM behind py4j's `gateway`."""
 
     def __init__(self, gateway: Any) -> None:
-        self._gateway = gateway
         self._jvm = gateway.jvm
-        self._handles_by_method: dict[UpdateMethod, tuple[Any, Any]] = {}
+        self._handles = MethodHandles(gateway)
+        self._by_method: dict[UpdateMethod, Any] = {}
 
     def apply(self, contents: Iterable[str], table: Any, update: Any, method: UpdateMethod) -> None:
         """Calls the update's method for each file. A file has the partition spec that it was written with, which need
         not be the table's current one.
         """
+        found = [*contents]
+        if not found:
+            return
         specs = table.specs()
-        for spec_id, alike in groupby(contents, key=_spec_id_of):
-            spec = specs.get(spec_id)
-            found = [_as_read(content, spec) for content in alike]
-            apply_one = self._consumer(spec, update, method)
-            for first in range(0, len(found), _AT_ONCE):
-                self._reader.readTree(f"[{','.join(found[first : first + _AT_ONCE])}]").forEach(apply_one)
+        add_one = self._handles.instance(self._handles.consumer, self._adding(method).bindTo(update).bindTo(specs))
+        for first in range(0, len(found), _AT_ONCE):
+            read = (_as_read(content, specs) for content in found[first : first + _AT_ONCE])
+            self._reader.readTree(f"[{','.join(read)}]").forEach(add_one)
 
-    def read(self, contents: Iterable[str], spec: Any) -> list[Any]:
-        """Returns Java data files, all of this partition spec."""
+    def set_entries(self, entries: Mapping[str, str], update: Any) -> None:
+        """Sets entries of the summary of the snapshot that the update makes."""
+        named = self._mapper.readValue(json.dumps(dict(entries)), self._maps)
+        named.forEach(self._handles.instance(self._handles.bi_consumer, self._setting.bindTo(update)))
+
+    def read(self, contents: Iterable[str], specs: Any) -> list[Any]:
+        """Returns Java data files. specs: the Java map of the table's partition specs by id."""
         parser = self._jvm.org.apache.iceberg.ContentFileParser
-        return [parser.fromJson(self._reader.readTree(_as_read(content, spec)), spec) for content in contents]
+        return [parser.fromJson(self._reader.readTree(_as_read(content, specs)), specs) for content in contents]
 
     def texts(self, words: Iterable[str]) -> Any:
         """Returns a Java list of these strings, none of which may contain NUL."""
@@ -76,63 +82,50 @@ class DataFiles:
         return separated.toList()
 
     @cached_property
-    def _reader(self) -> Any:
-        """Iceberg's JSON mapper, which here also reads NaN and Infinity: a partition value may be one."""
-        feature = self._class(f"{_JACKSON}.core.json.JsonReadFeature").getField("ALLOW_NON_NUMERIC_NUMBERS").get(None)
-        with_feature = getattr(
-            self._jvm.org.apache.iceberg.util.JsonUtil.mapper().reader(), "with"
-        )  # `with` is a keyword of Python.
-        return with_feature(feature.mappedFeature())
-
-    def _consumer(self, spec: Any, update: Any, method: UpdateMethod) -> Any:
-        """Returns a Java Consumer: node -> update.method(ContentFileParser.fromJson(node, spec))."""
-        handles = self._handles
-        if method not in self._handles_by_method:
-            self._handles_by_method[method] = self._method_handles(method)
-        parse, add = self._handles_by_method[method]
-        arguments = self._gateway.new_array(self._jvm.java.lang.Object, 1)
-        arguments[0] = spec
-        both = handles.filterReturnValue(handles.insertArguments(parse, 1, arguments), add.bindTo(update))
-        return self._jvm.java.lang.invoke.MethodHandleProxies.asInterfaceInstance(self._consumers, both)
-
-    def _method_handles(self, method: UpdateMethod) -> tuple[Any, Any]:
-        """Returns two method handles: one that reads a file, (node, spec) -> file, and the update's method, (update,
-        file) -> update.
-        """
-        owner, name = method.split(".")
-        interface = self._class(f"{_ICEBERG}.{owner}")
-        file = self._class(f"{_ICEBERG}.{'DeleteFile' if method in _OF_DELETES else 'DataFile'}")
-        node, spec = self._class(f"{_JACKSON}.databind.JsonNode"), self._class(f"{_ICEBERG}.PartitionSpec")
-        parser, parsed = self._class(f"{_ICEBERG}.ContentFileParser"), self._class(f"{_ICEBERG}.ContentFile")
-        lookup = self._handles.publicLookup()
-        parse = lookup.findStatic(parser, "fromJson", self._kind(parsed, node, spec))
-        add = lookup.findVirtual(interface, name, self._kind(interface, file))
-        return parse.asType(self._kind(file, node, spec)), add
-
-    @property
-    def _handles(self) -> Any:
-        return self._jvm.java.lang.invoke.MethodHandles
+    def _mapper(self) -> Any:
+        return self._jvm.org.apache.iceberg.util.JsonUtil.mapper()
 
     @cached_property
-    def _consumers(self) -> Any:
-        return self._class("java.util.function.Consumer")
+    def _reader(self) -> Any:
+        """Iceberg's JSON mapper, which here also reads NaN and Infinity: a partition value may be one."""
+        feature = self._handles.class_of(f"{_JACKSON}.core.json.JsonReadFeature")
+        with_feature = getattr(self._mapper.reader(), "with")  # `with` is a keyword of Python.
+        return with_feature(feature.getField("ALLOW_NON_NUMERIC_NUMBERS").get(None).mappedFeature())
 
-    def _kind(self, answer: Any, *parameters: Any) -> Any:
-        words = self._jvm.java.util.ArrayList()
-        for parameter in parameters:
-            words.add(parameter)
-        return self._jvm.java.lang.invoke.MethodType.methodType(answer, words)
+    def _adding(self, method: UpdateMethod) -> Any:
+        """Returns the handle (update, specs, node) -> update.method(ContentFileParser.fromJson(node, specs))."""
+        if method not in self._by_method:
+            self._by_method[method] = self._handle_of(method)
+        return self._by_method[method]
 
-    def _class(self, name: str) -> Any:
-        """Returns the Java class as py4j finds it, also from Spark's class loader."""
-        return self._jvm.py4j.reflection.ReflectionUtil.classForName(name)
+    def _handle_of(self, method: UpdateMethod) -> Any:
+        owner, name = method.split(".")
+        handles, class_of = self._handles, self._handles.class_of
+        update = class_of(f"{_ICEBERG}.{owner}")
+        file = class_of(f"{_ICEBERG}.{'DeleteFile' if method in _OF_DELETES else 'DataFile'}")
+        node, specs = class_of(f"{_JACKSON}.databind.JsonNode"), self._maps
+        parser, parsed = class_of(f"{_ICEBERG}.ContentFileParser"), class_of(f"{_ICEBERG}.ContentFile")
+        parse = handles.static(parser, "fromJson", parsed, node, specs).asType(handles.type_of(file, node, specs))
+        both = handles.nested(handles.virtual(update, name, update, file), 1, parse)
+        return handles.reordered(both, (0, 2, 1), update, update, specs, node)
+
+    @cached_property
+    def _setting(self) -> Any:
+        """The handle (update, name, text) -> update.set(name, text)."""
+        text, made = self._handles.class_of("java.lang.String"), self._handles.class_of("java.lang.Object")
+        update = self._handles.class_of(f"{_ICEBERG}.SnapshotUpdate")
+        return self._handles.virtual(update, "set", made, text, text)
+
+    @cached_property
+    def _maps(self) -> Any:
+        return self._handles.class_of("java.util.Map")
 
 
-def _as_read(content: str, spec: Any) -> str:
+def _as_read(content: str, specs: Any) -> str:
     """Returns the JSON of one file as Java's parser accepts it: Iceberg writes NaN and Infinity in quotes, and does not
     read them again.
     """
-    return _unquoted(content, spec) if any(word in content for word in _QUOTED) else content
+    return _unquoted(content, specs.get(_spec_id_of(content))) if any(word in content for word in _QUOTED) else content
 
 
 def _spec_id_of(content: str) -> int:
@@ -176,8 +169,11 @@ class TableScans:
 
     def note(self, commit: Commit, java: Any) -> None:
         """Applies our own commit to the known files, where it came directly after them and made the newest snapshot."""
-        known, snapshot = self._known.get(commit.table), java.currentSnapshot()
-        if known is None or snapshot.parentId() != known.read_at:
+        known = self._known.get(commit.table)
+        if known is None:
+            return
+        snapshot = java.currentSnapshot()
+        if snapshot.parentId() != known.read_at:
             return
         first_row_ids = {}
         if snapshot.firstRowId() is not None:  # Format version 3.

@@ -10,10 +10,10 @@ from typing import Any
 from py4j.java_gateway import is_instance_of
 
 from frazil.catalog.iceberg.data_files import DataFiles
-from frazil.catalog.iceberg.java import each
+from frazil.catalog.iceberg.java import each, length
 from frazil.catalog.iceberg.store_access import identity_of, refuse_hadoop, vended_for
 from frazil.catalog.layout import Layout, order_of, spec_change, spelled_term
-from frazil.catalog.port import TableState
+from frazil.catalog.port import TableSize, TableState
 from frazil.catalog.progress import from_summary, key
 from frazil.catalog.table_metadata import read_schema
 from frazil.catalog.vended import VENDED
@@ -138,6 +138,26 @@ class StateReader:
         store_of(tuple(sorted(kept.items()))).check(location)
         VENDED.note({**properties, **kept})
         return kept
+
+    def newest_of(self, java: Any) -> dict[str, Any]:
+        """Returns the newest snapshot of the Java table as Iceberg's JSON, which is one call for all of its values; empty
+        without a snapshot.
+        """
+        snapshot = java.currentSnapshot()
+        if snapshot is None:
+            return {}
+        found: dict[str, Any] = json.loads(self._jvm.org.apache.iceberg.SnapshotParser.toJson(snapshot))
+        return found
+
+    def size_of(self, java: Any, newest: Mapping[str, Any] | None = None) -> TableSize:
+        """Returns the size of the Java table. newest: its newest snapshot, where that was read already."""
+        newest = self.newest_of(java) if newest is None else newest
+        if not newest:
+            return TableSize(0, 0, 0, 0)
+        summary = newest.get("summary", {})
+        totals = ("total-records", "total-data-files", "total-files-size", "total-position-deletes")
+        rows, files, size, deleted = (int(summary.get(name) or 0) for name in totals)
+        return TableSize(rows, files, size, length(java.snapshots()), deleted)
 
     def strings_of(self, java_map: Any) -> dict[str, str]:
         """Returns a Java map of strings, read in one call; py4j's own mapping makes two calls per entry."""

@@ -58,13 +58,14 @@ class ProgressValidator(Validator):
     for (a value of a dropped column would be in no row) and the newest snapshot that the commit requires.
     """
 
-    def __init__(self, pipeline: str, commit: Commit, java: Any) -> None:
+    def __init__(self, pipeline: str, commit: Commit, operations: Any) -> None:
+        """operations: those of the Java table."""
         self._offsets = key(pipeline, "offsets")
         self._commit_id = key(pipeline, "commit-id")
         self._expected = commit.expected.commit_id
         self._shape = commit.shape
         self._head_id = commit.head_id
-        self._java = java
+        self._operations = operations
         #: The commit id of the newest progress; empty without progress.
         self.found = ""
 
@@ -85,7 +86,7 @@ class ProgressValidator(Validator):
         """Returns whether the state that this attempt replaces has the expected shape: Iceberg has just refreshed it."""
         if self._shape is None:
             return True
-        now = self._java.operations().current()
+        now = self._operations.current()
         return self._shape == (now.currentSchemaId(), now.defaultSpecId(), now.defaultSortOrderId())
 
     def refusal(self, table: str) -> ConflictError:
