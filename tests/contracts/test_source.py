@@ -108,19 +108,21 @@ def _only(topic: str) -> Callable[[str], bool]:
 
 
 def test_topics_are_described_and_missing_ones_absent(log: Log, topic: str) -> None:
-    assert log.source.topics(_only(topic)) == {}
+    assert log.source.topics(_only(topic)) == log.source.described([topic]) == {}
     log.create(topic, 3)
     (described,) = log.source.topics(_only(topic)).values()
     assert described == TopicDescription(topic, described.id, 3)
+    assert log.source.described([topic, f"{topic}-missing"]) == {topic: described}
 
 
 def test_a_topic_made_again_has_another_id(log: Log, topic: str) -> None:
     log.create(topic, 1)
     before = log.source.topics(_only(topic))[topic].id
-    assert log.source.topics(_only(topic))[topic].id == before
+    assert log.source.described([topic])[topic].id == before
     log.delete(topic)
+    assert log.source.described([topic]) == {}
     log.create(topic, 1)
-    assert log.source.topics(_only(topic))[topic].id != before
+    assert log.source.described([topic])[topic].id != before
 
 
 def test_ends_and_beginnings_follow_the_log_and_unknown_partitions_are_absent(log: Log, topic: str) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 
@@ -74,6 +74,9 @@ class UnsureSource:
     def topics(self, wanted: Callable[[str], bool]) -> dict[str, TopicDescription]:
         self._fate.step("source.topics")
         return self._source.topics(wanted)
+
+    def described(self, names: Collection[str]) -> dict[str, TopicDescription]:
+        return self.topics(names.__contains__)
 
     def topic_keys(self, control_topic: str) -> dict[str, dict[str, str]]:
         self._fate.step("source.topic_keys")

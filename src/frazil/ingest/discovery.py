@@ -406,8 +406,7 @@ class Discovery:
 
     def verify_again(self, table: Table) -> None:
         """Requests the table's topics, also for a table in a batch; raises TableStopped when one was recreated."""
-        names = set(table.offsets.topics)
-        self._match(table, self._source.topics(names.__contains__))
+        self._match(table, self._source.described(set(table.offsets.topics)))
         self._check_topic_ids(table)
 
     def _match(self, table: Table, found: dict[str, TopicDescription]) -> None:

@@ -223,9 +223,9 @@ class Ownership:
     # ---- being warm
 
     def offer(self, tables: Sequence[Table]) -> None:
-        """Reports this process to the others, a few times a second."""
+        """Reports this process to the others, if there may be any, a few times a second."""
         now_s = self._clock.monotonic_s()
-        if now_s - self._offered_at_s >= _OFFER_EVERY_S:
+        if not self._is_alone and now_s - self._offered_at_s >= _OFFER_EVERY_S:
             self._offered_at_s = now_s
             self._leadership.offer(self._rates.of(tables, now_s), self.is_warm(tables))
 

@@ -247,7 +247,7 @@ class Pipeline:
             for name, topic in p.table.offsets.topics.items()
             if name in p.batch.topics
         }
-        found = self._source.topics({name for name, _ in expected}.__contains__)
+        found = self._source.described({name for name, _ in expected})
         changed = sorted(name for name, topic_id in expected if name not in found or found[name].id != topic_id)
         if changed:
             raise ConflictError(f"topic {changed[0]} was deleted or created again while it was read", where=changed[0])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import starmap
 from typing import Any
@@ -113,6 +113,9 @@ class MemorySource:
             for name, topic in self.by_name.items()
             if wanted(name)
         }
+
+    def described(self, names: Collection[str]) -> dict[str, TopicDescription]:
+        return self.topics(names.__contains__)
 
     def topic_keys(self, control_topic: str) -> dict[str, dict[str, str]]:  # noqa: ARG002
         self._answer()

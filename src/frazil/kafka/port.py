@@ -4,7 +4,7 @@ driver, and a batch of records written once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
@@ -34,6 +34,9 @@ class Source(Protocol):
 
     def topics(self, wanted: Callable[[str], bool]) -> dict[str, TopicDescription]:
         """Returns the topics whose names are wanted, fresh from the brokers, without topics that do not exist."""
+
+    def described(self, names: Collection[str]) -> dict[str, TopicDescription]:
+        """Returns the topics of these names, as `topics`, at a cost that does not grow with the topics of the cluster."""
 
     def topic_keys(self, control_topic: str) -> dict[str, dict[str, str]]:
         """Returns per topic the keys by which it asks for a table: those of its configuration, on brokers that take them,

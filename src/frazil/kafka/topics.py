@@ -118,6 +118,15 @@ class KafkaTopics:
     def topics(self, wanted: Callable[[str], bool]) -> dict[str, TopicDescription]:
         return self._of_any(lambda patience_s: self._described(wanted, patience_s))
 
+    def described(self, names: Collection[str]) -> dict[str, TopicDescription]:
+        def describe(patience_s: float) -> dict[str, TopicDescription]:
+            # The list of all topics is of use only where a broker is silent, so that another one is asked.
+            if self._silent or self._any is not self._admin:
+                self._listed(patience_s)
+            return self._described_by_name(names, patience_s)
+
+        return self._of_any(describe)
+
     def _of_any(self, question: Callable[[float], _T]) -> _T:
         """Returns the answer to a question that any broker may answer, given how long one may take."""
         for patience_s in (_PROMPT_S, 2 * _PROMPT_S):
@@ -135,8 +144,10 @@ class KafkaTopics:
         return self._ask(partial(question, max(_PROMPT_S, self._timeout_s - 3 * _PROMPT_S)))
 
     def _described(self, wanted: Callable[[str], bool], patience_s: float) -> dict[str, TopicDescription]:
-        everything = self._listed(patience_s)
-        names = sorted(name for name in everything.topics if wanted(name))
+        return self._described_by_name(filter(wanted, self._listed(patience_s).topics), patience_s)
+
+    def _described_by_name(self, wanted: Iterable[str], patience_s: float) -> dict[str, TopicDescription]:
+        names = sorted(wanted)
         if not names:
             return {}
         found: dict[str, TopicDescription] = {}

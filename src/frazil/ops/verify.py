@@ -7,7 +7,7 @@ nothing to the pipeline's catalog, and writes nothing to Kafka.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -110,6 +110,10 @@ class UpTo:
     def topics(self, wanted: Callable[[str], bool]) -> dict[str, TopicDescription]:
         """See Source."""
         return self._source.topics(wanted)
+
+    def described(self, names: Collection[str]) -> dict[str, TopicDescription]:
+        """See Source."""
+        return self._source.described(names)
 
     def topic_keys(self, control_topic: str) -> dict[str, dict[str, str]]:
         """See Source."""
