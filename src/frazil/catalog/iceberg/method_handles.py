@@ -59,11 +59,6 @@ class MethodHandles:
         return self.class_of("java.util.function.BiConsumer")
 
     @cached_property
-    def void(self) -> Any:
-        """The class of what a method without a result returns."""
-        return self.class_of("java.lang.Void").getField("TYPE").get(None)
-
-    @cached_property
     def _methods(self) -> Any:
         return self._jvm.java.lang.invoke.MethodHandles
 
