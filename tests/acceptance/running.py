@@ -15,22 +15,21 @@ from pathlib import Path
 from typing import IO, Any
 
 from frazil.clock import SystemClock, new_id
-from tests.fixtures.forks import Fork
+from tests.fixtures.forks import Process, start
 from tests.fixtures.processes import frozen, marked, program_of, stat_of
 from tests.fixtures.waiting import PATIENCE_S, wait_until
 
 Event = dict[str, Any]
 _MARK = "FRAZIL_ACCEPTANCE_RUN"
-FRAZIL = ("-m", "frazil.cli.main")
 
 
 class Run:
     """One started `frazil run`. A mark in the environment tells all that it started, so that nothing stays behind."""
 
     def __init__(
-        self, folder: Path, words: tuple[str, ...], environment: Mapping[str, str], program: tuple[str, ...] = FRAZIL
+        self, folder: Path, words: tuple[str, ...], environment: Mapping[str, str], program: tuple[str, ...] = ()
     ) -> None:
-        """program: what Python runs."""
+        """program: what Python runs in place of Frazil's own."""
         self.folder = folder
         self._mark = new_id()
         self.events: list[Event] = []
@@ -40,7 +39,18 @@ class Run:
         command = ["run", *words, "--output", "json", "--log-format", "json"]
         variables = {**os.environ, **environment, _MARK: self._mark}
         with self._read(self._results.append) as out, self._read(self._note) as err:
-            self._process = _started(program, command, folder, variables, out, err)
+            if program:
+                self._process: Process = subprocess.Popen(
+                    [sys.executable, *program, *command],
+                    cwd=folder,
+                    env=variables,
+                    stdin=subprocess.DEVNULL,
+                    stdout=out,
+                    stderr=err,
+                    start_new_session=True,
+                )
+            else:
+                self._process = start(command, folder, variables, out, err)
 
     @property
     def pid(self) -> int:
@@ -187,28 +197,6 @@ class Run:
     def _join(self) -> None:
         for reader in self._readers:
             reader.join(10)
-
-
-def _started(
-    program: tuple[str, ...],
-    words: list[str],
-    folder: Path,
-    variables: Mapping[str, str],
-    out: IO[bytes],
-    err: IO[bytes],
-) -> Fork | subprocess.Popen[bytes]:
-    """A process of Frazil, forked where nothing is to be imported before it."""
-    if program == FRAZIL and "PYTHONPATH" not in variables:
-        return Fork(words, folder, variables, out, err)
-    return subprocess.Popen(
-        [sys.executable, *program, *words],
-        cwd=folder,
-        env=variables,
-        stdin=subprocess.DEVNULL,
-        stdout=out,
-        stderr=err,
-        start_new_session=True,
-    )
 
 
 def ancestor(pid: int, generations: int) -> int | None:

@@ -8,7 +8,6 @@ import subprocess
 from collections.abc import Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
-from tempfile import TemporaryFile
 from types import MappingProxyType
 from typing import Any
 
@@ -18,7 +17,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from tests.acceptance.ledger import Feed, Place
 from tests.acceptance.ledger import Ledger as Acknowledged
-from tests.fixtures.forks import Fork
+from tests.fixtures.forks import run_to_end, start
 from tests.fixtures.jvms import with_quick_jvms
 from tests.fixtures.processes import plain_environment
 from tests.fixtures.waiting import wait_until
@@ -58,18 +57,7 @@ def ended(
     directory: Path, file: Path, *words: str, environment: Mapping[str, str] = MappingProxyType({})
 ) -> subprocess.CompletedProcess[str]:
     """A command with a pipeline file, run in a directory to its end."""
-    asked = [*words, "--file", str(file)]
-    with TemporaryFile() as out, TemporaryFile() as err:
-        process = Fork(asked, directory, {**plain_environment(), **environment}, out, err)
-        try:
-            code = process.wait(_RUN_TIMEOUT_S)
-        finally:
-            process.kill()
-        written = []
-        for stream in (out, err):
-            stream.seek(0)
-            written.append(stream.read().decode())
-    return subprocess.CompletedProcess(asked, code, *written)
+    return run_to_end([*words, "--file", str(file)], directory, {**plain_environment(), **environment}, _RUN_TIMEOUT_S)
 
 
 class Pipeline:
@@ -127,7 +115,7 @@ class Running:
         self._out, self._err = (directory / f"run-{number}.{stream}" for stream in ("out", "err"))
         command = ["run", *words, "--output", "json", "--log-format", "json"]
         with self._out.open("wb") as out, self._err.open("wb") as err:
-            self._process = Fork(command, directory, {**plain_environment(), **environment}, out, err)
+            self._process = start(command, directory, {**plain_environment(), **environment}, out, err)
         self.pid = self._process.pid
         self._events: list[dict[str, Any]] = []
         self._read_to = 0
