@@ -25,7 +25,7 @@ tables: {{s.t: {{topic: t, {setting}: 1s}}}}
 
 @pytest.mark.parametrize(
     ("environment", "setting"),
-    [({}, "comit"), ({}, "commit"), ({"PASSWORD": "hush", VARIABLE: "commit.before=kill"}, "comit")],
+    [({}, "commit"), ({"PASSWORD": "hush", VARIABLE: "commit.before=kill"}, "commits")],
 )
 def test_it_prints_and_ends_as_one_that_is_started(environment: dict[str, str], setting: str, tmp_path: Path) -> None:
     (tmp_path / "frazil.yaml").write_text(_FILE.format(setting=setting))
