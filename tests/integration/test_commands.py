@@ -61,8 +61,8 @@ class Answer:
         return {check["name"]: check for check in self.document["checks"] if not check["ok"]}
 
 
-def frazil(directory: Path, *words: str, form: str = "json") -> Answer:
-    command = [sys.executable, "-m", "frazil.cli.main", *words, "--output", form]
+def frazil(directory: Path, *words: str) -> Answer:
+    command = [sys.executable, "-m", "frazil.cli.main", *words, "--output", "json"]
     environment = {**os.environ, "SHOP_SECRET": SECRET}
     done = subprocess.run(
         command, cwd=directory, env=environment, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False
@@ -71,9 +71,9 @@ def frazil(directory: Path, *words: str, form: str = "json") -> Answer:
     return Answer(done.returncode, done.stdout, done.stderr)
 
 
-def forked(directory: Path, *words: str) -> Answer:
-    """The same by a process that is forked, in JSON."""
-    done = run_to_end([*words, "--output", "json"], directory, {**os.environ, "SHOP_SECRET": SECRET}, _TIMEOUT_S)
+def forked(directory: Path, *words: str, form: str = "json") -> Answer:
+    """The same by a process that is forked."""
+    done = run_to_end([*words, "--output", form], directory, {**os.environ, "SHOP_SECRET": SECRET}, _TIMEOUT_S)
     assert SECRET not in done.stdout + done.stderr
     return Answer(done.returncode, done.stdout, done.stderr)
 
@@ -143,7 +143,7 @@ def test_status_tells_of_a_stopped_table_topic_partition_offset_and_remedy(shop:
     assert (bad["state"], bad["where"]) == ("stopped", f"topic {shop.bad.topic}, partition 1, offset 0")
     assert bad["reason"]
     assert bad["remedy"]
-    text = frazil(shop.directory, "status", form="text")
+    text = forked(shop.directory, "status", form="text")
     assert text.code == 4
     assert f"where: topic {shop.bad.topic}, partition 1" in " ".join(text.out.split())
     lines = text.out.splitlines()
