@@ -159,7 +159,7 @@ def test_plan_finds_nothing_to_do_for_tables_that_are_read_and_the_record_that_s
         "shop.good": "none", "shop.empty": "wait", "shop.declared": "none",
     }  # fmt: skip
     assert {first["source"] for first in answer.tables()["shop.good"]["first_offsets"]} == {"progress"}
-    bad = frazil(shop.directory, "plan")
+    bad = forked(shop.directory, "plan")
     assert (bad.code, bad.tables()["shop.bad"]["action"]) == (4, "stop")
     assert bad.tables()["shop.bad"]["where"] == f"topic {shop.bad.topic}, partition 1, offset 0"
 
@@ -234,7 +234,7 @@ def test_a_missing_topic_and_a_pattern_that_matches_nothing(shop: Shop, tmp_path
 
 def test_catching_up_with_a_topic_that_is_not_there_is_no_success(shop: Shop, tmp_path: Path) -> None:
     file = write(tmp_path, shop.servers, f"tables:\n  s.a: {{topic: {shop.good.topic}x}}")
-    answer = frazil(tmp_path, "run", "--until-caught-up", "-f", file)
+    answer = forked(tmp_path, "run", "--until-caught-up", "-f", file)
     table = answer.tables()["s.a"]
     assert (answer.code, table["state"], table["reason"]) == (
         4,
@@ -274,13 +274,13 @@ def test_status_of_a_running_pipeline_and_of_one_that_was_killed(broker: Embedde
     document = {"pipeline": "live", "kafka": {"bootstrap.servers": ledger.servers}, "tables": tables}
     with Pipeline(tmp_path, document).start() as running:
         running.wait_until_committed(ledger.count)
-        status = frazil(tmp_path, "status")
+        status = forked(tmp_path, "status")
         table = status.tables()["s.live"]
         assert (status.code, status.document["process"]["running"]) == (0, True)
         assert (table["rows"], table["lag_records"], table["state"] in ("waiting", "running")) == (500, 0, True)
         assert table["dropped_fields"] == ["half", "word"]
         assert _watched_rows(tmp_path, ledger) == (0, {500, 600})
-    killed = frazil(tmp_path, "status")
+    killed = forked(tmp_path, "status")
     assert (killed.code, killed.tables()["s.live"]["state"]) == (0, "not running")
 
 
