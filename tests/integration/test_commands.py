@@ -272,8 +272,10 @@ def test_status_of_a_running_pipeline_and_of_one_that_was_killed(broker: Embedde
     ledger.produce(500)
     tables = {"s.live": {"topic": ledger.topic, "columns": {"number": "long"}, "unknown_fields": "drop"}}
     document = {"pipeline": "live", "kafka": {"bootstrap.servers": ledger.servers}, "tables": tables}
-    with Pipeline(tmp_path, document).start() as running:
+    pipeline = Pipeline(tmp_path, document)
+    with pipeline.start() as running:
         running.wait_until_committed(ledger.count)
+        wait_until(lambda: '"half"' in pipeline.state_text, "the state has the commit")
         status = forked(tmp_path, "status")
         table = status.tables()["s.live"]
         assert (status.code, status.document["process"]["running"]) == (0, True)
