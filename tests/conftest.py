@@ -13,6 +13,9 @@ from frazil.runtime.jars import jars
 from frazil.runtime.jvm import Jvm
 from tests.fixtures.foreign_spark import ForeignSpark
 from tests.fixtures.jvms import QUICK_JVM
+from tests.integration.servers import ObjectStore, RestCatalogServer
+
+_BUCKET = "lake"
 
 
 @pytest.fixture(scope="session")
@@ -28,10 +31,36 @@ def jvm() -> Iterator[Jvm]:
 @pytest.fixture(scope="session")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedBroker]:
     """A running broker for all tiers: give every test topics of its own. It compacts at once what it is to compact."""
-    # Tests write records with times of long ago, which the broker would remove whenever it looks for old ones.
-    properties = {"log.cleaner.backoff.ms": "200", "log.retention.ms": "-1"}
+    # Tests write records with times of long ago, which the broker would remove whenever it looks for old ones. While nothing
+    # happens it takes half as much of the processor with fewer heartbeats to itself, and fewer records for itself.
+    properties = {
+        "log.cleaner.backoff.ms": "200",
+        "log.retention.ms": "-1",
+        "broker.heartbeat.interval.ms": "1000",
+        "broker.session.timeout.ms": "9000",
+        "metadata.max.idle.interval.ms": "5000",
+    }
     with EmbeddedBroker(tmp_path_factory.mktemp("broker"), properties=properties) as running:
         yield running
+
+
+@pytest.fixture(scope="session")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObjectStore]:
+    """A running S3 store with a bucket, for all tiers."""
+    server = ObjectStore(tmp_path_factory.mktemp("store"), "AKFRAZILTESTKEY", "s3cr3t/with+signs=and-more")
+    server.start()
+    server.make_bucket(_BUCKET)
+    yield server
+    server.kill()
+
+
+@pytest.fixture(scope="session")
+def catalog(store: ObjectStore, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RestCatalogServer]:
+    """A running REST catalog whose tables are in the store, for all tiers."""
+    server = RestCatalogServer(tmp_path_factory.mktemp("catalog"), f"s3://{_BUCKET}/warehouse", store.properties())
+    server.start()
+    yield server
+    server.kill()
 
 
 @pytest.fixture(scope="session")

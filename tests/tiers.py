@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -77,7 +78,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def _tier(item: pytest.Item) -> int:
-    folder = item.path.relative_to(_ROOT).parts[0] if item.path.is_relative_to(_ROOT) else ""
-    if item.get_closest_marker("jvm"):  # A port's suite on the real thing is as slow as the tests of Spark.
-        folder = "spark"
+    # A port's suite on the real thing is as slow as the tests of Spark.
+    folder = "spark" if item.get_closest_marker("jvm") else _folder(item.path)
     return TIERS.index(folder) if folder in TIERS else len(TIERS)
+
+
+@cache
+def _folder(path: Path) -> str:
+    return path.relative_to(_ROOT).parts[0] if path.is_relative_to(_ROOT) else ""

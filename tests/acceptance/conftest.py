@@ -13,6 +13,7 @@ from tests.acceptance.operator import Operator
 from tests.acceptance.pipelines import Pipeline, opened
 from tests.fixtures.foreign_spark import ForeignSpark
 from tests.fixtures.registry import ApicurioRegistry
+from tests.integration.servers import ObjectStore, RestCatalogServer
 
 NewPipeline = Callable[[], Pipeline]
 
@@ -26,14 +27,9 @@ def operator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Operator]:
 
 
 @pytest.fixture(scope="session")
-def remote_lake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RemoteLake]:
+def remote_lake(store: ObjectStore, catalog: RestCatalogServer) -> RemoteLake:
     """A REST catalog with an S3 store."""
-    made = RemoteLake(tmp_path_factory.mktemp("lake"))
-    try:
-        made.start()
-        yield made
-    finally:
-        made.close()
+    return RemoteLake(store, catalog)
 
 
 @pytest.fixture

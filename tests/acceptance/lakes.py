@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any, Protocol
 
 from tests.acceptance.verifier import metadata_locations
 from tests.integration.servers import ObjectStore, RestCatalogServer, catalog_section
-
-_BUCKET = "lake"
 
 
 class Lake(Protocol):
@@ -30,9 +27,10 @@ class Lake(Protocol):
 class RemoteLake:
     """Both servers, for pipelines that each have tables of their own."""
 
-    def __init__(self, folder: Path) -> None:
-        self._store = ObjectStore(folder / "store", "AKFRAZILTESTKEY", "s3cr3t/with+signs=and-more")
-        self._catalog = RestCatalogServer(folder / "catalog", f"s3://{_BUCKET}/warehouse", self._store.properties())
+    def __init__(self, store: ObjectStore, catalog: RestCatalogServer) -> None:
+        """Of servers that run."""
+        self._store = store
+        self._catalog = catalog
 
     @property
     def port(self) -> int:
@@ -49,12 +47,6 @@ class RemoteLake:
         """The store's, which no log may show."""
         return self._store.secret
 
-    def start(self) -> None:
-        """Both, with a bucket."""
-        self._store.start()
-        self._store.make_bucket(_BUCKET)
-        self._catalog.start()
-
     def section(self) -> dict[str, Any]:
         """The pipeline file's `catalog`."""
         return catalog_section(self._catalog, self._store.references())
@@ -70,8 +62,3 @@ class RemoteLake:
     def locations(self, namespace: str) -> dict[str, str]:
         """As the database of the catalog has them."""
         return metadata_locations(self._catalog.directory / "rest.db", " where table_namespace = ?", namespace)
-
-    def close(self) -> None:
-        """Ends both."""
-        self._catalog.kill()
-        self._store.kill()

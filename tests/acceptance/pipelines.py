@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -17,7 +16,7 @@ import yaml
 from frazil.clock import new_id
 from tests.acceptance.lakes import Lake
 from tests.acceptance.ledger import Feed, Ledger, TransactionalFeed
-from tests.acceptance.running import FRAZIL, Run
+from tests.acceptance.running import Run
 from tests.acceptance.topics import Topics
 from tests.acceptance.verifier import (
     Metadata,
@@ -34,6 +33,7 @@ from tests.acceptance.verifier import (
     verify,
 )
 from tests.fixtures.foreign_spark import ForeignSpark
+from tests.fixtures.forks import run_to_end, start
 from tests.fixtures.jvms import QUICK_JVM
 from tests.fixtures.readers import Read, assert_equal_everywhere
 from tests.fixtures.waiting import PATIENCE_S, wait_until
@@ -106,9 +106,9 @@ class Pipeline:
         *words: str,
         failpoints: str = "",
         environment: Mapping[str, str] | None = None,
-        program: tuple[str, ...] = FRAZIL,
+        program: tuple[str, ...] = (),
     ) -> Run:
-        """Starts `frazil run` with the file as it is now. program: what Python runs."""
+        """Starts `frazil run` with the file as it is now. program: what Python runs in place of Frazil's own."""
         file, own = self._write_file(), self._environment(failpoints)
         run = Run(self.folder, ("-f", str(file), *words), {**own, **(environment or {})}, program)
         self._runs.append(run)
@@ -116,29 +116,17 @@ class Pipeline:
 
     def command(self, *words: str, failpoints: str = "", expected: int = 0, within_s: float = PATIENCE_S) -> Document:
         """Runs another command with the file as it is now, to its end; what it printed, nothing if it was killed."""
-        done = subprocess.run(
-            [sys.executable, "-m", "frazil.cli.main", *words, "-f", str(self._write_file()), "--output", "json"],
-            cwd=self.folder,
-            env={**os.environ, **self._environment(failpoints)},
-            capture_output=True,
-            text=True,
-            timeout=within_s,
-            check=False,
-        )
+        asked = [*words, "-f", str(self._write_file()), "--output", "json"]
+        done = run_to_end(asked, self.folder, {**os.environ, **self._environment(failpoints)}, within_s)
         assert done.returncode == expected, done.stdout + done.stderr
         document: Document = json.loads(done.stdout or "{}")
         return document
 
     def attempt(self, *words: str, failpoints: str = "", within_s: float = PATIENCE_S) -> int:
         """Runs another command; its exit code. SIGKILL after so long."""
-        with (self.folder / "attempts.log").open("a") as log:
-            process = subprocess.Popen(
-                [sys.executable, "-m", "frazil.cli.main", *words, "-f", str(self._write_file())],
-                cwd=self.folder,
-                env={**os.environ, **self._environment(failpoints)},
-                stdout=log,
-                stderr=log,
-            )
+        asked, environment = [*words, "-f", str(self._write_file())], {**os.environ, **self._environment(failpoints)}
+        with (self.folder / "attempts.log").open("ab") as log:
+            process = start(asked, self.folder, environment, log, log)
         try:
             return process.wait(within_s)
         except subprocess.TimeoutExpired:

@@ -1,4 +1,4 @@
-"""`frazil run` as its user starts it: a process with a log, exit code, a JVM and Python workers."""
+"""`frazil run` in a process of its own, with a log, exit code, a JVM and Python workers."""
 
 from __future__ import annotations
 
@@ -12,48 +12,45 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from frazil.clock import SystemClock, new_id
+from tests.fixtures.forks import Process, start
 from tests.fixtures.processes import frozen, marked, program_of, stat_of
 from tests.fixtures.waiting import PATIENCE_S, wait_until
 
 Event = dict[str, Any]
 _MARK = "FRAZIL_ACCEPTANCE_RUN"
-FRAZIL = ("-m", "frazil.cli.main")
 
 
 class Run:
     """One started `frazil run`. A mark in the environment tells all that it started, so that nothing stays behind."""
 
     def __init__(
-        self, folder: Path, words: tuple[str, ...], environment: Mapping[str, str], program: tuple[str, ...] = FRAZIL
+        self, folder: Path, words: tuple[str, ...], environment: Mapping[str, str], program: tuple[str, ...] = ()
     ) -> None:
-        """program: what Python runs."""
+        """program: what Python runs in place of Frazil's own."""
         self.folder = folder
         self._mark = new_id()
         self.events: list[Event] = []
         self.lines: list[str] = []
-        command = [sys.executable, *program, "run", *words, "--output", "json", "--log-format", "json"]
-        self._process = subprocess.Popen(
-            command,
-            cwd=folder,
-            env={**os.environ, **environment, _MARK: self._mark},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
-        )
         self._results: list[str] = []
-        assert self._process.stdout is not None
-        assert self._process.stderr is not None
-        self._readers = [
-            threading.Thread(target=self._read, args=(self._process.stderr, self._note), daemon=True),
-            threading.Thread(target=self._read, args=(self._process.stdout, self._results.append), daemon=True),
-        ]
-        for reader in self._readers:
-            reader.start()
+        self._readers: list[threading.Thread] = []
+        command = ["run", *words, "--output", "json", "--log-format", "json"]
+        variables = {**os.environ, **environment, _MARK: self._mark}
+        with self._read(self._results.append) as out, self._read(self._note) as err:
+            if program:
+                self._process: Process = subprocess.Popen(
+                    [sys.executable, *program, *command],
+                    cwd=folder,
+                    env=variables,
+                    stdin=subprocess.DEVNULL,
+                    stdout=out,
+                    stderr=err,
+                    start_new_session=True,
+                )
+            else:
+                self._process = start(command, folder, variables, out, err)
 
     @property
     def pid(self) -> int:
@@ -77,7 +74,9 @@ class Run:
 
     def pids(self) -> list[int]:
         """Everything that it started and that is still there, itself included."""
-        return marked(f"{_MARK}={self._mark}")
+        found = marked(f"{_MARK}={self._mark}")
+        # A forked process has a mark that only what it starts shows.
+        return found if self.pid in found or not self.is_running else [self.pid, *found]
 
     def result(self) -> Event:
         """What it printed on standard output, after its end."""
@@ -181,11 +180,19 @@ class Run:
             with suppress(ValueError):
                 self.events.append(json.loads(line))
 
-    @staticmethod
-    def _read(stream: Any, take: Callable[[str], None]) -> None:
-        for line in stream:
-            take(line)
-        stream.close()
+    def _read(self, take: Callable[[str], object]) -> IO[bytes]:
+        """A stream to write to, whose lines a thread takes."""
+        near, far = os.pipe()
+
+        def read() -> None:
+            with os.fdopen(near, encoding="utf-8") as stream:
+                for line in stream:
+                    take(line)
+
+        reader = threading.Thread(target=read, daemon=True)
+        reader.start()
+        self._readers.append(reader)
+        return os.fdopen(far, "wb")
 
     def _join(self) -> None:
         for reader in self._readers:

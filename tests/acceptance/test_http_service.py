@@ -109,6 +109,7 @@ def test_a_table_is_paused_resumed_and_reset_while_it_is_watched(pipeline: Pipel
     assert service.get("/healthz") == (200, '{"ok":true}')
     wait_until(lambda: service.sample("frazil_records_read_total", table) == 100, "a scrape with all records")
     wait_until(lambda: service.json(f"/api/v1/tables/{table}")["state"] == "waiting", "a table without lag")
+    pipeline.wait_for_state(run, table, "waiting")
     shown, printed = service.json(f"/api/v1/tables/{table}"), pipeline.command("status")["tables"][table]
     assert shown.keys() == printed.keys()
     same = ("state", "rows", "files", "lag_records", "topics", "last_commit_ms", "watermark_ms", "partition_spec")

@@ -64,7 +64,7 @@ def way(remote_lake: RemoteLake) -> Iterator[Relay]:
 
 
 # In time: on the local disk in test_kills.py, on another catalog in test_catalogs.py, and on a REST catalog with an S3 store
-# an outage in the middle of a commit in the last test here.
+# where a commit has landed in integration/test_lake.py, and an outage in the middle of one in the last test here.
 @pytest.mark.parametrize(
     "blow",
     [

@@ -130,10 +130,8 @@ IN_TIME = "rest"
 
 
 @contextmanager
-def rest_and_store(folder: Path) -> Iterator[tuple[Lake, Way, Section]]:
+def rest_and_store(lake: RemoteLake) -> Iterator[tuple[Lake, Way, Section]]:
     """Iceberg's REST catalog over HTTP, and an S3 store that fails one request in twenty."""
-    lake = RemoteLake(folder)
-    lake.start()
     way, store = Proxy(lake.port), StoreProxy(lake.store_port, STORE_SHARE, SEED)
     section = {**lake.section(), "uri": way.url}
     section["properties"] |= {"rest.client.socket-timeout-ms": str(1000 * ATTEMPT_S), "s3.endpoint": store.url}
@@ -141,7 +139,6 @@ def rest_and_store(folder: Path) -> Iterator[tuple[Lake, Way, Section]]:
     assert store.faults.total(), "no request to the store failed"
     store.close()
     way.close()
-    lake.close()
 
 
 @pytest.fixture(
@@ -150,7 +147,11 @@ def rest_and_store(folder: Path) -> Iterator[tuple[Lake, Way, Section]]:
 )
 def unreliable(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Any:
     """A lake, the way to its catalog, and what a pipeline file has of that."""
-    with {**CATALOGS, "rest and store": rest_and_store}[request.param](tmp_path_factory.mktemp("lake")) as made:
+    if request.param == "rest and store":
+        making = rest_and_store(request.getfixturevalue("remote_lake"))
+    else:
+        making = CATALOGS[request.param](tmp_path_factory.mktemp("lake"))
+    with making as made:
         yield made
 
 

@@ -1,11 +1,10 @@
-"""A pipeline run as its user runs it, in a process of its own, and the ledger of what was produced for it."""
+"""A pipeline run in a process of its own, forked where its user starts one, and the ledger of what was produced for it."""
 
 from __future__ import annotations
 
 import json
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
@@ -18,6 +17,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from tests.acceptance.ledger import Feed, Place
 from tests.acceptance.ledger import Ledger as Acknowledged
+from tests.fixtures.forks import run_to_end, start
 from tests.fixtures.jvms import with_quick_jvms
 from tests.fixtures.processes import plain_environment
 from tests.fixtures.waiting import wait_until
@@ -57,15 +57,7 @@ def ended(
     directory: Path, file: Path, *words: str, environment: Mapping[str, str] = MappingProxyType({})
 ) -> subprocess.CompletedProcess[str]:
     """A command with a pipeline file, run in a directory to its end."""
-    return subprocess.run(
-        [sys.executable, "-m", "frazil.cli.main", *words, "--file", str(file)],
-        cwd=directory,
-        env={**plain_environment(), **environment},
-        capture_output=True,
-        text=True,
-        timeout=_RUN_TIMEOUT_S,
-        check=False,
-    )
+    return run_to_end([*words, "--file", str(file)], directory, {**plain_environment(), **environment}, _RUN_TIMEOUT_S)
 
 
 class Pipeline:
@@ -121,17 +113,9 @@ class Running:
     def __init__(self, directory: Path, words: list[str], environment: Mapping[str, str]) -> None:
         number = len(list(directory.glob("run-*.out")))
         self._out, self._err = (directory / f"run-{number}.{stream}" for stream in ("out", "err"))
-        command = [sys.executable, "-m", "frazil.cli.main", "run", *words, "--output", "json", "--log-format", "json"]
+        command = ["run", *words, "--output", "json", "--log-format", "json"]
         with self._out.open("wb") as out, self._err.open("wb") as err:
-            self._process = subprocess.Popen(
-                command,
-                cwd=directory,
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=err,
-                start_new_session=True,
-                env={**plain_environment(), **environment},
-            )
+            self._process = start(command, directory, {**plain_environment(), **environment}, out, err)
         self.pid = self._process.pid
         self._events: list[dict[str, Any]] = []
         self._read_to = 0

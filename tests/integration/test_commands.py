@@ -1,4 +1,6 @@
-"""check, plan, status and demo as their users call them: processes, exit codes, JSON alone on standard output."""
+"""check, plan, status and demo as their users call them: processes, exit codes, JSON alone on standard output. Of a command
+that another test here starts the process is forked.
+"""
 
 from __future__ import annotations
 
@@ -20,6 +22,7 @@ from confluent_kafka import Producer
 from frazil.clock import new_id
 from frazil.runtime.broker import EmbeddedBroker
 from tests.acceptance.verifier import open_duckdb
+from tests.fixtures.forks import run_to_end
 from tests.fixtures.jvms import quick_jvms
 from tests.fixtures.processes import is_alive, program_of
 from tests.fixtures.slices import sliced
@@ -58,12 +61,19 @@ class Answer:
         return {check["name"]: check for check in self.document["checks"] if not check["ok"]}
 
 
-def frazil(directory: Path, *words: str, form: str = "json") -> Answer:
-    command = [sys.executable, "-m", "frazil.cli.main", *words, "--output", form]
+def frazil(directory: Path, *words: str) -> Answer:
+    command = [sys.executable, "-m", "frazil.cli.main", *words, "--output", "json"]
     environment = {**os.environ, "SHOP_SECRET": SECRET}
     done = subprocess.run(
         command, cwd=directory, env=environment, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False
     )
+    assert SECRET not in done.stdout + done.stderr
+    return Answer(done.returncode, done.stdout, done.stderr)
+
+
+def forked(directory: Path, *words: str, form: str = "json") -> Answer:
+    """The same by a process that is forked."""
+    done = run_to_end([*words, "--output", form], directory, {**os.environ, "SHOP_SECRET": SECRET}, _TIMEOUT_S)
     assert SECRET not in done.stdout + done.stderr
     return Answer(done.returncode, done.stdout, done.stderr)
 
@@ -133,7 +143,7 @@ def test_status_tells_of_a_stopped_table_topic_partition_offset_and_remedy(shop:
     assert (bad["state"], bad["where"]) == ("stopped", f"topic {shop.bad.topic}, partition 1, offset 0")
     assert bad["reason"]
     assert bad["remedy"]
-    text = frazil(shop.directory, "status", form="text")
+    text = forked(shop.directory, "status", form="text")
     assert text.code == 4
     assert f"where: topic {shop.bad.topic}, partition 1" in " ".join(text.out.split())
     lines = text.out.splitlines()
@@ -149,7 +159,7 @@ def test_plan_finds_nothing_to_do_for_tables_that_are_read_and_the_record_that_s
         "shop.good": "none", "shop.empty": "wait", "shop.declared": "none",
     }  # fmt: skip
     assert {first["source"] for first in answer.tables()["shop.good"]["first_offsets"]} == {"progress"}
-    bad = frazil(shop.directory, "plan")
+    bad = forked(shop.directory, "plan")
     assert (bad.code, bad.tables()["shop.bad"]["action"]) == (4, "stop")
     assert bad.tables()["shop.bad"]["where"] == f"topic {shop.bad.topic}, partition 1, offset 0"
 
@@ -168,12 +178,12 @@ def test_check_is_well_and_reports_what_it_tried(shop: Shop) -> None:
 
 def test_without_kafka_check_names_it_and_status_still_shows_the_tables(shop: Shop) -> None:
     away = shop.variant("away.yaml", servers=f"127.0.0.1:{free_port()}")
-    checked = frazil(shop.directory, "check", "-f", away)
+    checked = forked(shop.directory, "check", "-f", away)
     assert (checked.code, set(checked.problems())) == (1, {"kafka"})
-    status = frazil(shop.directory, "status", "-f", away)
+    status = forked(shop.directory, "status", "-f", away)
     assert (status.code, status.tables()["shop.good"]["rows"]) == (4, 1000)
     assert "Kafka is not reachable" in status.document["problems"][0]["message"]
-    planned = frazil(shop.directory, "plan", "-f", away)
+    planned = forked(shop.directory, "plan", "-f", away)
     assert (planned.code, planned.document["error"]["exit_code"]) == (1, 1)
 
 
@@ -182,9 +192,9 @@ def test_without_the_catalog_check_names_it_and_status_still_shows_what_the_last
         f'catalog: {{type: rest, uri: "http://127.0.0.1:{free_port()}", properties: {{token: "${{env:SHOP_SECRET}}"}}}}'
     )
     away = shop.variant("no-catalog.yaml", rest=f"{shop.tables}\n{catalog}")
-    checked = frazil(shop.directory, "check", "-f", away, "--debug")
+    checked = forked(shop.directory, "check", "-f", away, "--debug")
     assert (checked.code, set(checked.problems())) == (1, {"catalog"})
-    status = frazil(shop.directory, "status", "-f", away)
+    status = forked(shop.directory, "status", "-f", away)
     assert (status.code, status.tables()["shop.good"]["rows"], status.tables()["shop.bad"]["state"]) == (
         4,
         1000,
@@ -196,7 +206,7 @@ def test_before_the_first_run_nothing_is_made_and_all_is_reported(broker: Embedd
     ledger = Ledger(broker.bootstrap_servers, f"new-{new_id()}")
     ledger.produce(100)
     file = write(tmp_path, ledger.servers, f"namespace: n\ntopics: [/^{ledger.topic}$/]")
-    status, planned, checked = (frazil(tmp_path, command, "-f", file) for command in ("status", "plan", "check"))
+    status, planned, checked = (forked(tmp_path, command, "-f", file) for command in ("status", "plan", "check"))
     table = f"n.{ledger.topic}"
     assert (status.code, status.tables()[table]["lag_records"], status.tables()[table]["rows"]) == (0, 100, None)
     assert (planned.code, planned.tables()[table]["action"], planned.tables()[table]["sampled"]) == (4, "create", 100)
@@ -211,20 +221,20 @@ def test_before_the_first_run_nothing_is_made_and_all_is_reported(broker: Embedd
 
 def test_a_missing_topic_and_a_pattern_that_matches_nothing(shop: Shop, tmp_path: Path) -> None:
     typo = write(tmp_path, shop.servers, f"tables:\n  s.a: {{topic: {shop.good.topic}x}}", "typo.yaml")
-    checked = frazil(tmp_path, "check", "-f", typo)
+    checked = forked(tmp_path, "check", "-f", typo)
     assert checked.code == 1
     assert f"did you mean `{shop.good.topic}`?" in checked.problems()[f"topic {shop.good.topic}x"]["remedy"]
-    assert frazil(tmp_path, "status", "-f", typo).code == 4
+    assert forked(tmp_path, "status", "-f", typo).code == 4
     empty = write(tmp_path, shop.servers, "tables:\n  s.a: {topics: /^nothing-here/}", "empty.yaml")
     for command in ("check", "plan", "run"):
-        answer = frazil(tmp_path, command, "-f", empty)
+        answer = forked(tmp_path, command, "-f", empty)
         assert (answer.code, answer.document["error"]["where"]) == (2, "empty.yaml:4")
         assert "spark_session_started" not in answer.err
 
 
 def test_catching_up_with_a_topic_that_is_not_there_is_no_success(shop: Shop, tmp_path: Path) -> None:
     file = write(tmp_path, shop.servers, f"tables:\n  s.a: {{topic: {shop.good.topic}x}}")
-    answer = frazil(tmp_path, "run", "--until-caught-up", "-f", file)
+    answer = forked(tmp_path, "run", "--until-caught-up", "-f", file)
     table = answer.tables()["s.a"]
     assert (answer.code, table["state"], table["reason"]) == (
         4,
@@ -249,7 +259,7 @@ def test_check_reaches_the_store(
     for bucket in ("lake", "no-such-bucket"):
         catalog = json.dumps({"warehouse": f"s3://{bucket}/shop", "properties": store.references()})
         file = write(tmp_path, shop.servers, f"{shop.tables}\ncatalog: {catalog}", f"{bucket}.yaml")
-        answers[bucket] = frazil(tmp_path, "check", "-f", file)
+        answers[bucket] = forked(tmp_path, "check", "-f", file)
     assert (answers["lake"].code, answers["lake"].problems()) == (0, {})
     broken = answers["no-such-bucket"]
     assert (broken.code, set(broken.problems())) == (1, {"store"})
@@ -262,15 +272,17 @@ def test_status_of_a_running_pipeline_and_of_one_that_was_killed(broker: Embedde
     ledger.produce(500)
     tables = {"s.live": {"topic": ledger.topic, "columns": {"number": "long"}, "unknown_fields": "drop"}}
     document = {"pipeline": "live", "kafka": {"bootstrap.servers": ledger.servers}, "tables": tables}
-    with Pipeline(tmp_path, document).start() as running:
+    pipeline = Pipeline(tmp_path, document)
+    with pipeline.start() as running:
         running.wait_until_committed(ledger.count)
-        status = frazil(tmp_path, "status")
+        wait_until(lambda: '"half"' in pipeline.state_text, "the state has the commit")
+        status = forked(tmp_path, "status")
         table = status.tables()["s.live"]
         assert (status.code, status.document["process"]["running"]) == (0, True)
         assert (table["rows"], table["lag_records"], table["state"] in ("waiting", "running")) == (500, 0, True)
         assert table["dropped_fields"] == ["half", "word"]
         assert _watched_rows(tmp_path, ledger) == (0, {500, 600})
-    killed = frazil(tmp_path, "status")
+    killed = forked(tmp_path, "status")
     assert (killed.code, killed.tables()["s.live"]["state"]) == (0, "not running")
 
 

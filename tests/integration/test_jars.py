@@ -88,15 +88,23 @@ def test_the_set_up_has_kept_the_classes_that_every_start_loads() -> None:
     assert rest_archive().exists(), "run `make test-setup`"
 
 
-def test_the_small_jvm_takes_its_classes_from_the_archive_also_with_the_jars_for_s3(tmp_path: Path) -> None:
+@pytest.mark.parametrize("needs_spark_jars", [False, True])
+def test_the_small_jvm_takes_its_classes_from_an_archive_also_with_the_jars_for_s3(
+    needs_spark_jars: bool, tmp_path: Path
+) -> None:
     loaded = tmp_path / "classes"
-    running = LightJvm({"spark.driver.extraJavaOptions": f"-Xlog:class+load:file={loaded}"}, needs_s3=True)
+    conf = {"spark.driver.extraJavaOptions": f"-Xlog:class+load:file={loaded}"}
+    running = LightJvm(conf, needs_s3=True, needs_spark_jars=needs_spark_jars)
     try:
         running.gateway.jvm.org.apache.iceberg.jdbc.JdbcCatalog()
+        if needs_spark_jars:
+            running.gateway.jvm.org.apache.spark.sql.types.DataType.fromDDL("a int")
     finally:
         running.close()
     lines = [line for line in loaded.read_text().splitlines() if "org.apache.iceberg." in line]
     assert [line for line in lines if "shared objects file (top)" in line] == lines != []
+    of_spark = [line for line in loaded.read_text().splitlines() if "org.apache.spark.sql.types.DataType " in line]
+    assert ["shared objects file (top)" in line for line in of_spark] == [True] * needs_spark_jars
 
 
 def test_the_small_jvm_starts_with_an_archive_that_does_not_fit_its_jars(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from frazil.catalog.iceberg.catalog import IcebergCatalog
 from frazil.clock import new_id
+from frazil.failpoints import VARIABLE
 from frazil.runtime.broker import EmbeddedBroker
 from frazil.runtime.connect import catalog_properties
 from frazil.spec import load_spec
@@ -26,17 +27,22 @@ def way(store: ObjectStore) -> Iterator[Relay]:
     relay.cut()
 
 
-def test_records_reach_s3_once_and_no_secret_is_shown(
+def test_records_reach_s3_once_though_the_process_is_killed_in_a_commit_and_no_secret_is_shown(
     broker: EmbeddedBroker, store: ObjectStore, catalog: RestCatalogServer, tmp_path: Path
 ) -> None:
+    """The first run dies when its commit has landed, before the catalog's answer counts for anything."""
     ledger = Ledger(broker.bootstrap_servers, new_id())
     # As a store of one's own is written first: without its region.
     references = {name: value for name, value in store.references().items() if name != "client.region"}
     spec = pipeline_on(catalog, ledger.servers, ledger.topic, references)
+    words = ("--debug", "--log-level", "debug")
+    ledger.produce(3000)
+    dying = Pipeline(tmp_path, spec, {**store.environment(), VARIABLE: "commit.landed=kill"})
+    with dying.start("--until-caught-up", *words) as running:
+        running.wait_for_death()
+    ledger.produce(2000)
     pipeline = Pipeline(tmp_path, spec, store.environment())
-    for count in (3000, 2000):
-        ledger.produce(count)
-        pipeline.run("--debug", "--log-level", "debug")
+    pipeline.run(*words)
     assert_whole(catalog, ledger, store.properties())
     metadata = list(store.texts(".metadata.json"))
     assert metadata

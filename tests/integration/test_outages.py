@@ -14,7 +14,7 @@ from tests.fixtures.jvms import quick_jvms
 from tests.fixtures.slices import sliced
 from tests.integration.pipelines import Ledger, Pipeline
 from tests.integration.servers import free_port
-from tests.integration.test_commands import frazil
+from tests.integration.test_commands import forked
 
 NOWHERE = "127.0.0.1"
 
@@ -39,19 +39,19 @@ def test_a_store_that_lacks_a_tables_metadata_is_an_outage_of_every_command_and_
     newest = max(warehouse.rglob("*.metadata.json"), key=lambda path: path.name)
     warehouse.rename(tmp_path / "away")
     with quick_jvms():
-        answers = {word: frazil(tmp_path, word) for word in ("status", "plan", "maintain")}
+        answers = {word: forked(tmp_path, word) for word in ("status", "plan", "maintain")}
         assert {word: answer.code for word, answer in answers.items()} == {"status": 4, "plan": 1, "maintain": 1}
         for answer in answers.values():
             assert newest.name in answer.out
             assert "a file of it is not in the store" in answer.out
             assert "no longer exists" not in answer.out
-        ended = frazil(tmp_path, "run", "--until-caught-up", "--timeout", "1s")
+        ended = forked(tmp_path, "run", "--until-caught-up", "--timeout", "1s")
         assert (ended.code, newest.name in ended.document["error"]["message"]) == (1, True)
         shutil.rmtree(warehouse, ignore_errors=True)
         (tmp_path / "away").rename(warehouse)
         ledger.produce(5)
         Pipeline(tmp_path, document_of(ledger)).run()
-        status = frazil(tmp_path, "status")
+        status = forked(tmp_path, "status")
         assert (status.code, status.tables()["s.t"]["rows"]) == (0, 15)
 
 
@@ -98,7 +98,7 @@ def test_a_run_that_is_to_catch_up_ends_in_time_and_names_what_it_waited_for(
         document["catalog"] = {"type": "rest", "uri": f"http://{address}"}
     pipeline = Pipeline(tmp_path, document)
     with quick_jvms():
-        answer = frazil(tmp_path, "run", "--until-caught-up", "--timeout", "2s", "-f", pipeline.file.name)
+        answer = forked(tmp_path, "run", "--until-caught-up", "--timeout", "2s", "-f", pipeline.file.name)
     error = answer.document["error"]
     assert answer.code == 1, answer.err
     assert error["message"].startswith("not caught up after waiting for 2s: ")
@@ -112,6 +112,6 @@ def test_a_timeout_of_a_run_without_an_end_and_what_is_no_duration_are_refused(l
         (("--timeout", "5m"), "`--timeout` is only for a run with `--until-caught-up`"),
         (("--until-caught-up", "--timeout", "soon"), "`soon` is not a duration"),
     ):
-        answer = frazil(tmp_path, "run", *words, "-f", file)
+        answer = forked(tmp_path, "run", *words, "-f", file)
         assert answer.code == 2
         assert message in answer.document["error"]["message"]

@@ -23,8 +23,9 @@ from frazil.runtime.gateway import (
     sharing_options,
     wait_for_end,
 )
-from frazil.runtime.jars import own_jars, spark_home
+from frazil.runtime.jars import jars, own_jars, spark_home
 from frazil.runtime.java import find_java, with_one_collector
+from frazil.runtime.jvm import JVM_OPTIONS
 from frazil.temporary import temporary_folder
 
 _FOR_ARROW = "--add-opens=java.base/java.nio=ALL-UNNAMED"
@@ -44,12 +45,17 @@ def archive_of_small_jvm() -> Path:
     return class_archive(own_jars(needs_s3=False), [*_OPTIONS, *_NEEDED])
 
 
+def _archive_with_spark() -> Path:
+    """Returns the path of the class archive for JVMs with Spark's jars, which `frazil run` uses; it may not exist."""
+    return class_archive(own_jars(needs_s3=False), JVM_OPTIONS)
+
+
 class LightJvm:
     """A running JVM without Spark."""
 
     def __init__(self, conf: Mapping[str, str], needs_s3: bool = False, needs_spark_jars: bool = False) -> None:
         """Starts the JVM. conf: Spark's properties, of which Hadoop's and the jars are used. needs_spark_jars: whether
-        all of Spark's jars are on the class path.
+        all of Spark's jars are on the class path, in the order of the JVM of `frazil run`, whose class archive then fits.
 
         Raises: UnavailableError without Java.
         """
@@ -57,17 +63,16 @@ class LightJvm:
         own = conf.get("spark.driver.extraJavaOptions", "").split()
         #: Hadoop's settings among Spark's.
         self.hadoop = hadoop_settings(conf)
-        needed = ("",) if needs_spark_jars else _NEEDED
-        shipped = [jar for jar in sorted(spark_home().glob("jars/*.jar")) if jar.name.startswith(needed)]
         log4j = f"-Dlog4j2.configurationFile={resources.files('frazil.runtime') / 'log4j2.properties'}"
         self._held = ExitStack()
         try:
-            sharing = [] if needs_spark_jars else sharing_options(archive_of_small_jvm())
+            first, *path = _classpath(needs_spark_jars)
+            sharing = sharing_options(_archive_with_spark() if needs_spark_jars else archive_of_small_jvm())
             temporary = f"-Djava.io.tmpdir={self._held.enter_context(temporary_folder(OF_JVM))}"
             with options_file([*with_one_collector(_OPTIONS, own), *sharing, temporary, *own, log4j]) as options:
                 port, token, self._process = launch_gateway(
-                    jarpath=next(str(jar) for jar in shipped if jar.name.startswith("py4j-")),
-                    classpath=":".join([*map(str, shipped), *_declared_jars(conf, needs_s3)]),
+                    jarpath=str(first),
+                    classpath=":".join([*map(str, path), *_declared_jars(conf, needs_s3)]),
                     javaopts=[f"@{options}"],
                     java_path=str(java.path),
                     die_on_exit=True,
@@ -107,8 +112,19 @@ class LightJvm:
         self._held.close()
 
 
+def _classpath(needs_spark_jars: bool) -> list[Path]:
+    """Returns the jars that do not depend on the pipeline file. py4j puts its own in front of a class path: another one may
+    be there too.
+    """
+    own, shipped = own_jars(needs_s3=False), sorted(spark_home().glob("jars/*.jar"))
+    if needs_spark_jars:
+        return [*own, *shipped]
+    needed = [jar for jar in shipped if jar.name.startswith(_NEEDED)]
+    return [next(jar for jar in needed if jar.name.startswith("py4j-")), *needed, *own]
+
+
 def _declared_jars(conf: Mapping[str, str], needs_s3: bool) -> Iterator[str]:
-    yield from map(str, own_jars(needs_s3))
+    yield from map(str, jars("s3") if needs_s3 else ())
     yield from filter(None, conf.get("spark.jars", "").split(","))
     yield from filter(None, [conf.get("spark.driver.extraClassPath")])
     yield from hadoop_folders()

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
 _COPIES = "__copies"
 _SHOWN = 5
+_TASKS = "spark.sql.shuffle.partitions"
+_ROWS_PER_TASK = 50_000
+"""Of both sides: Spark's usual 200 tasks take seconds where there are few rows."""
 
 
 class NotComparable(Exception):
@@ -56,7 +59,11 @@ def compare(table: DataFrame, wanted: DataFrame) -> Difference:
     columns = [f.col(f"`{name}`") for name in both.columns if name != _COPIES]
     differing = both.groupBy(*columns).agg(f.sum(_COPIES).alias(_COPIES)).where(f.col(_COPIES) != 0)
     rows = differing.select(f.to_json(f.struct(*columns)).alias("row"), f.col(_COPIES).alias("copies"))
+    conf = table.sparkSession.conf
+    most_tasks = str(conf.get(_TASKS))
     try:
+        count = table.count()
+        conf.set(_TASKS, str(min(1 + (count + wanted.count()) // _ROWS_PER_TASK, int(most_tasks))))
         rows = rows.persist()
         (sums,) = rows.agg(
             f.sum(f.greatest(-f.col("copies"), f.lit(0))), f.sum(f.greatest("copies", f.lit(0)))
@@ -65,11 +72,12 @@ def compare(table: DataFrame, wanted: DataFrame) -> Difference:
             tuple(row.row for row in rows.where(condition).limit(_SHOWN).collect())
             for condition in ("copies < 0", "copies > 0")
         )
-        return Difference(table.count(), int(sums[0] or 0), int(sums[1] or 0), missing, surplus)
+        return Difference(count, int(sums[0] or 0), int(sums[1] or 0), missing, surplus)
     except (PySparkException, Py4JJavaError) as error:
         raise NotComparable(str(error).splitlines()[0]) from None
     finally:
         rows.unpersist()
+        conf.set(_TASKS, most_tasks)
 
 
 def rows_of(spark: SparkSession, catalog: IcebergCatalog, table: str, snapshot_id: int) -> DataFrame:
