@@ -123,7 +123,7 @@ NESTED = """
     element_at(li, -1); element_at(lt, i % 4); element_at(li, 9); try_element_at(li, 1); try_element_at(li, 9);
     m['a']; m[s]; element_at(m, 'b'); size(li); size(m); cardinality(lt); array_size(lt); array_contains(li, 1);
     array_contains(lt, s); array_contains(li, i); named_struct('p', i, 'q', s); struct(i, s); array(i, j);
-    array(s, t, 'x'); array(i, 1); named_struct('p', named_struct('q', li)).p; st.x + 1; array(i, j)[0]; array(i, j)[5];
+    array(s, t, 'x'); array(i, 1); named_struct('p', named_struct('q', li)).p; st.x + 1; array(i, j)[0];
     array(named_struct('p', i))[3].p; array(i div 0, j)[1]; named_struct('p', i div 0, 'q', j).q;
     if(size(li) > 1, li[1], null); li[0] + li[1]; array(l, k)[i]; coalesce(m['a'], i)
 """
