@@ -90,7 +90,7 @@ _NOT_ALLOWED = [
     ("map_from_entries(array(struct(name, i)))", "makes a map", "array(struct(key, value))"),
     ("size(str_to_map(upper(name)))", "makes a map", "from_json"),
     ("transform_keys(m, (k, v) -> upper(k))", "makes a map", "from_json"),
-    ("map(name, i)['a']", "makes a map", "from_json"),
+    ("size(map(name, i))", "makes a map", "from_json"),
     ("naem", "unknown column `naem`", "did you mean `name`"),
     ("addr.citi", "unknown field `citi`", "did you mean `city`"),
     ("name + b", "data type mismatch", "cast the value"),

@@ -103,7 +103,9 @@ def fake_registry(context: ssl.SSLContext | None = None) -> Iterator[FakeRegistr
             server.socket = context.wrap_socket(server.socket, server_side=True)
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
         thread.start()
-        yield server
-        server.is_over.set()
-        server.shutdown()
-        thread.join()
+        try:
+            yield server
+        finally:  # A thread that is left with a closed socket keeps a processor busy.
+            server.is_over.set()
+            server.shutdown()
+            thread.join()
