@@ -16,8 +16,8 @@ from frazil.process.origins import origins_of
 from frazil.process.program import Program
 from frazil.process.protect import Protection, Rule
 from frazil.process.protect_key import ProtectKey
-from frazil.schema.parts import Path, types_in
-from frazil.schema.projection import Shaping, counted_in
+from frazil.schema.parts import Path, counted_in, types_in
+from frazil.schema.projection import Shaping
 from frazil.spec import TableSpec
 from frazil.spec.settings import METADATA_COLUMNS, MetadataField, ValueSpec
 from frazil.spec.steps import metadata_names

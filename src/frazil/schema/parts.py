@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructType
+from pyiceberg.types import DateType, IcebergType, ListType, MapType, NestedField, StructType, TimeType
 
 Path = tuple[str, ...]
 """Names from the top of the record downwards; `element` leads into a list, `value` into a map's values."""
@@ -67,6 +67,19 @@ def types_in(kind: IcebergType, path: Path = ()) -> Iterator[tuple[Path, Iceberg
     yield path, kind
     for part in parts_of(kind):
         yield from types_in(part.field_type, (*path, part.name))
+
+
+def counted_in(kind: IcebergType, unit: str | None = None, path: Path = ()) -> Iterator[tuple[Path, str]]:
+    """Yields the dates and times of day in a declared column's type, keys of maps included, each with the unit of integers
+    there: days since 1970 and milliseconds since midnight, or the `unit` of a declared time of day. path: in the column.
+    """
+    found = list(types_in(kind, path))
+    keys = [((*at, "key"), inner.key_type) for at, inner in found if isinstance(inner, MapType)]
+    for at, inner in (*found, *keys):
+        if isinstance(inner, DateType):
+            yield at, "d"
+        elif isinstance(inner, TimeType):
+            yield at, (unit if at == path else None) or "ms"
 
 
 def common_part(one: IcebergType, other: IcebergType) -> tuple[NestedField, NestedField] | None:

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
 from pyiceberg.schema import Schema
-from pyiceberg.types import DateType, IcebergType, MapType, NestedField, StructType, TimeType
+from pyiceberg.types import IcebergType, MapType, NestedField, StructType
 
 from frazil.name_case import Spellings, fold_case
 from frazil.schema.evolve import (
@@ -27,7 +27,7 @@ from frazil.schema.evolve import (
     widest,
 )
 from frazil.schema.names import column_settings
-from frazil.schema.parts import Path, change_parts, is_empty_type, retyped, types_in
+from frazil.schema.parts import Path, change_parts, is_empty_type, retyped
 from frazil.schema.selection import Selection
 from frazil.types import RESERVED_COLUMNS
 
@@ -123,19 +123,6 @@ class Layout:
         columns = {fed: column for column, fed in self.paths.items()}
         cut = next((cut for cut in range(len(path), 0, -1) if path[:cut] in columns), 0)
         return (columns[path[:cut]], *path[cut:]) if cut else path
-
-
-def counted_in(kind: IcebergType, unit: str | None = None, path: Path = ()) -> Iterator[tuple[Path, str]]:
-    """Yields the dates and times of day in a declared column's type, keys of maps included, each with the unit of integers
-    there: days since 1970 and milliseconds since midnight, or the `unit` of a declared time of day. path: in the column.
-    """
-    found = list(types_in(kind, path))
-    keys = [((*at, "key"), inner.key_type) for at, inner in found if isinstance(inner, MapType)]
-    for at, inner in (*found, *keys):
-        if isinstance(inner, DateType):
-            yield at, "d"
-        elif isinstance(inner, TimeType):
-            yield at, (unit if at == path else None) or "ms"
 
 
 def change_case(name: str, case: str) -> str:

@@ -15,7 +15,7 @@ from frazil.decode.columns import Decoded
 from frazil.decode.json.records import JsonOptions, decode_json
 from frazil.decode.json_schema.types import refused_changes
 from frazil.decode.settings import Reading, WriterSchema
-from frazil.schema.projection import counted_in
+from frazil.schema.parts import counted_in
 from frazil.spec import TableSpec
 from frazil.spec.load import load_spec
 from frazil.spec.types import parse_column_type, parse_type
