@@ -7,9 +7,6 @@ from __future__ import annotations
 from functools import cache
 from zoneinfo import available_timezones
 
-import pyarrow as pa
-import pyarrow.compute as pc
-
 from frazil.errors import UnavailableError
 
 NO_ZONES = "this machine has no time-zone database"
@@ -32,6 +29,9 @@ def regions() -> frozenset[str]:
 
 
 def _has_arrow_zones() -> bool:
+    import pyarrow as pa  # noqa: PLC0415  (the JVM starts before most imports)
+    import pyarrow.compute as pc  # noqa: PLC0415
+
     try:
         pc.local_timestamp(pa.array([0], pa.timestamp("us", tz="UTC")))
     except pa.ArrowInvalid:

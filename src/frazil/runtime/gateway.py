@@ -74,10 +74,9 @@ def start_jvm(
     own. last: jars behind them. options: of the JVM. temporary: the folder for its temporary files. meanwhile: is called
     while the JVM starts, which takes a second.
 
-    Raises: UnavailableError where it does not start.
+    Raises: UnavailableError where it does not start, or where this machine has no time zones.
     """
     raise_file_limit()
-    regions()
     home = spark_home()
     with temporary_folder("frazil-start-") as folder:
         properties = folder / "spark.properties"
@@ -100,6 +99,12 @@ def start_jvm(
             },
         )
         meanwhile()
+        try:
+            regions()  # Here, as the first call of Arrow's functions takes a fifth of a second.
+        except UnavailableError:
+            process.kill()
+            process.communicate()
+            raise
         port, secret = _wait_for(process, answer)
     os.environ["PYSPARK_GATEWAY_PORT"] = str(port)
     os.environ["PYSPARK_GATEWAY_SECRET"] = secret
