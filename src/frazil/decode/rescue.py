@@ -77,12 +77,14 @@ def join_members(members: list[pa.Array], row_count: int) -> pa.Array:
 def members_of(mismatches: Iterable[Mismatch], row_count: int) -> pa.Array:
     """Returns the members of each record, one after another; a path that a record has more than once gets a number."""
     by_row: dict[int, dict[str, str]] = {}
+    numbers: dict[tuple[int, str], int] = {}
     for mismatch in mismatches:
         mine = by_row.setdefault(mismatch.row, {})
-        path, number = mismatch.path, 1
+        path, number = mismatch.path, numbers.get((mismatch.row, mismatch.path), 1)
         while path in mine:
             number += 1
             path = f"{mismatch.path}{_NUMBER}{number}"
+        numbers[mismatch.row, mismatch.path] = number
         mine[path] = f'{{"value":{mismatch.text},"reason":{json.dumps(mismatch.reason, ensure_ascii=False)}}}'
     out: list[str | None] = [None] * row_count
     for row, mine in by_row.items():
