@@ -5,6 +5,7 @@ reason, for the column `_rescued`.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable
 
 import numpy as np
@@ -20,17 +21,21 @@ from frazil.schema.selection import Path
 
 UNKNOWN_FIELD = "unknown_field"
 """The reason for a rescued field that the table does not have."""
+_NUMBER = "#"
 
 
 def rescued_column(texts: Texts, row_count: int) -> pa.Array:
     """Returns one text per record, null where nothing was rescued.
 
-    Fields that the table does not have are joined column by column; mismatches, and values in lists and maps, one by
-    one.
+    Fields that the table does not have are joined column by column; mismatches, values in lists and maps, and paths that
+    a record may have more than once, one by one.
     """
     members, singles = [], list(texts.rescued)
+    # The field `a.b` and the member `b` of a field `a` have one path; a number may make it that of another field.
+    sources = Counter([*(path for path, _ in texts.unknown_fields), *{one.path for one in texts.rescued}])
     for path, column in texts.unknown_fields:
-        if len(column) == row_count and (column.owner == np.arange(row_count)).all():
+        is_single = sources[path] > 1 or _NUMBER in path
+        if not is_single and len(column) == row_count and (column.owner == np.arange(row_count)).all():
             members.append(_members(texts, path, column))
         else:
             singles += _singles(texts, path, column)
@@ -72,12 +77,14 @@ def join_members(members: list[pa.Array], row_count: int) -> pa.Array:
 def members_of(mismatches: Iterable[Mismatch], row_count: int) -> pa.Array:
     """Returns the members of each record, one after another; a path that a record has more than once gets a number."""
     by_row: dict[int, dict[str, str]] = {}
+    numbers: dict[tuple[int, str], int] = {}
     for mismatch in mismatches:
         mine = by_row.setdefault(mismatch.row, {})
-        path, number = mismatch.path, 1
+        path, number = mismatch.path, numbers.get((mismatch.row, mismatch.path), 1)
         while path in mine:
             number += 1
-            path = f"{mismatch.path}#{number}"
+            path = f"{mismatch.path}{_NUMBER}{number}"
+        numbers[mismatch.row, mismatch.path] = number
         mine[path] = f'{{"value":{mismatch.text},"reason":{json.dumps(mismatch.reason, ensure_ascii=False)}}}'
     out: list[str | None] = [None] * row_count
     for row, mine in by_row.items():

@@ -154,7 +154,10 @@ class Schemas:
                 return UNKNOWN
             descriptors = compile_proto(answer.text, answer.references) if answer.kind == "protobuf" else b""
             schema = WriterSchema(answer.kind, answer.text, answer.references, descriptors)
-            struct_of(schema)
+            if descriptors:
+                load_message(descriptors, (0,))  # A message beyond a limit is none of the records of another.
+            else:
+                struct_of(schema)
         except UnusableSchema as error:
             return WriterSchema("unusable", str(error))
         return schema

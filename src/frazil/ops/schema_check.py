@@ -29,6 +29,7 @@ from frazil.ingest.table import Table
 from frazil.ingest.target import target_of
 from frazil.name_case import fold_case
 from frazil.ops.check import Finding, declared_schema, failed
+from frazil.registry.port import UnusableSchema
 from frazil.rows.project import in_column
 from frazil.rows.record_keys import is_record
 from frazil.rows.writer_schemas import row_branches, row_renames, row_struct
@@ -137,15 +138,27 @@ def _check_topic(gate: _Gate, topic: str, value: ValueSpec, key: str) -> Iterato
         name, tried = f"schema {subject}", f"compared the newest version with {what}"
         finding = _unusable(name, tried, subject, schema, value, key)
         if finding is None:
-            before = table.state.schema if table.state else declared_schema(table)
-            become = _become_with_key if is_key else _become
-            after, refusals = become(table, before, schema, subject)
-            finding = _compared_finding(name, tried, table, (before, after), refusals)
-            if not is_key and after is not None and schema.kind != "json_schema":
-                gate.found.append(after)  # Records of a JSON Schema may have fields that it does not declare.
+            try:
+                finding = _compare(gate, (name, tried), subject, schema, is_key)
+            except UnusableSchema as error:  # The schema has no such message, or one that no table can have.
+                finding = _unreadable(name, tried, subject, str(error))
         gate.inspected += not is_key
         words = ignored_phrases(ignored_in(written, value), key)
         yield replace(finding, found=f"{finding.found}; warning: {words}") if words else finding
+
+
+def _compare(gate: _Gate, names: tuple[str, str], subject: str, schema: WriterSchema, is_key: bool) -> Finding:
+    """Returns the finding for a schema that can be used. names: of the finding, and of what was tried.
+
+    Raises: UnusableSchema where the messages of records cannot be read.
+    """
+    table = gate.table
+    before = table.state.schema if table.state else declared_schema(table)
+    become = _become_with_key if is_key else _become
+    after, refusals = become(table, before, schema, subject)
+    if not is_key and after is not None and schema.kind != "json_schema":
+        gate.found.append(after)  # Records of a JSON Schema may have fields that it does not declare.
+    return _compared_finding(*names, table, (before, after), refusals)
 
 
 def _newest(gate: _Gate, topic: str, value: ValueSpec, is_key: bool) -> Iterator[tuple[str, WriterSchema | None]]:
@@ -169,11 +182,15 @@ def _unusable(name: str, tried: str, subject: str, schema: WriterSchema, value: 
     if schema == UNKNOWN:
         return Finding(name, True, tried, "the registry has no such subject yet")
     if schema.kind == "unusable":
-        return Finding(name, False, tried, schema.text, "register a version that records can be read with", subject)
+        return _unreadable(name, tried, subject, schema.text)
     if schema.kind != value.format:
         remedy = f"write `{key}: {{format: {schema.kind}}}`, or correct the subject"
         return Finding(name, False, tried, f"it is {schema.kind}, and the table reads {value.format}", remedy, subject)
     return None
+
+
+def _unreadable(name: str, tried: str, subject: str, reason: str) -> Finding:
+    return Finding(name, False, tried, reason, "register a version that records can be read with", subject)
 
 
 def _compared_finding(

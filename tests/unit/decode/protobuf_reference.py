@@ -176,8 +176,8 @@ If the table has a column of another compatible type, a value is read as [that
 type](../how-to/evolve.md#columns-of-the-underlying-type): an enum or a bool as its number, bytes as text, a message
 without fields as a struct of nulls.
 
-A schema with more than 2,000 fields (fields of a message that is used twice count twice) or 64 levels of messages is
-rejected."""
+A message with more than 2,000 fields (fields of a message that is used twice count twice) or 64 levels of messages is
+rejected; records of other messages of its schema are not."""
 _TROUBLES_TITLE = f"""
 ## Whole records
 

@@ -247,3 +247,19 @@ def test_the_latest_schema_reads_values_without_a_frame_and_is_asked_for_again(t
         scenario.source.produce("a", 0, value[5:])
     scenario.settle(scenario.start())
     assert scenario.rows() == [{"id": 1}, {"id": 2, "name": "b"}]
+
+
+def test_records_of_a_message_are_read_whatever_the_first_one_of_their_file_is(tmp_path: Path) -> None:
+    many = " ".join(f"int32 f{n} = {n};" for n in range(1, 1100))
+    text = (
+        f'syntax = "proto3"; message All {{ W a = 1; W b = 2; }} message E {{ int32 id = 1; }} message W {{ {many} }}'
+    )
+    scenario = Scenario(tmp_path, value={"format": "protobuf"}, dead_letters={"stop_above": 1.0})
+    header = b"\0" + scenario.registry.register("protobuf", text, subject="a-value").to_bytes(4, "big")
+    for indexes in (b"\x02\x02", b"\0"):
+        scenario.source.produce("a", 0, header + indexes + b"\x08\x07")
+    scenario.settle()
+    assert scenario.rows() == [{"id": 7}]
+    [dead_letter] = scenario.rows("n.t__dead_letters")
+    assert (dead_letter["offset"], dead_letter["error_class"]) == (1, "unusable_schema")
+    assert "the message All has more than 2000 fields" in dead_letter["message"]

@@ -318,3 +318,24 @@ def test_a_unit_that_the_file_gives_a_column_counts_more_than_connects_name(scen
     registry.register("avro", avro(ts=micros, other=micros), subject="a-value")
     [finding] = look(scenario, registry, ', columns: {ts: "timestamptz(us)"}')
     assert (finding.is_ok, finding.found) == (True, "a run adds other: timestamp")
+
+
+_MANY = " ".join(f"int32 f{n} = {n};" for n in range(1, 1100))
+_TWO = f'syntax = "proto3"; message All {{ W a = 1; W b = 2; }} message E {{ int32 id = 1; }} message W {{ {_MANY} }}'
+
+
+@pytest.mark.parametrize(
+    ("message", "is_ok", "reported"),
+    [
+        ("E", True, "a run adds id: int"),
+        ("All", False, "the message All has more than 2000 fields, those inside it counted"),
+        ("Nothing", False, "the schema has no message 'Nothing'"),
+    ],
+)
+def test_of_a_schema_with_several_messages_the_one_that_records_are_is_looked_at(
+    scenario: Scenario, message: str, is_ok: bool, reported: str
+) -> None:
+    registry = MemoryRegistry()
+    registry.register("protobuf", _TWO, subject="a-value")
+    [finding] = look(scenario, registry, form=f"protobuf, message: {message}", more="date")
+    assert (finding.is_ok, finding.found) == (is_ok, reported)

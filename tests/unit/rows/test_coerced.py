@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import date, time
 from pathlib import Path
+from time import process_time
 from typing import Any
 
 import pytest
@@ -82,6 +83,15 @@ def test_an_object_beside_an_escaped_key_is_kept_as_it_is_sent() -> None:
     )
     assert decoded.columns[0].to_pylist() == ['{"\\u0061": 1, "b/": "\\u0061"}', '{"\\u0061":2}']
     assert decoded.columns[1].to_pylist() == [2, None]
+
+
+def test_thousands_of_objects_beside_an_escaped_key_take_one_pass_over_their_record() -> None:
+    objects = [f'{{"\\u00e9": {n}}}' for n in range(2000)]
+    text = '{"\\u0077": 2, "v": [' + ", ".join(objects) + "]}"
+    started = process_time()
+    decoded = decode_json(values_of(["{}", text]), fields_of({"v": "list<string>"}), JsonOptions(coerced=(("v",),)))
+    assert decoded.columns[0].to_pylist() == [None, objects]
+    assert process_time() - started < 5  # One pass for each object takes 20 s, and no record may take that long.
 
 
 _RECORD = {"type": "record", "name": "P", "fields": [{"name": "x", "type": "int"}, {"name": "y", "type": "string"}]}

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from frazil.decode.json.grammar import ARRAY, OBJECT
 from frazil.decode.json.keys import escape_key
 from frazil.decode.json.slices import Slices, Texts
+from frazil.decode.memory import I32
 
 # Possessive, and an unterminated string is one match: so no text takes more than one pass.
 _STRING = re.compile(rb'"(?:[^"\\]|\\.)*+(?:"(\s*+:)?|\\?\Z)', re.DOTALL)
@@ -43,28 +44,31 @@ def as_sent(texts: Texts, slices: Slices, written: pa.StringArray) -> pa.StringA
     if texts.sent is None or texts.starts is None:
         return written
     rows = np.flatnonzero(np.isin(slices.kind, (OBJECT, ARRAY)))
+    rows = rows[np.argsort(slices.owner[rows], kind="stable")]
     found: dict[int, str] = {}
-    for row in rows.tolist():
-        record = int(slices.owner[row])
-        sent = texts.sent[record].as_py()
+    for mine in np.split(rows, np.flatnonzero(np.diff(slices.owner[rows])) + 1) if rows.size else ():
+        record = int(slices.owner[mine[0]])
+        sent, first = texts.sent[record].as_py(), int(texts.starts[record])
         if sent is not None and b"\\" in sent:
-            first = int(texts.starts[record])
-            start, end = (_place(sent, int(at) - first) for at in (slices.start[row], slices.end[row]))
-            found[row] = sent[start:end].decode()
+            starts, ends = (_places(sent, at[mine] - first) for at in (slices.start, slices.end))
+            found |= {
+                row: sent[start:end].decode() for row, start, end in zip(mine.tolist(), starts, ends, strict=True)
+            }
     if not found:
         return written
     mask = np.zeros(len(written), np.bool_)
     mask[list(found)] = True
-    return pc.replace_with_mask(written, pa.array(mask), pa.array(list(found.values()), pa.string()))
+    return pc.replace_with_mask(written, pa.array(mask), pa.array([found[row] for row in sorted(found)], pa.string()))
 
 
-def _place(sent: bytes, at: int) -> int:
-    """Returns the position in the text as it was sent, from the position `at`, outside keys and strings, in the text
-    with canonical keys.
+def _places(sent: bytes, canonical: I32) -> list[int]:
+    """Returns the positions in the text as it was sent, from positions outside keys and strings in the text with
+    canonical keys: one pass over the text, however many positions there are.
     """
-    moved = 0
+    strings, moved = [], [0]
     for match in _STRING.finditer(sent):
-        if match.start() + moved >= at:
-            break
-        moved += len(_spell_key(match)) - len(match.group())
-    return at - moved
+        strings.append(match.start() + moved[-1])
+        moved.append(moved[-1] + len(_spell_key(match)) - len(match.group()))
+    moves = np.array(moved, np.int64)[np.searchsorted(strings, canonical)]
+    places: list[int] = (canonical - moves).tolist()
+    return places
