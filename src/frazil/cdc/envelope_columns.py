@@ -37,7 +37,7 @@ from frazil.decode.epochs import from_numbers
 from frazil.decode.fed import FedColumns, fed_members
 from frazil.decode.renames import NO_RENAMES, Renames
 from frazil.decode.settings import Envelope
-from frazil.schema.arrow import arrow_type, structs_where
+from frazil.schema.arrow import Bools, arrow_type, structs_where
 from frazil.schema.selection import Path
 
 _FAR = Fault("out_of_range", "{value} is a time outside of the years 1 to 9999")
@@ -118,13 +118,18 @@ def open_columns(
         struct, columns = _images(struct, columns, requested)
     else:
         struct, columns = _as_image(struct, columns, operation_fields)
+    # A placeholder is in the type as written: a day or a UUID read from one looks like any other.
+    columns, unsent = _without_unsent(envelope, struct, columns)
     if logical_types:
         images = [NestedField(0, image, requested["after"], required=False) for image in IMAGES_OF]
         fed = FedColumns(struct, images, renames)
         logical_types = _with_keys(envelope, _under_image(logical_types, is_envelope), fed)
         struct, columns = convert_logical_types(struct, columns, logical_types, fed)
     opened.add_record_kind(IMAGES if is_envelope else ROW)
-    _add_columns(opened, envelope, (struct, columns), requested, renames)
+    _add_columns(opened, envelope, (struct, columns), requested)
+    if unsent:
+        after = next(field.field_type for field in struct.fields if field.name == "after")
+        opened.add("unavailable", *_marks(unsent, after, requested["unavailable"], renames))
     return StructType(*opened.fields), _without_far(replace(columns, arrays=opened.arrays), opened.far)
 
 
@@ -234,38 +239,40 @@ def _with_keys(
 
 
 def _add_columns(
-    opened: _Opened,
-    envelope: Envelope,
-    read: tuple[StructType, Columns],
-    requested: Mapping[str, IcebergType],
-    renames: Renames,
+    opened: _Opened, envelope: Envelope, read: tuple[StructType, Columns], requested: Mapping[str, IcebergType]
 ) -> None:
     struct, columns = read
     named = {field.name: (field.field_type, array) for field, array in zip(struct.fields, columns.arrays, strict=True)}
     opened.add("op", StringType(), _operation(envelope, named))
     for name in IMAGES_OF:
         kind, array = named.get(name, (None, None))
-        if not isinstance(kind, StructType) or name not in requested:
-            continue
-        array, marks = _without_unsent(envelope, kind, array)
-        opened.add(name, kind, array)
-        if name == "after" and marks:
-            opened.add("unavailable", *_marks(marks, kind, requested["unavailable"], renames))
+        if isinstance(kind, StructType) and name in requested:
+            opened.add(name, kind, array)
     is_flat = not is_wrapped(envelope, named)
     for name, fact in facts_of(_ColumnValues(named, is_flat, opened.far), requested).items():
         opened.add(name, requested[name], fact.cast(arrow_type(requested[name])))
 
 
-def _without_unsent(
-    envelope: Envelope, kind: StructType, array: pa.Array
-) -> tuple[pa.Array, dict[str, np.ndarray[tuple[int], np.dtype[np.bool_]]]]:
+def _without_unsent(envelope: Envelope, struct: StructType, columns: Columns) -> tuple[Columns, dict[str, Bools]]:
+    """Returns the images with null for values that were not sent, and which values of the row after the change these
+    are, by field.
+    """
+    arrays, unsent = list(columns.arrays), {}
+    for n, image in enumerate(struct.fields):
+        if image.name in IMAGES_OF and isinstance(image.field_type, StructType):
+            arrays[n], marks = _without_placeholders(envelope.placeholder, image.field_type, arrays[n])
+            unsent |= marks if image.name == "after" else {}
+    return replace(columns, arrays=arrays), unsent
+
+
+def _without_placeholders(placeholder: str, kind: StructType, array: pa.Array) -> tuple[pa.Array, dict[str, Bools]]:
     """Returns the rows with null for values that were not sent, and which values these are, by field."""
     if array.offset:
         array = pa.concat_arrays([array])
     children = [array.field(n) for n in range(len(kind.fields))]
     marks = {}
     for n, child in enumerate(children):
-        unsent = find_unsent(child, envelope.placeholder)
+        unsent = find_unsent(child, placeholder)
         if unsent is not None:
             marks[kind.fields[n].name] = unsent
             children[n] = child.take(pa.array(np.arange(len(child)), mask=unsent))
@@ -276,12 +283,10 @@ def _without_unsent(
 
 
 def _marks(
-    marks: Mapping[str, np.ndarray[tuple[int], np.dtype[np.bool_]]],
-    row: StructType,
-    requested: IcebergType,
-    renames: Renames,
+    marks: Mapping[str, Bools], row: IcebergType, requested: IcebergType, renames: Renames
 ) -> tuple[StructType, pa.Array]:
     """Returns which values were not sent, by the column that the field of the row feeds."""
+    assert isinstance(row, StructType)
     assert isinstance(requested, StructType)
     fed = fed_members(row, requested.fields, renames, ("after",))
     known = {fed[name].name: pa.array(mask) for name, mask in marks.items() if name in fed}

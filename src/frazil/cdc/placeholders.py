@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from frazil.decode.json.grammar import NULL
 from frazil.decode.json.slices import Slices
-from frazil.schema.arrow import Bools
+from frazil.schema.arrow import Bools, Ints
 
 _GEOMETRY = bytes.fromhex("0101000020e6100000000000fc83d797c1000000fc83d797c1")
 _GEOGRAPHY = bytes.fromhex("0101000020e6100000") + struct.pack("<dd", 179.999999, 89.999999)
@@ -33,16 +33,22 @@ def json_forms(placeholder: str) -> tuple[bytes, ...]:
     as_base64, as_id = base64.b64encode(raw).decode(), _list_uuid(placeholder)
     texts = [placeholder, as_base64, raw.hex()]
     pair = {placeholder: placeholder}
-    values = [*texts, *([text] for text in (*texts[:2], as_id)), list(raw), pair, _dumps(pair)]
+    numbers = _numbers(placeholder).tolist()
+    values = [*texts, *([text] for text in (*texts[:2], as_id)), numbers, pair, _dumps(pair)]
     points = [{"wkb": base64.b64encode(wkb).decode(), "srid": 4326} for wkb in (_GEOMETRY, _GEOGRAPHY)]
     texts_of_all = [_dumps(value) for value in [*values, *points]]
     # Python and other programs that pass messages on write blanks there.
-    spaced = [json.dumps(value, ensure_ascii=False) for value in (list(raw), pair, *points)]
+    spaced = [json.dumps(value, ensure_ascii=False) for value in (numbers, pair, *points)]
     return tuple(text.encode() for text in [*texts_of_all, *spaced])
 
 
 def _dumps(value: object) -> str:
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+
+
+def _numbers(placeholder: str) -> Ints:
+    """Returns the elements for an array of numbers: the placeholder's bytes, which Java counts from -128 on."""
+    return np.frombuffer(placeholder.encode(), np.int8).astype(np.int64)
 
 
 def _list_uuid(placeholder: str) -> str:
@@ -114,7 +120,7 @@ def _of_list(array: pa.Array, placeholder: str) -> Bools | None:
     starts = np.asarray(array.offsets)[:-1]
     found = np.zeros(len(array), np.bool_)
     if pa.types.is_integer(kind):
-        raw = np.frombuffer(placeholder.encode(), np.uint8).astype(np.int64)
+        raw = _numbers(placeholder)
         rows = np.flatnonzero(lengths == raw.size)
         numbers = np.asarray(pc.fill_null(array.values, -1)).astype(np.int64) if rows.size else raw
         found[rows] = (numbers[starts[rows, None] + np.arange(raw.size)] == raw).all(axis=1)

@@ -26,6 +26,8 @@ _CATALOGS = {
 }  # fmt: skip
 """The classes of Iceberg's types of catalogs."""
 _NAMESPACE = "lake"
+_ONE_ROW = "(_image = 'after' or _op <> 'u')"
+"""The condition for one row per change: a changelog table has the row before an update as well."""
 
 
 def import_connector(text: str, brokers: str | None) -> Imported:
@@ -44,13 +46,14 @@ def import_connector(text: str, brokers: str | None) -> Imported:
     if interval := draft.take("iceberg.control.commit.interval-ms"):
         draft.put(duration(interval), "commit", "interval")
     shape = read_chain(draft)
+    changes = _changes(draft, shape, is_apache)
     defaults = {
         **_values(draft),
         **_bad_records(draft),
         **_properties(draft),
         **shape.as_settings(),
         **_columns(draft),
-        **_changes(draft, is_apache),
+        **changes,
     }
     _put_tables(draft, shape, defaults)
     return draft.finish(brokers)
@@ -175,8 +178,8 @@ def _columns(draft: Draft) -> dict[str, Any]:
     return found
 
 
-def _changes(draft: Draft, is_apache: bool) -> dict[str, Any]:
-    """Returns how records change rows."""
+def _changes(draft: Draft, shape: Shape, is_apache: bool) -> dict[str, Any]:
+    """Returns how records change rows, and takes the rows that the sink writes of changes into account in `shape`."""
     found: dict[str, Any] = {}
     upserts, operation = _is_on(draft, "iceberg.tables.upsert-mode-enabled"), draft.take("iceberg.tables.cdc-field")
     if (upserts or operation) and is_apache:
@@ -184,9 +187,12 @@ def _changes(draft: Draft, is_apache: bool) -> dict[str, Any]:
         draft.lose(key, "Apache's sink ignores it, and appends", "write `mode: upsert` for a table of current rows")
     elif upserts or operation:
         found["mode"] = "upsert"
-        if operation and not operation.startswith("_cdc."):
+        # Where a transform opens the envelope, the operation is still inside it in the topic.
+        if operation and not operation.startswith("_cdc.") and "envelope" not in shape.settings:
             words = {"insert": ["I", "i", "C", "c", "R", "r"], "update": ["U", "u"], "delete": ["D", "d"]}
             found["envelope"] = {"operation": operation, **words}
+    if "changelog" in shape.settings and "mode" not in found:
+        shape.conditions.append(_ONE_ROW)
     return found
 
 
