@@ -260,6 +260,18 @@ def test_a_csv_file_has_text_and_its_commit_names_what_the_store_says_of_it(scen
     assert progress(made).lookups["country"] != first
 
 
+def test_values_of_a_csv_file_have_line_breaks_wherever_they_are_in_it(scene: Any, tmp_path: Path) -> None:
+    file = tmp_path / "shops.csv"  # Of several of Arrow's blocks.
+    names = [f"Shop {n}\n" + '"one", two\n' * 1000 for n in range(300)]
+    file.write_text(
+        "code,name\n" + "".join('{},"{}"\n'.format(n, one.replace('"', '""')) for n, one in enumerate(names))
+    )
+    made = scene({**COUNTRY, "table": "", "file": str(file), "take": ("name",)}, select="select country.* from records")
+    made.feed("a", *({"id": n, "country_code": str(n)} for n in range(300)))
+    made.catch_up()
+    assert [row["name"] for row in made.rows("n.a")] == names
+
+
 def _refused(scene: Scene, *records: Any) -> str:
     scene.feed("a", *records)
     table = waiting(scene)
