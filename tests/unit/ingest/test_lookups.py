@@ -103,6 +103,15 @@ def test_a_query_and_steps_use_what_was_looked_up(scene: Any) -> None:
     assert progress(made).ignored_records == {"where": 1, "filter": 1}
 
 
+def test_fields_are_found_in_any_case(scene: Any) -> None:
+    made = scene({**COUNTRY, "on": ((("Address", "CODE"), "code"),)}, select="select country.name as name from records")
+    made.feed("a", {"address": {"code": "de"}})
+    table = only(made.catch_up())
+    assert made.rows("n.a") == [{"name": "Germany"}]
+    assert table.schema.query is not None
+    assert ("address", "code") in table.schema.query.columns[0].sources
+
+
 def test_a_miss_drops_the_record_by_the_name_of_the_lookup(scene: Any) -> None:
     made = scene({**COUNTRY, "on_miss": "drop"}, select="select id from records")
     made.feed("a", {"id": 1, "country_code": "de"}, {"id": 2, "country_code": "xx"}, {"id": 3})
@@ -334,7 +343,7 @@ RECORD = {"id": 1, "country_code": "de", "amount": 1.5, "nested": {"code": "de"}
         (
             {"on": ((("id",), "code"),)},
             {},
-            "compares id, which is int64, with code, which is string / compare values of one type",
+            "compares id, which is long, with code, which is string / compare values of one type",
             {"on": ((("country_code",), "code"),)},
         ),
         (
