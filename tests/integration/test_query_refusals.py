@@ -192,6 +192,7 @@ def test_columns_need_names_of_their_own(catalyst: Catalyst) -> None:
 @pytest.mark.parametrize(
     ("column", "says"),
     [
+        ("i as ``", "a column without a name"),
         ("i as _file", "the name of one of Iceberg's metadata columns"),
         ("i as `_POS`", "the name of one of Iceberg's metadata columns"),
         ("i as _partition", "the name of one of Iceberg's metadata columns"),

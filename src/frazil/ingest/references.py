@@ -197,6 +197,10 @@ class _File:
         return [one_array(found[name]).cast(arrow_type(self.fields[name])) for name in names]
 
 
+# Without it, a line break between quotes ends a value where Arrow divides the file into blocks.
+_PARSED = csv.ParseOptions(newlines_in_values=True)
+
+
 class _Csv:
     """CSV in UTF-8 with the names of columns in its first line. Every column is text; an empty value without quotes is
     null.
@@ -205,7 +209,7 @@ class _Csv:
     @staticmethod
     def fields(stream: Any) -> Iterator[tuple[str, IcebergType]]:
         """Yields the columns."""
-        for name in csv.open_csv(stream).schema.names:
+        for name in csv.open_csv(stream, parse_options=_PARSED).schema.names:
             yield name, StringType()
 
     @staticmethod
@@ -218,7 +222,7 @@ class _Csv:
             strings_can_be_null=True,
             quoted_strings_can_be_null=False,
         )
-        return csv.read_csv(stream, convert_options=options)
+        return csv.read_csv(stream, parse_options=_PARSED, convert_options=options)
 
 
 class _Parquet:

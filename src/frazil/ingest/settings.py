@@ -44,7 +44,7 @@ def metadata_in_query(spec: TableSpec) -> dict[MetadataField, str]:
     added = (names.get(str(value), "") for _, value in spec.add_fields)
     text = " ".join((spec.where, spec.filter, spec.select, *added, *keys))
     known = {field: column for field, column in METADATA_COLUMNS.items() if column in names}
-    return {field: column for field, column in known.items() if re.search(rf"\b{column}\b", text)}
+    return {field: column for field, column in known.items() if re.search(rf"\b{column}\b", text, re.IGNORECASE)}
 
 
 def records_spec(spec: TableSpec, query: Query | None) -> TableSpec:

@@ -306,6 +306,8 @@ def _check_names(column: Value, is_metadata: bool) -> None:
     """Refuses a column whose name no table can have, and members of its structs whose names differ in case alone: a table
     has one column for them, and the values of the others would be lost.
     """
+    if not column.name:
+        raise SpecError("the query makes a column without a name", remedy="give it a name: `as NAME`")
     if fold_case(column.name) in RESERVED_COLUMNS and not is_metadata:
         message = f"the query's column `{column.name}` has the name of one of Iceberg's metadata columns"
         raise SpecError(message, remedy="name it otherwise: `as NAME`")

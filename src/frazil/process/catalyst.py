@@ -26,6 +26,8 @@ RECORDS = "records"
 RULES = "the rules of queries are in docs/reference/queries.md"
 FUNCTION = "ScalaUDF"
 """Spark's class of a call of a function that it does not have itself: here one of Python."""
+_A_QUERY = f"write one `select … from {RECORDS}` in Spark's SQL; a name with other signs needs back-quotes"
+_A_CONDITION = "write one condition in Spark's SQL, such as `amount > 0`; a name with other signs needs back-quotes"
 _SETTINGS = {"spark.sql.ansi.enabled": "true", "spark.sql.session.timeZone": "UTC"}
 _POSITION = re.compile(r"line (\d+),? (pos|position) (\d+)")
 _COLUMN_ID = re.compile(r"#(\d+)L?$")
@@ -45,6 +47,9 @@ _DECIDING = ("ReorderAssociativeOperator", "SimplifyExtractValueOps")
 
 class UnknownColumn(SpecError):
     """A query names a column that the records do not have, or not yet."""
+
+    #: The column, or the member of one, as the query names it.
+    name = ""
 
 
 class Catalyst:
@@ -89,7 +94,7 @@ class Catalyst:
 
         Raises: SpecError for a syntax error.
         """
-        with self.settings(), self._explained():
+        with self.settings(), self._refusing(_A_QUERY):
             return self._parser.parsePlan(query)
 
     def parse_condition(self, condition: str) -> Any:
@@ -97,7 +102,7 @@ class Catalyst:
 
         Raises: SpecError for a syntax error.
         """
-        with self.settings(), self._explained():
+        with self.settings(), self._refusing(_A_CONDITION):
             parsed = self._parser.parseExpression(condition)
             source = self._parser.parsePlan(f"table {RECORDS}")
             return self._sql.catalyst.plans.logical.Filter(parsed, source)
@@ -108,7 +113,7 @@ class Catalyst:
 
         Raises: SpecError where Spark refuses the query.
         """
-        with self.settings(), self._explained():
+        with self.settings(), self._refusing(_A_QUERY):
             node = self._relation(records)
             for plan in plans:
                 for parent in reversed(list(chain_of(plan))[:-1]):
@@ -155,8 +160,8 @@ class Catalyst:
         return static_of(self.jvm, name)
 
     @contextmanager
-    def _explained(self) -> Iterator[None]:
-        """Turns Spark's refusal of a query into a SpecError."""
+    def _refusing(self, advice: str) -> Iterator[None]:
+        """Turns Spark's refusal of a query into a SpecError. advice: the remedy for a text that is none."""
         try:
             yield
         except Exception as error:
@@ -164,7 +169,7 @@ class Catalyst:
             java = error.java_exception if isinstance(error, Py4JJavaError) else getattr(error, "_origin", None)
             if java is None or not self._refusals.isInstance(java):
                 raise
-            raise _refusal(java) from None
+            raise _spark_refusal(java, advice) from None
 
     @contextmanager
     def settings(self) -> Iterator[None]:
@@ -240,7 +245,7 @@ def place(line: int, column: int) -> str:
     return f"line {line}, column {column} of the query"
 
 
-def _refusal(java: Any) -> SpecError:
+def _spark_refusal(java: Any, advice: str) -> SpecError:
     text = str(java.getMessage())
     found = _POSITION.search(text)
     where = place(int(found[1]), int(found[3]) + (found[2] == "pos")) if found else ""
@@ -250,7 +255,7 @@ def _refusal(java: Any) -> SpecError:
     if condition.startswith(("UNRESOLVED_COLUMN", "FIELD_NOT_FOUND", "UNRESOLVED_FIELD")):
         return _unknown_column(names, where)
     words = " ".join(_END.sub("", _CODE.sub("", text)).split()).rstrip(".")
-    return SpecError(f"Spark refuses the query: {words}", remedy=_remedy(condition), where=where)
+    return SpecError(f"Spark refuses the query: {words}", remedy=_spark_remedy(condition, advice), where=where)
 
 
 def _unknown_column(names: dict[str, str], where: str) -> SpecError:
@@ -259,7 +264,9 @@ def _unknown_column(names: dict[str, str], where: str) -> SpecError:
     close = nearest(_last_name(wanted), known)
     remedy = f"did you mean `{close}`?" if close else f"name a field of the records: {', '.join(known)}"
     kind = "field" if "fieldName" in names else "column"
-    return UnknownColumn(f"the query names an unknown {kind} {wanted}", remedy=remedy, where=where)
+    error = UnknownColumn(f"the query names an unknown {kind} {wanted}", remedy=remedy, where=where)
+    error.name = _last_name(wanted)
+    return error
 
 
 def _last_name(text: str) -> str:
@@ -268,9 +275,9 @@ def _last_name(text: str) -> str:
     return quoted[-1].replace("``", "`") if quoted else ""
 
 
-def _remedy(condition: str) -> str:
+def _spark_remedy(condition: str, advice: str) -> str:
     if condition.startswith("PARSE_") or "SYNTAX" in condition:
-        return f"write one `select … from {RECORDS}` in Spark's SQL; a name with other signs needs back-quotes"
+        return advice
     if condition.startswith("DATATYPE_MISMATCH.CAST_"):
         return f"convert the value by a function, or cast it to another type before; {RULES}"
     if condition.startswith("DATATYPE_MISMATCH"):

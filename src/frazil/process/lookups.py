@@ -6,10 +6,13 @@ import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
+import pyarrow as pa
 from pyiceberg.schema import Schema
 from pyiceberg.types import IcebergType, StructType
 
+from frazil.decode.lossless import format_type
 from frazil.errors import SpecError
+from frazil.name_case import Spellings
 from frazil.process.analysis import Query
 from frazil.process.catalyst import UnknownColumn
 from frazil.process.kernels.keys import comparable
@@ -37,7 +40,8 @@ def lookup_stage(lookup: LookupSpec, reference: Reference, records: Schema) -> L
         key, kind = _field_at(records, path), of_reference.type
         if comparable(key.type) is None or comparable(key.type) != comparable(kind):
             raise SpecError(
-                f"`lookup.{name}` compares {'.'.join(path)}, which is {key.type}, with {column}, which is {kind}",
+                f"`lookup.{name}` compares {'.'.join(path)}, which is {_type_of(key.type)}, with {column}, which is"
+                f" {_type_of(kind)}",
                 remedy="compare values of one type, and no floating-point numbers: declare the type of the field under"
                 " `columns`, or add a column of its type to the reference table",
             )
@@ -52,23 +56,38 @@ def lookup_stage(lookup: LookupSpec, reference: Reference, records: Schema) -> L
     return Lookup(name, tuple(keys), reference.values.type, lookup.on_miss, sql)
 
 
+def _type_of(kind: pa.DataType) -> str:
+    """Returns the type in the words of a pipeline file."""
+    return format_type(iceberg_type(kind, itertools.count(FIRST_PLACEHOLDER_ID)))
+
+
 def _field_at(records: Schema, path: Path) -> Expression:
     kind: IcebergType = records.as_struct()
     found: Expression | None = None
     for name in path:
         fields = kind.fields if isinstance(kind, StructType) else ()
         names = [field.name for field in fields]
-        if name not in names:
+        spelled = Spellings(names).find(name)
+        if spelled is None:
             message = f"`lookup` names an unknown field {'.'.join(path)}"
             raise UnknownColumn(message, remedy=advice(name, names) if names else "name a field inside of a struct")
-        place = names.index(name)
+        place = names.index(spelled)
         kind = fields[place].field_type
         if found is None:
-            found = Field(name, arrow_type(kind))
+            found = Field(spelled, arrow_type(kind))
         else:
             found = Call("GetStructField", (found,), arrow_type(kind), (("ordinal", place),), ".".join(path))
     assert found is not None
     return found
+
+
+def _path_of(key: Expression) -> Path:
+    """Returns the path of the field that a key is."""
+    if isinstance(key, Field):
+        return (key.name,)
+    assert isinstance(key, Call)
+    (whole,) = key.arguments
+    return (*_path_of(whole), whole.type.field(dict(key.options)["ordinal"]).name)
 
 
 def with_lookups(records: Schema, lookups: Iterable[Lookup]) -> Schema:
@@ -77,7 +96,7 @@ def with_lookups(records: Schema, lookups: Iterable[Lookup]) -> Schema:
     return extend_schema(records, {(): {one.name: iceberg_type(one.type, ids) for one in lookups}})
 
 
-def joined(query: Query, lookups: Sequence[Lookup], specs: Sequence[LookupSpec], has_where: bool) -> Query:
+def joined(query: Query, lookups: Sequence[Lookup], has_where: bool) -> Query:
     """Returns a query with its lookups: behind the condition for records that the table takes, before all else.
 
     Raises: SpecError where that condition names a lookup.
@@ -85,7 +104,7 @@ def joined(query: Query, lookups: Sequence[Lookup], specs: Sequence[LookupSpec],
     assert query.program is not None
     stages = query.program.stages
     first = stages[:1] if has_where else ()
-    found_by = {lookup.name: frozenset(path for path, _ in lookup.on) for lookup in specs}
+    found_by = {lookup.name: frozenset(map(_path_of, lookup.keys)) for lookup in lookups}
     for stage in first:
         if isinstance(stage, Filter) and not found_by.keys().isdisjoint(fields_of(stage.condition)):
             raise SpecError(

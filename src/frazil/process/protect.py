@@ -105,7 +105,8 @@ def protecting(
         if origin == (HEADERS,):
             column = _headers(protection, Field(field.name, kind))
         elif origin is not None:
-            column = _protected(protection, Field(field.name, kind), frozenset((field.name, ".".join(origin))))
+            paths, around = frozenset((field.name, ".".join(origin))), rule_around(protection, origin)
+            column = _protected(protection, Field(field.name, kind), paths, around)
         is_changed |= not isinstance(column, Field)
         if column is not None:
             columns.append((field.name, column))
@@ -123,7 +124,8 @@ def protected_paths(
         origin = (origins or {}).get(field.name, (field.name,))
         if origin is not None:
             paths = frozenset((field.name, ".".join(origin)))
-            for inside, rule in _parts(protection, arrow_type(field.field_type), (), paths, None):
+            around = rule_around(protection, origin)
+            for inside, rule in _parts(protection, arrow_type(field.field_type), (), paths, around):
                 names = (name for path in paths for name in spelled(".".join((path, *inside))))
                 found |= dict.fromkeys(map(fold_case, names), rule)
     return found
@@ -198,14 +200,22 @@ def protected_fields(
             found += [ProtectedField(rule.selector, rule.action) for rule in mine]
         elif origin is not None:
             paths = frozenset((field.name, ".".join(origin)))
-            parts = _parts(protection, arrow_type(field.field_type), (), paths, None)
+            parts = _parts(protection, arrow_type(field.field_type), (), paths, rule_around(protection, origin))
             found += [ProtectedField(".".join((*origin, *inside)), rule.action) for inside, rule in parts]
     return tuple(found)
 
 
-def _protected(protection: Protection, field: Field, paths: frozenset[str]) -> Expression | None:
-    """Returns the column as the table may have it; None where it is dropped."""
-    parts = list(_parts(protection, field.type, (), paths, None))
+def rule_around(protection: Protection, path: Path) -> Rule | None:
+    """Returns the rule of the innermost of the fields that a field is in which a rule finds; None without one. path: of the
+    field in the records, whose columns `flatten` and `columns` may have taken out of the struct.
+    """
+    above = (".".join(path[:depth]) for depth in range(len(path) - 1, 0, -1))
+    return next(filter(None, (protection.rule_for(spelled(one)) for one in above)), None)
+
+
+def _protected(protection: Protection, field: Field, paths: frozenset[str], around: Rule | None) -> Expression | None:
+    """Returns the column as the table may have it; None where it is dropped. paths, around: as for `_parts`."""
+    parts = list(_parts(protection, field.type, (), paths, around))
     if not parts:
         return field
     kind = protected_type(field.type, dict(parts))

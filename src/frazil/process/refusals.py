@@ -76,7 +76,7 @@ _PLANS = {
     "UnresolvedHint": ("a hint", "leave it out"),
     "PipeOperator": ("a pipe (|>)", f"write `select … from {RECORDS} where …`"),
     "UnresolvedTableValuedFunction": ("a function in FROM", f"write `from {RECORDS}`"),
-    "OneRowRelation": ("no FROM", f"write `select … from {RECORDS}`"),
+    "OneRowRelation": ("no FROM", f"write `select … from {RECORDS}`, without a comma before FROM"),
     "ScriptTransformation": ("a script", "use Spark's functions"),
     "Pivot": ("PIVOT", "leave it out"),
     "UnresolvedSubqueryColumnAliases": ("names of columns behind an alias", "write `as NAME` behind each column"),

@@ -17,7 +17,7 @@ from frazil.decode.columns import Decoded, as_text
 from frazil.decode.rescue import UNKNOWN_FIELD
 from frazil.name_case import fold_case
 from frazil.process.kernels.protect import protect_headers, protected_values
-from frazil.process.protect import HEADERS, KEY, Protection, Rule, protected_paths, spelled
+from frazil.process.protect import HEADERS, KEY, Protection, Rule, protected_paths, rule_around, spelled
 from frazil.schema.parts import Path
 from frazil.types import RESCUED_COLUMN
 from frazil.write.target import TableTarget
@@ -64,8 +64,8 @@ def origins_of(target: TableTarget) -> dict[str, Path | None]:
     found: dict[str, Path | None] = {}
     if target.shaping is not None:
         found |= target.layout.paths
-        found |= {column: (HEADERS, name) for column, name in target.shaping.headers}
         found |= dict.fromkeys(target.shaping.own)
+        found |= {column: (HEADERS, name) for column, name in target.shaping.headers}
         if target.shaping.key:
             found[target.shaping.key] = (KEY,)
     own: dict[str, Path] = {"key": (KEY,), "headers": (HEADERS,)}
@@ -110,7 +110,8 @@ def _rescued(protection: Protection, known: Mapping[str, Rule], text: str) -> st
     found = []
     for name, member in json.loads(text, parse_float=_Digits, parse_int=_Digits, object_pairs_hook=_Object):
         path, parts = _AGAIN.sub("", name), dict(member)
-        value = _protected(protection, known, spelled(path), parts["value"], None)
+        around = rule_around(protection, tuple(path.split(".")))
+        value = _protected(protection, known, spelled(path), parts["value"], around)
         if value is not _DROPPED:
             reason = parts["reason"] if parts["reason"] == UNKNOWN_FIELD else HIDDEN
             found.append((name, _Object((("value", value), ("reason", reason)))))

@@ -397,4 +397,7 @@ def _is_one_of(word: Word, words: tuple[Word, ...]) -> bool:
 
 
 def _spell(word: Word) -> str:
+    """Returns a word as a pipeline file has it: YAML reads a bare null as nothing."""
+    if word == "null":
+        return '"null"'
     return str(word).lower() if isinstance(word, bool) else str(word)

@@ -141,3 +141,13 @@ def test_the_table_names_its_key_by_an_id_and_an_upsert_table_with_hashed_keys_t
     scene.declare(columns, protect_key=KEY[::-1])
     with pytest.raises(AssertionError, match="the table's keys are hashed with the key"):
         scene.catch_up()
+
+
+def test_rescued_values_are_protected_by_the_rule_of_what_they_are_in(tmp_path: Path) -> None:
+    rules = (ProtectRule(selector="owner", action="hash"), ProtectRule(selector="card", action="drop"))
+    kinds = {"id": "int", "owner": "struct<age: int>", "card": "map<string, struct<year: int>>"}
+    scene = Scene(tmp_path, kinds, rescue=True, unknown_fields="rescue", **{**PROTECT, "protect": rules})
+    scene.feed({"id": 0, "owner": {"age": EMAIL, "mail": EMAIL}, "card": {"a": {"year": EMAIL, "holder": [EMAIL]}}})
+    (row,) = scene.rows()
+    assert EMAIL not in str(row)
+    assert set(json.loads(row["_rescued"])) == {"owner.age", "owner.mail"}

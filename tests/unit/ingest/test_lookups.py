@@ -103,6 +103,15 @@ def test_a_query_and_steps_use_what_was_looked_up(scene: Any) -> None:
     assert progress(made).ignored_records == {"where": 1, "filter": 1}
 
 
+def test_fields_are_found_in_any_case(scene: Any) -> None:
+    made = scene({**COUNTRY, "on": ((("Address", "CODE"), "code"),)}, select="select country.name as name from records")
+    made.feed("a", {"address": {"code": "de"}})
+    table = only(made.catch_up())
+    assert made.rows("n.a") == [{"name": "Germany"}]
+    assert table.schema.query is not None
+    assert ("address", "code") in table.schema.query.columns[0].sources
+
+
 def test_a_miss_drops_the_record_by_the_name_of_the_lookup(scene: Any) -> None:
     made = scene({**COUNTRY, "on_miss": "drop"}, select="select id from records")
     made.feed("a", {"id": 1, "country_code": "de"}, {"id": 2, "country_code": "xx"}, {"id": 3})
@@ -260,6 +269,18 @@ def test_a_csv_file_has_text_and_its_commit_names_what_the_store_says_of_it(scen
     assert progress(made).lookups["country"] != first
 
 
+def test_values_of_a_csv_file_have_line_breaks_wherever_they_are_in_it(scene: Any, tmp_path: Path) -> None:
+    file = tmp_path / "shops.csv"  # Of several of Arrow's blocks.
+    names = [f"Shop {n}\n" + '"one", two\n' * 1000 for n in range(300)]
+    file.write_text(
+        "code,name\n" + "".join('{},"{}"\n'.format(n, one.replace('"', '""')) for n, one in enumerate(names))
+    )
+    made = scene({**COUNTRY, "table": "", "file": str(file), "take": ("name",)}, select="select country.* from records")
+    made.feed("a", *({"id": n, "country_code": str(n)} for n in range(300)))
+    made.catch_up()
+    assert [row["name"] for row in made.rows("n.a")] == names
+
+
 def _refused(scene: Scene, *records: Any) -> str:
     scene.feed("a", *records)
     table = waiting(scene)
@@ -322,7 +343,7 @@ RECORD = {"id": 1, "country_code": "de", "amount": 1.5, "nested": {"code": "de"}
         (
             {"on": ((("id",), "code"),)},
             {},
-            "compares id, which is int64, with code, which is string / compare values of one type",
+            "compares id, which is long, with code, which is string / compare values of one type",
             {"on": ((("country_code",), "code"),)},
         ),
         (

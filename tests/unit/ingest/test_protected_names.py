@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -64,6 +65,10 @@ def test_a_rule_for_a_name_that_the_query_makes_stops_the_table_until_it_names_t
         ({"columns": (ColumnSpec(name="mail", type=StringType(), field=("email",)),)}, ("mail", "user.email")),
         ({"flatten": FlattenSpec()}, ("user_email", "email")),
         ({"flatten": FlattenSpec()}, ("user.email", "email")),
+        # A rule for what a field is in is for the column that is made of the field.
+        ({"flatten": FlattenSpec()}, ("user", "email")),
+        ({"flatten": FlattenSpec(), "rename": ((("user_email",), "mail"),)}, ("/^user$/", "email")),
+        ({"columns": (ColumnSpec(name="mail", type=StringType(), field=("user", "email")),)}, ("user", "email")),
         ({"column_case": "snake"}, ("user_phone", "/email/")),
         ({"column_case": "snake"}, ("userPhone", "/email/")),
     ],
@@ -78,3 +83,15 @@ def test_other_names_find_the_field_they_are_of(
     (row,) = made.rows("n.a")
     shown = [secret for secret in _SECRETS if secret in str(row)]
     assert shown == ["030"] * ("userPhone" in row)
+
+
+@pytest.mark.parametrize("selector", ["_headers", "_headers.trace", "who", "/trace/", "/^who$/"])
+def test_a_rule_for_a_header_is_for_the_column_that_is_made_of_it(scene: Any, selector: str) -> None:
+    column = ColumnSpec(name="who", type=StringType(), header="trace")
+    made = scene(columns=(column,), rescue=True, **_protecting(selector))
+    for text in (b"a@b.c", b"a@b.c\xff"):  # The second becomes a rescued value.
+        made.source.produce("a", 0, b'{"id": 1}', made.clock.now_ms(), headers=(("trace", text),))
+    made.catch_up()
+    row, rescued = made.rows("n.a")
+    assert len(row["who"]) == 64
+    assert len(json.loads(rescued["_rescued"])["_headers.trace"]["value"]) == 64

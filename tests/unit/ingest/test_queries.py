@@ -100,6 +100,15 @@ def test_a_table_has_its_own_metadata_whatever_its_query_makes(scene: Any, setti
     assert list(row)[1:] == ["_partition", "place"]
 
 
+def test_metadata_is_found_in_any_case(scene: Any) -> None:
+    made = scene(
+        where="_Partition = 0", filter="_OFFSET > 0", select="select _Topic as topic, `_offset` as at from records"
+    )
+    made.feed("a", {"id": 7}, {"id": 8})
+    made.catch_up()
+    assert made.rows("n.a") == [{"topic": "a", "at": 1}]
+
+
 def test_metadata_of_changes_is_added_under_the_names_of_debezium(scene: Any) -> None:
     made = scene(
         envelope=EnvelopeSpec(kind="debezium"),

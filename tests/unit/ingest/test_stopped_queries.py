@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from pyiceberg.schema import Schema
-from pyiceberg.types import ListType, NestedField, StringType
+from pyiceberg.types import ListType, LongType, NestedField, StringType
 
 from frazil.errors import SpecError
 from frazil.ingest.queries import SparkQueries
@@ -222,6 +222,7 @@ def test_rows_of_one_message_are_not_sparks(queries: SparkQueries) -> None:
         ("exists(tags, t -> t = 'a')", "ArrayExists is not a proven function", "make it a column"),
         ("email", "is not a boolean", "cast the value"),
         ("emial = 'a'", "unknown column `emial`", "did you mean `email`"),
+        ("_Offset > 5", "unknown column `_Offset`", "select it: `select *, _Offset from records`"),
     ],
 )
 def test_an_expectation_that_cannot_be_computed_is_named_with_what_can(
@@ -241,6 +242,14 @@ def test_an_expectation_that_cannot_be_computed_is_named_with_what_can(
         followed = spec.model_copy(update={"select": select, "expect": (named,)})
         made = new_schema(query_columns(queries.analyse(followed, records)).items())
         assert [one.name for one in queries.expectations(followed, made)] == ["good"]
+    if remedy.startswith("select it"):
+        followed = spec.model_copy(update={"select": remedy.split("`")[1], "expect": (wrong,)})
+        made = new_schema(
+            query_columns(
+                queries.analyse(followed, Schema(*records.fields, NestedField(9, "_offset", LongType())))
+            ).items()
+        )
+        assert [one.name for one in queries.expectations(followed, made)] == ["good"]
 
 
 @pytest.mark.parametrize("setting", ["where", "filter"])
@@ -250,6 +259,11 @@ def test_a_condition_that_is_none_is_named_with_the_place_in_it(scene: Any, sett
     table: Table = only(made.catch_up())
     assert table.status.run_state is RunState.STOPPED
     assert table.status.where == f"n.a, {setting}, line 1, column 5 of the condition"
+    assert table.status.remedy.startswith("write one condition in Spark's SQL, such as `amount > 0`")
+    made.settings = {setting: "amount > 0"}
+    made.feed("a", {"a": "x", "amount": 1})
+    made.catch_up()
+    assert made.rows("n.a") == [{"a": "x", "amount": 1}]
 
 
 def test_without_spark_a_table_that_needs_it_has_no_rows_and_no_dead_letters(scene: Any) -> None:

@@ -120,6 +120,12 @@ FOLLOWED: Mapping[str, str] = {
     "let Spark compute it: make it a column, `select *, … as NAME from records`, and expect that": (
         "unit/ingest/test_stopped_queries.py::test_an_expectation_that_cannot_be_computed_is_named_with_what_can"
     ),
+    "write one condition in Spark's SQL, such as `amount > 0`; a name with other signs needs back-quotes": (
+        "unit/ingest/test_stopped_queries.py::test_a_condition_that_is_none_is_named_with_the_place_in_it"
+    ),
+    "select it: `select *, … from …`": (
+        "unit/ingest/test_stopped_queries.py::test_an_expectation_that_cannot_be_computed_is_named_with_what_can"
+    ),
     "declare its type under `columns`, or correct it (…); Frazil looks at further records": (
         "unit/ingest/test_stopped_queries.py::test_a_field_that_no_record_has_had_yet_is_waited_for"
     ),
@@ -181,6 +187,7 @@ FOLLOWED: Mapping[str, str] = {
             "convert the value by a function, or cast it to another type before; the rules of queries are in"
             " docs/reference/queries.md",
             "correct the query; the rules of queries are in docs/reference/queries.md",
+            "give it a name: `as NAME`",
             "give it a shorter name: `as NAME`",
             "give it a type: `cast(null as string)`",
             "make a list of structs, `array(struct(key, value))`, or a map of JSON: `from_json(…, 'map<…>')`",

@@ -37,6 +37,8 @@ TABLES = [
     ("start:latest", "no space after the colon of `start`", "write `start: value`"),
     ("mode: apend", "`mode` cannot be `apend`", "did you mean `append`?"),
     ("mode: [append]", "`mode` is a list where one of its words is expected", "write one of: append, upsert"),
+    ("on_error: null", "`on_error` is empty where one of its words is expected", 'write one of: dead_letter, "null"'),
+    ("on_error: nul", "`on_error` cannot be `nul`", 'did you mean `"null"`?'),
     ("key_columns: [id]", "`key_columns` has no effect with `mode: append`", "write `mode: upsert`, or remove it"),
     ("order_by: ts", "`order_by` has no effect with `mode: append`", "write `mode: upsert`, or remove it"),
     (
