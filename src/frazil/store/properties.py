@@ -376,6 +376,7 @@ TABLE = (
         "write.folder-storage.path",
     ),
     *_of("refused", "remove it: tasks cannot ask a Java class for the names of files", "write.location-provider.impl"),
+    *_of("refused", "remove it: only PyIceberg asks a Python class for them", "write.py-location-provider.impl"),
     *_of("refused", "use the store's encryption: tasks would write files in clear", "encryption.key-id"),
 )
 """Properties of tables that concern the store."""
