@@ -49,6 +49,7 @@ PROPERTY_CLASSES = (
     "gcp/GCPProperties",
     "azure/AzureProperties",
     "aliyun/AliyunProperties",
+    "CatalogProperties",
 )
 
 

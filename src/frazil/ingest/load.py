@@ -27,7 +27,7 @@ from frazil.kafka.port import Partition
 from frazil.rows.writer_schemas import LATEST
 from frazil.types import Offsets, by_partition
 from frazil.upsert.lookup.live_rows import check_columns
-from frazil.write.file_formats import format_of
+from frazil.write.file_formats import check_properties
 
 log = structlog.get_logger("frazil")
 
@@ -126,7 +126,7 @@ class Loader:
         table.state = self.pipeline.schema_updates.new_tables.with_declared(table, table.state)
         if table.spec.has_query:
             table.state = self.pipeline.schema_updates.queries.load(table)
-        format_of(table.state.properties, table.name)
+        check_properties(table.state.properties, table.name)
         table.state = arranged(self._services.catalog, table.spec, table.state)
         if table.spec.mode == "upsert":
             check_columns(target_of(table))

@@ -37,7 +37,7 @@ from frazil.spec import TableSpec
 from frazil.spec.problems import advice
 from frazil.spec.settings import MetadataField
 from frazil.upsert.lookup.live_rows import check_columns
-from frazil.write.file_formats import format_of
+from frazil.write.file_formats import check_properties
 
 
 def has_layout_columns(spec: TableSpec) -> bool:
@@ -137,7 +137,7 @@ def _check_declared(table: Table) -> None:
         if spec.unknown_fields != "add":
             check_measured_columns(spec, schema)
     else:
-        format_of(state.properties, table.name)
+        check_properties(state.properties, table.name)
         try:
             schema = declared_adder(spec)(state.schema)
         except NameConflict as error:

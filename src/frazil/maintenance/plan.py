@@ -20,6 +20,7 @@ from frazil.maintenance.health import (
 from frazil.maintenance.retention import Retention, expirable, kept_count, needs_carrying, progress_depth
 from frazil.plugins.maintenance_actions import ACTIONS
 from frazil.spec.settings import MaintenanceSpec
+from frazil.write.file_formats import check_properties
 
 Mode = Literal["busy", "eager", "regular", "idle", "thorough"]
 
@@ -181,7 +182,10 @@ def plan_maintenance(
 def as_the_table_says(maintenance: MaintenanceTask, metadata: TableMetadata) -> MaintenanceTask:
     """Returns the task with the file size of the table's own property, as ingestion uses it, unless `maintenance` sets
     one.
+
+    Raises: SpecError for a property of the table that no file can be written with.
     """
+    check_properties(metadata.properties, metadata.name)
     own = metadata.properties.get("write.target-file-size-bytes")
     return (
         maintenance

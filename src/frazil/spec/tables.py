@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -53,6 +52,7 @@ from frazil.spec.steps import check_added, check_different, check_new_names, rea
 from frazil.spec.topics import check_offset_topics, parse_topic, table_name
 from frazil.spec.units import parse_size
 from frazil.store.properties import check_table_properties
+from frazil.store.table_properties import CODEC, CODECS, SIZES, wrong_values
 from frazil.types import RESCUED_COLUMN, RESERVED_COLUMNS
 
 STRANGE_IN_TABLE: Mapping[str, str] = {
@@ -79,11 +79,6 @@ _OF_UPSERT_TABLES = ("key_columns", "order_by", "deletes")
 """
 _Spec = TypeVar("_Spec", bound=TableSpec)
 _FORMATS = ("write.format.default", "write.delete.format.default")
-_CODEC, _LEVEL = "write.parquet.compression-codec", "write.parquet.compression-level"
-_CODECS = ("zstd", "snappy", "gzip", "brotli", "lz4", "uncompressed")
-_SIZES = (
-    "write.target-file-size-bytes", "write.parquet.row-group-size-bytes", "write.parquet.page-size-bytes",
-)  # fmt: skip
 
 
 def read_table(
@@ -311,20 +306,15 @@ def _check_value(text: str, key: str) -> None:
     """Raises a SpecError for a value that no file could be written with."""
     if key in _FORMATS and text.lower() != "parquet":
         raise SpecError(f"`properties.{key}` is `{text}`, and Frazil creates tables in Parquet", remedy="remove it")
-    if key == _CODEC and text.lower() not in _CODECS:
-        raise SpecError(f"`properties.{key}` cannot be `{text}`", remedy=advice(text, _CODECS))
-    if key == _LEVEL and re.fullmatch(r"-?[0-9]+|null", text, re.ASCII) is None:
-        raise SpecError(f"`properties.{key}` is `{text}`, which is no level", remedy="write a number, such as 3")
-    if key in _SIZES and not (_is_whole(text) and int(text)):
-        size_bytes = 128 * 1024 * 1024
-        with suppress(SpecError):
-            size_bytes = parse_size(text)
-        message = f"`properties.{key}` is `{text}`, and Iceberg takes a number of bytes"
-        raise SpecError(message, remedy=f"write it in bytes, such as {size_bytes}")
-
-
-def _is_whole(text: str) -> bool:
-    return text.isdecimal() and text.isascii()
+    for wrong in wrong_values({key: text}):
+        message = f"`properties.{key}` is `{text}`, and Iceberg takes {wrong.taken}"
+        if key == CODEC:
+            raise SpecError(message, remedy=advice(text, CODECS))
+        usual = wrong.usual
+        if key in SIZES:
+            with suppress(SpecError):
+                usual = str(parse_size(text) or usual)
+        raise SpecError(message, remedy=f"write `{usual}`")
 
 
 _READERS: Mapping[str, Read] = {

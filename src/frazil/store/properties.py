@@ -363,7 +363,10 @@ HDFS = (
 )
 """Hadoop's settings that its client of HDFS reads: the first that matches a name describes it. Others are of servers."""
 
-FILE_IO = _of("python-only", "remove it: tasks reach a store by Iceberg's own properties of the store", "py-io-impl")
+FILE_IO = (
+    *_of("ignored", "a property of Hive's catalog", "client.pool.cache.eviction-interval-ms"),
+    *_of("python-only", "remove it: tasks reach a store by Iceberg's own properties of the store", "py-io-impl"),
+)
 
 TABLE = (
     *_of("honoured", "where data files are", "write.data.path"),
@@ -376,6 +379,7 @@ TABLE = (
         "write.folder-storage.path",
     ),
     *_of("refused", "remove it: tasks cannot ask a Java class for the names of files", "write.location-provider.impl"),
+    *_of("refused", "remove it: only PyIceberg asks a Python class for them", "write.py-location-provider.impl"),
     *_of("refused", "use the store's encryption: tasks would write files in clear", "encryption.key-id"),
 )
 """Properties of tables that concern the store."""

@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 from pyiceberg.types import NestedField
 
 from frazil.errors import SpecError
+from frazil.store.table_properties import wrong_values
 from frazil.write.avro import read_avro, write_avro
 from frazil.write.orc import read_orc, write_orc
 
@@ -38,6 +39,20 @@ def format_of(properties: Mapping[str, str], table: str) -> str:
             where=table,
         )
     return found
+
+
+def check_properties(properties: Mapping[str, str], table: str) -> None:
+    """Checks the properties of an existing table that its files are written with.
+
+    Raises: SpecError for a value that no file can be written with.
+    """
+    format_of(properties, table)
+    for wrong in wrong_values(properties):
+        raise SpecError(
+            f"the table's property `{wrong.name}` is `{wrong.text}`, and Iceberg takes {wrong.taken}",
+            remedy=f"`ALTER TABLE {table} SET TBLPROPERTIES ('{wrong.name}' = '{wrong.usual}')`",
+            where=table,
+        )
 
 
 def stored_format(wanted: str, metadata: pq.FileMetaData) -> str:

@@ -16,7 +16,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyiceberg.io import FileIO
+from pyiceberg.schema import index_by_id
 from pyiceberg.table.locations import load_location_provider
+from pyiceberg.types import BooleanType
 
 from frazil.clock import new_id
 from frazil.failpoints import hit
@@ -39,6 +41,7 @@ _CLUSTER_BYTES = 256 * 1024 * 1024
 _SCATTERED_BYTES = 512 * 1024 * 1024
 _MAX_OPEN = 32
 _SMALL_BYTES = 256 * 1024
+_GZIP_LEVELS = 9
 _LEVELLED = ("zstd", "gzip", "brotli", "lz4", "lz4_raw")
 
 
@@ -156,7 +159,7 @@ class FileWriter:
         path = self._locations.new_data_location(f"{new_id()}.{self._format}", place)  # type: ignore[arg-type]
         self._begun.append(path)
         is_small = self._is_arranged and rows.nbytes < min(_SMALL_BYTES, self._row_group_bytes)
-        chosen = {**(options.small if is_small else options.usual), **_bloom_filters(self._properties, rows.num_rows)}
+        chosen = {**(options.small if is_small else options.usual), **_bloom_filters(self._target, rows.num_rows)}
         stage: Stage = "memory" if is_small else "none" if self._format == PARQUET else "disk"
         self._open[partition] = OpenFile(path, partition, self._io, self._schema, chosen, stage)
         return self._open[partition]
@@ -242,18 +245,35 @@ def _usual_options(properties: dict[str, str], rows: pa.Table) -> dict[str, Any]
     }
     level = properties.get("write.parquet.compression-level", "1" if codec == "zstd" else None)
     if codec in _LEVELLED and level not in (None, "", "null"):
-        options["compression_level"] = int(level)
+        # Codecs take the nearest level that they have, except for gzip.
+        options["compression_level"] = min(max(int(level), 0), _GZIP_LEVELS) if codec == "gzip" else int(level)
     return options
 
 
-def _bloom_filters(properties: dict[str, str], rows: int) -> dict[str, Any]:
-    """Returns pyarrow's options for Bloom filters. rows: of a row group; the filters are sized for as many distinct
-    values, as a larger filter takes more space than the column and a smaller one rejects nothing.
+def _bloom_filters(target: TableTarget, rows: int) -> dict[str, Any]:
+    """Returns pyarrow's options for Bloom filters, which a boolean column has none of. rows: of a row group; the filters
+    are sized for as many distinct values, as a larger filter takes more space than the column and a smaller one rejects
+    nothing.
     """
-    prefix = "write.parquet.bloom-filter-enabled.column."
-    chosen = [name.removeprefix(prefix) for name, on in properties.items() if name.startswith(prefix) and on == "true"]
-    fpp = "write.parquet.bloom-filter-fpp.column."
-    found = {column: {"ndv": max(1, rows), "fpp": float(properties.get(fpp + column, "0.01"))} for column in chosen}
+    prefix, fpp = "write.parquet.bloom-filter-enabled.column.", "write.parquet.bloom-filter-fpp.column."
+    properties = dict(target.properties)
+    asked = [
+        name.removeprefix(prefix) for name, on in target.properties if name.startswith(prefix) and on.lower() == "true"
+    ]
+    booleans = (
+        {
+            target.schema.find_column_name(field_id)
+            for field_id, field in index_by_id(target.schema).items()
+            if isinstance(field.field_type, BooleanType)
+        }
+        if asked
+        else set()
+    )
+    found = {
+        column: {"ndv": max(1, rows), "fpp": float(properties.get(fpp + column, "0.01"))}
+        for column in asked
+        if column not in booleans
+    }
     return {"bloom_filter_options": found} if found else {}
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -124,6 +126,35 @@ def test_a_table_whose_file_format_cannot_be_written_stops_with_the_property(tmp
     assert (table.status.run_state, table.status.where) == (RunState.STOPPED, "n.a")
     assert table.status.reason == "the table's property `write.format.default` is `vortex`, which Frazil does not write"
     assert "('write.format.default' = 'parquet')" in table.status.remedy
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("write.parquet.compression-codec", "lzo"),
+        ("write.parquet.compression-level", "best"),
+        ("write.parquet.page-size-bytes", "1m"),
+        ("write.target-file-size-bytes", "512MB"),
+        ("write.parquet.bloom-filter-fpp.column.id", "1%"),
+        ("write.metadata.metrics.default", "all"),
+        ("write.metadata.metrics.column.id", "truncate"),
+    ],
+)
+def test_a_table_whose_properties_no_file_can_be_written_with_stops_until_they_are_corrected(
+    tmp_path: Path, name: str, text: str
+) -> None:
+    scene = Torn(tmp_path)
+    columns = Schema(NestedField(1, "id", LongType(), required=False))
+    scene.catalog.create("n.a", columns, {name: text}, 2)
+    service = scene.start()
+    scene.continues(service)
+    status = table_of(service, "n.a").status
+    assert (status.run_state, status.where) == (RunState.STOPPED, "n.a")
+    assert status.reason.startswith(f"the table's property `{name}` is `{text}`, and Iceberg takes ")
+    [(corrected, value)] = re.findall(r"`ALTER TABLE n\.a SET TBLPROPERTIES \('(.+)' = '(.+)'\)`", status.remedy)
+    found = scene.catalog._tables["n.a"]
+    found.state = replace(found.state, properties={**found.state.properties, corrected: value})
+    scene.continues(scene.start(), "a")
 
 
 def test_another_table_of_the_same_name_is_read_into_from_start_and_reported(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from frazil.errors import SpecError
 from frazil.maintenance.file_groups import packed
 from frazil.maintenance.health import (
     MOST_DELETE_FILES,
@@ -447,3 +448,9 @@ def test_a_table_is_quiet_a_minute_after_its_last_row() -> None:
     metadata = table([*line(3), without_progress(line(4)[-1], removes_files=True)])
     assert mode_of(metadata, 3_000 + 59_999) == "busy"
     assert mode_of(metadata, 3_000 + 60_000) == "idle"
+
+
+def test_a_property_that_no_file_can_be_written_with_is_named() -> None:
+    metadata = replace(table(line(3), {"": [MIB]}), properties={"write.target-file-size-bytes": "512MB"})
+    with pytest.raises(SpecError, match=r"`write\.target-file-size-bytes` is `512MB`, and Iceberg takes a number"):
+        plan_maintenance(metadata, MaintenanceTask(MaintenanceSpec(), TARGET), Holds(), 10_000, "idle", NOTED)

@@ -187,6 +187,8 @@ def test_compression_is_zstd_unless_the_table_reports_otherwise(tmp_path: Path) 
         ({"write.parquet.compression-codec": "uncompressed"}, "UNCOMPRESSED"),
         ({"write.parquet.compression-codec": "Uncompressed", "write.parquet.compression-level": "1"}, "UNCOMPRESSED"),
         ({"write.parquet.compression-codec": "gzip", "write.parquet.compression-level": "3"}, "GZIP"),
+        ({"write.parquet.compression-codec": "gzip", "write.parquet.compression-level": "12"}, "GZIP"),
+        ({"write.parquet.compression-codec": "gzip", "write.parquet.compression-level": "-2"}, "GZIP"),
     ):
         (file,) = _write(target_of(tmp_path, {"s": "string"}, properties=properties), [{"s": "x" * 100}])
         assert pq.ParquetFile(file.path).metadata.row_group(0).column(0).compression == codec
@@ -213,17 +215,17 @@ def test_a_dictionary_is_decided_by_as_many_rows_as_it_takes(
     assert column.has_dictionary_page == has_dictionary
 
 
-@pytest.mark.parametrize("column", ["s", "deep.k", "gone"])
+@pytest.mark.parametrize("column", ["s", "deep.k", "gone", "b", "deep.f"])
 def test_bloom_filters_are_written_where_the_table_asks_for_them(tmp_path: Path, column: str) -> None:
     with_filter = {f"write.parquet.bloom-filter-enabled.column.{column}": "true"}
     sizes = []
     for properties in ({}, with_filter):
         target = target_of(
-            tmp_path, {"s": "string", "deep": "struct<k: string>", "b": "boolean"}, properties=properties
+            tmp_path, {"s": "string", "deep": "struct<k: string, f: boolean>", "b": "boolean"}, properties=properties
         )
         (file,) = _write(target, [{"s": f"v{n}", "deep": {"k": f"w{n}"}, "b": True} for n in range(1000)])
         sizes.append(file.size_bytes)
-    assert (sizes[1] > sizes[0]) == (column != "gone")
+    assert (sizes[1] > sizes[0]) == (column in ("s", "deep.k"))
 
 
 def test_the_target_size_splits_files(tmp_path: Path) -> None:
