@@ -20,6 +20,7 @@ import typer
 
 from frazil.catalog.vended import VENDED, Vended
 from frazil.errors import FrazilError, SpecError, UnavailableError
+from frazil.printable import plain
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -171,15 +172,6 @@ def _give_up(stream: TextIO) -> None:
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, stream.fileno())
         os.close(nowhere)
-
-
-def plain(text: str, kept: str = "\n\t") -> str:
-    """Returns the text without characters that move the cursor or colour the screen, except `kept`: a record may
-    contain anything, and messages quote records.
-    """
-    if text.isprintable():
-        return text
-    return "".join(one if one.isprintable() or one in kept else one.encode("unicode_escape").decode() for one in text)
 
 
 def reserve_standard_output() -> TextIO:
