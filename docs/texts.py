@@ -93,8 +93,8 @@ What [`frazil import {tool}`](../how-to/import-{tool}.md) makes of each setting.
 stands for any text. A setting that is not carried over is reported with the reason and what to do, also an unknown one."""
 METRICS = """\
 `/metrics` of the [HTTP service](../how-to/http.md) has these metrics. Each has the label `pipeline`, those of tables also
-`table`. Counters are of the process and begin at 0; a metric of a table is absent while it is unknown. Of a table that another
-process works on, a [standby](../how-to/standby.md) has `frazil_table_state` alone: a sum over processes counts nothing twice.
+`table`. Counters are of the process and begin at 0; a metric of a table is absent while it is unknown. Of a table that
+another process works on, a [standby](../how-to/standby.md) has `frazil_table_state` alone, so sums over processes are right.
 The metrics of `prometheus-client` about the process, such as `process_resident_memory_bytes`, are there too.
 
 A table has about 45 series: 1,000 tables have 45,000. Histograms are over all tables. Values of `code` and `kind` are few:
