@@ -91,6 +91,10 @@ class OutputFormat(StrEnum):
     json = "json"
 
 
+class ReaderGone(Exception):
+    """Whoever read standard output has closed it, as `head` does after some lines."""
+
+
 class Output:
     """Where a command writes."""
 
@@ -136,8 +140,9 @@ class Output:
         others = [_describe(other)[1] for other in error.others] if isinstance(error, SpecError) else []
         if self.form is OutputFormat.json and not self._is_lost:
             more: dict[str, Json] = {"others": [dict(other) for other in others]} if others else {}
-            self.result({"error": {**described, "exit_code": exit_code, **more}}, "")
-            return exit_code
+            with suppress(UnavailableError, ReaderGone):  # Then it is written as a note.
+                self.result({"error": {**described, "exit_code": exit_code, **more}}, "")
+                return exit_code
         for words in (described, *others):
             self.note(f"error: {words['message']}")
             for key in ("where", "remedy"):
@@ -159,6 +164,8 @@ class Output:
                 return  # There is no other place to report it.
             self._is_lost = True
             _give_up(stream)
+            if isinstance(error, BrokenPipeError):
+                raise ReaderGone from None
             raise UnavailableError(
                 f"the result of the command cannot be written: {error.strerror}",
                 remedy="free space where standard output is written, or redirect it, and run the command again",
