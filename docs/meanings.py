@@ -351,6 +351,7 @@ EXIT_CODES: tuple[tuple[str, str], ...] = (
     ("3", "another run of this pipeline has taken over"),
     ("4", "a table stopped (`run`), is unhealthy (`status`), or would be changed (`plan`, `adopt`, `release`)"),
     ("130", "ended by a second Ctrl-C"),
+    ("141", "the reader of standard output has closed it, as `head` does"),
 )
 
 ENVIRONMENT: dict[str, str] = {

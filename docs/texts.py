@@ -93,16 +93,17 @@ What [`frazil import {tool}`](../how-to/import-{tool}.md) makes of each setting.
 stands for any text. A setting that is not carried over is reported with the reason and what to do, also an unknown one."""
 METRICS = """\
 `/metrics` of the [HTTP service](../how-to/http.md) has these metrics. Each has the label `pipeline`, those of tables also
-`table`. Counters are of the process and begin at 0; a metric of a table is absent while it is unknown. The metrics of
-`prometheus-client` about the process, such as `process_resident_memory_bytes`, are there too.
+`table`. Counters are of the process and begin at 0; a metric of a table is absent while it is unknown. Of a table that
+another process works on, a [standby](../how-to/standby.md) has `frazil_table_state` alone, so sums over processes are right.
+The metrics of `prometheus-client` about the process, such as `process_resident_memory_bytes`, are there too.
 
 A table has about 45 series: 1,000 tables have 45,000. Histograms are over all tables. Values of `code` and `kind` are few:
 the classes of [errors](errors.md), of [dead letters](dead-letters.md#classes-of-error), and the kinds of [ignored
 records](envelopes.md)."""
 API = """\
-The [HTTP service](../how-to/http.md) answers these requests; `/openapi.json` describes them for programs. An unknown
-parameter is an error. What a command prints with `--output json` is the answer of the request that does the same ([its
-keys](output.md))."""
+The [HTTP service](../how-to/http.md) answers these requests; `/openapi.json` describes them for programs. Parameters are in
+the query: an unknown one is an error, and so is a body. What a command prints with `--output json` is the answer of the
+request that does the same ([its keys](output.md))."""
 API_END = """\
 A POST whose work takes long is answered with 202, an `id` and the header `Location`; the work's `state` is `running`,
 `done` with its `result`, or `failed` with its `problem`.
@@ -127,7 +128,7 @@ An error is `application/problem+json` (RFC 9457):
 | 400 | a parameter is wrong, or the table refuses the command |
 | 401, 403 | no known token; a token that may only read, or a page of another site |
 | 404, 405 | no such table, operation or path; no such method |
-| 409 | another process has committed to the table |
+| 409 | another process works on the table, or has committed to it; none could take over |
 | 421 | the request names another host |
 | 503 | the pipeline starts, or a service does not answer |"""
 SECTIONS: Mapping[str, tuple[str, str]] = {

@@ -15,6 +15,8 @@ from frazil.clock import SystemClock
 
 _NEW_S = 60.0
 """The age up to which a folder may belong to a process that has yet to lock it."""
+NOEXEC_REMEDY = "set TMPDIR to a folder from which libraries may be loaded; for a container mount /tmp with exec"
+"""What to do where a file system is mounted with noexec: Java unpacks native libraries into temporary files."""
 
 
 @contextmanager

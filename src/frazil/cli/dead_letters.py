@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from frazil.catalog.port import Catalog, TableState
-from frazil.cli.output import DEFAULT_FILE, Json, Output, SpecFile, plain
+from frazil.cli.output import DEFAULT_FILE, Json, Output, SpecFile
 from frazil.cli.wiring import (
     catalog_for_reading,
     known_state,
@@ -41,6 +41,7 @@ from frazil.ops.dead_letters import (
     time_text,
 )
 from frazil.ops.reports import plural
+from frazil.printable import plain
 from frazil.spec import PipelineSpec
 
 TableName = Annotated[

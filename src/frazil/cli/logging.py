@@ -11,7 +11,8 @@ from enum import StrEnum
 import structlog
 from structlog.typing import EventDict, WrappedLogger
 
-from frazil.cli.output import Redaction, plain
+from frazil.cli.output import Redaction
+from frazil.printable import plain
 
 
 class LogFormat(StrEnum):

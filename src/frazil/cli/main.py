@@ -12,10 +12,11 @@ import typer
 
 import frazil
 from frazil.cli.commands import COMMANDS, REGISTERED, Settings, build_app
-from frazil.cli.output import Output, OutputFormat
+from frazil.cli.output import Output, OutputFormat, ReaderGone
 from frazil.errors import SpecError, UnavailableError
 
 INTERRUPTED = 130
+READER_GONE = 141
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -31,6 +32,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return settings.output.error(usage, debug=False)
     except (KeyboardInterrupt, typer.Abort):
         return INTERRUPTED
+    except ReaderGone:
+        return READER_GONE
     except Exception as error:  # noqa: BLE001  (the process edge)
         return settings.output.error(error, debug=settings.debug)
     finally:

@@ -20,6 +20,7 @@ import typer
 
 from frazil.catalog.vended import VENDED, Vended
 from frazil.errors import FrazilError, SpecError, UnavailableError
+from frazil.printable import plain
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -90,6 +91,10 @@ class OutputFormat(StrEnum):
     json = "json"
 
 
+class ReaderGone(Exception):
+    """Whoever read standard output has closed it, as `head` does after some lines."""
+
+
 class Output:
     """Where a command writes."""
 
@@ -135,8 +140,9 @@ class Output:
         others = [_describe(other)[1] for other in error.others] if isinstance(error, SpecError) else []
         if self.form is OutputFormat.json and not self._is_lost:
             more: dict[str, Json] = {"others": [dict(other) for other in others]} if others else {}
-            self.result({"error": {**described, "exit_code": exit_code, **more}}, "")
-            return exit_code
+            with suppress(UnavailableError, ReaderGone):  # Then it is written as a note.
+                self.result({"error": {**described, "exit_code": exit_code, **more}}, "")
+                return exit_code
         for words in (described, *others):
             self.note(f"error: {words['message']}")
             for key in ("where", "remedy"):
@@ -158,6 +164,8 @@ class Output:
                 return  # There is no other place to report it.
             self._is_lost = True
             _give_up(stream)
+            if isinstance(error, BrokenPipeError):
+                raise ReaderGone from None
             raise UnavailableError(
                 f"the result of the command cannot be written: {error.strerror}",
                 remedy="free space where standard output is written, or redirect it, and run the command again",
@@ -171,15 +179,6 @@ def _give_up(stream: TextIO) -> None:
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, stream.fileno())
         os.close(nowhere)
-
-
-def plain(text: str, kept: str = "\n\t") -> str:
-    """Returns the text without characters that move the cursor or colour the screen, except `kept`: a record may
-    contain anything, and messages quote records.
-    """
-    if text.isprintable():
-        return text
-    return "".join(one if one.isprintable() or one in kept else one.encode("unicode_escape").decode() for one in text)
 
 
 def reserve_standard_output() -> TextIO:

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from frazil.cli.output import DEFAULT_FILE, Output, SpecFile, plain
+from frazil.cli.output import DEFAULT_FILE, Output, SpecFile
 from frazil.cli.wiring import catalog_for_reading, open_queries, open_schemas, read_spec, topics_for_reading
 from frazil.clock import SystemClock
 from frazil.kafka.reader import read_sample
@@ -19,6 +19,7 @@ from frazil.ops.dead_letters import bytes_document
 from frazil.ops.reports import plural
 from frazil.ops.trial import LEARNED_RECORDS, Trial, TriedTable
 from frazil.ops.tried import TriedRecord
+from frazil.printable import plain
 
 FAILED = 4
 _SHOWN = 400

@@ -117,13 +117,14 @@ def _batches(table: Table) -> Labelled:
     return _by(found, tuple(_OUTCOMES.values()))
 
 
+_STATE = _gauge(
+    "frazil_table_state",
+    "1 for the state of the table, 0 for the others.",
+    _states,
+    f"state = {', '.join(_STATES)}",
+)
 TABLE = (
-    _gauge(
-        "frazil_table_state",
-        "1 for the state of the table, 0 for the others.",
-        _states,
-        f"state = {', '.join(_STATES)}",
-    ),
+    _STATE,
     _counter("frazil_table_stops_total", "Stops of the table.", lambda t: _by(t.counts.stops), "code = error"),
     _gauge(
         "frazil_table_lag_records",
@@ -262,6 +263,13 @@ def known_tables(report: PipelineReport, tables: Iterable[Table]) -> list[tuple[
     return [(one, by_name[one.name]) for one in report.tables if one.name in by_name]
 
 
+def value_of(metric: OfTable, report: TableReport, table: Table) -> Number | Labelled:
+    """Returns the values of a metric of a table. Of a table that another process works on it is the state alone: that
+    process has the other metrics, and a sum over processes must count them once.
+    """
+    return metric.read(report, table) if table.schedule.is_owned or metric is _STATE else None
+
+
 def process_values(pipeline: RunningPipeline, report: PipelineReport) -> dict[str, list[tuple[Labels, float | int]]]:
     """Returns the numbers of the metrics in `PROCESS` that are no histograms, by name, each with its labels besides
     `pipeline`; without unknown ones.
@@ -311,9 +319,9 @@ def render(pipeline: RunningPipeline) -> bytes:
     known = [(f'{label},table="{_escaped(one.name)}"', one, table) for one, table in known_tables(report, tables)]
     for metric in TABLE:
         lines += _head(metric)
-        name, read, further = metric.name, metric.read, metric.label
+        name, further = metric.name, metric.label
         for labels, one, table in known:
-            value = read(one, table)
+            value = value_of(metric, one, table)
             if isinstance(value, int | float):
                 lines.append(f"{name}{{{labels}}} {value}")
             elif value is not None:

@@ -11,11 +11,11 @@ from frazil.http.operations import Operation
 from frazil.http.problems import Problem
 
 _PROBLEMS = {
-    "400": "A parameter or the request is wrong.",
+    "400": "A parameter or the request is wrong, or the table refuses the command in its present state.",
     "401": "The token is missing or unknown.",
     "403": "The token may only read, or a page of another site made the request.",
     "404": "There is no such table, operation or path.",
-    "409": "The table cannot do it in its present state.",
+    "409": "Another process works on the table, or none could take over.",
     "421": "The host of the request is not this machine.",
     "500": "The request failed in an unforeseen way.",
     "503": "The pipeline is starting, or a service does not answer.",

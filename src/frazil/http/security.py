@@ -99,7 +99,7 @@ class Guard:
         if request.method not in _SAFE:
             _check_origin(request)
         scope[RIGHTS] = rights = self._rights(request)
-        if request.url.path in PUBLIC or request.url.path.startswith(STATIC):
+        if scope["path"] in PUBLIC or scope["path"].startswith(STATIC):
             return
         if not rights:
             refused = Refused(
@@ -142,7 +142,10 @@ def _is_among(given: str, tokens: tuple[str, ...]) -> bool:
 
 
 def _check_host(request: Request, own: str) -> None:
-    host = urlsplit(f"//{request.headers.get('host', '')}").hostname or ""
+    try:
+        host = urlsplit(f"//{request.headers.get('host', '')}").hostname or ""
+    except ValueError:  # Brackets that are no IPv6 address.
+        host = ""
     if host not in ("localhost", "127.0.0.1", "::1", own):
         raise Refused(
             421,
@@ -154,9 +157,11 @@ def _check_host(request: Request, own: str) -> None:
 
 
 def _check_origin(request: Request) -> None:
-    origin, site = request.headers.get("origin"), request.headers.get("sec-fetch-site", "same-origin")
-    own = f"{request.url.scheme}://{request.headers.get('host', '')}"
-    if site not in ("same-origin", "none") or origin not in (None, own):
+    origin, site = request.headers.get("origin"), request.headers.get("sec-fetch-site", "none")
+    if site == "same-origin":  # A browser's own words; behind a proxy the origin has another name than the host.
+        return
+    own = f"{request.scope['scheme']}://{request.headers.get('host', '')}"
+    if site != "none" or origin not in (None, own):
         raise Refused(
             403,
             "OtherSite",

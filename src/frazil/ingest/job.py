@@ -38,6 +38,7 @@ from frazil.process.program import SparkPart
 from frazil.process.references import Reference, find_reference
 from frazil.report import TaskReport, load_report
 from frazil.schema.inference import Hints
+from frazil.temporary import NOEXEC_REMEDY
 from frazil.types import BadRecord, Batch, OffsetRange
 from frazil.write.target import TableTarget
 from frazil.zones import NO_ZONES, ZONES_REMEDY
@@ -58,6 +59,10 @@ _SIZES = {
     "key": "octet_length(key)",
     "headers": f"octet_length(concat_ws('{8 * ' '}', headers.key, cast(headers.value as array<string>)))",
 }
+# Java's error when it loads a library of zstd, snappy or LZ4 the first time, and its error from then on.
+_NO_LIBRARY = re.compile(
+    r"UnsatisfiedLinkError|Could not initialize class (com\.github\.luben|org\.xerial|net\.jpountz)"
+)
 # Texts in Spark's errors about a Python worker that has raised, or has ended.
 _SIGNS_OF_WORKERS = (
     "PythonException",
@@ -330,6 +335,8 @@ def _remedy(error: Exception) -> str:
         return "free disk space; Frazil retries with back-off"
     if NO_ZONES in text:
         return ZONES_REMEDY
+    if _NO_LIBRARY.search(text):
+        return NOEXEC_REMEDY
     if "PYTHON_VERSION_MISMATCH" in text or "Cannot run program" in text:
         version = f"{sys.version_info.major}.{sys.version_info.minor}"
         return f"name a Python {version} that every executor has in spark.conf, as spark.pyspark.python"

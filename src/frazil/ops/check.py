@@ -32,7 +32,7 @@ from frazil.ops.plan import PlannedTable
 from frazil.ops.reports import plural
 from frazil.ops.status import MissingTopics, problem_of
 from frazil.runtime.jars import Use
-from frazil.runtime.machine import check_files, check_jars, check_java
+from frazil.runtime.machine import check_files, check_jars, check_java, check_temporary
 from frazil.schema.evolve import compare_schemas, new_schema
 from frazil.spec import PipelineSpec
 from frazil.spec.secrets import is_secret_key
@@ -75,6 +75,9 @@ def check_machine(needs_s3: bool) -> Iterator[Finding]:
     files = check_files()
     if not files.is_ok:
         yield Finding(files.name, False, "looked at ulimit -n", files.found, files.remedy)
+    temporary = check_temporary()
+    if not temporary.is_ok:
+        yield Finding(temporary.name, False, "looked at how the folder is mounted", temporary.found, temporary.remedy)
     uses: tuple[Use, ...] = ("spark", "s3") if needs_s3 else ("spark",)
     for use in uses:
         jars = check_jars(use)

@@ -6,6 +6,7 @@ import os
 import resource
 import shutil
 import sys
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from frazil.errors import UnavailableError
 from frazil.runtime.gateway import raise_file_limit
 from frazil.runtime.jars import USES, Use, are_jars_present, cache_directory
 from frazil.runtime.java import find_java
+from frazil.temporary import NOEXEC_REMEDY
 from frazil.zones import regions
 
 MINIMUM_PYTHON = (3, 11)
@@ -42,7 +44,7 @@ def checks() -> list[Check]:
         *(check_jars(use) for use in USES),
         check_memory(),
         check_disk(),
-        *_failed(check_files(), check_zones()),
+        *_failed(check_files(), check_temporary(), check_zones()),
     ]
 
 
@@ -91,6 +93,15 @@ def check_files() -> Check:
     except UnavailableError as error:
         return Check("open files", False, error.message, error.remedy)
     return Check("open files", True, "no limit" if hard == resource.RLIM_INFINITY else f"up to {hard:,}")
+
+
+def check_temporary(folder: Path | None = None) -> Check:
+    """Checks that the JVM can load its libraries, such as that of zstd, from the folder of temporary files."""
+    place = folder or Path(tempfile.gettempdir())
+    if os.statvfs(place).f_flag & os.ST_NOEXEC:
+        found = f"{place} is mounted with noexec: compressed records cannot be read"
+        return Check("temporary files", False, found, NOEXEC_REMEDY)
+    return Check("temporary files", True, f"{place}")
 
 
 def check_memory(total_bytes: int | None = None) -> Check:

@@ -27,7 +27,18 @@ from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 
 import frazil
-from frazil.http.metrics import OWN, PROCESS, TABLE, Labels, Metric, OfAll, known_tables, merged, process_values
+from frazil.http.metrics import (
+    OWN,
+    PROCESS,
+    TABLE,
+    Labels,
+    Metric,
+    OfAll,
+    known_tables,
+    merged,
+    process_values,
+    value_of,
+)
 from frazil.ops.running import RunningPipeline
 from frazil.telemetry.spans import MESSAGING
 
@@ -91,7 +102,7 @@ def otel_metrics(pipeline: RunningPipeline, resource: Resource, times: Times) ->
     for metric in TABLE:
         points = list[NumberDataPoint]()
         for one, table in known:
-            value, labels = metric.read(one, table), {**own, "table": one.name}
+            value, labels = value_of(metric, one, table), {**own, "table": one.name}
             if isinstance(value, int | float):
                 points.append(_point(value, labels, times))
             elif value is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -93,6 +94,24 @@ def test_a_full_disk_under_standard_output_is_named(form: str) -> None:
         done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
     assert done.returncode == 1
     assert "error: the result of the command cannot be written: No space left on device" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_a_reader_that_has_enough_is_no_error(form: str) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    command = [sys.executable, "-m", "frazil.cli.main", "schema", "--output", form]
+    done = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, text=True, check=False)
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (141, "")
+
+
+def test_an_error_that_cannot_be_written_as_json_is_a_note() -> None:
+    command = [sys.executable, "-m", "frazil.cli.main", "status", "--file", "/nothing.yaml", "--output", "json"]
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert (done.returncode, done.stderr.splitlines()[0]) == (2, "error: the pipeline file does not exist")
     assert "Traceback" not in done.stderr
 
 

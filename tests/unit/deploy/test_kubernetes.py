@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -136,7 +137,7 @@ def test_an_election_by_kubernetes_has_the_rights_that_it_needs(tmp_path: Path) 
 def test_probes_ask_inside_of_the_pod_while_the_service_listens_there_alone() -> None:
     container = pod(objects(PLAIN))["containers"][0]
     for probe, path in (("startupProbe", "/healthz"), ("livenessProbe", "/healthz"), ("readinessProbe", "/readyz")):
-        assert f'"http://127.0.0.1:8787{path}"' in container[probe]["exec"]["command"][-1]
+        assert f'"http://localhost:8787{path}"' in container[probe]["exec"]["command"][-1]
     assert "Service" not in objects(PLAIN)
 
 
@@ -149,6 +150,36 @@ def test_probes_and_a_service_use_tls_where_the_pipeline_file_has_it(tmp_path: P
     assert found["Service"]["spec"]["ports"][0]["port"] == 9000
     for one in found.values():
         kubernetes_validate.validate(one, _VERSIONS[-1], strict=True)
+
+
+def test_probes_ask_inside_of_the_pod_with_tls_on_loopback_too(tmp_path: Path) -> None:
+    for listen in ("", "listen: '[::1]:9000', ", "listen: 'localhost:9000', ", "listen: '127.0.0.2:9000', "):
+        pipeline = f"http: {{{listen}tls: {{certificate: a, key: b}}}}\n"
+        found = objects(rendered(pipeline=pipeline, tmp_path=tmp_path))
+        command = pod(found)["containers"][0]["livenessProbe"]["exec"]["command"][-1]
+        assert f'"https://localhost:{9000 if listen else 8787}/healthz"' in command
+        compile(command, "probe", "exec")
+        assert "Service" not in found
+
+
+def test_a_secret_may_have_any_name_that_kubernetes_allows(tmp_path: Path) -> None:
+    name = f"lake.{'x' * 100}.kafka"
+    found = pod(
+        objects(
+            rendered("--set", f"secrets={{{name.replace('.', chr(92) + '.')}}}", pipeline="a: b", tmp_path=tmp_path)
+        )
+    )
+    [volume] = [one for one in found["volumes"] if "secret" in one]
+    assert volume["secret"]["secretName"] == name
+    assert re.fullmatch("[a-z0-9-]{1,63}", volume["name"])
+    mounts = {mount["name"]: mount["mountPath"] for mount in found["containers"][0]["volumeMounts"]}
+    assert mounts[volume["name"]] == f"/run/secrets/{name}"
+
+
+@pytest.mark.parametrize("pipeline", ["http: true\n", "http: {}\n", "pipeline: p\n"])
+def test_the_default_address_is_asked_where_the_pipeline_file_names_none(pipeline: str, tmp_path: Path) -> None:
+    found = pod(objects(rendered(pipeline=pipeline, tmp_path=tmp_path)))
+    assert found["containers"][0]["ports"] == [{"name": "http", "containerPort": 8787}]
 
 
 @pytest.mark.parametrize(

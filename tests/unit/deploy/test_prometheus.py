@@ -19,7 +19,7 @@ from frazil.http.metrics import PROCESS, TABLE
 _FOLDER = ROOT / "deploy" / "prometheus"
 _RULES: list[dict[str, Any]] = yaml.safe_load((_FOLDER / "frazil.rules.yaml").read_text())["groups"][0]["rules"]
 _DASHBOARD: dict[str, Any] = json.loads((ROOT / "deploy" / "grafana" / "frazil.json").read_text())
-_OF_CLIENT = {"process_resident_memory_bytes"}
+_OTHERS = {"process_resident_memory_bytes", "up"}
 _METRICS = {metric.name: metric for metric in (*TABLE, *PROCESS)}
 
 
@@ -30,10 +30,10 @@ def _expressions() -> Iterator[str]:
 
 @pytest.mark.parametrize("expression", list(_expressions()))
 def test_an_expression_names_metrics_and_labels_that_there_are(expression: str) -> None:
-    found = re.findall(r"\b((?:frazil|process)_\w+?)(?:_bucket)?\b(?:\{([^}]*)\})?(?![\w=])", expression)
+    found = re.findall(r"\b((?:frazil|process)_\w+?|up)(?:_bucket)?\b(?:\{([^}]*)\})?(?![\w=])", expression)
     assert found
     for name, selectors in found:
-        assert name in _METRICS or name in _OF_CLIENT, name
+        assert name in _METRICS or name in _OTHERS, name
         labels = {selector.split("=")[0].strip() for selector in selectors.split(",") if selector}
         if name in _METRICS:
             own = {"table"} if _METRICS[name] in TABLE else set[str]()

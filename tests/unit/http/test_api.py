@@ -111,6 +111,16 @@ def test_a_table_is_paused_and_resumed(scene: RunningScene, client: TestClient) 
     wait_for(lambda: len(scene.rows("n.a")) == 3)
 
 
+def test_a_command_with_a_body_is_refused(scene: RunningScene, client: TestClient) -> None:
+    client.post("/api/v1/tables/n.a/pause")
+    remedy = "write the parameters behind the path, such as `?dry_run=true`, and send no body"
+    for body in ({"json": {"dry_run": True}}, {"data": {"dry_run": "true"}}, {"content": iter([b"{}"])}):
+        answer = client.post("/api/v1/tables/n.a/reset", **body)  # type: ignore[arg-type]
+        assert problem(answer) == (400, "UnexpectedBody", remedy)
+    assert scene.pipeline.find("n.a").progress.offsets == {"a": {0: 3}}
+    assert client.post("/api/v1/tables/n.a/reset", params={"dry_run": True}, content=b"").json()["read_again"] == 3
+
+
 def test_a_process_without_an_election_leads_and_does_not_stand_down(client: TestClient) -> None:
     remedy = "set `ha: {elect: kafka}`, and start two processes"
     assert problem(client.post("/api/v1/stand-down")) == (400, "SpecError", remedy)

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from frazil.errors import UnavailableError
+from frazil.errors import SpecError, UnavailableError
 from frazil.http.console.table_page import settings_of
 from frazil.http.security import COOKIE
+from frazil.ingest.state import RunState
 from frazil.spec import load_spec
 from frazil.spec.addresses import Address
 from frazil.spec.connections import HttpSpec, HttpTlsSpec, HttpTokensSpec
@@ -96,6 +97,16 @@ def test_dead_letters_are_shown_escaped_and_cut(scene: RunningScene) -> None:
     assert page_of(scene.client(), "/tables/n.a/dead-letters?offset=2").text.count("<article") == 1
 
 
+def test_characters_that_nobody_would_see_are_shown(scene: RunningScene) -> None:
+    scene.feed("a", '\ufeff{"id": 3} \u202egpj'.encode(), b"\x00\x1b[2J", "\u05e9\u05dc\u05d5\u05dd".encode())
+    wait_for(lambda: scene.pipeline.state_file.document["tables"]["n.a"]["dead_letters"] == 6)
+    page = page_of(scene.client(), "/tables/n.a/dead-letters")
+    for shown in (r"\ufeff{&#34;id&#34;: 3} \u202egpj", r"\x00\x1b[2J", "\u05e9\u05dc\u05d5\u05dd"):
+        assert f"<pre>{shown}</pre>" in page.text
+    scene.pipeline.find("n.a").status.set(RunState.STOPPED, SpecError("a value \u202e is wrong", remedy="see \u202e"))
+    assert "\u202e" not in page_of(scene.client(), "/tables/n.a").text
+
+
 def test_an_action_shows_what_it_does_and_then_does_it(scene: RunningScene) -> None:
     client = scene.client()
     assert "No further batch begins" in page_of(client, "/tables/n.a/pause").text
@@ -135,6 +146,8 @@ def test_a_browser_logs_in_with_a_token(scene: RunningScene) -> None:
     client = scene.client(TOKENS)
     asked = page_of(client, "/tables/n.a", 401)
     assert '<input type="hidden" name="next" value="/tables/n.a">' in asked.text
+    kept = page_of(client, "/?show=stopped&q=100%25", 401)
+    assert '<input type="hidden" name="next" value="/?show=stopped&amp;q=100%25">' in kept.text
     wrong = client.post("/login", data={"token": "w" * 32, "next": "/"}, headers=FROM_HERE)
     assert (wrong.status_code, "This token is unknown." in wrong.text) == (401, True)
     done = client.post("/login", data={"token": READ, "next": "/tables/n.a"}, headers=FROM_HERE)

@@ -63,6 +63,17 @@ def test_metrics_count_what_happens(tmp_path: Path) -> None:
         assert scrape(scene)["frazil_table_state", "state=paused", "table=n.b"] == 1
 
 
+def test_a_table_of_another_process_has_its_state_alone(tmp_path: Path) -> None:
+    scene = RunningScene(tmp_path, "a", "b")
+    scene.feed("a", {"id": 1})
+    with scene.running() as service:
+        wait_for(lambda: scrape(scene).get(("frazil_records_read_total", "table=n.a")) == 1)
+        service.tables[0].schedule.is_owned = False
+        found = scrape(scene)
+    assert {key[0] for key in found if "table=n.a" in key} == {"frazil_table_state"}
+    assert ("frazil_table_lag_records", "table=n.b") in found
+
+
 def test_stops_and_skipped_records_are_counted(tmp_path: Path) -> None:
     scene = RunningScene(tmp_path, "a", on_bad_record="skip", dead_letters=DeadLettersSpec(stop_above=1.0))
     scene.feed("a", {"id": 1}, b"no JSON")

@@ -210,6 +210,9 @@ SERVICES: Mapping[str, str] = {
         ("leave it out", "see the list of tables"),
         "unit/http/test_console.py::test_problems_are_pages_for_people_and_json_for_programs",
     ),
+    "write the parameters behind the path, such as `?dry_run=true`, and send no body": (
+        "unit/http/test_api.py::test_a_command_with_a_body_is_refused"
+    ),
     "send a token": "unit/http/test_console.py::test_a_browser_logs_in_with_a_token",
     "close some, or refresh the page": (
         "unit/http/test_console_tables.py::test_an_idle_stream_sends_a_comment_and_fifty_are_enough"

@@ -2,12 +2,27 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from frazil.runtime.machine import Check, check_disk, check_jars, check_java, check_memory, check_python, checks
+from frazil.errors import UnavailableError
+from frazil.ingest.job import _failure_of
+from frazil.ops.check import check_machine
+from frazil.runtime.machine import (
+    Check,
+    check_disk,
+    check_jars,
+    check_java,
+    check_memory,
+    check_python,
+    check_temporary,
+    checks,
+)
+from frazil.temporary import NOEXEC_REMEDY
 
 
 @pytest.fixture(autouse=True)
@@ -27,6 +42,31 @@ def test_what_is_missing_has_one(fake_java: Callable[..., Path]) -> None:
     fake_java("11.0.2")
     missing = [check_java(), check_memory(1024**3), check_disk(1024), check_python((3, 9, 1)), check_jars("spark")]
     assert [(check.is_ok, bool(check.remedy)) for check in missing] == [(False, True)] * 5
+
+
+def test_a_folder_that_java_cannot_load_libraries_from_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fake_java: Callable[..., Path]
+) -> None:
+    fake_java()
+    assert check_temporary(tmp_path).is_ok
+    sizes = {"f_blocks": 1, "f_bfree": 1, "f_bavail": 1, "f_frsize": 4096}
+    monkeypatch.setattr(os, "statvfs", lambda _: SimpleNamespace(f_flag=os.ST_NOEXEC | os.ST_NOSUID, **sizes))
+    [found] = [check for check in checks() if check.name == "temporary files"]
+    assert (found.is_ok, found.remedy) == (False, NOEXEC_REMEDY)
+    [finding] = [one for one in check_machine(needs_s3=False) if one.name == "temporary files"]
+    assert (finding.is_ok, finding.remedy) == (False, NOEXEC_REMEDY)
+
+
+@pytest.mark.parametrize(
+    "cause",
+    [
+        "java.lang.UnsatisfiedLinkError: /tmp/libzstd-jni-1.so: failed to map segment from shared object",
+        "java.lang.NoClassDefFoundError: Could not initialize class org.xerial.snappy.Snappy",
+    ],
+)
+def test_a_task_that_cannot_load_a_library_waits_for_one_that_can(cause: str) -> None:
+    failure = _failure_of(RuntimeError(f"Task 0 in stage 1.0 failed 1 times: {cause}"))
+    assert (type(failure), failure.remedy) == (UnavailableError, NOEXEC_REMEDY)
 
 
 def test_every_check_is_made(fake_java: Callable[..., Path]) -> None:

@@ -13,10 +13,18 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{- if hasKey $file "Error" -}}
 {{- fail (printf "pipeline is no YAML: %s" $file.Error) -}}
 {{- end -}}
-{{- if and (hasKey $file "http") (not (kindIs "map" $file.http)) -}}
+{{- if eq (toString $file.http) "false" -}}
 {{- fail "the pod's probes need the HTTP service: leave `http: false` out of the pipeline file" -}}
 {{- end -}}
-{{- toYaml (default dict $file.http) -}}
+{{- toYaml (ternary $file.http dict (kindIs "map" $file.http)) -}}
+{{- end }}
+
+{{/* Whether other machines, as the kubelet is one, reach the HTTP service: "true", or empty on loopback. */}}
+{{- define "frazil.reached" -}}
+{{- $host := default "127.0.0.1:8787" (fromYaml (include "frazil.http" .)).listen | splitList ":" | initial | join ":" -}}
+{{- if not (or (eq $host "localhost") (eq $host "[::1]") (hasPrefix "127." $host)) -}}
+true
+{{- end -}}
 {{- end }}
 
 {{- define "frazil.port" -}}
@@ -30,17 +38,17 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{- ternary (default "kafka" (default dict $file.ha).elect) "none" (hasKey $file "ha") -}}
 {{- end }}
 
-{{/* With TLS the service can be reached from other machines, as the kubelet is one; else only from inside the pod. */}}
+{{/* A service on loopback is asked from inside of the pod. */}}
 {{- define "frazil.probe" -}}
-{{- $http := fromYaml (include "frazil.http" .root) -}}
-{{- if $http.tls -}}
+{{- $tls := (fromYaml (include "frazil.http" .root)).tls -}}
+{{- if include "frazil.reached" .root -}}
 httpGet: {path: {{ .path }}, port: http, scheme: HTTPS}
 {{- else -}}
 exec:
   command:
     - python
     - -c
-    - import urllib.request; urllib.request.urlopen("http://127.0.0.1:{{ include "frazil.port" .root }}{{ .path }}", timeout=5)
+    - import ssl, urllib.request; urllib.request.urlopen("{{ ternary "https" "http" (not (empty $tls)) }}://localhost:{{ include "frazil.port" .root }}{{ .path }}", timeout=5, context=ssl._create_unverified_context())
 {{- end }}
 timeoutSeconds: 6
 {{- end }}

@@ -17,6 +17,7 @@ from markupsafe import Markup, escape
 from frazil.http.console.charts import sparkline
 from frazil.ops.history import Samples
 from frazil.ops.reports import NOTHING, count, duration
+from frazil.printable import plain
 
 LATE_S = 60.0
 """From this lag on a table needs attention: a commit interval is seconds."""
@@ -136,7 +137,7 @@ def state_cell(figures: Figures) -> Markup:
     kind, state = figures.state.replace(" ", "-"), figures.state
     if figures.rank == _LATE:
         kind, state = "late", f"{state}, late"
-    reason = _REASON.format(reason=figures.reason, remedy=figures.remedy) if figures.reason else ""
+    reason = _REASON.format(reason=plain(figures.reason), remedy=plain(figures.remedy)) if figures.reason else ""
     return _STATE.format(kind=kind, state=state, reason=reason)
 
 

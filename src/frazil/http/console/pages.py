@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, quote
 
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response, StreamingResponse
@@ -167,7 +167,7 @@ class Console:
 
     def login(self, request: Request) -> Response:
         """The page that asks for a token, in place of one that needs it."""
-        return page(request, "login.html", 401, next=_own_path(request.url.path), is_refused=False)
+        return page(request, "login.html", 401, next=_own_path(_address_of(request)), is_refused=False)
 
     async def log_in(self, request: Request) -> Response:
         """Takes a token and answers with the cookie; without one, asks for it."""
@@ -196,6 +196,12 @@ def _may_operate(request: Request) -> bool:
     except Refused:
         return False
     return True
+
+
+def _address_of(request: Request) -> str:
+    """Returns the path of a request with its query, as a link has it."""
+    path, query = quote(request.scope["path"], safe="/"), request.scope["query_string"].decode("latin-1")
+    return f"{path}?{query}" if query else path
 
 
 def _own_path(path: str) -> str:

@@ -1,4 +1,6 @@
-"""Templates to answers, and the files they refer to. Every text in a template is escaped; large pages are compressed."""
+"""Templates to answers, and the files they refer to. Every text in a template is escaped, and shows the characters that
+nobody would see; large pages are compressed.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
@@ -16,6 +19,7 @@ from frazil.http.console import figures
 from frazil.http.problems import Problem, Refused
 from frazil.http.security import RIGHTS, STATIC
 from frazil.ops import reports
+from frazil.printable import plain
 
 _HERE = Path(__file__).parent
 _TYPES = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
@@ -23,11 +27,16 @@ _FILES = {path.name: path.read_bytes() for path in sorted((_HERE / "static").ite
 _SHORTEST_COMPRESSED = 2_000
 
 
+def _shown(value: Any) -> Any:
+    return plain(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+
 def _make_environment() -> Environment:
     environment = Environment(
         loader=FileSystemLoader(_HERE / "templates"),
         autoescape=True,
         undefined=StrictUndefined,
+        finalize=_shown,
         trim_blocks=True,
         lstrip_blocks=True,
     )
