@@ -74,9 +74,7 @@ class Run:
 
     def pids(self) -> list[int]:
         """Everything that it started and that is still there, itself included."""
-        found = marked(f"{_MARK}={self._mark}")
-        # A forked process has a mark that only what it starts shows.
-        return found if self.pid in found or not self.is_running else [self.pid, *found]
+        return marked(f"{_MARK}={self._mark}")
 
     def result(self) -> Event:
         """What it printed on standard output, after its end."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, nullcontext, suppress
 from functools import partial
 from typing import Any
 
@@ -20,8 +20,8 @@ from frazil.cli.wiring import (
     light_jvm,
     open_catalog_for_reading,
     open_elector,
-    open_queries,
     open_schemas,
+    queries_in,
     read_spec,
     sqlite_file,
     topics_for_reading,
@@ -97,12 +97,13 @@ def findings_of(spec: PipelineSpec) -> Iterator[Finding]:
     yield from check_http(spec)
     yield from _check_telemetry(spec)
     with ExitStack() as opened:
-        queries = None
+        jvm = None
         try:
-            queries = opened.enter_context(open_queries(spec))
+            if has_queries(spec):
+                jvm = opened.enter_context(light_jvm(spec, needs_spark_jars=True))
         except UnavailableError as error:
             yield failed("queries", "started a JVM to analyse the queries of tables", error)
-        yield from _check_services(spec, queries)
+        yield from _check_services(spec, jvm)
 
 
 def check_http(spec: PipelineSpec) -> Iterator[Finding]:
@@ -130,7 +131,9 @@ def _check_telemetry(spec: PipelineSpec) -> Iterator[Finding]:
             yield failed("telemetry", "looked for the libraries that it needs", missing)
 
 
-def _check_services(spec: PipelineSpec, queries: Queries | None) -> Iterator[Finding]:
+def _check_services(spec: PipelineSpec, jvm: LightJvm | None) -> Iterator[Finding]:
+    """jvm: where queries are analysed; None where there are none, or where it did not start."""
+    queries = queries_in(jvm) if jvm is not None else None
     source, unmade = topics_for_reading(spec), MemoryCatalog(spec.state_dir, spec.pipeline)
     discovery = Discovery(spec, source, unmade)
     of_kafka = list(check_kafka(spec, source, discovery, partial(denied_topics, spec.kafka)))
@@ -141,7 +144,7 @@ def _check_services(spec: PipelineSpec, queries: Queries | None) -> Iterator[Fin
     if spec.ha is not None:
         yield check_election(open_elector(spec, spec.ha, f"check-{os.getpid()}"), partial(_lacks_right, spec))
     tables = list(discovery.tables.values())
-    yield from _check_storage(spec, source if of_kafka[0].is_ok else None, tables, queries)
+    yield from _check_storage(spec, source if of_kafka[0].is_ok else None, tables, jvm, queries)
     schemas = open_schemas(spec)
     if spec.registry is not None and schemas is not None:
         registry = check_registry(schemas, spec.registry.urls)
@@ -163,7 +166,11 @@ def _lacks_right(spec: PipelineSpec) -> SpecError | None:
 
 
 def _check_storage(
-    spec: PipelineSpec, source: KafkaTopics | None, tables: list[Table], queries: Queries | None
+    spec: PipelineSpec,
+    source: KafkaTopics | None,
+    tables: list[Table],
+    running: LightJvm | None,
+    queries: Queries | None,
 ) -> Iterator[Finding]:
     file, warehouse = sqlite_file(spec), spec.catalog.warehouse
     if file is not None:
@@ -181,7 +188,7 @@ def _check_storage(
         yield from check_store_properties(spec, [])
         return
     try:
-        with light_jvm(spec) as jvm:
+        with nullcontext(running) if running is not None else light_jvm(spec) as jvm:
             if has_catalog(spec):
                 yield from _check_tables(jvm, spec, tables, source, queries)
             states = [table.state for table in tables if table.state is not None]

@@ -12,9 +12,8 @@ import typer
 from frazil.catalog.port import Catalog, TableState
 from frazil.cli.output import DEFAULT_FILE, Json, Output, SpecFile
 from frazil.cli.wiring import (
-    catalog_for_reading,
+    catalog_and_queries,
     known_state,
-    open_queries,
     open_schemas,
     read_spec,
     topics_for_reading,
@@ -199,7 +198,7 @@ def _open(spec: PipelineSpec, name: str | None, schemas: Schemas | None = None) 
     tables = find_tables(spec, topics, known_state(spec), name)
     topic_readers = TopicReaders(topics, KafkaReader(spec.kafka, SystemClock()))
     try:
-        with named_jvm_death(), catalog_for_reading(spec, commits=True) as catalog, open_queries(spec) as queries:
+        with named_jvm_death(), catalog_and_queries(spec, commits=True) as (catalog, queries):
             yield _Desk(catalog, Replayer(catalog, schemas, topic_readers, queries), tables)
     except TableStopped as error:
         raise UnavailableError(error.reason, remedy=error.remedy, where=error.where) from None

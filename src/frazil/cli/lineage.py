@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from frazil.cli.output import DEFAULT_FILE, Output, SpecFile
-from frazil.cli.wiring import catalog_for_reading, known_state, open_queries, read_spec, topics_for_reading
+from frazil.cli.wiring import catalog_and_queries, known_state, read_spec, topics_for_reading
 from frazil.ingest.queries import QueryTables
 from frazil.ops.dead_letters import find_tables
 from frazil.ops.lineage import TableLineage, describe_protected, lineage_of
@@ -29,7 +29,7 @@ def command(output: Output, file: SpecFile = DEFAULT_FILE, table: TableName = No
     """
     spec = read_spec(output, file)
     tables = find_tables(spec, topics_for_reading(spec), known_state(spec), table)
-    with catalog_for_reading(spec) as catalog, open_queries(spec) as queries:
+    with catalog_and_queries(spec) as (catalog, queries):
         analysed = QueryTables(catalog, queries)
         found = []
         for one in tables:

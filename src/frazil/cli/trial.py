@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from frazil.cli.output import DEFAULT_FILE, Output, SpecFile
-from frazil.cli.wiring import catalog_for_reading, open_queries, open_schemas, read_spec, topics_for_reading
+from frazil.cli.wiring import catalog_and_queries, open_schemas, read_spec, topics_for_reading
 from frazil.clock import SystemClock
 from frazil.kafka.reader import read_sample
 from frazil.literals import format_moment
@@ -53,7 +53,7 @@ def command(
     """
     spec, clock = read_spec(output, file), SystemClock()
     source = topics_for_reading(spec)
-    with catalog_for_reading(spec) as catalog, open_queries(spec) as queries:
+    with catalog_and_queries(spec) as (catalog, queries):
         trial = Trial(
             spec,
             source,

@@ -163,28 +163,37 @@ def has_queries(spec: PipelineSpec) -> bool:
 
 
 @contextmanager
-def open_queries(spec: PipelineSpec) -> Iterator[Queries | None]:
-    """Opens what analyses the queries of tables, in a JVM of its own; None where no table has one."""
-    if not has_queries(spec):
-        yield None
-        return
-    jvm = LightJvm(spark_conf(spec), needs_spark_jars=True)
-    try:
-        yield SparkQueries(lambda: jvm.gateway.jvm)
-    finally:
-        jvm.close()
+def catalog_for_reading(spec: PipelineSpec, commits: bool = False) -> Iterator[Catalog]:
+    """Opens the pipeline file's catalog; creates neither a file nor a table. commits: for a command that commits."""
+    with _opened(spec, commits, analyses=False) as (catalog, _):
+        yield catalog
 
 
 @contextmanager
-def catalog_for_reading(spec: PipelineSpec, commits: bool = False) -> Iterator[Catalog]:
-    """Opens the pipeline file's catalog; creates neither a file nor a table. commits: for a command that commits."""
-    if not has_catalog(spec):
-        yield MemoryCatalog(spec.state_dir, spec.pipeline)
+def catalog_and_queries(spec: PipelineSpec, commits: bool = False) -> Iterator[tuple[Catalog, Queries | None]]:
+    """Opens the catalog, as `catalog_for_reading` does, and in the same JVM what analyses the queries of tables; None where
+    no table has one.
+    """
+    with _opened(spec, commits, analyses=has_queries(spec)) as opened:
+        yield opened
+
+
+@contextmanager
+def _opened(spec: PipelineSpec, commits: bool, analyses: bool) -> Iterator[tuple[Catalog, Queries | None]]:
+    unmade = MemoryCatalog(spec.state_dir, spec.pipeline)
+    if not has_catalog(spec) and not analyses:
+        yield unmade, None
         return
-    with light_jvm(spec) as jvm:
+    with light_jvm(spec, needs_spark_jars=analyses) as jvm:
         if commits:
             jvm.listen()
-        yield open_catalog_for_reading(jvm, spec, is_impatient=not commits)
+        catalog = open_catalog_for_reading(jvm, spec, is_impatient=not commits) if has_catalog(spec) else unmade
+        yield catalog, queries_in(jvm) if analyses else None
+
+
+def queries_in(jvm: LightJvm) -> Queries:
+    """Returns what analyses the queries of tables in a JVM with Spark's jars."""
+    return SparkQueries(lambda: jvm.gateway.jvm)
 
 
 def has_catalog(spec: PipelineSpec) -> bool:

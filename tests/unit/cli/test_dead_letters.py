@@ -33,7 +33,7 @@ def frazil(
 ) -> Command:
     """Runs a command; its exit code, and its JSON document or, with form="text", its text."""
     monkeypatch.setattr(dead_letters, "read_spec", lambda _output, _file: scene.pipeline)
-    monkeypatch.setattr(dead_letters, "catalog_for_reading", lambda _spec, **_: nullcontext(scene.catalog))
+    monkeypatch.setattr(dead_letters, "catalog_and_queries", lambda _spec, **_: nullcontext((scene.catalog, None)))
     monkeypatch.setattr(dead_letters, "topics_for_reading", lambda _spec: scene.source)
     capsys.readouterr()
 
@@ -123,7 +123,7 @@ def test_retry_asks_the_topics_where_records_replace_rows(
 ) -> None:
     upserted = Upserted(tmp_path / "m").tell((1, 10), (1, LARGE), (2, LARGE), (2, 20), (3, LARGE)).cure()
     monkeypatch.setattr(dead_letters, "read_spec", lambda _output, _file: upserted.pipeline)
-    monkeypatch.setattr(dead_letters, "catalog_for_reading", lambda _spec, **_: nullcontext(upserted.catalog))
+    monkeypatch.setattr(dead_letters, "catalog_and_queries", lambda _spec, **_: nullcontext((upserted.catalog, None)))
     monkeypatch.setattr(dead_letters, "topics_for_reading", lambda _spec: upserted.source)
     monkeypatch.setattr(dead_letters, "KafkaReader", lambda _properties, _clock: upserted.source)
     capsys.readouterr()

@@ -1,16 +1,19 @@
-"""A catalog on SQLite whose file is lost is not made again."""
+"""A catalog on SQLite whose file is lost is not made again; a command that reads starts one JVM, or none."""
 
 from __future__ import annotations
 
 import json
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from frazil.cli.wiring import open_catalog
+from frazil.cli import wiring
+from frazil.cli.wiring import catalog_and_queries, open_catalog, sqlite_file
 from frazil.errors import UnavailableError
-from frazil.spec import CatalogSpec, PipelineSpec
+from frazil.spec import CatalogSpec, PipelineSpec, load_spec
 
 
 def test_a_catalog_whose_file_is_gone_is_not_made_again_while_the_last_run_had_tables_in_it(tmp_path: Path) -> None:
@@ -40,3 +43,41 @@ def test_a_state_file_without_a_commit_holds_nothing_up(tmp_path: Path) -> None:
     with pytest.raises(AttributeError):  # There is no JVM to open it with.
         open_catalog(no_jvm, spec)
     assert file.exists()
+
+
+class _NoJvm:
+    """What is asked for in place of a JVM."""
+
+    started: list[bool]
+
+    def __init__(self, _conf: object, _needs_s3: bool, needs_spark_jars: bool) -> None:
+        self.started.append(needs_spark_jars)
+        self.gateway = self.hadoop = None
+
+    def close(self) -> None:
+        """Nothing runs."""
+
+
+@pytest.mark.parametrize(
+    ("query", "has_tables", "jvms"),
+    [("", False, []), ("", True, [False]), (", select: SELECT *", False, [True]), (", select: SELECT *", True, [True])],
+)
+def test_the_catalog_is_opened_where_queries_are_analysed(
+    query: str, has_tables: bool, jvms: list[bool], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "frazil.yaml"
+    file.write_text(f"pipeline: p\nkafka: {{bootstrap.servers: 'k:1'}}\ntables: {{s.t: {{topic: t{query}}}}}\n")
+    monkeypatch.chdir(tmp_path)
+    spec = load_spec(file)
+    if has_tables:
+        local = sqlite_file(spec)
+        assert local is not None
+        local.parent.mkdir()
+        with closing(sqlite3.connect(local)) as database:
+            database.execute("create table iceberg_tables (name text)")
+    _NoJvm.started = []
+    monkeypatch.setattr(wiring, "LightJvm", _NoJvm)
+    monkeypatch.setattr(wiring, "IcebergCatalog", lambda *_: "of Iceberg")
+    with catalog_and_queries(spec) as (catalog, queries):
+        assert _NoJvm.started == jvms
+        assert (catalog == "of Iceberg", queries is not None) == (has_tables, bool(query))
