@@ -20,11 +20,15 @@ from frazil.cdc.canal.messages import gather, spread
 from frazil.cdc.change_keys import (
     check_keys,
     check_old_keys,
+    check_primary_keys,
+    find_document_key,
     find_redundant_deletes,
     has_key_updates,
     key_arrays,
     key_update_parts_of,
+    may_get_document_key,
     old_keys_of,
+    takes_primary_keys,
 )
 from frazil.cdc.change_plan import (
     CREATE,
@@ -56,12 +60,6 @@ from frazil.cdc.envelope import (
     own_values,
 )
 from frazil.cdc.mongodb.document_ids import fill_from_keys
-from frazil.cdc.primary_keys import (
-    check_primary_keys,
-    find_document_key,
-    may_get_document_key,
-    takes_primary_keys,
-)
 from frazil.decode.columns import Decoded, Fault
 from frazil.decode.conversion import Conversion, Place, require
 from frazil.decode.json.slices import MAX_MISMATCHES

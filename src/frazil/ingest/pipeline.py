@@ -16,10 +16,9 @@ from frazil.catalog.port import NotSent, TableState
 from frazil.clock import new_id
 from frazil.dead_letters.tables import DeadLetterTables
 from frazil.decode.settings import WriterSchema
-from frazil.errors import ConflictError, FrazilError, SpecError
+from frazil.errors import ConflictError, FrazilError, InvariantError, SpecError
 from frazil.failpoints import hit
 from frazil.ingest.bad_records import first_bad_record, may_commit_some, too_many_bad
-from frazil.ingest.balance import checked_balance
 from frazil.ingest.expectations import with_commits
 from frazil.ingest.isolate import Found
 from frazil.ingest.job import job_of
@@ -43,7 +42,17 @@ from frazil.ingest.table import Planned, Table
 from frazil.ingest.target import target_of
 from frazil.report import TaskReport, merge_reports
 from frazil.runtime.private import release_memory
-from frazil.types import Commit, OffsetRange, Offsets, PendingDeadLetters, Progress, add_counts, advance, by_topic
+from frazil.types import (
+    Balance,
+    Commit,
+    OffsetRange,
+    Offsets,
+    PendingDeadLetters,
+    Progress,
+    add_counts,
+    advance,
+    by_topic,
+)
 from frazil.upsert.commit import OldRowsMissing, ValuesMissing, commit_changes
 from frazil.upsert.records.first_tombstones import without_redundant_tombstones
 from frazil.upsert.records.tombstones import still_last
@@ -354,3 +363,26 @@ def _pending_dead_letters(planned: Planned, report: TaskReport) -> PendingDeadLe
     since = by_topic({(r.topic, r.partition): r.start for r in planned.batch.ranges})
     topic = planned.table.spec.dead_letters.topic or ""
     return PendingDeadLetters(planned.table.dead_letter_table_name, report.written.dead_letters, since, topic)
+
+
+def checked_balance(table: Table, report: TaskReport) -> Balance:
+    """Returns what became of the records of a batch.
+
+    Raises: InvariantError where records are lost or counted twice, or where files have other numbers of rows than tasks
+    have written. Such a batch is not committed: read again, it would give the same.
+    """
+    counts, written = report.counts, report.written
+    balance = Balance(counts.record_count, counts.written_count, report.bad_records.count, counts.ignored_records)
+    wrong = []
+    if balance.lost:
+        dropped = sum(balance.dropped.values())
+        became = f"written={balance.written} bad={balance.bad} dropped={dropped}"
+        wrong.append(f"records of the batch are not accounted for: read={balance.read} {became}")
+    row_count = sum(file.record_count for file in written.data)
+    if table.spec.mode == "append" and row_count != counts.row_count:
+        wrong.append(f"files have other rows than were written: written={counts.row_count} in_files={row_count}")
+    if table.spec.on_bad_record == "dead_letter" and written.dead_letter_count != balance.bad:
+        wrong.append(f"files have other dead letters: bad={balance.bad} in_files={written.dead_letter_count}")
+    if wrong:
+        raise InvariantError("; ".join(wrong), where=table.name)
+    return balance

@@ -28,7 +28,6 @@ from pyiceberg.types import (
 )
 
 from frazil.errors import SpecError
-from frazil.spec.addresses import parse_url
 from frazil.spec.connections import (
     ISOLATION_LEVELS,
     OWNED_KAFKA_PROPERTIES,
@@ -44,7 +43,7 @@ from frazil.spec.connections import (
     TlsSpec,
 )
 from frazil.spec.document import Entry, Items, Node, Scalar, Section
-from frazil.spec.forms import read_texts
+from frazil.spec.forms import parse_url, read_texts
 from frazil.spec.keys import Fields, Key, Read, describe, keys_of, read_items, read_strings, read_text
 from frazil.spec.models import MAINTENANCE_KEYS, OF_ALL_TABLES
 from frazil.spec.partitioning import find_type, is_declared_otherwise
