@@ -12,13 +12,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.types import StructType
 
-from frazil.cdc.change_plan import CREATE, EMPTY, REMOVE, UPDATE, BadRecords, ChangeContext, Opened, Plan
 from frazil.cdc.envelope import (
+    CREATE,
+    EMPTY,
     FAULTS,
     IMAGES,
     NO_BEFORE,
     NO_KEY,
+    REMOVE,
     ROW,
+    UPDATE,
+    BadRecords,
+    ChangeContext,
+    Opened,
+    Plan,
 )
 from frazil.cdc.json.row_images import MONGODB
 from frazil.cdc.mongodb.document_ids import ID

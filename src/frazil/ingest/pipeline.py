@@ -280,38 +280,13 @@ class Pipeline:
             )
 
     def _commit(self, planned: Planned, report: TaskReport) -> Outcome:
+        """Commits the files with the progress after the batch, between what is pending before it and after it."""
         table, state = planned.table, planned.table.state
         assert state is not None
-        before, balance = state.progress, checked_balance(table, report)
-        unmet = add_counts(before.unmet, report.unmet.counts)
-        is_skipping = table.spec.on_bad_record == "skip"
-        ranges, offsets = planned.batch.ranges, advance(planned.position, planned.batch.ranges)
-        progress = Progress(
-            offsets=offsets,
-            topic_ids=table.topic_ids(),
-            cluster_id=self._identity.cluster_id,
-            commit_id=new_id(),
-            epoch=self._identity.epoch,
-            run_id=self._identity.run_id,
-            watermark=advance_watermark(
-                before.watermark, report.counts.latest_ms, ranges, offsets, planned.ends, planned.silent
-            ),
-            skipped=table.offsets.skipped,
-            schemas=_read_with(table),
-            bad_skipped=before.bad_skipped + (report.bad_records.count if is_skipping else 0),
-            ignored_records=add_counts(before.ignored_records, report.counts.ignored_records),
-            dead_letters=_pending_dead_letters(planned, report),
-            places=planned.places or {},
-            emptied=max(before.emptied, report.changes.emptied),
-            last_deletes=still_last(before, report, offsets),
-            routed=table.routed,
-            rest_records=add_counts(before.rest_records, report.routed.rest_records),
-            balance=balance,
-            unmet={one.name: unmet.get(one.name, 0) for one in table.spec.expect},
-            lookups=table.schema.reference_versions,
-        )
+        before, resolved = state.progress, None
+        progress = self._progress_after(planned, report, before)
         began_s = self._clock.monotonic_s()
-        commit, resolved = Commit(table.name, report.written.data, progress, before, shape=state.shape), None
+        commit = Commit(table.name, report.written.data, progress, before, shape=state.shape)
         try:
             # The state may be newer than the load that committed pending dead letters, as a schema change returns it, and
             # another process may have committed in between.
@@ -335,6 +310,40 @@ class Pipeline:
         if resolved is not None and resolved.changes >= _MANY_CHANGES:
             release_memory()
         return Committed(replace(state, progress=delivered), report, resolved, took_s)
+
+    def _progress_after(self, planned: Planned, report: TaskReport, before: Progress) -> Progress:
+        """Returns the progress that the commit of a batch records.
+
+        Raises: InvariantError as `checked_balance`.
+        """
+        table, ranges = planned.table, planned.batch.ranges
+        offsets = advance(planned.position, ranges)
+        skipped = report.bad_records.count if table.spec.on_bad_record == "skip" else 0
+        unmet = add_counts(before.unmet, report.unmet.counts)
+        return Progress(
+            offsets=offsets,
+            topic_ids=table.topic_ids(),
+            cluster_id=self._identity.cluster_id,
+            commit_id=new_id(),
+            epoch=self._identity.epoch,
+            run_id=self._identity.run_id,
+            watermark=advance_watermark(
+                before.watermark, report.counts.latest_ms, ranges, offsets, planned.ends, planned.silent
+            ),
+            skipped=table.offsets.skipped,
+            schemas=_read_with(table),
+            bad_skipped=before.bad_skipped + skipped,
+            ignored_records=add_counts(before.ignored_records, report.counts.ignored_records),
+            dead_letters=_pending_dead_letters(planned, report),
+            places=planned.places or {},
+            emptied=max(before.emptied, report.changes.emptied),
+            last_deletes=still_last(before, report, offsets),
+            routed=table.routed,
+            rest_records=add_counts(before.rest_records, report.routed.rest_records),
+            balance=checked_balance(table, report),
+            unmet={one.name: unmet.get(one.name, 0) for one in table.spec.expect},
+            lookups=table.schema.reference_versions,
+        )
 
     def _without_values(self, planned: Planned, report: TaskReport, gone: ValuesMissing) -> Outcome:
         """Returns the outcome where a row has no value for a required column: the one of a record without the value."""
