@@ -20,8 +20,8 @@ from bench.place import Place, Run, say
 from bench.tree import Tree
 from frazil.http.server import open_server
 from frazil.ingest.table import Table
-from frazil.spec.addresses import Address
 from frazil.spec.connections import HttpSpec
+from frazil.spec.forms import Address
 from tests.unit.http.many_tables import ManyTables
 from tests.unit.http.test_server import free
 

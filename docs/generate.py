@@ -25,7 +25,7 @@ from frazil.cli.output import Output
 from frazil.http import metrics
 from frazil.http.api import ENDPOINTS
 from frazil.imports import TOOLS
-from frazil.imports.answers import Tool
+from frazil.imports.draft import Tool
 from frazil.spec import json_schema
 from frazil.store.properties import HDFS, STORES, TABLE, StoreProperty
 from frazil.types import Balance, DataFile, LastDelete, PendingDeadLetters, Progress, RoutedTable, Watermark

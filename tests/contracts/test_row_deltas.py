@@ -17,9 +17,9 @@ from frazil.clock import new_id
 from frazil.errors import ConflictError, UnavailableError
 from frazil.schema.evolve import new_schema
 from frazil.types import Commit, DataFile, Progress, RowDelta
+from frazil.upsert.commit import row_ids
 from frazil.upsert.lookup.delete_files import read_deletes, write_deletes
 from frazil.upsert.lookup.live_rows import read_columns
-from frazil.upsert.rewritten_files import row_ids
 from frazil.write.plain_target import plain_target
 from frazil.write.target import NO_ID, TableTarget, lineage_schema, with_row_ids
 from frazil.write.write import FileWriter

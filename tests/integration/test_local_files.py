@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from frazil.runtime.jvm import prepare_local_files
 from frazil.runtime.light_jvm import LightJvm
-from frazil.runtime.local_files import prepare_local_files
 
 
 def test_a_local_file_is_written_without_a_process_and_has_the_permissions_of_the_umask(

@@ -20,7 +20,7 @@ from frazil.catalog.maintenance_port import Compaction
 from frazil.catalog.port import NamedAppend, Replacement, Rewrite
 from frazil.clock import new_id
 from frazil.errors import ConflictError, UnavailableError
-from frazil.maintenance.actions import DELETES_OPTIONS
+from frazil.maintenance.run import DELETES_OPTIONS
 from frazil.runtime.jvm import Jvm
 from frazil.schema.evolve import extend_schema
 from frazil.spec.partitioning import parse_sort, parse_term

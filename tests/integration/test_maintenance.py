@@ -20,9 +20,8 @@ from frazil.catalog.maintenance_port import Compaction
 from frazil.catalog.table_metadata import find_foreign_metadata
 from frazil.clock import SystemClock, new_id
 from frazil.errors import ConflictError, SpecError, UnavailableError
-from frazil.maintenance.actions import DELETES_OPTIONS
 from frazil.maintenance.plan import MaintenanceTask, Mode
-from frazil.maintenance.run import MaintainedTable, Outcome
+from frazil.maintenance.run import DELETES_OPTIONS, MaintainedTable, Outcome
 from frazil.runtime.jvm import Jvm
 from frazil.spec.settings import MaintenanceSpec
 from frazil.types import PendingDeadLetters, Progress

@@ -12,8 +12,8 @@ import pytest
 from frazil.catalog.iceberg.maintenance import POOL, IcebergMaintenance
 from frazil.catalog.maintenance_port import Compaction
 from frazil.clock import SystemClock, new_id
-from frazil.maintenance.actions import DELETES_OPTIONS
 from frazil.maintenance.merge_task import merge_of
+from frazil.maintenance.run import DELETES_OPTIONS
 from frazil.runtime.jvm import Jvm
 from tests.integration.lakes import Lake, noise
 

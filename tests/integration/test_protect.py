@@ -21,8 +21,7 @@ from pyarrow import parquet
 
 from frazil.clock import new_id
 from frazil.process.kernels.protect import protected_values
-from frazil.process.protect import Rule
-from frazil.process.protect_key import ProtectKey
+from frazil.process.protect import ProtectKey, Rule
 from frazil.runtime.broker import EmbeddedBroker
 from tests.acceptance.ledger import read_messages
 from tests.integration.pipelines import Pipeline, ended

@@ -8,7 +8,7 @@ import os
 
 import pytest
 
-from frazil.process.kernels.case_mapping import lower, upper
+from frazil.process.kernels.text import lower, upper
 from frazil.runtime.jvm import Jvm
 from tests.integration.edges import SCHEMA, edge_rows
 from tests.integration.expressions import expressions

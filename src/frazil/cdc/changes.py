@@ -20,26 +20,20 @@ from frazil.cdc.canal.messages import gather, spread
 from frazil.cdc.change_keys import (
     check_keys,
     check_old_keys,
+    check_primary_keys,
+    find_document_key,
     find_redundant_deletes,
     has_key_updates,
     key_arrays,
     key_update_parts_of,
+    may_get_document_key,
     old_keys_of,
-)
-from frazil.cdc.change_plan import (
-    CREATE,
-    EMPTY,
-    OPERATIONS,
-    REMOVE,
-    SNAPSHOT,
-    UPDATE,
-    BadRecords,
-    ChangeContext,
-    Opened,
-    Plan,
+    takes_primary_keys,
 )
 from frazil.cdc.envelope import (
     BY_KEY,
+    CREATE,
+    EMPTY,
     FAULTS,
     IGNORED,
     IMAGES,
@@ -47,21 +41,23 @@ from frazil.cdc.envelope import (
     NO_AFTER,
     NO_BEFORE,
     NO_OPERATION,
+    OPERATIONS,
+    REMOVE,
     ROW,
+    SNAPSHOT,
     TOMBSTONE,
     UNKNOWN_OPERATION,
+    UPDATE,
+    BadRecords,
+    ChangeContext,
+    Opened,
+    Plan,
     change_times,
     needed_facts,
     opened_fields,
     own_values,
 )
 from frazil.cdc.mongodb.document_ids import fill_from_keys
-from frazil.cdc.primary_keys import (
-    check_primary_keys,
-    find_document_key,
-    may_get_document_key,
-    takes_primary_keys,
-)
 from frazil.decode.columns import Decoded, Fault
 from frazil.decode.conversion import Conversion, Place, require
 from frazil.decode.json.slices import MAX_MISMATCHES

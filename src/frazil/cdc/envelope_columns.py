@@ -34,8 +34,7 @@ from frazil.decode.columns import Columns, Fault
 from frazil.decode.connect.schema import convert_logical_types, with_keys
 from frazil.decode.connect.values import LogicalType
 from frazil.decode.epochs import from_numbers
-from frazil.decode.fed import FedColumns, fed_members
-from frazil.decode.renames import NO_RENAMES, Renames
+from frazil.decode.renames import NO_RENAMES, FedColumns, Renames, fed_members
 from frazil.decode.settings import Envelope
 from frazil.schema.arrow import Bools, arrow_type, structs_where
 from frazil.schema.selection import Path

@@ -61,7 +61,7 @@ from frazil.runtime.connect import properties_for_reading, uses_aws
 from frazil.runtime.light_jvm import LightJvm
 from frazil.runtime.transactional_ids import may_describe
 from frazil.spec import PipelineSpec
-from frazil.telemetry.destinations import destinations
+from frazil.telemetry.telemetry import destinations
 
 
 def command(output: Output, file: SpecFile = DEFAULT_FILE) -> int:

@@ -11,8 +11,7 @@ from frazil.cli.output import Output
 from frazil.clock import SystemClock
 from frazil.demo.producers import Course, counts
 from frazil.demo.session import Session
-from frazil.demo.show import Show, summarise
-from frazil.demo.view import save_picture
+from frazil.demo.show import Show, save_picture, summarise
 from frazil.errors import UnavailableError
 
 Once = Annotated[bool, typer.Option("--once", help="Send a fixed number of records, print what arrived, and end.")]

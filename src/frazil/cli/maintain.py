@@ -24,12 +24,12 @@ from frazil.clock import SystemClock
 from frazil.ingest.failures import named_jvm_death
 from frazil.maintenance.merge_task import merge_of
 from frazil.maintenance.run import MaintenanceRunner, Outcome
-from frazil.ops.maintenance import load_upsert_tables
-from frazil.ops.maintenance_rounds import (
+from frazil.ops.maintenance import (
     TableRound,
     chosen_tables,
     document_of_rounds,
     ends_of,
+    load_upsert_tables,
     plan_rounds,
     run_rounds,
 )

@@ -28,8 +28,7 @@ from frazil.kafka.outbox import KafkaOutbox
 from frazil.ops.reports import plural
 from frazil.registry.confluent import ConfluentRegistry
 from frazil.registry.port import subject_of
-from frazil.replay.condition import rows_where
-from frazil.replay.replay import Pace, Replay, ReplayProgress, Request
+from frazil.replay.replay import Pace, Replay, ReplayProgress, Request, rows_where
 from frazil.replay.snapshots import Snapshots
 from frazil.replay.values import AvroEncoder, ConnectJsonEncoder, Encoder, JsonEncoder
 from frazil.spec import PipelineSpec

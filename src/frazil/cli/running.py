@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+import os
+import socket
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -18,7 +20,6 @@ from frazil.catalog.iceberg.maintenance import IcebergMaintenance
 from frazil.catalog.iceberg.rehearsal import rehearse_commits
 from frazil.cli.output import Output
 from frazil.cli.run import Stopping
-from frazil.cli.service_manager import report_alive
 from frazil.cli.wiring import (
     open_catalog,
     open_leadership,
@@ -33,13 +34,13 @@ from frazil.http.server import HttpServer, open_server
 from frazil.ingest.failures import named_jvm_death
 from frazil.ingest.job import SparkJobs
 from frazil.ingest.leadership import Leadership, LeadershipState
-from frazil.ingest.missing_topics import tolerate_empty_patterns
 from frazil.ingest.published_offsets import OffsetPublisher, group_of
 from frazil.ingest.queries import SparkQueries
 from frazil.ingest.service import Service
 from frazil.ingest.services import RunTimeouts, Services
 from frazil.ingest.state import RunState
 from frazil.ingest.table import Table
+from frazil.ingest.topics import tolerate_empty_patterns
 from frazil.kafka.group import KafkaGroup
 from frazil.kafka.outbox import KafkaOutbox
 from frazil.kafka.reader import KafkaReader, read_sample
@@ -49,8 +50,7 @@ from frazil.maintenance.scheduler import MaintenanceScheduler
 from frazil.ops.maintenance import Activities
 from frazil.ops.running import OwnServices, Parts, RunningPipeline
 from frazil.ops.state_file import StateFile, describe
-from frazil.runtime.heap import Heap
-from frazil.runtime.jvm import Jvm, core_count, is_local
+from frazil.runtime.jvm import Heap, Jvm, core_count, is_local
 from frazil.spec import PipelineSpec, SparkSpec
 from frazil.telemetry.telemetry import Telemetry
 
@@ -313,3 +313,13 @@ def _words(table: Table) -> str:
         return f"backing off: {table.status.reason}; {table.status.remedy}"
     rows = table.catalog.size.live_row_count if table.catalog.size else 0
     return f"{rows:,} rows, {table.offsets.lag_records:,} records behind"
+
+
+def report_alive() -> None:
+    """Reports that the process is ready, and that its loop still turns. Does nothing without a service manager."""
+    address = os.environ.get("NOTIFY_SOCKET", "")
+    if address:
+        name = "\0" + address[1:] if address.startswith("@") else address  # Linux's sockets without a file.
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender, suppress(OSError):
+            sender.setblocking(False)  # A service manager that reads nothing must not stop the loop.
+            sender.sendto(b"READY=1\nWATCHDOG=1", name)

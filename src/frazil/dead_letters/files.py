@@ -10,8 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from frazil.catalog.scans import LiveFile
-from frazil.dead_letters.record import FAR_TIME, SOURCE_COLUMNS, reason_columns
-from frazil.dead_letters.sealing import unsealed
+from frazil.dead_letters.record import FAR_TIME, SOURCE_COLUMNS, reason_columns, unsealed
 from frazil.decode.columns import Mismatch
 from frazil.errors import UnavailableError
 from frazil.ingest.failures import TableStopped

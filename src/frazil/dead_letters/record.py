@@ -1,23 +1,90 @@
 """The rows of a dead-letter table: each has all that Kafka had of a bad record, so that it can be replayed, and why it
-was refused.
+was refused. A task writes them while it reads, as files that the commit of the batch will name.
+
+The bytes of records of a protected table are encrypted, so that only who has `protect_key` reads them. The names of headers
+stay as they are. Dead letters from before the table was protected are plain.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
 
+import numpy as np
 import pyarrow as pa
 from pyiceberg.types import IcebergType, IntegerType, LongType, StringType
 
 from frazil import __version__
-from frazil.dead_letters.sealing import sealed
 from frazil.decode.columns import Decoded, Mismatch, as_text
 from frazil.decode.settings import Reading
 from frazil.decode.wire_format import guids_of, split_headers
+from frazil.errors import SpecError
 from frazil.plugins.formats import FORMATS
+from frazil.process.protect import Protection, key_id_of
 from frazil.rows.metadata_columns import divided_times
-from frazil.schema.arrow import as_written
+from frazil.schema.arrow import Records, as_written, pick, unsliced, with_children
+from frazil.types import BadRecord, DataFile
 from frazil.write.target import METADATA_TYPES, TableTarget
+from frazil.write.write import FileWriter
+
+
+def sealed(records: Mapping[str, pa.Array], protection: Protection | None) -> dict[str, pa.Array]:
+    """Returns records with their keys, values and header values encrypted, each for its place; as they are without a
+    protection.
+    """
+    return dict(records) if protection is None else _each(records, protection.key.seal)
+
+
+def unsealed(records: Mapping[str, pa.Array], protection: Protection | None) -> dict[str, pa.Array]:
+    """Returns the records that were given to `sealed`.
+
+    Raises: SpecError where they are encrypted with another key.
+    """
+
+    def open_one(value: bytes, place: str) -> bytes:
+        by = key_id_of(value)
+        if by is None:
+            return value
+        if protection is None:
+            message = f"the dead letters are encrypted with the key {by}, and the table has no `protect_key`"
+            raise SpecError(message, remedy="write that `protect_key` until they are replayed", where=place)
+        return protection.key.unseal(value, place)
+
+    return _each(records, open_one)
+
+
+def _each(records: Mapping[str, pa.Array], change: Callable[[bytes, str], bytes]) -> dict[str, pa.Array]:
+    """Returns the records with each value of their bytes changed; null stays null."""
+    topics, partitions, offsets = (records[name].to_pylist() for name in ("topic", "partition", "offset"))
+    places = [
+        f"topic {topic}, partition {partition}, offset {offset}"
+        for topic, partition, offset in zip(topics, partitions, offsets, strict=True)
+    ]
+    found = {
+        name: _changed(records[name], [f"{place}, {name}" for place in places], change) for name in ("key", "value")
+    }
+    return {**records, **found, "headers": _headers(records["headers"], places, change)}
+
+
+def _headers(headers: pa.Array, places: list[str], change: Callable[[bytes, str], bytes]) -> pa.Array:
+    headers = unsliced(headers)
+    names, values = headers.values.field(0), headers.values.field(1)
+    ends = np.asarray(headers.offsets).tolist()
+    mine = [
+        f"{place}, header {n}"
+        for place, (start, end) in zip(places, pairwise(ends), strict=True)
+        for n in range(end - start)
+    ]
+    entries = pa.StructArray.from_arrays([names, _changed(values, mine, change)], fields=list(headers.type.value_type))
+    return with_children(headers, headers.type, [entries])
+
+
+def _changed(values: pa.Array, places: list[str], change: Callable[[bytes, str], bytes]) -> pa.Array:
+    changed = (
+        None if value is None else change(value, place) for value, place in zip(values.to_pylist(), places, strict=True)
+    )
+    return pa.array(changed, pa.binary())
+
 
 FAR_TIME = "timestamp_ms"
 """Column with the record's timestamp in milliseconds, where it is outside of the range of `timestamp`. Older
@@ -112,3 +179,47 @@ def explain(rows: Sequence[int], known: Mapping[int, Mismatch], again: Decoded |
         return [known[row] for row in rows]
     found = first_mismatches(again)
     return [known.get(row) or found.get(place, UNEXPLAINED) for place, row in enumerate(rows)]
+
+
+class DeadLetterFiles:
+    """Writes bad records to files of the dead-letter table; none before the first, and none where there is no table."""
+
+    def __init__(self, target: TableTarget | None) -> None:
+        """target: the dead-letter table; None where bad records are no dead letters."""
+        self._target = target
+        self._writer: FileWriter | None = None
+
+    def write_refused(
+        self, records: Records, decoded: Decoded, reading: Reading, read_again: Callable[[Records], Decoded]
+    ) -> None:
+        """Writes the refused ones of the records. read_again: reads bad records once more, with a mismatch for each."""
+        if self._target is None or not decoded.refused.any():
+            return
+        rows = np.flatnonzero(decoded.refused)
+        bad, known = pick(records, rows), first_mismatches(decoded)
+        again = None if known.keys() >= set(rows.tolist()) else read_again(bad)
+        mismatches = explain(rows.tolist(), known, again)
+        self._write(dead_letter_rows(self._target, bad, mismatches, named_schemas(reading, bad)))
+
+    def write_unread(self, topic: str, records: Mapping[str, pa.Array], named: Sequence[BadRecord]) -> None:
+        """Writes records of a topic that are not read because they crash the task which reads them. named: each of them."""
+        if self._target is None:
+            return
+        mismatches = [Mismatch(row, one.path, one.kind, one.reason) for row, one in enumerate(named)]
+        columns = {"topic": pa.repeat(pa.scalar(topic), len(named)), **records}
+        self._write(dead_letter_rows(self._target, columns, mismatches))
+
+    def _write(self, rows: pa.Table) -> None:
+        if self._writer is None:
+            assert self._target is not None
+            self._writer = FileWriter(self._target)
+        self._writer.write(rows)
+
+    def finish(self) -> tuple[DataFile, ...]:
+        """Ends the files and returns them."""
+        return tuple(self._writer.finish()) if self._writer is not None else ()
+
+    def abandon(self) -> None:
+        """Deletes the files of this attempt."""
+        if self._writer is not None:
+            self._writer.abandon()

@@ -28,12 +28,11 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
-from frazil.decode.cast_times import convert_times
 from frazil.decode.columns import Columns, Decoded, Mismatch, UnionStruct, first_mismatches, repeats_keys, without_empty
 from frazil.decode.conversion import NOT_ADDED, Conversion, Owner, Place, elements_of, inside_of, require
 from frazil.decode.epochs import differ_in_zone, inside_years, zone_settings
 from frazil.decode.limits import long_name_fault, rejected_fault
-from frazil.decode.lossless import DAY, cast_losslessly, convert, format_type, may_convert, readable
+from frazil.decode.lossless import DAY, cast_losslessly, convert, convert_times, format_type, may_convert, readable
 from frazil.decode.rescue import UNKNOWN_FIELD
 from frazil.name_case import Spellings
 from frazil.name_length import drop_long_names, is_long, long_name_in, shorten

@@ -31,8 +31,7 @@ from pyiceberg.types import (
 )
 
 from frazil.decode.columns import UnionStruct
-from frazil.decode.fed import fed_members
-from frazil.decode.renames import NO_RENAMES, Renames
+from frazil.decode.renames import NO_RENAMES, Renames, fed_members
 from frazil.schema.parts import Path, common_part
 
 Forms = frozenset[tuple[Path, str]]

@@ -1,24 +1,244 @@
-"""Watches the demo until everything sent has arrived, redrawn in a terminal, a line every few seconds elsewhere; prints
-what arrived.
+"""The live view: watches the demo until everything sent has arrived, and prints what arrived. It is redrawn in a terminal,
+and is a line every few seconds elsewhere. Its content is from the state file, the tables and the producers.
 """
 
 from __future__ import annotations
 
+import io
+import os
+import re
+import shutil
 import signal
-from collections.abc import Callable, Iterable, Sequence
+import sys
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from importlib import resources
+from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
-from rich.console import Console
+from rich.console import Console, Group, RenderableType
 from rich.live import Live
+from rich.table import Table
+from rich.text import Text
 
 from frazil.clock import Clock
 from frazil.demo.lake import TOP_PAGES, Arrival, Lake
+from frazil.demo.producers import KINDS, Kind
 from frazil.demo.session import Session
-from frazil.demo.view import DONE, Frame, Watcher, draw, line
 from frazil.errors import UnavailableError
-from frazil.ops.reports import count
+from frazil.ops.reports import NOTHING, ago, count, duration, size
+
+DONE = "done"
+PICTURE_WIDTH = 88
+_FONT_FACES = re.compile(r"@font-face\s*{.*?}\s*", re.DOTALL)
+_RATE_OVER_S = 6.0
+_KEPT_EVENTS = 8
+
+
+@dataclass(frozen=True)
+class Row:
+    """One table; None for what is not known yet."""
+
+    table: str
+    state: str
+    sent: int
+    rows: int
+    rows_per_s: float
+    lag_records: int
+    freshness_ms: int | None
+    files: int
+    size_bytes: int
+    last_commit_ms: int | None
+
+
+@dataclass(frozen=True)
+class Frame:
+    """The whole view."""
+
+    #: What the demo is doing.
+    phase: str
+    elapsed_s: float
+    now_ms: int
+    servers: str
+    directory: str
+    #: How Frazil is called from that folder.
+    command: str
+    rows: tuple[Row, ...]
+    #: Events of the demo, with the seconds since its start.
+    happened: tuple[tuple[float, str], ...]
+
+
+class Watcher:
+    """Makes frames of a session; remembers what rates and news need."""
+
+    def __init__(self, session: Session, clock: Clock) -> None:
+        self._session = session
+        self._clock = clock
+        self._began_s = clock.monotonic_s()
+        self._history: deque[tuple[float, dict[str, int]]] = deque()
+        self._happened: deque[tuple[float, str]] = deque(maxlen=_KEPT_EVENTS)
+        self._columns: dict[str, tuple[str, ...]] = {}
+        self._metadata: dict[str, str] = {}
+        self._is_late = False
+
+    def happen(self, words: str) -> None:
+        """Adds an event of the demo."""
+        self._happened.append((self._clock.monotonic_s() - self._began_s, words))
+
+    def frame(self, phase: str) -> Frame:
+        """Returns the current view."""
+        now_s = self._clock.monotonic_s()
+        state: dict[str, Any] = self._session.state().get("tables", {})
+        self._history.append((now_s, {name: _size(table, "row_count") for name, table in state.items()}))
+        while len(self._history) > 2 and now_s - self._history[0][0] > _RATE_OVER_S:
+            self._history.popleft()
+        self._notice()
+        return Frame(
+            phase=phase,
+            elapsed_s=now_s - self._began_s,
+            now_ms=self._clock.now_ms(),
+            servers=self._session.broker.bootstrap_servers,
+            directory=str(self._session.directory),
+            command=command_from(self._session.directory),
+            rows=tuple(self._row(kind, state.get(kind.table, {})) for kind in sorted(KINDS, key=lambda k: k.table)),
+            happened=tuple(self._happened),
+        )
+
+    def _row(self, kind: Kind, state: Mapping[str, Any]) -> Row:
+        sent, rows = self._session.producers.ledger[kind.topic].records, _size(state, "row_count")
+        return Row(
+            table=kind.table,
+            state=state.get("state", "starting"),
+            sent=sent,
+            rows=rows,
+            rows_per_s=self._rate(kind.table),
+            lag_records=max(0, sent - rows),
+            freshness_ms=state.get("freshness_ms"),
+            files=_size(state, "file_count"),
+            size_bytes=_size(state, "size_bytes"),
+            last_commit_ms=state.get("last_commit_ms"),
+        )
+
+    def _rate(self, table: str) -> float:
+        (began_s, before), (ended_s, after) = self._history[0], self._history[-1]
+        return (after.get(table, 0) - before.get(table, 0)) / (ended_s - began_s) if ended_s > began_s else 0.0
+
+    def _notice(self) -> None:
+        if self._session.producers.is_late and not self._is_late:
+            self._is_late = True
+            self.happen("the events get new fields: " + ", ".join(kind.late_field for kind in KINDS))
+        for table, metadata in self._session.lake.metadata_files().items():
+            if self._metadata.get(table) != metadata:
+                self._metadata[table] = metadata
+                self._notice_columns(table, metadata)
+
+    def _notice_columns(self, table: str, metadata: str) -> None:
+        try:
+            now = self._session.lake.columns(metadata)
+        except OSError:
+            return  # The pipeline has replaced it meanwhile; the next frame finds its successor.
+        before = self._columns.get(table)
+        self._columns[table] = now
+        added = [name for name in now if name not in (before or ())]
+        if before is None:
+            self.happen(f"{table}: made with {', '.join(now)}")
+        elif added:
+            self.happen(f"{table}: new {'column' if len(added) == 1 else 'columns'} {', '.join(added)}")
+
+
+def command_from(directory: Path) -> str:
+    """Returns how a shell in the directory calls this program: `frazil` may not be on the path."""
+    program = Path(sys.argv[0]).absolute()
+    if program.name != "frazil" or shutil.which("frazil"):
+        return "frazil"
+    return min(str(program), os.path.relpath(program, directory), key=len)
+
+
+def _size(state: Mapping[str, Any], name: str) -> int:
+    return int((state.get("size") or {}).get(name, 0))
+
+
+def draw(frame: Frame) -> RenderableType:
+    """Returns the live view."""
+    happened = [Text(), *_happened(frame)] if frame.happened else []
+    foot = [Text(), *_foot(frame)] if frame.phase != DONE else []
+    return Group(_head(frame), Text(), _tables(frame), *happened, *foot)
+
+
+def line(frame: Frame) -> str:
+    """Returns the frame in one line, for output that cannot be redrawn."""
+    tables = ", ".join(f"{row.table} {row.rows:,} of {row.sent:,}" for row in frame.rows)
+    return f"{_clock(frame.elapsed_s)}  {frame.phase}: {tables}"
+
+
+def save_picture(frame: Frame, path: Path) -> None:
+    """Writes the view as an SVG that loads no fonts from the network."""
+    console = Console(record=True, width=PICTURE_WIDTH, file=io.StringIO(), force_terminal=True)
+    console.print(draw(frame))
+    svg = console.export_svg(title="frazil demo", unique_id="demo")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    # Not every renderer keeps the spaces that a line begins with.
+    path.write_text(_FONT_FACES.sub("", svg).replace("<text ", '<text xml:space="preserve" '))
+
+
+def _head(frame: Frame) -> Text:
+    parts: list[tuple[str, str] | str] = [
+        ("frazil demo", "bold"),
+        ("  ", ""),
+        (_clock(frame.elapsed_s), "cyan"),
+        ("  ", ""),
+        frame.phase,
+    ]
+    if not frame.servers.endswith(":0"):
+        parts += [("   Kafka on ", "dim"), frame.servers]
+    return Text.assemble(*parts, no_wrap=True, overflow="ellipsis")
+
+
+def _tables(frame: Frame) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
+    table.add_column("table", no_wrap=True)
+    for name in ("rows", "rows/s", "lag", "freshness", "files", "size"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("commit", justify="right", no_wrap=True, min_width=8)
+    for row in frame.rows:
+        table.add_row(*_cells(row, frame.now_ms))
+    return table
+
+
+def _cells(row: Row, now_ms: int) -> tuple[Text | str, ...]:
+    is_new = row.last_commit_ms is not None and now_ms - row.last_commit_ms < 1000
+    return (
+        Text(row.table, style="red" if row.state == "stopped" else "bold" if row.state == "running" else ""),
+        Text(count(row.rows), style="green"),
+        count(row.rows_per_s),
+        Text(count(row.lag_records), style="yellow" if row.lag_records > max(1000.0, 3 * row.rows_per_s) else ""),
+        NOTHING if row.freshness_ms is None else duration(row.freshness_ms / 1000),
+        count(row.files),
+        size(row.size_bytes),
+        Text(ago(row.last_commit_ms, now_ms), style="green" if is_new else ""),
+    )
+
+
+def _happened(frame: Frame) -> list[Text]:
+    return [
+        Text.assemble((f"{_clock(at_s)}  ", "dim"), words, no_wrap=True, overflow="ellipsis")
+        for at_s, words in frame.happened
+    ]
+
+
+def _foot(frame: Frame) -> list[Text]:
+    folder = os.path.relpath(frame.directory)
+    shown = folder if not folder.startswith("..") else frame.directory
+    words = ("Ctrl-C ends it.", f"In another terminal: cd {shown} && {frame.command} status")
+    return [Text(one, style="dim", no_wrap=True, overflow="ellipsis") for one in words]
+
+
+def _clock(seconds: float) -> str:
+    minutes, rest = divmod(int(seconds), 60)
+    return f"{minutes}:{rest:02}"
+
 
 _REDRAW_S = 0.25
 _WRITE_EVERY_S = 5.0

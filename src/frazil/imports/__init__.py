@@ -1,10 +1,10 @@
 """Configurations of other tools made into a pipeline file: a table of answers and a reader for each tool."""
 
 from frazil.imports.automq import AUTOMQ
-from frazil.imports.connect_keys import KAFKA_CONNECT
 from frazil.imports.debezium_server import DEBEZIUM_SERVER
 from frazil.imports.flink_cdc import FLINK_CDC
 from frazil.imports.flink_sql import FLINK_SQL
+from frazil.imports.kafka_connect import KAFKA_CONNECT
 from frazil.imports.tableflow import TABLEFLOW
 
 TOOLS = (KAFKA_CONNECT, AUTOMQ, FLINK_CDC, FLINK_SQL, DEBEZIUM_SERVER, TABLEFLOW)

@@ -15,8 +15,7 @@ from confluent_kafka.admin._config import ConfigResource
 from confluent_kafka.admin._resource import ResourceType
 
 from frazil.errors import SpecError
-from frazil.imports.answers import Tool, carried, unsupported
-from frazil.imports.draft import Draft, Imported
+from frazil.imports.draft import Draft, Imported, Tool, carried, unsupported
 from frazil.imports.kafka_connect import put_catalog, put_registry
 from frazil.imports.sources import flat, parse, variables
 from frazil.spec.topic_keys import DEFAULT_NAMESPACE, ENABLE, PREFIX, TopicKeys, is_enabled, table_settings

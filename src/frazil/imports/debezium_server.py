@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from frazil.imports.answers import Tool, carried, unneeded, unsupported
-from frazil.imports.draft import Draft, Imported, duration, number
+from frazil.imports.draft import Draft, Imported, Tool, carried, duration, number, unneeded, unsupported
 from frazil.imports.kafka_connect import put_catalog, put_registry
 from frazil.imports.sources import parse_properties, variables
 from frazil.spec.partitioning import split_terms

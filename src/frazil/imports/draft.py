@@ -1,23 +1,80 @@
 """A pipeline file in the making: every setting of the other tool ends in it, or in the report of what was not carried over.
 
-Secrets are handled in one place, when the file is finished: references to config providers become those of the pipeline
-file, and a literal secret becomes a reference to an environment variable.
+What becomes of each setting is a table per tool, which feeds both its import and its page in the docs. Secrets are handled
+in one place, when the file is finished: references to config providers become those of the pipeline file, and a literal
+secret becomes a reference to an environment variable.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
+from fnmatch import fnmatchcase
 from typing import Any
 
 import yaml
 
 from frazil.errors import SpecError
-from frazil.imports.answers import Answer, Tool
 from frazil.spec import load_spec
 from frazil.spec.secrets import secrets_of
 from frazil.temporary import temporary_folder
+
+
+class Answer(StrEnum):
+    """What becomes of a setting."""
+
+    CARRIED = "carried over"
+    UNNEEDED = "not needed"
+    UNSUPPORTED = "not supported"
+
+
+@dataclass(frozen=True)
+class PeerKey:
+    """A setting of another tool."""
+
+    #: As the tool spells it; `*` for any text.
+    name: str
+    answer: Answer
+    #: Where it goes, why it is not needed, or why it is not supported.
+    note: str
+    #: Of a setting that is not supported: what to do.
+    instead: str = ""
+    #: Values with which a setting that is not supported changes nothing.
+    harmless: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class Tool:
+    """Another tool that writes topics to Iceberg tables."""
+
+    #: As in the name of the command.
+    name: str
+    #: As its makers spell it.
+    title: str
+    #: Every known setting, the first that matches decides.
+    keys: tuple[PeerKey, ...]
+
+    def find(self, key: str) -> PeerKey | None:
+        """Returns the answer for a setting; None for an unknown one."""
+        return next((one for one in self.keys if fnmatchcase(key, one.name)), None)
+
+
+def carried(to: str, *names: str) -> Iterable[PeerKey]:
+    """Yields settings that are carried over. to: where, in the pipeline file's words."""
+    return (PeerKey(name, Answer.CARRIED, to) for name in names)
+
+
+def unneeded(why: str, *names: str) -> Iterable[PeerKey]:
+    """Yields settings that are not needed."""
+    return (PeerKey(name, Answer.UNNEEDED, why) for name in names)
+
+
+def unsupported(why: str, instead: str, *names: str, harmless: Iterable[str] = ()) -> Iterable[PeerKey]:
+    """Yields settings that are not supported. instead: what to do."""
+    return (PeerKey(name, Answer.UNSUPPORTED, why, instead, frozenset(harmless)) for name in names)
+
 
 _PROVIDER = re.compile(r"\$\{([A-Za-z][\w-]*):([^}]*)\}")
 _MORE = re.compile(r" \(and \d+ more problems? in this file\)")

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 
-from frazil.imports.sql import HINT, HINT_END, group, items, joined, outer, plain, quoted, without_name
+from frazil.imports.sql import HINT, HINT_END, comma_separated, group, joined, outer, plain, quoted, without_name
 
 _TYPES = {
     "STRING": "string", "VARCHAR": "string", "CHAR": "string", "BOOLEAN": "boolean", "TINYINT": "int", "SMALLINT": "int",
@@ -144,11 +144,11 @@ class Script:
         while at < len(words):
             if words[at] == "(":
                 columns, at = group(words, at)
-                for item in items(columns):
+                for item in comma_separated(columns):
                     _read_column(table, item)
             elif upper[at] == "PARTITIONED":
                 terms, at = group(words, at + 2)
-                table.partitions = [joined(list(map(plain, item))) for item in items(terms)]
+                table.partitions = [joined(list(map(plain, item))) for item in comma_separated(terms)]
             elif upper[at] == "WITH":
                 options, at = group(words, at + 1)
                 table.options = _options(options)
@@ -200,7 +200,7 @@ class Script:
         names = list(found.columns)
         if words[at] == "(":
             listed, at = group(words, at)
-            names = [plain(item[0]) for item in items(listed)]
+            names = [plain(item[0]) for item in comma_separated(listed)]
         self._read_select(target, words[at:], names)
 
     def _read_select(self, target: str, words: list[str], names: list[str]) -> None:
@@ -215,7 +215,7 @@ class Script:
         if any(word.upper() in _OF_MANY_ROWS for word in words):
             self.unsuited.append(target)
             return
-        chosen = [one for item in items(words[1:start]) for one in _columns(item, self.table(source))]
+        chosen = [one for item in comma_separated(words[1:start]) for one in _columns(item, self.table(source))]
         self.inserts.append(Insert(self._full(target), target, source, list(_named(chosen, names)), words[after:]))
 
 
@@ -246,7 +246,7 @@ def _name(words: Sequence[str], start: int) -> tuple[str, int]:
 
 
 def _options(words: Sequence[str]) -> dict[str, str]:
-    return {plain(item[0]): plain(item[2]) for item in items(words) if len(item) == 3 and item[1] == "="}
+    return {plain(item[0]): plain(item[2]) for item in comma_separated(words) if len(item) == 3 and item[1] == "="}
 
 
 def _read_hint(table: Table | None, words: Sequence[str], at: int) -> int:

@@ -6,8 +6,7 @@ import re
 from typing import Any
 
 from frazil.errors import SpecError
-from frazil.imports.answers import Answer, Tool, carried, unneeded, unsupported
-from frazil.imports.draft import Draft, Imported, duration, number
+from frazil.imports.draft import Answer, Draft, Imported, Tool, carried, duration, number, unneeded, unsupported
 from frazil.imports.flink_script import Insert, Script, Table
 from frazil.imports.kafka_connect import put_catalog, put_kafka, put_registry
 from frazil.imports.sql import joined, plain, quoted, statements

@@ -94,7 +94,7 @@ def outer(words: Sequence[str]) -> Iterator[int]:
             yield at
 
 
-def items(words: Sequence[str]) -> Iterator[list[str]]:
+def comma_separated(words: Sequence[str]) -> Iterator[list[str]]:
     """Yields what commas divide, outside of parentheses."""
     commas = [at for at in outer(words) if words[at] == ","]
     for start, end in zip([-1, *commas], [*commas, len(words)], strict=True):

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from frazil.imports.answers import Tool, carried, unneeded, unsupported
-from frazil.imports.draft import Draft, Imported, duration
+from frazil.imports.draft import Draft, Imported, Tool, carried, duration, unneeded, unsupported
 from frazil.imports.sources import flat, items, mapping, parse
 
 _ON_BAD_RECORD = {"suspend": "stop", "skip": "skip", "log": "dead_letter"}

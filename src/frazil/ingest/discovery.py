@@ -11,10 +11,9 @@ import structlog
 from frazil.catalog.port import Catalog, TableState
 from frazil.errors import SpecError, UnavailableError
 from frazil.ingest.failures import TableStopped, describe_error
-from frazil.ingest.missing_topics import tolerate_empty_patterns
 from frazil.ingest.preflight import declared_mismatch, layout_mismatch
 from frazil.ingest.table import Table
-from frazil.ingest.topic_tables import TopicTables
+from frazil.ingest.topics import TopicTables, tolerate_empty_patterns
 from frazil.kafka.port import Partition, Source, TopicDescription
 from frazil.name_case import fold_case
 from frazil.spec import PipelineSpec, TableSpec

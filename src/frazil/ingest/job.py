@@ -28,10 +28,9 @@ from frazil.ingest.table import Planned
 from frazil.ingest.target import target_of
 from frazil.ingest.task import task_of
 from frazil.ingest.task_job import OVERSIZED_BYTES, REPORT_SCHEMA, Job, has_few_headers, source_columns
-from frazil.kafka.far_records import FarRecords, TooManyFarRecords
+from frazil.kafka.properties import kafka_remedy
 from frazil.kafka.reader import KafkaReader
-from frazil.kafka.security import kafka_remedy
-from frazil.kafka.source import read_ranges
+from frazil.kafka.source import FarRecords, TooManyFarRecords, read_ranges
 from frazil.process.in_spark import input_schema, prepare_session, with_values
 from frazil.process.kernels.functions import WRONG_RESULT
 from frazil.process.program import SparkPart

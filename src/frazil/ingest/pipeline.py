@@ -16,10 +16,9 @@ from frazil.catalog.port import NotSent, TableState
 from frazil.clock import new_id
 from frazil.dead_letters.tables import DeadLetterTables
 from frazil.decode.settings import WriterSchema
-from frazil.errors import ConflictError, FrazilError, SpecError
+from frazil.errors import ConflictError, FrazilError, InvariantError, SpecError
 from frazil.failpoints import hit
 from frazil.ingest.bad_records import first_bad_record, may_commit_some, too_many_bad
-from frazil.ingest.balance import checked_balance
 from frazil.ingest.expectations import with_commits
 from frazil.ingest.isolate import Found
 from frazil.ingest.job import job_of
@@ -43,7 +42,17 @@ from frazil.ingest.table import Planned, Table
 from frazil.ingest.target import target_of
 from frazil.report import TaskReport, merge_reports
 from frazil.runtime.private import release_memory
-from frazil.types import Commit, OffsetRange, Offsets, PendingDeadLetters, Progress, add_counts, advance, by_topic
+from frazil.types import (
+    Balance,
+    Commit,
+    OffsetRange,
+    Offsets,
+    PendingDeadLetters,
+    Progress,
+    add_counts,
+    advance,
+    by_topic,
+)
 from frazil.upsert.commit import OldRowsMissing, ValuesMissing, commit_changes
 from frazil.upsert.records.first_tombstones import without_redundant_tombstones
 from frazil.upsert.records.tombstones import still_last
@@ -271,38 +280,13 @@ class Pipeline:
             )
 
     def _commit(self, planned: Planned, report: TaskReport) -> Outcome:
+        """Commits the files with the progress after the batch, between what is pending before it and after it."""
         table, state = planned.table, planned.table.state
         assert state is not None
-        before, balance = state.progress, checked_balance(table, report)
-        unmet = add_counts(before.unmet, report.unmet.counts)
-        is_skipping = table.spec.on_bad_record == "skip"
-        ranges, offsets = planned.batch.ranges, advance(planned.position, planned.batch.ranges)
-        progress = Progress(
-            offsets=offsets,
-            topic_ids=table.topic_ids(),
-            cluster_id=self._identity.cluster_id,
-            commit_id=new_id(),
-            epoch=self._identity.epoch,
-            run_id=self._identity.run_id,
-            watermark=advance_watermark(
-                before.watermark, report.counts.latest_ms, ranges, offsets, planned.ends, planned.silent
-            ),
-            skipped=table.offsets.skipped,
-            schemas=_read_with(table),
-            bad_skipped=before.bad_skipped + (report.bad_records.count if is_skipping else 0),
-            ignored_records=add_counts(before.ignored_records, report.counts.ignored_records),
-            dead_letters=_pending_dead_letters(planned, report),
-            places=planned.places or {},
-            emptied=max(before.emptied, report.changes.emptied),
-            last_deletes=still_last(before, report, offsets),
-            routed=table.routed,
-            rest_records=add_counts(before.rest_records, report.routed.rest_records),
-            balance=balance,
-            unmet={one.name: unmet.get(one.name, 0) for one in table.spec.expect},
-            lookups=table.schema.reference_versions,
-        )
+        before, resolved = state.progress, None
+        progress = self._progress_after(planned, report, before)
         began_s = self._clock.monotonic_s()
-        commit, resolved = Commit(table.name, report.written.data, progress, before, shape=state.shape), None
+        commit = Commit(table.name, report.written.data, progress, before, shape=state.shape)
         try:
             # The state may be newer than the load that committed pending dead letters, as a schema change returns it, and
             # another process may have committed in between.
@@ -326,6 +310,40 @@ class Pipeline:
         if resolved is not None and resolved.changes >= _MANY_CHANGES:
             release_memory()
         return Committed(replace(state, progress=delivered), report, resolved, took_s)
+
+    def _progress_after(self, planned: Planned, report: TaskReport, before: Progress) -> Progress:
+        """Returns the progress that the commit of a batch records.
+
+        Raises: InvariantError as `checked_balance`.
+        """
+        table, ranges = planned.table, planned.batch.ranges
+        offsets = advance(planned.position, ranges)
+        skipped = report.bad_records.count if table.spec.on_bad_record == "skip" else 0
+        unmet = add_counts(before.unmet, report.unmet.counts)
+        return Progress(
+            offsets=offsets,
+            topic_ids=table.topic_ids(),
+            cluster_id=self._identity.cluster_id,
+            commit_id=new_id(),
+            epoch=self._identity.epoch,
+            run_id=self._identity.run_id,
+            watermark=advance_watermark(
+                before.watermark, report.counts.latest_ms, ranges, offsets, planned.ends, planned.silent
+            ),
+            skipped=table.offsets.skipped,
+            schemas=_read_with(table),
+            bad_skipped=before.bad_skipped + skipped,
+            ignored_records=add_counts(before.ignored_records, report.counts.ignored_records),
+            dead_letters=_pending_dead_letters(planned, report),
+            places=planned.places or {},
+            emptied=max(before.emptied, report.changes.emptied),
+            last_deletes=still_last(before, report, offsets),
+            routed=table.routed,
+            rest_records=add_counts(before.rest_records, report.routed.rest_records),
+            balance=checked_balance(table, report),
+            unmet={one.name: unmet.get(one.name, 0) for one in table.spec.expect},
+            lookups=table.schema.reference_versions,
+        )
 
     def _without_values(self, planned: Planned, report: TaskReport, gone: ValuesMissing) -> Outcome:
         """Returns the outcome where a row has no value for a required column: the one of a record without the value."""
@@ -354,3 +372,26 @@ def _pending_dead_letters(planned: Planned, report: TaskReport) -> PendingDeadLe
     since = by_topic({(r.topic, r.partition): r.start for r in planned.batch.ranges})
     topic = planned.table.spec.dead_letters.topic or ""
     return PendingDeadLetters(planned.table.dead_letter_table_name, report.written.dead_letters, since, topic)
+
+
+def checked_balance(table: Table, report: TaskReport) -> Balance:
+    """Returns what became of the records of a batch.
+
+    Raises: InvariantError where records are lost or counted twice, or where files have other numbers of rows than tasks
+    have written. Such a batch is not committed: read again, it would give the same.
+    """
+    counts, written = report.counts, report.written
+    balance = Balance(counts.record_count, counts.written_count, report.bad_records.count, counts.ignored_records)
+    wrong = []
+    if balance.lost:
+        dropped = sum(balance.dropped.values())
+        became = f"written={balance.written} bad={balance.bad} dropped={dropped}"
+        wrong.append(f"records of the batch are not accounted for: read={balance.read} {became}")
+    row_count = sum(file.record_count for file in written.data)
+    if table.spec.mode == "append" and row_count != counts.row_count:
+        wrong.append(f"files have other rows than were written: written={counts.row_count} in_files={row_count}")
+    if table.spec.on_bad_record == "dead_letter" and written.dead_letter_count != balance.bad:
+        wrong.append(f"files have other dead letters: bad={balance.bad} in_files={written.dead_letter_count}")
+    if wrong:
+        raise InvariantError("; ".join(wrong), where=table.name)
+    return balance

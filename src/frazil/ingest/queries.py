@@ -46,9 +46,8 @@ from frazil.process.catalyst import RECORDS, RULES, Catalyst, UnknownColumn
 from frazil.process.in_spark import Outside, values_here
 from frazil.process.kernels.table import reason
 from frazil.process.lookups import joined, lookup_stage, with_lookups
-from frazil.process.origins import origins_of as origins_of_columns
-from frazil.process.origins import spark_columns
-from frazil.process.program import Call, Expectation, Field, Program, Project, SparkPart
+from frazil.process.program import Call, Expectation, Field, Program, Project, SparkPart, spark_columns
+from frazil.process.program import origins_of as origins_of_columns
 from frazil.process.protect import KEY, Protection, protected_fields, protected_paths, protecting
 from frazil.process.refusals import check_condition, check_query
 from frazil.process.steps import Steps, compile_steps

@@ -16,7 +16,7 @@ from dataclasses import replace
 import structlog
 
 from frazil.clock import Clock, SystemClock
-from frazil.decode.avro.misplaced import Misplaced, find_misplaced, with_moved_logical_types
+from frazil.decode.avro.schema import Misplaced, find_misplaced, with_moved_logical_types
 from frazil.decode.protobuf.schema import load_message
 from frazil.decode.settings import WriterSchema
 from frazil.errors import UnavailableError

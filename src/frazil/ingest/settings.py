@@ -12,10 +12,8 @@ from frazil.catalog.layout import Layout
 from frazil.decode.settings import Envelope, Framing
 from frazil.name_case import Spellings, fold_path
 from frazil.process.analysis import Query
-from frazil.process.origins import origins_of
-from frazil.process.program import Program
-from frazil.process.protect import Protection, Rule
-from frazil.process.protect_key import ProtectKey
+from frazil.process.program import Program, origins_of
+from frazil.process.protect import Protection, ProtectKey, Rule
 from frazil.schema.parts import Path, counted_in, types_in
 from frazil.schema.projection import Shaping
 from frazil.spec import TableSpec

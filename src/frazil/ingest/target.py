@@ -23,7 +23,7 @@ from frazil.ingest.settings import (
 )
 from frazil.ingest.table import KEY_COLUMNS, Table, target_file_size
 from frazil.process.analysis import Query
-from frazil.process.origins import origins_of, spark_columns
+from frazil.process.program import origins_of, spark_columns
 from frazil.rows.record_keys import HEADER_SCHEMA, KEY_SCHEMA
 from frazil.schema.names import PROPERTY, Aliases, aliases_of
 from frazil.spec.settings import ValueSpec

@@ -17,17 +17,16 @@ from numpy.typing import NDArray
 
 from frazil.cdc.changes import read_envelope
 from frazil.clock import SystemClock
-from frazil.dead_letters.write import DeadLetterFiles
+from frazil.dead_letters.record import DeadLetterFiles
 from frazil.decode.columns import Decoded
 from frazil.decode.json.slices import MAX_MISMATCHES
 from frazil.decode.limits import plain_columns, read_bounded
 from frazil.decode.settings import OWN_TYPES
 from frazil.failpoints import hit
-from frazil.ingest.shares import OVERSIZED_PARTITION, Share, routes_of, shares_of
+from frazil.ingest.shares import OVERSIZED_PARTITION, Share, Together, hold_many, routes_of, shares_of
 from frazil.ingest.tally import Tally, latest_of
 from frazil.ingest.task_job import Job, by_topic, quoting_no_record
 from frazil.ingest.task_limits import each_in_time, limited_memory
-from frazil.ingest.together import Together, hold_many
 from frazil.process.evaluate import Unmet
 from frazil.process.references import receive
 from frazil.report import ChangeReport, TaskReport, TaskTime, Touched, WrittenFiles, dump_report

@@ -14,7 +14,7 @@ from frazil.decode.json.records import decode_json
 from frazil.decode.json.scan import scan_any
 from frazil.decode.json.slices import Slices, group_equal
 from frazil.decode.protobuf.program import may_repeat_keys
-from frazil.process.kernels import keys, sha256, text_numbers
+from frazil.process.kernels import hashes, keys, text_numbers
 from frazil.rows import writer_schemas
 from frazil.rows.connect_messages import may_be_messages
 from frazil.schema.evolve import new_schema
@@ -38,7 +38,7 @@ def warm_up(compiles_all: bool = False) -> None:
     writer_schemas.warm_up(compiles_all)
     text_numbers.warm_up(compiles_all)
     keys.warm_up(compiles_all)
-    sha256.warm_up(compiles_all)
+    hashes.warm_up(compiles_all)
     place, no_kind = np.zeros(1, np.int32), np.zeros(1, np.uint8)
     group_equal(0, Slices(place, place, no_kind, place))
     find_scalars(0, place, place, no_kind, np.empty((1, 4), np.int32))

@@ -18,8 +18,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, Topi
 from frazil.errors import ConflictError, UnavailableError
 from frazil.failpoints import hit
 from frazil.kafka.port import OutFields
-from frazil.kafka.properties import native_properties
-from frazil.kafka.security import kafka_remedy
+from frazil.kafka.properties import kafka_remedy, native_properties
 
 _TIMEOUT_S = 30.0
 _REPORTS_S = 5.0

@@ -13,8 +13,7 @@ from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Consumer, KafkaError, Kafka
 from frazil.clock import Clock
 from frazil.errors import UnavailableError
 from frazil.kafka.port import Partition, ReadRecord, bounded_ms
-from frazil.kafka.properties import native_properties
-from frazil.kafka.security import kafka_remedy
+from frazil.kafka.properties import kafka_remedy, native_properties
 from frazil.types import OffsetRange
 
 _POLL_S = 0.5

@@ -17,7 +17,7 @@ from frazil.ingest.table import Table
 from frazil.kafka.port import Source
 from frazil.literals import format_moment
 from frazil.ops.status import known_tables
-from frazil.process.protect_key import key_id_of
+from frazil.process.protect import key_id_of
 from frazil.spec import PipelineSpec
 from frazil.spec.problems import nearest
 from frazil.write.plain_target import plain_target

@@ -17,7 +17,6 @@ from frazil.errors import FrazilError, SpecError, UnavailableError, unforeseen
 from frazil.ingest.bad_records import TOO_MANY_REMEDY, remedy_for
 from frazil.ingest.discovery import Discovery
 from frazil.ingest.failures import TableStopped, describe_error
-from frazil.ingest.missing_topics import missing_topics, refuse_empty_patterns
 from frazil.ingest.plan import lag_records, limit_ranges
 from frazil.ingest.preflight import refuse_columns, refuse_foreseen, warnings_of
 from frazil.ingest.queries import Queries, QueryTables
@@ -26,6 +25,7 @@ from frazil.ingest.schemas import Schemas, ignored_in, ignored_phrases
 from frazil.ingest.settings import declared_columns, key_column_of, own_columns, query_columns, shaping_of
 from frazil.ingest.state import Tally
 from frazil.ingest.table import Table
+from frazil.ingest.topics import missing_topics, refuse_empty_patterns
 from frazil.kafka.port import Partition, ReadRecord, Source
 from frazil.ops.layouts import PlannedLayout, plan_layout
 from frazil.ops.reports import Problem, plural

@@ -38,13 +38,19 @@ from frazil.ops.dead_letters import (
     newest_dead_letters,
 )
 from frazil.ops.history import History, Sample, sample_of
-from frazil.ops.maintenance import load_upsert_tables, maintenance_report
-from frazil.ops.maintenance_rounds import chosen_tables, document_of_rounds, plan_rounds, run_rounds
+from frazil.ops.maintenance import (
+    chosen_tables,
+    document_of_rounds,
+    load_upsert_tables,
+    maintenance_report,
+    plan_rounds,
+    run_rounds,
+)
 from frazil.ops.plan import ReadSample, plan_document, plan_tables
 from frazil.ops.reports import PipelineReport
 from frazil.ops.state_file import StateFile
 from frazil.ops.status import find_process, report_running
-from frazil.runtime.heap import HeapUsage
+from frazil.runtime.jvm import HeapUsage
 from frazil.spec import PipelineSpec
 
 TelemetryCounts = Mapping[str, Sequence[tuple[Mapping[str, str], int]]]

@@ -17,10 +17,10 @@ from frazil.catalog.progress import DEAD_LETTERS_MARK
 from frazil.errors import FrazilError, UnavailableError, unforeseen
 from frazil.ingest.discovery import Discovery
 from frazil.ingest.failures import TableStopped, describe_error
-from frazil.ingest.missing_topics import empty_patterns, missing_topics
 from frazil.ingest.plan import lag_records
 from frazil.ingest.state import RunState
 from frazil.ingest.table import Table
+from frazil.ingest.topics import empty_patterns, missing_topics
 from frazil.kafka.port import Partition, Source
 from frazil.ops.reports import MaintenanceReport, PipelineReport, Problem, Process, TableReport, VerificationReport
 from frazil.ops.state_file import is_process_alive

@@ -34,7 +34,7 @@ class ActionKind:
         return function_of(self.run)
 
 
-_PLAN, _RUN = "frazil.maintenance.plan:plan_", "frazil.maintenance.actions:"
+_PLAN, _RUN = "frazil.maintenance.plan:plan_", "frazil.maintenance.run:"
 
 ACTIONS: Registered[ActionKind] = Registered(
     "frazil.maintenance_actions",

@@ -2,6 +2,8 @@
 
 A batch of records is one transaction of Kafka, together with the place in the table that follows it (`kafka/outbox.py`).
 The places of all rows are the same whenever they are read, so another process continues where the last transaction ended.
+
+The condition of `--where` is Spark's SQL over the columns of the table, evaluated on Arrow columns.
 """
 
 from __future__ import annotations
@@ -12,15 +14,58 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field, replace
 from itertools import repeat
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from pyiceberg.schema import Schema
 
 from frazil.clock import Clock
-from frazil.errors import UnavailableError
+from frazil.errors import SpecError, UnavailableError
 from frazil.kafka.port import Outbox, OutFields
-from frazil.replay.rows import Keep, Place, Rows, read_rows
-from frazil.replay.snapshots import FileRows, Snapshots
+from frazil.process.analysis import analyse_condition
+from frazil.process.catalyst import Catalyst
+from frazil.process.evaluate import evaluate
+from frazil.process.kernels.table import reason
+from frazil.process.program import Program
+from frazil.replay.snapshots import FileRows, Keep, Place, Rows, Snapshots, read_rows
 from frazil.replay.values import Encoder
+from frazil.schema.arrow import Ints
 from frazil.types import as_json
 from frazil.write.target import TableTarget
+
+_WHERE = "--where"
+_REMEDY = "write it otherwise; docs/reference/queries.md lists what is computed"
+
+
+def rows_where(jvm: Any, condition: str, columns: Schema) -> Keep:
+    """Returns what finds the rows for which a condition is true. jvm: py4j's view of a JVM with Spark's classes.
+
+    Raises: SpecError for what is no condition over these columns, or only Spark can compute.
+    """
+    found = analyse_condition(Catalyst(jvm), condition, columns, _WHERE)
+    if found.stage is None:
+        assert found.outside is not None
+        what = f"`{found.outside.expression}` cannot be computed: {found.outside.reason}"
+        raise SpecError(what, remedy=_REMEDY, where=_WHERE)
+    program = Program((found.stage,), ())
+    if unproven := reason(program):
+        raise SpecError(f"{unproven} cannot be computed", remedy=_REMEDY, where=_WHERE)
+
+    def keep(rows: pa.RecordBatch) -> Ints:
+        made = evaluate(program, dict(zip(rows.schema.names, rows.columns, strict=True)), len(rows))
+        if made.failures:
+            one = made.failures[0]
+            raise SpecError(
+                f"the condition fails for a row of the table: {one.error_class} in {one.expression},"
+                f" where it is given {', '.join(one.values)}",
+                remedy="write it so that it is defined for every row, for example with `try_cast` or `try_divide`",
+                where=_WHERE,
+            )
+        return np.asarray(made.parents, np.int64)
+
+    return keep
+
 
 CHANGE_TYPE, SNAPSHOT_ID = "_change_type", "_commit_snapshot_id"
 """The headers of changes, as Iceberg's changelogs name them."""

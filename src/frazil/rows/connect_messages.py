@@ -34,7 +34,6 @@ from frazil.decode.connect.schema import (
 )
 from frazil.decode.connect.values import LogicalType
 from frazil.decode.conversion import Conversion
-from frazil.decode.fed import FedColumns
 from frazil.decode.json import scan
 from frazil.decode.json.columns import Findings, read_members, read_value
 from frazil.decode.json.grammar import ABSENT, NULL, OBJECT
@@ -43,6 +42,7 @@ from frazil.decode.json.records import JsonOptions, text_slices, texts_of, unesc
 from frazil.decode.json.slices import Slices, Texts, group_equal, members_under
 from frazil.decode.memory import COMPILED, load8
 from frazil.decode.regroup import select_columns
+from frazil.decode.renames import FedColumns
 from frazil.decode.settings import Envelope, Reading
 from frazil.registry.port import UnusableSchema
 from frazil.schema.arrow import Bools, Ints, arrow_type, is_every

@@ -28,7 +28,6 @@ from frazil.decode.connect.protobuf_names import logical_types_of_protobuf
 from frazil.decode.connect.schema import convert_logical_types, logical_types_of_avro, without_units
 from frazil.decode.connect.values import GOOGLE_DATE, GOOGLE_TIME, LogicalType
 from frazil.decode.conversion import Conversion
-from frazil.decode.fed import FedColumns
 from frazil.decode.forms import OWN_FORMS, Forms, forms_of
 from frazil.decode.json import values as json_values
 from frazil.decode.json.records import decode_json
@@ -36,7 +35,7 @@ from frazil.decode.json_schema.types import refused_changes, struct_of_json_sche
 from frazil.decode.protobuf import json_structs
 from frazil.decode.protobuf.reader import ProtobufReader, protobuf_reader
 from frazil.decode.protobuf.wire import MESSAGE_INDEX_FAULTS, split_message_indexes
-from frazil.decode.renames import Renames, find_renames
+from frazil.decode.renames import FedColumns, Renames, find_renames
 from frazil.decode.settings import Envelope, Reading, WriterSchema
 from frazil.decode.wire_format import group_rows, guids_of, select_bodies, split_headers
 from frazil.name_length import drop_long_names

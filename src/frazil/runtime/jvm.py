@@ -1,7 +1,7 @@
-"""The JVM of this process, and the Spark session in it.
+"""The JVM of this process, the Spark session in it, and how it writes local files.
 
 The JVM starts first (about a second); catalogs can be used while the session is still being created. Commands that only
-read tables never create a session.
+read tables never create a session. Its heap is watched, and kept small while the process stands by.
 """
 
 from __future__ import annotations
@@ -12,23 +12,92 @@ import sys
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
+from dataclasses import dataclass
 from functools import partial
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from py4j.java_gateway import is_instance_of
 from py4j.protocol import Py4JError
 
+from frazil.clock import Clock
 from frazil.errors import UnavailableError
 from frazil.runtime.gateway import OF_JVM, forget_address, hadoop_settings, remember_names, start_jvm, wait_for_end
 from frazil.runtime.jars import jars, own_jars
-from frazil.runtime.local_files import prepare_local_files
 from frazil.runtime.ship import executor_python, ship_settings
 from frazil.spec.secrets import SPARK_REDACTION
 from frazil.temporary import temporary_folder
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+_PACKAGE = "org/apache/hadoop/fs"
+_PARENT = f"{_PACKAGE}/RawLocalFileSystem"
+_SET_PERMISSION = f"(L{_PACKAGE}/Path;L{_PACKAGE}/permission/FsPermission;)V"
+# Of the Java virtual machine's specification, chapters 4.1, 4.5 and 6.5.
+_JAVA_8, _PUBLIC, _SUPER = 52, 1, 0x20
+_ALOAD, _INVOKESPECIAL, _RETURN = 25, 183, 177
+
+
+def prepare_local_files(gateway: Any) -> None:
+    """Makes the JVM behind `gateway` write local files without a `.crc` file, and without starting a process for each.
+
+    Hadoop's file system without checksums cannot be used: Iceberg's reader asks it for its scheme, which it does not know.
+    """
+    fs = gateway.jvm.org.apache.hadoop.fs
+    local = fs.FileSystem.getLocal(gateway.jvm.org.apache.hadoop.conf.Configuration())
+    local.setWriteChecksum(False)
+    local.setVerifyChecksum(False)
+    _leave_permissions(gateway, local)
+
+
+def _leave_permissions(gateway: Any, local: Any) -> None:
+    """Lets files and folders have the permissions that the process's umask gives them, like those that tasks write.
+
+    Hadoop sets permissions of its own. Without its native library it runs `chmod` for that, twice for each file, which takes
+    a third of the time of a commit and of its processor time.
+    """
+    jvm = gateway.jvm
+    raw = local.getRaw()
+    if jvm.org.apache.hadoop.io.nativeio.NativeIO.isAvailable() or not is_instance_of(gateway, raw, _dotted(_PARENT)):
+        return
+    lookups = jvm.java.lang.invoke.MethodHandles
+    home = lookups.privateLookupIn(raw.getClass(), lookups.lookup())
+    plain = home.defineClass(_without_permissions(jvm)).getConstructor(gateway.new_array(jvm.java.lang.Class, 0))
+    plain = plain.newInstance(gateway.new_array(jvm.java.lang.Object, 0))
+    plain.initialize(raw.getUri(), raw.getConf())
+    field = jvm.java.lang.Class.forName(f"{_dotted(_PACKAGE)}.FilterFileSystem").getDeclaredField("fs")
+    field.setAccessible(True)
+    field.set(local, plain)
+
+
+def _without_permissions(jvm: Any) -> Any:
+    """Returns the bytes of a class whose parent is Hadoop's file system without checksums, and that sets no permissions:
+    Java has no other way to override one method of a class at run time.
+    """
+    asm = jvm.org.apache.xbean.asm9
+    made = asm.ClassWriter(0)
+    made.visit(_JAVA_8, _PUBLIC | _SUPER, f"{_PACKAGE}/LocalFilesWithoutPermissions", None, _PARENT, None)
+    create = made.visitMethod(_PUBLIC, "<init>", "()V", None, None)
+    create.visitCode()
+    create.visitVarInsn(_ALOAD, 0)
+    create.visitMethodInsn(_INVOKESPECIAL, _PARENT, "<init>", "()V", False)
+    create.visitInsn(_RETURN)
+    create.visitMaxs(1, 1)
+    create.visitEnd()
+    ignore = made.visitMethod(_PUBLIC, "setPermission", _SET_PERMISSION, None, None)
+    ignore.visitCode()
+    ignore.visitInsn(_RETURN)
+    ignore.visitMaxs(0, 3)
+    ignore.visitEnd()
+    made.visitEnd()
+    return made.toByteArray()
+
+
+def _dotted(name: str) -> str:
+    return name.replace("/", ".")
+
 
 _DEFAULTS = {
     "spark.driver.memory": "1g",
@@ -213,3 +282,55 @@ def _master(master: str) -> str:
 def core_count() -> int:
     """Returns the number of cores that this process may use."""
     return len(os.sched_getaffinity(0))
+
+
+MEASURE_EVERY_S = 5.0
+# A collection of the whole heap takes 0.15 s of a core.
+MUCH_GARBAGE_BYTES = 96 * 1024 * 1024
+
+
+@dataclass(frozen=True)
+class HeapUsage:
+    """Java's figures (`java.lang.management.MemoryUsage`)."""
+
+    used_bytes: int
+    max_bytes: int
+
+
+class Heap:
+    """Asks the JVM at most every five seconds, however many ask. Any thread may ask."""
+
+    def __init__(self, gateway: Callable[[], Any], clock: Clock) -> None:
+        self._gateway = gateway
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._measured_s = float("-inf")
+        self._usage: HeapUsage | None = None
+        self._kept_bytes: int | None = None
+
+    def usage(self) -> HeapUsage | None:
+        """Returns what was last measured; None once the JVM has ended."""
+        with self._lock:
+            now_s = self._clock.monotonic_s()
+            if now_s - self._measured_s >= MEASURE_EVERY_S:
+                self._measured_s, self._usage = now_s, self._measure()
+            return self._usage
+
+    def keep_small(self) -> None:
+        """Collects the garbage of the whole heap where it has much of it. Objects that outlive a small collection by chance
+        would otherwise fill the heap in some hours, and Java keeps memory that it has once filled. One thread calls it.
+
+        Raises: Py4JError, OSError once the JVM has ended.
+        """
+        java = self._gateway().jvm.java.lang
+        memory = java.management.ManagementFactory.getMemoryMXBean()
+        if self._kept_bytes is None or memory.getHeapMemoryUsage().getUsed() > self._kept_bytes + MUCH_GARBAGE_BYTES:
+            java.System.gc()
+            self._kept_bytes = memory.getHeapMemoryUsage().getUsed()
+
+    def _measure(self) -> HeapUsage | None:
+        try:
+            java = self._gateway().jvm.java.lang.management.ManagementFactory.getMemoryMXBean().getHeapMemoryUsage()
+            return HeapUsage(java.getUsed(), java.getMax())
+        except (Py4JError, OSError):
+            return None

@@ -8,10 +8,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from frazil.plugins.catalogs import CATALOGS, CatalogKind
-from frazil.plugins.services import Service, service_at
-from frazil.spec.addresses import Address, parse_address
-from frazil.spec.declared import Declared, SecretStrings, SecretText, SecretWord
+from frazil.plugins.catalogs import CATALOGS, CatalogKind, Service, service_at
 from frazil.spec.forms import (
     ADDRESS,
     ADDRESSES,
@@ -21,10 +18,12 @@ from frazil.spec.forms import (
     TEXT,
     TEXT_OR_TEXTS,
     TEXTS,
+    Address,
+    parse_address,
     parsed_text,
     text_like,
 )
-from frazil.spec.keys import NOT_A_KEY, Form, Key, section
+from frazil.spec.keys import NOT_A_KEY, Declared, Form, Key, SecretStrings, SecretText, SecretWord, section
 
 OWNED_REGISTRY_PROPERTIES: Mapping[str, str] = {
     "url": "write it as `registry.url`",

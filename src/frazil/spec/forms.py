@@ -1,17 +1,20 @@
-"""How the values of keys are written and read: text, quantities, counts, lists of paths, and what only one key takes."""
+"""How the values of keys are written and read: text, quantities, counts, lists of paths, addresses of services and those
+that a process listens on, and what only one key takes.
+"""
 
 from __future__ import annotations
 
+import ipaddress
 import os
 import re
 from collections.abc import Callable, Iterable
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, NamedTuple, TypeVar
+from urllib.parse import urlsplit
 
 from annotated_types import MinLen
 from pydantic import TypeAdapter, ValidationError
 
 from frazil.errors import SpecError, UnavailableError
-from frazil.spec.addresses import parse_url
 from frazil.spec.document import Items, Node, Scalar
 from frazil.spec.keys import Fields, Form, JsonSchema, Path, Word, read_items, read_text, whole_number
 from frazil.spec.problems import Problems, advice, nearest
@@ -317,3 +320,58 @@ SPARK_CONF = Form(
 )
 DEPTH = Form({"type": "integer", "minimum": 1, "maximum": _MAX_DEPTH}, read=_read_depth)
 ZONE = Form(text_like("UTC", "Europe/Berlin"), read=_read_zone)
+
+
+_HOST_AND_PORT = re.compile(r"(?:\[(?P<v6>[0-9A-Fa-f:.]+)\]|(?P<host>[A-Za-z0-9_.-]+)):(?P<port>[0-9]{1,5})")
+
+
+class Address(NamedTuple):
+    """A host and a port."""
+
+    #: A name or an IP address.
+    host: str
+    #: 1 to 65535.
+    port: int
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether only this machine reaches it."""
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return self.host == "localhost"
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+def parse_address(text: str) -> Address:
+    """Returns the address that `text` spells.
+
+    Raises: SpecError for another text.
+    """
+    match = _HOST_AND_PORT.fullmatch(text)
+    if match is None or not 0 < int(match["port"]) < 65536:
+        raise SpecError(f"`{text}` is no address to listen on", remedy="write host and port, such as `127.0.0.1:8787`")
+    return Address(match["v6"] or match["host"], int(match["port"]))
+
+
+def parse_url(text: str, label: str, instead: str) -> str:
+    """Returns the address of an HTTP service that `text` spells, without a slash at the end. label: the key that has it.
+    instead: what to do where it holds credentials.
+
+    Raises: SpecError for another text.
+    """
+    remedy = "write only scheme, host, port and path, such as https://registry:8081"
+    try:
+        parts = urlsplit(text)
+        port = parts.port
+    except ValueError:
+        raise SpecError(f"`{label}` is not an HTTP address", remedy=remedy) from None
+    if "@" in parts.netloc:
+        raise SpecError(f"`{label}` holds credentials, and addresses are shown in logs", remedy=instead)
+    if not re.match("https?://", text) or not parts.hostname or port == 0 or re.search(r"\s", text):
+        raise SpecError(f"`{label}` is not an HTTP address", remedy="begin it with http:// or https://")
+    if parts.query or parts.fragment:
+        raise SpecError(f"`{label}` has a part after ? or #", remedy=remedy)
+    return text.rstrip("/")

@@ -12,15 +12,33 @@ from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from types import MappingProxyType
-from typing import Any, Literal, TypeAlias, get_args, get_origin
+from typing import Annotated, Any, Literal, TypeAlias, get_args, get_origin
 
-from pydantic import BaseModel
+from pydantic import BaseModel, ConfigDict, Field
 from pydantic.fields import FieldInfo
 
 from frazil.plugins.registration import Registered
 from frazil.spec.document import Entry, Items, Node, Scalar, Section
 from frazil.spec.problems import Problems, advice
 from frazil.spec.secrets import Secrets
+
+SecretText = Annotated[str, Field(repr=False, exclude=True)]
+SecretWord = Annotated[str | None, Field(repr=False, exclude=True)]
+SecretStrings = Annotated[dict[str, str], Field(repr=False, exclude=True)]
+"""What may be a secret is neither shown by `repr` nor serialised."""
+
+
+class Declared(BaseModel):
+    """A section of a pipeline file: frozen, with no other keys, whose errors quote no value."""
+
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        hide_input_in_errors=True,
+        arbitrary_types_allowed=True,
+        use_attribute_docstrings=True,
+    )
+
 
 JsonSchema = Mapping[str, Any]
 Word = str | int | bool

@@ -9,7 +9,6 @@ from typing import Any
 
 from frazil.spec.connections import TOPICS_FROM
 from frazil.spec.document import Entry, Items, Section, read_document, texts_of
-from frazil.spec.http import read_http
 from frazil.spec.keys import Fields, keys_of
 from frazil.spec.models import DEFAULTS_KEYS, TABLE_KEYS, PipelineSpec, RouteSpec, TableSpec
 from frazil.spec.problems import Problems
@@ -19,6 +18,7 @@ from frazil.spec.sections import (
     read_catalog,
     read_commit,
     read_ha,
+    read_http,
     read_kafka,
     read_maintenance,
     read_registry,

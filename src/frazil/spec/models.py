@@ -18,7 +18,6 @@ from frazil.plugins.envelopes import ENVELOPES
 from frazil.plugins.functions import Function
 from frazil.routing import Route, Template, ValueSource, parse_source, parse_template
 from frazil.spec.connections import TOPICS_FROM, CatalogSpec, HaSpec, HttpSpec, RegistrySpec, SparkSpec, TelemetrySpec
-from frazil.spec.declared import Declared, SecretStrings, SecretWord
 from frazil.spec.document import Section
 from frazil.spec.forms import (
     PATHS,
@@ -31,7 +30,7 @@ from frazil.spec.forms import (
     text_like,
     with_switch,
 )
-from frazil.spec.keys import NOT_A_KEY, Form, Key, keys_of, section
+from frazil.spec.keys import NOT_A_KEY, Declared, Form, Key, SecretStrings, SecretWord, keys_of, section
 from frazil.spec.partitioning import PARTITION_BY, SORT_BY, PartitionTerm, SortTerm
 from frazil.spec.secrets import redact
 from frazil.spec.settings import (

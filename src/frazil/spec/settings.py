@@ -10,7 +10,6 @@ from pyiceberg.types import IcebergType
 
 from frazil.plugins.formats import FORMATS
 from frazil.plugins.maintenance_actions import ACTIONS
-from frazil.spec.declared import Declared
 from frazil.spec.forms import (
     DEPTH,
     DURATION,
@@ -30,7 +29,7 @@ from frazil.spec.forms import (
     share,
     text_like,
 )
-from frazil.spec.keys import NOT_A_KEY, Form, Key, section
+from frazil.spec.keys import NOT_A_KEY, Declared, Form, Key, section
 from frazil.spec.topics import TOPIC, table_name
 from frazil.spec.units import WINDOW_PATTERN, parse_window
 

@@ -1,19 +1,28 @@
-"""The steps of a table before its rows are written: `rename`, `drop_fields`, `keep_fields`, `cast`, `add_fields`."""
+"""What a table does to its records before its rows are written: the single steps `rename`, `drop_fields`, `keep_fields`,
+`cast` and `add_fields`; `udf`, the Python functions that its query may call; `lookup`, reference tables that its records are
+joined with, by the name of the column that each fills; `expect`, the conditions that its rows are expected to meet.
+"""
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
+from pathlib import PurePosixPath
 
+from frazil.errors import SpecError
 from frazil.name_length import is_long, long_name_reason
 from frazil.plugins.envelopes import ENVELOPES
-from frazil.spec.document import Scalar, Section
+from frazil.plugins.functions import Function, import_function
+from frazil.spec.document import Entry, Items, Scalar, Section
 from frazil.spec.forms import parse_path
-from frazil.spec.keys import Fields, Path, describe, read_text
+from frazil.spec.keys import Fields, Path, describe, keys_of, read_text
 from frazil.spec.models import TableSpec
-from frazil.spec.problems import advice
-from frazil.spec.settings import METADATA_COLUMNS, Constant, MetadataField
+from frazil.spec.problems import Problems, advice
+from frazil.spec.settings import METADATA_COLUMNS, REFERENCE_FILES, Constant, ExpectationSpec, LookupSpec, MetadataField
+from frazil.spec.topics import table_name
 from frazil.spec.types import parse_type
+from frazil.store.addresses import address_of
 from frazil.types import RESERVED_COLUMNS
 
 OF_RECORDS: tuple[MetadataField, ...] = ("key", "headers", "topic", "partition", "offset", "timestamp")
@@ -153,3 +162,155 @@ def check_added(fields: Fields, table: TableSpec) -> None:
         else:
             message = f"`add_fields` has `{text}`, which needs an envelope that the table does not have"
             fields.refuse_value("add_fields", message, "write `envelope`, or take it out of `add_fields`")
+
+
+def read_functions(fields: Fields, key: str) -> tuple[Function, ...]:
+    """Reads the name of a function, or a list of names; each is imported."""
+    node, problems = fields.node(key), fields.problems
+    found: dict[str, Function] = {}
+    for item in node.items if isinstance(node, Items) else (node,):
+        text = read_text(item, fields.path(key), problems)
+        function = problems.attempt(item.line, None, _load, text, problems.folder) if text else None
+        if function is None:
+            continue
+        if function.name.lower() in found:
+            message = f"`{key}` has two functions `{function.name}`"
+            problems.add(item.line, message, "keep one of them")
+        found[function.name.lower()] = function
+    return tuple(found.values())
+
+
+def _load(path: str, folder: str) -> Function:
+    returns = getattr(import_function(path, folder), "frazil_returns", None)
+    if not isinstance(returns, str):
+        remedy = "write `@frazil.udf(returns=TYPE)` above the function"
+        raise SpecError(f"the function `{path}` does not declare the type of its values", remedy=remedy)
+    if re.search(r"\b(uuid|fixed)\b", str(parse_type(returns))):
+        remedy = "return `string` or `binary`"
+        raise SpecError(f"the function `{path}` returns {returns}, which Spark has no type for", remedy=remedy)
+    return Function(path, folder, returns)
+
+
+_EXAMPLE = "`lookup: {country: {table: ref.countries, on: country_code = code, take: [name]}}`"
+
+
+def read_lookups(fields: Fields, key: str) -> tuple[LookupSpec, ...]:
+    """The lookups under `lookup`, in the order of the file."""
+    node = fields.node(key)
+    if not isinstance(node, Section):
+        fields.refuse_key(key, f"`{key}` is {describe(node)} where a mapping is expected", f"write {_EXAMPLE}")
+        return ()
+    found = (_read_lookup(entry, f"{key}.{entry.key}", fields.problems) for entry in node.entries)
+    return tuple(one for one in found if one is not None)
+
+
+def _read_lookup(entry: Entry, label: str, problems: Problems) -> LookupSpec | None:
+    fields = Fields(entry.value, keys_of(LookupSpec), label, problems)
+    if not isinstance(entry.value, Section):
+        return None
+    if (fields.get("table") is None) == (fields.get("file") is None):
+        problems.add(entry.line, f"`{label}` needs a `table` or a `file`", "write one of the two")
+    for needed in ("on", "take"):
+        if fields.get(needed) is None:
+            problems.add(entry.line, f"`{label}` has no `{needed}`", f"write it, such as {_EXAMPLE}")
+    found = LookupSpec(name=entry.key, **fields.values())
+    _check_names(found, entry.line, label, problems)
+    for name, written, check in (("table", found.table, table_name), ("file", found.file, _check_file)):
+        if written:
+            problems.attempt(fields.node(name).line, None, check, written)
+    return found
+
+
+def _check_names(lookup: LookupSpec, line: int, label: str, problems: Problems) -> None:
+    """Notes a column that no table can have, and members of it whose names differ in case alone: one would be lost."""
+    if lookup.name.lower() in RESERVED_COLUMNS:
+        message = f"`{label}` makes a column with the name of one of Iceberg's metadata columns"
+        problems.add(line, message, "give the lookup another name")
+    if is_long(lookup.name):
+        problems.add(line, f"`lookup`: {long_name_reason(lookup.name)}", "give the lookup a shorter name")
+    lowered = [name.lower() for name in lookup.take]
+    twins = [name for name in lookup.take if lowered.count(name.lower()) > 1]
+    if twins:
+        message = f"`{label}.take` has `{twins[0]}` and `{twins[1]}`, which are one column"
+        problems.add(line, message, "take one of them")
+
+
+def _check_file(location: str) -> str:
+    if PurePosixPath(location).suffix.lower() not in REFERENCE_FILES:
+        raise SpecError(
+            f"`{location}` is neither a Parquet nor a CSV file", remedy="name a file that ends with .parquet or .csv"
+        )
+    address = address_of(location)
+    if address.kind == "hdfs":
+        raise SpecError(
+            f"`{location}` is in HDFS, whose settings tasks have for tables alone",
+            remedy="join a table in its place, or keep the file in an object store",
+        )
+    if address.kind == "local" and not address.key.startswith("/"):
+        raise SpecError(
+            f"`{location}` is not a whole path", remedy="begin the path with `/`, or with the scheme of a store"
+        )
+    return location
+
+
+OTHER_DROPS = (
+    "where", "filter", "explode", "lookup", "tombstone", "heartbeat", "transaction", "schema_change", "message", "delete",
+    "truncate",
+)  # fmt: skip
+"""What records are counted as that other things drop: no expectation has such a name."""
+_KINDS = ("that", "min_rows", "max_age")
+_NAME = re.compile("[A-Za-z][A-Za-z0-9_]{0,99}")
+
+
+def read_expect(fields: Fields, key: str) -> tuple[ExpectationSpec, ...]:
+    """The expectations under `expect`, in the order of the file."""
+    node = fields.node(key)
+    if not isinstance(node, Section):
+        remedy = 'write `expect: {amount_not_negative: "amount >= 0"}`'
+        fields.refuse_key(key, f"`expect` is {describe(node)} where a mapping is expected", remedy)
+        return ()
+    found = (_read_expectation(entry, fields.problems) for entry in node.entries)
+    return tuple(one for one in found if one is not None)
+
+
+def _read_expectation(entry: Entry, problems: Problems) -> ExpectationSpec | None:
+    name, label = entry.key, f"expect.{entry.key}"
+    if name in OTHER_DROPS:
+        message = f"an expectation cannot have the name `{name}`, which other dropped records are counted as"
+        problems.add(entry.line, message, "name it after its condition, such as `amount_not_negative`")
+    elif _NAME.fullmatch(name) is None:
+        message = f"`{name}` is no name of an expectation"
+        problems.add(entry.line, message, "write a to z, digits and `_`, such as `amount_not_negative`")
+    if isinstance(entry.value, Scalar):
+        that = read_text(entry.value, label, problems)
+        return None if that is None else ExpectationSpec(name=name, that=that)
+    fields = Fields(entry.value, keys_of(ExpectationSpec), label, problems)
+    kinds = [key for key in _KINDS if fields.get(key) is not None]
+    if isinstance(entry.value, Section) and len(kinds) != 1:
+        what = f"has `{'` and `'.join(kinds)}`" if kinds else "expects nothing"
+        remedy = "keep one of them, and give the other a name of its own" if kinds else 'write `that: "amount >= 0"`'
+        problems.add(entry.line, f"`{label}` {what}", remedy)
+        return None
+    found = ExpectationSpec(name=name, **fields.values())
+    _check_batch(fields, found, label)
+    return found
+
+
+def _check_batch(fields: Fields, found: ExpectationSpec, label: str) -> None:
+    """Notes settings that do not go together."""
+    if fields.get("at_most") is not None and not found.is_of_rows:
+        fields.refuse_key("at_most", f"`{label}.at_most` is for `that`", "remove it")
+    if found.is_of_batch and found.action in ("drop", "dead_letter"):
+        message = f"`{label}` is of a whole commit, and `else` is {found.action}"
+        fields.refuse_key("else", message, "write `else: warn` or `else: stop`")
+    if found.max_age_s is not None and fields.get("else") is not None:
+        fields.refuse_key("else", f"`{label}` only warns, in `status`", "remove it")
+
+
+def check_expect(fields: Fields, table: TableSpec) -> None:
+    """Notes expectations that make dead letters of a table without them."""
+    for one in table.expect:
+        if one.action == "dead_letter" and table.on_bad_record != "dead_letter":
+            message = f"`expect.{one.name}` makes dead letters, and `on_bad_record` is {table.on_bad_record}"
+            remedy = "write `on_bad_record: dead_letter`, or `else: warn`, `drop` or `stop`"
+            fields.refuse_key("expect", message, remedy)

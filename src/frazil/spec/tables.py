@@ -20,11 +20,8 @@ from frazil.spec.columns import (
     read_value,
 )
 from frazil.spec.document import Entry, Items, Node, Scalar, Section, lines_of
-from frazil.spec.expect import check_expect, read_expect
 from frazil.spec.forms import read_paths
-from frazil.spec.functions import read_functions
 from frazil.spec.keys import Fields, Path, Read, keys_of, read_items, read_text
-from frazil.spec.lookups import read_lookups
 from frazil.spec.models import (
     DEFAULTS_KEYS,
     OF_ONE_TABLE,
@@ -48,7 +45,18 @@ from frazil.spec.settings import (
     MetadataField,
     ValueSpec,
 )
-from frazil.spec.steps import check_added, check_different, check_new_names, read_added, read_cast, read_rename
+from frazil.spec.steps import (
+    check_added,
+    check_different,
+    check_expect,
+    check_new_names,
+    read_added,
+    read_cast,
+    read_expect,
+    read_functions,
+    read_lookups,
+    read_rename,
+)
 from frazil.spec.topics import check_offset_topics, parse_topic, table_name
 from frazil.spec.units import parse_size
 from frazil.store.properties import check_table_properties

@@ -21,9 +21,9 @@ from frazil.clock import Clock, new_id
 from frazil.errors import UnavailableError
 from frazil.ingest.ended_batch import EndedBatch
 from frazil.ops.running import RunningPipeline
-from frazil.telemetry.destinations import pause_s
 from frazil.telemetry.metrics import Times, otel_metrics
 from frazil.telemetry.spans import Spans
+from frazil.telemetry.telemetry import pause_s
 
 _MOST_BATCHES = 128
 _METRICS_EVERY_S = 60.0

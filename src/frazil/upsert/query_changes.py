@@ -17,8 +17,7 @@ import pyarrow.compute as pc
 
 from frazil.decode.columns import Mismatch
 from frazil.process.evaluate import Processed
-from frazil.process.origins import Origins, origins_of
-from frazil.process.program import Filter, Lookup, Program, fields_of
+from frazil.process.program import Filter, Lookup, Origins, Program, fields_of, origins_of
 from frazil.rows.protected import without_values
 from frazil.rows.query_rows import (
     are_any,

@@ -27,8 +27,7 @@ from frazil.ingest.task_limits import each_in_time, limited_memory
 from frazil.kafka.port import Partition, ReadRecord
 from frazil.kafka.reader import KafkaReader
 from frazil.ops.sampling import batch_of
-from frazil.replay.rows import Place, read_rows
-from frazil.replay.snapshots import FileRows
+from frazil.replay.snapshots import FileRows, Place, read_rows
 from frazil.replay.values import JsonEncoder
 from frazil.report import TaskReport, merge_reports
 from frazil.rows.storable import partition_floors

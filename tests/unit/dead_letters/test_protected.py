@@ -10,7 +10,7 @@ import pytest
 
 from frazil.dead_letters.files import ReplayResult, Selection
 from frazil.errors import SpecError
-from frazil.process.protect_key import ProtectKey
+from frazil.process.protect import ProtectKey
 from frazil.rows.protected import HIDDEN
 from frazil.spec.settings import LimitsSpec, ProtectRule
 from tests.unit.dead_letters.scene import TABLE, Scene

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 from pyiceberg.types import DecimalType, NestedField, StringType
 
-from frazil.cdc.canal.mysql import SourceType, read_texts
+from frazil.cdc.canal.rows import SourceType, read_texts
 from frazil.decode.connect.values import VARIABLE_SCALE, LogicalType, read_logical_type
 from frazil.decode.decimals import read_decimals
 from frazil.decode.json.any import decode_any

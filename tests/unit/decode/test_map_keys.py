@@ -27,7 +27,7 @@ from pyiceberg.types import (
 from frazil.decode.columns import Columns, Decoded
 from frazil.decode.connect.schema import convert_logical_types
 from frazil.decode.connect.values import LogicalType
-from frazil.decode.fed import FedColumns
+from frazil.decode.renames import FedColumns
 from frazil.decode.settings import WriterSchema
 from frazil.registry.protobuf import compile_proto
 from frazil.schema.evolve import dump_requested_fields, load_requested_fields, merge_requested_fields

@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from frazil.decode.avro.misplaced import find_misplaced, with_moved_logical_types
-from frazil.decode.avro.schema import parse_avro
+from frazil.decode.avro.schema import find_misplaced, parse_avro, with_moved_logical_types
 from frazil.ingest.schemas import Schemas
 from frazil.registry.memory import MemoryRegistry
 from frazil.spec.settings import ValueSpec

@@ -14,8 +14,7 @@ from rich.console import Console
 from frazil.demo.lake import Arrival, Lake
 from frazil.demo.producers import KINDS, Event, Kind, Sent, counts
 from frazil.demo.session import claim, pipeline_file
-from frazil.demo.show import summarise
-from frazil.demo.view import DONE, Frame, Row, command_from, draw, line, save_picture
+from frazil.demo.show import DONE, Frame, Row, command_from, draw, line, save_picture, summarise
 from frazil.errors import SpecError
 from frazil.spec import load_spec
 

@@ -33,12 +33,11 @@ from frazil.maintenance.run import Outcome
 from frazil.ops.check import Finding
 from frazil.ops.dead_letters import DeadLetterClass, class_document, dead_letter_document
 from frazil.ops.lineage import TableLineage
-from frazil.ops.maintenance_rounds import TableRound, document_of_rounds
+from frazil.ops.maintenance import TableRound, document_of_rounds
 from frazil.ops.plan import PlannedTable
 from frazil.ops.reports import MaintenanceReport, PipelineReport, Process, TableReport, VerificationReport, as_document
 from frazil.ops.state_file import describe, leadership_document
-from frazil.ops.trial import TriedTable
-from frazil.ops.tried import TriedRecord
+from frazil.ops.trial import TriedRecord, TriedTable
 from frazil.replay.replay import ReplayProgress, Request
 from frazil.spec import TableSpec, json_schema
 from frazil.types import Balance, LastDelete, PendingDeadLetters, Progress, Resolved, RoutedTable, Watermark

@@ -13,8 +13,8 @@ from frazil.http.console.table_page import settings_of
 from frazil.http.security import COOKIE
 from frazil.ingest.state import RunState
 from frazil.spec import load_spec
-from frazil.spec.addresses import Address
 from frazil.spec.connections import HttpSpec, HttpTlsSpec, HttpTokensSpec
+from frazil.spec.forms import Address
 from tests.unit.http.pages import BROWSER, crawl, page_of
 from tests.unit.http.running_scene import RunningScene, wait_for
 

@@ -9,7 +9,7 @@ from typing import Any
 from prometheus_client.parser import text_string_to_metric_families
 
 from frazil.http.metrics import MEDIA_TYPE, PROCESS, TABLE
-from frazil.runtime.heap import HeapUsage
+from frazil.runtime.jvm import HeapUsage
 from frazil.spec.settings import DeadLettersSpec
 from tests.unit.http.running_scene import RunningScene, wait_for
 

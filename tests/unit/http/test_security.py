@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from frazil.http.security import COOKIE
-from frazil.spec.addresses import Address
 from frazil.spec.connections import HttpSpec, HttpTlsSpec, HttpTokensSpec
+from frazil.spec.forms import Address
 from tests.unit.http.running_scene import RunningScene
 
 READ, OPERATE, OLD = "r" * 32, "o" * 32, "x" * 40

@@ -19,8 +19,8 @@ from frazil.errors import SpecError, UnavailableError
 from frazil.http.server import open_server
 from frazil.ops.running import RunningPipeline
 from frazil.ops.state_file import StateFile
-from frazil.spec.addresses import Address
 from frazil.spec.connections import HttpSpec, HttpTlsSpec
+from frazil.spec.forms import Address
 from tests.unit.ingest.service_scene import Scene
 
 APP = "frazil.http.app:make_app"

@@ -15,9 +15,8 @@ from docs.scan import ROOT
 from frazil.cli.main import main
 from frazil.errors import SpecError
 from frazil.imports import automq, debezium_server, flink_cdc, flink_sql, kafka_connect, tableflow
-from frazil.imports.answers import Answer, Tool
-from frazil.imports.connect_keys import KAFKA_CONNECT
-from frazil.imports.draft import Imported
+from frazil.imports.draft import Answer, Imported, Tool
+from frazil.imports.kafka_connect import KAFKA_CONNECT
 from frazil.imports.sources import parse_properties
 from frazil.spec import load_spec
 from tests.unit.imports import examples

@@ -14,9 +14,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from frazil.decode.settings import Reading
-from frazil.ingest import together
+from frazil.ingest import shares
+from frazil.ingest.shares import Together
 from frazil.ingest.task_job import Job
-from frazil.ingest.together import Together
 from frazil.report import TaskReport
 from frazil.routing import Route, parse_template
 from frazil.schema.projection import Shaping
@@ -86,7 +86,7 @@ def both(monkeypatch: pytest.MonkeyPatch) -> Callable[..., dict[str, Any]]:
 
         with monkeypatch.context() as patch:
             patch.setattr(Together, "make_rows", noted)
-            patch.setattr(together, "_MANY_BYTES", 2000)
+            patch.setattr(shares, "_MANY_BYTES", 2000)
             found = outcome(run(job, *batches))
         with monkeypatch.context() as patch:
             patch.setattr(Together, "make_rows", lambda *_: None)

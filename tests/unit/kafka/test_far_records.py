@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 
-from frazil.kafka.far_records import MOST_RECORDS, MOST_STRETCHES, FarRecords, TooManyFarRecords, without
 from frazil.kafka.port import FARTHEST_MS, ReadRecord, bounded_ms
+from frazil.kafka.source import MOST_RECORDS, MOST_STRETCHES, FarRecords, TooManyFarRecords, without
 from frazil.types import OffsetRange
 
 

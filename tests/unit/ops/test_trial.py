@@ -13,8 +13,7 @@ from frazil.decode.settings import WriterSchema
 from frazil.errors import SpecError, UnavailableError
 from frazil.ingest.queries import SparkQueries
 from frazil.ingest.schemas import Schemas
-from frazil.ops.trial import Trial, TriedTable
-from frazil.ops.tried import TriedRecord
+from frazil.ops.trial import Trial, TriedRecord, TriedTable
 from frazil.registry.memory import MemoryRegistry
 from frazil.schema.evolve import new_schema
 from tests.unit.ingest.test_route_formats import FORMATS

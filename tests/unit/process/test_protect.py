@@ -28,8 +28,7 @@ from frazil.errors import SpecError
 from frazil.process.evaluate import evaluate
 from frazil.process.kernels.protect import canonical, protected_values
 from frazil.process.program import Field, Program
-from frazil.process.protect import Action, Protection, Rule, protecting
-from frazil.process.protect_key import ProtectKey, key_id_of
+from frazil.process.protect import Action, Protection, ProtectKey, Rule, key_id_of, protecting
 from frazil.schema.arrow import arrow_type
 from frazil.write.target import METADATA_TYPES
 

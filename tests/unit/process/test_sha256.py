@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from frazil.process.kernels.sha256 import sha256
+from frazil.process.kernels.hashes import sha256
 
 
 def expected(values: list[bytes | None]) -> list[str | None]:

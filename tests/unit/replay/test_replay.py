@@ -13,8 +13,7 @@ import pytest
 from frazil.kafka.memory import MemoryOutbox
 from frazil.kafka.port import OutFields
 from frazil.replay.replay import Pace, Replay, ReplayProgress, Request, load_progress, one_ahead
-from frazil.replay.rows import Place
-from frazil.replay.snapshots import FileRows, Snapshots
+from frazil.replay.snapshots import FileRows, Place, Snapshots
 from frazil.replay.values import JsonEncoder
 from frazil.testing import FakeClock
 from tests.unit.verify.test_compare import ROWS, SCHEMA, file, target

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from frazil.cdc.changes import read_envelope
-from frazil.decode.fed import FedColumns
-from frazil.decode.renames import find_renames
+from frazil.decode.renames import FedColumns, find_renames
 from frazil.decode.settings import Envelope, WriterSchema
 from frazil.spec import ColumnSpec
 from frazil.spec.load import load_spec

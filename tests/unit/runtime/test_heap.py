@@ -7,7 +7,7 @@ from typing import Any
 
 from py4j.protocol import Py4JNetworkError
 
-from frazil.runtime.heap import MEASURE_EVERY_S, MUCH_GARBAGE_BYTES, Heap
+from frazil.runtime.jvm import MEASURE_EVERY_S, MUCH_GARBAGE_BYTES, Heap
 from frazil.testing import FakeClock
 
 

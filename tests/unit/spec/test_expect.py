@@ -6,8 +6,8 @@ import pytest
 
 from frazil.cdc.envelope import IGNORED
 from frazil.process.evaluate import EXPLODED
-from frazil.spec.expect import OTHER_DROPS
 from frazil.spec.settings import ExpectationSpec
+from frazil.spec.steps import OTHER_DROPS
 from tests.unit.spec.pipeline_file import Load, Refuse, with_table
 
 

@@ -14,11 +14,9 @@ from frazil.clock import SystemClock
 from frazil.errors import SpecError
 from frazil.ingest.service import Service
 from frazil.spec.connections import TelemetrySpec
-from frazil.telemetry import destinations as places
-from frazil.telemetry import sender as senders
-from frazil.telemetry.destinations import destinations
-from frazil.telemetry.sender import Sender
-from frazil.telemetry.telemetry import STOP_S, Telemetry
+from frazil.telemetry import telemetry as places
+from frazil.telemetry import telemetry as senders
+from frazil.telemetry.telemetry import STOP_S, Sender, Telemetry, destinations
 from tests.fixtures.receivers import receiver
 from tests.unit.http.running_scene import wait_for
 from tests.unit.http.test_metrics import scrape

@@ -10,7 +10,7 @@ import pytest
 
 from frazil.catalog.scans import LiveFile
 from frazil.types import DeleteFile
-from frazil.upsert.lookup import key_index, live_rows
+from frazil.upsert.lookup import live_rows, search
 from frazil.upsert.lookup.live_rows import ColumnCache, Name, forget_files, retain_live_files
 from tests.unit.upsert.test_upsert_service import JSON_KEYS, UpsertScenario
 
@@ -78,13 +78,13 @@ class _Seen(ColumnCache):
 def test_a_process_keeps_keys_of_files_that_are_in_the_table_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(key_index, "_FEWEST_ROWS", 5)
-    monkeypatch.setattr(key_index, "_ROWS_FOR_A_KEY", 0)
+    monkeypatch.setattr(search, "_FEWEST_ROWS", 5)
+    monkeypatch.setattr(search, "_ROWS_FOR_A_KEY", 0)
     monkeypatch.setattr(live_rows, "_caches", [])
     monkeypatch.setattr(live_rows, "_live", {})
     plain, ordered = _Seen(), _Seen()
     monkeypatch.setattr(live_rows, "_cache", plain)
-    monkeypatch.setattr(key_index, "_indexes", ordered)
+    monkeypatch.setattr(search, "_indexes", ordered)
     scenario = UpsertScenario(tmp_path, tasks=2, key=JSON_KEYS, key_columns=("id",))
     live: frozenset[str] = frozenset()
     for version in range(3):

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from frazil.upsert.lookup.key_index import KeyRange
+from frazil.upsert.lookup.search import KeyRange
 
 _LEAST, _GREATEST = -(2**63), 2**63 - 1
 _NUMBERS = st.integers(-40, 40) | st.integers(_LEAST, _LEAST + 40) | st.integers(_GREATEST - 40, _GREATEST)

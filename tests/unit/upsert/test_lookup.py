@@ -28,7 +28,7 @@ from frazil.decode.settings import Reading
 from frazil.errors import SpecError, UnavailableError
 from frazil.spec.partitioning import parse_term
 from frazil.types import DeleteFile
-from frazil.upsert.lookup import key_index, pruning, search
+from frazil.upsert.lookup import pruning, search
 from frazil.upsert.lookup.delete_files import (
     are_in,
     bits_of,
@@ -120,7 +120,7 @@ def test_live_rows_are_found_by_keys_of_every_type(tmp_path: Path, kind: str, ve
 def test_a_few_keys_are_found_in_large_files_without_going_through_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, is_ordered: bool
 ) -> None:
-    monkeypatch.setattr(key_index, "_FEWEST_ROWS", 200)
+    monkeypatch.setattr(search, "_FEWEST_ROWS", 200)
     rng, target = np.random.default_rng(5), _target(tmp_path, k=kind)
     numbers = [int(n) for n in rng.integers(0, 150, 400)]
     array = _keys(kind, sorted(numbers) if is_ordered else numbers)
@@ -305,8 +305,8 @@ def _equality(folder: Path, ids: list[int], **columns: pa.Array) -> DeleteFile:
 def test_rows_that_equality_deletes_have_taken_are_not_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_large: bool
 ) -> None:
-    monkeypatch.setattr(key_index, "_FEWEST_ROWS", 5 if is_large else 1000)
-    monkeypatch.setattr(key_index, "_ROWS_FOR_A_KEY", 0)
+    monkeypatch.setattr(search, "_FEWEST_ROWS", 5 if is_large else 1000)
+    monkeypatch.setattr(search, "_ROWS_FOR_A_KEY", 0)
     target = _target(tmp_path, k="long", v="string")
     file = _write(target, pa.array([1, 2, 3, 4, 5, 6]), pa.array(["a", "b", "c", None, "e", None]))
     by_key = _equality(tmp_path, [1], other_name=pa.array([2, 77]))

@@ -50,7 +50,7 @@ def few_at_a_time(monkeypatch: pytest.MonkeyPatch) -> list[int]:
             yield found
 
     monkeypatch.setattr(complete, "_LOT_BYTES", 2000)
-    monkeypatch.setattr("frazil.upsert.rewritten_files.complete_buffered", counted)
+    monkeypatch.setattr("frazil.upsert.commit.complete_buffered", counted)
     return sizes
 
 
@@ -108,7 +108,7 @@ def test_a_value_that_was_not_sent_takes_a_few_numbers_in_the_driver(
         finally:
             tracemalloc.stop()
 
-    monkeypatch.setattr("frazil.upsert.rewritten_files.complete_buffered", traced)
+    monkeypatch.setattr("frazil.upsert.commit.complete_buffered", traced)
     resolved = lake.tell(
         [up(key, KEEP, "new") for key in range(count // 2)], [up(key, KEEP, "new") for key in range(count // 2, count)]
     )

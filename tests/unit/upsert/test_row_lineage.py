@@ -32,7 +32,7 @@ from tests.unit.upsert.test_upsert_service import JSON_KEYS, UpsertScenario, Val
 from tests.unit.upsert.upsert_source import MARKS, Log, UpsertSource
 
 Ids = dict[Any, int | None]
-_READ = "frazil.upsert.rewritten_files.reserved_column"
+_READ = "frazil.upsert.commit.reserved_column"
 
 
 def _scenario(root: Path, tasks: int = 1, **settings: Any) -> UpsertScenario:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from frazil.catalog.progress import key, to_summary
 from frazil.types import Balance, OffsetRange, Progress
-from frazil.verify.windows import MOST_OFFSETS, Past, Snapshot, Window, choose, find_windows
+from frazil.verify.schedule import MOST_OFFSETS, Past, Snapshot, Window, choose, find_windows
 
 PIPELINE, RUN = "p", "this"
 

@@ -20,7 +20,6 @@ from pyiceberg.schema import Schema
 from frazil.catalog.iceberg.answers import Answer, Sending, lost_answers, set_property
 from frazil.catalog.iceberg.creation import Creation, creation_notes
 from frazil.catalog.iceberg.data_files import DataFiles, TableScans, planned
-from frazil.catalog.iceberg.impatience import impatient, read_patiently
 from frazil.catalog.iceberg.java import (
     cause_of,
     each,
@@ -30,8 +29,16 @@ from frazil.catalog.iceberg.java import (
     make_namespaces,
     unavailable,
 )
-from frazil.catalog.iceberg.opening import is_unmade, open_catalog, refuse_other_kind
-from frazil.catalog.iceberg.refusals import is_absent, refuse_failed, refused_creation
+from frazil.catalog.iceberg.opening import (
+    impatient,
+    is_absent,
+    is_unmade,
+    open_catalog,
+    read_patiently,
+    refuse_failed,
+    refuse_other_kind,
+    refused_creation,
+)
 from frazil.catalog.iceberg.tables import Operations, StateReader, arrange, row_delta
 from frazil.catalog.iceberg.validators import HistoryValidator, ProgressValidator, logged_snapshots
 from frazil.catalog.layout import UNARRANGED, Layout, is_arranged, refuse_partition_field_names

@@ -1,23 +1,36 @@
-"""Opens a catalog of Iceberg's by its properties, and explains why one cannot be opened."""
+"""Opens a catalog of Iceberg's by its properties, and explains what it refuses for good: to be opened, new tables, and
+answers about what a client may not see.
+
+Loads of tables for commands that somebody waits for end after seconds where a metadata file cannot be read. Iceberg tries to
+read one 20 times, for 90 seconds, and has no setting for that. It logs the file's name and what each try failed with: both
+are read there.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import suppress
 from typing import Any
 
 from py4j.java_gateway import is_instance_of
 
+from frazil.catalog.iceberg.answers import is_conflict
 from frazil.catalog.iceberg.java import (
+    FORBIDDEN,
     cause_of,
     is_named,
     is_not_there,
     java_errors,
     mistake_of,
+    strings,
     unavailable,
+    unreadable_metadata,
 )
 from frazil.catalog.iceberg.store_access import build_client
-from frazil.errors import FrazilError, SpecError
+from frazil.clock import new_id
+from frazil.errors import FrazilError, SpecError, UnavailableError
 
 NAME = "frazil"
 """The name of every catalog that Frazil opens; a JDBC catalog keeps it in its rows."""
@@ -108,3 +121,151 @@ def refuse_other_kind(gateway: Any, catalog: Any, identifier: Any, error: Except
     if what:
         message = f"the catalog has {what} of this name, and Frazil writes to Iceberg tables"
         raise SpecError(message, remedy="give the table another name, or drop it", where=str(identifier))
+
+
+def refused_creation(error: Exception, table: str) -> FrazilError:
+    """Returns the error of a table that does not exist after `error`; a SpecError where it would be refused again."""
+    if is_named(error, "BadRequestException"):
+        return SpecError(
+            f"the catalog refuses to create the table: {cause_of(error)}",
+            remedy="correct what the catalog names: the table's name, `properties`, `format_version` or `location`",
+            where=table,
+        )
+    if is_named(error, "UnsupportedOperationException"):
+        return SpecError(
+            f"the catalog creates no tables: {cause_of(error)}",
+            remedy="name a catalog that takes new tables, or create the table by the tool that the catalog has for it",
+            where=table,
+        )
+    if is_named(error, "AlreadyExistsException"):  # Iceberg takes a refused lock of Hive's for another process.
+        return UnavailableError(
+            f"the table cannot be created: {cause_of(error)}",
+            remedy="if this is Hive's metastore and has no tables for locks, write `spark: {conf:"
+            ' {spark.hadoop.iceberg.engine.hive.lock-enabled: "false"}}`, as for all other writers',
+            where=table,
+        )
+    what = "the table cannot be created"
+    return mistake_of(what, error, table) or unavailable(what, error, table)
+
+
+def refuse_failed(what: str, failure: Exception | None, table: str) -> None:
+    """Checks that a change which the table, loaded again, does not have may be repeated.
+
+    Raises: UnavailableError where it did not fail by another writer's.
+    """
+    if failure is not None and not is_conflict(failure):
+        raise unavailable(what, failure, table)
+
+
+def is_absent(gateway: Any, catalog: Any, identifier: Any, error: Exception) -> bool:
+    """Returns whether a table that could not be loaded does not exist, though the catalog answers `error`: some, such as
+    Lakekeeper, forbid what does not exist. What the client may list decides.
+    """
+    if not is_named(error, FORBIDDEN):
+        return False
+    namespace = identifier.namespace()
+    try:
+        return not _has(catalog.listTables(namespace), identifier)
+    except java_errors() as refused:
+        return _may_be_absent(refused) and _is_namespace_absent(gateway, catalog, namespace)
+
+
+def _is_namespace_absent(gateway: Any, catalog: Any, namespace: Any) -> bool:
+    if namespace.isEmpty():
+        return False
+    levels = [namespace.level(level) for level in range(namespace.length() - 1)]
+    parent = gateway.jvm.org.apache.iceberg.catalog.Namespace.of(strings(gateway, levels))
+    try:
+        return not _has(catalog.listNamespaces(parent), namespace)
+    except java_errors() as refused:
+        return _may_be_absent(refused) and _is_namespace_absent(gateway, catalog, parent)
+
+
+def _may_be_absent(error: Exception) -> bool:
+    return is_named(error, FORBIDDEN) or is_not_there(error)
+
+
+def _has(listed: Any, wanted: Any) -> bool:
+    """Returns whether a list of the catalog has a name, in any letter case."""
+    return str(wanted).lower() in {str(one).lower() for one in listed}
+
+
+# Loggers of Iceberg's: the first names the file that is read, the second a try that has failed.
+_LOGGERS = ("org.apache.iceberg.BaseMetastoreTableOperations", "org.apache.iceberg.util.Tasks")
+_READ = re.compile(r"^(.+)\tRefreshing table metadata from new version: (.*)$", re.M)
+_FAILED = re.compile(r"^(.+)\tRetrying task after failure: (?:sleepTimeMs=\d+ )?(.*)$", re.M)
+# Tries after 0, 0.1, 0.5 and 2.1 seconds.
+_TRIES = 4
+_LOOKS_EVERY_S = 0.1
+
+
+Reader = Callable[[str, Callable[[], Any]], Any]
+"""Returns what a function that reads the metadata of a table returns. Takes the table's name and the function."""
+
+
+def read_patiently(_table: str, read: Callable[[], Any]) -> Any:
+    """Reads as long as Iceberg tries it."""
+    return read()
+
+
+def impatient(gateway: Any) -> Reader:
+    """Returns a reader that ends early. One thread calls it.
+
+    It raises UnavailableError where a metadata file cannot be read in a few tries, and in one try of a table that was
+    abandoned before; otherwise it raises as the function does.
+    """
+    log, abandoned = _IcebergLog(gateway), set[str]()
+
+    def read_or_abandon(table: str, read: Callable[[], Any]) -> Any:
+        tries = 1 if table in abandoned else _TRIES
+        log.clear()
+        thread = ThreadPoolExecutor(1, "load")
+        loading = thread.submit(read)
+        thread.shutdown(wait=False)
+        while not wait([loading], _LOOKS_EVERY_S).done:
+            failures = log.failures()
+            if len(failures) >= tries:
+                abandoned.add(table)
+                raise unreadable_metadata(failures[-1], log.abandon(), table)
+        return loading.result()
+
+    return read_or_abandon
+
+
+class _IcebergLog:
+    """What Iceberg logs while it loads a table, in a Java string."""
+
+    def __init__(self, gateway: Any) -> None:
+        jvm = gateway.jvm
+        log4j = jvm.org.apache.logging.log4j
+        self._written = jvm.java.io.StringWriter()
+        #: The Java threads that still try to read the file of a table that was abandoned.
+        self._abandoned: set[str] = set()
+        layout = log4j.core.layout.PatternLayout.newBuilder().withPattern("%t\t%m%n%ex{0}").build()
+        name = new_id()  # An appender with the name of another one is ignored.
+        appender = log4j.core.appender.WriterAppender.createAppender(layout, None, self._written, name, False, True)
+        appender.start()
+        for name in _LOGGERS:
+            logger = log4j.LogManager.getLogger(name)
+            logger.addAppender(appender)
+            logger.setAdditive(False)
+            log4j.core.config.Configurator.setLevel(name, log4j.Level.INFO)
+
+    def clear(self) -> None:
+        """Forgets what was logged for other tables."""
+        self._written.getBuffer().setLength(0)
+
+    def failures(self) -> list[str]:
+        """Returns the first line of what each try failed with."""
+        return [words for _, words in self._lines(_FAILED)]
+
+    def abandon(self) -> str:
+        """Returns the name of the metadata file that is read; what its thread logs is ignored from now on."""
+        file = next((name for _, name in reversed(self._lines(_READ))), "")
+        self._abandoned |= {thread for thread, _ in self._lines(_FAILED)}
+        return file
+
+    def _lines(self, kind: re.Pattern[str]) -> list[tuple[str, str]]:
+        """Returns the threads and the words of lines of this kind."""
+        found = kind.findall(str(self._written.toString()))
+        return [(thread, words) for thread, words in found if thread not in self._abandoned]

@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from pyiceberg.types import NestedField
 
 from frazil.cdc.canal.rows import ImageRows, group_rows, read_group
-from frazil.cdc.change_plan import OPERATIONS
 from frazil.cdc.envelope import (
     HEARTBEAT,
     IMAGES,
@@ -25,6 +24,7 @@ from frazil.cdc.envelope import (
     NO_ENVELOPE,
     NO_OBJECT,
     NO_ROWS,
+    OPERATIONS,
     OTHER_ROWS,
     SCHEMA_CHANGE,
     TOMBSTONE,

@@ -11,8 +11,17 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 from pyiceberg.types import NestedField, StructType
 
-from frazil.cdc.change_plan import OPERATIONS
-from frazil.cdc.envelope import IGNORED, IMAGES, NO_ENVELOPE, NO_MEMBER, ROW, TOMBSTONE, TRANSACTION, UNKNOWN_OPERATION
+from frazil.cdc.envelope import (
+    IGNORED,
+    IMAGES,
+    NO_ENVELOPE,
+    NO_MEMBER,
+    OPERATIONS,
+    ROW,
+    TOMBSTONE,
+    TRANSACTION,
+    UNKNOWN_OPERATION,
+)
 from frazil.cdc.envelope_columns import FLAT, IMAGES_OF, NAMES, RECORD_SHAPES, operation_of
 from frazil.cdc.events import as_objects, extensions_of
 from frazil.cdc.json.members import (

@@ -1,15 +1,19 @@
 """Value slices of one column of any declared Iceberg type, read to Arrow arrays: objects by their members, lists and maps by
 their elements, all else by `scalars`. What becomes of members that have no column is decided here.
+
+Maps whose keys are no texts are written by Kafka Connect's JsonConverter as an array of pairs, [[key, value], …]. Where the
+keys are not primitive either, the column is a list of structs with `key` and `value`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TypeGuard
+from typing import Any, TypeGuard
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 from pyiceberg.types import (
     IcebergType,
     ListType,
@@ -19,12 +23,11 @@ from pyiceberg.types import (
     StructType,
 )
 
-from frazil.decode.columns import Fault, repeats_keys
+from frazil.decode.columns import Fault, bitmap, filled, repeats_keys
 from frazil.decode.json import values
 from frazil.decode.json.extended import unwrap_scalars
 from frazil.decode.json.grammar import ABSENT, ARRAY, DOUBLE, ESCAPED, FALSE, INT, NULL, OBJECT, STRING, TRUE
 from frazil.decode.json.infer import infer_members, merge_spelling_variants, refuse_objects, refuse_second
-from frazil.decode.json.pairs import read_entries, read_pairs
 from frazil.decode.json.scalars import FAULTS, read_scalar, refuse_values, text_column
 from frazil.decode.json.scan import MAX_UNKNOWN, OK
 from frazil.decode.json.slices import (
@@ -46,6 +49,7 @@ from frazil.name_case import Spellings
 from frazil.name_length import is_long, shorten
 from frazil.schema.arrow import list_array, map_array, struct_array
 from frazil.schema.names import conflict_reason
+from frazil.schema.parts import Path
 
 _UNKNOWN_FIELD = {
     1: Fault("unknown_field", "the table has no such column, and `schema_evolution: freeze` forbids new columns")
@@ -361,3 +365,75 @@ def _refuse_twice(texts: Texts, slices: Slices, offsets: I32, keys: pa.Array, pa
 
 _Reader = Callable[[Texts, Slices, IcebergType, Findings, tuple[str, ...]], pa.Array]
 _READERS: dict[type[IcebergType], _Reader] = {StructType: _read_struct, ListType: _read_list, MapType: _read_map}
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """The entries of some maps."""
+
+    #: Where the entries of each map begin, `(n_maps + 1,)`.
+    offsets: I32
+    #: The keys of all entries.
+    keys: Slices
+    #: The values of all entries.
+    values: Slices
+
+
+def find_pairs(texts: Texts, slices: Slices) -> tuple[Pairs, U8]:
+    """Returns the entries of all maps, and which values are no array of pairs with a key: their entries are left out."""
+    is_other = (slices.kind != ARRAY) & (slices.kind > NULL)
+    offsets, entries = elements_of(texts, slices.only(ARRAY))
+    inner, members = elements_of(texts, replace(entries, sweep=None).only(ARRAY))
+    is_pair = np.diff(inner) == 2
+    first = inner[:-1][is_pair]
+    has_key = is_pair.copy()
+    has_key[is_pair] = members.kind[first] > NULL
+    of_map = np.repeat(np.arange(len(slices)), np.diff(offsets))
+    bad = is_other.astype(np.uint8)
+    bad[of_map[~has_key]] = 1
+    if bad.any() and (slices.kind[bad != 0] != ABSENT).any():
+        left = replace(slices, sweep=None, kind=np.where(bad != 0, ABSENT, slices.kind).astype(np.uint8))
+        return find_pairs(texts, left)[0], bad
+    return Pairs(offsets, _at(members, first), _at(members, first + 1)), bad
+
+
+def _at(slices: Slices, places: NDArray[Any]) -> Slices:
+    return Slices(slices.start[places], slices.end[places], slices.kind[places], slices.owner[places])
+
+
+def map_of(slices: Slices, bad: U8, pairs: Pairs, keys: pa.Array, items: pa.Array) -> pa.Array:
+    """Returns the maps of these entries; null where there is no array of pairs. keys: none of them null."""
+    there = (slices.kind == ARRAY) & (bad == 0)
+    nulls = int(there.size - np.count_nonzero(there))
+    return map_array(pairs.offsets, keys, items, bitmap(there) if nulls else None, nulls)
+
+
+ReadValue = Callable[[Slices, IcebergType, Path], pa.Array]
+
+
+def read_pairs(
+    texts: Texts, slices: Slices, kind: MapType, path: Path, read: ReadValue
+) -> tuple[pa.Array, Pairs, pa.Array, U8]:
+    """Returns the maps, their entries and these entries' keys, and which values are no array of pairs. read: makes a
+    column.
+    """
+    pairs, bad = find_pairs(texts, slices)
+    keys = read(pairs.keys, kind.key_type, (*path, "key"))
+    items = read(pairs.values, kind.value_type, (*path, "value"))
+    return map_of(slices, bad, pairs, filled(keys), items), pairs, keys, bad
+
+
+def read_entries(texts: Texts, slices: Slices, kind: StructType, path: Path, read: ReadValue) -> tuple[pa.Array, U8]:
+    """Returns lists of structs with the key and the value of each pair, and which values are no array of pairs. kind: of
+    the structs.
+    """
+    pairs, bad = find_pairs(texts, slices)
+    names = [member.name for member in kind.fields]
+    members = [
+        read(some, member.field_type, (*path, "element", member.name))
+        for some, member in zip((pairs.keys, pairs.values), kind.fields, strict=True)
+    ]
+    there = (slices.kind == ARRAY) & (bad == 0)
+    nulls = int(there.size - np.count_nonzero(there))
+    entries = struct_array(len(pairs.keys), names, members, None, 0)
+    return list_array(pairs.offsets, entries, bitmap(there) if nulls else None, nulls), bad

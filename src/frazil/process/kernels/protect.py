@@ -22,12 +22,12 @@ from frazil.process.protect import (
     PROTECT_HEADERS,
     Parts,
     Protection,
+    ProtectKey,
     Rule,
     inner_types,
     load_parts,
     protected_type,
 )
-from frazil.process.protect_key import ProtectKey
 from frazil.schema.arrow import unsliced, with_children
 from frazil.schema.parts import Path
 

@@ -3,10 +3,14 @@
 The source may change the primary key of its table. From then on its changes no longer identify rows by the former key,
 and an upsert table that kept using the former key would silently lose some rows and keep others. The names of key
 fields are compared, once for each distinct set.
+
+Record keys of Maxwell are objects that name the table, and the columns of its primary key with the prefix `pk.`; with
+`kafka_key_format: array` they are lists with the same contents: `["shop", "orders", [{"id": 7}]]`.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -17,7 +21,6 @@ from numpy.typing import NDArray
 from pyiceberg.types import IcebergType, NestedField, StructType
 
 from frazil.cdc.json.members import either, masked
-from frazil.cdc.maxwell_keys import PRIMARY
 from frazil.cdc.mongodb.document_ids import ID
 from frazil.decode.columns import Mismatch
 from frazil.decode.json import scan
@@ -323,3 +326,25 @@ def _mark(texts: Texts, objects: Slices, error: NDArray[np.uint8], prefix: str, 
             if bare not in names:
                 names.append(bare)
             bits[objects.owner[column.kind != ABSENT]] |= np.int64(1 << min(names.index(bare), _MAX_NAMES))
+
+
+PRIMARY = "pk."
+"""The prefix of the names of primary-key columns."""
+
+
+def flat_keys(keys: pa.Array) -> pa.Array:
+    """Returns the keys as objects. A key in neither form is returned unchanged, for the reader of the keys to refuse."""
+    is_list = pc.fill_null(pc.starts_with(keys.cast(pa.binary()), b"["), False)
+    if not pc.any(is_list).as_py():
+        return keys
+    found = [_flat(key) for key in keys.filter(is_list).to_pylist()]
+    return pc.replace_with_mask(keys, is_list, pa.array(found, keys.type))
+
+
+def _flat(key: bytes) -> bytes:
+    try:
+        database, table, columns = json.loads(key)
+        named = {f"{PRIMARY}{name}": value for column in columns for name, value in column.items()}
+    except (ValueError, TypeError, AttributeError, RecursionError):
+        return key
+    return json.dumps({"database": database, "table": table, **named}).encode()

@@ -18,7 +18,6 @@ from pyiceberg.types import (
     StructType,
 )
 
-from frazil.cdc.maxwell_keys import PRIMARY, flat_keys
 from frazil.cdc.mongodb.document_ids import ID, read_ids
 from frazil.decode.columns import Decoded, Mismatch, shortened
 from frazil.decode.connect.values import VARIABLE_SCALE, read_logical_type
@@ -34,7 +33,7 @@ from frazil.schema.names import as_columns, column_names
 from frazil.schema.projection import KEY_ROOT
 from frazil.schema.selection import Path
 from frazil.upsert.lookup.live_rows import has_column, member
-from frazil.upsert.records.key_fields import leaves_of, places_of, struct_at
+from frazil.upsert.records.key_fields import PRIMARY, flat_keys, leaves_of, places_of, struct_at
 from frazil.write.target import ChangeReading, TableTarget
 
 _ROOT = "key"
