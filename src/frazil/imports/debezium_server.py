@@ -109,6 +109,11 @@ def _settings(draft: Draft) -> dict[str, Any]:
         changes = {"mode": "upsert", "deletes": "hard" if keeps is False else "soft", "order_by": order}
         if keeps is not False:
             draft.notes.append("deleted rows have `_deleted` in place of `__deleted`")
+    elif upserts is None:
+        draft.notes.append(
+            f"without {_SINK}upsert the tables are changelogs: versions of the sink differ in the default, and where"
+            " yours keeps current rows, write `mode: upsert` in place of `changelog: true`"
+        )
     return {
         **formats,
         "envelope": own,

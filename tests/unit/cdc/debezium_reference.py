@@ -291,8 +291,8 @@ _NOTES = """
   Use it for key columns, because two keys that differ by less than a microsecond would become one key.
 - MySQL's `time` is a duration: below zero, and from 24 hours on, it is a bad record, as is PostgreSQL's `24:00:00`.
   Declare such a column with the encoded type, `columns: {lasted: long}`: microseconds, also negative.
-- A decimal with a scale below 0 or above 38, as Oracle's `NUMBER(5,-2)`, remains `binary`, its unscaled number: set
-  `decimal.handling.mode=string` at the connector.
+- A decimal with a scale below 0, as Oracle's `NUMBER(5,-2)`, is a decimal without a fraction, `decimal(7,0)`. With a
+  scale above 38 it remains `binary`, its unscaled number: set `decimal.handling.mode=string` at the connector.
 - `sparsevec` in JSON is `struct<dimensions: int, vector: map<int, double>>`, from position to value; in Avro a list of
   structs with `key` and `value`. Other maps with keys other than strings are handled alike: [Kafka
   Connect](connect.md#maps).

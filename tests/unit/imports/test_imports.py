@@ -394,6 +394,8 @@ def test_debezium_servers_destinations_become_tables() -> None:
     [route] = document("debezium-server", examples.CAPTURED)["routes"]
     assert (route["topics"], route["to"]) == (r"/^(db)\.([^.]+)\.([^.]+)$/", "lake.$1_$2_$3")
     assert route["changelog"]
+    assert "where yours keeps current rows, write `mode: upsert`" in imported("debezium-server", examples.CAPTURED).text
+    assert "where yours keeps current rows" not in imported("debezium-server", examples.DEBEZIUM_SERVER).text
 
 
 def _unwrapping(**more: str) -> str:
