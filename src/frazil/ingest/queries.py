@@ -35,13 +35,14 @@ from frazil.ingest.settings import (
     program_of,
     protection_of,
     query_columns,
+    with_key,
 )
 from frazil.ingest.spark_inputs import inputs_of
 from frazil.ingest.table import RECORDS_SCHEMA, Table, loaded
 from frazil.ingest.target import columns_of_keys, target_of
 from frazil.name_case import Spellings
 from frazil.plugins.functions import Function
-from frazil.process.analysis import METADATA, Column, Query, analyse, analyse_condition
+from frazil.process.analysis import Column, Query, analyse, analyse_condition
 from frazil.process.catalyst import RECORDS, RULES, Catalyst, UnknownColumn
 from frazil.process.in_spark import Outside, values_here
 from frazil.process.kernels.table import reason
@@ -64,7 +65,6 @@ from frazil.write.target import TableTarget
 
 PROTECT_KEY_ID = "protect-key-id"
 """Property of a protected table: the id of the key of its newest rows."""
-
 
 Read = TypeVar("Read")
 
@@ -194,9 +194,6 @@ def _waiting_for_fields(spec: TableSpec, where: str, may_come: bool = True) -> I
     try:
         yield
     except UnknownColumn as error:
-        if error.name.lower() in METADATA:
-            remedy = f"select it: `select *, {error.name} from {RECORDS}`"
-            raise SpecError(error.message, remedy=remedy, where=error.where) from None
         if spec.unknown_fields != "add" or not may_come:
             raise
         raise UnavailableError(
@@ -423,7 +420,7 @@ class QueryTables:
             query = self._queries.analyse(table.spec, seen)
             if protection is not None:
                 refuse_unprotected(table.spec, query, protection, protected_paths(fields, protection, origins))
-        query = joined(query, lookups, bool(table.spec.where))
+        query = with_key(table.spec, joined(query, lookups, bool(table.spec.where)), seen)
         _refuse_keys_looked_up(table.spec, query)
         refuse_lost_columns(table.spec, query)
         if protection is not None and stage is not None:

@@ -10,7 +10,7 @@ from pyiceberg.types import IcebergType, NestedField, StructType
 
 from frazil.catalog.port import TableState
 from frazil.errors import ConflictError, SpecError, UnavailableError
-from frazil.ingest.settings import declared_columns, own_columns, program_of, query_columns, shaping_of
+from frazil.ingest.settings import declared_columns, own_columns, program_of, query_columns, records_spec, shaping_of
 from frazil.ingest.table import Table
 from frazil.ingest.target import target_of
 from frazil.name_case import Spellings, fold_case
@@ -147,9 +147,16 @@ def columns_with_query(spec: TableSpec, query: Query) -> dict[str, IcebergType]:
     """
     made, own = query_columns(query), own_columns(spec)
     taken = {fold_case(name): name for name in own}
+    in_records = {
+        spec.metadata[field]: name
+        for field, name in records_spec(spec, None).metadata.items()
+        if field in spec.metadata
+    }
     for column in query.columns:
         other = taken.get(fold_case(column.name))
-        if other is not None and not (other == column.name and _is_handed_on(query, other)):
+        if other is not None and not (
+            other == column.name and _is_handed_on(query, other, in_records.get(other, other))
+        ):
             raise SpecError(
                 f"the query makes a column `{column.name}`, and the table has a column of its own `{other}`",
                 remedy=_name_otherwise(spec),
@@ -158,8 +165,10 @@ def columns_with_query(spec: TableSpec, query: Query) -> dict[str, IcebergType]:
     return made | own
 
 
-def _is_handed_on(query: Query, name: str) -> bool:
-    """Whether the query's column is the records' own of this name, unchanged, as it is in `*`."""
+def _is_handed_on(query: Query, name: str, in_records: str) -> bool:
+    """Whether the query's column is the records' own of this name, unchanged, as it is in `*`. in_records: what the records
+    call it.
+    """
     source = name
     for stage in reversed(program_of(query).stages):
         if isinstance(stage, Project):
@@ -167,7 +176,7 @@ def _is_handed_on(query: Query, name: str) -> bool:
             if not isinstance(made, Field):
                 return False
             source = made.name
-    return source == name
+    return source == in_records
 
 
 def refuse_lost_columns(spec: TableSpec, query: Query) -> None:

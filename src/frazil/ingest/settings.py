@@ -10,8 +10,8 @@ from pyiceberg.types import IcebergType, StringType
 
 from frazil.catalog.layout import Layout
 from frazil.decode.settings import Envelope, Framing
-from frazil.name_case import Spellings, fold_path
-from frazil.process.analysis import Query
+from frazil.name_case import Spellings, fold_case, fold_path
+from frazil.process.analysis import Column, Query, handing_on
 from frazil.process.program import Program, origins_of
 from frazil.process.protect import Protection, ProtectKey, Rule
 from frazil.schema.parts import Path, counted_in, types_in
@@ -119,6 +119,17 @@ def declared_columns(spec: TableSpec) -> dict[str, IcebergType]:
 def key_column_of(spec: TableSpec) -> str:
     """Returns the column of decoded record keys; empty where there is none, or where keys are kept as bytes."""
     return spec.metadata.get("key", "") if spec.key.format != "raw" else ""
+
+
+def with_key(spec: TableSpec, query: Query, records: Schema) -> Query:
+    """Returns a query with the column of decoded keys that `metadata` names: a table has it whatever its query selects, as
+    it has other metadata. records: the columns that the query reads.
+    """
+    name, source = key_column_of(spec), key_column_of(records_spec(spec, None))
+    known = {column.name: column.field_type for column in records.fields}
+    if not name or source not in known or fold_case(name) in map(fold_case, query_columns(query)):
+        return query
+    return handing_on(query, Column(name, known[source], False, frozenset(((source,),))))
 
 
 def shaping_of(spec: TableSpec) -> Shaping | None:

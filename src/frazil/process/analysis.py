@@ -29,7 +29,7 @@ from pyiceberg.types import (
 from frazil.errors import SpecError
 from frazil.name_case import fold_case
 from frazil.name_length import is_long, long_name_in, long_name_reason, shorten
-from frazil.process.catalyst import RULES, Catalyst, chain_of, class_of, ids_of, items_of
+from frazil.process.catalyst import RECORDS, RULES, Catalyst, UnknownColumn, chain_of, class_of, ids_of, items_of
 from frazil.process.expressions import Expressions, Path, Value, element_type
 from frazil.process.in_spark import InSpark, Outside
 from frazil.process.program import (
@@ -52,6 +52,10 @@ from frazil.types import RESERVED_COLUMNS
 
 #: What a query may name besides the fields of the records; `*` stands for the fields alone.
 METADATA = ("_key", "_headers", "_topic", "_partition", "_offset", "_timestamp")
+
+
+# No column of a query has such a name.
+_HANDED_ON = "\x01handed on"
 
 
 @dataclass(frozen=True)
@@ -169,12 +173,39 @@ def analyse_condition(catalyst: Catalyst, condition: str, records: Schema, name:
     """
     parsed = catalyst.parse_condition(condition)
     check_condition(condition, parsed.condition(), catalyst.functions)
-    stages = _read(catalyst, catalyst.analyse([parsed], records), records, itertools.repeat(name))
+    try:
+        analysed = catalyst.analyse([parsed], records)
+    except UnknownColumn as error:
+        if error.name.lower() not in METADATA:
+            raise
+        # Records bring no field of this name: there is nothing to wait for.
+        remedy = f"select it: `select *, {error.name} from {RECORDS}`"
+        raise SpecError(error.message, remedy=remedy, where=error.where) from None
+    stages = _read(catalyst, analysed, records, itertools.repeat(name))
     (stage,) = stages.found
     outside = stages.expressions.outside or stages.in_spark.first
     return Condition(
         stage if isinstance(stage, Filter) and not outside else None, frozenset(stages.conditions), outside
     )
+
+
+def handing_on(query: Query, column: Column) -> Query:
+    """Returns the query with a column of `records` in its result, as it is, whatever the query selects. column: as the
+    result has it; its one source is the column of `records`.
+    """
+    ((name,),) = column.sources
+    found, kind = Field(name, arrow_type(column.type)), arrow_type(column.type)
+    assert query.program is not None
+    stages, last = (
+        list(query.program.stages),
+        max(n for n, one in enumerate(query.program.stages) if isinstance(one, Project)),
+    )
+    for n, stage in enumerate(stages):
+        if isinstance(stage, Project):
+            made = column.name if n == last else _HANDED_ON
+            stages[n], found = Project((*stage.columns, (made, found))), Field(made, kind)
+    program = replace(query.program, stages=tuple(stages), output=(*query.program.output, found))
+    return replace(query, columns=(*query.columns, column), program=program)
 
 
 def _read(

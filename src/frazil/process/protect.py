@@ -22,6 +22,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from pyiceberg.schema import Schema
+from pyiceberg.types import NestedField
 
 from frazil.errors import SpecError
 from frazil.name_case import fold_case
@@ -29,6 +30,7 @@ from frazil.process.program import Call, Expression, Field, Project
 from frazil.process.program import Literal as Constant
 from frazil.schema.arrow import arrow_type
 from frazil.schema.parts import Path
+from frazil.schema.projection import in_record
 
 _MAGIC = b"\x00frazil-sealed-1"
 """What encrypted bytes begin with: no text, JSON or wire format does."""
@@ -188,8 +190,7 @@ def protecting(
         if origin == (HEADERS,):
             column = _headers(protection, Field(field.name, kind))
         elif origin is not None:
-            paths, around = frozenset((field.name, ".".join(origin))), rule_around(protection, origin)
-            column = _protected(protection, Field(field.name, kind), paths, around)
+            column = _protected(protection, field, origin)
         is_changed |= not isinstance(column, Field)
         if column is not None:
             columns.append((field.name, column))
@@ -206,10 +207,8 @@ def protected_paths(
     for field in records.fields:
         origin = (origins or {}).get(field.name, (field.name,))
         if origin is not None:
-            paths = frozenset((field.name, ".".join(origin)))
-            around = rule_around(protection, origin)
-            for inside, rule in _parts(protection, arrow_type(field.field_type), (), paths, around):
-                names = (name for path in paths for name in spelled(".".join((path, *inside))))
+            for _, paths, rule in _parts_of(protection, field, origin):
+                names = (name for path in paths for name in spelled(path))
                 found |= dict.fromkeys(map(fold_case, names), rule)
     return found
 
@@ -282,9 +281,8 @@ def protected_fields(
             mine = (rule for rule in protection.rules if rule.is_inside(HEADERS) or rule.matches((HEADERS,)))
             found += [ProtectedField(rule.selector, rule.action) for rule in mine]
         elif origin is not None:
-            paths = frozenset((field.name, ".".join(origin)))
-            parts = _parts(protection, arrow_type(field.field_type), (), paths, rule_around(protection, origin))
-            found += [ProtectedField(".".join((*origin, *inside)), rule.action) for inside, rule in parts]
+            parts = _parts_of(protection, field, origin)
+            found += [ProtectedField(".".join((*origin, *inside)), rule.action) for inside, _, rule in parts]
     return tuple(found)
 
 
@@ -296,15 +294,16 @@ def rule_around(protection: Protection, path: Path) -> Rule | None:
     return next(filter(None, (protection.rule_for(spelled(one)) for one in above)), None)
 
 
-def _protected(protection: Protection, field: Field, paths: frozenset[str], around: Rule | None) -> Expression | None:
-    """Returns the column as the table may have it; None where it is dropped. paths, around: as for `_parts`."""
-    parts = list(_parts(protection, field.type, (), paths, around))
+def _protected(protection: Protection, field: NestedField, origin: Path) -> Expression | None:
+    """Returns the column as the table may have it; None where it is dropped. origin: the field that feeds it."""
+    kind = arrow_type(field.field_type)
+    parts = [(inside, rule) for inside, _, rule in _parts_of(protection, field, origin)]
     if not parts:
-        return field
-    kind = protected_type(field.type, dict(parts))
-    if kind is None:
+        return Field(field.name, kind)
+    protected = protected_type(kind, dict(parts))
+    if protected is None:
         return None
-    return _call(PROTECT, protection, field, kind, (("actions", dump_parts(parts)),))
+    return _call(PROTECT, protection, Field(field.name, kind), protected, (("actions", dump_parts(parts)),))
 
 
 def _headers(protection: Protection, field: Field) -> Expression:
@@ -320,22 +319,38 @@ def _call(name: str, protection: Protection, field: Field, kind: pa.DataType, op
     return Call(name, (field, Constant(protection.key, pa.binary())), kind, options, f"{name.lower()}({field.name})")
 
 
-def _parts(
-    protection: Protection, kind: pa.DataType, path: Path, paths: frozenset[str], around: Rule | None
-) -> Iterator[tuple[Path, Rule]]:
-    """Yields the parts of a column that are replaced. paths: how rules may name the part. around: the rule of what the part
-    is in. Keys of maps are hashed, whatever the action, so that they stay distinct.
+def _parts_of(protection: Protection, field: NestedField, origin: Path) -> Iterator[tuple[Path, frozenset[str], Rule]]:
+    """Yields the parts of a column that are replaced, as `_parts` does. origin: the field that feeds it. Members of structs
+    have the names of the table and, with `column_case`, others in the records: rules may name both.
     """
+    paths, around = frozenset((field.name, ".".join(origin))), rule_around(protection, origin)
+    kind, in_records = arrow_type(field.field_type), arrow_type(in_record(field.field_type))
+    return _parts(protection, (kind, in_records), (), paths, around)
+
+
+def _parts(
+    protection: Protection,
+    kinds: tuple[pa.DataType, pa.DataType],
+    path: Path,
+    paths: frozenset[str],
+    around: Rule | None,
+) -> Iterator[tuple[Path, frozenset[str], Rule]]:
+    """Yields the parts of a column that are replaced, each with the paths by which rules may name it, and its rule. kinds:
+    the type with the names of the table, and with those of the records. paths: of the whole. around: the rule of what the
+    whole is in. Keys of maps are hashed, whatever the action, so that they stay distinct.
+    """
+    kind, in_records = kinds
     rule = protection.rule_for(paths) or around
     if rule is not None and (rule.action in ("drop", "null") or not pa.types.is_nested(kind)):
         action: Action = "hash" if path[-1:] == ("key",) else rule.action
-        yield path, replace(rule, action=action, label=rule.label or min(paths, key=lambda one: (len(one), one)))
+        label = rule.label or min(paths, key=lambda one: (len(one), one))
+        yield path, paths, replace(rule, action=action, label=label)
         return
-    for name, inner in inner_types(kind):
-        found = {f"{one}.{name}" for one in paths}
+    for (name, inner), (other, inner_in_records) in zip(inner_types(kind), inner_types(in_records), strict=True):
+        found = {f"{one}.{given}" for one in paths for given in (name, other)}
         if not pa.types.is_struct(kind) and name != "key":
             found |= paths  # `phones.number` names the member of a list's elements, as `phones.element.number` does.
-        yield from _parts(protection, inner, (*path, name), frozenset(found), rule)
+        yield from _parts(protection, (inner, inner_in_records), (*path, name), frozenset(found), rule)
 
 
 def inner_types(kind: pa.DataType) -> list[tuple[str, pa.DataType]]:

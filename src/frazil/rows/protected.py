@@ -110,12 +110,19 @@ def _rescued(protection: Protection, known: Mapping[str, Rule], text: str) -> st
     found = []
     for name, member in json.loads(text, parse_float=_Digits, parse_int=_Digits, object_pairs_hook=_Object):
         path, parts = _AGAIN.sub("", name), dict(member)
-        around = rule_around(protection, tuple(path.split(".")))
-        value = _protected(protection, known, spelled(path), parts["value"], around)
+        value = _protected(protection, known, spelled(path), parts["value"], _around(protection, known, path))
         if value is not _DROPPED:
             reason = parts["reason"] if parts["reason"] == UNKNOWN_FIELD else HIDDEN
             found.append((name, _Object((("value", value), ("reason", reason)))))
     return as_text(_written(_Object(found))) if found else None
+
+
+def _around(protection: Protection, known: Mapping[str, Rule], path: str) -> Rule | None:
+    """Returns the rule of what a rescued value is in. Of a header the whole value is rescued, whatever is wrong in it."""
+    names = path.split(".")
+    above = (".".join(names[:depth]) for depth in range(2, len(names))) if names[0] == HEADERS else ()
+    is_around_rules = any(_is_above(protection, known, one) for one in above)
+    return rule_around(protection, tuple(names)) or (Rule("", "hash") if is_around_rules else None)
 
 
 def _protected(

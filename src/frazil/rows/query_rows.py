@@ -148,7 +148,12 @@ def input_columns(
     """Returns the columns that a query can name: fields of the records, and metadata. records: one value per row. own:
     by field of metadata, what the envelope provides.
     """
-    found = {field.name: column for field, column in zip(source.fields, columns, strict=True)}
+    # A record's own names of members are not those of the table with `column_case`, and `protect` finds them by name.
+    kinds = {one.name: one.type for one in source.arrow_schema}
+    found = {
+        field.name: column if column.type.equals(kinds[field.name]) else as_written(column, kinds[field.name])
+        for field, column in zip(source.fields, columns, strict=True)
+    }
     for field, column in source.metadata:
         values = own.get(field, records.get(field))
         kind = arrow_type({**METADATA_TYPES, **OWN_TYPES}[field])

@@ -9,7 +9,8 @@ import pytest
 from pyiceberg.types import StringType
 
 from frazil.ingest.state import RunState
-from frazil.spec.settings import ColumnSpec, FlattenSpec, ProtectRule
+from frazil.spec.settings import ColumnSpec, FlattenSpec, ProtectRule, ValueSpec
+from frazil.spec.types import parse_type
 from tests.unit.ingest.service_scene import only
 
 _RECORD = {"id": "1", "email": "a@b.c", "userPhone": "030", "user": {"email": "d@e.f", "name": "n"}}
@@ -95,3 +96,28 @@ def test_a_rule_for_a_header_is_for_the_column_that_is_made_of_it(scene: Any, se
     row, rescued = made.rows("n.a")
     assert len(row["who"]) == 64
     assert len(json.loads(rescued["_rescued"])["_headers.trace"]["value"]) == 64
+
+
+@pytest.mark.parametrize("selector", ["_headers.context.email", "about.email", "/email/"])
+def test_a_rescued_header_shows_nothing_that_a_rule_finds_inside_it(scene: Any, selector: str) -> None:
+    kind = parse_type("struct<email: string, n: int>")
+    column = ColumnSpec(name="about", type=kind, header="context", value=ValueSpec(format="json"))
+    made = scene(columns=(column,), rescue=True, **_protecting(selector))
+    for n in ("1", '"one"'):
+        text = b'{"email": "a@b.c", "n": %s}' % n.encode()
+        made.source.produce("a", 0, b'{"id": 1}', made.clock.now_ms(), headers=(("context", text),))
+    made.catch_up()
+    row, rescued = made.rows("n.a")
+    assert (len(row["about"]["email"]), row["about"]["n"]) == (64, 1)
+    assert len(json.loads(rescued["_rescued"])["_headers.context.n"]["value"]) == 64
+
+
+@pytest.mark.parametrize(
+    "selector", ["userData", "user_data", "userData.eMail", "user_data.e_mail", "/eMail/", "/e_mail/"]
+)
+def test_members_that_column_case_renames_are_found_by_both_names(scene: Any, selector: str) -> None:
+    made = scene(column_case="snake", **_protecting(selector))
+    made.feed("a", {"userData": {"eMail": "a@b.c"}})
+    made.catch_up()
+    (row,) = made.rows("n.a")
+    assert len(row["user_data"]["e_mail"]) == 64

@@ -17,7 +17,7 @@ from frazil.ops.lineage import describe_protected, lineage_of
 from frazil.plugins.functions import Function
 from frazil.process.protect import ProtectedField
 from frazil.schema.evolve import new_schema
-from frazil.spec.settings import ColumnSpec, EnvelopeSpec, KeySpec, ProtectRule
+from frazil.spec.settings import ColumnSpec, EnvelopeSpec, ExpectationSpec, KeySpec, ProtectRule
 from tests.unit.ingest.service_scene import Scene, only
 
 
@@ -98,6 +98,28 @@ def test_a_table_has_its_own_metadata_whatever_its_query_makes(scene: Any, setti
     [row] = made.rows("n.a")
     assert list(row.values()) == [7, 0, 0]
     assert list(row)[1:] == ["_partition", "place"]
+
+
+@pytest.mark.parametrize("key", ["raw", "text", "json"])
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"where": "id > 0"},
+        {"rename": ((("id",), "n"),)},
+        {"select": "select id from (select id, explode(array(1)) as x from records)"},
+        {"select": "select id, _key as other from records"},
+        {"expect": (ExpectationSpec(name="e", that="id > 0"),)},
+    ],
+)
+@pytest.mark.parametrize("column", ["_key", "own"])
+def test_a_table_has_the_column_of_keys_in_their_format_whatever_its_query_makes(
+    scene: Any, settings: dict[str, Any], key: str, column: str
+) -> None:
+    made = scene(key=KeySpec(format=key), metadata={"key": column}, **settings)
+    made.source.produce("a", 0, b'{"id": 1}', made.clock.now_ms(), key=b'"k"')
+    made.catch_up()
+    [row] = made.rows("n.a")
+    assert row[column] == {"raw": b'"k"', "text": '"k"', "json": "k"}[key]
 
 
 def test_metadata_is_found_in_any_case(scene: Any) -> None:
