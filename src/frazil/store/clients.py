@@ -218,8 +218,7 @@ def _adls(properties: Properties, address: Address) -> Client:
     host = endpoint.netloc.replace(".dfs.", ".blob.", 1)
     config: Any = {
         "endpoint": f"{endpoint.scheme}://{host}{endpoint.path}".rstrip("/"),
-        "account_name": account,
-        **_adls_identity(properties, endpoint.query or properties.get(f"adls.sas-token.{address.host}", "")),
+        "account_name": properties.get("adls.auth.shared-key.account.name") or account,
     }
     return Client(
         AzureStore(
@@ -227,19 +226,25 @@ def _adls(properties: Properties, address: Address) -> Client:
             config=config,
             client_options=_options(properties),
             retry_config=_retries(properties),
+            **_adls_identity(properties, endpoint.query or properties.get(f"adls.sas-token.{address.host}", "")),
         )
     )
 
 
-def _adls_identity(properties: Properties, sas_token: str) -> dict[str, str]:
-    """Returns the identity in Java's order: SAS token, shared key, token, the machine's own."""
+def _adls_identity(properties: Properties, sas_token: str) -> dict[str, Any]:
+    """Returns the arguments for the identity in Java's order: SAS token, shared key, token, the machine's own. It goes by
+    way of a function, as a service principal or a workload identity of the environment would go before it otherwise.
+    """
+    key, token = properties.get("adls.auth.shared-key.account.key"), properties.get("adls.token")
     if sas_token:
-        return {"sas_key": sas_token.removeprefix("?")}
-    if key := properties.get("adls.auth.shared-key.account.key"):
-        name = properties.get("adls.auth.shared-key.account.name")
-        return {"account_key": key, **({"account_name": name} if name else {})}
-    token = properties.get("adls.token")
-    return {"token": token} if token else {}
+        identity = {"sas_token": sas_token.removeprefix("?")}
+    elif key:
+        identity = {"access_key": key}
+    elif token:
+        identity = {"token": token}
+    else:
+        return {}
+    return {"credential_provider": lambda: {**identity, "expires_at": None}, "skip_signature": False}
 
 
 def _options(properties: Properties, headers: Mapping[str, str] | None = None) -> Any:
