@@ -176,6 +176,9 @@ LOG_EVENTS: dict[str, str] = {
     " last hours alone.",
     "fenced_to_standby": "A later run has written the table: this process [stands by](../how-to/standby.md) for it.",
     "http_command": "Somebody called a command of the HTTP service: `operation`, its table and its parameters.",
+    "http_certificate_kept": "The files of `http.tls` have changed and cannot be used (`reason`), such as while a key is yet"
+    " to be replaced: the last certificate stays in use. They are tried again when they change.",
+    "http_certificate_renewed": "The files of `http.tls` have changed: the new certificate is in use.",
     "http_request_failed": "A request to the HTTP service failed in an unforeseen way; the pipeline continues.",
     "http_started": "The [HTTP service](../how-to/http.md) answers at `address`.",
     "http_unavailable": "Another process listens at the default address of the HTTP service, or this machine lacks the"

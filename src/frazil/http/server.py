@@ -14,6 +14,7 @@ from typing import Any
 import structlog
 
 from frazil.errors import SpecError, UnavailableError
+from frazil.http.certificate import renewing
 from frazil.spec.connections import HttpSpec
 
 log = structlog.get_logger("frazil")
@@ -81,6 +82,7 @@ class HttpServer:
             timeout_graceful_shutdown=1,
             ssl_certfile=tls.certificate if tls else None,
             ssl_keyfile=tls.key if tls else None,
+            ssl_context_factory=renewing(tls) if tls else None,
         )
         self._server = uvicorn.Server(config)
         self._server.should_exit = self._is_ended

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+import ssl
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -21,6 +22,7 @@ from frazil.ops.running import RunningPipeline
 from frazil.ops.state_file import StateFile
 from frazil.spec.connections import HttpSpec, HttpTlsSpec
 from frazil.spec.forms import Address
+from tests.fixtures.certificates import Authority, Files
 from tests.unit.ingest.service_scene import Scene
 
 APP = "frazil.http.app:make_app"
@@ -83,6 +85,39 @@ def test_check_tries_a_declared_address_and_its_certificate(taken: Address, tmp_
     # Beside a running process of the pipeline the address is its own.
     StateFile(tmp_path, "p", SystemClock(), str).write([])
     assert found(HttpSpec(listen=taken, is_declared=True)) == []
+
+
+def test_a_renewed_certificate_is_used_without_a_restart(tmp_path: Path) -> None:
+    def files(number: int) -> Files:
+        (tmp_path / f"{number}").mkdir()
+        return Authority(tmp_path / f"{number}", f"authority-{number}").make("server")
+
+    def served() -> str:
+        return ssl.get_server_certificate(address)
+
+    old, new = files(1), files(2)
+    used = Files(tmp_path / "tls.crt", tmp_path / "tls.key")
+    for one, other in ((old.certificate, used.certificate), (old.key, used.key)):
+        other.write_bytes(one.read_bytes())
+    address, scene = free(), Scene(tmp_path, "a")
+    running = RunningPipeline(
+        scene.spec("a"), StateFile(tmp_path, "p", scene.clock, str), scene.clock, lambda found: found
+    )
+    tls = HttpTlsSpec(certificate=str(used.certificate), key=str(used.key))
+    server = open_server(HttpSpec(listen=address, tls=tls), APP, running)
+    assert server is not None
+    server.start()
+    server.begin()
+    try:
+        assert served() == old.certificate.read_text()
+        used.certificate.write_bytes(new.certificate.read_bytes())
+        assert served() == old.certificate.read_text()  # Its key is yet to follow.
+        used.key.write_bytes(new.key.read_bytes())
+        assert served() == new.certificate.read_text()
+        used.key.unlink()
+        assert served() == new.certificate.read_text()
+    finally:
+        server.stop()
 
 
 def test_it_answers_until_it_is_stopped(tmp_path: Path) -> None:
