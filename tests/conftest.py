@@ -16,6 +16,14 @@ from tests.fixtures.jvms import QUICK_JVM
 from tests.integration.servers import ObjectStore, RestCatalogServer
 
 _BUCKET = "lake"
+_PROCESSORS = [
+    *structlog.get_config()["processors"][:-1],
+    structlog.dev.ConsoleRenderer(colors=False, exception_formatter=structlog.dev.plain_traceback),
+]
+"""Structlog's own, but for how an exception is written: with the values of all variables, in colours and frames, one takes a
+second of a processor.
+"""
+structlog.configure(_PROCESSORS)
 
 
 @pytest.fixture(scope="session")
@@ -80,3 +88,4 @@ def loggers_as_before() -> Iterator[None]:
     root.handlers[:] = handlers
     root.setLevel(level)
     structlog.reset_defaults()
+    structlog.configure(_PROCESSORS)

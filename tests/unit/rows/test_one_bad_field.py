@@ -27,7 +27,7 @@ Case = tuple[dict[str, Any], dict[str, Any], str, str | None]
 OWN: Case = ({"metadata": {"offset": "_offset"}}, {"n": 7, "_offset": 1}, "name_conflict", "_offset")
 DOTTED: Case = ({}, {"n": 7, "a": {"b": 1}, "a.b": 2}, "name_conflict", "a.b")
 FLAT: Case = ({"flatten": FlattenSpec()}, {"n": 7, "a": {"b": 1}, "a_b": 2}, "name_conflict", "a_b")
-WIDE: Case = ({}, {f"f{number}": 1 for number in range(1100)}, "too_many_fields", None)
+WIDE: Case = ({"limits": LimitsSpec(columns=99)}, {f"f{number}": 1 for number in range(110)}, "too_many_fields", None)
 NESTED: Case = (
     {"limits": LimitsSpec(columns=9)},
     {"n": 7, "a": {f"f{n}": 1 for n in range(9)}},
