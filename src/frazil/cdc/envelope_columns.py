@@ -256,7 +256,7 @@ def _without_unsent(envelope: Envelope, struct: StructType, columns: Columns) ->
     """Returns the images with null for values that were not sent, and which values of the row after the change these
     are, by field.
     """
-    arrays, unsent = list(columns.arrays), {}
+    arrays, unsent = list(columns.arrays), dict[str, Bools]()
     for n, image in enumerate(struct.fields):
         if image.name in IMAGES_OF and isinstance(image.field_type, StructType):
             arrays[n], marks = _without_placeholders(envelope.placeholder, image.field_type, arrays[n])
