@@ -48,6 +48,7 @@ from frazil.write.write import file_io
 _ENTRY_BYTES = 512
 Name = tuple[Any, ...]
 """A cache key: the path of the file first, then whatever distinguishes several entries of one file."""
+_MAPPING = "schema.name-mapping.default"
 
 
 class ColumnCache:
@@ -312,9 +313,6 @@ def in_threads(work: Callable[[Some], Other], members: Sequence[Some], most: int
         return map(work, members)
     with ThreadPoolExecutor(min(most or os.cpu_count() or 1, len(members))) as pool:
         return list(pool.map(work, members))
-
-
-_MAPPING = "schema.name-mapping.default"
 
 
 def missing_column(target: TableTarget, file: LiveFile, path: Sequence[str], count: int, kind: pa.DataType) -> pa.Array:
