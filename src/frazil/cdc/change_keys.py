@@ -44,6 +44,11 @@ from frazil.write.target import TableTarget
 _NONE = "the message names no primary key (`pkNames`): name the table's `key_columns`"
 _NO_ID = "the document has no `_id`, which identifies its row"
 _OTHER = "the message's primary key is {}, and the table's rows are identified by {}: name the table's `key_columns`"
+_UNTOLD = (
+    "the row before the change lacks {0}, and so does the record's key: it is unknown whether the row had another"
+    " key, as with PostgreSQL without `REPLICA IDENTITY FULL`"
+)
+_UNSENT = "the row was created under a new key without the value of {}, which is in the row of the old key alone"
 
 
 def takes_primary_keys(target: TableTarget) -> bool:
@@ -107,13 +112,6 @@ def find_document_key(check: BadRecords, opened: Opened, target: TableTarget) ->
         check.refuse(is_document, Fault("no_key", _NO_ID), ID)
         return ()
     return name_columns(target, [(ID, *path) for path in leaves_of(kind)])
-
-
-_UNTOLD = (
-    "the row before the change lacks {0}, and so does the record's key: it is unknown whether the row had another"
-    " key, as with PostgreSQL without `REPLICA IDENTITY FULL`"
-)
-_UNSENT = "the row was created under a new key without the value of {}, which is in the row of the old key alone"
 
 
 def key_arrays(target: TableTarget, columns: Sequence[pa.Array]) -> list[pa.Array]:

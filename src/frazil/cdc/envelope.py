@@ -87,6 +87,9 @@ _FACTS: dict[str, IcebergType] = {
     "primary_key": StringType(),
     **{name: kind for name, kind in OWN_TYPES.items() if name.startswith(("ce_", "event_", "aggregate_"))},
 }
+CREATE, UPDATE, REMOVE, SNAPSHOT, EMPTY = range(5)
+OPERATIONS = ("c", "u", "d", "r", "t")
+"""The values of the column `_op`, by the code of the operation."""
 
 
 def needed_facts(own: Collection[str]) -> tuple[str, ...]:
@@ -188,11 +191,6 @@ def _unsent_names(target: TableTarget, changes: Changes) -> pa.Array:
     items = names.take(pa.array(np.nonzero(flags)[1]))
     mask = pa.py_buffer(np.packbits(counts > 0, bitorder="little"))
     return pa.Array.from_buffers(kind, flags.shape[0], [mask, pa.py_buffer(offsets)], children=[items])
-
-
-CREATE, UPDATE, REMOVE, SNAPSHOT, EMPTY = range(5)
-OPERATIONS = ("c", "u", "d", "r", "t")
-"""The values of the column `_op`, by the code of the operation."""
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,32 @@ from frazil.types import BadRecord, DataFile
 from frazil.write.target import METADATA_TYPES, TableTarget
 from frazil.write.write import FileWriter
 
+FAR_TIME = "timestamp_ms"
+"""Column with the record's timestamp in milliseconds, where it is outside of the range of `timestamp`. Older
+dead-letter tables lack the column.
+"""
+DEAD_LETTER_TYPES: Mapping[str, IcebergType] = {
+    "topic": StringType(),
+    "partition": IntegerType(),
+    "offset": LongType(),
+    "timestamp": METADATA_TYPES["timestamp"],
+    FAR_TIME: LongType(),
+    "key": METADATA_TYPES["key"],
+    "value": METADATA_TYPES["key"],
+    "headers": METADATA_TYPES["headers"],
+    "schema_id": StringType(),
+    "error_class": StringType(),
+    "message": StringType(),
+    "path": StringType(),
+    "retries": IntegerType(),
+    "frazil_version": StringType(),
+}
+"""The columns of a dead-letter table, with their types."""
+SOURCE_COLUMNS = ("topic", "partition", "offset", "timestamp", "key", "headers", "value")
+"""The columns of a record that its dead letter needs."""
+UNEXPLAINED = Mismatch(0, "", "type_mismatch", "the value does not fit the table")
+"""The mismatch of a record whose fault is not known."""
+
 
 def sealed(records: Mapping[str, pa.Array], protection: Protection | None) -> dict[str, pa.Array]:
     """Returns records with their keys, values and header values encrypted, each for its place; as they are without a
@@ -84,33 +110,6 @@ def _changed(values: pa.Array, places: list[str], change: Callable[[bytes, str],
         None if value is None else change(value, place) for value, place in zip(values.to_pylist(), places, strict=True)
     )
     return pa.array(changed, pa.binary())
-
-
-FAR_TIME = "timestamp_ms"
-"""Column with the record's timestamp in milliseconds, where it is outside of the range of `timestamp`. Older
-dead-letter tables lack the column.
-"""
-DEAD_LETTER_TYPES: Mapping[str, IcebergType] = {
-    "topic": StringType(),
-    "partition": IntegerType(),
-    "offset": LongType(),
-    "timestamp": METADATA_TYPES["timestamp"],
-    FAR_TIME: LongType(),
-    "key": METADATA_TYPES["key"],
-    "value": METADATA_TYPES["key"],
-    "headers": METADATA_TYPES["headers"],
-    "schema_id": StringType(),
-    "error_class": StringType(),
-    "message": StringType(),
-    "path": StringType(),
-    "retries": IntegerType(),
-    "frazil_version": StringType(),
-}
-"""The columns of a dead-letter table, with their types."""
-SOURCE_COLUMNS = ("topic", "partition", "offset", "timestamp", "key", "headers", "value")
-"""The columns of a record that its dead letter needs."""
-UNEXPLAINED = Mismatch(0, "", "type_mismatch", "the value does not fit the table")
-"""The mismatch of a record whose fault is not known."""
 
 
 def dead_letter_rows(

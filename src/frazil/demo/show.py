@@ -35,6 +35,26 @@ PICTURE_WIDTH = 88
 _FONT_FACES = re.compile(r"@font-face\s*{.*?}\s*", re.DOTALL)
 _RATE_OVER_S = 6.0
 _KEPT_EVENTS = 8
+_REDRAW_S = 0.25
+_WRITE_EVERY_S = 5.0
+_PATIENCE_S = 180.0
+_BODY = """\
+DuckDB
+  INSTALL iceberg; LOAD iceberg;
+  SELECT page, count(*) AS views
+  FROM iceberg_scan('{metadata}')
+  GROUP BY page ORDER BY views DESC LIMIT 5;
+
+PyIceberg
+  from pyiceberg.table import StaticTable
+  StaticTable.from_metadata("{metadata}").scan(limit=10).to_pandas()
+
+Spark
+  pyspark --packages {package}
+  spark.read.format("iceberg").load("{metadata}").groupBy("page").count().show()
+"""
+_PACKAGE = "iceberg-spark-runtime"
+_HEADS = ("table", "sent", "rows", "lost", "doubled", "columns")
 
 
 @dataclass(frozen=True)
@@ -238,28 +258,6 @@ def _foot(frame: Frame) -> list[Text]:
 def _clock(seconds: float) -> str:
     minutes, rest = divmod(int(seconds), 60)
     return f"{minutes}:{rest:02}"
-
-
-_REDRAW_S = 0.25
-_WRITE_EVERY_S = 5.0
-_PATIENCE_S = 180.0
-_BODY = """\
-DuckDB
-  INSTALL iceberg; LOAD iceberg;
-  SELECT page, count(*) AS views
-  FROM iceberg_scan('{metadata}')
-  GROUP BY page ORDER BY views DESC LIMIT 5;
-
-PyIceberg
-  from pyiceberg.table import StaticTable
-  StaticTable.from_metadata("{metadata}").scan(limit=10).to_pandas()
-
-Spark
-  pyspark --packages {package}
-  spark.read.format("iceberg").load("{metadata}").groupBy("page").count().show()
-"""
-_PACKAGE = "iceberg-spark-runtime"
-_HEADS = ("table", "sent", "rows", "lost", "doubled", "columns")
 
 
 class Show:

@@ -21,6 +21,18 @@ from frazil.spec import load_spec
 from frazil.spec.secrets import secrets_of
 from frazil.temporary import temporary_folder
 
+_PROVIDER = re.compile(r"\$\{([A-Za-z][\w-]*):([^}]*)\}")
+_MORE = re.compile(r" \(and \d+ more problems? in this file\)")
+_SALT = re.compile(r"(with\.salt\.).*")
+_LOCAL_BROKER = "localhost:9092"
+_LOCAL_REGISTRY = "http://localhost:8081"
+_REGISTRY_FORMATS = {"avro", "protobuf", "json_schema"}
+_SECTIONS = ("pipeline", "kafka", "registry", "catalog", "spark", "commit", "defaults", "tables", "routes")
+_UNITS_MS = {"h": 3_600_000, "m": 60_000, "s": 1000}
+_SET = "set the environment variable {} before starting Frazil"
+_NOTHING: tuple[object, ...] = (None, "", {}, [])
+_NOT_PRINTED = "the value is a secret, and is not printed"
+
 
 class Answer(StrEnum):
     """What becomes of a setting."""
@@ -74,19 +86,6 @@ def unneeded(why: str, *names: str) -> Iterable[PeerKey]:
 def unsupported(why: str, instead: str, *names: str, harmless: Iterable[str] = ()) -> Iterable[PeerKey]:
     """Yields settings that are not supported. instead: what to do."""
     return (PeerKey(name, Answer.UNSUPPORTED, why, instead, frozenset(harmless)) for name in names)
-
-
-_PROVIDER = re.compile(r"\$\{([A-Za-z][\w-]*):([^}]*)\}")
-_MORE = re.compile(r" \(and \d+ more problems? in this file\)")
-_SALT = re.compile(r"(with\.salt\.).*")
-_LOCAL_BROKER = "localhost:9092"
-_LOCAL_REGISTRY = "http://localhost:8081"
-_REGISTRY_FORMATS = {"avro", "protobuf", "json_schema"}
-_SECTIONS = ("pipeline", "kafka", "registry", "catalog", "spark", "commit", "defaults", "tables", "routes")
-_UNITS_MS = {"h": 3_600_000, "m": 60_000, "s": 1000}
-_SET = "set the environment variable {} before starting Frazil"
-_NOTHING: tuple[object, ...] = (None, "", {}, [])
-_NOT_PRINTED = "the value is a secret, and is not printed"
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,56 @@ _LISTED = {
     "database_name": "_source_database",
 }  # fmt: skip
 """Metadata that a source gives where its `metadata.list` asks for it."""
+_STAYS = "Frazil reads topics and no database: run Debezium for it, with the same tables"
+_NAMESPACE = "lake"
+_DATABASE = re.compile(r"[\w-]+(\.[\w-]+)*")
+_LITERAL = re.compile(r"[\w-]+(\.[\w-]+)+")
+_BUCKETS = re.compile(r"(bucket|truncate)\[(\d+)\]\(([^()]+)\)")
+_BEHAVIORS: Mapping[str, dict[str, str]] = {
+    "evolve": {"schema_evolution": "evolve"},
+    "try_evolve": {"schema_evolution": "evolve"},
+    "lenient": {"schema_evolution": "add_only"},
+    "exception": {"schema_evolution": "freeze"},
+    "ignore": {"schema_evolution": "freeze"},
+}
+FLINK_CDC = Tool(
+    "flink-cdc",
+    "Flink CDC",
+    (
+        *carried("the topics, of tables without a route", "source.tables", "source.table-id.include-database"),
+        *carried("metadata in `select` and `where`", "source.metadata.list"),
+        *unneeded(_STAYS, "source.*"),
+        *carried("`catalog`", "sink.catalog.properties.*"),
+        *carried("`spark.conf`, as `spark.hadoop.…`", "sink.hadoop.conf.*"),
+        *carried("`properties`", "sink.table.properties.*"),
+        *carried("`partition_by`", "sink.partition.key"),
+        *unneeded("table maintenance compacts", "sink.*compaction.*"),
+        *unsupported(
+            "the sink is none of Iceberg's", "write the `catalog` of your Iceberg tables", "sink.type", harmless=("iceberg",)
+        ),
+        *unneeded("it names the sink", "sink.name", "sink.description", "sink.job.id.prefix"),
+        *unneeded("Spark's master sets how much runs at a time", "sink.parallelism", "pipeline.parallelism"),
+        *carried("`topics` and the names of tables", "route.source-table", "route.sink-table", "route.replace-symbol"),
+        *unneeded("it is a comment", "route.description", "transform.description"),
+        *carried("the tables that the rule is for", "transform.source-table"),
+        *carried("`select`", "transform.projection"),
+        *carried("`where`", "transform.filter"),
+        *carried("`key_columns`", "transform.primary-keys"),
+        *carried("`partition_by`", "transform.partition-keys"),
+        *carried("`properties`", "transform.table-options", "transform.table-options.delimiter"),
+        *carried("`deletes: soft`", "transform.converter-after-transform"),
+        *carried("`pipeline`", "pipeline.name"),
+        *carried("`schema_evolution`", "pipeline.schema.change.behavior"),
+        *carried("`topics`, without those of routes that precede", "pipeline.route-mode"),
+        *unsupported(
+            "queries have Spark's functions alone", "write it in Spark SQL, or run it before the topic",
+            "pipeline.user-defined-function*", "pipeline.model*",
+        ),
+        *unsupported("times without a zone stay so", "give columns a `zone`", "pipeline.local-time-zone", harmless=("utc",)),
+        *unneeded("decimals keep their precision", "pipeline.transform.decimal.precision.mode"),
+        *unneeded("it configures Flink itself", "pipeline.*operator*", "pipeline.execution.*", "pipeline.sink.*"),
+    ),
+)  # fmt: skip
 
 
 def metadata_names(source: Mapping[str, str]) -> dict[str, str]:
@@ -91,59 +141,6 @@ def _replaced(word: str, by: Mapping[str, str]) -> str:
     found = Word(by.get(plain(word), word) if not word.startswith("'") else word)
     found.is_apart = getattr(word, "is_apart", True)
     return found
-
-
-_STAYS = "Frazil reads topics and no database: run Debezium for it, with the same tables"
-_NAMESPACE = "lake"
-_DATABASE = re.compile(r"[\w-]+(\.[\w-]+)*")
-_LITERAL = re.compile(r"[\w-]+(\.[\w-]+)+")
-_BUCKETS = re.compile(r"(bucket|truncate)\[(\d+)\]\(([^()]+)\)")
-_BEHAVIORS: Mapping[str, dict[str, str]] = {
-    "evolve": {"schema_evolution": "evolve"},
-    "try_evolve": {"schema_evolution": "evolve"},
-    "lenient": {"schema_evolution": "add_only"},
-    "exception": {"schema_evolution": "freeze"},
-    "ignore": {"schema_evolution": "freeze"},
-}
-
-FLINK_CDC = Tool(
-    "flink-cdc",
-    "Flink CDC",
-    (
-        *carried("the topics, of tables without a route", "source.tables", "source.table-id.include-database"),
-        *carried("metadata in `select` and `where`", "source.metadata.list"),
-        *unneeded(_STAYS, "source.*"),
-        *carried("`catalog`", "sink.catalog.properties.*"),
-        *carried("`spark.conf`, as `spark.hadoop.…`", "sink.hadoop.conf.*"),
-        *carried("`properties`", "sink.table.properties.*"),
-        *carried("`partition_by`", "sink.partition.key"),
-        *unneeded("table maintenance compacts", "sink.*compaction.*"),
-        *unsupported(
-            "the sink is none of Iceberg's", "write the `catalog` of your Iceberg tables", "sink.type", harmless=("iceberg",)
-        ),
-        *unneeded("it names the sink", "sink.name", "sink.description", "sink.job.id.prefix"),
-        *unneeded("Spark's master sets how much runs at a time", "sink.parallelism", "pipeline.parallelism"),
-        *carried("`topics` and the names of tables", "route.source-table", "route.sink-table", "route.replace-symbol"),
-        *unneeded("it is a comment", "route.description", "transform.description"),
-        *carried("the tables that the rule is for", "transform.source-table"),
-        *carried("`select`", "transform.projection"),
-        *carried("`where`", "transform.filter"),
-        *carried("`key_columns`", "transform.primary-keys"),
-        *carried("`partition_by`", "transform.partition-keys"),
-        *carried("`properties`", "transform.table-options", "transform.table-options.delimiter"),
-        *carried("`deletes: soft`", "transform.converter-after-transform"),
-        *carried("`pipeline`", "pipeline.name"),
-        *carried("`schema_evolution`", "pipeline.schema.change.behavior"),
-        *carried("`topics`, without those of routes that precede", "pipeline.route-mode"),
-        *unsupported(
-            "queries have Spark's functions alone", "write it in Spark SQL, or run it before the topic",
-            "pipeline.user-defined-function*", "pipeline.model*",
-        ),
-        *unsupported("times without a zone stay so", "give columns a `zone`", "pipeline.local-time-zone", harmless=("utc",)),
-        *unneeded("decimals keep their precision", "pipeline.transform.decimal.precision.mode"),
-        *unneeded("it configures Flink itself", "pipeline.*operator*", "pipeline.execution.*", "pipeline.sink.*"),
-    ),
-)  # fmt: skip
 
 
 def import_pipeline(text: str, brokers: str | None) -> Imported:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from frazil.errors import SpecError
+from frazil.process import steps
 
 _TOKEN = re.compile(r"--[^\n]*|/\*.*?\*/|'(?:[^']|'')*'|`(?:[^`]|``)*`|[\w.$]+|<>|[<>!]=|\|\||=>|\s+|.", re.DOTALL)
 _NESTING = ("ARRAY", "MAP", "MULTISET", "ROW")
@@ -56,8 +57,8 @@ def plain(word: str) -> str:
 
 
 def quoted(name: str) -> str:
-    """Returns a name as a query has it."""
-    return f"`{name}`" if re.search(r"\W", name) else name
+    """Returns a name as a query has it, in backticks only where it needs them."""
+    return steps.quoted(name) if re.search(r"\W", name) else name
 
 
 def joined(words: Sequence[str]) -> str:

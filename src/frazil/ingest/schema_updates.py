@@ -53,6 +53,8 @@ from frazil.schema.projection import KEY_ROOT, document
 from frazil.types import Batch, OffsetRange, Offsets, by_partition
 
 log = structlog.get_logger("frazil")
+SAMPLE_BYTES = 64 * 1024 * 1024
+"""The largest size of the values in one read of the sample, estimated from the average size in the batch."""
 
 
 class NewTables:
@@ -102,10 +104,6 @@ class NewTables:
         if not compare_schemas(state.schema, declared_adder(table.spec)(state.schema)):
             return state
         return self._catalog.evolve(table.name, declared_adder(table.spec))
-
-
-SAMPLE_BYTES = 64 * 1024 * 1024
-"""The largest size of the values in one read of the sample, estimated from the average size in the batch."""
 
 
 def sample_reads(

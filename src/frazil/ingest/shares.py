@@ -34,6 +34,10 @@ from frazil.write.target import TableTarget
 ReadRows = Callable[[TableTarget, Records], Decoded]
 """Reads records as rows of a table; all are refused that become none, for whatever reason."""
 _MANY_BYTES = 32 * 1024 * 1024
+OVERSIZED_PARTITION = -1
+"""The partition of an oversized record that was left out of a batch of small records."""
+_NEVER = 2**63 - 1
+_UNREAD = -1
 
 
 @dataclass(frozen=True)
@@ -159,12 +163,6 @@ def _requests_any(decoded: Decoded) -> bool:
     """Whether the records need or report anything that one table alone must get."""
     found = (decoded.requested_fields, decoded.made_optional, decoded.missing, decoded.refusals, decoded.dropped)
     return any(found) or decoded.rescued is not None
-
-
-OVERSIZED_PARTITION = -1
-"""The partition of an oversized record that was left out of a batch of small records."""
-_NEVER = 2**63 - 1
-_UNREAD = -1
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,8 @@ from frazil.spec.document import line_of
 from frazil.spec.problems import place
 from frazil.spec.topic_keys import ENABLE, PREFIX, is_enabled, read_topic_table, table_of
 
+log = structlog.get_logger("frazil")
+
 
 def missing_topics(tables: Iterable[Table]) -> list[tuple[Table, str]]:
     """Returns topics that tables name and Kafka does not have, with their tables."""
@@ -84,9 +86,6 @@ def _empty_pattern(spec: PipelineSpec, pattern: str, source: Source) -> SpecErro
         remedy=f"correct the expression; {hint}",
         where=place(spec.path, line_of(spec.path, f"/{pattern}/")),
     )
-
-
-log = structlog.get_logger("frazil")
 
 
 class TopicTables:

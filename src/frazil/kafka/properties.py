@@ -29,6 +29,13 @@ _TOKEN_HANDLERS = tuple(f"{_OAUTH}.{package}OAuthBearerLoginCallbackHandler" for
 _EXTENSIONS = "sasl.oauthbearer.extensions"
 _NATIVE_CA = ("ssl.ca.location", "ssl.ca.pem")
 _NATIVE_KEYS = ("ssl.certificate.location", "ssl.certificate.pem", "ssl.key.location", "ssl.key.pem")
+log = structlog.get_logger("frazil")
+# Known to Java's consumer only; librdkafka would refuse to start. A property that neither knows is misspelt, and
+# librdkafka refuses it.
+_JAVA_ONLY_PREFIXES = (
+    "sasl.login.", "max.poll.rec", "metric.", "metrics.",
+    "sasl.oauthbearer.jwks.", "sasl.kerberos.ticket.", "config.providers",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -372,19 +379,11 @@ def _refused(message: str, remedy: str, name: str) -> SpecError:
     return SpecError(message, remedy=remedy, where=name)
 
 
-log = structlog.get_logger("frazil")
-
 # Known to librdkafka only; Java would warn about them or, worse, print their values.
 _NATIVE_ONLY = {
     *NATIVE, "broker.address.family", "debug", "log_level",
     "socket.keepalive.enable", "socket.timeout.ms", "topic.metadata.refresh.interval.ms", "queued.max.messages.kbytes",
 }  # fmt: skip
-# Known to Java's consumer only; librdkafka would refuse to start. A property that neither knows is misspelt, and
-# librdkafka refuses it.
-_JAVA_ONLY_PREFIXES = (
-    "sasl.login.", "max.poll.rec", "metric.", "metrics.",
-    "sasl.oauthbearer.jwks.", "sasl.kerberos.ticket.", "config.providers",
-)  # fmt: skip
 _JAVA_ONLY = {
     *JAVA,
     "default.api.timeout.ms", "request.timeout.ms", "receive.buffer.bytes", "send.buffer.bytes",

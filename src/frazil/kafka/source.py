@@ -33,6 +33,25 @@ _MOST_BYTES = 32 * 1024 * 1024
 _NEAR_RECORDS, _NEAR_BYTES = 100, 1024 * 1024
 
 RangeReader = Callable[[OffsetRange], Iterator[Sequence[ReadRecord]]]
+# The consumer seeks and asks for both ends of the log at every poll, so that small polls cost round trips.
+_TUNING = {
+    # A consumer of a deleted topic must not create it again.
+    "allow.auto.create.topics": "false",
+    "max.poll.records": "10000",
+    "max.partition.fetch.bytes": str(8 * 1024 * 1024),
+    "fetch.max.bytes": str(64 * 1024 * 1024),
+    "receive.buffer.bytes": str(1024 * 1024),
+    "fetch.max.wait.ms": "5",
+    # Each partition has a consumer, which would ask at its start which metrics it has to report to the broker (KIP-714).
+    "enable.metrics.push": "false",
+}
+# How long a task waits for records of a silent broker, where the pipeline file sets no time-out: Spark's default is two
+# minutes, and another minute for the end offsets.
+_PATIENCE_MS = "30000"
+_CALL_TIMEOUT = "default.api.timeout.ms"
+_PLACE = ("topic", "partition", "offset")
+# Each piece costs its task a few more round trips to the broker.
+WORTH_CUTTING = 100_000
 
 
 @dataclass(frozen=True)
@@ -146,28 +165,6 @@ def _is_too_much(found: Sequence[Stretch]) -> bool:
 
 def _size(records: Iterable[ReadRecord]) -> int:
     return sum(len(one.value or b"") + len(one.key or b"") for one in records)
-
-
-# The consumer seeks and asks for both ends of the log at every poll, so that small polls cost round trips.
-_TUNING = {
-    # A consumer of a deleted topic must not create it again.
-    "allow.auto.create.topics": "false",
-    "max.poll.records": "10000",
-    "max.partition.fetch.bytes": str(8 * 1024 * 1024),
-    "fetch.max.bytes": str(64 * 1024 * 1024),
-    "receive.buffer.bytes": str(1024 * 1024),
-    "fetch.max.wait.ms": "5",
-    # Each partition has a consumer, which would ask at its start which metrics it has to report to the broker (KIP-714).
-    "enable.metrics.push": "false",
-}
-# How long a task waits for records of a silent broker, where the pipeline file sets no time-out: Spark's default is two
-# minutes, and another minute for the end offsets.
-_PATIENCE_MS = "30000"
-_CALL_TIMEOUT = "default.api.timeout.ms"
-_PLACE = ("topic", "partition", "offset")
-
-# Each piece costs its task a few more round trips to the broker.
-WORTH_CUTTING = 100_000
 
 
 def read_ranges(

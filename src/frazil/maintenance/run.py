@@ -40,6 +40,8 @@ DELETES_OPTIONS = {
     "max-file-group-size-bytes": _DELETES_BYTES,
     "target-file-size-bytes": _DELETES_BYTES,
 }
+log = structlog.get_logger("frazil")
+_MARK = re.compile(r"frazil\.(?P<pipeline>.+?)\.(?P<name>created|dead-letters|replaying\.[^.]+)")
 
 
 @dataclass(frozen=True)
@@ -107,11 +109,6 @@ def remove_orphans(action: Action, current: Round) -> Rewritten:
     table_maintenance.remove(action.table, orphans)
     table_maintenance.note(action.table, ORPHANS_NOTE, str(now_ms))
     return Rewritten(removed=len(orphans))
-
-
-log = structlog.get_logger("frazil")
-
-_MARK = re.compile(r"frazil\.(?P<pipeline>.+?)\.(?P<name>created|dead-letters|replaying\.[^.]+)")
 
 
 @dataclass(frozen=True)

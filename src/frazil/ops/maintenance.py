@@ -24,6 +24,8 @@ from frazil.ops.reports import MaintenanceReport
 from frazil.spec.problems import nearest
 from frazil.upsert.commit import transfer_deletes
 
+_OFF = "`maintenance` is false in this pipeline file"
+
 
 def maintained_tables(tables: Iterable[Table], is_limited: bool = False) -> list[MaintainedTable]:
     """Returns every table and every dead-letter table, which may not exist. is_limited: limits the bytes of a round."""
@@ -171,9 +173,6 @@ def _transfer(table: Table) -> Transfer | None:
     target = target_of(table)
     has_keys = target.changes is not None and bool(target.changes.paths)
     return partial(transfer_deletes, target, table.state.format_version) if has_keys else None
-
-
-_OFF = "`maintenance` is false in this pipeline file"
 
 
 @dataclass(frozen=True)

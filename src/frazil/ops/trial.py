@@ -58,6 +58,12 @@ from frazil.write.target import TableTarget
 _APPEND = "append"
 _CHANGES = {UPSERT: "upsert", DELETE: "delete", TRUNCATE: "truncate"}
 Row = dict[str, Any]
+LEARNED_RECORDS = 1_000
+"""The number of records whose fields and types are learned; those that are shown are a part of them."""
+_ROUNDS = 20
+_WIDER = 10
+ReadSample = Callable[[list[OffsetRange]], list[ReadRecord]]
+_Owned = list[tuple[ReadRecord, str]]
 
 
 @dataclass(frozen=True)
@@ -186,14 +192,6 @@ def _documents(columns: dict[str, pa.Array]) -> Iterator[Row]:
     """Yields the rows as JSON."""
     for row in range(len(next(iter(columns.values()), ()))):
         yield {name: json.loads(json_text(column[row])) for name, column in columns.items()}
-
-
-LEARNED_RECORDS = 1_000
-"""The number of records whose fields and types are learned; those that are shown are a part of them."""
-_ROUNDS = 20
-_WIDER = 10
-ReadSample = Callable[[list[OffsetRange]], list[ReadRecord]]
-_Owned = list[tuple[ReadRecord, str]]
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,8 @@ from typing import Literal as Choice
 
 import pyarrow as pa
 
+Names = frozenset[str]
+
 
 @dataclass(frozen=True)
 class Field:
@@ -189,9 +191,6 @@ def fields_of(expression: Expression) -> set[str]:
         return {expression.name}
     arguments = expression.arguments if isinstance(expression, Call) else ()
     return set().union(*map(fields_of, arguments))
-
-
-Names = frozenset[str]
 
 
 @dataclass(frozen=True)

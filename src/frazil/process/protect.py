@@ -35,6 +35,13 @@ from frazil.schema.projection import in_record
 _MAGIC = b"\x00frazil-sealed-1"
 """What encrypted bytes begin with: no text, JSON or wire format does."""
 _ID_BYTES, _NONCE_BYTES, _BLOCK = 4, 12, 64
+Action = Literal["drop", "null", "hash", "mask", "tokenize", "truncate", "constant"]
+ACTIONS: tuple[Action, ...] = get_args(Action)
+PROTECT, PROTECT_HEADERS = "Protect", "ProtectHeaders"
+"""The functions of the stage: they take a column and the key; the option `actions` names what happens inside it."""
+KEY, HEADERS = "_key", "_headers"
+"""How rules name the record's key, and a header: `_headers.NAME`."""
+_STEPS = ("element", "value")
 
 
 class ProtectKey(bytes):
@@ -104,15 +111,6 @@ def key_id_of(value: bytes) -> str | None:
 @lru_cache(maxsize=8)
 def _cipher(key: ProtectKey) -> AESGCM:
     return AESGCM(key.derive("records"))
-
-
-Action = Literal["drop", "null", "hash", "mask", "tokenize", "truncate", "constant"]
-ACTIONS: tuple[Action, ...] = get_args(Action)
-PROTECT, PROTECT_HEADERS = "Protect", "ProtectHeaders"
-"""The functions of the stage: they take a column and the key; the option `actions` names what happens inside it."""
-KEY, HEADERS = "_key", "_headers"
-"""How rules name the record's key, and a header: `_headers.NAME`."""
-_STEPS = ("element", "value")
 
 
 @dataclass(frozen=True)

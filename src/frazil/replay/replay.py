@@ -36,6 +36,10 @@ from frazil.write.target import TableTarget
 
 _WHERE = "--where"
 _REMEDY = "write it otherwise; docs/reference/queries.md lists what is computed"
+CHANGE_TYPE, SNAPSHOT_ID = "_change_type", "_commit_snapshot_id"
+"""The headers of changes, as Iceberg's changelogs name them."""
+_RECORDS, _BYTES = 50_000, 32 * 1024 * 1024
+"""The size of a transaction: it ends with the first row that reaches one of them."""
 
 
 def rows_where(jvm: Any, condition: str, columns: Schema) -> Keep:
@@ -65,12 +69,6 @@ def rows_where(jvm: Any, condition: str, columns: Schema) -> Keep:
         return np.asarray(made.parents, np.int64)
 
     return keep
-
-
-CHANGE_TYPE, SNAPSHOT_ID = "_change_type", "_commit_snapshot_id"
-"""The headers of changes, as Iceberg's changelogs name them."""
-_RECORDS, _BYTES = 50_000, 32 * 1024 * 1024
-"""The size of a transaction: it ends with the first row that reaches one of them."""
 
 
 @dataclass(frozen=True)

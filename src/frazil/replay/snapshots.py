@@ -29,6 +29,11 @@ from frazil.write.target import TableTarget
 ChangeType = Literal["INSERT", "DELETE"]
 #: For so long a replay that was interrupted may be continued: Kafka keeps its progress as long by default.
 _HELD_MS = 7 * 24 * 3600 * 1000
+_ROWS = 16_384
+_BYTES = 32 * 1024 * 1024
+"""The maximum number of rows, and of bytes, that are read of a file at a time."""
+Keep = Callable[[pa.RecordBatch], Ints]
+"""Returns which rows of a batch are wanted, as ascending positions in it."""
 
 
 @dataclass(frozen=True)
@@ -153,14 +158,6 @@ class Snapshots:
 
 def _sorted(files: Iterable[LiveFile]) -> list[LiveFile]:
     return sorted(files, key=lambda file: file.path)
-
-
-_ROWS = 16_384
-_BYTES = 32 * 1024 * 1024
-"""The maximum number of rows, and of bytes, that are read of a file at a time."""
-
-Keep = Callable[[pa.RecordBatch], Ints]
-"""Returns which rows of a batch are wanted, as ascending positions in it."""
 
 
 @dataclass(frozen=True, order=True)

@@ -38,6 +38,49 @@ _SET_PERMISSION = f"(L{_PACKAGE}/Path;L{_PACKAGE}/permission/FsPermission;)V"
 # Of the Java virtual machine's specification, chapters 4.1, 4.5 and 6.5.
 _JAVA_8, _PUBLIC, _SUPER = 52, 1, 0x20
 _ALOAD, _INVOKESPECIAL, _RETURN = 25, 183, 177
+_DEFAULTS = {
+    "spark.driver.memory": "1g",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.ui.retainedJobs": "20",
+    "spark.ui.retainedStages": "20",
+    "spark.ui.retainedTasks": "200",
+    "spark.sql.ui.retainedExecutions": "5",
+    "spark.scheduler.mode": "FAIR",
+    "spark.scheduler.allocation.file": str(resources.files("frazil.runtime") / "fairscheduler.xml"),
+    "spark.speculation": "false",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.codegen.cache.maxEntries": "1000",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.sources.useV1SourceList": "avro,csv,json,orc,parquet,text",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "20000",
+    "spark.sql.execution.arrow.maxBytesPerBatch": "64m",
+    "spark.python.worker.reuse": "true",
+    "spark.python.daemon.module": "frazil.ingest.daemon",
+    "spark.kafka.consumer.cache.capacity": "2000",
+    # Longer than standbys leave a client unused (`ingest/ownership.py`).
+    "spark.kafka.consumer.cache.timeout": "15m",
+    "spark.redaction.regex": SPARK_REDACTION,
+}
+# The parallel collector costs least of all over a batch; the pauses it makes are far below a commit's duration. Half of the
+# heap may be young, as what a batch reads lives shortly. A standby stays with what is young at first, 192 MB: it touches no
+# more of its heap. Code must run four times as often as usual before C1 compiles it, and forty times as often before C2
+# does: most of what a start compiles is never hot (docs/performance.md).
+JVM_OPTIONS = (
+    "-XX:+UseParallelGC",
+    "-XX:NewRatio=1",
+    "-XX:NewSize=192m",
+    "-XX:MetaspaceSize=192m",
+    "-XX:CompileThresholdScaling=4",
+    "-XX:Tier4InvocationThreshold=50000",
+    "-XX:Tier4MinInvocationThreshold=6000",
+    "-XX:Tier4CompileThreshold=150000",
+    "-XX:Tier4BackEdgeThreshold=400000",
+    f"-Dlog4j2.configurationFile={resources.files('frazil.runtime') / 'log4j2.properties'}",
+)
+MEASURE_EVERY_S = 5.0
+# A collection of the whole heap takes 0.15 s of a core.
+MUCH_GARBAGE_BYTES = 96 * 1024 * 1024
 
 
 def prepare_local_files(gateway: Any) -> None:
@@ -97,48 +140,6 @@ def _without_permissions(jvm: Any) -> Any:
 
 def _dotted(name: str) -> str:
     return name.replace("/", ".")
-
-
-_DEFAULTS = {
-    "spark.driver.memory": "1g",
-    "spark.ui.enabled": "false",
-    "spark.ui.showConsoleProgress": "false",
-    "spark.ui.retainedJobs": "20",
-    "spark.ui.retainedStages": "20",
-    "spark.ui.retainedTasks": "200",
-    "spark.sql.ui.retainedExecutions": "5",
-    "spark.scheduler.mode": "FAIR",
-    "spark.scheduler.allocation.file": str(resources.files("frazil.runtime") / "fairscheduler.xml"),
-    "spark.speculation": "false",
-    "spark.sql.adaptive.enabled": "false",
-    "spark.sql.codegen.cache.maxEntries": "1000",
-    "spark.sql.session.timeZone": "UTC",
-    "spark.sql.sources.useV1SourceList": "avro,csv,json,orc,parquet,text",
-    "spark.sql.execution.arrow.maxRecordsPerBatch": "20000",
-    "spark.sql.execution.arrow.maxBytesPerBatch": "64m",
-    "spark.python.worker.reuse": "true",
-    "spark.python.daemon.module": "frazil.ingest.daemon",
-    "spark.kafka.consumer.cache.capacity": "2000",
-    # Longer than standbys leave a client unused (`ingest/ownership.py`).
-    "spark.kafka.consumer.cache.timeout": "15m",
-    "spark.redaction.regex": SPARK_REDACTION,
-}
-# The parallel collector costs least of all over a batch; the pauses it makes are far below a commit's duration. Half of the
-# heap may be young, as what a batch reads lives shortly. A standby stays with what is young at first, 192 MB: it touches no
-# more of its heap. Code must run four times as often as usual before C1 compiles it, and forty times as often before C2
-# does: most of what a start compiles is never hot (docs/performance.md).
-JVM_OPTIONS = (
-    "-XX:+UseParallelGC",
-    "-XX:NewRatio=1",
-    "-XX:NewSize=192m",
-    "-XX:MetaspaceSize=192m",
-    "-XX:CompileThresholdScaling=4",
-    "-XX:Tier4InvocationThreshold=50000",
-    "-XX:Tier4MinInvocationThreshold=6000",
-    "-XX:Tier4CompileThreshold=150000",
-    "-XX:Tier4BackEdgeThreshold=400000",
-    f"-Dlog4j2.configurationFile={resources.files('frazil.runtime') / 'log4j2.properties'}",
-)
 
 
 class Jvm:
@@ -282,11 +283,6 @@ def _master(master: str) -> str:
 def core_count() -> int:
     """Returns the number of cores that this process may use."""
     return len(os.sched_getaffinity(0))
-
-
-MEASURE_EVERY_S = 5.0
-# A collection of the whole heap takes 0.15 s of a core.
-MUCH_GARBAGE_BYTES = 96 * 1024 * 1024
 
 
 @dataclass(frozen=True)

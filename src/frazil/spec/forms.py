@@ -32,6 +32,8 @@ from frazil.zones import regions
 
 _Item = TypeVar("_Item")
 _NAMES: TypeAdapter[Path] = TypeAdapter(Annotated[Path, MinLen(1)])
+_ADDRESS: JsonSchema = {"type": "string", "pattern": "^\\s*(https?://|\\$\\{)"}
+_HOST_AND_PORT = re.compile(r"(?:\[(?P<v6>[0-9A-Fa-f:.]+)\]|(?P<host>[A-Za-z0-9_.-]+)):(?P<port>[0-9]{1,5})")
 
 
 def _as_written(value: Any) -> Word:
@@ -218,7 +220,6 @@ _MAX_DEPTH = 100
 _ABBREVIATION = 5
 """The characters of the longest abbreviation of a zone, such as CEST."""
 _CONTEXT = "[A-Za-z0-9_][A-Za-z0-9_.-]*"
-_ADDRESS: JsonSchema = {"type": "string", "pattern": "^\\s*(https?://|\\$\\{)"}
 _CREDENTIALS_IN_VARIABLES = (
     "take them out, and set the variable OTEL_EXPORTER_OTLP_HEADERS or OPENLINEAGE_API_KEY in their place"
 )
@@ -320,9 +321,6 @@ SPARK_CONF = Form(
 )
 DEPTH = Form({"type": "integer", "minimum": 1, "maximum": _MAX_DEPTH}, read=_read_depth)
 ZONE = Form(text_like("UTC", "Europe/Berlin"), read=_read_zone)
-
-
-_HOST_AND_PORT = re.compile(r"(?:\[(?P<v6>[0-9A-Fa-f:.]+)\]|(?P<host>[A-Za-z0-9_.-]+)):(?P<port>[0-9]{1,5})")
 
 
 class Address(NamedTuple):

@@ -72,6 +72,8 @@ _ON_A_CURVE = (
     UUIDType, FixedType, BinaryType,
 )  # fmt: skip
 """Types whose values Iceberg places on a Z-curve."""
+SHORTEST_TOKEN = 32
+"""The fewest characters of a token."""
 
 
 def read_kafka(entry: Entry | None, secrets: Secrets, problems: Problems) -> dict[str, str]:
@@ -395,10 +397,6 @@ def _columns(entry: Entry, label: str, form: re.Pattern[str], problems: Problems
             problems.add(item.line, f"`{text}` under `{label}` is not a column", remedy)
         texts.append((text or "", item.line))
     return texts
-
-
-SHORTEST_TOKEN = 32
-"""The fewest characters of a token."""
 
 
 def read_http(entry: Entry | None, secrets: Secrets, problems: Problems) -> HttpSpec | None:

@@ -43,6 +43,14 @@ OF_CHANGES: Mapping[str, tuple[MetadataField, str]] = {
 `add.fields`).
 """
 _MOST = 2**63
+_LOOKUP_EXAMPLE = "`lookup: {country: {table: ref.countries, on: country_code = code, take: [name]}}`"
+OTHER_DROPS = (
+    "where", "filter", "explode", "lookup", "tombstone", "heartbeat", "transaction", "schema_change", "message", "delete",
+    "truncate",
+)  # fmt: skip
+"""What records are counted as that other things drop: no expectation has such a name."""
+_EXPECTATION_KINDS = ("that", "min_rows", "max_age")
+_EXPECTATION_NAME = re.compile("[A-Za-z][A-Za-z0-9_]{0,99}")
 
 
 def read_rename(fields: Fields, key: str) -> tuple[tuple[Path, str], ...]:
@@ -191,14 +199,11 @@ def _load(path: str, folder: str) -> Function:
     return Function(path, folder, returns)
 
 
-_EXAMPLE = "`lookup: {country: {table: ref.countries, on: country_code = code, take: [name]}}`"
-
-
 def read_lookups(fields: Fields, key: str) -> tuple[LookupSpec, ...]:
     """The lookups under `lookup`, in the order of the file."""
     node = fields.node(key)
     if not isinstance(node, Section):
-        fields.refuse_key(key, f"`{key}` is {describe(node)} where a mapping is expected", f"write {_EXAMPLE}")
+        fields.refuse_key(key, f"`{key}` is {describe(node)} where a mapping is expected", f"write {_LOOKUP_EXAMPLE}")
         return ()
     found = (_read_lookup(entry, f"{key}.{entry.key}", fields.problems) for entry in node.entries)
     return tuple(one for one in found if one is not None)
@@ -212,7 +217,7 @@ def _read_lookup(entry: Entry, label: str, problems: Problems) -> LookupSpec | N
         problems.add(entry.line, f"`{label}` needs a `table` or a `file`", "write one of the two")
     for needed in ("on", "take"):
         if fields.get(needed) is None:
-            problems.add(entry.line, f"`{label}` has no `{needed}`", f"write it, such as {_EXAMPLE}")
+            problems.add(entry.line, f"`{label}` has no `{needed}`", f"write it, such as {_LOOKUP_EXAMPLE}")
     found = LookupSpec(name=entry.key, **fields.values())
     _check_names(found, entry.line, label, problems)
     for name, written, check in (("table", found.table, table_name), ("file", found.file, _check_file)):
@@ -253,15 +258,6 @@ def _check_file(location: str) -> str:
     return location
 
 
-OTHER_DROPS = (
-    "where", "filter", "explode", "lookup", "tombstone", "heartbeat", "transaction", "schema_change", "message", "delete",
-    "truncate",
-)  # fmt: skip
-"""What records are counted as that other things drop: no expectation has such a name."""
-_KINDS = ("that", "min_rows", "max_age")
-_NAME = re.compile("[A-Za-z][A-Za-z0-9_]{0,99}")
-
-
 def read_expect(fields: Fields, key: str) -> tuple[ExpectationSpec, ...]:
     """The expectations under `expect`, in the order of the file."""
     node = fields.node(key)
@@ -278,14 +274,14 @@ def _read_expectation(entry: Entry, problems: Problems) -> ExpectationSpec | Non
     if name in OTHER_DROPS:
         message = f"an expectation cannot have the name `{name}`, which other dropped records are counted as"
         problems.add(entry.line, message, "name it after its condition, such as `amount_not_negative`")
-    elif _NAME.fullmatch(name) is None:
+    elif _EXPECTATION_NAME.fullmatch(name) is None:
         message = f"`{name}` is no name of an expectation"
         problems.add(entry.line, message, "write a to z, digits and `_`, such as `amount_not_negative`")
     if isinstance(entry.value, Scalar):
         that = read_text(entry.value, label, problems)
         return None if that is None else ExpectationSpec(name=name, that=that)
     fields = Fields(entry.value, keys_of(ExpectationSpec), label, problems)
-    kinds = [key for key in _KINDS if fields.get(key) is not None]
+    kinds = [key for key in _EXPECTATION_KINDS if fields.get(key) is not None]
     if isinstance(entry.value, Section) and len(kinds) != 1:
         what = f"has `{'` and `'.join(kinds)}`" if kinds else "expects nothing"
         remedy = "keep one of them, and give the other a name of its own" if kinds else 'write `that: "amount >= 0"`'

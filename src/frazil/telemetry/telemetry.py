@@ -41,6 +41,17 @@ _EXTRAS = {
     OTLP: ("otel", ("opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http")),
     OPENLINEAGE: ("openlineage", ("openlineage.client",)),
 }
+log = structlog.get_logger("frazil")
+MOST_WAITING = 2048
+"""The most batches that wait to be sent."""
+LONGEST_DELAY_S = 10.0
+"""How long a sender waits for the first batch before it loads its libraries, which would delay the first commit."""
+_CREDENTIALS = re.compile(r"(?<=//)[^/\s@]+@")
+"""Of an address that a variable has: HTTP clients quote it."""
+STOP_S = 2.0
+"""How long the end of the process waits for what is still to be sent."""
+_EVERY_S = 5.0
+_OUTLETS = {OTLP: "frazil.telemetry.otlp:OtlpOutlet", OPENLINEAGE: "frazil.telemetry.lineage:LineageOutlet"}
 
 
 @dataclass(frozen=True)
@@ -93,18 +104,6 @@ def _is_installed(module: str) -> bool:
         return find_spec(module) is not None
     except ModuleNotFoundError:  # Of a package in its path.
         return False
-
-
-log = structlog.get_logger("frazil")
-
-MOST_WAITING = 2048
-"""The most batches that wait to be sent."""
-LONGEST_DELAY_S = 10.0
-"""How long a sender waits for the first batch before it loads its libraries, which would delay the first commit."""
-
-
-_CREDENTIALS = re.compile(r"(?<=//)[^/\s@]+@")
-"""Of an address that a variable has: HTTP clients quote it."""
 
 
 class Outlet(Protocol):
@@ -215,12 +214,6 @@ class Sender:
         if self._is_failing:
             log.info("telemetry_sent_again", destination=self.name, dropped_batches=self.dropped)
         self._is_failing = False
-
-
-STOP_S = 2.0
-"""How long the end of the process waits for what is still to be sent."""
-_EVERY_S = 5.0
-_OUTLETS = {OTLP: "frazil.telemetry.otlp:OtlpOutlet", OPENLINEAGE: "frazil.telemetry.lineage:LineageOutlet"}
 
 
 class Telemetry:

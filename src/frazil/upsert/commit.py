@@ -46,6 +46,10 @@ from frazil.upsert.truncates import Truncated, find_truncated, is_truncated
 from frazil.write.target import NO_ID, ROW_ID_FIELD, TableTarget, has_lineage, lineage_schema, with_row_ids
 from frazil.write.write import FileWriter
 
+_TRIES = 20
+Judge = Callable[[Ranked, LatestChanges, Found], Bools]
+"""Returns which keys keep their live row, given all changes, the latest changes and the live rows."""
+
 
 @dataclass(frozen=True)
 class _RewrittenFile:
@@ -214,11 +218,6 @@ def _packed(column: pa.Array | None) -> tuple[pa.Array, ...]:
     least, most = bounds["min"].as_py() or 0, bounds["max"].as_py() or 0
     above = pc.subtract(column, least)
     return pa.array([least]), above.cast(pa.uint32()) if most - least < 2**32 else above
-
-
-_TRIES = 20
-Judge = Callable[[Ranked, LatestChanges, Found], Bools]
-"""Returns which keys keep their live row, given all changes, the latest changes and the live rows."""
 
 
 @dataclass

@@ -40,6 +40,12 @@ from frazil.verify.compare import PREFIX, Change, Compared, Piece
 MOST_OFFSETS = 1_000_000
 """The most offsets of a table that are read again at a time."""
 _OWN = "frazil."
+log = structlog.get_logger("frazil")
+FIRST_S = 60.0
+"""The longest time from the start of the process to the first comparison."""
+_RECORDS_GONE = "Kafka has deleted the records of some of the commits"
+_OTHER_COLUMNS = "the columns have changed since"
+_TOO_LARGE = f"some commits have more than the {MOST_OFFSETS:,} records that are compared at a time"
 
 
 @dataclass(frozen=True)
@@ -149,15 +155,6 @@ def _ranges(before: Offsets, after: Offsets, starts_at_zero: bool) -> tuple[Offs
             if start < end:
                 found.append(OffsetRange(topic, partition, start, end))
     return tuple(found)
-
-
-log = structlog.get_logger("frazil")
-
-FIRST_S = 60.0
-"""The longest time from the start of the process to the first comparison."""
-_RECORDS_GONE = "Kafka has deleted the records of some of the commits"
-_OTHER_COLUMNS = "the columns have changed since"
-_TOO_LARGE = f"some commits have more than the {MOST_OFFSETS:,} records that are compared at a time"
 
 
 @dataclass

@@ -341,10 +341,12 @@ def test_flink_sql_inserts_by_place() -> None:
         CREATE TABLE lake.s.t (x INT, `c` STRING, y INT);
         INSERT INTO lake.s.t SELECT a, c, CAST(a AS INT) AS z FROM t;
         INSERT INTO lake.s.u (`on`, v, w) SELECT a, a - INTERVAL '1' DAY, UPPER(c) d FROM t;
+        INSERT INTO lake.s.v (`e f`, `g``h`) SELECT a, c FROM t;
     """
     tables = document("flink-sql", script)["tables"]
     assert tables["lake.s.t"]["select"] == "select a as x, c, CAST(a AS INT) as y from records"
     assert tables["lake.s.u"]["select"] == "select a as on, a - INTERVAL '1' DAY as v, UPPER(c) as w from records"
+    assert tables["lake.s.v"]["select"] == "select a as `e f`, c as `g``h` from records"
 
 
 def test_a_query_of_flink_sql_keeps_its_signs_and_literals() -> None:

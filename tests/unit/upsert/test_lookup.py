@@ -306,7 +306,7 @@ def test_rows_that_equality_deletes_have_taken_are_not_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_large: bool
 ) -> None:
     monkeypatch.setattr(search, "_FEWEST_ROWS", 5 if is_large else 1000)
-    monkeypatch.setattr(search, "_ROWS_FOR_A_KEY", 0)
+    monkeypatch.setattr(search, "_INDEXED_ROWS_FOR_A_KEY", 0)
     target = _target(tmp_path, k="long", v="string")
     file = _write(target, pa.array([1, 2, 3, 4, 5, 6]), pa.array(["a", "b", "c", None, "e", None]))
     by_key = _equality(tmp_path, [1], other_name=pa.array([2, 77]))

@@ -16,6 +16,33 @@ from frazil.catalog.iceberg.java import each, java_errors, unavailable
 from frazil.catalog.scans import LiveFile, Scan, after_commit, delete_file_of, is_numbered
 from frazil.types import Commit
 
+UpdateMethod = Literal[
+    "AppendFiles.appendFile",
+    "OverwriteFiles.addFile",
+    "RowDelta.addRows",
+    "RowDelta.removeRows",
+    "RowDelta.addDeletes",
+    "RowDelta.removeDeletes",
+    "RewriteFiles.addFile",
+    "RewriteFiles.deleteFile",
+]
+"""A method of an update that takes one file."""
+_OF_DELETES: tuple[UpdateMethod, ...] = (
+    "RowDelta.addDeletes",
+    "RowDelta.removeDeletes",
+    "RewriteFiles.addFile",
+    "RewriteFiles.deleteFile",
+)
+_SPEC_ID = re.compile(r'"spec-id": ?(\d+)')
+_QUOTED = ('"NaN"', 'Infinity"')
+_AT_ONCE = 2000
+_ICEBERG = "org.apache.iceberg"
+_JACKSON = f"{_ICEBERG}.shaded.com.fasterxml.jackson"
+_FILES_AT_ONCE, _WITH_STATISTICS = 10_000, 500
+"""The number of files described in one JSON text, without and with column metrics, which can take a hundred times as
+much as everything else.
+"""
+
 
 class MethodHandles:
     """Makes Java's method handles in the JVM behind py4j's `gateway`. Classes are Java's own objects of `class_of`."""
@@ -79,34 +106,6 @@ class MethodHandles:
     @cached_property
     def _lookup(self) -> Any:
         return self._methods.publicLookup()
-
-
-UpdateMethod = Literal[
-    "AppendFiles.appendFile",
-    "OverwriteFiles.addFile",
-    "RowDelta.addRows",
-    "RowDelta.removeRows",
-    "RowDelta.addDeletes",
-    "RowDelta.removeDeletes",
-    "RewriteFiles.addFile",
-    "RewriteFiles.deleteFile",
-]
-"""A method of an update that takes one file."""
-_OF_DELETES: tuple[UpdateMethod, ...] = (
-    "RowDelta.addDeletes",
-    "RowDelta.removeDeletes",
-    "RewriteFiles.addFile",
-    "RewriteFiles.deleteFile",
-)
-_SPEC_ID = re.compile(r'"spec-id": ?(\d+)')
-_QUOTED = ('"NaN"', 'Infinity"')
-_AT_ONCE = 2000
-_ICEBERG = "org.apache.iceberg"
-_JACKSON = f"{_ICEBERG}.shaded.com.fasterxml.jackson"
-_FILES_AT_ONCE, _WITH_STATISTICS = 10_000, 500
-"""The number of files described in one JSON text, without and with column metrics, which can take a hundred times as
-much as everything else.
-"""
 
 
 class DataFiles:

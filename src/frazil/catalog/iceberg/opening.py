@@ -35,6 +35,15 @@ from frazil.errors import FrazilError, SpecError, UnavailableError
 NAME = "frazil"
 """The name of every catalog that Frazil opens; a JDBC catalog keeps it in its rows."""
 _REST = "org.apache.iceberg.rest.RESTCatalog"
+# Loggers of Iceberg's: the first names the file that is read, the second a try that has failed.
+_LOGGERS = ("org.apache.iceberg.BaseMetastoreTableOperations", "org.apache.iceberg.util.Tasks")
+_READ = re.compile(r"^(.+)\tRefreshing table metadata from new version: (.*)$", re.M)
+_FAILED = re.compile(r"^(.+)\tRetrying task after failure: (?:sleepTimeMs=\d+ )?(.*)$", re.M)
+# Tries after 0, 0.1, 0.5 and 2.1 seconds.
+_TRIES = 4
+_LOOKS_EVERY_S = 0.1
+Reader = Callable[[str, Callable[[], Any]], Any]
+"""Returns what a function that reads the metadata of a table returns. Takes the table's name and the function."""
 
 
 def open_catalog(gateway: Any, properties: Mapping[str, str], hadoop: Mapping[str, str]) -> Any:
@@ -188,19 +197,6 @@ def _may_be_absent(error: Exception) -> bool:
 def _has(listed: Any, wanted: Any) -> bool:
     """Returns whether a list of the catalog has a name, in any letter case."""
     return str(wanted).lower() in {str(one).lower() for one in listed}
-
-
-# Loggers of Iceberg's: the first names the file that is read, the second a try that has failed.
-_LOGGERS = ("org.apache.iceberg.BaseMetastoreTableOperations", "org.apache.iceberg.util.Tasks")
-_READ = re.compile(r"^(.+)\tRefreshing table metadata from new version: (.*)$", re.M)
-_FAILED = re.compile(r"^(.+)\tRetrying task after failure: (?:sleepTimeMs=\d+ )?(.*)$", re.M)
-# Tries after 0, 0.1, 0.5 and 2.1 seconds.
-_TRIES = 4
-_LOOKS_EVERY_S = 0.1
-
-
-Reader = Callable[[str, Callable[[], Any]], Any]
-"""Returns what a function that reads the metadata of a table returns. Takes the table's name and the function."""
 
 
 def read_patiently(_table: str, read: Callable[[], Any]) -> Any:

@@ -68,6 +68,11 @@ _NUMBERS = (IntegerType, LongType, FloatType, DoubleType, DecimalType)
 _TIMES = (TimestampType, TimestamptzType)
 _INTEGERS, _NUMBER = r"^-?[0-9]+$", r"^-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?$"
 _MAX_INTEGER_DIGITS = 25  # Longer texts of numbers are refused unread: no integer column holds them.
+_BAD_TYPES = {1: Fault("unusable_schema", "`mysqlType` is no object that gives each column the text of its type")}
+_NOT_TEXT = {
+    json_values.WRONG_KIND: Fault("type_mismatch", "{value} is no text, and values are written as texts"),
+    json_values.LONE_SURROGATE: Fault("invalid_text", "{value} has half of a surrogate pair, which is no text"),
+}
 
 
 @dataclass(frozen=True)
@@ -213,11 +218,6 @@ _READERS: dict[type[IcebergType], Callable[[pa.StringArray, IcebergType], tuple[
 
 Types = Mapping[str, SourceType]
 """The types of columns, by name."""
-_BAD_TYPES = {1: Fault("unusable_schema", "`mysqlType` is no object that gives each column the text of its type")}
-_NOT_TEXT = {
-    json_values.WRONG_KIND: Fault("type_mismatch", "{value} is no text, and values are written as texts"),
-    json_values.LONE_SURROGATE: Fault("invalid_text", "{value} has half of a surrogate pair, which is no text"),
-}
 
 
 @dataclass(frozen=True)

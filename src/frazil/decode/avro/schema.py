@@ -39,6 +39,7 @@ _LOGICAL = {
     "local-timestamp-micros": "long",
     "uuid": "string",
 }
+_OF_LOGICAL = ("logicalType", "precision", "scale")
 
 
 @dataclass(eq=False)
@@ -317,9 +318,6 @@ class _Parser:
         if len(set(kinds)) < len(kinds):
             raise unusable("a union has the same type twice", place.path)
         return Avro("union", items=branches)
-
-
-_OF_LOGICAL = ("logicalType", "precision", "scale")
 
 
 @dataclass(frozen=True)

@@ -76,6 +76,8 @@ _SHORT_NAMES = {
     "PNT": "America/Phoenix", "PRT": "America/Puerto_Rico", "PST": "America/Los_Angeles", "SST": "Pacific/Guadalcanal",
     "VST": "Asia/Ho_Chi_Minh", "EST": "-05:00", "MST": "-07:00", "HST": "-10:00",
 }  # fmt: skip
+Cast = Callable[[pa.Array, Any], Result | pa.Array]
+_DIGITS_OF_DOUBLE = 15
 
 
 def days_from_civil(year: int, month: int, day: int) -> int | None:
@@ -194,10 +196,6 @@ def _text_of_moment(micros: int) -> str:
     seconds, fraction = divmod(of_day, 1_000_000)
     time = f"{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}"
     return f"{_text_of_day(days)} {time}" + (f".{fraction:06d}".rstrip("0") if fraction else "")
-
-
-Cast = Callable[[pa.Array, Any], Result | pa.Array]
-_DIGITS_OF_DOUBLE = 15
 
 
 def _by_arrow(array: pa.Array, target: pa.DataType) -> pa.Array:

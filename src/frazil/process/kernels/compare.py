@@ -73,13 +73,14 @@ _ORDERED = ("bool, bool", "int, int", "long, long", "float, float", "double, dou
             "date, date", "timestamp, timestamp", "ntz, ntz")  # fmt: skip
 
 
-def _same_type(call: Call) -> str:
+def same_type(call: Call) -> str:
+    """Returns why a call is not proven whose arguments are to be of one type; empty where they are."""
     kinds = {argument.type for argument in call.arguments}
     return "" if len(kinds) == 1 else "the arguments are of several types"
 
 
 def _compares(function: Any) -> Kernel:
-    return Kernel((*_ORDERED, "decimal, decimal"), lambda _, one, other: function(one, other), objection=_same_type)
+    return Kernel((*_ORDERED, "decimal, decimal"), lambda _, one, other: function(one, other), objection=same_type)
 
 
 _EXTREME = ("int, ...", "long, ...", "double, ...", "text, ...", "date, ...", "timestamp, ...", "decimal, ...")
@@ -89,11 +90,11 @@ KERNELS = {
     "LessThanOrEqual": _compares(_less_or_equal),
     "GreaterThan": _compares(lambda one, other: less(other, one)),
     "GreaterThanOrEqual": _compares(lambda one, other: _less_or_equal(other, one)),
-    "EqualNullSafe": Kernel((*_ORDERED, "decimal, decimal"), _equal_null_safe, is_eager=True, objection=_same_type),
+    "EqualNullSafe": Kernel((*_ORDERED, "decimal, decimal"), _equal_null_safe, is_eager=True, objection=same_type),
     "Not": Kernel(("bool",), lambda _, value: pc.invert(value)),
     "IsNull": Kernel(("any",), lambda _, value: value.is_null(), is_eager=True),
     "IsNotNull": Kernel(("any",), lambda _, value: value.is_valid(), is_eager=True),
     "IsNaN": Kernel(("double", "float"), _is_nan, is_eager=True),
-    "Greatest": Kernel(_EXTREME, _greatest, is_eager=True, objection=_same_type),
-    "Least": Kernel(_EXTREME, _greatest, is_eager=True, objection=_same_type),
+    "Greatest": Kernel(_EXTREME, _greatest, is_eager=True, objection=same_type),
+    "Least": Kernel(_EXTREME, _greatest, is_eager=True, objection=same_type),
 }

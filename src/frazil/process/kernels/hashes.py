@@ -31,6 +31,9 @@ _BLOCK = 64
 """The number of bytes that are mixed at a time."""
 _LONG = 128
 """From this mean length on `hashlib` is faster, which uses the processor's own instructions."""
+_SHA2 = {224: hashlib.sha224, 384: hashlib.sha384, 512: hashlib.sha512}
+_LINE = 76
+"""The length of a line of base64 in MIME (RFC 2045, section 6.8)."""
 
 
 def _first_bits(root: int, count: int) -> U32:
@@ -125,11 +128,6 @@ def warm_up(compiles_all: bool) -> None:
     """Loads the compiled loops, for a process that others are forked from; compiles them only with `compiles_all`."""
     if compiles_all or is_on_disk(_digest_all):
         sha256(pa.array([b"a"]))
-
-
-_SHA2 = {224: hashlib.sha224, 384: hashlib.sha384, 512: hashlib.sha512}
-_LINE = 76
-"""The length of a line of base64 in MIME (RFC 2045, section 6.8)."""
 
 
 def _each(array: pa.Array, kind: pa.DataType, function: Callable[[Any], Any]) -> pa.Array:

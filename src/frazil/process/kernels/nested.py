@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from frazil.decode.columns import offsets_from, offsets_of
-from frazil.process.kernels.compare import equal
+from frazil.process.kernels.compare import equal, same_type
 from frazil.process.kernels.values import (
     INVALID_ARRAY_INDEX,
     INVALID_ARRAY_INDEX_IN_ELEMENT_AT,
@@ -126,10 +126,6 @@ def _list(_: Call, *values: Value) -> pa.Array:
     return list_array(offsets_from(np.full(rows, count)), every.take(pa.array(places)), None, 0)
 
 
-def _same_type(call: Call) -> str:
-    return "" if len({argument.type for argument in call.arguments}) == 1 else "the arguments are of several types"
-
-
 _KEYS = ("map, text", "map, int", "map, long")
 KERNELS = {
     "GetStructField": Kernel(("struct",), _member),
@@ -141,5 +137,5 @@ KERNELS = {
     "ArraySize": Kernel(("list",), _size),
     "ArrayContains": Kernel(("list, text", "list, int", "list, long", "list, double", "list, date"), _contains),
     "CreateNamedStruct": Kernel(("text!, any, ...",), _struct, is_eager=True),
-    "CreateArray": Kernel(("any, ...",), _list, is_eager=True, objection=_same_type),
+    "CreateArray": Kernel(("any, ...",), _list, is_eager=True, objection=same_type),
 }

@@ -35,6 +35,8 @@ _CASED = "\u1c8a\ua7cd\ua7db\U00010d70-\U00010d85\U0001df25-\U0001df2a"
 # A mark that was ignorable, and is not.
 _OTHER = "\U0001171e"
 _NEW = re.compile(f"([{_IGNORABLE}])|([{_CASED}])|{_OTHER}")
+_MOST = 10_000
+"""The greatest length to which a literal may lengthen a text."""
 
 
 def lower(text: str) -> str:
@@ -55,10 +57,6 @@ def lower(text: str) -> str:
 def upper(text: str) -> str:
     """Returns a text in upper case."""
     return text.translate(_UPPER).upper()
-
-
-_MOST = 10_000
-"""The greatest length to which a literal may lengthen a text."""
 
 
 def _literal(call: Call, place: int) -> Any:

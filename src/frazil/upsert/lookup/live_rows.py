@@ -9,10 +9,9 @@ from __future__ import annotations
 import json
 import os
 import threading
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any, TypeVar
@@ -21,6 +20,7 @@ from uuid import UUID
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from cachetools import LRUCache
 from pyiceberg.conversions import from_json
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.transforms import IdentityTransform
@@ -48,44 +48,37 @@ from frazil.write.write import file_io
 _ENTRY_BYTES = 512
 Name = tuple[Any, ...]
 """A cache key: the path of the file first, then whatever distinguishes several entries of one file."""
+_MAPPING = "schema.name-mapping.default"
 
 
 class ColumnCache:
     """A cache of columns by name: the least recently used entries are evicted. Thread-safe."""
 
     def __init__(self, limit_bytes: int) -> None:
-        self._limit = limit_bytes
-        self._buffered: OrderedDict[Name, tuple[pa.Array, ...]] = OrderedDict()
+        self._columns: LRUCache[Name, tuple[pa.Array, ...]] = LRUCache(limit_bytes, getsizeof=_size)
         self._lock = threading.Lock()
-        #: The size of all entries.
-        self.size_bytes = 0
         _caches.append(self)
+
+    @property
+    def size_bytes(self) -> int:
+        """The size of all entries."""
+        return int(self._columns.currsize)
 
     def get(self, name: Name) -> tuple[pa.Array, ...] | None:
         """Returns the columns under this name; None without an entry."""
         with self._lock:
-            if name in self._buffered:
-                self._buffered.move_to_end(name)
-            return self._buffered.get(name)
+            return self._columns.get(name)
 
     def put(self, name: Name, columns: tuple[pa.Array, ...]) -> None:
-        """Stores the columns under this name, and evicts the least recently used entries above the limit."""
-        with self._lock:
-            if name in self._buffered:
-                self._drop(name)
-            self._buffered[name] = columns
-            self.size_bytes += _size(columns)
-            while self.size_bytes > self._limit:
-                self._drop(next(iter(self._buffered)))
+        """Stores the columns under this name, unless they are larger than the limit."""
+        with self._lock, suppress(ValueError):
+            self._columns[name] = columns
 
     def forget(self, paths: Set[str]) -> None:
         """Removes the entries of these files."""
         with self._lock:
-            for name in [name for name in self._buffered if name[0] in paths]:
-                self._drop(name)
-
-    def _drop(self, name: Name) -> None:
-        self.size_bytes -= _size(self._buffered.pop(name))
+            for name in [name for name in self._columns if name[0] in paths]:
+                del self._columns[name]
 
 
 _caches: list[ColumnCache] = []
@@ -312,9 +305,6 @@ def in_threads(work: Callable[[Some], Other], members: Sequence[Some], most: int
         return map(work, members)
     with ThreadPoolExecutor(min(most or os.cpu_count() or 1, len(members))) as pool:
         return list(pool.map(work, members))
-
-
-_MAPPING = "schema.name-mapping.default"
 
 
 def missing_column(target: TableTarget, file: LiveFile, path: Sequence[str], count: int, kind: pa.DataType) -> pa.Array:

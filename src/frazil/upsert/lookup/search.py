@@ -33,6 +33,7 @@ _CACHE_BYTES = 768 * 1024 * 1024
 _FEWEST_ROWS = 100_000
 _INDEXED_ROWS_FOR_A_KEY = 50
 _indexes = ColumnCache(_CACHE_BYTES)
+_ROWS_AT_ONCE, _ROWS_FOR_A_KEY = 4_000_000, 2
 
 
 class KeyRange:
@@ -152,9 +153,6 @@ def _build_index(column: pa.Array) -> tuple[pa.Array, ...]:
         return (pa.array(values),)
     order = np.argsort(values, kind="stable")
     return pa.array(values[order]), pa.array(rows[order])
-
-
-_ROWS_AT_ONCE, _ROWS_FOR_A_KEY = 4_000_000, 2
 
 
 @dataclass(frozen=True)

@@ -42,6 +42,9 @@ from frazil.upsert.changes import TRUNCATE, Changes
 from frazil.upsert.lookup.live_rows import has_column
 from frazil.write.target import ChangeReading, TableTarget
 
+PRIMARY = "pk."
+"""The prefix of the names of primary-key columns."""
+
 
 def column_of(target: TableTarget, path: Path) -> Path:
     """Returns the column that the field at `path` of a record is stored in, or would be, with the rest of the path
@@ -326,10 +329,6 @@ def _mark(texts: Texts, objects: Slices, error: NDArray[np.uint8], prefix: str, 
             if bare not in names:
                 names.append(bare)
             bits[objects.owner[column.kind != ABSENT]] |= np.int64(1 << min(names.index(bare), _MAX_NAMES))
-
-
-PRIMARY = "pk."
-"""The prefix of the names of primary-key columns."""
 
 
 def flat_keys(keys: pa.Array) -> pa.Array:
