@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from pyiceberg.types import IcebergType, MapType, NestedField, StructType
 
 from frazil.schema.evolve import NameConflict, Path, RequestedFields, extend_fields
-from frazil.schema.parts import change_parts, parts_of, retyped
+from frazil.schema.parts import change_parts, parts_of, retyped, types_in, with_parts
 
 MAX_REJECTED = 100
 """The largest number of rejected fields: a producer that makes up more of them is no case of single bad records."""
@@ -32,10 +32,7 @@ def accept(
     accepted = set(
         _accept(list(_leaves(requested_fields)), [], lambda kept: check(_only(requested_fields, set(kept))), clashes)
     )
-    rejected = {
-        path if clash.is_exact else _rejected(path, requested_fields, accepted): str(clash)
-        for path, clash in clashes.items()
-    }
+    rejected = {_rejected(path, clash.field, requested_fields, accepted): str(clash) for path, clash in clashes.items()}
     return _only(requested_fields, accepted), rejected
 
 
@@ -69,11 +66,16 @@ def _leaves(requested_fields: RequestedFields) -> Iterator[Path]:
 
 
 def _leaves_of(kind: IcebergType, path: Path) -> Iterator[Path]:
-    if isinstance(kind, StructType) and kind.fields:
-        for member in kind.fields:
-            yield from _leaves_of(member.field_type, (*path, member.name))
+    if _has_members(kind):
+        for part in parts_of(kind):
+            yield from _leaves_of(part.field_type, (*path, part.name))
     else:
         yield path
+
+
+def _has_members(kind: IcebergType) -> bool:
+    """Whether the type is a struct with members, or has one in its lists and maps."""
+    return any(isinstance(inner, StructType) and inner.fields for _, inner in types_in(kind))
 
 
 def _only(requested_fields: RequestedFields, kept: Collection[Path]) -> dict[Path, dict[str, IcebergType]]:
@@ -89,15 +91,19 @@ def _only(requested_fields: RequestedFields, kept: Collection[Path]) -> dict[Pat
 
 def _pruned(kind: IcebergType, path: Path, takes: Callable[[Path], bool]) -> IcebergType | None:
     """Returns the type with the accepted leaves; None without any."""
-    if not isinstance(kind, StructType) or not kind.fields:
+    if not _has_members(kind):
         return kind if takes(path) else None
-    members = ((member, _pruned(member.field_type, (*path, member.name), takes)) for member in kind.fields)
-    left = [retyped(member, inner) for member, inner in members if inner is not None]
-    return StructType(*left) if left else None
+    parts = ((part, _pruned(part.field_type, (*path, part.name), takes)) for part in parts_of(kind))
+    left = [retyped(part, inner) for part, inner in parts if inner is not None]
+    return with_parts(kind, left) if left else None
 
 
-def _rejected(path: Path, requested_fields: RequestedFields, accepted: Collection[Path]) -> Path:
-    """Returns the path of the outermost field around `path` of which nothing is accepted: it has no column at all."""
+def _rejected(path: Path, field: Path, requested_fields: RequestedFields, accepted: Collection[Path]) -> Path:
+    """Returns the path of the conflict's `field`, where it has one, else that of the outermost field around `path` of which
+    nothing is accepted: it has no column at all.
+    """
+    if field:  # Of a table whose columns are made from several levels, the path is another one than in records.
+        return field if path[: len(field)] == field else path
     known = max((parent for parent in requested_fields if path[: len(parent)] == parent), key=len)
     for cut in range(len(known) + 1, len(path)):
         if not any(other[:cut] == path[:cut] for other in accepted):

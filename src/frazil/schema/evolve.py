@@ -53,14 +53,14 @@ class TypesDiffer(Exception):
 class NameConflict(Exception):
     """A column-name conflict: two columns would have one name.
 
-    reason: the columns. advice: the settings of a table whose columns are fields of its records. is_exact: the other members
-    of the field's new struct are not part of the conflict.
+    reason: the columns. advice: the settings of a table whose columns are fields of its records. field: the path of the new
+    field in the table, where other members of its new struct are not part of the conflict.
     """
 
-    def __init__(self, reason: str, advice: str = "", is_exact: bool = False) -> None:
+    def __init__(self, reason: str, advice: str = "", field: Path = ()) -> None:
         super().__init__(f"{reason}: {advice}" if advice else reason)
         self.reason = reason
-        self.is_exact = is_exact
+        self.field = field
 
 
 @dataclass(frozen=True)
@@ -271,7 +271,7 @@ def _check_full_names(struct: IcebergType, known: frozenset[int]) -> None:
             held = f"the field `{other[-1]}`" + (f" inside `{'.'.join(other[:-1])}`" if len(other) > 1 else "")
             mine = f"the field `{path[-1]}`" + (f" inside `{'.'.join(path[:-1])}`" if len(path) > 1 else "")
             reason = f"{mine}, and {held} would both be the column `{'.'.join(path)}`"
-            raise NameConflict(reason, column_settings(path), is_exact=True)
+            raise NameConflict(reason, column_settings(path), path)
 
 
 def _paths(kind: IcebergType, path: Path) -> Iterator[tuple[Path, int]]:

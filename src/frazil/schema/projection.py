@@ -16,6 +16,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import IcebergType, MapType, NestedField, StructType
 
 from frazil.name_case import Spellings, fold_case
+from frazil.name_length import explain_long_name, is_long
 from frazil.schema.evolve import (
     NameConflict,
     RequestedFields,
@@ -318,7 +319,7 @@ def _schema_in_table(schema: Schema, before: Schema, case: str, own: Container[s
     """Returns the schema with the names of the table inside its columns: existing names for existing fields, for the
     others names in the table's `case`.
 
-    Raises: NameConflict where two fields of one struct would share a name.
+    Raises: NameConflict where two fields of one struct would share a name, or the table's name of one is too long.
     """
     if case == "keep" and schema == before:
         return schema
@@ -337,6 +338,8 @@ def _in_table(kind: IcebergType, old: Mapping[int, NestedField], case: str, path
     for member in kind.fields:
         known, inner = old.get(member.field_id), (*path, member.name)
         name = known.name if known is not None else change_case(member.name, case)
+        if known is None and is_long(name):
+            raise NameConflict(explain_long_name(name))
         doc = known.doc if known is not None else member.doc if name == member.name else doc_of((member.name,))
         if known is None and fold_case(name) in taken:
             both = f"{format_path((*path, taken[fold_case(name)]))} and {format_path(inner)}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from frazil.dead_letters.files import ReplayResult, Selection
 from frazil.ingest.state import RunState
 from frazil.schema.conflicts import MAX_REJECTED, accept
 from frazil.schema.evolve import NameConflict, RequestedFields, new_schema
-from frazil.spec.settings import FlattenSpec, LimitsSpec
+from frazil.spec.settings import DeadLettersSpec, FlattenSpec, LimitsSpec
 from frazil.spec.types import parse_type
 from tests.unit.dead_letters.scene import Scene as PendingDeadLetters
 from tests.unit.ingest import test_schemas
@@ -58,6 +59,26 @@ def test_such_a_record_is_a_dead_letter_and_brings_no_column(
     state = scene.catalog.load("n.a")
     assert state is not None
     assert [field.name for field in state.schema.fields] == ["n", *settings.get("metadata", {}).values()]
+
+
+@pytest.mark.parametrize(("before", "after"), [('{"l": [', "]}"), ('{"l": [[', "]]}"), ('{"o": {"l": [', "]}}")])
+@pytest.mark.parametrize(
+    ("settings", "first", "other", "names"),
+    [
+        ({"column_case": "snake"}, '{"userId": 1}', '{"user_id": 2}', ["user_id", "more"]),
+        ({}, '{"a.b": 1}', '{"a": {"b": 2}}', ["a.b", "more"]),
+    ],
+)
+def test_of_members_of_lists_that_would_share_a_column_the_first_one_gets_it(
+    tmp_path: Path, before: str, after: str, settings: dict[str, Any], first: str, other: str, names: list[str]
+) -> None:
+    scene = Scene(tmp_path, "a", **settings, dead_letters=DeadLettersSpec(stop_above=1.0))
+    members = [first, other, '{"more": 3}']
+    scene.feed("a", *(f"{before}{member}{after}".encode() for member in members))
+    assert only(scene.catch_up()).status.run_state is RunState.WAITING
+    rows = [re.findall(r"'([a-z._]+)': ([0-9]+|None)", str(row)) for row in scene.rows("n.a")]
+    assert rows == [list(zip(names, ("1", "None"), strict=True)), list(zip(names, ("None", "3"), strict=True))]
+    assert scene.dead_letters("n.a") == [("a", 0, 1)]
 
 
 def test_many_records_that_bring_too_many_columns_stop_the_table_soon(tmp_path: Path) -> None:

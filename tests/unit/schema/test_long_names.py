@@ -83,6 +83,22 @@ def test_a_name_that_is_long_only_when_it_is_flattened_is_refused_too(tmp_path: 
     assert scene.dead_letters("n.a") == [("a", 0, 1)]
 
 
+@pytest.mark.parametrize("is_known", [False, True])
+@pytest.mark.parametrize("form", ['{{"n": {}, "m": {{{}}}}}', '{{"n": {}, "m": [{{{}}}]}}'])
+def test_a_member_s_name_that_is_long_only_in_its_column_s_case_is_refused_too(
+    tmp_path: Path, form: str, is_known: bool
+) -> None:
+    scene = Scene(tmp_path, "a", column_case="snake")
+    if is_known:
+        scene.feed("a", form.format(0, '"k": 1').encode())
+        scene.catch_up()
+    bad, good = form.format(1, f'"{"aB" * 100}": 1'), form.format(2, '"k": 1')
+    scene.feed("a", bad.encode(), good.encode())
+    assert only(scene.catch_up()).status.run_state is RunState.WAITING
+    assert [row["n"] for row in scene.rows("n.a")] == [0, 2] if is_known else [2]
+    assert scene.dead_letters("n.a") == [("a", 0, int(is_known))]
+
+
 @pytest.mark.parametrize("inside", [False, True])
 def test_an_avro_schema_with_such_a_name_brings_the_other_columns(tmp_path: Path, inside: bool) -> None:
     scenario = test_schemas.Scenario(tmp_path)
