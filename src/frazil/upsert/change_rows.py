@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from frazil.cdc.positions import split_snapshot_marks
 from frazil.schema.arrow import Bools, Ints, Records, pick
+from frazil.types import RESCUED_COLUMN
 from frazil.upsert.changes import UPSERT, Changes
 from frazil.upsert.deduplicate import (
     LatestChanges,
@@ -121,7 +122,10 @@ class ChangeRows:
         waits = {names[n]: mask for n, mask in changes.unavailable.items()}
         part = _Part(ranked, rows, waits, count, tuple(changes.old_keys or ()), changes.positions, times=changes.times)
         if "deleted" in changes.own:
-            part = replace(part, marks=np.asarray(changes.own["deleted"]))
+            marks = np.asarray(changes.own["deleted"])
+            part = replace(part, marks=marks)
+            if self._target.reading.has_rescued_column and marks.any():
+                waits[RESCUED_COLUMN] = marks
         self._parts.append(part)
         self._pending += count
         # The provider of a value is known within one deduplication only.

@@ -314,6 +314,17 @@ def test_a_delete_of_no_row_is_marked_though_a_column_is_required(tmp_path: Path
     assert [(row["id"], row["v"], row["_deleted"]) for row in scenario.by_id()] == [(1, "a", False), (2, None, True)]
 
 
+@pytest.mark.parametrize("tasks", [1, 3])
+def test_a_row_that_is_marked_as_deleted_keeps_the_values_that_did_not_fit(tmp_path: Path, tasks: int) -> None:
+    columns = tuple(ColumnSpec(name=name, type=parse_type(kind)) for name, kind in (("id", "long"), ("v", "int")))
+    scenario = UpsertSource(tmp_path, tasks, key_columns=("id",), rescue=True, columns=columns, **MARKS)
+    scenario.say(made({"id": 1, "v": "a"}), made({"id": 2, "v": 2}))
+    again = [made({"id": 4, "v": "a"}), gone(4), made({"id": 4, "v": 4})]
+    scenario.say(gone(1), gone(2), made({"id": 3, "v": "a"}), gone(3), *again)
+    found = [(row["id"], '"a"' in (row["_rescued"] or ""), row["_deleted"]) for row in scenario.by_id()]
+    assert found == [(1, True, True), (2, False, True), (3, True, True), (4, False, False)]
+
+
 def test_an_upsert_table_in_the_order_of_a_column(tmp_path: Path) -> None:
     scenario = UpsertSource(tmp_path, key_columns=("id",), order_by="v")
     scenario.say(made({"id": 1, "v": "2"}), made({"id": 2, "v": "2"}))
