@@ -48,7 +48,8 @@ def command(
     protected record that cannot be read nothing is shown.
 
     Exit code: 0; 4 when a record failed; 1 when Kafka, the catalog or the schema registry does not answer, a topic is
-    missing, or the query names a field that no record has had; 2 when the pipeline file, the query or the name is wrong.
+    missing, the query names a field that no record has had, or no record has a field; 2 when the pipeline file, the query
+    or the name is wrong.
     """
     spec, clock = read_spec(output, file), SystemClock()
     source = topics_for_reading(spec)

@@ -15,8 +15,8 @@ from frazil.ingest.table import Table
 from frazil.ingest.target import target_of
 from frazil.name_case import Spellings, fold_case
 from frazil.process.analysis import METADATA, Query
-from frazil.process.program import Field, Project
-from frazil.process.protect import HEADERS, KEY, Protection, Rule, find_unprotected
+from frazil.process.program import Call, Field, Project
+from frazil.process.protect import HEADERS, KEY, PROTECT, PROTECT_HEADERS, Protection, Rule, find_unprotected
 from frazil.schema.arrow import arrow_type
 from frazil.schema.conflicts import MAX_REJECTED, accept
 from frazil.schema.evolve import NameConflict, Path, RequestedFields, can_promote, extend_schema, new_schema
@@ -173,6 +173,8 @@ def _is_handed_on(query: Query, name: str, in_records: str) -> bool:
     for stage in reversed(program_of(query).stages):
         if isinstance(stage, Project):
             made = dict(stage.columns).get(source)
+            if isinstance(made, Call) and made.function in (PROTECT, PROTECT_HEADERS):
+                made = made.arguments[0]
             if not isinstance(made, Field):
                 return False
             source = made.name

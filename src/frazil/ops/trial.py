@@ -233,7 +233,7 @@ class Trial:
         that its route reads, each with the table that it goes to.
 
         Raises: SpecError for a table that the pipeline does not have or cannot have; UnavailableError where a service does
-        not answer, a topic is missing, or the query names a field that no record has had.
+        not answer, a topic is missing, the query names a field that no record has had, or no record has a field.
         """
         self._discovery.refresh_topics()
         self._discovery.add_named()
@@ -248,6 +248,11 @@ class Trial:
         for owner in sorted({name, *(owner for _, owner in shown)}):
             self._settle(tables[owner], [record for record, mine in owned if mine == owner])
         tried = tuple(try_record(target_of(tables[owner]), record) for record, owner in shown)
+        for one in tried:
+            if one.outcome == "dropped" and not one.dropped:  # There is no column that it could have a value in.
+                message = "no record has a field yet, so the table has no column"
+                remedy = "produce records with fields, or declare `columns`"
+                raise UnavailableError(message, remedy=remedy, where=one.table)
         schema = table.state.schema if table.state is not None else Schema()
         columns = tuple((one.name, format_type(one.field_type)) for one in schema.fields)
         return TriedTable(name, columns, tried, Counter(one.outcome for one in tried))
@@ -323,7 +328,7 @@ class Trial:
         for _ in range(_ROUNDS):
             needs = self._needs(table, records)
             is_new = table.state is None and not needs.missing
-            if is_new and (needs.requested_fields or table.spec.columns):
+            if is_new and (needs.requested_fields or table.spec.columns or table.spec.metadata):
                 self._create(table, needs)
             elif is_new or needs.is_met:
                 return

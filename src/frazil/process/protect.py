@@ -286,7 +286,7 @@ def protected_fields(
 
 def rule_around(protection: Protection, path: Path) -> Rule | None:
     """Returns the rule of the innermost of the fields that a field is in which a rule finds; None without one. path: of the
-    field in the records, whose columns `flatten` and `columns` may have taken out of the struct.
+    field in the records, which `flatten` and `columns` may have made a column without the struct.
     """
     above = (".".join(path[:depth]) for depth in range(len(path) - 1, 0, -1))
     return next(filter(None, (protection.rule_for(spelled(one)) for one in above)), None)

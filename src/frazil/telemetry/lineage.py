@@ -187,11 +187,18 @@ class LineageOutlet:
         namespace, topics = kafka_namespace(self._spec), sorted(run.topics)
         kind = "TRANSFORMATION" if run.table.spec.has_query else "IDENTITY"
 
-        def inputs(paths: Sequence[str], transformation: Transformation) -> list[InputField]:
-            return [InputField(namespace, topic, path, [transformation]) for topic in topics for path in paths]
+        def inputs(paths: Sequence[str], *transformation: str) -> list[InputField]:
+            made = {path: Transformation(*transformation, masking=_is_masked(path, lineage)) for path in paths}
+            return [InputField(namespace, topic, path, [made[path]]) for topic in topics for path in paths]
 
-        columns = {one.name: Fields(inputs(one.fields, Transformation("DIRECT", kind))) for one in lineage.columns}
-        return ColumnLineageDatasetFacet(columns, inputs(lineage.conditions, Transformation("INDIRECT", "FILTER")))
+        columns = {one.name: Fields(inputs(one.fields, "DIRECT", kind)) for one in lineage.columns}
+        return ColumnLineageDatasetFacet(columns, inputs(lineage.conditions, "INDIRECT", "FILTER"))
+
+
+def _is_masked(path: str, lineage: TableLineage) -> bool:
+    """Whether a field is protected, or a part of it, or what it is in."""
+    protected = (f"{one.field}." for one in lineage.protected)
+    return any(one.startswith(f"{path}.") or f"{path}.".startswith(one) for one in protected)
 
 
 def _schema_facet(state: TableState) -> SchemaDatasetFacet:

@@ -9,7 +9,7 @@ import pytest
 from pyiceberg.types import StringType
 
 from frazil.ingest.state import RunState
-from frazil.spec.settings import ColumnSpec, FlattenSpec, ProtectRule, ValueSpec
+from frazil.spec.settings import ColumnSpec, FlattenSpec, KeySpec, ProtectRule, ValueSpec
 from frazil.spec.types import parse_type
 from tests.unit.ingest.service_scene import only
 
@@ -121,3 +121,18 @@ def test_members_that_column_case_renames_are_found_by_both_names(scene: Any, se
     made.catch_up()
     (row,) = made.rows("n.a")
     assert len(row["user_data"]["e_mail"]) == 64
+
+
+@pytest.mark.parametrize("settings", [{}, {"where": "id = 1"}, {"select": "select id, _key, _headers from records"}])
+@pytest.mark.parametrize("key", ["raw", "text", "json"])
+@pytest.mark.parametrize("column", ["_key", "own"])
+def test_columns_of_keys_and_headers_are_protected_whatever_the_query_makes(
+    scene: Any, settings: dict[str, Any], key: str, column: str
+) -> None:
+    metadata = {"key": column, "headers": "_headers"}
+    made = scene(key=KeySpec(format=key), metadata=metadata, **settings, **_protecting("_key", "_headers"))
+    made.source.produce("a", 0, b'{"id": 1}', made.clock.now_ms(), key=b'"a@b.c"', headers=(("of", b"a@b.c"),))
+    made.catch_up()
+    (row,) = made.rows("n.a")
+    assert len(row[column]) == 64
+    assert len(row["_headers"][0]["value"]) == 64

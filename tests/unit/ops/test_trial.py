@@ -73,6 +73,16 @@ def test_each_record_is_shown_with_its_row_what_drops_it_or_its_error(scenario: 
     assert scenario.catalog.load("s.a") is None
 
 
+def test_records_without_fields_are_rows_of_a_table_with_metadata_alone(scenario: Scenario, run: Try) -> None:
+    produce(scenario, {}, {"a": None})
+    found = run("tables: {s.a: {topic: a, metadata: [offset]}}\n")
+    assert [shown(one) for one in found.records] == [("written", [("append", {"_offset": n})]) for n in range(2)]
+    with pytest.raises(UnavailableError, match="no record has a field yet, so the table has no column") as caught:
+        run("tables: {s.a: {topic: a}}\n")
+    assert caught.value.remedy == "produce records with fields, or declare `columns`"
+    assert shown(run("tables: {s.a: {topic: a, columns: {a: int}}}\n").records[1])[0] == "written"
+
+
 def test_the_newest_records_are_tried_or_the_oldest_and_types_are_those_of_more(scenario: Scenario, run: Try) -> None:
     produce(scenario, *({"id": n} for n in range(30)), {"id": 1.5}, {"id": 30})
     text = "tables: {s.a: {topic: a, metadata: [offset]}}\n"

@@ -12,6 +12,7 @@ from referencing import Registry, Resource
 
 from docs.scan import ROOT
 from frazil.spec import CatalogSpec, PipelineSpec
+from frazil.spec.settings import ProtectRule
 from frazil.telemetry.lineage import catalog_namespace, split_location
 from tests.fixtures.receivers import receiver
 from tests.unit.http.running_scene import wait_for
@@ -35,7 +36,8 @@ def assert_valid(event: dict[str, Any]) -> None:
 
 def test_a_run_of_a_table_starts_shows_its_columns_and_completes(tmp_path: Path) -> None:
     with receiver() as service:
-        scene = TelemetryScene(tmp_path, "a", openlineage=service.url)
+        protect = {"protect": (ProtectRule(selector="user.name", action="hash"),), "protect_key": "k" * 40}
+        scene = TelemetryScene(tmp_path, "a", openlineage=service.url, **protect)
         scene.feed("a", {"id": 1, "user": {"name": "x"}})
         with scene.sending() as loop:
             wait_for(lambda: any(event["outputs"] for event in service.events), 60)
@@ -54,11 +56,11 @@ def test_a_run_of_a_table_starts_shows_its_columns_and_completes(tmp_path: Path)
     assert len({event["run"]["runId"] for event in service.events}) == 1
     (output,) = service.events[-1]["outputs"]
     lineage = output["facets"]["columnLineage"]["fields"]
-    assert {name: [one["field"] for one in column["inputFields"]] for name, column in lineage.items()} == {
-        "id": ["id"],
-        "user": ["user"],
-        "more": ["more"],
-    }
+    inputs = {name: column["inputFields"] for name, column in lineage.items()}
+    assert {
+        name: [(one["field"], one["transformations"][0]["masking"]) for one in fields]
+        for name, fields in inputs.items()
+    } == {"id": [("id", False)], "user": [("user", True)], "more": [("more", False)]}
     assert [one["name"] for one in output["facets"]["schema"]["fields"]] == ["id", "user", "more"]
     assert output["facets"]["symlinks"]["identifiers"][0]["name"] == "n.a"
     rows = [event["outputs"][0]["outputFacets"]["outputStatistics"]["rowCount"] for event in service.events[1:]]
