@@ -36,7 +36,8 @@ def test_an_address_is_read_as_java_reads_it(location: str, expected: Address) -
 
 
 @pytest.mark.parametrize(
-    "location", ["viewfs://name/wh", "hdfs:///wh", "s3://lake/a?b", "s3://lake/a#b", "s3://lake/a//b", "s3:///a"]
+    "location",
+    ["viewfs://name/wh", "hdfs:///wh", "s3://lake/a?b", "s3://lake/a#b", "s3://lake/a//b", "s3://lake//a", "s3:///a"],
 )
 def test_an_address_that_tasks_cannot_write_to_is_refused_with_a_remedy(location: str) -> None:
     with pytest.raises(SpecError) as raised:
