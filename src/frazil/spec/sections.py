@@ -54,6 +54,7 @@ from frazil.spec.problems import Problems, advice, nearest
 from frazil.spec.secrets import Secrets, is_unresolved
 from frazil.spec.settings import SKIPPABLE, CommitSpec, MaintenanceSpec
 from frazil.spec.units import DURATION_PATTERN
+from frazil.store.addresses import address_of
 from frazil.store.properties import check_property
 
 _SQLITE = "jdbc:sqlite:"
@@ -142,7 +143,7 @@ def read_catalog(entry: Entry | None, local: Path, secrets: Secrets, problems: P
     catalog = CatalogSpec(**{"uri": "", **found})
     _check_kind(fields, entry, catalog)
     if catalog.warehouse and catalog.kind.needs_warehouse:
-        return catalog.model_copy(update={"warehouse": _absolute_path(catalog.warehouse)})
+        return catalog.model_copy(update={"warehouse": _warehouse(fields, catalog.warehouse)})
     return catalog
 
 
@@ -151,7 +152,7 @@ def _read_jdbc(fields: Fields, found: Mapping[str, Any], default: CatalogSpec) -
     _check_jdbc(fields, uri)
     places = {
         **({"uri": _absolute_uri(uri)} if uri else {}),
-        **({"warehouse": _absolute_path(warehouse)} if warehouse else {}),
+        **({"warehouse": _warehouse(fields, warehouse)} if warehouse else {}),
     }
     return CatalogSpec(**{**dict(default), **found, **places})
 
@@ -308,8 +309,21 @@ def _absolute_uri(uri: str) -> str:
     return f"{_SQLITE}{Path.cwd() / path}"
 
 
-def _absolute_path(warehouse: str) -> str:
-    return warehouse if _SCHEME.match(warehouse) else str(Path.cwd() / warehouse)
+def _warehouse(fields: Fields, written: str) -> str:
+    """Returns the address of the tables' folder, whose path may be relative to the working directory."""
+    if written.startswith("~"):
+        message = "`catalog.warehouse` begins with `~`, which only a shell replaces"
+        fields.refuse_key("warehouse", message, "write the whole path, or `${env:HOME}/…`")
+    elif re.match("file:[^/]", written):
+        message = "`catalog.warehouse` has a relative path behind `file:`, which Iceberg does not take"
+        fields.refuse_key("warehouse", message, "write the path alone")
+    elif not _SCHEME.match(written):
+        return str(Path.cwd() / written)
+    try:
+        address_of(written)
+    except SpecError as error:
+        fields.refuse_key("warehouse", f"`catalog.warehouse`: {error.message}", error.remedy)
+    return written
 
 
 def read_maintenance(

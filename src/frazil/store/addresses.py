@@ -42,7 +42,7 @@ def address_of(location: str) -> Address:
     if kind == "local":
         return Address("local", "", "/" + rest.lstrip("/") if rest.startswith("/") else rest)
     bucket, _, key = rest.removeprefix("//").partition("/")
-    if not bucket or "?" in key or "#" in key or "//" in key:
+    if not bucket or "?" in key or "#" in key or "//" in f"/{key}":
         raise SpecError(
             "the address has no bucket or host, or `?`, `#` or `//` in its path, which clients of stores read differently",
             remedy="choose another location for the table",

@@ -165,6 +165,9 @@ SECTIONS = [
         "catalog: {uri: 'jdbc:postgresql://x/y'}", "catalog: {uri: 'jdbc:postgresql://x/y', warehouse: 's3://lake/'}"
     ),
     sections("catalog: {properties: {warehouse: x}}", "catalog: {warehouse: x}"),
+    sections("catalog: {warehouse: ~/x}", "catalog: {warehouse: /home/u/x}"),
+    sections("catalog: {warehouse: 'file:x'}", "catalog: {warehouse: x}"),
+    sections("catalog: {warehouse: 'dbfs:/x'}", "catalog: {warehouse: 's3://b/x'}", "catalog: {warehouse: /x}"),
     sections(
         "spark: {conf: {driver.memory: 4g}}", "spark: {conf: {spark.driver.memory: 4g, spark.hadoop.driver.memory: 4g}}"
     ),

@@ -8,6 +8,10 @@ from tests.unit.spec.pipeline_file import HEAD, Refuse, with_section
 
 UNLOCKED = "two processes lose commits of each other in this warehouse: its renames replace files"
 LOCKED = "with `lock-impl` a process whose lock has expired overwrites commits of others in this catalog"
+NO_ADDRESS = (
+    "`catalog.warehouse`: the address has no bucket or host, or `?`, `#` or `//` in its path, which clients of stores read"
+    " differently"
+)
 SECTIONS = [
     ("kafkaa: {}", "unknown key `kafkaa` in the pipeline file", "did you mean `kafka`?"),
     ("mode: upsert", "`mode` does not belong here", "write it in a table, or under `defaults`"),
@@ -51,6 +55,19 @@ SECTIONS = [
         "`catalog.warehouse` is missing: a catalog of this type has no default",
         "write it, as `catalog: {warehouse: …}`",
     ),
+    (
+        "catalog: {warehouse: ~/lake}",
+        "`catalog.warehouse` begins with `~`, which only a shell replaces",
+        "write the whole path, or `${env:HOME}/…`",
+    ),
+    (
+        "catalog: {warehouse: 'file:lake'}",
+        "`catalog.warehouse` has a relative path behind `file:`, which Iceberg does not take",
+        "write the path alone",
+    ),
+    ("catalog: {warehouse: 'dbfs:/lake'}", "`catalog.warehouse`: tasks cannot write to `dbfs:`", None),
+    ("catalog: {type: glue, warehouse: 's3:/b/x'}", NO_ADDRESS, None),
+    ("catalog: {type: hive, uri: 'thrift://h', warehouse: 's3://b//x'}", NO_ADDRESS, None),
     ("catalog: {type: hadoop, warehouse: 's3://lake/'}", UNLOCKED, None),
     ("catalog: {type: hadoop, warehouse: lake}", UNLOCKED, None),
     ("catalog: {type: glue, warehouse: 's3://lake/', properties: {lock-impl: a.Lock}}", LOCKED, None),

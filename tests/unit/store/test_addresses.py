@@ -36,7 +36,8 @@ def test_an_address_is_read_as_java_reads_it(location: str, expected: Address) -
 
 
 @pytest.mark.parametrize(
-    "location", ["viewfs://name/wh", "hdfs:///wh", "s3://lake/a?b", "s3://lake/a#b", "s3://lake/a//b", "s3:///a"]
+    "location",
+    ["viewfs://name/wh", "hdfs:///wh", "s3://lake/a?b", "s3://lake/a#b", "s3://lake/a//b", "s3://lake//a", "s3:///a"],
 )
 def test_an_address_that_tasks_cannot_write_to_is_refused_with_a_remedy(location: str) -> None:
     with pytest.raises(SpecError) as raised:
@@ -70,20 +71,20 @@ def test_a_bucket_of_s3_is_at_the_host_that_java_would_ask(
 @pytest.mark.parametrize(
     ("properties", "expected"),
     [
-        ({"adls.sas-token.acc.dfs.core.windows.net": "?sig=x"}, {"sas_key": "sig=x", "endpoint": BLOBS}),
+        ({"adls.sas-token.acc.dfs.core.windows.net": "?sig=x"}, {"sas_token": "sig=x", "endpoint": BLOBS}),
         # A catalog may send the account's name beside its host; Java looks for the host alone.
         ({"adls.sas-token.acc": "sig=x", "adls.token": "t"}, {"token": "t", "endpoint": BLOBS}),
         (
             {AT: "http://10.0.0.1:10000/acc", "adls.auth.shared-key.account.key": "a2V5"},
-            {"account_key": "a2V5", "account_name": "acc", "endpoint": "http://10.0.0.1:10000/acc"},
+            {"access_key": "a2V5", "account_name": "acc", "endpoint": "http://10.0.0.1:10000/acc"},
         ),
         (
             {AT: "https://acc.dfs.core.usgovcloudapi.net/?sig=y", "adls.sas-token.acc.dfs.core.windows.net": "sig=x"},
-            {"sas_key": "sig=y", "endpoint": "https://acc.blob.core.usgovcloudapi.net"},
+            {"sas_token": "sig=y", "endpoint": "https://acc.blob.core.usgovcloudapi.net"},
         ),
         (
             {"adls.auth.shared-key.account.name": "real", "adls.auth.shared-key.account.key": "a2V5"},
-            {"account_key": "a2V5", "account_name": "real", "endpoint": BLOBS},
+            {"access_key": "a2V5", "account_name": "real", "endpoint": BLOBS},
         ),
         ({"adls.token": "t"}, {"token": "t", "endpoint": BLOBS}),
     ],
@@ -95,7 +96,8 @@ def test_an_account_of_azure_is_reached_as_java_would(
     """Whether the address names the host of its files (`abfss:`) or that of its blobs (`wasbs:`)."""
     named = {name.replace(".dfs.", f".{kind}."): value for name, value in properties.items()}
     store: Any = client_of(named, Address("adls", "data", "", f"acc.{kind}.core.windows.net")).store
-    assert {name: value for name, value in store.config.items() if name in expected} == expected
+    chosen = {**store.config, **store.credential_provider()}
+    assert {name: value for name, value in chosen.items() if name in expected} == expected
 
 
 @pytest.mark.parametrize(
