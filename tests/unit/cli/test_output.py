@@ -107,6 +107,15 @@ def test_a_reader_that_has_enough_is_no_error(form: str) -> None:
     assert (done.returncode, done.stderr) == (141, "")
 
 
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+def test_a_character_that_the_locale_lacks_is_escaped(encoding: str, tmp_path: Path) -> None:
+    (tmp_path / "p.yaml").write_text("pipeline: p\nkafka: {bootstrap.servers: b:1}\ntables: {n.ž: {topic: t}}\n")
+    command = [sys.executable, "-m", "frazil.cli.main", "lineage", "--file", str(tmp_path / "p.yaml")]
+    environment = {**os.environ, "PYTHONIOENCODING": encoding}
+    done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout.splitlines()[0]) == (0, r"n.\u017e: no column is known yet"), done.stderr
+
+
 def test_an_error_that_cannot_be_written_as_json_is_a_note() -> None:
     command = [sys.executable, "-m", "frazil.cli.main", "status", "--file", "/nothing.yaml", "--output", "json"]
     with Path("/dev/full").open("w") as full:
