@@ -145,6 +145,7 @@ LOG_EVENTS: dict[str, str] = {
     " batches of the table have at most `records` records from now on, and more again once they are quick. Also"
     " logged when too many of a new table's first records are bad: a few of them are committed, so that their dead"
     " letters can be inspected.",
+    "command_failed": "With `--log-format json`: the error with which the command ends, and its exit code.",
     "commit_conflict": "A commit was refused, or a topic changed during a read: the batch is planned again. Harmless"
     " when it happens now and then; see [conflicts](../operations/conflicts.md).",
     "commit_interval_raised": "Commits of an upsert table keep undoing what table maintenance does, or the table's"

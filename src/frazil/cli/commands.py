@@ -177,6 +177,7 @@ def with_shared_options(function: Function, settings: Settings) -> Function:
         settings.debug = debug
         settings.output = _open_output(output)
         configure_logging(log_format, log_level, settings.output.redaction)
+        settings.output.logs_errors = log_format is LogFormat.json
         return function(settings.output, **values) or 0
 
     shared = inspect.signature(_shared_options, eval_str=True).parameters.values()

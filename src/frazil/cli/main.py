@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -22,6 +23,7 @@ READER_GONE = 141
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command and returns its exit code."""
     _share_utf8()
+    _escape_unknown_characters()
     words = _to_complete() or list(sys.argv[1:] if arguments is None else arguments)
     settings = Settings(Output(_wanted_form(words)), debug="--debug" in words)
     try:
@@ -50,6 +52,14 @@ def _share_utf8() -> None:
     """Makes Java use UTF-8 file names where Python uses them although the locale does not (LC_ALL=C)."""
     if sys.flags.utf8_mode:
         os.environ["LC_ALL"] = "C.UTF-8"
+
+
+def _escape_unknown_characters() -> None:
+    """Makes standard output take every text, where the locale's encoding lacks characters of it: such a one is escaped, as
+    standard error does.
+    """
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def _run(words: list[str], settings: Settings) -> int:

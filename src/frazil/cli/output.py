@@ -16,6 +16,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TextIO, TypeAlias
 
+import structlog
 import typer
 
 from frazil.catalog.vended import VENDED, Vended
@@ -24,6 +25,8 @@ from frazil.printable import plain
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
+
+log = structlog.get_logger("frazil")
 
 Json: TypeAlias = "bool | int | float | str | Sequence[Json] | Mapping[str, Json] | None"
 
@@ -111,6 +114,8 @@ class Output:
         self._results = results or sys.stdout
         self._notes = notes or sys.stderr
         self._is_lost = False
+        #: Whether errors are lines of the log, for a reader of standard error that expects nothing else.
+        self.logs_errors = False
 
     def hide(self, secrets: Iterable[str]) -> None:
         """Masks `secrets` in everything written from now on, logs included."""
@@ -144,11 +149,17 @@ class Output:
                 self.result({"error": {**described, "exit_code": exit_code, **more}}, "")
                 return exit_code
         for words in (described, *others):
-            self.note(f"error: {words['message']}")
-            for key in ("where", "remedy"):
-                if words[key]:
-                    self.note(f"{key}: {words[key]}")
+            self._note_error(words, exit_code)
         return exit_code
+
+    def _note_error(self, words: Mapping[str, str], exit_code: int) -> None:
+        if self.logs_errors:
+            log.error("command_failed", **{key: text for key, text in words.items() if text}, exit_code=exit_code)
+            return
+        self.note(f"error: {words['message']}")
+        for key in ("where", "remedy"):
+            if words[key]:
+                self.note(f"{key}: {words[key]}")
 
     def close(self) -> None:
         """Closes the stream of results if it was reserved for them."""

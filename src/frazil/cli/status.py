@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 import typer
-from rich.console import Group, RenderableType
+from rich.cells import cell_len
+from rich.console import Console, ConsoleOptions, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
@@ -42,6 +44,7 @@ Watch = Annotated[
 NOT_WELL = 4
 _WATCH_EVERY_S = 2.0
 _LONG_NAME = 32
+_GAP = 2
 _COLOURS = {
     "running": "green",
     "waiting": "green",
@@ -158,17 +161,44 @@ def _leaders(report: PipelineReport) -> Iterator[Text]:
             yield Text.assemble(("standby ", "dim"), f"{member['name']}, {warm}{version}")
 
 
-def _table(report: PipelineReport) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
-    is_short = all(len(found.name) <= _LONG_NAME for found in report.tables)
-    table.add_column("table", no_wrap=is_short, overflow="fold")
-    table.add_column("state", no_wrap=True)
-    for name in ("lag", "complete to", "last commit", "rows", "files", "snapshots", "maintained"):
-        table.add_column(name, justify="right", no_wrap=name not in ("lag", "files"))
-    for found in report.tables:
-        state = Text(found.state, style=_COLOURS.get(found.state, ""))
-        table.add_row(found.name, state, *_numbers(found, report.now_ms))
-    return table
+@dataclass(frozen=True)
+class _Fitted:
+    """A line for each table, with as many columns as the terminal has room for, and a remark about those that are left out:
+    a number that is cut would be another one.
+    """
+
+    #: The title of the column with the tables' names, then those of the others; the last ones are left out first.
+    titles: Sequence[str]
+    #: The name of each table, and its other texts.
+    rows: Sequence[Sequence[str | Text]]
+    #: The number of columns that are text, the first one included.
+    texts: int = 1
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
+        """See rich. A name is broken into lines where it alone is too long."""
+        widths = [max(cell_len(str(cell)) for cell in column) for column in zip(self.titles, *self.rows, strict=True)]
+        widths[0] = min(widths[0], max(_LONG_NAME, cell_len(self.titles[0])))
+        kept = len(widths)
+        while kept > 2 and sum(widths[:kept]) + _GAP * (kept - 1) > options.max_width:
+            kept -= 1
+        table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, _GAP, 0, 0))
+        table.add_column(self.titles[0], overflow="fold")
+        for place, title in enumerate(self.titles[1:kept], 1):
+            table.add_column(title, justify="left" if place < self.texts else "right", no_wrap=True)
+        for row in self.rows:
+            table.add_row(*row[:kept])
+        yield table
+        if kept < len(widths):
+            yield Text(f"(a wider terminal shows {', '.join(self.titles[kept:])})", style="dim")
+
+
+def _table(report: PipelineReport) -> _Fitted:
+    titles = ("table", "state", "lag", "complete to", "last commit", "rows", "files", "snapshots", "maintained")
+    rows = [
+        (found.name, Text(found.state, style=_COLOURS.get(found.state, "")), *_numbers(found, report.now_ms))
+        for found in report.tables
+    ]
+    return _Fitted(titles, rows, texts=2)
 
 
 def _numbers(table: TableReport, now_ms: int) -> tuple[str, ...]:
@@ -194,14 +224,14 @@ def _storage(report: PipelineReport) -> Iterator[RenderableType]:
     inspected = [(table.name, table.maintenance) for table in report.tables if table.maintenance is not None]
     if not inspected:
         return
-    columns = ("median file", "small files", "delete files", "deleted rows", "manifests", "metadata")
-    table = _narrow("table", [name for name, _ in inspected], columns)
+    titles = ("table", "median file", "small files", "delete files", "deleted rows", "manifests", "metadata")
+    rows = []
     for name, found in inspected:
         numbers = map(count, (found.delete_files, found.deleted_rows, found.manifests))
         share = f"{found.small_share:.0%}"
-        table.add_row(name, size(found.p50_bytes), share, *numbers, size(found.metadata_bytes))
+        rows.append((name, size(found.p50_bytes), share, *numbers, size(found.metadata_bytes)))
     yield Text("")
-    yield table
+    yield _Fitted(titles, rows)
 
 
 def _upsert_tables(report: PipelineReport) -> Iterator[RenderableType]:
@@ -209,21 +239,13 @@ def _upsert_tables(report: PipelineReport) -> Iterator[RenderableType]:
     recorded = [(table.name, table.last_upsert) for table in report.tables if table.last_upsert is not None]
     if not recorded:
         return
-    columns = ("changes", "rows deleted", "files inspected")
-    table = _narrow("upsert table, last batch", [name for name, _ in recorded], columns)
+    titles = ("upsert table, last batch", "changes", "rows deleted", "files inspected")
+    rows = []
     for name, last in recorded:
         looked = f"{count(last['inspected'])} of {count(last['files'])}"
-        table.add_row(name, count(last["changes"]), count(last["deleted"]), looked)
+        rows.append((name, count(last["changes"]), count(last["deleted"]), looked))
     yield Text("")
-    yield table
-
-
-def _narrow(title: str, names: Sequence[str], columns: Sequence[str]) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
-    table.add_column(title, no_wrap=all(len(name) <= _LONG_NAME for name in names), overflow="fold")
-    for name in columns:
-        table.add_column(name, justify="right", no_wrap=True)
-    return table
+    yield _Fitted(titles, rows)
 
 
 def _remarks(report: PipelineReport) -> Iterator[Text]:

@@ -28,8 +28,6 @@ PUBLIC = ("/healthz", "/readyz", LOGIN)
 """Paths that need no token: they answer nothing but yes or no."""
 STATIC = "/static/"
 """Begins the paths of style sheets and scripts, which need no token either."""
-COOKIE = "frazil_token"
-"""A browser's token: scripts cannot read the cookie, and pages of other sites cannot send it."""
 RIGHTS = "frazil.rights"
 _SAFE = ("GET", "HEAD")
 _HEADERS = {
@@ -115,7 +113,16 @@ class Guard:
         if not (tokens.read or tokens.operate):
             return frozenset(("read", "operate"))
         kind, _, token = request.headers.get("authorization", "").partition(" ")
-        return rights_of(token.strip() if kind.lower() == "bearer" else request.cookies.get(COOKIE, ""), tokens)
+        return rights_of(
+            token.strip() if kind.lower() == "bearer" else request.cookies.get(cookie_of(self._http), ""), tokens
+        )
+
+
+def cookie_of(http: HttpSpec) -> str:
+    """Returns the name of the cookie with a browser's token: scripts cannot read the cookie, and pages of other sites cannot
+    send it. It has the port, as browsers send a cookie to every port of a host: several pipelines run on one machine.
+    """
+    return f"frazil_token_{http.listen.port}"
 
 
 def wants_page(request: Request) -> bool:

@@ -107,6 +107,25 @@ def test_a_reader_that_has_enough_is_no_error(form: str) -> None:
     assert (done.returncode, done.stderr) == (141, "")
 
 
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+def test_a_character_that_the_locale_lacks_is_escaped(encoding: str, tmp_path: Path) -> None:
+    (tmp_path / "p.yaml").write_text("pipeline: p\nkafka: {bootstrap.servers: b:1}\ntables: {n.ž: {topic: t}}\n")
+    command = [sys.executable, "-m", "frazil.cli.main", "lineage", "--file", str(tmp_path / "p.yaml")]
+    environment = {**os.environ, "PYTHONIOENCODING": encoding}
+    done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout.splitlines()[0]) == (0, r"n.\u017e: no column is known yet"), done.stderr
+
+
+def test_an_error_is_a_line_of_a_log_in_json(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "p.yaml").write_text("pipeline: p\nkafka: {bootstrap.servers: b:1}\ntables: {n.t: {topik: t}}\n")
+    assert main(["run", "--file", str(tmp_path / "p.yaml"), "--log-format", "json"]) == 2
+    first, second = map(json.loads, capfd.readouterr().err.splitlines())
+    assert (first["event"], first["level"], first["exit_code"]) == ("command_failed", "error", 2)
+    assert (first["where"], first["remedy"]) == (f"{tmp_path / 'p.yaml'}:3", "did you mean `topic`?")
+    assert first["message"].startswith("unknown key `topik` in table `n.t`")
+    assert second["message"] == "table `n.t` names no topic"
+
+
 def test_an_error_that_cannot_be_written_as_json_is_a_note() -> None:
     command = [sys.executable, "-m", "frazil.cli.main", "status", "--file", "/nothing.yaml", "--output", "json"]
     with Path("/dev/full").open("w") as full:

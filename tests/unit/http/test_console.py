@@ -10,7 +10,7 @@ import pytest
 
 from frazil.errors import SpecError, UnavailableError
 from frazil.http.console.table_page import settings_of
-from frazil.http.security import COOKIE
+from frazil.http.security import cookie_of
 from frazil.ingest.state import RunState
 from frazil.spec import load_spec
 from frazil.spec.connections import HttpSpec, HttpTlsSpec, HttpTokensSpec
@@ -152,8 +152,10 @@ def test_a_browser_logs_in_with_a_token(scene: RunningScene) -> None:
     assert (wrong.status_code, "This token is unknown." in wrong.text) == (401, True)
     done = client.post("/login", data={"token": READ, "next": "/tables/n.a"}, headers=FROM_HERE)
     assert (done.status_code, done.headers["Location"]) == (303, "/tables/n.a")
-    assert done.headers["Set-Cookie"] == f"{COOKIE}={READ}; HttpOnly; Path=/; SameSite=strict"
+    assert done.headers["Set-Cookie"] == f"frazil_token_8787={READ}; HttpOnly; Path=/; SameSite=strict"
     assert page_of(client, "/tables/n.a").text.count("/pause") == 0
+    # A browser sends it to every port of the host: another pipeline's login is its own.
+    assert cookie_of(HttpSpec(listen=Address("localhost", 8788))) not in client.cookies
     assert client.get("/static/console.css").status_code == 200
     for place in ("//evil.example/", "https://evil.example/", "/\\evil.example"):
         away = client.post("/login", data={"token": READ, "next": place}, headers=FROM_HERE)
@@ -167,7 +169,7 @@ def test_a_browser_logs_in_with_a_token(scene: RunningScene) -> None:
 
 def test_records_and_actions_need_the_right_to_operate(scene: RunningScene) -> None:
     client = scene.client(TOKENS)
-    client.cookies.set(COOKIE, READ)
+    client.cookies.set(cookie_of(TOKENS), READ)
     page = page_of(client, "/tables/n.a/dead-letters")
     assert "The records themselves are shown to those who may operate." in page.text
     assert "script&gt;" not in page.text.partition("<caption>")[0]
@@ -175,7 +177,7 @@ def test_records_and_actions_need_the_right_to_operate(scene: RunningScene) -> N
     for act in ("pause", "resume", "reset", "maintain", "replay"):
         path = f"/tables/n.a/{act}"
         assert client.get(path, headers=BROWSER).status_code == client.post(path, headers=FROM_HERE).status_code == 403
-    client.cookies.set(COOKIE, OPERATE)
+    client.cookies.set(cookie_of(TOKENS), OPERATE)
     assert page_of(client, "/tables/n.a/dead-letters").text.count("<article") == 3
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from frazil.http.security import COOKIE
+from frazil.http.security import cookie_of
 from frazil.spec.connections import HttpSpec, HttpTlsSpec, HttpTokensSpec
 from frazil.spec.forms import Address
 from tests.unit.http.running_scene import RunningScene
@@ -49,7 +49,7 @@ def test_tokens_separate_reading_from_acting(scene: RunningScene) -> None:
 
 def test_a_browser_sends_its_token_as_a_cookie(scene: RunningScene) -> None:
     client = scene.client(HttpSpec(tokens=TOKENS))
-    client.cookies.set(COOKIE, OPERATE)
+    client.cookies.set(cookie_of(HttpSpec(tokens=TOKENS)), OPERATE)
     assert client.get(TABLES).status_code == 200
 
 

@@ -290,6 +290,23 @@ def test_the_text_fits_a_hundred_columns_and_names_what_is_dropped(tmp_path: Pat
     assert "2 × 2.0 KiB" in text or "2 × 2000 B" in text
 
 
+@pytest.mark.parametrize("width", [80, 60, 40, 20])
+def test_a_narrow_terminal_shows_fewer_columns_and_cuts_no_name_and_no_number(tmp_path: Path, width: int) -> None:
+    report = Scene(tmp_path, committed=4).report()
+    table = replace(report.tables[0], name="shop.payments_of_customers", rows=123_456_789)
+    lines = text_of(replace(report, tables=(table,)), width).splitlines()
+    assert max(map(len, lines)) <= width
+    text = "\n".join(lines)
+    assert "…" not in text
+    assert "not running" in text
+    if width >= 40:
+        assert "shop.payments_of_customers" in text
+    assert ("6 (5.0 s)" in text) is (width >= 60)
+    assert "(a wider terminal" in text
+    wide = text_of(replace(report, tables=(table,)), 140)
+    assert ("123,456,789" in wide, "(a wider terminal" in wide) == (True, False)
+
+
 def test_how_new_files_are_partitioned_and_sorted_is_reported(tmp_path: Path) -> None:
     scene = Scene(tmp_path)
     layout = Layout((parse_term("bucket(id, 4)"), parse_term("id")), (parse_sort("id desc"),))

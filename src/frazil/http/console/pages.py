@@ -21,7 +21,7 @@ from frazil.http.console.process_page import process_figures
 from frazil.http.console.render import page, problem_page, static_file, unavailable
 from frazil.http.operations import Operations
 from frazil.http.problems import Refused
-from frazil.http.security import COOKIE, LOGIN, STATIC, require_operate, rights_of
+from frazil.http.security import LOGIN, STATIC, cookie_of, require_operate, rights_of
 from frazil.ops import reports
 from frazil.ops.running import RunningPipeline
 from frazil.spec.connections import HttpSpec
@@ -180,7 +180,8 @@ class Console:
         if not rights_of(token, self._http.tokens):
             return page(request, "login.html", 401, next=place, is_refused=True)
         answer = RedirectResponse(place, 303)
-        answer.set_cookie(COOKIE, token, httponly=True, samesite="strict", secure=self._http.tls is not None)
+        is_secure = self._http.tls is not None
+        answer.set_cookie(cookie_of(self._http), token, httponly=True, samesite="strict", secure=is_secure)
         return answer
 
     refuse = staticmethod(problem_page)
