@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from frazil.catalog.memory import MemoryCatalog
 from frazil.cli import wiring
 from frazil.cli.wiring import catalog_and_queries, open_catalog, sqlite_file
 from frazil.errors import UnavailableError
@@ -80,4 +81,4 @@ def test_the_catalog_is_opened_where_queries_are_analysed(
     monkeypatch.setattr(wiring, "IcebergCatalog", lambda *_: "of Iceberg")
     with catalog_and_queries(spec) as (catalog, queries):
         assert _NoJvm.started == jvms
-        assert (catalog == "of Iceberg", queries is not None) == (has_tables, bool(query))
+        assert (isinstance(catalog, MemoryCatalog), queries is not None) == (not has_tables, bool(query))
