@@ -1,4 +1,4 @@
-"""Finds the Java that Spark, Ivy and the embedded broker run on; starts a JVM only for `-version`. `python -m
+"""Finds the Java that Spark, Ivy and the embedded broker run on; starts a JVM only for `-version`, once. `python -m
 frazil.runtime.java` reports what is wrong with it; any Python runs that, before anything is installed.
 
 JAVA_HOME wins over PATH, as in Spark: a JAVA_HOME that does not exist is an error and no reason to search further, or
@@ -14,6 +14,7 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from frazil.errors import UnavailableError
@@ -73,6 +74,7 @@ def _locate(environment: Mapping[str, str]) -> Path:
     return Path(found)
 
 
+@cache
 def _read_version(path: Path) -> int:
     try:
         answer = subprocess.run(

@@ -81,4 +81,4 @@ def test_the_catalog_is_opened_where_queries_are_analysed(
     monkeypatch.setattr(wiring, "IcebergCatalog", lambda *_: "of Iceberg")
     with catalog_and_queries(spec) as (catalog, queries):
         assert _NoJvm.started == jvms
-        assert (not isinstance(catalog, MemoryCatalog), queries is not None) == (has_tables, bool(query))
+        assert (isinstance(catalog, MemoryCatalog), queries is not None) == (not has_tables, bool(query))

@@ -50,3 +50,10 @@ def test_a_java_that_fails_is_named(fake_java: Callable[..., Path]) -> None:
     with pytest.raises(UnavailableError, match="does not report its version") as caught:
         find_java()
     assert caught.value.where == str(program)
+
+
+def test_a_java_is_started_once_to_learn_its_version(fake_java: Callable[..., Path]) -> None:
+    program = fake_java() / "bin" / "java"
+    found = find_java()
+    program.write_text("#!/bin/sh\nexit 3\n")
+    assert find_java() == found
