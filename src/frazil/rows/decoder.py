@@ -210,10 +210,16 @@ def _of_good_records(target: TableTarget, records: Records, found: Decoded, read
     rows = np.setdiff1d(np.arange(found.refused.size), bad)
     # The remaining records may differ in the type of a field: then the type of the earlier ones counts.
     again = _are_bad(target, pick(records, rows), read_rows)
-    rows = rows[~again]
-    if not rows.size:
-        return Decoded([], np.zeros(0, np.bool_)) if target.fields else None
-    return read_rows(target, pick(records, rows))
+    good = rows[~again]
+    wanted = read_rows(target, pick(records, good)) if good.size else None
+    if wanted is None or not (wanted.requested_fields or wanted.made_optional):
+        # Records that only a column of their own would refuse: without it they would be rows without its values.
+        unjudged = np.setdiff1d(np.flatnonzero(~found.refused), good)
+        if unjudged.size:
+            return read_rows(target, pick(records, np.union1d(good, unjudged)))
+    if wanted is None and target.fields:
+        return Decoded([], np.zeros(0, np.bool_))
+    return wanted
 
 
 def _are_bad(target: TableTarget, records: Records, read_rows: ReadRows) -> Bools:

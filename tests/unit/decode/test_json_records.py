@@ -206,3 +206,13 @@ def test_very_many_rescued_values_of_a_list_are_numbered_in_one_pass() -> None:
     numbered = ["l.element", *(f"l.element#{number}" for number in range(2, 10_001))]
     assert list(json.loads(decoded.rescued[0].as_py())) == numbered
     assert time.process_time() - started < 5  # Counting from one for each takes 10 s, and ten times as long for 30,000.
+
+
+@pytest.mark.parametrize("text", ['{"a": 7, "A": 9}', '{"o": {"a": 7, "A": 9}}', '{"l": [{"a": 7, "A": 9}]}'])
+def test_of_two_names_of_one_new_column_the_first_value_has_it_where_the_second_is_rescued(text: str) -> None:
+    decoded = decode_json(values_of([text]), (), JsonOptions(is_rescuing=True))
+    assert decoded.rescued is not None
+    assert [one["value"] for one in json.loads(decoded.rescued[0].as_py()).values()] == [9]
+    fields = tuple(NestedField(0, name, kind, required=False) for name, kind in decoded.requested_fields[()].items())
+    (stored,) = decode_json(values_of([text]), fields, JsonOptions(is_rescuing=True)).columns[0].to_pylist()
+    assert "7" in str(stored)

@@ -263,3 +263,18 @@ def test_records_of_a_message_are_read_whatever_the_first_one_of_their_file_is(t
     [dead_letter] = scenario.rows("n.t__dead_letters")
     assert (dead_letter["offset"], dead_letter["error_class"]) == (1, "unusable_schema")
     assert "the message All has more than 2000 fields" in dead_letter["message"]
+
+
+def test_a_value_that_its_new_column_cannot_hold_is_never_lost_beside_a_damaged_record(tmp_path: Path) -> None:
+    scenario = Scenario(tmp_path, dead_letters={"stop_above": 1.0})
+    with_day = avro(id="int", day={"type": "int", "logicalType": "date"})
+    one, two = scenario.register(avro(id="int")), scenario.register(with_day)
+    scenario.produce(one, avro(id="int"), {"id": 1})
+    scenario.settle()
+    scenario.produce(two, avro(id="int", day="int"), {"id": 2, "day": 2_932_897})  # 10000-01-01
+    scenario.source.produce("a", 0, b"\0" + one.to_bytes(4, "big"))
+    scenario.produce(one, avro(id="int"), {"id": 3})
+    scenario.settle(scenario.start())
+    assert [row["id"] for row in scenario.rows()] == [1, 3]
+    dead_letters = {row["offset"]: (row["error_class"], row["path"]) for row in scenario.rows("n.t__dead_letters")}
+    assert dead_letters == {1: ("out_of_range", "day"), 2: ("malformed", "id")}

@@ -17,6 +17,7 @@ from frazil.dead_letters.files import ReplayResult, Selection
 from frazil.ingest.state import RunState
 from frazil.schema.conflicts import MAX_REJECTED, accept
 from frazil.schema.evolve import NameConflict, RequestedFields, new_schema
+from frazil.spec import ColumnSpec
 from frazil.spec.settings import DeadLettersSpec, FlattenSpec, LimitsSpec
 from frazil.spec.types import parse_type
 from tests.unit.dead_letters.scene import Scene as PendingDeadLetters
@@ -79,6 +80,39 @@ def test_of_members_of_lists_that_would_share_a_column_the_first_one_gets_it(
     rows = [re.findall(r"'([a-z._]+)': ([0-9]+|None)", str(row)) for row in scene.rows("n.a")]
     assert rows == [list(zip(names, ("1", "None"), strict=True)), list(zip(names, ("None", "3"), strict=True))]
     assert scene.dead_letters("n.a") == [("a", 0, 1)]
+
+
+@pytest.mark.parametrize(
+    ("settings", "unlike", "path"),
+    [
+        ({}, {"n": 7, "l": [1, "x"]}, "l.element"),
+        ({}, {"n": 7, "o": {"l": [{"k": 1}, 2]}}, "o.l.element"),
+        ({"numbers": "decimal(9,2)"}, {"n": 7, "p": 1e20}, "p"),
+    ],
+)
+@pytest.mark.parametrize("before", [0, 3])
+def test_a_record_that_only_its_new_column_refuses_is_a_dead_letter_beside_another_bad_one_too(
+    tmp_path: Path, settings: dict[str, Any], unlike: dict[str, Any], path: str, before: int
+) -> None:
+    scene = Scene(tmp_path, "a", **settings, dead_letters=DeadLettersSpec(stop_above=1.0))
+    scene.feed("a", *({"n": n} for n in range(before)), unlike, {"n": 8, "v": 1, "V": 2}, {"n": before})
+    assert only(scene.catch_up()).status.run_state is RunState.WAITING
+    assert [row["n"] for row in scene.rows("n.a")] == list(range(before + 1))
+    (file,) = scene.catalog.data_files("n.a__dead_letters")
+    dead_letters = [(row["offset"], row["path"]) for row in pq.read_table(file.path).to_pylist()]
+    assert dead_letters == [(before, path), (before + 1, "V")]
+
+
+def test_a_change_that_only_its_new_column_refuses_is_a_dead_letter(tmp_path: Path) -> None:
+    settings = {"mode": "upsert", "key": {"format": "json"}, "key_columns": ("n",), "numbers": "decimal(9,2)"}
+    columns = (ColumnSpec(name="n", type=LONG),)
+    scene = Scene(tmp_path, "a", **settings, columns=columns, dead_letters=DeadLettersSpec(stop_above=1.0))
+    for change in ({"n": 0}, {"n": 1, "p": 1e20}, {"n": 2}):
+        key, value = json.dumps({"n": change["n"]}).encode(), json.dumps(change).encode()
+        scene.source.produce("a", 0, value, scene.clock.now_ms(), key=key)
+    assert only(scene.catch_up()).status.run_state is RunState.WAITING
+    assert [row["n"] for row in scene.rows("n.a")] == [0, 2]
+    assert dead_letter(scene) == (1, "out_of_range", "p")
 
 
 def test_many_records_that_bring_too_many_columns_stop_the_table_soon(tmp_path: Path) -> None:

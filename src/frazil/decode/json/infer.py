@@ -202,7 +202,8 @@ def infer_members(texts: Texts, members: Iterable[tuple[str, Slices]], path: tup
         for other, more in group[1:]:
             column, second = merge_spelling_variants(column, texts.selected(more, (*path, other)))
             refuse_second(texts, second, (*path, other), name)
-            column = replace(column, kind=np.where(second.kind > NULL, np.uint8(ABSENT), column.kind))
+            if not texts.options.is_rescuing:  # A record that stays must have its first value's column.
+                column = replace(column, kind=np.where(second.kind > NULL, np.uint8(ABSENT), column.kind))
         inferred = infer_field(texts, column, (*path, name))
         if inferred is not None:
             found.append((_name_at(group, inferred.at), inferred))
