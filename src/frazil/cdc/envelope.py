@@ -141,7 +141,7 @@ def own_values(context: ChangeContext, changes: Changes) -> dict[str, pa.Array]:
     if "image" in own:
         found["image"] = _image_names(context, changes)
     if "unavailable" in own:
-        found["unavailable"] = _unsent_names(target, changes)
+        found["unavailable"] = unsent_names(target, changes)
     if "deleted" in own:
         found["deleted"] = pa.array(is_removal)
     if "deleted_at" in own:
@@ -178,7 +178,7 @@ def _image_names(context: ChangeContext, changes: Changes) -> pa.Array:
     return pa.array(names, pa.string(), mask=nothing)
 
 
-def _unsent_names(target: TableTarget, changes: Changes) -> pa.Array:
+def unsent_names(target: TableTarget, changes: Changes) -> pa.Array:
     """Returns the names of the columns whose value was not sent; null where all were sent."""
     kind = arrow_type(OWN_TYPES["unavailable"])
     if not changes.unavailable:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from dataclasses import replace
 
 from pyiceberg.schema import Schema
@@ -54,8 +55,11 @@ def records_spec(spec: TableSpec, query: Query | None) -> TableSpec:
 
     spellings = Spellings(origins)
 
-    def field_of(column: str) -> str:
-        return next(iter(origins.get(spellings.find(column) or column, (column,))), column)
+    def fields_of(column: str) -> Collection[str]:
+        return origins.get(spellings.find(column) or column, ()) or (column,)
+
+    # The order of a column made of several fields is known of rows alone, once the query has made them.
+    order = fields_of(spec.order_by) if spec.order_by else ()
 
     return spec.without_query().model_copy(
         update={
@@ -63,8 +67,8 @@ def records_spec(spec: TableSpec, query: Query | None) -> TableSpec:
             "partition_by": None,
             "sort_by": None,
             "metadata": spec.metadata | named,
-            "key_columns": tuple(map(field_of, spec.key_columns)),
-            "order_by": spec.order_by and field_of(spec.order_by),
+            "key_columns": tuple(next(iter(fields_of(column))) for column in spec.key_columns),
+            "order_by": next(iter(order)) if len(order) == 1 else None,
         }
     )
 

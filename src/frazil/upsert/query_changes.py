@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from frazil.cdc.envelope import unsent_names
 from frazil.decode.columns import Mismatch
 from frazil.process.evaluate import Processed
 from frazil.process.program import Filter, Lookup, Origins, Program, fields_of, origins_of
@@ -30,12 +31,13 @@ from frazil.rows.query_rows import (
     table_columns,
 )
 from frazil.rows.storable import refuse_unstorable
-from frazil.schema.arrow import Bools, Records, Rows, pick, spread_mask
+from frazil.schema.arrow import Bools, Ints, Records, Rows, pick, spread_mask
 from frazil.upsert.changes import DELETE, TRUNCATE, UPSERT, Changes
-from frazil.upsert.records.read_changes import read_checked
+from frazil.upsert.records.read_changes import read_checked, without_ordered
 from frazil.write.target import TableTarget
 
 _NO_KEY = "the query makes no value of the key column"
+_NO_ORDER = "the query makes no value of the column {}, which orders the changes"
 _NOT_SENT = "the change does not have the value of {}, which {} is made from"
 
 
@@ -90,20 +92,30 @@ def query_changes(target: TableTarget, changes: Changes, records: Records, limit
         unmet=unmet,
     )
     if target.changes is None:
-        moved = replace(shaped, columns=[]).take(places, changes.ops[places], changes.records[places])
-        moved = replace(moved, columns=converted)
-        return _refusing(moved.only(~is_taken[moved.records]), refused, mismatches, limit)
+        moved = _moved(target, shaped, converted, places).only(~is_taken[changes.records[places]])
+        return _refusing(moved, refused, mismatches, limit)
     spread = np.full(changes.ops.size, -1, np.int64)
     spread[places] = np.arange(places.size)
     others = np.flatnonzero((spread < 0) & (changes.ops != TRUNCATE))
     shaped = replace(shaped, columns=[column.take(pa.array(spread, mask=spread < 0)) for column in converted])
     shaped = _with_keys(target, program, shaped, pick(columns, others), others)
     shaped = replace(shaped, old_keys=_old_keys(target, program, columns, changes))
+    shaped = replace(shaped, order=_order(target, shaped, has_row))
     is_dropped = has_row & (spread < 0) & ~refused[changes.records]
     # A record that an expectation drops changes nothing: the row of its key stays.
-    shaped = _deleting(target, shaped, is_dropped, records["timestamp"]).only(~is_taken[changes.records])
-    mismatches += _without_key(target, shaped, refused)
+    shaped = _keeping_marked(target, _deleting(target, shaped, is_dropped, records["timestamp"]))
+    shaped = shaped.only(~is_taken[changes.records])
+    mismatches += _without_key(target, shaped, refused) + _without_order(target, shaped, refused)
     return _refusing(shaped, refused, mismatches, limit)
+
+
+def _moved(target: TableTarget, changes: Changes, columns: list[pa.Array], places: Ints) -> Changes:
+    """Returns the changes at these places with the columns that the query makes of them."""
+    moved = replace(
+        replace(changes, columns=[]).take(places, changes.ops[places], changes.records[places]), columns=columns
+    )
+    own = {"unavailable": unsent_names(target, moved)} if "unavailable" in moved.own else {}
+    return replace(moved, own={**moved.own, **own})
 
 
 @cache
@@ -186,21 +198,39 @@ def _keys_alone(program: Program) -> Program:
 
 
 def _with_keys(target: TableTarget, program: Program, changes: Changes, columns: Records, rows: Rows) -> Changes:
-    """Returns the changes with the key columns of `rows`, which have no row. columns: the records' columns of these."""
+    """Returns the changes with the columns of `rows`, which have no row, that identify and order rows. columns: the
+    records' columns of these.
+    """
     if not rows.size:
         return changes
     made = run(replace(target, fails_to_null=True), _keys_alone(program), columns, rows.size)
     converted, _ = table_columns(target, program, made.columns, rows.size, 0)
     places = np.arange(changes.ops.size)
     places[rows] = np.arange(rows.size) + changes.ops.size
-    keys = _key_names(target)
+    assert target.changes is not None
+    needed = (*_key_names(target), target.changes.order_by)
     return replace(
         changes,
         columns=[
-            pa.concat_arrays([column, other]).take(pa.array(places)) if field.name in keys else column
+            pa.concat_arrays([column, other]).take(pa.array(places)) if field.name in needed else column
             for field, column, other in zip(target.fields, changes.columns, converted, strict=True)
         ],
     )
+
+
+def _order(target: TableTarget, changes: Changes, has_row: Bools) -> pa.Array | None:
+    """Returns the ordering value of each change, as the query makes it; of metadata as the record has it. has_row: the
+    changes with a row after them. Any other change has no ordering value where its record has none, whatever the query
+    makes of nulls.
+    """
+    assert target.changes is not None
+    made = next((n for n, field in enumerate(target.fields) if field.name == target.changes.order_by), None)
+    if made is None:
+        return changes.order
+    is_known = pa.array(has_row)
+    if changes.order is not None:
+        is_known = pc.or_(is_known, changes.order.is_valid())
+    return pc.if_else(is_known, changes.columns[made], None)
 
 
 def _key_names(target: TableTarget) -> list[str]:
@@ -235,17 +265,22 @@ def _deleting(target: TableTarget, changes: Changes, is_dropped: Bools, times_of
     mask, times = pa.array(is_dropped), changes.own["deleted_at"]
     of_records = times_of_records.take(pa.array(changes.records)).cast(times.type)
     now = of_records if changes.times is None else pc.coalesce(changes.times, of_records)
-    keys = _key_names(target)
-    kept = {n for n, field in enumerate(target.fields) if field.name not in keys}
-    return replace(
-        changes,
-        own={
-            **changes.own,
-            "deleted": pc.if_else(mask, True, changes.own["deleted"]),
-            "deleted_at": pc.if_else(mask, now, times),
-        },
-        unavailable={n: changes.unavailable.get(n, np.zeros(is_dropped.size, np.bool_)) | is_dropped for n in kept},
-    )
+    own = {"deleted": pc.if_else(mask, True, changes.own["deleted"]), "deleted_at": pc.if_else(mask, now, times)}
+    return replace(changes, own={**changes.own, **own})
+
+
+def _keeping_marked(target: TableTarget, changes: Changes) -> Changes:
+    """Returns the changes, of which those that mark a row as deleted keep its values, whatever these are made of."""
+    marked, keys = _are_marked(changes), _key_names(target)
+    if not marked.any():
+        return changes
+    unavailable = {
+        n: changes.unavailable.get(n, np.zeros(marked.size, np.bool_)) | marked
+        for n, field in enumerate(target.fields)
+        if field.name not in keys
+    }
+    changes = replace(changes, unavailable=unavailable)
+    return replace(changes, unavailable=without_ordered(target, changes, changes.order))
 
 
 def _without_key(target: TableTarget, changes: Changes, refused: Bools) -> list[Mismatch]:
@@ -260,6 +295,17 @@ def _without_key(target: TableTarget, changes: Changes, refused: Bools) -> list[
             ]
             refused[changes.records[lacks]] = True
     return found
+
+
+def _without_order(target: TableTarget, changes: Changes, refused: Bools) -> list[Mismatch]:
+    """Refuses the records of rows without an ordering value."""
+    assert target.changes is not None
+    name = target.changes.order_by
+    if not name or changes.order is None:
+        return []
+    lacks = np.asarray(changes.order.is_null()) & (changes.ops == UPSERT) & ~refused[changes.records]
+    refused[changes.records[lacks]] = True
+    return [Mismatch(row, name, "no_order_value", _NO_ORDER.format(name)) for row in changes.records[lacks].tolist()]
 
 
 def _refusing(changes: Changes, refused: Bools, mismatches: list[Mismatch], limit: int) -> Changes:

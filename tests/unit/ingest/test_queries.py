@@ -327,3 +327,29 @@ def test_keys_of_a_query_may_be_written_in_other_capitals(scene: Any) -> None:
     assert made.rows("n.a") == [{"order_id": 1, "n": 1, "v": "a"}]
     state = made.catalog.load("n.a")
     assert state.schema.identifier_field_names() == {"order_id"}
+
+
+_BY_ID: dict[str, Any] = {"mode": "upsert", "format_version": 3, "key_columns": ("id",), "order_by": "at"}
+
+
+@pytest.mark.parametrize("made_of", ["cast(seq as bigint)", "coalesce(cast(seq as bigint), 0)", "length(seq) * 1000"])
+def test_changes_are_ordered_by_what_the_query_makes(scene: Any, made_of: str) -> None:
+    """Their texts would say that 9 is newer than 10."""
+    made = scene(select=f"select id, {made_of} as at, v from records", **_BY_ID)
+    made.feed(
+        "a", {"id": 1, "seq": "10", "v": "new"}, {"id": 1, "seq": "9", "v": "late"}, {"id": 2, "seq": "9", "v": "a"}
+    )
+    made.catch_up()
+    made.feed("a", {"id": 1, "seq": "8", "v": "late"}, {"id": 2, "seq": "10", "v": "b"})
+    made.catch_up()
+    assert [(row["id"], row["v"]) for row in made.rows("n.a")] == [(1, "new"), (2, "b")]
+
+
+def test_changes_are_ordered_by_a_column_that_is_made_of_several_fields(scene: Any) -> None:
+    made = scene(select="select id, coalesce(changed, created) as at, v from records", **_BY_ID)
+    made.feed("a", {"id": 1, "created": 5, "changed": 6, "v": "new"}, {"id": 1, "created": 5, "v": "late"})
+    made.catch_up()
+    made.feed("a", {"id": 1, "created": 5, "changed": 1, "v": "late"}, {"id": 2, "created": 7, "v": "a"}, {"id": 2})
+    made.catch_up()
+    assert [(row["id"], row["v"]) for row in made.rows("n.a")] == [(1, "new"), (2, "a")]
+    assert made.dead_letters("n.a") == [("a", 0, 4)]

@@ -208,7 +208,7 @@ def read_checked(target: TableTarget, topic: str, records: Records, limit: int) 
     if reading.order_by:
         of_change = {**of_change, **changes.own}
         order = changes.order if changes.order is not None else ordering_values(target, changes.columns, of_change)
-        changes = replace(changes, order=order, unavailable=_without_ordered(target, changes, order))
+        changes = replace(changes, order=order, unavailable=without_ordered(target, changes, order))
         mismatches += _without_order(reading.order_by, changes, limit)
     mismatches += refuse_unpaired(target, topic, records, changes, limit)
     if not mismatches:
@@ -270,7 +270,7 @@ def _without_key(target: TableTarget, rows: pa.Table, changes: Changes, limit: i
     return found
 
 
-def _without_ordered(target: TableTarget, changes: Changes, order: pa.Array | None) -> dict[int, Bools]:
+def without_ordered(target: TableTarget, changes: Changes, order: pa.Array | None) -> dict[int, Bools]:
     """Returns `unavailable` without the ordering values of marked deletes that have one: an older change that arrives
     after such a delete must not restore the row.
     """
