@@ -33,7 +33,7 @@ from frazil.ingest.task_job import Job, quoting_no_record
 from frazil.kafka.port import ReadRecord, Source
 from frazil.ops.sampling import batch_of, routed_sample
 from frazil.ops.status import MissingTopics
-from frazil.ops.tried import TriedRecord, read_columns, try_record
+from frazil.ops.tried import Read, TriedRecord, read_columns, try_record
 from frazil.rows.decoder import fields_requested_by_rows
 from frazil.schema.arrow import Records
 from frazil.schema.evolve import NameConflict, merge_requested_fields
@@ -103,7 +103,7 @@ class Trial:
         tables = self._discovery.tables
         for owner in sorted({name, *(owner for _, owner in shown)}):
             self._settle(tables[owner], [record for record, mine in owned if mine == owner])
-        tried = tuple(try_record(target_of(tables[owner]), record) for record, owner in shown)
+        tried = tuple(self._try(target_of(tables[owner]), record) for record, owner in shown)
         for one in tried:
             if one.outcome == "dropped" and not one.dropped:  # There is no column that it could have a value in.
                 message = "no record has a field yet, so the table has no column"
@@ -112,6 +112,13 @@ class Trial:
         schema = table.state.schema if table.state is not None else Schema()
         columns = tuple((one.name, format_type(one.field_type)) for one in schema.fields)
         return TriedTable(name, columns, tried, Counter(one.outcome for one in tried))
+
+    def _try(self, target: TableTarget, record: ReadRecord) -> TriedRecord:
+        return try_record(target, record, self._reading(target, record.topic))
+
+    def _reading(self, target: TableTarget, topic: str) -> Read:
+        """Returns a function that reads records as a task reads them, with the values that Spark makes."""
+        return self._queries.asking_spark(target, topic, partial(read_columns, target, topic))
 
     # ---- which records
 
@@ -197,7 +204,7 @@ class Trial:
         fixed = (target.source or target).fixed
         for topic in sorted({one.topic for one in records}):
             batch = batch_of([one for one in records if one.topic == topic])
-            read = partial(read_columns, target, topic)
+            read = self._reading(target, topic)
             with quoting_no_record(Job({topic: target})):
                 for _, columns, found in read_bounded(batch, read, target.reading.columns_left):
                     needs.note(_decoded(target, topic, columns, found.decoded), [topic], fixed)

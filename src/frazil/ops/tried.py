@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -31,6 +30,7 @@ from frazil.write.target import TableTarget
 _APPEND = "append"
 _CHANGES = {UPSERT: "upsert", DELETE: "delete", TRUNCATE: "truncate"}
 Row = dict[str, Any]
+Read = Callable[[Records], ReadRecords]
 
 
 @dataclass(frozen=True)
@@ -85,13 +85,13 @@ def read_columns(target: TableTarget, topic: str, records: Records) -> ReadRecor
     return ReadRecords(changes.decoded, changes)
 
 
-def try_record(target: TableTarget, record: ReadRecord) -> TriedRecord:
-    """Returns what becomes of a record in a table that has all columns which the record needs.
+def try_record(target: TableTarget, record: ReadRecord, read_one: Read) -> TriedRecord:
+    """Returns what becomes of a record in a table that has all columns which the record needs. read_one: `read_columns` of
+    the table and the record's topic, with the values that Spark makes.
 
     Raises: RuntimeError, which quotes no record, in place of another exception where the table protects fields.
     """
     with quoting_no_record(Job({record.topic: target})):
-        read_one = partial(read_columns, target, record.topic)
         ((_, columns, read),) = read_bounded(batch_of([record]), read_one, target.reading.columns_left)
         seen = _input(target, record.topic, columns)
         dropped = tuple(sorted(name for name, count in read.ignored_records.items() if count))
