@@ -30,7 +30,7 @@ from frazil.write.target import TableTarget
 _APPEND = "append"
 _CHANGES = {UPSERT: "upsert", DELETE: "delete", TRUNCATE: "truncate"}
 Row = dict[str, Any]
-Read = Callable[[Records], ReadRecords]
+Read = Callable[[dict[str, pa.Array]], ReadRecords]
 
 
 @dataclass(frozen=True)
