@@ -7,10 +7,12 @@ from dataclasses import dataclass
 
 from pyiceberg.schema import Schema
 
+from frazil.ingest.queries import field_origins
 from frazil.ingest.settings import key_column_of, own_columns, shaping_of
 from frazil.ingest.table import Table
 from frazil.process.analysis import Query
 from frazil.process.protect import ProtectedField
+from frazil.schema.parts import Path
 from frazil.schema.projection import format_path, path_in_doc
 
 
@@ -55,10 +57,16 @@ def lineage_of(table: Table, query: Query | None) -> TableLineage:
 def _of_query(table: Table, query: Query | None) -> TableLineage:
     if query is None:
         return TableLineage(table.name, ())
-    columns = [ColumnLineage(one.name, _texts(one.sources)) for one in query.columns]
+    view = table.records.state
+    origins = field_origins(table, view.schema) if view is not None else {}
+
+    def fields(paths: Iterable[Path]) -> tuple[str, ...]:
+        return tuple(sorted(format_path((*(origins.get(path[0]) or path[:1]), *path[1:])) for path in paths))
+
+    columns = [ColumnLineage(one.name, fields(one.sources)) for one in query.columns]
     own = own_columns(table.spec).keys() - {one.name for one in columns}
     columns += [ColumnLineage(name, (name,)) for name in sorted(own)]
-    return TableLineage(table.name, tuple(columns), _texts(query.conditions), query.protected)
+    return TableLineage(table.name, tuple(columns), fields(query.conditions), query.protected)
 
 
 def _plain(table: Table, schema: Schema) -> Iterator[ColumnLineage]:
@@ -74,7 +82,3 @@ def _plain(table: Table, schema: Schema) -> Iterator[ColumnLineage]:
             yield ColumnLineage(name, () if name in constants else (name,))
         else:
             yield ColumnLineage(name, (format_path(declared.get(name) or path_in_doc(field.doc) or (name,)),))
-
-
-def _texts(paths: Iterable[tuple[str, ...]]) -> tuple[str, ...]:
-    return tuple(sorted(map(format_path, paths)))

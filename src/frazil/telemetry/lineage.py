@@ -187,8 +187,8 @@ class LineageOutlet:
         namespace, topics = kafka_namespace(self._spec), sorted(run.topics)
         kind = "TRANSFORMATION" if run.table.spec.has_query else "IDENTITY"
 
-        def inputs(paths: Sequence[str], *transformation: str) -> list[InputField]:
-            made = {path: Transformation(*transformation, masking=_is_masked(path, lineage)) for path in paths}
+        def inputs(paths: Sequence[str], of_values: str, how: str) -> list[InputField]:
+            made = {path: Transformation(of_values, how, masking=_is_masked(path, lineage)) for path in paths}
             return [InputField(namespace, topic, path, [made[path]]) for topic in topics for path in paths]
 
         columns = {one.name: Fields(inputs(one.fields, "DIRECT", kind)) for one in lineage.columns}

@@ -37,7 +37,8 @@ from frazil.ops.maintenance import TableRound, document_of_rounds
 from frazil.ops.plan import PlannedTable
 from frazil.ops.reports import MaintenanceReport, PipelineReport, Process, TableReport, VerificationReport, as_document
 from frazil.ops.state_file import describe, leadership_document
-from frazil.ops.trial import TriedRecord, TriedTable
+from frazil.ops.trial import TriedTable
+from frazil.ops.tried import TriedRecord
 from frazil.replay.replay import ReplayProgress, Request
 from frazil.spec import TableSpec, json_schema
 from frazil.types import Balance, LastDelete, PendingDeadLetters, Progress, Resolved, RoutedTable, Watermark

@@ -17,7 +17,7 @@ from frazil.ops.lineage import describe_protected, lineage_of
 from frazil.plugins.functions import Function
 from frazil.process.protect import ProtectedField
 from frazil.schema.evolve import new_schema
-from frazil.spec.settings import ColumnSpec, EnvelopeSpec, ExpectationSpec, KeySpec, ProtectRule
+from frazil.spec.settings import ColumnSpec, EnvelopeSpec, ExpectationSpec, FlattenSpec, KeySpec, ProtectRule
 from tests.unit.ingest.service_scene import Scene, only
 
 
@@ -240,6 +240,19 @@ def test_the_lineage_of_a_table_with_protect_alone_names_what_is_protected(scene
     lineage = lineage_of(table, table.schema.query)
     assert [(one.name, one.fields) for one in lineage.columns] == [("id", ("id",)), ("mail", ("mail",))]
     assert lineage.protected == (ProtectedField("mail", "hash"), ProtectedField("ssn", "drop"))
+
+
+def test_the_lineage_of_a_query_names_the_fields_that_feed_flattened_columns(scene: Any) -> None:
+    rule = ProtectRule(selector="user", action="hash")
+    made = scene(
+        flatten=FlattenSpec(), protect=(rule,), protect_key="k" * 40, where="user_id > ''", rename=((("id",), "n"),)
+    )
+    made.feed("a", {"id": 1, "user": {"id": "x"}})
+    table = only(made.catch_up())
+    lineage = lineage_of(table, table.schema.query)
+    assert [(one.name, one.fields) for one in lineage.columns] == [("n", ("id",)), ("user_id", ("user.id",))]
+    assert lineage.conditions == ("user.id",)
+    assert lineage.protected == (ProtectedField("user.id", "hash"),)
 
 
 class _Killed(BaseException):

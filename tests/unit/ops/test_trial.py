@@ -13,7 +13,8 @@ from frazil.decode.settings import WriterSchema
 from frazil.errors import SpecError, UnavailableError
 from frazil.ingest.queries import SparkQueries
 from frazil.ingest.schemas import Schemas
-from frazil.ops.trial import Trial, TriedRecord, TriedTable
+from frazil.ops.trial import Trial, TriedTable
+from frazil.ops.tried import TriedRecord
 from frazil.registry.memory import MemoryRegistry
 from frazil.schema.evolve import new_schema
 from tests.unit.ingest.test_route_formats import FORMATS
@@ -71,6 +72,17 @@ def test_each_record_is_shown_with_its_row_what_drops_it_or_its_error(scenario: 
     assert (broken.outcome, broken.input, broken.value) == ("failed", (), b"{")
     assert found.counts["failed"] == 2
     assert scenario.catalog.load("s.a") is None
+
+
+def test_what_spark_computes_of_a_query_is_shown(scenario: Scenario, run: Try) -> None:
+    produce(scenario, {"id": 1, "line": "a/7"}, {"id": 2, "line": "a/x"}, {"id": 3, "line": None, "note": "n"})
+    query = "select *, cast(regexp_extract(line, '/(.*)', 1) as int) as number from records where not line rlike '^b'"
+    found = run(f'tables: {{s.a: {{topic: a, select: "{query} or line is null"}}}}\n')
+    first, failed, last = found.records
+    assert shown(first) == ("written", [("append", {"id": 1, "line": "a/7", "note": None, "number": 7})])
+    assert failed.error is not None
+    assert (failed.error.error_class, failed.error.path) == ("failed_expression", "number")
+    assert shown(last) == ("written", [("append", {"id": 3, "line": None, "note": "n", "number": None})])
 
 
 def test_records_without_fields_are_rows_of_a_table_with_metadata_alone(scenario: Scenario, run: Try) -> None:

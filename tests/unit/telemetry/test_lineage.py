@@ -36,7 +36,10 @@ def assert_valid(event: dict[str, Any]) -> None:
 
 def test_a_run_of_a_table_starts_shows_its_columns_and_completes(tmp_path: Path) -> None:
     with receiver() as service:
-        protect = {"protect": (ProtectRule(selector="user.name", action="hash"),), "protect_key": "k" * 40}
+        protect: dict[str, Any] = {
+            "protect": (ProtectRule(selector="user.name", action="hash"),),
+            "protect_key": "k" * 40,
+        }
         scene = TelemetryScene(tmp_path, "a", openlineage=service.url, **protect)
         scene.feed("a", {"id": 1, "user": {"name": "x"}})
         with scene.sending() as loop:

@@ -1,0 +1,161 @@
+"""One record of a topic, read as a task reads it, and what it changes in its table: for `frazil try`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from frazil.decode.json.slices import MAX_MISMATCHES
+from frazil.decode.json_texts import json_text
+from frazil.decode.limits import read_bounded
+from frazil.ingest.task import ReadRecords, read_records
+from frazil.ingest.task_job import Job, quoting_no_record
+from frazil.kafka.port import ReadRecord
+from frazil.ops.sampling import batch_of
+from frazil.process.evaluate import evaluate
+from frazil.process.program import Field, Program, Project
+from frazil.process.protect import protecting
+from frazil.rows.protected import origins_of
+from frazil.rows.query_rows import input_columns
+from frazil.schema.arrow import Records, pick
+from frazil.upsert.changes import DELETE, TRUNCATE, UPSERT
+from frazil.upsert.query_changes import read_upserts
+from frazil.upsert.records.read_changes import rows_of
+from frazil.write.target import TableTarget
+
+_APPEND = "append"
+_CHANGES = {UPSERT: "upsert", DELETE: "delete", TRUNCATE: "truncate"}
+Row = dict[str, Any]
+Read = Callable[[dict[str, pa.Array]], ReadRecords]
+
+
+@dataclass(frozen=True)
+class TriedChange:
+    """What a record changes in its table."""
+
+    #: `append`, `upsert`, `delete` or `truncate`.
+    change: str
+    #: The row as JSON; of a delete its key. Values that the change leaves as they are in the table are absent.
+    row: Row
+
+
+@dataclass(frozen=True)
+class TriedError:
+    """Why a record is a bad record."""
+
+    error_class: str
+    #: Path of the field, or the column; empty for the whole record.
+    path: str
+    message: str
+
+
+@dataclass(frozen=True)
+class TriedRecord:
+    """What becomes of one record."""
+
+    record: ReadRecord
+    #: The table that it goes to.
+    table: str
+    #: Its fields as a query sees them, for each row in it; empty where it cannot be read. Protected fields are protected.
+    input: tuple[Row, ...] = ()
+    output: tuple[TriedChange, ...] = ()
+    #: The names of what drops or ignores it.
+    dropped: tuple[str, ...] = ()
+    error: TriedError | None = None
+    #: Its value as Kafka has it, where it cannot be read and its table protects nothing.
+    value: bytes | None = None
+
+    @property
+    def outcome(self) -> str:
+        """`written`, `dropped` or `failed`."""
+        if self.error is not None:
+            return "failed"
+        return "written" if self.output else "dropped"
+
+
+def read_columns(target: TableTarget, topic: str, records: Records) -> ReadRecords:
+    """Returns some records of a topic as a task reads them."""
+    if target.changes is None:
+        return read_records(target, records)
+    changes = read_upserts(target, topic, records, MAX_MISMATCHES)
+    return ReadRecords(changes.decoded, changes)
+
+
+def try_record(target: TableTarget, record: ReadRecord, read_one: Read) -> TriedRecord:
+    """Returns what becomes of a record in a table that has all columns which the record needs. read_one: `read_columns` of
+    the table and the record's topic, with the values that Spark makes.
+
+    Raises: RuntimeError, which quotes no record, in place of another exception where the table protects fields.
+    """
+    with quoting_no_record(Job({record.topic: target})):
+        ((_, columns, read),) = read_bounded(batch_of([record]), read_one, target.reading.columns_left)
+        seen = _input(target, record.topic, columns)
+        dropped = tuple(sorted(name for name, count in read.ignored_records.items() if count))
+        if not read.decoded.refused.any():
+            output = tuple(_output(target, columns, read))
+            return TriedRecord(record, target.name, seen, output, dropped)
+        first = read.decoded.mismatches[0]
+        error = TriedError(first.kind, first.path, first.reason)
+        value = record.value if not seen and target.protection is None else None
+        return TriedRecord(record, target.name, seen, error=error, value=value)
+
+
+def _input(target: TableTarget, topic: str, records: Records) -> tuple[Row, ...]:
+    """Returns the fields of the rows in a record, as the table's query sees them."""
+    source = target.source or target
+    read = read_columns(source, topic, records)
+    if read.decoded.refused.any() or (read.ignored is not None and read.ignored.any()):
+        return ()
+    if read.changes is None:
+        found = input_columns(source, read.decoded.columns, records, {})
+    else:
+        changes = read.changes
+        found = input_columns(source, changes.columns, pick(records, changes.records), changes.own)
+    if target.protection is not None:
+        found = _protected(target, source, found)
+    return tuple(_documents(found))
+
+
+def _protected(target: TableTarget, source: TableTarget, columns: dict[str, pa.Array]) -> dict[str, pa.Array]:
+    """Returns the columns that the table's schema of records has, protected."""
+    assert target.protection is not None
+    known = {name: column for name, column in columns.items() if name in source.arrow_schema.names}
+    stage = protecting(source.schema, target.protection, origins_of(source))
+    if stage is None:
+        return known
+    kept = tuple(one for one in stage.columns if one[0] in known)
+    program = Program((Project(kept),), tuple(Field(name, expression.type) for name, expression in kept))
+    count = len(next(iter(columns.values())))
+    made = evaluate(program, known, count).columns
+    return {name: column for (name, _), column in zip(kept, made, strict=True)}
+
+
+def _output(target: TableTarget, records: Records, read: ReadRecords) -> Iterator[TriedChange]:
+    """Yields what a good record changes in the table."""
+    if target.changes is None or read.changes is None:
+        rows = read.rows(target, records)
+        yield from (TriedChange(_APPEND, row) for row in _documents(_by_name(rows)))
+        return
+    changes = read.changes
+    rows = rows_of(target, changes, pick(records, changes.records))
+    keys = {path[0] for path in target.changes.paths}
+    unavailable = {target.fields[n].name: mask for n, mask in changes.unavailable.items()}
+    for number, row in enumerate(_documents(_by_name(rows))):
+        op = int(changes.ops[number])
+        absent = {name for name, mask in unavailable.items() if mask[number]}
+        absent |= row.keys() - keys if op == DELETE else row.keys() if op == TRUNCATE else set()
+        yield TriedChange(_CHANGES[op], {name: value for name, value in row.items() if name not in absent})
+
+
+def _by_name(rows: pa.Table) -> dict[str, pa.Array]:
+    return {name: rows.column(name).combine_chunks() for name in rows.column_names}
+
+
+def _documents(columns: dict[str, pa.Array]) -> Iterator[Row]:
+    """Yields the rows as JSON."""
+    for row in range(len(next(iter(columns.values()), ()))):
+        yield {name: json.loads(json_text(column[row])) for name, column in columns.items()}
