@@ -23,6 +23,11 @@ from frazil.store.addresses import Address
 Properties = Mapping[str, str]
 _SSE = {"s3": "AES256", "kms": "aws:kms", "dsse-kms": "aws:kms:dsse", "custom": "sse-c"}
 _DEFAULT_REGION = "us-east-1"
+# By the first parts of a region's name; all others are in amazonaws.com.
+_DOMAINS = {
+    "cn": "amazonaws.com.cn", "eusc": "amazonaws.eu", "us-iso": "c2s.ic.gov", "us-isob": "sc2s.sgov.gov",
+    "us-isof": "csp.hci.ic.gov", "eu-isoe": "cloud.adc-e.uk",
+}  # fmt: skip
 _CONNECT_MS, _SOCKET_MS = "5000", "10000"
 _RETRIES, _MIN_WAIT_MS, _MAX_WAIT_MS = "5", "200", "20000"
 # A whole attempt, with the upload of one part; and the time after which a failed request is not repeated: as long as a
@@ -99,16 +104,23 @@ def _s3_endpoint(properties: Properties, bucket: str, region: str) -> tuple[str,
     if own:
         address = urlsplit(own if "://" in own else f"https://{own}")
         host = address.hostname or ""
-        if is_path_style or host == "localhost" or re.fullmatch(r"[\d.]+|.*:.*", host):
+        is_named = host != "localhost" and not re.fullmatch(r"[\d.]+|.*:.*", host)
+        if is_path_style or not is_named or not _may_be_in_host(bucket, address.scheme):
             return address.geturl().rstrip("/"), False
         return address._replace(netloc=f"{bucket}.{address.netloc}").geturl().rstrip("/"), True
-    domain = "amazonaws.com.cn" if region.startswith("cn-") else "amazonaws.com"
+    domain = _DOMAINS.get(region.partition("-")[0], _DOMAINS.get("-".join(region.split("-")[:2]), "amazonaws.com"))
     is_dual = _is_true(properties, "s3.dualstack-enabled")
     if _is_true(properties, "s3.acceleration-enabled"):
         return f"https://{bucket}.s3-accelerate{'.dualstack' if is_dual else ''}.{domain}", True
     host = f"s3{'.dualstack' if is_dual else ''}.{region}.{domain}"
-    # The certificate of Amazon's host names covers no bucket with a dot.
-    return (f"https://{host}", False) if is_path_style or "." in bucket else (f"https://{bucket}.{host}", True)
+    is_in_path = is_path_style or not _may_be_in_host(bucket, "https")
+    return (f"https://{host}", False) if is_in_path else (f"https://{bucket}.{host}", True)
+
+
+def _may_be_in_host(bucket: str, scheme: str) -> bool:
+    """Returns whether Amazon's client takes a bucket for a part of the host name: a certificate covers none with a dot."""
+    dot = "." if scheme == "http" else ""
+    return re.fullmatch(rf"[a-z0-9][a-z0-9{dot}-]{{1,61}}[a-z0-9]", bucket) is not None
 
 
 def _s3_encryption(properties: Properties) -> dict[str, str]:

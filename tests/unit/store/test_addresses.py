@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from itertools import product
+from typing import Any, cast
 
 import pytest
+from botocore.endpoint_provider import EndpointProvider
+from botocore.loaders import Loader
 
 from frazil.errors import SpecError
 from frazil.store.addresses import Address, address_of
@@ -51,6 +54,10 @@ def test_an_address_that_tasks_cannot_write_to_is_refused_with_a_remedy(location
     [
         (US, "lake", "https://lake.s3.us-east-1.amazonaws.com"),
         (US, "la.ke", "https://s3.us-east-1.amazonaws.com"),
+        (US, "My_lake", "https://s3.us-east-1.amazonaws.com"),
+        (STORE, "la.ke", "https://store.example:9000"),
+        (STORE, "my_lake", "https://store.example:9000"),
+        ({**US, "s3.endpoint": "http://store.example"}, "la.ke", "http://la.ke.store.example"),
         ({"client.region": "cn-north-1"}, "lake", "https://lake.s3.cn-north-1.amazonaws.com.cn"),
         ({**US, "s3.path-style-access": "true"}, "lake", "https://s3.us-east-1.amazonaws.com"),
         ({**US, "s3.dualstack-enabled": "true"}, "lake", "https://lake.s3.dualstack.us-east-1.amazonaws.com"),
@@ -66,6 +73,35 @@ def test_a_bucket_of_s3_is_at_the_host_that_java_would_ask(
 ) -> None:
     store: Any = client_of(properties, Address("s3", bucket, "")).store
     assert store.config["endpoint"] == expected
+
+
+def test_a_bucket_of_s3_is_where_the_rules_of_amazon_s_clients_have_it() -> None:
+    """All of Amazon's clients are made from the same rules, of which Python's are text."""
+    loader = Loader()
+    rules = loader.load_service_model("s3", "endpoint-rule-set-1", "2006-03-01")
+    provider = EndpointProvider(rules, loader.load_data("partitions"))
+    given = {
+        "UseFIPS": False,
+        "UseGlobalEndpoint": False,
+        "DisableMultiRegionAccessPoints": False,
+        "UseArnRegion": False,
+    }
+    regions = ("us-east-1", "us-gov-west-1", "cn-north-1", "eusc-de-east-1", "us-iso-east-1", "us-isob-east-1")
+    places = [*((None, region) for region in regions), ("https://store.example:9000", "eu-west-1")]
+    places += [("http://store.example/base", "eu-west-1")]
+    buckets = ("lake", "my.lake", "My_lake", "x" * 64)
+    for (endpoint, region), bucket, style in product(
+        places, buckets, ("s3.path-style-access", "s3.dualstack-enabled", "")
+    ):
+        if endpoint and style == "s3.dualstack-enabled":
+            continue  # Refused by the rules.
+        asked = {**given, "Bucket": bucket, "Region": region, **({"Endpoint": endpoint} if endpoint else {})}
+        flags = {"ForcePathStyle": style == "s3.path-style-access", "UseDualStack": style == "s3.dualstack-enabled"}
+        wanted = provider.resolve_endpoint(**asked, **flags, Accelerate=False).url
+        properties = {"client.region": region, style: "true", **({"s3.endpoint": endpoint} if endpoint else {})}
+        config = cast(Any, client_of(properties, Address("s3", bucket, "")).store).config
+        is_virtual = config["virtual_hosted_style_request"] == "true"
+        assert (config["endpoint"] if is_virtual else f"{config['endpoint']}/{bucket}") == wanted, (region, properties)
 
 
 @pytest.mark.parametrize(
