@@ -115,7 +115,7 @@ def test_a_command_with_a_body_is_refused(scene: RunningScene, client: TestClien
     client.post("/api/v1/tables/n.a/pause")
     remedy = "write the parameters behind the path, such as `?dry_run=true`, and send no body"
     for body in ({"json": {"dry_run": True}}, {"data": {"dry_run": "true"}}, {"content": iter([b"{}"])}):
-        answer = client.post("/api/v1/tables/n.a/reset", **body)  # type: ignore[arg-type]
+        answer = client.post("/api/v1/tables/n.a/reset", **body)
         assert problem(answer) == (400, "UnexpectedBody", remedy)
     assert scene.pipeline.find("n.a").progress.offsets == {"a": {0: 3}}
     assert client.post("/api/v1/tables/n.a/reset", params={"dry_run": True}, content=b"").json()["read_again"] == 3
