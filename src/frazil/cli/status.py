@@ -194,7 +194,7 @@ class _Fitted:
 
 def _table(report: PipelineReport) -> _Fitted:
     titles = ("table", "state", "lag", "complete to", "last commit", "rows", "files", "snapshots", "maintained")
-    rows = [
+    rows: list[Sequence[str | Text]] = [
         (found.name, Text(found.state, style=_COLOURS.get(found.state, "")), *_numbers(found, report.now_ms))
         for found in report.tables
     ]
