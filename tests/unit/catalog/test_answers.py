@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
+from typing import Any
 
 import pytest
 from py4j.protocol import Py4JNetworkError
 
 from frazil.catalog.iceberg.answers import (
     Answer,
+    NotThere,
+    Sending,
     answer_to,
     change,
     has_replaced,
@@ -18,6 +21,7 @@ from frazil.catalog.iceberg.answers import (
     lost_answers,
     set_property,
 )
+from frazil.catalog.iceberg.validators import Validator
 from tests.fixtures.thrown import ICEBERG, Raised, Thrown
 
 DONE, REFUSED, NOT_SENT, UNKNOWN = Answer
@@ -86,6 +90,7 @@ LOST: Sequence[tuple[str, str, Exception]] = [
     ("all", "a conflict inside of something else", plain("java.lang.RuntimeException", "x", f"{ICEBERG}.CommitFailed")),
     ("all", "a connection to the JVM that broke", ConnectionResetError("reset")),
     ("all", "a JVM that answers nothing", Py4JNetworkError("empty")),
+    ("glue", "a page of a proxy, which Glue's client takes for success", NotThere()),
 ]
 EVERY = [*CONFLICTS, *CHECKS, *UNSENT, *LOST]
 PAIRS = [
@@ -122,8 +127,14 @@ class _Snapshot:
     id: int
     parent: int | None
 
-    def parentId(self) -> int | None:  # noqa: N802  (Java's)
+    def snapshotId(self) -> int:  # noqa: N802  (Java's)
+        return self.id
+
+    def parentId(self) -> int | None:  # noqa: N802
         return self.parent
+
+    def summary(self) -> dict[str, str]:
+        return {"commit-id": f"commit {self.id}"}
 
 
 class _Line:
@@ -159,6 +170,58 @@ def test_a_table_has_moved_where_its_newest_snapshot_follows_the_base(
     line: _Line, base: int | None, expected: bool
 ) -> None:
     assert has_replaced(line, base) is expected
+
+
+class _Base(Validator):
+    """Of a commit that was made for this snapshot."""
+
+    def __init__(self, base: int | None) -> None:
+        self._base = base
+
+    def base_id(self) -> int | None:
+        return self._base
+
+    def _accepts(self, snapshots: Any) -> bool:  # noqa: ARG002
+        return True
+
+    def _message(self) -> str:
+        return ""
+
+
+class _Believed:
+    """An update whose commit is answered with success."""
+
+    def deleteWith(self, _: object) -> None:  # noqa: N802
+        pass
+
+    def validateWith(self, _: object) -> None:  # noqa: N802
+        pass
+
+    def commit(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize(
+    ("line", "base", "is_there"),
+    [
+        pytest.param(_Line([1, 2, 3]), 2, True, id="the newest"),
+        pytest.param(_Line([3]), None, True, id="the first"),
+        pytest.param(_Line([1, 2, 3, 4, 5]), 2, True, id="others since"),
+        pytest.param(_Line([1, 2, 3, 4], 2), 1, True, id="others since, the base expired"),
+        pytest.param(_Line([1, 2]), 2, False, id="as it was"),
+        pytest.param(_Line([]), None, False, id="still empty"),
+        pytest.param(_Line([1, 2, 4, 5]), 2, False, id="others in its place"),
+        pytest.param(_Line([4, 5]), None, False, id="others in its place, the first"),
+        pytest.param(_Line([1, 2, 4, 5], 3), 1, False, id="others in its place, too much expired to know"),
+    ],
+)
+def test_a_success_is_one_where_the_table_has_the_commit(line: _Line, base: int | None, is_there: bool) -> None:
+    sending = Sending(line, _Base(base), ("commit-id", "commit 3"))
+    if is_there:
+        sending.send(_Believed())
+    else:
+        with pytest.raises(NotThere):
+            sending.send(_Believed())
 
 
 def test_a_conflict_is_one_in_whatever_it_is_wrapped_and_an_unknown_commit_is_none() -> None:

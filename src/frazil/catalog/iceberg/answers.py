@@ -34,6 +34,15 @@ class Answer(Enum):
     UNKNOWN = "unknown"
 
 
+class NotThere(ConnectionError):
+    """The answer was that a commit is done, and the table lacks it: it was not the catalog's own answer. Any reply with the
+    status 200 is a success to Glue's client, such as the page of a proxy.
+    """
+
+    def __init__(self) -> None:
+        super().__init__("the answer was that it is done, and the table does not have it")
+
+
 def lost_answers() -> tuple[type[Exception], ...]:
     """Returns the classes of the exceptions that a commit may raise: those of the JVM, and of the connection to it."""
     return java_errors(Py4JError, ConnectionError)
@@ -95,10 +104,11 @@ class Sending:
     the table: so it deletes nothing by itself here.
     """
 
-    def __init__(self, java: Any, validator: Validator) -> None:
-        """java: the Java table."""
+    def __init__(self, java: Any, validator: Validator, entry: tuple[str, str]) -> None:
+        """java: the Java table. entry: the key and the value in the snapshot's summary that no other snapshot has."""
         self._java = java
         self._validator = validator
+        self._entry = entry
         self._left = Collector()
 
     def send(self, update: Any) -> None:
@@ -109,7 +119,23 @@ class Sending:
         update.deleteWith(self._left)
         update.validateWith(self._validator)
         update.commit()
+        if not self._is_there():
+            raise NotThere
         remove(self._java, self._left.paths)
+
+    def _is_there(self) -> bool:
+        """Returns whether the table, which Iceberg has loaded again after the commit, has the snapshot."""
+        snapshot = self._java.currentSnapshot()
+        if snapshot is None or self._is_own(snapshot):
+            return snapshot is not None
+        base_id = self._validator.base_id()
+        while snapshot is not None and snapshot.snapshotId() != base_id and not self._is_own(snapshot):
+            snapshot = self._java.snapshot(snapshot.parentId()) if snapshot.parentId() is not None else None
+        return snapshot is not None and snapshot.snapshotId() != base_id
+
+    def _is_own(self, snapshot: Any) -> bool:
+        name, value = self._entry
+        return bool(snapshot.summary().get(name) == value)
 
     def answer_to(self, error: Exception, has_landed: bool | None, java: Any) -> Answer:
         """Returns what became of the commit, as `answer_to`; deletes what Iceberg has written for a refused one. java: the

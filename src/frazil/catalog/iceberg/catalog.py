@@ -236,7 +236,7 @@ class IcebergCatalog:
             self._files.set_entries({**commit.entries, **to_summary(self.pipeline, commit.progress)}, update)
         except java_errors() as error:
             raise NotSent(f"the commit cannot be made: {cause_of(error)}", where=commit.table) from None
-        sending = Sending(java, validator)
+        sending = Sending(java, validator, (key(self.pipeline, COMMIT_ID), commit.progress.commit_id))
         try:
             hit("commit.before")
             sending.send(update)
@@ -288,7 +288,7 @@ class IcebergCatalog:
         validator = HistoryValidator(
             self.pipeline, REWRITE_ID, lambda history: is_undisturbed(history, REWRITE_ID, rewrite.read_at)
         )
-        sending = Sending(java, validator)
+        sending = Sending(java, validator, (key(self.pipeline, REWRITE_ID), rewrite.id))
         try:
             overwrite = java.newOverwrite().validateFromSnapshot(rewrite.read_at).validateNoConflictingDeletes()
             left = set(rewrite.removed)
@@ -310,7 +310,7 @@ class IcebergCatalog:
         validator = HistoryValidator(
             self.pipeline, name, lambda history: is_recorded(history, name, value, since) is False
         )
-        sending = Sending(java, validator)
+        sending = Sending(java, validator, (key(self.pipeline, name), value))
         try:
             update = java.newAppend()
             self._files.apply((file.content for file in append.files), java, update, "AppendFiles.appendFile")
@@ -329,7 +329,7 @@ class IcebergCatalog:
             COMMIT_ID,
         )
         commit = Commit(made.table, made.files, Progress(), made.expected, made.delta)
-        sending = Sending(java, validator)
+        sending = Sending(java, validator, (key(self.pipeline, REPLAY_ID), made.id))
         try:
             update = self._update_for(java, commit)
             self._set_own({**made.summary, REPLAY_ID: made.id}, update)

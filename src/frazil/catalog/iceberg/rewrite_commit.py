@@ -40,8 +40,9 @@ def send_once(catalog: IcebergCatalog, update: Any, java: Any, since: int, valid
     once = HistoryValidator(
         catalog.pipeline, MAINTENANCE_ID, lambda history: is_recorded(history, MAINTENANCE_ID, own, since) is False
     )
-    update.set(key(catalog.pipeline, MAINTENANCE_ID), own)
-    sending = Sending(java, MaintenanceValidator(once, validator))
+    entry = key(catalog.pipeline, MAINTENANCE_ID), own
+    update.set(*entry)
+    sending = Sending(java, MaintenanceValidator(once, validator), entry)
     try:
         sending.send(update)
     except lost_answers() as error:
