@@ -32,7 +32,7 @@ _FIELDS: dict[str, IcebergType] = {
 }  # fmt: skip
 _OF_CHANGES: dict[str, IcebergType] = {
     "_op": StringType(), "_source_ts": TimestamptzType(), "_source_database": StringType(), "_source_schema": StringType(),
-    "_source_table": StringType(),
+    "_source_table": StringType(), "_image": StringType(),
 }  # fmt: skip
 _REFUSED = {"functions of one's own": "inc"}
 """Kinds whose queries have functions that Spark lacks, as the import reports."""
@@ -53,7 +53,7 @@ def test_the_queries_of_documented_examples_are_taken(jvm: Jvm) -> None:
     catalyst, seen = Catalyst(jvm.gateway.jvm), 0
     for kind, settings in queries():
         own = {name: StringType() for name in settings.get("metadata", {}).values()}
-        fields = {**_FIELDS, **own, **(_OF_CHANGES if settings.get("envelope") == "debezium" else {})}
+        fields = {**_FIELDS, **own, **(_OF_CHANGES if "envelope" in settings else {})}
         records = with_metadata(
             Schema(*(NestedField(number, name, kind, False) for number, (name, kind) in enumerate(fields.items(), 1)))
         )
