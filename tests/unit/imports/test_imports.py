@@ -400,36 +400,6 @@ def test_debezium_servers_destinations_become_tables() -> None:
     assert "where yours keeps current rows" not in imported("debezium-server", examples.DEBEZIUM_SERVER).text
 
 
-def _unwrapping(**more: str) -> str:
-    """A connector of Tabular's sink, whose transform opens Debezium's envelope."""
-    given = {
-        "name": "s", "connector.class": "io.tabular.iceberg.connect.IcebergSinkConnector", "topics": "db.public.orders",
-        "iceberg.tables": "lake.orders", "iceberg.catalog.type": "rest", "iceberg.catalog.uri": "http://catalog:8181",
-        "value.converter": "org.apache.kafka.connect.json.JsonConverter", "transforms": "flat",
-        "transforms.flat.type": "io.debezium.transforms.ExtractNewRecordState",
-        "transforms.flat.add.fields": "op,source.ts_ms",
-        "transforms.flat.delete.tombstone.handling.mode": "rewrite",
-    }  # fmt: skip
-    return json.dumps({**given, **more})
-
-
-def test_an_operation_that_a_transform_takes_out_of_the_envelope_is_read_in_the_envelope() -> None:
-    """In the topic there is no field `__op`, so that every record would be a bad one."""
-    keys = {"iceberg.tables.cdc-field": "__op", "iceberg.tables.default-id-columns": "id"}
-    table = document("kafka-connect", _unwrapping(**keys))["tables"]["lake.orders"]
-    assert (table["envelope"], table["mode"], table["key_columns"]) == ("debezium", "upsert", ["id"])
-    assert table["metadata"] == {"op": "__op", "source_ts": "__source_ts_ms"}
-    assert "where" not in table
-
-
-def test_a_change_is_one_row_as_in_the_sink() -> None:
-    """A changelog table has the row before an update too, which would count updates twice in the sink's table."""
-    table = document("kafka-connect", _unwrapping())["tables"]["lake.orders"]
-    assert (table["changelog"], table["where"]) == (True, "(_image = 'after' or _op <> 'u')")
-    [route] = document("kafka-connect", json.dumps(examples.CHANGES))["routes"]
-    assert (route["changelog"], route["where"]) == (True, "(_image = 'after' or _op <> 'u')")
-
-
 def test_topics_of_tableflow_become_tables() -> None:
     assert document("tableflow", examples.TABLEFLOW)["tables"] == {
         "lkc-1.orders": {
