@@ -18,6 +18,7 @@ from pyiceberg.transforms import BucketTransform
 from pyiceberg.types import LongType
 
 from frazil.catalog.iceberg import compaction
+from frazil.catalog.iceberg.answers import Sending
 from frazil.catalog.iceberg.maintenance import IcebergMaintenance
 from frazil.catalog.iceberg.rewrite_commit import RewriteCommit
 from frazil.catalog.maintenance_port import Compaction
@@ -304,13 +305,20 @@ def test_a_compaction_that_is_sent_twice_keeps_what_it_wrote(
     rows = [table.row(number) for number in range(20)]
     for start in (0, 10):
         table.append(rows[start : start + 10])
-    send = RewriteCommit._replace
+    replace, send = RewriteCommit._replace, Sending.send
+    made: list[tuple[Any, ...]] = []
 
-    def send_twice(commit: RewriteCommit, rewrite: Any, *files: Any) -> Any:
-        send(commit, rewrite, *files).commit()
-        return send(commit, lake.java(table.name).newRewrite(), *files)
+    def replace_noted(commit: RewriteCommit, update: Any, *files: Any) -> Any:
+        made.append((commit, files))
+        return replace(commit, update, *files)
 
-    monkeypatch.setattr(RewriteCommit, "_replace", send_twice)
+    def send_twice(sending: Sending, update: Any) -> Any:
+        send(sending, update)
+        commit, files = made[-1]
+        replace(commit, lake.java(table.name).newRewrite(), *files).commit()
+
+    monkeypatch.setattr(RewriteCommit, "_replace", replace_noted)
+    monkeypatch.setattr(Sending, "send", send_twice)
     done = lake.maintenance(table.name, spec)[0].rewritten
     assert (done.removed, done.added, done.lost) == (2, 1, 0)
     assert table.read() == in_order(rows)

@@ -111,31 +111,31 @@ class Sending:
         self._entry = entry
         self._left = Collector()
 
-    def send(self, update: Any) -> None:
-        """Commits an update of the table.
+    def send(self, update: Any) -> Any:
+        """Commits an update of the table; returns its snapshot, as the table has it.
 
         Raises: one of `lost_answers`: `answer_to` returns what that means.
         """
         update.deleteWith(self._left)
         update.validateWith(self._validator)
         update.commit()
-        if not self._is_there():
+        snapshot = self._own()
+        if snapshot is None:
             raise NotThere
         remove(self._java, self._left.paths)
+        return snapshot
 
-    def _is_there(self) -> bool:
-        """Returns whether the table, which Iceberg has loaded again after the commit, has the snapshot."""
-        snapshot = self._java.currentSnapshot()
-        if snapshot is None or self._is_own(snapshot):
-            return snapshot is not None
-        base_id = self._validator.base_id()
-        while snapshot is not None and snapshot.snapshotId() != base_id and not self._is_own(snapshot):
-            snapshot = self._java.snapshot(snapshot.parentId()) if snapshot.parentId() is not None else None
-        return snapshot is not None and snapshot.snapshotId() != base_id
-
-    def _is_own(self, snapshot: Any) -> bool:
+    def _own(self) -> Any:
+        """Returns the commit's snapshot of the table, which Iceberg has loaded again after the commit; None where it has
+        none.
+        """
         name, value = self._entry
-        return bool(snapshot.summary().get(name) == value)
+        snapshot = self._java.currentSnapshot()
+        while snapshot is not None and snapshot.summary().get(name) != value:
+            is_older = snapshot.snapshotId() == self._validator.base_id()
+            parent = None if is_older else snapshot.parentId()
+            snapshot = self._java.snapshot(parent) if parent is not None else None
+        return snapshot
 
     def answer_to(self, error: Exception, has_landed: bool | None, java: Any) -> Answer:
         """Returns what became of the commit, as `answer_to`; deletes what Iceberg has written for a refused one. java: the

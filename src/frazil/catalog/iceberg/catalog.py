@@ -239,17 +239,17 @@ class IcebergCatalog:
         sending = Sending(java, validator, (key(self.pipeline, COMMIT_ID), commit.progress.commit_id))
         try:
             hit("commit.before")
-            sending.send(update)
+            snapshot = sending.send(update)
             hit("commit.landed")
-            return self._done(commit, java)
+            return self._done(commit, java, snapshot)
         except lost_answers() as error:
             return self._resolve(commit, error, validator, sending, newest)
 
-    def _done(self, commit: Commit, java: Any) -> Progress:
-        """Returns the progress of a commit that has just been made."""
+    def _done(self, commit: Commit, java: Any, snapshot: Any) -> Progress:
+        """Returns the progress of a commit that has just been made, as this snapshot of Java's."""
         self._adopt(commit.table, java)
         self.scans.note(commit, java)
-        made = self.reader.newest_of(java)
+        made = self.reader.contents_of(snapshot)
         self._sizes[commit.table] = self.reader.size_of(java, made)
         return replace(commit.progress, snapshot_id=made["snapshot-id"], committed_at_ms=made["timestamp-ms"])
 

@@ -139,11 +139,8 @@ class StateReader:
         VENDED.note({**properties, **kept})
         return kept
 
-    def newest_of(self, java: Any) -> dict[str, Any]:
-        """Returns the newest snapshot of the Java table as Iceberg's JSON, which is one call for all of its values; empty
-        without a snapshot.
-        """
-        snapshot = java.currentSnapshot()
+    def contents_of(self, snapshot: Any) -> dict[str, Any]:
+        """Returns a Java snapshot as Iceberg's JSON, which is one call for all of its values; empty without one."""
         if snapshot is None:
             return {}
         found: dict[str, Any] = json.loads(self._jvm.org.apache.iceberg.SnapshotParser.toJson(snapshot))
@@ -151,7 +148,7 @@ class StateReader:
 
     def size_of(self, java: Any, newest: Mapping[str, Any] | None = None) -> TableSize:
         """Returns the size of the Java table. newest: its newest snapshot, where that was read already."""
-        newest = self.newest_of(java) if newest is None else newest
+        newest = self.contents_of(java.currentSnapshot()) if newest is None else newest
         if not newest:
             return TableSize(0, 0, 0, 0)
         summary = newest.get("summary", {})
