@@ -1,14 +1,17 @@
 """The budget of table maintenance: how many of its tasks run at a time, for `maintenance.cores`, whatever the size of the
-table.
+table, and that it takes no thread from commits.
 """
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
 
+from frazil.catalog.iceberg.data_files import MethodHandles
 from frazil.catalog.iceberg.maintenance import POOL, IcebergMaintenance
 from frazil.catalog.maintenance_port import Compaction
 from frazil.clock import SystemClock, new_id
@@ -118,3 +121,34 @@ def test_one_task_writes_files_of_about_one_size_where_there_must_be_many(lake: 
     assert len(sizes) in (4, 5)
     assert target / 2 < sizes[0] <= sizes[-1] < 1.3 * target, sizes
     assert lake.rows(table) == rows
+
+
+@contextmanager
+def occupied(gateway: Any) -> Iterator[list[Any]]:
+    """All threads of the pool with which Iceberg writes manifests of commits are busy, for a minute at most."""
+    handles, jvm = MethodHandles(gateway), gateway.jvm
+    latch = jvm.java.util.concurrent.CountDownLatch(1)
+    end = threading.Timer(60, latch.countDown)
+    waits = handles.virtual(latch.getClass(), "await", jvm.java.lang.Void.TYPE).bindTo(latch)
+    task = handles.instance(handles.class_of("java.lang.Runnable"), waits)
+    pools = jvm.org.apache.iceberg.util.ThreadPools
+    end.start()
+    try:
+        yield [pools.getWorkerPool().submit(task) for _ in range(int(pools.WORKER_THREAD_POOL_SIZE))]
+    finally:
+        end.cancel()
+        latch.countDown()
+
+
+def test_an_expiry_and_a_look_take_no_thread_of_those_that_commits_write_with(lake: Lake) -> None:
+    table = f"t.filled_{new_id()[:8]}"
+    lake.create(table)
+    lake.fill(table, 6)
+    newest = lake.progress(table).snapshot_id
+    chosen = [snapshot for snapshot in lake.metadata(table).snapshots if snapshot != newest][:3]
+    with occupied(lake.jvm.gateway) as busy:
+        lake.table_maintenance.expire(table, chosen)
+        found = lake.table_maintenance.metadata(table, with_files=True)
+        assert not any(task.isDone() for task in busy)
+    assert found is not None
+    assert (len(found.files), found.snapshots.keys() & set(chosen)) == (6, set())

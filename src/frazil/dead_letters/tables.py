@@ -46,10 +46,12 @@ _PLACE = ("topic", "partition", "offset")
 _CODEC, _LEVEL = "write.parquet.compression-codec", "write.parquet.compression-level"
 DELETES_OLD = "write.metadata.delete-after-commit.enabled"
 """Iceberg's property; nothing removes the old metadata files of a table without it."""
-# By default Iceberg keeps every old metadata file: at one commit a second that fills a disk.
+# By default Iceberg keeps every old metadata file: at one commit a second that fills a disk. And every hundredth commit
+# reads a hundred manifests, one after the other, to merge them: from an object store that takes seconds.
 NEW_TABLE_PROPERTIES = {
     DELETES_OLD: "true",
     "write.metadata.previous-versions-max": "20",
+    "commit.manifest.min-count-to-merge": "20",
     _CODEC: "zstd",
     _LEVEL: "1",
 }

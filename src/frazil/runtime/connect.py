@@ -11,9 +11,15 @@ from pathlib import Path
 from frazil.runtime.jvm import Jvm
 from frazil.spec import PipelineSpec
 
-# Without it, a store that accepts a connection and never answers would be waited for without end. Iceberg's six retries
-# stay: they handle a store that asks clients to slow down.
-_S3 = {"http-client.apache.socket-timeout-ms": "10000"}
+# Without the first, a store that accepts a connection and never answers would be waited for without end. The second is the
+# pause of the tasks: with Iceberg's own, of two seconds, every failed request would make rows late; its five repetitions
+# stay, which handle a store that asks clients to slow down. With the third a manifest is read by one request, not by two
+# (docs/decisions/0059-late-rows-on-object-stores.md).
+_S3 = {
+    "http-client.apache.socket-timeout-ms": "10000",
+    "s3.retry.min-wait-ms": "200",
+    "io.manifest.cache-enabled": "true",
+}
 # The default region of stores other than Amazon's; without any region the driver's client refuses to work.
 _REGION = {"client.region": "us-east-1"}
 _AMAZON = "org.apache.iceberg.aws."

@@ -32,13 +32,18 @@ def test_a_rest_catalog_that_reports_nothing_is_given_up_after_a_minute_unless_t
 
 
 @pytest.mark.parametrize(
-    ("properties", "waits_ms"), [("{}", "10000"), ('{http-client.apache.socket-timeout-ms: "700"}', "700")]
+    ("properties", "waits_ms", "pause_ms"),
+    [
+        ("{}", "10000", "200"),
+        ('{http-client.apache.socket-timeout-ms: "700", s3.retry.min-wait-ms: "1000"}', "700", "1000"),
+    ],
 )
-def test_a_request_to_an_s3_store_that_reports_nothing_is_given_up_unless_the_file_reports_when(
-    tmp_path: Path, properties: str, waits_ms: str
+def test_a_request_to_an_s3_store_is_given_up_and_repeated_as_tasks_do_unless_the_file_reports_when(
+    tmp_path: Path, properties: str, waits_ms: str, pause_ms: str
 ) -> None:
     found = opened_with(tmp_path, f"warehouse: s3://lake/, properties: {properties}")
     assert found["http-client.apache.socket-timeout-ms"] == waits_ms
+    assert found["s3.retry.min-wait-ms"] == pause_ms
 
 
 @pytest.mark.parametrize(

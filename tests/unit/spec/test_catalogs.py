@@ -26,6 +26,8 @@ HIVE = "catalog: {type: hive, uri: 'thrift://h:9083', warehouse: lake}\n"
                 "warehouse": "s3://b/lake",
                 "io-impl": "org.apache.iceberg.aws.s3.S3FileIO",
                 "http-client.apache.socket-timeout-ms": "10000",
+                "s3.retry.min-wait-ms": "200",
+                "io.manifest.cache-enabled": "true",
                 "glue.id": "123",
                 "client.region": "eu-west-1",
             },

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
 from py4j.protocol import Py4JError, Py4JJavaError
@@ -58,6 +59,7 @@ _READS_SETTINGS = re.compile(r"(Properties|PropertyUtil|ClientFactory|ClientFact
 # PostgreSQL's driver throws its own exception for them.
 _REFUSED_BY_DRIVER = re.compile(r"Invalid \w+ value: |parameter value must be ")
 _DENIED = "access denied"
+_WORKERS = 4
 _MAY_NOT_LIST = "it answers, but this client may not list it"
 _ADVICE = "If you are using a StorageSharedKeyCredential"
 # Google's client for Java may report no more than the request, here one for a bucket's objects, and that nothing was found.
@@ -83,6 +85,14 @@ _OTHER_SERVERS = (
     'column "catalog_name" does not exist',
 )  # fmt: skip
 """Parts of the classes and messages of exceptions where a server of another kind or version, or none, is at the address."""
+
+
+@lru_cache(maxsize=1)
+def maintenance_workers(gateway: Any) -> Any:
+    """Returns the threads of the JVM behind py4j's `gateway` that read manifests for table maintenance. In Iceberg's own
+    pool, of a thread for each core, every commit of a batch would wait until an expiry has read those of all snapshots.
+    """
+    return gateway.jvm.org.apache.iceberg.util.ThreadPools.newExitingWorkerPool("frazil-maintenance", _WORKERS)
 
 
 def java_errors(*more: type[Exception]) -> tuple[type[Exception], ...]:

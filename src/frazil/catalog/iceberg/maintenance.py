@@ -22,6 +22,7 @@ from frazil.catalog.iceberg.java import (
     each,
     is_not_there,
     java_errors,
+    maintenance_workers,
     strings,
     unavailable,
 )
@@ -92,9 +93,8 @@ class IcebergMaintenance:
             text = str(iceberg.TableMetadataParser.toJson(java.operations().current()))
             if not with_files or java.currentSnapshot() is None:
                 return read_table_metadata(table, text)
-            return read_table_metadata(
-                table, text, Described(self._jvm, java).batches(java.newScan()), self._manifests(java)
-            )
+            scan = java.newScan().planWith(maintenance_workers(self._catalog.gateway))
+            return read_table_metadata(table, text, Described(self._jvm, java).batches(scan), self._manifests(java))
         except java_errors() as error:
             if is_not_there(error):
                 return None
@@ -161,7 +161,7 @@ class IcebergMaintenance:
             there = [snapshot for snapshot in snapshots if java.snapshot(snapshot) is not None]
             if not there:
                 return
-            expiry = java.expireSnapshots().expireOlderThan(0)
+            expiry = java.expireSnapshots().expireOlderThan(0).planWith(maintenance_workers(self._catalog.gateway))
             for snapshot in there:
                 expiry = expiry.expireSnapshotId(snapshot)
             hit("maintenance.expire.begins")

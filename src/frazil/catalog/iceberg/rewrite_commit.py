@@ -11,7 +11,7 @@ from typing import Any
 from frazil.catalog.iceberg.answers import Answer, Sending, lost_answers
 from frazil.catalog.iceberg.catalog import IcebergCatalog
 from frazil.catalog.iceberg.data_files import DataFiles, Described
-from frazil.catalog.iceberg.java import each, remove
+from frazil.catalog.iceberg.java import each, maintenance_workers, remove
 from frazil.catalog.iceberg.validators import (
     HistoryValidator,
     MaintenanceValidator,
@@ -214,6 +214,7 @@ class RewriteCommit:
     def _try(self, rewrite: _Rewrite, view: _TableView) -> bool:
         """Returns whether the commit is in the table, as `send_once`."""
         update = self._java.newRewrite().validateFromSnapshot(view.at).dataSequenceNumber(self._number)
+        update.scanManifestsWith(maintenance_workers(self._catalog.gateway))
         is_all = sum(int(group.inputFileNum()) for group in rewrite.groups) >= self._file_count
         self._replace(update, rewrite.groups, view)
         landed = send_once(self._catalog, update, self._java, self._read_at, RewriteValidator(self._read_at, is_all))
