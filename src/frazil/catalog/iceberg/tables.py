@@ -10,7 +10,7 @@ from typing import Any
 from py4j.java_gateway import is_instance_of
 
 from frazil.catalog.iceberg.data_files import DataFiles
-from frazil.catalog.iceberg.java import each, length
+from frazil.catalog.iceberg.java import each, length, summary_of
 from frazil.catalog.iceberg.store_access import identity_of, refuse_hadoop, vended_for
 from frazil.catalog.layout import Layout, order_of, spec_change, spelled_term
 from frazil.catalog.port import TableSize, TableState
@@ -106,7 +106,7 @@ class StateReader:
         """
         snapshot = java.currentSnapshot()
         while snapshot is not None:
-            summary = self.strings_of(snapshot.summary())
+            summary = self.strings_of(summary_of(snapshot))
             if key(self._pipeline, "offsets") in summary:
                 return self._progress_in(snapshot, summary) or Progress(), False
             parent = snapshot.parentId()

@@ -1,0 +1,71 @@
+"""Table maintenance of tables that other engines have made or use: their files, references and metadata stay as they are."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from frazil.clock import SystemClock, new_id
+from frazil.maintenance.plan import MaintenanceTask
+from frazil.maintenance.run import MaintainedTable
+from frazil.replay.snapshots import Snapshots
+from frazil.runtime.jvm import Jvm
+from tests.integration.lakes import COLUMNS, KEEN, PROPERTIES, TARGET, Lake, age
+
+pytestmark = [pytest.mark.jvm, pytest.mark.timeout(600)]
+
+DONE = [("compact", ""), ("carry", ""), ("expire", ""), ("orphans", "")]
+
+
+@pytest.fixture(scope="module")
+def lake(jvm: Jvm, tmp_path_factory: pytest.TempPathFactory) -> Lake:
+    return Lake(jvm, tmp_path_factory.mktemp("lake"))
+
+
+def test_a_table_whose_files_are_all_elsewhere_is_maintained_and_nothing_is_removed_there(lake: Lake) -> None:
+    table, shared = f"t.elsewhere_{new_id()[:8]}", lake.root / "shared"
+    folders = {"write.data.path": str(shared / "data"), "write.metadata.path": str(shared / "metadata")}
+    lake.catalog.create(table, COLUMNS, {**PROPERTIES, **folders}, 2)
+    lake.fill(table, 8)
+    of_another = Path(lake.files(table, [(9, "of another table")])[0].path)
+    age(of_another, hours=200)
+    assert not Path(lake.java(table).location()).exists()
+    assert [(outcome.action.kind, outcome.failure) for outcome in lake.maintenance(table)] == DONE
+    assert of_another.exists()
+    assert len(lake.rows(table)) == 80
+    plan = lake.runner.plan(MaintainedTable(table, MaintenanceTask(KEEN, TARGET)))
+    assert plan is not None
+    assert [words.partition("property ")[2].split(",")[0] for words in plan.waiting] == list(folders)
+
+
+def test_snapshots_without_a_summary_are_no_obstacle(lake: Lake) -> None:
+    table = f"t.first_{new_id()[:8]}"
+    lake.create(table, format_version=1)
+    lake.fill(table, 3)
+    for _ in range(2):
+        lake.java(table).newFastAppend().commit()
+    newest = Path(lake.java(table).operations().current().metadataFileLocation())
+    document = json.loads(newest.read_text())
+    for snapshot in document["snapshots"][-2:]:
+        del snapshot["summary"]
+    newest.write_text(json.dumps(document))
+    assert lake.progress(table).offsets == {"topic": {0: 30}}
+    assert [(outcome.action.kind, outcome.failure) for outcome in lake.maintenance(table)] == DONE
+    lake.commit(table, [(1, "later")])
+    assert lake.progress(table).offsets == {"topic": {0: 31}}
+    assert len(lake.rows(table)) == 31
+
+
+def test_a_replay_keeps_its_snapshot_for_a_week_whatever_its_age(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = f"t.replayed_{new_id()[:8]}"
+    lake.create(table)
+    lake.fill(table, 1)
+    day_ms, now_ms = 86_400_000, SystemClock().now_ms()
+    monkeypatch.setattr(SystemClock, "now_ms", lambda _: now_ms + 30 * day_ms)
+    snapshot = lake.progress(table).snapshot_id
+    assert snapshot is not None
+    Snapshots(lake.catalog, table).hold("replay", snapshot)
+    kept_days = int(lake.java(table).refs().get("replay").maxRefAgeMs()) / day_ms
+    assert kept_days == pytest.approx(37, abs=0.01), "Iceberg counts from the time of the snapshot"
