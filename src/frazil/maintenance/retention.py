@@ -17,6 +17,8 @@ from frazil.catalog.table_metadata import Ref, Snapshot, TableMetadata
 
 METADATA_BUDGET_BYTES = 900_000
 """The share of the metadata that the newest snapshots may take; at most as many older ones are kept."""
+COUNTED_MS = 86_400_000
+"""How long the newest snapshot with statistics is kept at least: it shows when distinct values were last counted."""
 FEWEST = 10
 """The number of snapshots that are kept whatever their size."""
 
@@ -49,7 +51,9 @@ def expirable(
     own = max(_young(line, now_ms - retention.own_age_ms) if retention.own_age_ms else 0, retention.own_count)
     held = _unbroken(line, max(own, min(count, _young(line, oldest_ms))), keep_back_to)
     on_main = {snapshot.id for snapshot in line}
-    kept = {snapshot.id for snapshot in line[:held]} | set(_counted(metadata))
+    kept = {snapshot.id for snapshot in line[:held]} | set(
+        _counted(metadata, now_ms - max(COUNTED_MS, retention.age_ms))
+    )
     kept |= {one for ref in metadata.refs.values() for one in _of_ref(metadata, ref, on_main, now_ms)}
     kept |= {snapshot.id for snapshot in _for_readers(metadata, line, held, oldest_ms)[:count]}
     return tuple(
@@ -88,10 +92,11 @@ def progress_depth(line: Iterable[Snapshot]) -> int:
     return max(newest.values(), default=0)
 
 
-def _counted(metadata: TableMetadata) -> list[int]:
-    """Returns the newest snapshot with statistics; Iceberg lists them in no order."""
+def _counted(metadata: TableMetadata, oldest_ms: int) -> list[int]:
+    """Returns the newest snapshot with statistics, unless it is older than this; Iceberg lists them in no order."""
     there = [metadata.snapshots[one] for one in metadata.statistics if one in metadata.snapshots]
-    return [max(there, key=lambda one: (one.at_ms, one.id)).id] if there else []
+    newest = max(there, key=lambda one: (one.at_ms, one.id), default=None)
+    return [newest.id] if newest is not None and newest.at_ms >= oldest_ms else []
 
 
 def kept_count(metadata: TableMetadata, wanted: int) -> int:

@@ -40,6 +40,9 @@ def test_the_oldest_that_is_kept_has_progress_for_a_table_that_is_rolled_back_to
 def test_branches_tags_and_the_newest_statistics_are_kept(statistics: tuple[int, ...]) -> None:
     metadata = replace(table(line(50)), refs={"tag": Ref(3), "branch": Ref(7, True)}, statistics=statistics)
     assert expirable(metadata, KEEP_TEN, (), 50_000) == tuple(n for n in range(1, 41) if n not in (3, 7, 9))
+    assert {9} == {3, 7, 9} & {*expirable(metadata, KEEP_TEN, (), 9_001 + 24 * HOUR_MS)}, (
+        "it would hold its files for ever"
+    )
 
 
 def test_snapshots_of_another_branch_are_left_to_it() -> None:
