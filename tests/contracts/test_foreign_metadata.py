@@ -14,6 +14,7 @@ from frazil.runtime.light_jvm import LightJvm
 from frazil.schema.evolve import extend_schema
 from tests.contracts.catalogs import IcebergLake
 from tests.contracts.tables import TABLE, commit_of, create, load
+from tests.contracts.test_row_deltas import Hand
 from tests.fixtures.jvms import light_jvm
 
 pytestmark = pytest.mark.jvm
@@ -126,3 +127,21 @@ def test_what_other_engines_wrote_stays(small_jvm: LightJvm, folder: Path, versi
     assert newest["fields"][: len(before["schemas"][0]["fields"])] == before["schemas"][0]["fields"]
     assert [field["name"] for field in newest["fields"]][-1] == "added"
     assert lake.column(TABLE, "id") == [1, 2]
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_rows_of_a_table_whose_partition_fields_were_all_removed_are_deleted(
+    small_jvm: LightJvm, folder: Path, version: int
+) -> None:
+    lake = IcebergLake(small_jvm, folder)
+    hand = Hand(lake.catalog(), 1)
+    java = hand.catalog.java_table("lake.t")
+    java.updateSpec().addField("id").commit()
+    java.updateSpec().removeField("id").commit()
+    java.updateProperties().set("format-version", str(version)).commit()
+    hand.version = version
+    hand.fresh()
+    hand.send(hand.commit(1, 2, 3))
+    for gone in (0, 2):  # The second replaces the deletes of the first.
+        hand.send(hand.commit(delta=hand.delete(hand.scan(), f0=[gone])))
+    assert lake.column("lake.t", "id") == [2]

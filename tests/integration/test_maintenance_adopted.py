@@ -13,6 +13,7 @@ from frazil.maintenance.plan import MaintenanceTask
 from frazil.maintenance.run import MaintainedTable
 from frazil.replay.snapshots import Snapshots
 from frazil.runtime.jvm import Jvm
+from frazil.types import Progress
 from tests.integration.lakes import COLUMNS, KEEN, PROPERTIES, TARGET, Lake, age
 
 pytestmark = [pytest.mark.jvm, pytest.mark.timeout(600)]
@@ -80,6 +81,19 @@ def test_snapshots_without_a_summary_are_no_obstacle(lake: Lake) -> None:
     lake.commit(table, [(1, "later")])
     assert lake.progress(table).offsets == {"topic": {0: 31}}
     assert len(lake.rows(table)) == 31
+
+
+def test_a_table_that_others_stage_rows_in_before_its_first_record_has_lost_no_progress(lake: Lake) -> None:
+    table = f"t.staged_{new_id()[:8]}"
+    lake.create(table)
+    lake.java(table).newFastAppend().stageOnly().commit()
+    lake.java(table).newFastAppend().commit()
+    assert lake.progress(table) == Progress()
+    lake.commit(table, [(1, "first")])
+    lake.spark().sql(f"CREATE OR REPLACE TABLE frazil.{table} USING iceberg AS SELECT 1L AS id, 'x' AS text")
+    replaced = lake.connect().load(table)
+    assert replaced is not None
+    assert replaced.history_lost, "the first commit is still there, and its rows are not"
 
 
 def test_a_replay_keeps_its_snapshot_for_a_week_whatever_its_age(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:

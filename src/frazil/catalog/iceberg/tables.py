@@ -111,12 +111,22 @@ class StateReader:
                 return self._progress_in(snapshot, summary) or Progress(), False
             parent = snapshot.parentId()
             if parent is None:
-                # The first snapshot of a table has the number 1; in format version 1 all have 0.
-                return Progress(), snapshot.sequenceNumber() > 1
+                return Progress(), self._is_cut(java, int(snapshot.sequenceNumber()))
             snapshot = java.snapshot(parent)
             if snapshot is None:
                 return Progress(), True
         return Progress(), False
+
+    def _is_cut(self, java: Any, number: int) -> bool:
+        """Returns whether snapshots may be missing before a snapshot without parent, with this sequence number: not where
+        the table has all of lower numbers, on other branches or staged, and none has progress. In format version 1 all
+        numbers are 0.
+        """
+        if number <= 1:
+            return False
+        older = [snapshot for snapshot in each(java.snapshots()) if snapshot.sequenceNumber() < number]
+        offsets = key(self._pipeline, "offsets")
+        return len(older) < number - 1 or any(summary_of(one).get(offsets) is not None for one in older)
 
     def _io_properties(self, java: Any, table: str) -> dict[str, str]:
         """Returns what a task needs to reach the table's store: the store properties of the catalog and of the table,
