@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from pyiceberg.types import StringType
 
+from frazil.catalog.iceberg.catalog import IcebergCatalog
 from frazil.runtime.light_jvm import LightJvm
 from frazil.schema.evolve import extend_schema
 from tests.contracts.catalogs import IcebergLake
@@ -134,8 +135,9 @@ def test_rows_of_a_table_whose_partition_fields_were_all_removed_are_deleted(
     small_jvm: LightJvm, folder: Path, version: int
 ) -> None:
     lake = IcebergLake(small_jvm, folder)
-    hand = Hand(lake.catalog(), 1)
-    java = hand.catalog.java_table("lake.t")
+    catalog = lake.catalog()
+    assert isinstance(catalog, IcebergCatalog)
+    hand, java = Hand(catalog, 1), catalog.java_table("lake.t")
     java.updateSpec().addField("id").commit()
     java.updateSpec().removeField("id").commit()
     java.updateProperties().set("format-version", str(version)).commit()
