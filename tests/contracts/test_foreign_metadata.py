@@ -10,10 +10,12 @@ from typing import Any
 import pytest
 from pyiceberg.types import StringType
 
+from frazil.catalog.iceberg.catalog import IcebergCatalog
 from frazil.runtime.light_jvm import LightJvm
 from frazil.schema.evolve import extend_schema
 from tests.contracts.catalogs import IcebergLake
 from tests.contracts.tables import TABLE, commit_of, create, load
+from tests.contracts.test_row_deltas import Hand
 from tests.fixtures.jvms import light_jvm
 
 pytestmark = pytest.mark.jvm
@@ -126,3 +128,22 @@ def test_what_other_engines_wrote_stays(small_jvm: LightJvm, folder: Path, versi
     assert newest["fields"][: len(before["schemas"][0]["fields"])] == before["schemas"][0]["fields"]
     assert [field["name"] for field in newest["fields"]][-1] == "added"
     assert lake.column(TABLE, "id") == [1, 2]
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_rows_of_a_table_whose_partition_fields_were_all_removed_are_deleted(
+    small_jvm: LightJvm, folder: Path, version: int
+) -> None:
+    lake = IcebergLake(small_jvm, folder)
+    catalog = lake.catalog()
+    assert isinstance(catalog, IcebergCatalog)
+    hand, java = Hand(catalog, 1), catalog.java_table("lake.t")
+    java.updateSpec().addField("id").commit()
+    java.updateSpec().removeField("id").commit()
+    java.updateProperties().set("format-version", str(version)).commit()
+    hand.version = version
+    hand.fresh()
+    hand.send(hand.commit(1, 2, 3))
+    for gone in (0, 2):  # The second replaces the deletes of the first.
+        hand.send(hand.commit(delta=hand.delete(hand.scan(), f0=[gone])))
+    assert lake.column("lake.t", "id") == [2]

@@ -158,10 +158,12 @@ def test_what_cannot_be_sorted_is_refused_by_name(lake: Lake, table: str) -> Non
 
 
 def test_tags_branches_and_progress_are_never_expired(lake: Lake, table: str) -> None:
-    lake.fill(table, 2)
-    tagged, branched = sorted(lake.metadata(table).snapshots)[0], lake.progress(table).snapshot_id
+    lake.fill(table, 4)
+    branched, shared, over, tagged = (snapshot.id for snapshot in lake.metadata(table).ancestors())
     lake.java(table).manageSnapshots().createTag("kept", tagged).commit()
-    lake.java(table).manageSnapshots().createBranch("side", branched).commit()
+    lake.java(table).manageSnapshots().createTag("over", over).setMaxRefAgeMs("over", 1).commit()
+    lake.java(table).manageSnapshots().createBranch("side", branched).setMinSnapshotsToKeep("side", 2).commit()
+    rows = [lake.rows(table, snapshot) for snapshot in (tagged, shared, branched)]
     lake.fill(table, 6)
     held = lake.progress(table)
     for _ in range(5):
@@ -169,6 +171,11 @@ def test_tags_branches_and_progress_are_never_expired(lake: Lake, table: str) ->
     lake.maintenance(table, KEEN.model_copy(update={"snapshot_age_s": 0.001}))
     kept = lake.metadata(table).snapshots
     assert {tagged, branched, held.snapshot_id} <= kept.keys()
+    assert [lake.rows(table, snapshot) for snapshot in (tagged, shared, branched)] == rows, (
+        "two that the branch retains"
+    )
+    assert over not in kept, "its tag was to be kept for a millisecond"
+    assert lake.metadata(table).refs.keys() == {"kept", "side"}
     assert lake.progress(table).commit_id == held.commit_id
     with pytest.raises(ConflictError):
         lake.table_maintenance.expire(table, [tagged])

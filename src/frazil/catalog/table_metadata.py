@@ -27,6 +27,8 @@ _CARRIED = (
 )  # fmt: skip
 _Place = tuple[str, int | None]
 _REMOVALS = ("deleted-data-files", "removed-delete-files", "removed-dvs")
+MAX_REF_AGE = "history.expire.max-ref-age-ms"
+"""Table property: the greatest age of branches and tags without one of their own."""
 _VERSION = re.compile(r"v?(\d+)[^/]*$")
 
 
@@ -53,6 +55,21 @@ class Snapshot:
     summary: Mapping[str, str] = field(default_factory=dict, repr=False)
     #: The id of the table's schema at the commit; None where it is not recorded.
     schema_id: int | None = None
+
+
+@dataclass(frozen=True)
+class Ref:
+    """A branch or a tag (Iceberg spec "Snapshot Retention Policy")."""
+
+    #: The id of the snapshot that it names.
+    snapshot: int
+    is_branch: bool = False
+    #: The age of that snapshot at which every expiry removes the branch or tag; None: never.
+    max_age_ms: int | None = None
+    #: The age up to which the snapshots of a branch are kept, if it has one of its own.
+    max_snapshot_age_ms: int | None = None
+    #: The number of the newest snapshots of a branch that are kept in any case.
+    min_snapshots: int = 1
 
 
 @dataclass(frozen=True)
@@ -102,8 +119,8 @@ class TableMetadata:
     snapshots: Mapping[int, Snapshot]
     #: The newest snapshot of the main branch; None without one.
     head: int | None
-    #: The snapshots of all branches and tags except `main`.
-    refs: Mapping[str, int] = field(default_factory=dict)
+    #: All branches and tags except `main`.
+    refs: Mapping[str, Ref] = field(default_factory=dict)
     #: Whether the main branch has a retention of its own.
     has_own_retention: bool = False
     #: Whether the table has a sort order.
@@ -151,7 +168,7 @@ def read_table_metadata(
         properties=metadata.get("properties", {}),
         snapshots={s.id: s for s in map(_snapshot, metadata.get("snapshots", ()))},
         head=None if head in (None, -1) else head,
-        refs={ref: held["snapshot-id"] for ref, held in refs.items() if ref != "main"},
+        refs={ref: _ref(held, metadata.get("properties", {})) for ref, held in refs.items() if ref != "main"},
         has_own_retention=bool(main.keys() & {"max-snapshot-age-ms", "min-snapshots-to-keep", "max-ref-age-ms"}),
         is_sorted=_is_sorted(metadata),
         statistics=tuple(held["snapshot-id"] for held in metadata.get("statistics", ())),
@@ -264,6 +281,17 @@ def _snapshot(document: Mapping[str, Any]) -> Snapshot:
         is_maintenance=any(name.startswith("frazil.") and name.endswith(f".{MAINTENANCE_ID}") for name in summary),
         summary=summary,
         schema_id=document.get("schema-id"),
+    )
+
+
+def _ref(held: Mapping[str, Any], properties: Mapping[str, str]) -> Ref:
+    usual = properties.get(MAX_REF_AGE, "")
+    return Ref(
+        held["snapshot-id"],
+        held["type"] == "branch",
+        held.get("max-ref-age-ms", int(usual) if usual.isdecimal() else None),
+        held.get("max-snapshot-age-ms"),
+        held.get("min-snapshots-to-keep", 1),
     )
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from frazil.catalog.maintenance_port import Compaction, Transfer
-from frazil.catalog.table_metadata import StoredData, TableMetadata
+from frazil.catalog.table_metadata import MAX_REF_AGE, StoredData, TableMetadata, is_own
 from frazil.maintenance.file_groups import Packing, choose
 from frazil.maintenance.health import (
     MOST_SMALL_FILES,
@@ -42,6 +42,8 @@ MOST_POSITION_DELETES = 100
 MANIFEST_BYTES = 8 * 1024 * 1024
 FEWEST_MANIFESTS = 100
 DAILY_MS = 86_400_000
+_MAX_SNAPSHOT_AGE = "history.expire.max-snapshot-age-ms"
+_MIN_SNAPSHOTS = "history.expire.min-snapshots-to-keep"
 ORPHANS_NOTE = "orphans-removed-at"
 """Table property, behind `frazil.<pipeline>.`: when orphan files were last removed, in milliseconds."""
 BEGIN_NOTE = "maintenance-started-at"
@@ -171,6 +173,11 @@ def plan_maintenance(
         waiting.append("files are rewritten only within `maintenance.window`")
     if metadata.has_own_retention:
         waiting.append("the branch main has its own retention, with which Iceberg would expire progress too")
+    waiting += [
+        f"orphan files stay in the folder of the table property {name}, where other tables may have files"
+        for name in _files_elsewhere(metadata)
+        if "orphans" not in spec.skip
+    ]
     for name in dict.fromkeys((*ACTIONS.built_in, *spec.actions)):
         kind = ACTIONS.get(name)
         if name not in spec.skip and (planning.is_open or not (kind.is_rewrite or kind.is_daily)):
@@ -196,9 +203,21 @@ def as_the_table_says(maintenance: MaintenanceTask, metadata: TableMetadata) -> 
 
 def _held(metadata: TableMetadata, holds: Holds) -> Holds:
     """Returns `holds` with what the table's own properties require."""
-    is_kept = metadata.properties.get("gc.enabled", "true").lower() == "false"
-    words = "nothing is removed from a table whose property gc.enabled is false"
-    return replace(holds, waits=words) if is_kept and not holds.waits else holds
+    words = ""
+    for name in (_MAX_SNAPSHOT_AGE, _MIN_SNAPSHOTS, MAX_REF_AGE):
+        if not metadata.properties.get(name, "0").isdecimal():
+            words = f"nothing is removed from a table whose property {name} is no whole number"
+    if metadata.properties.get("gc.enabled", "true").lower() == "false":
+        words = "nothing is removed from a table whose property gc.enabled is false"
+    return replace(holds, waits=words) if words and not holds.waits else holds
+
+
+def _files_elsewhere(metadata: TableMetadata) -> list[str]:
+    """Returns the table properties that send new files to other folders than those searched for orphan files."""
+    folders = {name: metadata.properties.get(name) for name in ("write.data.path", "write.metadata.path")}
+    return [
+        name for name, path in folders.items() if path and not is_own(f"{path.rstrip('/')}/file", metadata.location)
+    ]
 
 
 def is_open(window: tuple[int, int] | None, now_ms: int) -> bool:
@@ -377,10 +396,10 @@ def plan_expiry(planning: Planning) -> Iterator[Action]:
 
 
 def _retention(metadata: TableMetadata, spec: MaintenanceSpec) -> Retention:
-    """Returns the retention of the pipeline file, or of the table's own properties where they ask for more."""
-    age_ms = int(metadata.properties.get("history.expire.max-snapshot-age-ms", 0))
-    fewest = int(metadata.properties.get("history.expire.min-snapshots-to-keep", 0))
-    return Retention(max(int(spec.snapshot_age_s * 1000), age_ms), max(spec.snapshot_count, fewest))
+    """Returns the retention of the pipeline file, and of the table's own properties."""
+    own = [metadata.properties.get(name, "") for name in (_MAX_SNAPSHOT_AGE, _MIN_SNAPSHOTS)]
+    age_ms, fewest = (int(text) if text.isdecimal() else 0 for text in own)
+    return Retention(max(int(spec.snapshot_age_s * 1000), age_ms), max(spec.snapshot_count, fewest), age_ms, fewest)
 
 
 def _sooner(period_ms: int) -> int:

@@ -1,34 +1,40 @@
 """Which snapshots are expired. Pure, and careful: the progress in a snapshot is stored nowhere else.
 
 Kept are the newest snapshots of the main branch, without a gap, down to one with progress and including the newest
-progress of every pipeline; snapshots that branches and tags name; and, for as long as snapshots are kept, each last
+progress of every pipeline; snapshots that branches and tags keep; and, for as long as snapshots are kept, each last
 snapshot before files were removed: its files are those of all snapshots before it, so that a query on any of these can
 finish.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass
 from itertools import pairwise
 
 from frazil.catalog.progress import key
-from frazil.catalog.table_metadata import Snapshot, TableMetadata
+from frazil.catalog.table_metadata import Ref, Snapshot, TableMetadata
 
 METADATA_BUDGET_BYTES = 900_000
 """The share of the metadata that the newest snapshots may take; at most as many older ones are kept."""
+COUNTED_MS = 86_400_000
+"""How long the newest snapshot with statistics is kept at least: it shows when distinct values were last counted."""
 FEWEST = 10
 """The number of snapshots that are kept whatever their size."""
 
 
 @dataclass(frozen=True)
 class Retention:
-    """The retention in the pipeline file."""
+    """The retention in the pipeline file, and of the table's own properties."""
 
     #: How long snapshots are kept.
     age_ms: int
     #: How many snapshots are kept.
     count: int
+    #: How long the table's own properties keep snapshots, however many these are.
+    own_age_ms: int = 0
+    #: How many snapshots the table's own properties keep, however large and old these are.
+    own_count: int = 0
 
 
 def expirable(
@@ -42,16 +48,18 @@ def expirable(
     line = list(metadata.ancestors())
     count = kept_count(metadata, retention.count)
     oldest_ms = now_ms - retention.age_ms
-    held = _unbroken(line, count, oldest_ms, keep_back_to)
+    own = max(_young(line, now_ms - retention.own_age_ms) if retention.own_age_ms else 0, retention.own_count)
+    held = _unbroken(line, max(own, min(count, _young(line, oldest_ms))), keep_back_to)
     on_main = {snapshot.id for snapshot in line}
-    kept = {snapshot.id for snapshot in line[:held]} | set(metadata.refs.values()) | set(_counted(metadata))
+    kept = {snapshot.id for snapshot in line[:held]} | set(
+        _counted(metadata, now_ms - max(COUNTED_MS, retention.age_ms))
+    )
+    kept |= {one for ref in metadata.refs.values() for one in _of_ref(metadata, ref, on_main, now_ms)}
     kept |= {snapshot.id for snapshot in _for_readers(metadata, line, held, oldest_ms)[:count]}
-    branched = _of_branches(metadata)
     return tuple(
         snapshot.id
         for snapshot in sorted(metadata.snapshots.values(), key=lambda one: (one.at_ms, one.id))
         if snapshot.id not in kept
-        and snapshot.id not in branched - on_main
         and (snapshot.id in on_main or snapshot.at_ms < oldest_ms or not _is_elsewhere(snapshot, line))
     )
 
@@ -84,10 +92,11 @@ def progress_depth(line: Iterable[Snapshot]) -> int:
     return max(newest.values(), default=0)
 
 
-def _counted(metadata: TableMetadata) -> list[int]:
-    """Returns the newest snapshot with statistics; Iceberg lists them in no order."""
+def _counted(metadata: TableMetadata, oldest_ms: int) -> list[int]:
+    """Returns the newest snapshot with statistics, unless it is older than this; Iceberg lists them in no order."""
     there = [metadata.snapshots[one] for one in metadata.statistics if one in metadata.snapshots]
-    return [max(there, key=lambda one: (one.at_ms, one.id)).id] if there else []
+    newest = max(there, key=lambda one: (one.at_ms, one.id), default=None)
+    return [newest.id] if newest is not None and newest.at_ms >= oldest_ms else []
 
 
 def kept_count(metadata: TableMetadata, wanted: int) -> int:
@@ -96,13 +105,17 @@ def kept_count(metadata: TableMetadata, wanted: int) -> int:
     return max(min(FEWEST, wanted), min(wanted, int(METADATA_BUDGET_BYTES / max(1.0, each_bytes))))
 
 
-def _unbroken(line: Sequence[Snapshot], count: int, oldest_ms: int, keep_back_to: Iterable[int]) -> int:
-    """Returns how many of the newest snapshots are kept without a gap."""
-    young = next((n for n, snapshot in enumerate(line) if snapshot.at_ms < oldest_ms), len(line))
+def _young(line: Sequence[Snapshot], oldest_ms: int) -> int:
+    """Returns how many of the newest snapshots are not older than this."""
+    return next((n for n, snapshot in enumerate(line) if snapshot.at_ms < oldest_ms), len(line))
+
+
+def _unbroken(line: Sequence[Snapshot], count: int, keep_back_to: Iterable[int]) -> int:
+    """Returns how many of the newest snapshots, and at least `count`, are kept without a gap."""
     places = {snapshot.id: n for n, snapshot in enumerate(line)}
     # Where one of these snapshots no longer exists, everything is kept.
     asked = [places.get(snapshot, len(line) - 1) + 1 for snapshot in keep_back_to]
-    held = max(1, min(young, count), progress_depth(line), *asked)
+    held = max(1, count, progress_depth(line), *asked)
     # A table that is rolled back to the oldest kept snapshot must still have progress.
     return next((n for n in range(held, len(line) + 1) if line[n - 1].progress), held)
 
@@ -122,11 +135,26 @@ def _is_elsewhere(snapshot: Snapshot, line: Sequence[Snapshot]) -> bool:
     return snapshot.is_staged or (bool(line) and snapshot.at_ms > line[-1].at_ms)
 
 
-def _of_branches(metadata: TableMetadata) -> set[int]:
-    found: set[int] = set()
-    for head in metadata.refs.values():
-        at: int | None = head
-        while at is not None and at in metadata.snapshots and at not in found:
-            found.add(at)
-            at = metadata.snapshots[at].parent
-    return found
+def _of_ref(metadata: TableMetadata, ref: Ref, on_main: Set[int], now_ms: int) -> Iterator[int]:
+    """Yields the snapshots that a branch or tag keeps, as in Iceberg's own expiry: none once its time is over. A branch
+    without a retention of its own keeps all that only it has.
+    """
+    at, place = metadata.snapshots.get(ref.snapshot), 0
+    if at is None or _is_older(at, ref.max_age_ms, now_ms):
+        return
+    while at is not None and _is_kept(at, place, ref, at.id in on_main, now_ms):
+        yield at.id
+        at, place = metadata.snapshots.get(at.parent) if at.parent is not None else None, place + 1
+
+
+def _is_kept(snapshot: Snapshot, place: int, ref: Ref, is_on_main: bool, now_ms: int) -> bool:
+    """Returns whether a branch or tag keeps the snapshot, of those that lead to its own the one at this place."""
+    if not ref.is_branch or place < ref.min_snapshots:
+        return ref.is_branch or place == 0
+    if ref.max_snapshot_age_ms is None:
+        return not is_on_main
+    return not _is_older(snapshot, ref.max_snapshot_age_ms, now_ms)
+
+
+def _is_older(snapshot: Snapshot, age_ms: int | None, now_ms: int) -> bool:
+    return age_ms is not None and now_ms - snapshot.at_ms > age_ms

@@ -20,6 +20,7 @@ from frazil.catalog.iceberg.catalog import IcebergCatalog
 from frazil.catalog.iceberg.data_files import Described
 from frazil.catalog.iceberg.java import each, java_errors, unavailable
 from frazil.catalog.scans import LiveFile
+from frazil.clock import SystemClock
 from frazil.errors import SpecError
 from frazil.schema.arrow import Ints
 from frazil.upsert.lookup.delete_files import live_rows
@@ -63,10 +64,12 @@ class Snapshots:
 
         Raises: SpecError as `rows`; UnavailableError where the catalog does not take the tag.
         """
-        self._find(snapshot_id)
+        # Iceberg counts the age of a tag from its snapshot on.
+        age_ms = max(0, SystemClock().now_ms() - self._find(snapshot_id).timestampMillis())
         try:
             if self._java.refs().get(name) is None:
-                self._java.manageSnapshots().createTag(name, snapshot_id).setMaxRefAgeMs(name, _HELD_MS).commit()
+                tag = self._java.manageSnapshots().createTag(name, snapshot_id)
+                tag.setMaxRefAgeMs(name, age_ms + _HELD_MS).commit()
         except java_errors() as error:
             raise unavailable("the snapshot cannot be tagged", error, self._table) from None
 

@@ -376,7 +376,7 @@ def _snapshots(catalog: IcebergCatalog, table: str, pipeline: str, run_id: str, 
             read: dict[str, Any] = json.loads(text)
             if read["snapshot-id"] == past.snapshot_id:
                 break
-            summary = read["summary"]
+            summary = read.get("summary", {})
             operation, own_run = summary.get("operation", ""), summary.get(key(pipeline, "run-id"))
             ids = read["snapshot-id"], read.get("parent-snapshot-id"), read.get("schema-id")
             found.append(Snapshot(*ids, operation, summary))

@@ -11,7 +11,14 @@ import pytest
 
 from frazil.catalog import table_metadata
 from frazil.catalog.progress import from_summary, to_summary
-from frazil.catalog.table_metadata import Snapshot, StoredData, StoredDeletes, carried_progress, read_table_metadata
+from frazil.catalog.table_metadata import (
+    Ref,
+    Snapshot,
+    StoredData,
+    StoredDeletes,
+    carried_progress,
+    read_table_metadata,
+)
 from frazil.types import Balance, DataFile, LastDelete, PendingDeadLetters, Progress, RoutedTable, Watermark
 
 
@@ -57,7 +64,7 @@ def test_snapshots_references_and_promises_are_read() -> None:
     assert second == Snapshot(2, 1, 2000, "append", {"p": "c2"})
     assert third == Snapshot(3, 2, 3000, "replace", {}, removes_files=True)
     assert [one.id for one in look.ancestors()] == [3, 2, 1]
-    assert (look.head, look.refs, look.statistics) == (3, {"tag": 1}, (2,))
+    assert (look.head, look.refs, look.statistics) == (3, {"tag": Ref(1)}, (2,))
     assert look.pending_files == {"/x/1.parquet"}
     assert not look.has_own_retention
     assert look.is_sorted
@@ -66,6 +73,19 @@ def test_snapshots_references_and_promises_are_read() -> None:
 def test_a_retention_of_the_main_branch_is_noticed() -> None:
     main = {"snapshot-id": 1, "type": "branch", "max-snapshot-age-ms": 1000}
     assert read_table_metadata("t.a", metadata(snapshot(1), refs={"main": main})).has_own_retention
+
+
+def test_what_branches_and_tags_keep_is_their_own_or_the_tables() -> None:
+    refs = {
+        "audit": {"snapshot-id": 1, "type": "branch", "max-snapshot-age-ms": 5, "min-snapshots-to-keep": 3},
+        "tag": {"snapshot-id": 1, "type": "tag", "max-ref-age-ms": 9},
+        "usual": {"snapshot-id": 1, "type": "tag"},
+    }
+    properties = {"history.expire.max-ref-age-ms": "7"}
+    found = read_table_metadata("t.a", metadata(snapshot(1), refs=refs, properties=properties))
+    assert found.refs == {"audit": Ref(1, True, 7, 5, 3), "tag": Ref(1, False, 9), "usual": Ref(1, False, 7)}
+    wrong = read_table_metadata("t.a", metadata(snapshot(1), refs=refs, properties=dict.fromkeys(properties, "7d")))
+    assert wrong.refs["usual"] == Ref(1)
 
 
 def test_an_empty_table_has_no_head() -> None:

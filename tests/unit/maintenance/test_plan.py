@@ -351,11 +351,51 @@ def test_expiry_waits_for_what_others_need_and_reports_it() -> None:
     found = plan_maintenance(kept, maintenance, Holds(), DAY_MS * 9, "thorough", {})
     assert [action.kind for action in found.actions] == ["compact", "carry"]
     assert found.waiting == ("nothing is removed from a table whose property gc.enabled is false",)
+    for name in ("max-snapshot-age-ms", "min-snapshots-to-keep", "max-ref-age-ms"):
+        unreadable = replace(kept, properties={f"history.expire.{name}": "5d"})
+        found = plan_maintenance(unreadable, maintenance, Holds(), DAY_MS * 9, "thorough", {})
+        assert [action.kind for action in found.actions] == ["compact", "carry"]
+        words = f"nothing is removed from a table whose property history.expire.{name} is no whole number"
+        assert found.waiting == (words,)
     own = plan_maintenance(
         replace(metadata, has_own_retention=True), maintenance, Holds(), 400_000, "busy", {ORPHANS_NOTE: 400_000}
     )
     assert own.actions == ()
     assert "its own retention" in own.waiting[0]
+
+
+def test_expiry_keeps_all_that_the_properties_of_the_table_ask_for() -> None:
+    maintenance = MaintenanceTask(MaintenanceSpec(snapshot_count=10), TARGET)
+    counts = []
+    for name, text in (("none", ""), ("max-snapshot-age-ms", "300000"), ("min-snapshots-to-keep", "350")):
+        metadata = replace(table(line(400)), properties={f"history.expire.{name}": text})
+        found = plan_maintenance(metadata, maintenance, Holds(), 400_000, "thorough", {ORPHANS_NOTE: 400_000})
+        counts.append(sum(len(action.snapshots) for action in found.actions if action.kind == "expire"))
+    assert counts == [390, 99, 50]
+
+
+@pytest.mark.parametrize(
+    ("properties", "stay"),
+    [
+        ({"write.data.path": "/t/a/data", "write.metadata.path": "/t/a/metadata/"}, []),
+        (
+            {"write.data.path": "/shared", "write.metadata.path": "/t/a/other"},
+            ["write.data.path", "write.metadata.path"],
+        ),
+        ({"write.data.path": "/t/a/metadata/x"}, ["write.data.path"]),
+    ],
+)
+def test_folders_that_are_not_searched_for_orphan_files_are_reported(
+    properties: dict[str, str], stay: list[str]
+) -> None:
+    metadata = replace(table(line(3)), properties=properties)
+    for skip in ((), ("orphans",)):
+        maintenance = MaintenanceTask(MaintenanceSpec(skip=skip), TARGET)
+        found = plan_maintenance(metadata, maintenance, Holds(), 4_000, "busy", NOTED)
+        assert [words for words in found.waiting if "orphan files stay" in words] == [
+            f"orphan files stay in the folder of the table property {name}, where other tables may have files"
+            for name in ([] if skip else stay)
+        ]
 
 
 @pytest.mark.parametrize("mode", ["busy", "idle", "thorough"])

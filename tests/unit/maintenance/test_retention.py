@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from frazil.catalog.table_metadata import Snapshot, TableMetadata
+from frazil.catalog.table_metadata import Ref, Snapshot, TableMetadata
 from frazil.maintenance.retention import Retention, before_first_commit, expirable, needs_carrying
 from tests.unit.maintenance.tables import line, table, without_progress
 
@@ -38,14 +38,39 @@ def test_the_oldest_that_is_kept_has_progress_for_a_table_that_is_rolled_back_to
 
 @pytest.mark.parametrize("statistics", [(5, 9), (9, 5), (9, 77, 5)])
 def test_branches_tags_and_the_newest_statistics_are_kept(statistics: tuple[int, ...]) -> None:
-    metadata = replace(table(line(50)), refs={"tag": 3, "branch": 7}, statistics=statistics)
+    metadata = replace(table(line(50)), refs={"tag": Ref(3), "branch": Ref(7, True)}, statistics=statistics)
     assert expirable(metadata, KEEP_TEN, (), 50_000) == tuple(n for n in range(1, 41) if n not in (3, 7, 9))
+    assert {9} == {3, 7, 9} & {*expirable(metadata, KEEP_TEN, (), 9_001 + 24 * HOUR_MS)}, (
+        "it would hold its files for ever"
+    )
 
 
 def test_snapshots_of_another_branch_are_left_to_it() -> None:
     side = [Snapshot(100, 3, 3_500), Snapshot(101, 100, 3_600)]
-    metadata = replace(table([*side, *line(50)]), refs={"side": 101})
+    metadata = replace(table([*side, *line(50)]), refs={"side": Ref(101, True)})
     assert not {100, 101} & set(expirable(metadata, KEEP_TEN, (), 99 * HOUR_MS))
+
+
+def test_the_retention_of_another_branch_counts_for_what_it_shares_with_main() -> None:
+    refs = {"few": Ref(5, True, min_snapshots=3), "young": Ref(20, True, max_snapshot_age_ms=32_500)}
+    metadata = replace(table(line(50)), refs=refs)
+    kept = {3, 4, 5, 18, 19, 20}
+    assert expirable(metadata, KEEP_TEN, (), 50_000) == tuple(n for n in range(1, 41) if n not in kept)
+
+
+def test_a_tag_keeps_nothing_but_its_snapshot_and_nothing_once_its_time_is_over() -> None:
+    rolled_back = [Snapshot(100, 3, 3_500), Snapshot(101, 100, 3_600)]
+    refs = {"bad": Ref(101), "over": Ref(7, max_age_ms=1000), "branch over": Ref(8, True, 1000, min_snapshots=9)}
+    metadata = replace(table([*rolled_back, *line(50)]), refs=refs)
+    gone = expirable(metadata, KEEP_TEN, (), 50 * HOUR_MS)
+    assert gone == (1, 2, 3, 100, *range(4, 50))
+
+
+def test_what_the_properties_of_the_table_keep_is_kept_however_much_it_is() -> None:
+    metadata = replace(table(line(400)), metadata_bytes=400 * 20_000)
+    assert len(expirable(metadata, Retention(HOUR_MS, 20, 100_000), (), 400_000)) == 400 - 101
+    assert len(expirable(metadata, Retention(HOUR_MS, 300, 0, 300), (), 400_000)) == 100
+    assert len(expirable(metadata, Retention(HOUR_MS, 300, 1000, 2), (), 400_000)) == 400 - 45
 
 
 def test_an_open_retry_keeps_all_since_it_read() -> None:
@@ -98,7 +123,7 @@ def histories(draw: st.DrawFn) -> TableMetadata:
         without_progress(one, one.id in rewrites) if one.id in foreign | rewrites else one
         for one in line(count, pipelines=draw(st.sampled_from([("p",), ("p", "q")])))
     ]
-    return replace(table(snapshots), refs={f"r{n}": n for n in refs})
+    return replace(table(snapshots), refs={f"r{n}": Ref(n) for n in refs})
 
 
 def newest_progress(metadata: TableMetadata) -> dict[str, str]:
@@ -116,7 +141,7 @@ def test_no_history_loses_progress_or_a_reference(metadata: TableMetadata, count
         gone = set(expirable(metadata, Retention(age_s * 1000, count), (), now_s * 1000))
         left = replace(metadata, snapshots={i: s for i, s in metadata.snapshots.items() if i not in gone})
         assert newest_progress(left) == newest_progress(metadata)
-        assert {*metadata.refs.values(), metadata.head} <= left.snapshots.keys()
+        assert {*(ref.snapshot for ref in metadata.refs.values()), metadata.head} <= left.snapshots.keys()
         metadata = left
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from py4j.protocol import Py4JError
 
-from frazil.catalog.iceberg.java import Collector, causes_of, is_clock_behind, java_errors, remove
+from frazil.catalog.iceberg.java import Collector, causes_of, is_clock_behind, java_errors, remove, summary_of
 from frazil.catalog.iceberg.validators import Validator
 
 _CONFLICT = "org.apache.iceberg.exceptions.CommitFailedException"
@@ -131,7 +131,7 @@ class Sending:
         """
         name, value = self._entry
         snapshot = self._java.currentSnapshot()
-        while snapshot is not None and snapshot.summary().get(name) != value:
+        while snapshot is not None and summary_of(snapshot).get(name) != value:
             is_older = snapshot.snapshotId() == self._validator.base_id()
             parent = None if is_older else snapshot.parentId()
             snapshot = self._java.snapshot(parent) if parent is not None else None

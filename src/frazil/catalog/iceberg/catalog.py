@@ -27,6 +27,7 @@ from frazil.catalog.iceberg.java import (
     is_not_there,
     java_errors,
     make_namespaces,
+    summary_of,
     unavailable,
 )
 from frazil.catalog.iceberg.opening import (
@@ -275,7 +276,7 @@ class IcebergCatalog:
         return logged_snapshots(self.pipeline, names, ancestors)
 
     def summaries(self, table: str) -> Iterator[Mapping[str, str]]:
-        return (json.loads(text)["summary"] for text in self.snapshot_texts(table))
+        return (json.loads(text).get("summary", {}) for text in self.snapshot_texts(table))
 
     def snapshot_texts(self, table: str) -> Iterator[str]:
         """Yields the snapshots of the main branch as loaded, the newest first, as Iceberg's JSON."""
@@ -448,7 +449,7 @@ class IcebergCatalog:
         java = self._tables[commit.table]
         snapshot = java.currentSnapshot()
         while snapshot is not None:
-            found = snapshot.summary().get(key(self.pipeline, "commit-id"))
+            found = summary_of(snapshot).get(key(self.pipeline, "commit-id"))
             if found == commit.progress.commit_id:
                 return self.reader.progress_of(snapshot)
             is_older = 0 < snapshot.sequenceNumber() <= newest  # Tables of format version 1 have no sequence numbers.

@@ -15,6 +15,7 @@ from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
 from frazil.catalog.iceberg.catalog import IcebergCatalog
+from frazil.catalog.iceberg.data_files import specs_to_describe
 from frazil.catalog.iceberg.java import array_of, each, make_hidden
 from frazil.catalog.iceberg.rewrite_commit import RewriteCommit
 from frazil.catalog.iceberg.rewriters import is_readable_by_spark, open_merger, rewrite_records, worth_rewriting
@@ -121,8 +122,13 @@ def _planned(jvm: Any, table: Any, options: Mapping[str, str]) -> Iterator[Any]:
 
 
 def _of_partitions(jvm: Any, java: Any, groups: Iterator[Any], partitions: Set[str]) -> Iterator[Any]:
-    """Yields the groups of these partitions, and groups of an older spec, which Iceberg plans as one group."""
-    parser, specs = jvm.org.apache.iceberg.ContentFileParser, java.specs()
+    """Yields the groups of these partitions, and groups of an older spec, which Iceberg plans as one group; where the
+    current spec has no partitions, together with the files of that.
+    """
+    if not java.spec().isPartitioned():
+        yield from groups
+        return
+    parser, specs = jvm.org.apache.iceberg.ContentFileParser, specs_to_describe(jvm, java)
     for group in groups:
         file = group.fileScanTasks().get(0).file()
         described = json.loads(str(parser.toJson(file, specs.get(file.specId()))))

@@ -261,6 +261,28 @@ class TableScans:
         return Scan(snapshot_id, tuple(files))
 
 
+def specs_to_describe(jvm: Any, java: Any) -> Any:
+    """Returns the partition specs of the Java table, by id, as `ContentFileParser` needs them. It refuses the files of a
+    spec with void fields alone, as a table of format version 1 has once its last partition field is removed: the values
+    are null, so that any other fields do in place of these.
+    """
+    specs, iceberg = java.specs(), jvm.org.apache.iceberg
+    if "void(" not in str(specs.toString()):  # One call for all.
+        return specs
+    found = jvm.java.util.HashMap(specs)
+    for number, spec in specs.items():
+        places = range(1, int(spec.fields().size()) + 1)
+        if spec.isPartitioned() or not places:
+            continue
+        columns = [{"id": place, "name": f"c{place}", "type": "int", "required": False} for place in places]
+        fields = [{"source-id": place, "name": f"c{place}", "transform": "identity"} for place in places]
+        schema = iceberg.SchemaParser.fromJson(json.dumps({"type": "struct", "fields": columns}))
+        found.put(
+            number, iceberg.PartitionSpecParser.fromJson(schema, json.dumps({"spec-id": number, "fields": fields}))
+        )
+    return found
+
+
 class Described:
     """Files of one Java table as Iceberg's JSON, many files in one text: a py4j call per file would take far longer. A
     table of any size is described in several texts.
@@ -268,7 +290,7 @@ class Described:
 
     def __init__(self, jvm: Any, java: Any) -> None:
         self._iceberg = jvm.org.apache.iceberg
-        self._specs = java.specs()
+        self._specs = specs_to_describe(jvm, java)
 
     def batches(self, scan: Any) -> Iterator[str]:
         """Yields the tasks of a Java table scan as JSON of the REST protocol, many tasks at a time."""

@@ -253,6 +253,14 @@ def each(iterable: Any) -> Iterator[Any]:
         yield iterator.next()
 
 
+def summary_of(snapshot: Any) -> Any:
+    """Returns the summary of a Java snapshot as a map, empty without one: format version 1 does not require it (Iceberg
+    spec "Snapshots").
+    """
+    summary = snapshot.summary()
+    return {} if summary is None else summary
+
+
 def length(iterable: Any) -> int:
     """Returns the number of members of a Java collection."""
     size = getattr(iterable, "size", None)

@@ -24,6 +24,7 @@ from frazil.catalog.iceberg.java import (
     java_errors,
     maintenance_workers,
     strings,
+    summary_of,
     unavailable,
 )
 from frazil.catalog.iceberg.rewrite_commit import replace_deletes, replace_manifests, send_once
@@ -36,6 +37,7 @@ from frazil.catalog.table_metadata import (
     carried_progress,
     find_foreign_metadata,
     is_own,
+    normalize_path,
     read_table_metadata,
 )
 from frazil.errors import ConflictError, FrazilError, SpecError, UnavailableError
@@ -262,8 +264,7 @@ class IcebergMaintenance:
         """In its block, the table's files are read by as many tasks as maintenance may use, or half as many: two
         consecutive splits together exceed the size of one.
         """
-        # Snapshots of format version 1 may lack a summary.
-        summary, conf = java.currentSnapshot().summary() or {}, self._activated().conf
+        summary, conf = summary_of(java.currentSnapshot()), self._activated().conf
         count = sum(int(summary.get(f"total-{kind}-files") or 0) for kind in ("data", "delete"))
         size = int(summary.get("total-files-size") or 0) + count * _OPENING_BYTES
         if self._cores > 1 and size:
@@ -278,7 +279,8 @@ class IcebergMaintenance:
         return [path for path in self._unnamed(java, location, older_than_ms) if is_own(path, location)]
 
     def _unnamed(self, java: Any, location: str, older_than_ms: int) -> list[str]:
-        """Returns the files that Iceberg would delete as orphans, without deleting them.
+        """Returns the files that Iceberg would delete as orphans, without deleting them; none without such a folder, as of
+        a table whose files are all elsewhere.
 
         Raises: ConflictError where files are deleted while they are listed.
         """
@@ -287,6 +289,8 @@ class IcebergMaintenance:
         try:
             action.usePrefixListing(True).deleteWith(collector).execute()
         except (*java_errors(), *_spark_errors()) as error:
+            if f"{normalize_path(location)} does not exist" in str(error):
+                return []
             if any(words in str(error) for words in _GONE):
                 raise ConflictError("files were removed while they were listed", where=location) from None
             raise
@@ -347,7 +351,7 @@ class _SameProgress(Validator):
     def _accepts(self, snapshots: Any) -> bool:
         left, iterator = dict(self._expected), snapshots.iterator()
         while left and iterator.hasNext():
-            summary = iterator.next().summary()
+            summary = summary_of(iterator.next())
             for name in list(left):
                 found = summary.get(name)
                 if found is not None and str(found) != left.pop(name):

@@ -11,7 +11,7 @@ from typing import Any
 from frazil.catalog.iceberg.answers import Answer, Sending, lost_answers
 from frazil.catalog.iceberg.catalog import IcebergCatalog
 from frazil.catalog.iceberg.data_files import DataFiles, Described
-from frazil.catalog.iceberg.java import each, maintenance_workers, remove
+from frazil.catalog.iceberg.java import each, maintenance_workers, remove, summary_of
 from frazil.catalog.iceberg.validators import (
     HistoryValidator,
     MaintenanceValidator,
@@ -146,8 +146,8 @@ class RewriteCommit:
         self._transfer = transfer
         head = java.currentSnapshot()
         self._read_at, self._number = int(head.snapshotId()), head.sequenceNumber()
-        self._has_deletes = head.summary().get("total-delete-files") != "0"
-        self._file_count = int(head.summary().get("total-data-files") or 0)
+        self._has_deletes = summary_of(head).get("total-delete-files") != "0"
+        self._file_count = int(summary_of(head).get("total-data-files") or 0)
 
     def commit(self, groups: Sequence[Any]) -> bool:
         """Replaces the files of these groups, which are written. Returns False after a conflicting commit; the new

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from frazil.catalog.iceberg.catalog import IcebergCatalog
-from frazil.catalog.iceberg.data_files import DataFiles, Described
+from frazil.catalog.iceberg.data_files import DataFiles, Described, specs_to_describe
 from frazil.catalog.iceberg.java import array_of, each, make_hidden, remove
 from frazil.catalog.maintenance_port import Merge, MergeOf, Merging
 from frazil.catalog.scans import LiveFile
@@ -151,7 +151,7 @@ def rewrite_records(gateway: Any, java: Any, group: Any) -> Any:
     reader = _Reader(gateway, java, schema)
     factory = getattr(iceberg.data, "GenericFileWriterFactory$Builder")(java).dataSchema(schema).build()
     written = iceberg.util.DataFileSet.create()
-    for number, tasks in enumerate(_by_partition(iceberg, java, group)):
+    for number, tasks in enumerate(_by_partition(gateway.jvm, java, group)):
         first = tasks[0].file()
         spec = java.specs().get(first.specId())
         names = iceberg.io.OutputFileFactory.builderFor(java, number, 0).defaultSpec(spec).build()
@@ -171,18 +171,18 @@ def worth_rewriting(gateway: Any, java: Any, groups: Iterator[Any]) -> Iterator[
     group, because they would become files of the current spec.
     """
     for group in groups:
-        lots = _by_partition(gateway.jvm.org.apache.iceberg, java, group)
+        lots = _by_partition(gateway.jvm, java, group)
         if any(len(tasks) > 1 or not tasks[0].deletes().isEmpty() for tasks in lots):
             yield group
 
 
-def _by_partition(iceberg: Any, java: Any, group: Any) -> Iterator[list[Any]]:
+def _by_partition(jvm: Any, java: Any, group: Any) -> Iterator[list[Any]]:
     """Yields the files of a group by spec and partition."""
     found: dict[tuple[int, str], list[Any]] = {}
+    parser, specs = jvm.org.apache.iceberg.ContentFileParser, specs_to_describe(jvm, java)
     for task in each(group.fileScanTasks()):
         file = task.file()
-        spec = java.specs().get(file.specId())
-        described = json.loads(str(iceberg.ContentFileParser.toJson(file, spec)))
+        described = json.loads(str(parser.toJson(file, specs.get(file.specId()))))
         partition = as_json(described.get("partition"))
         found.setdefault((int(file.specId()), partition), []).append(task)
     yield from found.values()

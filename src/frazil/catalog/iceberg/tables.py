@@ -10,7 +10,7 @@ from typing import Any
 from py4j.java_gateway import is_instance_of
 
 from frazil.catalog.iceberg.data_files import DataFiles
-from frazil.catalog.iceberg.java import each, length
+from frazil.catalog.iceberg.java import each, length, summary_of
 from frazil.catalog.iceberg.store_access import identity_of, refuse_hadoop, vended_for
 from frazil.catalog.layout import Layout, order_of, spec_change, spelled_term
 from frazil.catalog.port import TableSize, TableState
@@ -106,17 +106,27 @@ class StateReader:
         """
         snapshot = java.currentSnapshot()
         while snapshot is not None:
-            summary = self.strings_of(snapshot.summary())
+            summary = self.strings_of(summary_of(snapshot))
             if key(self._pipeline, "offsets") in summary:
                 return self._progress_in(snapshot, summary) or Progress(), False
             parent = snapshot.parentId()
             if parent is None:
-                # The first snapshot of a table has the number 1; in format version 1 all have 0.
-                return Progress(), snapshot.sequenceNumber() > 1
+                return Progress(), self._is_cut(java, int(snapshot.sequenceNumber()))
             snapshot = java.snapshot(parent)
             if snapshot is None:
                 return Progress(), True
         return Progress(), False
+
+    def _is_cut(self, java: Any, number: int) -> bool:
+        """Returns whether snapshots may be missing before a snapshot without parent, with this sequence number: not where
+        the table has all of lower numbers, on other branches or staged, and none has progress. In format version 1 all
+        numbers are 0.
+        """
+        if number <= 1:
+            return False
+        older = [snapshot for snapshot in each(java.snapshots()) if snapshot.sequenceNumber() < number]
+        offsets = key(self._pipeline, "offsets")
+        return len(older) < number - 1 or any(summary_of(one).get(offsets) is not None for one in older)
 
     def _io_properties(self, java: Any, table: str) -> dict[str, str]:
         """Returns what a task needs to reach the table's store: the store properties of the catalog and of the table,

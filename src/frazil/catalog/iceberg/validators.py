@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-from frazil.catalog.iceberg.java import each
+from frazil.catalog.iceberg.java import each, summary_of
 from frazil.catalog.progress import LoggedSnapshot, key
 from frazil.errors import ConflictError
 from frazil.failpoints import hit
@@ -73,7 +73,7 @@ class ProgressValidator(Validator):
         hit("commit.validating")
         self.found = ""
         for snapshot in each(snapshots):
-            summary = snapshot.summary()
+            summary = summary_of(snapshot)
             if summary.get(self._offsets) is not None:
                 self.found = str(summary.get(self._commit_id))
                 break
@@ -143,7 +143,7 @@ class RewriteValidator(Validator):
         for snapshot in each(snapshots):
             if snapshot.snapshotId() == self._read_at:
                 return not (came and went)
-            summary = snapshot.summary()
+            summary = summary_of(snapshot)
             came = came or summary.get("added-equality-deletes") not in (None, "0")
             went = went or summary.get("deleted-data-files") not in (None, "0")
         return False
@@ -174,7 +174,7 @@ def logged_snapshots(pipeline: str, names: Sequence[str], snapshots: Any) -> Ite
     has_next = iterator.hasNext()
     while has_next:
         snapshot = iterator.next()
-        summary = snapshot.summary()
+        summary = summary_of(snapshot)
         found = {name: summary.get(key(pipeline, name)) for name in names}
         has_next = iterator.hasNext()
         words = {name: str(text) for name, text in found.items() if text is not None}
