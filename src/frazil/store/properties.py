@@ -210,7 +210,7 @@ ADLS = (
     *_of("ignored", "only for table encryption, which is refused", "azure.keyvault."),
     *_of(
         "python-only",
-        "set AZURE_CLIENT_ID, AZURE_CLIENT_SECRET and AZURE_TENANT_ID, which both clients read",
+        "set AZURE_CLIENT_ID, AZURE_CLIENT_SECRET and AZURE_TENANT_ID where Frazil starts",
         "adls.client-id",
         "adls.client-secret",
         "adls.tenant-id",
@@ -372,12 +372,7 @@ TABLE = (
     *_of("honoured", "where data files are", "write.data.path"),
     *_of("honoured", "the names of data files", "write.object-storage.enabled"),
     *_of("honoured", "the names of data files", "write.object-storage.partitioned-paths"),
-    *_of(
-        "refused",
-        "write `write.data.path`",
-        "write.object-storage.path",
-        "write.folder-storage.path",
-    ),
+    *_of("refused", "write `write.data.path`", "write.object-storage.path", "write.folder-storage.path"),
     *_of("refused", "remove it: tasks cannot ask a Java class for the names of files", "write.location-provider.impl"),
     *_of("refused", "remove it: only PyIceberg asks a Python class for them", "write.py-location-provider.impl"),
     *_of("refused", "use the store's encryption: tasks would write files in clear", "encryption.key-id"),
