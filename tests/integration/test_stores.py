@@ -23,7 +23,7 @@ from pyiceberg.types import LongType, NestedField
 
 from frazil.catalog.iceberg.catalog import IcebergCatalog
 from frazil.catalog.iceberg.java import probe_store
-from frazil.catalog.iceberg.store_access import identity_of, place_of
+from frazil.catalog.iceberg.store_access import identity_of, place_of, proxy_to
 from frazil.catalog.port import TableState
 from frazil.clock import new_id
 from frazil.errors import SpecError, UnavailableError
@@ -236,13 +236,18 @@ def machine_with(jvm: LightJvm, settings: Mapping[str, str]) -> Iterator[None]:
     system = jvm.gateway.jvm.java.lang.System
     for name, value in settings.items():
         system.setProperty(name, value)
-    place_of.cache_clear()
+    _forget()
     try:
         yield
     finally:
         for name in settings:
             system.clearProperty(name)
-        place_of.cache_clear()
+        _forget()
+
+
+def _forget() -> None:
+    place_of.cache_clear()
+    proxy_to.cache_clear()
 
 
 def signed_for(requests: list[Request]) -> set[str]:
@@ -275,6 +280,25 @@ def test_tasks_take_the_fips_address_where_the_drivers_machine_asks_for_it(jvm: 
         found = identity_of(jvm.gateway, io, "s3://lake/x", keys)
     assert found["s3.endpoint"] == "https://s3-fips.us-east-2.amazonaws.com"
     assert "s3.endpoint" not in identity_of(jvm.gateway, io, "s3://lake/x", keys)
+
+
+def test_both_clients_take_the_proxy_of_the_drivers_machine_and_tasks_no_other(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def anew(connections: int) -> dict[str, str]:
+        """Settings that no other client of this JVM has: Iceberg shares connections among those with the same."""
+        return {"http-client.apache.max-connections": str(connections)}
+
+    for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY"):  # Of an executor: nobody is there.
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    assert lake.write({}).puts(".parquet")
+    proxy = {"http.proxyHost": "127.0.0.1", "http.proxyPort": str(lake.proxy.port)}
+    with machine_with(lake.jvm, proxy):
+        written = lake.write({"s3.endpoint": "http://s3.us-east-1.amazonaws.com", **anew(51)})
+    for suffix in (".metadata.json", ".parquet"):
+        assert {one.headers["host"] for one in written.puts(suffix)} == {"s3.us-east-1.amazonaws.com"}
+    with machine_with(lake.jvm, {**proxy, "http.proxyPort": "9", "http.nonProxyHosts": "localhost|127.*"}):
+        assert lake.write(anew(52)).puts(".parquet")
 
 
 @pytest.mark.parametrize("secret", ["", "kept"])

@@ -19,6 +19,7 @@ from obstore.store import AzureStore, GCSStore, ObjectStore, S3Store
 
 from frazil.errors import SpecError
 from frazil.store.addresses import Address
+from frazil.store.properties import PROXY
 
 Properties = Mapping[str, str]
 _SSE = {"s3": "AES256", "kms": "aws:kms", "dsse-kms": "aws:kms:dsse", "custom": "sse-c"}
@@ -29,6 +30,7 @@ _DOMAINS = {
     "us-isof": "csp.hci.ic.gov", "eu-isoe": "cloud.adc-e.uk",
 }  # fmt: skip
 _CONNECT_MS, _SOCKET_MS = "5000", "10000"
+_NO_PROXY = "http://localhost"
 _RETRIES, _MIN_WAIT_MS, _MAX_WAIT_MS = "5", "200", "20000"
 # A whole attempt, with the upload of one part; and the time after which a failed request is not repeated: as long as a
 # task may wait before its batch is planned again.
@@ -86,7 +88,7 @@ def _s3(properties: Properties, address: Address) -> Client:
         S3Store(
             bucket,
             config=config,
-            client_options=_options(properties),
+            client_options={**_options(properties), **_s3_proxy(properties, endpoint, is_express)},
             retry_config=_retries(properties),
             **_s3_identity(properties, "s3.access-key-id", "s3.secret-access-key", "s3.session-token"),
         ),
@@ -95,6 +97,23 @@ def _s3(properties: Properties, address: Address) -> Client:
         may_delete=properties.get("s3.delete-enabled", "true").lower() == "true"
         and not any(name.startswith("s3.delete.tags.") for name in properties),
     )
+
+
+def s3_host(properties: Properties, bucket: str) -> str:
+    """Returns the host of requests for a bucket."""
+    endpoint, _ = _s3_endpoint(properties, bucket, properties.get("client.region", _DEFAULT_REGION))
+    return urlsplit(endpoint).hostname or ""
+
+
+def _s3_proxy(properties: Properties, endpoint: str, is_express: bool) -> dict[str, str]:
+    """Returns the options of the proxy that the driver has found. obstore follows the environment without one: it is given
+    one that no request to the store takes.
+    """
+    proxy = properties.get(PROXY)
+    if proxy is None:
+        return {}
+    host = "amazonaws.com" if is_express else urlsplit(endpoint).hostname or ""
+    return {"proxy_url": proxy} if proxy else {"proxy_url": _NO_PROXY, "proxy_excludes": host}
 
 
 def _s3_endpoint(properties: Properties, bucket: str, region: str) -> tuple[str, bool]:

@@ -109,10 +109,9 @@ def test_empty_keys_are_none_and_blanks_around_keys_are_no_part_of_them() -> Non
 
 @pytest.mark.parametrize("name", ["connection-timeout-ms", "socket-timeout-ms"])
 def test_a_time_out_of_0_is_no_limit_as_to_javas_clients(name: str) -> None:
-    limits = client_of({**KEYS, f"http-client.apache.{name}": "0"}, address_of("s3://lake/t")).store.client_options
-    assert {"connect_timeout", "read_timeout"} - set(limits or {}) == {
-        {"connection": "connect", "socket": "read"}[name.partition("-")[0]] + "_timeout"
-    }
+    store: Any = client_of({**KEYS, f"http-client.apache.{name}": "0"}, address_of("s3://lake/t")).store
+    left = {"connection-timeout-ms": "read_timeout", "socket-timeout-ms": "connect_timeout"}[name]
+    assert {"connect_timeout", "read_timeout"} & store.client_options.keys() == {left}
 
 
 @pytest.mark.parametrize(

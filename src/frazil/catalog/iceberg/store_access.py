@@ -12,16 +12,16 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 from py4j.java_gateway import is_instance_of
 
 from frazil.clock import new_id
 from frazil.errors import SpecError
 from frazil.store.addresses import address_of
-from frazil.store.clients import adls_identity
+from frazil.store.clients import adls_identity, s3_host
 from frazil.store.hdfs import USER, sent_to_tasks
-from frazil.store.properties import DRIVERS_HADOOP
+from frazil.store.properties import DRIVERS_HADOOP, PROXY
 
 _IO = {
     "s3": "org.apache.iceberg.aws.s3.S3FileIO",
@@ -75,8 +75,8 @@ def vended_for(credentials: Iterable[tuple[str, Mapping[str, str]]], location: s
 
 
 def identity_of(gateway: Any, io: Any, location: str, properties: Mapping[str, str]) -> dict[str, str]:
-    """Returns the properties of the keys, the region and the address that Iceberg's client uses, where `properties` have
-    none; empty for OSS, whose client does not show them. Of HDFS they are Hadoop's settings.
+    """Returns the properties of the keys, the region, the address and the proxy that Iceberg's client uses, where
+    `properties` have none; empty for OSS, whose client does not show them. Of HDFS they are Hadoop's settings.
 
     Raises: SpecError for settings that tasks cannot obey; the Java exception of a client that finds none.
     """
@@ -86,13 +86,38 @@ def identity_of(gateway: Any, io: Any, location: str, properties: Mapping[str, s
         return _hadoop_settings(gateway.jvm, io)
     if kind == "adls" and not adls_identity(properties, address):
         return _adls_identity(gateway, address.host)
-    if (kind == "s3" and _needs_s3_identity(properties)) or (kind == "gcs" and _needs_gcs_identity(properties)):
+    if kind == "gcs" and _needs_gcs_identity(properties):
         with _of_kind(gateway, io, kind) as own:
-            client = own.client(location)
-            return _s3_identity(gateway, client) if kind == "s3" else _gcs_identity(client)
-    if kind == "s3" and not all(map(properties.get, _PLACE)):
+            return _gcs_identity(own.client(location))
+    if kind == "s3":
+        found = _s3_access(gateway, io, location, properties)
+        host = s3_host({**properties, **found}, address.bucket)
+        return {**found, PROXY: proxy_to(gateway, properties.get("http-client.proxy-endpoint"), host)}
+    return {}
+
+
+def _s3_access(gateway: Any, io: Any, location: str, properties: Mapping[str, str]) -> dict[str, str]:
+    if _needs_s3_identity(properties):
+        with _of_kind(gateway, io, "s3") as own:
+            return _s3_identity(gateway, own.client(location))
+    if not all(map(properties.get, _PLACE)):
         return place_of(gateway, tuple((name, properties[name]) for name in _PLACE if name in properties))
     return {}
+
+
+@lru_cache(maxsize=64)
+def proxy_to(gateway: Any, named: str | None, host: str) -> str:
+    """Returns the proxy by which Amazon's client reaches a host; empty for none. Without one that is named it looks in
+    HTTP_PROXY, for https too, and always in NO_PROXY, whose names are whole ones to it.
+    """
+    jvm = gateway.jvm
+    builder = jvm.software.amazon.awssdk.http.apache5.ProxyConfiguration.builder()
+    found = (builder.endpoint(jvm.java.net.URI.create(named)) if named else builder).build()
+    others = json.loads(jvm.org.apache.iceberg.util.JsonUtil.mapper().writeValueAsString(found.nonProxyHosts()))
+    if not found.host() or any(jvm.java.util.regex.Pattern.matches(one, host) for one in others):
+        return ""
+    user = f"{quote(found.username(), '')}:{quote(found.password() or '', '')}@" if found.username() else ""
+    return f"{found.scheme()}://{user}{found.host()}:{found.port() or 80}"
 
 
 @contextmanager
