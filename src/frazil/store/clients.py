@@ -88,7 +88,7 @@ def _s3(properties: Properties, address: Address) -> Client:
         S3Store(
             bucket,
             config=config,
-            client_options={**_options(properties), **_s3_proxy(properties, endpoint, is_express)},
+            client_options=_options(properties) | _s3_proxy(properties, endpoint, is_express),
             retry_config=_retries(properties),
             **_s3_identity(properties, "s3.access-key-id", "s3.secret-access-key", "s3.session-token"),
         ),

@@ -250,7 +250,7 @@ OBJECT_STORES_OF_HADOOP = (
 DRIVERS_HADOOP = "frazil.hadoop."
 """What Hadoop's settings begin with where the driver sends them to tasks: a catalog has none of this name."""
 PROXY = "frazil.proxy"
-"""The proxy by which the driver reaches S3, as it tells tasks; empty for none."""
+"""The proxy by which the driver reaches S3, for tasks; empty for none."""
 
 _TUNING_OF_HDFS = (
     "dfs.client-write-packet-size", "dfs.client.block.reader.", "dfs.client.block.write.", "dfs.client.cache.",
