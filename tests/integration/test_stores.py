@@ -10,6 +10,7 @@ import json
 import re
 import zipfile
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,9 +23,10 @@ from pyiceberg.types import LongType, NestedField
 
 from frazil.catalog.iceberg.catalog import IcebergCatalog
 from frazil.catalog.iceberg.java import probe_store
+from frazil.catalog.iceberg.store_access import identity_of, place_of, proxy_to
 from frazil.catalog.port import TableState
 from frazil.clock import new_id
-from frazil.errors import SpecError
+from frazil.errors import SpecError, UnavailableError
 from frazil.runtime.jars import jars
 from frazil.runtime.light_jvm import LightJvm
 from frazil.store.file_io import StoreIO
@@ -40,6 +42,8 @@ COLUMNS = Schema(NestedField(1, "id", LongType(), required=False))
 KMS_KEY = "arn:aws:kms:us-east-1:123456789012:key/0af1"
 CUSTOMER_KEY = base64.b64encode(b"0123456789abcdef0123456789abcdef").decode()
 ROLE = "arn:aws:iam::123456789012:role/lake-writer"
+KEYS = ("s3.access-key-id", "s3.secret-access-key")
+S3_IO = "org.apache.iceberg.aws.s3.S3FileIO"
 ROWS = 1000
 PROPERTY_CLASSES = (
     "aws/s3/S3FileIOProperties",
@@ -224,6 +228,110 @@ def test_keys_that_only_the_driver_has_reach_tasks(lake: Lake, io: str) -> None:
     for suffix in (".metadata.json", ".parquet"):
         assert {one.access_key for one in written.puts(suffix)} == {"AKMACHINE"}
         assert {one.headers.get("x-amz-security-token") for one in written.puts(suffix)} == {"session"}
+
+
+@contextmanager
+def machine_with(jvm: LightJvm, settings: Mapping[str, str]) -> Iterator[None]:
+    """What Amazon's client finds on the driver's machine alone: as system properties, which it reads like the variables."""
+    system = jvm.gateway.jvm.java.lang.System
+    for name, value in settings.items():
+        system.setProperty(name, value)
+    _forget()
+    try:
+        yield
+    finally:
+        for name in settings:
+            system.clearProperty(name)
+        _forget()
+
+
+def _forget() -> None:
+    place_of.cache_clear()
+    proxy_to.cache_clear()
+
+
+def signed_for(requests: list[Request]) -> set[str]:
+    """The regions that requests were signed for."""
+    return {one.headers["authorization"].split("/")[2] for one in requests}
+
+
+@pytest.mark.parametrize("io", ["aws.s3.S3FileIO", "io.ResolvingFileIO"])
+def test_with_keys_of_the_file_both_clients_take_the_region_and_the_address_of_the_drivers_machine(
+    lake: Lake, tmp_path: Path, io: str
+) -> None:
+    (tmp_path / "config").write_text(
+        f"[default]\nregion = us-west-1\n[profile lake]\nregion = eu-central-1\nendpoint_url = {lake.proxy.url}\n"
+    )
+    profile = {"aws.configFile": str(tmp_path / "config"), "aws.profile": "lake"}
+    with machine_with(lake.jvm, profile):
+        written = lake.write({"client.region": "", "s3.endpoint": "", "io-impl": f"org.apache.iceberg.{io}"})
+    for suffix in (".metadata.json", ".parquet"):
+        assert signed_for(written.puts(suffix)) == {"eu-central-1"}
+    with machine_with(lake.jvm, {"aws.region": "eu-north-1", "aws.endpointUrlS3": "http://elsewhere.example"}):
+        written = lake.write({"io-impl": f"org.apache.iceberg.{io}"})
+    for suffix in (".metadata.json", ".parquet"):
+        assert signed_for(written.puts(suffix)) == {"us-east-1"}, "the file's own win"
+
+
+def test_tasks_take_the_fips_address_where_the_drivers_machine_asks_for_it(jvm: LightJvm) -> None:
+    io = jvm.gateway.jvm.org.apache.iceberg.CatalogUtil.loadFileIO(S3_IO, {"client.region": "us-east-2"}, None)
+    keys = {"s3.access-key-id": "key", "s3.secret-access-key": "secret", "client.region": "us-east-2"}
+    with machine_with(jvm, {"aws.useFipsEndpoint": "true"}):
+        found = identity_of(jvm.gateway, io, "s3://lake/x", keys)
+    assert found["s3.endpoint"] == "https://s3-fips.us-east-2.amazonaws.com"
+    assert "s3.endpoint" not in identity_of(jvm.gateway, io, "s3://lake/x", keys)
+
+
+def test_both_clients_take_the_proxy_of_the_drivers_machine_and_tasks_no_other(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def anew(connections: int) -> dict[str, str]:
+        """Settings that no other client of this JVM has: Iceberg shares connections among those with the same."""
+        return {"http-client.apache.max-connections": str(connections)}
+
+    for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY"):  # Of an executor: nobody is there.
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    assert lake.write({}).puts(".parquet")
+    proxy = {"http.proxyHost": "127.0.0.1", "http.proxyPort": str(lake.proxy.port)}
+    with machine_with(lake.jvm, proxy):
+        written = lake.write({"s3.endpoint": "http://s3.us-east-1.amazonaws.com", **anew(51)})
+    for suffix in (".metadata.json", ".parquet"):
+        assert {one.headers["host"] for one in written.puts(suffix)} == {"s3.us-east-1.amazonaws.com"}
+    with machine_with(lake.jvm, {**proxy, "http.proxyPort": "9", "http.nonProxyHosts": "localhost|127.*"}):
+        assert lake.write(anew(52)).puts(".parquet")
+
+
+@pytest.mark.parametrize("secret", ["", "kept"])
+def test_empty_keys_are_none_to_both_clients(lake: Lake, secret: str) -> None:
+    keys = {"aws.accessKeyId": "AKMACHINE", "aws.secretAccessKey": "s3cret"}
+    io = lake.jvm.gateway.jvm.org.apache.iceberg.CatalogUtil.loadFileIO
+    own = {**lake.properties, "s3.access-key-id": "", "s3.secret-access-key": secret, "s3.session-token": "old"}
+    with machine_with(lake.jvm, keys):
+        found = identity_of(lake.jvm.gateway, io(S3_IO, own, None), "s3://lake/x", own)
+    assert [found[f"s3.{name}"] for name in ("access-key-id", "secret-access-key", "session-token")] == [
+        *keys.values(),
+        "",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("missing", "found", "remedy"),
+    [
+        ("client.region", "Unable to load region", "write `client.region` under `catalog.properties`"),
+        ("s3.access-key-id", "Unable to load credentials", "write `s3.access-key-id` and `s3.secret-access-key` under"),
+    ],
+)
+def test_what_is_neither_in_the_file_nor_on_the_drivers_machine_is_named_with_a_remedy(
+    lake: Lake, missing: str, found: str, remedy: str
+) -> None:
+    nothing = {"aws.disableEc2Metadata": "true", "aws.configFile": "/none", "aws.sharedCredentialsFile": "/none"}
+    own = {**lake.properties, missing: ""}
+    properties = {name: value for name, value in own.items() if value and not (missing in KEYS and name in KEYS)}
+    with machine_with(lake.jvm, nothing):
+        for given in (properties, {name: value for name, value in properties.items() if name != "s3.endpoint"}):
+            with pytest.raises(UnavailableError, match=found) as raised:
+                probe_store(lake.jvm.gateway, {}, given, "s3://lake/x")
+            assert raised.value.remedy.startswith(remedy)
 
 
 def test_without_credentials_neither_client_signs(lake: Lake) -> None:

@@ -13,8 +13,10 @@ import pytest
 import yaml
 
 from frazil.catalog.iceberg.catalog import IcebergCatalog
+from frazil.catalog.iceberg.opening import settings_of_driver
 from frazil.cli.check import findings_of
 from frazil.errors import SpecError, UnavailableError
+from frazil.ops.store_check import check_driver_settings
 from frazil.runtime.connect import catalog_properties
 from frazil.runtime.jars import own_jars
 from frazil.runtime.light_jvm import LightJvm
@@ -103,6 +105,18 @@ def test_check_reports_an_unusable_catalog_among_its_findings(jars: Path, tmp_pa
     assert "UnsupportedClassVersionError" in found["catalog"].found
     assert found["catalog"].remedy.startswith("name a jar under `catalog: {jars: […]}`")
     assert "store" in found, "the other checks were made"
+
+
+def test_what_the_drivers_of_databases_leave_out_is_told(jvm: LightJvm, tmp_path: Path) -> None:
+    wrong = {"jdbc.journal_mode": "NOPE", "jdbc.synchronus": "FULL", "jdbc.busy_timeout": "10"}
+    spec = load_spec(_file(tmp_path, {"properties": wrong}))
+    found = list(check_driver_settings(spec, settings_of_driver(jvm.gateway, spec.catalog.uri or "")))
+    assert [one.found.partition(",")[0] for one in found] == [
+        "mind: `jdbc.journal_mode` is `NOPE`",
+        "mind: the driver lists no `jdbc.synchronus`; did you mean `jdbc.synchronous`?",
+    ]
+    assert {"sslmode", "user", "password"} <= settings_of_driver(jvm.gateway, "jdbc:postgresql://h/d").keys()
+    assert settings_of_driver(jvm.gateway, "jdbc:none://h/d") == {}
 
 
 @pytest.mark.parametrize("fault", ["missing", "garbage", "a folder"])

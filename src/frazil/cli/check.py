@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any
 
 from frazil.catalog.iceberg.java import probe_store
+from frazil.catalog.iceberg.opening import settings_of_driver
 from frazil.catalog.memory import MemoryCatalog
 from frazil.catalog.port import Catalog
 from frazil.cli.output import DEFAULT_FILE, Output, SpecFile
@@ -56,7 +57,12 @@ from frazil.ops.check import (
 )
 from frazil.ops.schema_check import check_registry, check_schemas
 from frazil.ops.status import find_process
-from frazil.ops.store_check import check_hadoop_settings, check_store, check_store_properties
+from frazil.ops.store_check import (
+    check_driver_settings,
+    check_hadoop_settings,
+    check_store,
+    check_store_properties,
+)
 from frazil.runtime.connect import properties_for_reading, uses_aws
 from frazil.runtime.light_jvm import LightJvm
 from frazil.runtime.transactional_ids import may_describe
@@ -195,6 +201,8 @@ def _check_storage(
             probe = partial(probe_store, jvm.gateway, jvm.hadoop)
             yield check_store(warehouse, properties_for_reading(spec), states, probe)
             yield from check_store_properties(spec, states)
+            if (spec.catalog.uri or "").startswith("jdbc:"):
+                yield from check_driver_settings(spec, settings_of_driver(jvm.gateway, spec.catalog.uri))
     except UnavailableError as error:
         yield failed("jvm", "started a JVM to reach catalog and store", error)
 

@@ -1,9 +1,9 @@
-"""What `frazil check` finds of the stores of tables, and of the settings of their clients."""
+"""What `frazil check` finds of the stores of tables and the database of a catalog, and of the settings of their clients."""
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from frazil.catalog.port import TableState
@@ -20,6 +20,9 @@ Probe = Callable[[Mapping[str, str], str], str]
 """Reaches a store: takes properties and location, returns a description of the result."""
 # Of other stores no write changes nothing.
 _WRITTEN_TO = ("s3:", "s3a:", "s3n:", "hdfs:")
+_JDBC = "jdbc."
+# Of Iceberg's catalog, which passes all others on to the driver.
+_OF_CATALOG = ("jdbc.schema-version", "jdbc.init-catalog-tables", "jdbc.strict-mode", "jdbc.user", "jdbc.password")
 _PREFIXES = {"s3": "s3.", "gcs": "gcs.", "adls": "adls.", "oss": "oss."}
 
 
@@ -70,6 +73,25 @@ def check_store_properties(spec: PipelineSpec, states: list[TableState]) -> Iter
         remedy = "write the properties of the store that `catalog.warehouse` names"
         tried = f"compared `catalog.properties` with {', '.join(sorted(places))}"
         yield Finding("settings of store", True, tried, f"{found}; {remedy}")
+
+
+def check_driver_settings(spec: PipelineSpec, listed: Mapping[str, Sequence[str]]) -> Iterator[Finding]:
+    """Yields a finding for each property that the driver of the catalog's database does not list, and for each value that
+    it does not: drivers ignore both. listed: the driver's properties, with the values of those that have a list of them.
+    """
+    tried = f"compared `{_JDBC}` under `catalog.properties` with what the database's driver lists"
+    for name, value in sorted(spec.catalog.properties.items()):
+        own = name.removeprefix(_JDBC)
+        if not listed or not name.startswith(_JDBC) or name in _OF_CATALOG:
+            continue
+        taken = [one.strip("'") for one in listed.get(own, ())]
+        if own not in listed:
+            near = difflib.get_close_matches(own, listed, n=1, cutoff=0.7)
+            advice = f"did you mean `{_JDBC}{near[0]}`?" if near else "remove it"
+            yield Finding("settings of database", True, tried, f"mind: the driver lists no `{name}`; {advice}")
+        elif taken and value.lower() not in map(str.lower, taken):
+            found = f"mind: `{name}` is `{value}`, and the driver lists {', '.join(dict.fromkeys(taken))}"
+            yield Finding("settings of database", True, tried, f"{found}; write one of them")
 
 
 def check_hadoop_settings(spec: PipelineSpec) -> Iterator[Finding]:

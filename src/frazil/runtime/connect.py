@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from configparser import ConfigParser
+from configparser import Error as ConfigParserError
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from frazil.runtime.jvm import Jvm
@@ -60,13 +61,17 @@ def spark_conf(spec: PipelineSpec) -> dict[str, str]:
 
 
 def _has_region() -> bool:
-    """Returns whether Amazon's client finds a region in the environment or in its configuration file."""
-    file = Path(os.environ.get("AWS_CONFIG_FILE") or "~/.aws/config").expanduser()
-    try:
-        text = file.read_text()
-    except (OSError, UnicodeDecodeError):
-        text = ""
-    return bool(os.environ.get("AWS_REGION")) or re.search(r"^\s*region\s*=", text, re.MULTILINE) is not None
+    """Returns whether Amazon's client finds a region in the environment, or in its files for the profile that it takes."""
+    environment = os.environ
+    profile = environment.get("AWS_PROFILE") or "default"
+    own = environment.get("AWS_CONFIG_FILE") or "~/.aws/config"
+    credentials = environment.get("AWS_SHARED_CREDENTIALS_FILE") or "~/.aws/credentials"
+    found = ConfigParser(strict=False, interpolation=None, allow_no_value=True, default_section="")
+    for file in (own, credentials):
+        with suppress(OSError, UnicodeDecodeError, ConfigParserError):
+            found.read_string(Path(file).expanduser().read_text())
+    named = any(found.has_option(section, "region") for section in (profile, f"profile {profile}"))
+    return bool(environment.get("AWS_REGION")) or named
 
 
 def uses_s3(spec: PipelineSpec) -> bool:

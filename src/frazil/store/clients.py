@@ -13,12 +13,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from obstore.store import AzureStore, GCSStore, ObjectStore, S3Store
 
 from frazil.errors import SpecError
 from frazil.store.addresses import Address
+from frazil.store.properties import PROXY
 
 Properties = Mapping[str, str]
 _SSE = {"s3": "AES256", "kms": "aws:kms", "dsse-kms": "aws:kms:dsse", "custom": "sse-c"}
@@ -29,6 +30,7 @@ _DOMAINS = {
     "us-isof": "csp.hci.ic.gov", "eu-isoe": "cloud.adc-e.uk",
 }  # fmt: skip
 _CONNECT_MS, _SOCKET_MS = "5000", "10000"
+_NO_PROXY = "http://localhost"
 _RETRIES, _MIN_WAIT_MS, _MAX_WAIT_MS = "5", "200", "20000"
 # A whole attempt, with the upload of one part; and the time after which a failed request is not repeated: as long as a
 # task may wait before its batch is planned again.
@@ -86,7 +88,7 @@ def _s3(properties: Properties, address: Address) -> Client:
         S3Store(
             bucket,
             config=config,
-            client_options=_options(properties),
+            client_options=_options(properties) | _s3_proxy(properties, endpoint, is_express),
             retry_config=_retries(properties),
             **_s3_identity(properties, "s3.access-key-id", "s3.secret-access-key", "s3.session-token"),
         ),
@@ -95,6 +97,23 @@ def _s3(properties: Properties, address: Address) -> Client:
         may_delete=properties.get("s3.delete-enabled", "true").lower() == "true"
         and not any(name.startswith("s3.delete.tags.") for name in properties),
     )
+
+
+def s3_host(properties: Properties, bucket: str) -> str:
+    """Returns the host of requests for a bucket."""
+    endpoint, _ = _s3_endpoint(properties, bucket, properties.get("client.region", _DEFAULT_REGION))
+    return urlsplit(endpoint).hostname or ""
+
+
+def _s3_proxy(properties: Properties, endpoint: str, is_express: bool) -> dict[str, str]:
+    """Returns the options of the proxy that the driver has found. obstore follows the environment without one: it is given
+    one that no request to the store takes.
+    """
+    proxy = properties.get(PROXY)
+    if proxy is None:
+        return {}
+    host = "amazonaws.com" if is_express else urlsplit(endpoint).hostname or ""
+    return {"proxy_url": proxy} if proxy else {"proxy_url": _NO_PROXY, "proxy_excludes": host}
 
 
 def _s3_endpoint(properties: Properties, bucket: str, region: str) -> tuple[str, bool]:
@@ -141,14 +160,15 @@ def _s3_encryption(properties: Properties) -> dict[str, str]:
 
 def _s3_identity(properties: Properties, key: str, secret: str, token: str) -> dict[str, Any]:
     """Returns the arguments for the identity. Keys go by way of a function, as a token of the environment would be added
-    to them otherwise; without keys requests are not signed: the driver knows the keys of every other identity.
+    to them otherwise; without keys requests are not signed: the driver knows the keys of every other identity. Amazon's
+    client takes blanks around keys away, as files of secrets have them at their ends.
     """
-    if key not in properties:
+    if not properties.get(key):
         return {"skip_signature": True}
     keys = {
-        "access_key_id": properties[key],
-        "secret_access_key": properties.get(secret, ""),
-        "token": properties.get(token),
+        "access_key_id": properties[key].strip(),
+        "secret_access_key": properties.get(secret, "").strip(),
+        "token": properties.get(token) or None,
         "expires_at": None,
     }
     return {"credential_provider": lambda: keys, "skip_signature": False}
@@ -219,7 +239,7 @@ def _adls(properties: Properties, address: Address) -> Client:
             message, remedy="write abfss://CONTAINER@ACCOUNT.dfs.core.windows.net/PATH", where=address.bucket
         )
     name = f"adls.connection-string.{address.host}"
-    endpoint = urlsplit(properties.get(name) or f"https://{address.host}")
+    endpoint = _adls_endpoint(properties, address)
     if endpoint.scheme not in ("http", "https") or not endpoint.netloc:
         raise SpecError(
             f"`{name}` is no address, which Iceberg's Java client takes it for",
@@ -238,36 +258,52 @@ def _adls(properties: Properties, address: Address) -> Client:
             config=config,
             client_options=_options(properties),
             retry_config=_retries(properties),
-            **_adls_identity(properties, endpoint.query or properties.get(f"adls.sas-token.{address.host}", "")),
+            **_as_adls_arguments(adls_identity(properties, address)),
         )
     )
 
 
-def _adls_identity(properties: Properties, sas_token: str) -> dict[str, Any]:
-    """Returns the arguments for the identity in Java's order: SAS token, shared key, token, the machine's own. It goes by
-    way of a function, as a service principal or a workload identity of the environment would go before it otherwise.
-    """
+def _adls_endpoint(properties: Properties, address: Address) -> SplitResult:
+    return urlsplit(properties.get(f"adls.connection-string.{address.host}") or f"https://{address.host}")
+
+
+def adls_identity(properties: Properties, address: Address) -> dict[str, str]:
+    """Returns the identity that properties name, in Java's order: SAS token, shared key, token; empty for none."""
+    host = f"adls.sas-token.{address.host}"
+    sas_token = _adls_endpoint(properties, address).query or properties.get(host, "")
     key, token = properties.get("adls.auth.shared-key.account.key"), properties.get("adls.token")
     if sas_token:
-        identity = {"sas_token": sas_token.removeprefix("?")}
-    elif key:
-        identity = {"access_key": key}
-    elif token:
-        identity = {"token": token}
-    else:
-        return {}
+        return {"sas_token": sas_token.removeprefix("?")}
+    if key:
+        return {"access_key": key}
+    return {"token": token} if token else {}
+
+
+def _as_adls_arguments(identity: Mapping[str, str]) -> dict[str, Any]:
+    """Returns the arguments for the identity. It goes by way of a function, as one of the environment would go before it
+    otherwise; without one requests are not signed: the driver knows the token of every other identity.
+    """
+    if not identity:
+        return {"skip_signature": True}
     return {"credential_provider": lambda: {**identity, "expires_at": None}, "skip_signature": False}
 
 
 def _options(properties: Properties, headers: Mapping[str, str] | None = None) -> Any:
-    kind = properties.get("http-client.type", "apache")
-    connect = properties.get(f"http-client.{kind}.connection-timeout-ms", _CONNECT_MS)
-    socket = properties.get(f"http-client.{kind}.socket-timeout-ms", _SOCKET_MS)
+    kind = properties.get("http-client.type") or "apache"
+    connect = _number(properties, f"http-client.{kind}.connection-timeout-ms", _CONNECT_MS)
+    socket = _number(properties, f"http-client.{kind}.socket-timeout-ms", _SOCKET_MS)
     proxy = properties.get("http-client.proxy-endpoint")
+    if proxy is not None and not re.fullmatch(r"https?://[^/?#@\s]+", proxy):
+        raise SpecError(
+            f"`http-client.proxy-endpoint` is `{proxy}`",
+            remedy="write http://HOST:PORT, without a path, a user and a password",
+            where="http-client.proxy-endpoint",
+        )
     return {
         "allow_http": True,
-        "connect_timeout": _ms(connect),
-        "read_timeout": _ms(socket),
+        # To Java's clients 0 is no limit.
+        **({"connect_timeout": timedelta(milliseconds=connect)} if connect else {}),
+        **({"read_timeout": timedelta(milliseconds=socket)} if socket else {}),
         "timeout": _REQUEST_TIMEOUT,
         **({"proxy_url": proxy} if proxy else {}),
         **({"default_headers": dict(headers)} if headers else {}),
@@ -276,17 +312,20 @@ def _options(properties: Properties, headers: Mapping[str, str] | None = None) -
 
 def _retries(properties: Properties) -> Any:
     return {
-        "max_retries": int(properties.get("s3.retry.num-retries", _RETRIES)),
+        "max_retries": _number(properties, "s3.retry.num-retries", _RETRIES),
         "retry_timeout": _RETRY_TIMEOUT,
         "backoff": {
-            "init_backoff": _ms(properties.get("s3.retry.min-wait-ms", _MIN_WAIT_MS)),
-            "max_backoff": _ms(properties.get("s3.retry.max-wait-ms", _MAX_WAIT_MS)),
+            "init_backoff": timedelta(milliseconds=_number(properties, "s3.retry.min-wait-ms", _MIN_WAIT_MS)),
+            "max_backoff": timedelta(milliseconds=_number(properties, "s3.retry.max-wait-ms", _MAX_WAIT_MS)),
         },
     }
 
 
-def _ms(text: str) -> timedelta:
-    return timedelta(milliseconds=float(text))
+def _number(properties: Properties, name: str, usual: str) -> int:
+    text = properties.get(name, usual)
+    if not re.fullmatch(r"\+?[0-9]{1,12}", text):
+        raise SpecError(f"`{name}` is `{text}`", remedy=f"write a whole number, such as {usual}", where=name)
+    return int(text)
 
 
 def _is_true(properties: Properties, name: str) -> bool:

@@ -105,13 +105,13 @@ S3 = (
     *_of("honoured", "the proxy", "http-client.proxy-endpoint"),
     *_of(
         "refused",
-        "unset HTTPS_PROXY and HTTP_PROXY instead: tasks always follow them",
+        "unset HTTP_PROXY where Frazil starts instead",
         "http-client.proxy-use-environment-variable-values",
         harmless=("true",),
     ),
     *_of(
         "refused",
-        "name the proxy in `http-client.proxy-endpoint`: tasks have no system properties of Java",
+        "name the proxy in `http-client.proxy-endpoint`",
         "http-client.proxy-use-system-property-values",
         harmless=("false",),
     ),
@@ -210,7 +210,7 @@ ADLS = (
     *_of("ignored", "only for table encryption, which is refused", "azure.keyvault."),
     *_of(
         "python-only",
-        "set AZURE_CLIENT_ID, AZURE_CLIENT_SECRET and AZURE_TENANT_ID, which both clients read",
+        "set AZURE_CLIENT_ID, AZURE_CLIENT_SECRET and AZURE_TENANT_ID where Frazil starts",
         "adls.client-id",
         "adls.client-secret",
         "adls.tenant-id",
@@ -249,6 +249,8 @@ OBJECT_STORES_OF_HADOOP = (
 """What settings of Hadoop's own clients of object stores begin with: tables are reached by Iceberg's."""
 DRIVERS_HADOOP = "frazil.hadoop."
 """What Hadoop's settings begin with where the driver sends them to tasks: a catalog has none of this name."""
+PROXY = "frazil.proxy"
+"""The proxy by which the driver reaches S3, for tasks; empty for none."""
 
 _TUNING_OF_HDFS = (
     "dfs.client-write-packet-size", "dfs.client.block.reader.", "dfs.client.block.write.", "dfs.client.cache.",
@@ -372,12 +374,7 @@ TABLE = (
     *_of("honoured", "where data files are", "write.data.path"),
     *_of("honoured", "the names of data files", "write.object-storage.enabled"),
     *_of("honoured", "the names of data files", "write.object-storage.partitioned-paths"),
-    *_of(
-        "refused",
-        "write `write.data.path`",
-        "write.object-storage.path",
-        "write.folder-storage.path",
-    ),
+    *_of("refused", "write `write.data.path`", "write.object-storage.path", "write.folder-storage.path"),
     *_of("refused", "remove it: tasks cannot ask a Java class for the names of files", "write.location-provider.impl"),
     *_of("refused", "remove it: only PyIceberg asks a Python class for them", "write.py-location-provider.impl"),
     *_of("refused", "use the store's encryption: tasks would write files in clear", "encryption.key-id"),
@@ -483,7 +480,7 @@ def credentials_end_ms(properties: Mapping[str, str]) -> int | None:
 
 
 def _is_for_tasks(name: str) -> bool:
-    if name.startswith(DRIVERS_HADOOP):
+    if name.startswith(DRIVERS_HADOOP) or name == PROXY:
         return True
     known = property_of(name)
     return known is not None and known.treatment in ("honoured", "translated")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from frazil.ops.check import check_transport
-from frazil.ops.store_check import check_hadoop_settings, check_store_properties
+from frazil.ops.store_check import check_driver_settings, check_hadoop_settings, check_store_properties
 from frazil.spec import load_spec
 from tests.unit.ops.conftest import Scenario
 
@@ -101,6 +101,29 @@ def test_settings_of_hadoop_that_reach_no_table_are_told(scenario: Scenario, set
     spec = scenario.spec(f"spark: {{conf: {{{settings}}}}}\ntables: {{a.b: {{topic: c}}}}\n")
     shown = [one.found for one in check_hadoop_settings(spec)]
     assert shown == ([f"mind: {found}"] if found else [])
+
+
+@pytest.mark.parametrize(
+    ("properties", "found"),
+    [
+        (
+            "jdbc.journal_mode: NOPE",
+            "`jdbc.journal_mode` is `NOPE`, and the driver lists DELETE, WAL; write one of them",
+        ),
+        ("jdbc.jurnal_mode: WAL", "the driver lists no `jdbc.jurnal_mode`; did you mean `jdbc.journal_mode`?"),
+        ("jdbc.sslmode: require", "the driver lists no `jdbc.sslmode`; remove it"),
+        ("jdbc.journal_mode: wal, jdbc.encoding: UTF-8, jdbc.busy_timeout: '5', jdbc.schema-version: V1", None),
+        ("jdbc.user: u, jdbc.password: p, jdbc.strict-mode: 'true', retryable_status_codes: '40001'", None),
+    ],
+)
+def test_settings_that_the_driver_of_a_database_does_not_list_are_told(
+    scenario: Scenario, properties: str, found: str | None
+) -> None:
+    listed = {"journal_mode": ("DELETE", "WAL"), "encoding": ("'UTF-8'", "'UTF-16'"), "busy_timeout": ()}
+    catalog = f"catalog: {{type: jdbc, uri: 'jdbc:sqlite:c.db', properties: {{{properties}}}}}"
+    spec = scenario.spec(f"{catalog}\ntables: {{a.b: {{topic: c}}}}\n")
+    assert [one.found for one in check_driver_settings(spec, listed)] == ([f"mind: {found}"] if found else [])
+    assert list(check_driver_settings(spec, {})) == [], "an unknown driver lists nothing"
 
 
 @pytest.mark.parametrize(

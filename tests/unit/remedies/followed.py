@@ -262,6 +262,12 @@ FOLLOWED: Mapping[str, str] = {
     "create the bucket, or correct `catalog.warehouse`; Frazil retries with back-off": (
         "integration/test_signed_store.py::test_a_wrong_key_and_a_missing_bucket_are_named_with_a_remedy"
     ),
+    "write a whole number, such as …": (
+        "unit/store/test_properties.py::test_a_value_that_javas_client_cannot_have_or_leaves_out_is_refused"
+    ),
+    "write http://HOST:PORT, without a path, a user and a password": (
+        "unit/store/test_properties.py::test_a_value_that_javas_client_cannot_have_or_leaves_out_is_refused"
+    ),
     "write its alias": f"{_STORES}an_access_point_that_is_named_by_its_arn_is_refused",
     "remove it; docs/reference/stores.md lists all properties": (
         "unit/store/test_properties.py::test_an_unknown_property_of_a_store_is_refused_with_the_nearest_name"

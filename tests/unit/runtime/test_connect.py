@@ -63,6 +63,28 @@ def test_a_database_that_reports_nothing_is_given_up_after_a_minute_unless_the_f
 
 
 @pytest.mark.parametrize(
+    ("config", "credentials", "region"),
+    [
+        ("[default]\nregion = eu-west-3\n[profile lake]\noutput = json\n", "", "us-east-1"),
+        ("[profile lake]\nservices = own\n[services own]\ns3 =\n  region = eu-west-3\n", "", "us-east-1"),
+        ("[profile lake]\nregion = eu-west-3\n", "", None),
+        ("", "[lake]\nregion = eu-west-3\n", None),
+        ("region = eu-west-3\n", "", "us-east-1"),
+    ],
+)
+def test_a_region_of_another_profile_is_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, config: str, credentials: str, region: str | None
+) -> None:
+    monkeypatch.delenv("AWS_REGION", raising=False)
+    monkeypatch.setenv("AWS_PROFILE", "lake")
+    for name, text in {"AWS_CONFIG_FILE": config, "AWS_SHARED_CREDENTIALS_FILE": credentials}.items():
+        (tmp_path / name).write_text(text)
+        monkeypatch.setenv(name, str(tmp_path / name))
+    found = opened_with(tmp_path, "warehouse: s3://lake/, properties: {s3.endpoint: http://store}")
+    assert found.get("client.region") == region
+
+
+@pytest.mark.parametrize(
     ("properties", "region"),
     [
         ("{s3.endpoint: http://store}", "us-east-1"),
@@ -75,7 +97,8 @@ def test_a_store_that_is_not_amazon_s_has_a_region_without_being_asked_for_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, properties: str, region: str | None
 ) -> None:
     monkeypatch.delenv("AWS_REGION", raising=False)
-    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "none"))
+    for name in ("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"):
+        monkeypatch.setenv(name, str(tmp_path / "none"))
     assert opened_with(tmp_path, f"warehouse: s3://lake/, properties: {properties}").get("client.region") == region
     monkeypatch.setenv("AWS_REGION", "eu-central-1")
     found = opened_with(tmp_path, f"warehouse: s3://lake/, properties: {properties}").get("client.region")

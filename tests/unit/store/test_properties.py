@@ -93,6 +93,43 @@ def _effect(properties: dict[str, str], location: str) -> Any:
     return (settings, client.tags, client.attributes, client.may_delete, credentials_end_ms(properties))
 
 
+def test_empty_keys_are_none_and_blanks_around_keys_are_no_part_of_them() -> None:
+    """As Amazon's client for Java has it: a file of a secret may end with a line break."""
+    names = ("s3.access-key-id", "s3.secret-access-key", "s3.session-token")
+
+    def found(*values: str) -> Any:
+        store: Any = client_of(dict(zip(names, values, strict=True)), address_of("s3://lake/t")).store
+        return store.credential_provider and {**store.credential_provider(), "expires_at": None}
+
+    keys = {"access_key_id": "key", "secret_access_key": "secret", "token": None, "expires_at": None}
+    assert found(" key ", "secret\n", "") == keys
+    assert found("key", "secret", "session") == {**keys, "token": "session"}
+    assert found("", "", "session") is None
+
+
+@pytest.mark.parametrize("name", ["connection-timeout-ms", "socket-timeout-ms"])
+def test_a_time_out_of_0_is_no_limit_as_to_javas_clients(name: str) -> None:
+    store: Any = client_of({**KEYS, f"http-client.apache.{name}": "0"}, address_of("s3://lake/t")).store
+    left = {"connection-timeout-ms": "read_timeout", "socket-timeout-ms": "connect_timeout"}[name]
+    assert {"connect_timeout", "read_timeout"} & store.client_options.keys() == {left}
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "remedy"),
+    [
+        ("http-client.apache.socket-timeout-ms", "10s", "write a whole number, such as 10000"),
+        ("s3.retry.num-retries", "-1", "write a whole number, such as 5"),
+        ("s3.retry.min-wait-ms", "", "write a whole number, such as 200"),
+        ("http-client.proxy-endpoint", "proxy:3128", "write http://HOST:PORT, without a path, a user and a password"),
+        ("http-client.proxy-endpoint", "http://u:p@proxy:3128", "write http://HOST:PORT, without a path, a user and a"),
+    ],
+)
+def test_a_value_that_javas_client_cannot_have_or_leaves_out_is_refused(name: str, value: str, remedy: str) -> None:
+    with pytest.raises(SpecError, match=rf"`{name}` is ") as raised:
+        client_of({**KEYS, name: value}, address_of("s3://lake/t"))
+    assert raised.value.remedy.startswith(remedy)
+
+
 def test_each_property_is_described_once() -> None:
     names = Counter(known.name for known in (*EVERY, *TABLE))
     assert [name for name, count in names.items() if count > 1] == []

@@ -79,6 +79,12 @@ _OF_TASKS = replace(
     trust="a file that the variable SSL_CERT_FILE names for Frazil, and on a cluster for executors"
     " (`spark: {conf: {spark.executorEnv.SSL_CERT_FILE: …}}`)",
 )
+# Of Amazon's client, which has looked for them in the environment, in files, and at the machine's own service.
+_NOT_FOUND = {
+    "Unable to load region": "write `client.region` under `catalog.properties`, or set AWS_REGION where Frazil starts",
+    "Unable to load credentials": "write `s3.access-key-id` and `s3.secret-access-key` under `catalog.properties`, or"
+    " set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY where Frazil starts; Frazil retries with back-off",
+}
 _OTHER_SERVERS = (
     "Unable to process (code: 404", "No route for request", "Could not parse error object", "HTTP status code 40",
     "UnknownHostException", "TTransportException", "Invalid method name", "no such column: catalog_name",
@@ -180,6 +186,8 @@ def _remedy_of(error: Exception) -> str:
         return remedy
     if _NO_BUCKET.search(text):
         return "create the bucket, or correct `catalog.warehouse`; Frazil retries with back-off"
+    if remedy := next((remedy for words, remedy in _NOT_FOUND.items() if words in text), ""):
+        return remedy
     is_other = any(part in text for part in _OTHER_SERVERS)
     other = "check that `catalog.uri` is the address of a catalog of this type; Frazil retries with back-off"
     return other if is_other else ""

@@ -8,6 +8,7 @@ are read there.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor, wait
@@ -79,6 +80,19 @@ def open_catalog(gateway: Any, properties: Mapping[str, str], hadoop: Mapping[st
             where=address,
         )
     return opened
+
+
+def settings_of_driver(gateway: Any, address: str) -> dict[str, tuple[str, ...]]:
+    """Returns the properties that the driver of a database at a JDBC address lists, with the values of those that have a
+    list of values; empty without a driver. The database is not asked.
+    """
+    jvm = gateway.jvm
+    try:
+        found = jvm.java.sql.DriverManager.getDriver(address).getPropertyInfo(address, jvm.java.util.Properties())
+    except java_errors():
+        return {}
+    listed = json.loads(jvm.org.apache.iceberg.util.JsonUtil.mapper().writeValueAsString(found))
+    return {str(one["name"]): tuple(one["choices"] or ()) for one in listed}
 
 
 def _endpoints(catalog: Any) -> Any:

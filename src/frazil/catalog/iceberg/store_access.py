@@ -10,16 +10,18 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import lru_cache
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 from py4j.java_gateway import is_instance_of
 
 from frazil.clock import new_id
 from frazil.errors import SpecError
 from frazil.store.addresses import address_of
+from frazil.store.clients import adls_identity, s3_host
 from frazil.store.hdfs import USER, sent_to_tasks
-from frazil.store.properties import DRIVERS_HADOOP
+from frazil.store.properties import DRIVERS_HADOOP, PROXY
 
 _IO = {
     "s3": "org.apache.iceberg.aws.s3.S3FileIO",
@@ -32,6 +34,10 @@ _WITH_TOKEN = "software.amazon.awssdk.identity.spi.AwsSessionCredentialsIdentity
 # Of Hadoop's client, in HdfsClientConfigKeys: PySpark's jars lack hdfs-default.xml.
 _BLOCK_BYTES, _REPLICAS = 128 * 1024 * 1024, 3
 _OWN_PROVIDERS = ("client.factory", "s3.client-factory-impl", "client.credentials-provider")
+_KEYS = ("s3.access-key-id", "s3.secret-access-key", "s3.session-token")
+_PLACE = ("client.region", "s3.endpoint")
+_BUCKET = "any-bucket"
+_OF_AZURE = "https://storage.azure.com/.default"
 
 
 def build_client(gateway: Any, properties: Mapping[str, str]) -> None:
@@ -69,19 +75,49 @@ def vended_for(credentials: Iterable[tuple[str, Mapping[str, str]]], location: s
 
 
 def identity_of(gateway: Any, io: Any, location: str, properties: Mapping[str, str]) -> dict[str, str]:
-    """Returns the properties of the keys that Iceberg's client uses, where `properties` have none; empty for Azure and
-    OSS, whose clients do not show them. Of HDFS they are Hadoop's settings.
+    """Returns the properties of the keys, the region, the address and the proxy that Iceberg's client uses, where
+    `properties` have none; empty for OSS, whose client does not show them. Of HDFS they are Hadoop's settings.
 
-    Raises: SpecError for settings that tasks cannot obey.
+    Raises: SpecError for settings that tasks cannot obey; the Java exception of a client that finds none.
     """
-    kind = address_of(location).kind
+    address = address_of(location)
+    kind = address.kind
     if kind == "hdfs":
         return _hadoop_settings(gateway.jvm, io)
-    if (kind == "s3" and _needs_s3_identity(properties)) or (kind == "gcs" and _needs_gcs_identity(properties)):
+    if kind == "adls" and not adls_identity(properties, address):
+        return _adls_identity(gateway, address.host)
+    if kind == "gcs" and _needs_gcs_identity(properties):
         with _of_kind(gateway, io, kind) as own:
-            client = own.client(location)
-            return _s3_identity(gateway, client, properties) if kind == "s3" else _gcs_identity(client)
+            return _gcs_identity(own.client(location))
+    if kind == "s3":
+        found = _s3_access(gateway, io, location, properties)
+        host = s3_host({**properties, **found}, address.bucket)
+        return {**found, PROXY: proxy_to(gateway, properties.get("http-client.proxy-endpoint"), host)}
     return {}
+
+
+def _s3_access(gateway: Any, io: Any, location: str, properties: Mapping[str, str]) -> dict[str, str]:
+    if _needs_s3_identity(properties):
+        with _of_kind(gateway, io, "s3") as own:
+            return _s3_identity(gateway, own.client(location))
+    if not all(map(properties.get, _PLACE)):
+        return place_of(gateway, tuple((name, properties[name]) for name in _PLACE if name in properties))
+    return {}
+
+
+@lru_cache(maxsize=64)
+def proxy_to(gateway: Any, named: str | None, host: str) -> str:
+    """Returns the proxy by which Amazon's client reaches a host; empty for none. Without one that is named it looks in
+    HTTP_PROXY, for https too, and always in NO_PROXY, whose names are whole ones to it.
+    """
+    jvm = gateway.jvm
+    builder = jvm.software.amazon.awssdk.http.apache5.ProxyConfiguration.builder()
+    found = (builder.endpoint(jvm.java.net.URI.create(named)) if named else builder).build()
+    others = json.loads(jvm.org.apache.iceberg.util.JsonUtil.mapper().writeValueAsString(found.nonProxyHosts()))
+    if not found.host() or any(jvm.java.util.regex.Pattern.matches(one, host) for one in others):
+        return ""
+    user = f"{quote(found.username(), '')}:{quote(found.password() or '', '')}@" if found.username() else ""
+    return f"{found.scheme()}://{user}{found.host()}:{found.port() or 80}"
 
 
 @contextmanager
@@ -162,15 +198,41 @@ def _needs_gcs_identity(properties: Mapping[str, str]) -> bool:
 
 
 def _needs_s3_identity(properties: Mapping[str, str]) -> bool:
-    return "s3.access-key-id" not in properties or any(name in properties for name in _OWN_PROVIDERS)
+    """Returns whether the keys are not those of `properties`: Iceberg takes empty ones for none."""
+    is_named = properties.get("s3.access-key-id") and properties.get("s3.secret-access-key")
+    return not is_named or any(name in properties for name in _OWN_PROVIDERS)
 
 
-def _s3_identity(gateway: Any, client: Any, properties: Mapping[str, str]) -> dict[str, str]:
+@lru_cache(maxsize=8)
+def place_of(gateway: Any, named: tuple[tuple[str, str], ...]) -> dict[str, str]:
+    """Returns the region and the address of S3 for Amazon's client, where properties name these, and the rest is this
+    machine's, such as in AWS_REGION, in AWS_ENDPOINT_URL or in a profile.
+
+    Raises: the Java exception of a client that finds no region.
+    """
+    own = {"s3.access-key-id": "-", "s3.secret-access-key": "-", **dict(named)}
+    io = gateway.jvm.org.apache.iceberg.CatalogUtil.loadFileIO(_IO["s3"], own, None)
+    try:
+        return _s3_place(gateway, io.client())
+    finally:
+        io.close()
+
+
+def _s3_place(gateway: Any, client: Any) -> dict[str, str]:
     configuration = client.serviceClientConfiguration()
-    found = {"client.region": str(configuration.region().id())}
-    endpoint = configuration.endpointOverride()
-    if endpoint.isPresent() and "s3.endpoint" not in properties:
-        found["s3.endpoint"] = str(endpoint.get())
+    found, endpoint = {"client.region": str(configuration.region().id())}, configuration.endpointOverride()
+    if endpoint.isPresent():
+        return {**found, "s3.endpoint": str(endpoint.get())}
+    model = gateway.jvm.software.amazon.awssdk.services.s3.model
+    url = str(client.utilities().getUrl(model.GetUrlRequest.builder().bucket(_BUCKET).key("x").build()))
+    host = (urlsplit(url).hostname or "").removeprefix(f"{_BUCKET}.")
+    return {**found, "s3.endpoint": f"https://{host}"} if host.startswith("s3-fips.") else found
+
+
+def _s3_identity(gateway: Any, client: Any) -> dict[str, str]:
+    """Returns the region, the address and the keys of the client; empty ones for none, as others may be in properties."""
+    found = {**_s3_place(gateway, client), **dict.fromkeys(_KEYS, "")}
+    configuration = client.serviceClientConfiguration()
     keys = configuration.credentialsProvider().resolveCredentials()
     if keys.accessKeyId() is None:  # Anonymous.
         return found
@@ -183,9 +245,25 @@ def _s3_identity(gateway: Any, client: Any, properties: Mapping[str, str]) -> di
 
 
 def _gcs_identity(client: Any) -> dict[str, str]:
-    credentials = client.getOptions().getCredentials()
+    # Google's library asks for the scopes of its store with each request: the key of a service account has none.
+    credentials = client.getOptions().getScopedCredentials()
     credentials.refreshIfExpired()
     token = credentials.getAccessToken()
     found = {"gcs.oauth2.token": str(token.getTokenValue())}
     ends = token.getExpirationTime()
     return {**found, "gcs.oauth2.token-expires-at": str(ends.getTime())} if ends is not None else found
+
+
+@lru_cache(maxsize=1)
+def _azure_credential(gateway: Any) -> Any:
+    """Returns Azure's way to the identity of this machine, as Iceberg's client has it: it keeps tokens until they end."""
+    return gateway.jvm.com.azure.identity.DefaultAzureCredentialBuilder().build()
+
+
+def _adls_identity(gateway: Any, host: str) -> dict[str, str]:
+    scopes = gateway.new_array(gateway.jvm.java.lang.String, 1)
+    scopes[0] = _OF_AZURE
+    request = gateway.jvm.com.azure.core.credential.TokenRequestContext().addScopes(scopes)
+    token = _azure_credential(gateway).getTokenSync(request)
+    ends_ms = token.getExpiresAt().toInstant().toEpochMilli()
+    return {"adls.token": str(token.getToken()), f"adls.sas-token-expires-at-ms.{host}": str(ends_ms)}
