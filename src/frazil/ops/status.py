@@ -22,7 +22,15 @@ from frazil.ingest.state import RunState
 from frazil.ingest.table import Table
 from frazil.ingest.topics import empty_patterns, missing_topics
 from frazil.kafka.port import Partition, Source
-from frazil.ops.reports import MaintenanceReport, PipelineReport, Problem, Process, TableReport, VerificationReport
+from frazil.ops.reports import (
+    MaintenanceReport,
+    PipelineReport,
+    Problem,
+    Process,
+    TableReport,
+    VerificationReport,
+    lag_s,
+)
 from frazil.ops.state_file import is_process_alive
 from frazil.schema.rejected_changes import refused_changes
 from frazil.spec import PipelineSpec
@@ -337,7 +345,7 @@ def _report(found: _Found, process: Process, document: Mapping[str, Any], now_ms
         problem=problem,
         topics=tuple(sorted(table.offsets.topics) or known_state.get("topics", ())),
         lag_records=lag,
-        lag_s=_lag_s(lag, watermark_ms, now_ms),
+        lag_s=lag_s(lag, watermark_ms, known_state.get("behind_since_ms"), now_ms),
         watermark_ms=watermark_ms,
         last_commit_ms=progress.committed_at_ms if found.is_reached else known_state.get("last_commit_ms"),
         rows=size.get("live_row_count"),
@@ -392,12 +400,3 @@ def _stale(table: Table, now_ms: int) -> dict[str, float]:
     times = [ms for partitions in table.progress.watermark.partitions.values() for ms in partitions.values()]
     age_s = (now_ms - max(times)) / 1000 if times else 0.0
     return {one.name: age_s for one in table.spec.expect if one.max_age_s is not None and age_s > one.max_age_s}
-
-
-def _lag_s(lag: int | None, watermark_ms: int | None, now_ms: int) -> float | None:
-    """Returns for how long the table has been incomplete, in seconds: 0 without unread records; None before the first
-    commit.
-    """
-    if lag == 0:
-        return 0.0
-    return None if lag is None or watermark_ms is None else max(0.0, (now_ms - watermark_ms) / 1000)
