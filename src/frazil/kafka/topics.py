@@ -172,6 +172,10 @@ class KafkaTopics:
                 found[topic] = found.get(topic, {}) | keys
         return found
 
+    def compacted(self, names: Collection[str]) -> frozenset[str]:
+        found = self._of_any(lambda patience_s: self._configurations(sorted(names), patience_s))
+        return frozenset(topic for topic, entries in found.items() if "compact" in entries["cleanup.policy"].value)
+
     def _described_keys(self, names: Sequence[str]) -> dict[str, dict[str, str]]:
         """Returns the keys that the configurations of topics have, without topics that this client may not describe. A
         broker that knows the keys shows them for every topic, so that one topic is enough.
