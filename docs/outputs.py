@@ -189,6 +189,10 @@ RUN = Document(
     "Printed when the run ends. The file `frazil-data/state/<pipeline>.json` has the same keys while the process runs.",
     {
         **{name: TABLE.keys[name] for name in _SHARED},
+        "behind_since_ms": (
+            "number",
+            "Since when records wait; null where none does, and where some did when the process began.",
+        ),
         "freshness_ms": ("number", "The age of the newest record of the last batch at its commit."),
         "records_per_s": ("number", "Records per second of the last batch."),
         "refused_changes": ("list of texts", "Schema changes that the policy of the table forbids."),

@@ -7,7 +7,14 @@ from typing import Any, Protocol
 
 import pytest
 from confluent_kafka import Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewTopic,
+    ResourceType,
+)
 
 from frazil.clock import SystemClock, new_id
 from frazil.errors import UnavailableError
@@ -27,6 +34,9 @@ class Log(Protocol):
     def create(self, topic: str, partition_count: int) -> None:
         """Makes a topic."""
 
+    def compact(self, topic: str) -> None:
+        """Makes it a compacted one."""
+
     def delete(self, topic: str) -> None:
         """Deletes it."""
 
@@ -45,6 +55,9 @@ class MemoryLog:
 
     def create(self, topic: str, partition_count: int) -> None:
         self.source.create(topic, partition_count)
+
+    def compact(self, topic: str) -> None:
+        self.source.compact(topic, 0, 0)
 
     def delete(self, topic: str) -> None:
         del self.source.by_name[topic]
@@ -69,6 +82,12 @@ class BrokerLog:
         for future in self._admin.create_topics([NewTopic(topic, partition_count, 1)]).values():
             future.result()
         self._until(lambda: topic in self.source.topics(_only(topic)))
+
+    def compact(self, topic: str) -> None:
+        policy = ConfigEntry("cleanup.policy", "compact,delete", incremental_operation=AlterConfigOpType.SET)
+        changed = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[policy])
+        for future in self._admin.incremental_alter_configs([changed]).values():
+            future.result()
 
     def delete(self, topic: str) -> None:
         for future in self._admin.delete_topics([topic]).values():
@@ -123,6 +142,15 @@ def test_a_topic_made_again_has_another_id(log: Log, topic: str) -> None:
     assert log.source.described([topic]) == {}
     log.create(topic, 1)
     assert log.source.described([topic])[topic].id != before
+
+
+def test_compacted_topics_are_told_from_others_and_missing_ones(log: Log, topic: str) -> None:
+    other = f"{topic}-other"
+    for name in (topic, other):
+        log.create(name, 1)
+    assert log.source.compacted([topic, other]) == log.source.compacted([]) == frozenset()
+    log.compact(topic)
+    assert log.source.compacted([topic, other, f"{topic}-missing"]) == {topic}
 
 
 def test_ends_and_beginnings_follow_the_log_and_unknown_partitions_are_absent(log: Log, topic: str) -> None:

@@ -142,8 +142,20 @@ def test_a_port_that_is_taken_is_an_error_and_leaves_no_process(broker: Embedded
     second = EmbeddedBroker(tmp_path, broker.port)
     with pytest.raises(UnavailableError) as caught:
         second.start()
-    assert "Address already in use" in caught.value.message
+    assert caught.value.message == f"the broker cannot listen on 127.0.0.1:{broker.port}: Address already in use"
+    assert "--port" in caught.value.remedy
     assert not second.is_running
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_folder_of_a_running_broker_is_refused_and_left_as_it_is(broker: EmbeddedBroker) -> None:
+    properties, temporary = broker.directory / "server.properties", broker.directory / "tmp"
+    before = properties.read_text(), temporary.stat().st_ino
+    for port in (0, broker.port):
+        with pytest.raises(UnavailableError, match="a broker runs in this folder already"):
+            EmbeddedBroker(broker.directory, port).start()
+    assert (properties.read_text(), temporary.stat().st_ino) == before
+    assert broker.is_running
 
 
 def test_a_property_the_broker_refuses_is_named(tmp_path: Path) -> None:

@@ -82,6 +82,10 @@ class UnsureSource:
         self._fate.step("source.topic_keys")
         return self._source.topic_keys(control_topic)
 
+    def compacted(self, names: Collection[str]) -> frozenset[str]:
+        self._fate.step("source.compacted")
+        return self._source.compacted(names)
+
     def ends(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
         self._fate.step("source.ends")
         return self._some(self._source.ends(partitions))

@@ -75,7 +75,7 @@ def _lines(table: str, found: dict[str, Any]) -> list[str]:
     lines = [f"{table} {'begins' if done else 'would begin'} again at `start`: {again} to be read again; {effect}"]
     if found["left_unread"]:
         lines.append(f"{unread} that {'were' if done else 'are'} not read yet {'are' if done else 'would be'} left out")
-    return lines if done else [*lines, "nothing was changed; add --yes to do it"]
+    return [*lines, f"run `frazil resume {table}` next" if done else "nothing was changed; add --yes to do it"]
 
 
 def _call(spec: PipelineSpec, method: str, table: str, command: str, **parameters: str) -> dict[str, Any]:

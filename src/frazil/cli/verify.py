@@ -50,7 +50,7 @@ class Verified:
     reason: str = ""
     #: None without a comparison.
     difference: Difference | None = None
-    #: Whether Kafka has deleted records of its topics: surplus rows are not judged then.
+    #: Whether Kafka has deleted records of its topics, or may have by compaction: surplus rows are not judged then.
     is_partial: bool = False
 
     @property
@@ -66,7 +66,7 @@ def command(output: Output, file: SpecFile = DEFAULT_FILE, table: TableName = No
     rows again in a temporary folder, and compare them.
 
     Needs the disk space of a copy. Changes nothing; the pipeline may run meanwhile. Of a topic whose oldest records Kafka
-    has deleted, the records that are left must all be rows; other rows are counted and not judged.
+    has deleted, or that is compacted, the records that are left must all be rows; other rows are counted and not judged.
 
     Exit code: 0 when every table is equal; 1 when one could not be compared; 4 when one differs.
     """
@@ -164,7 +164,7 @@ def _lines(found: Verified) -> Iterator[str]:
             if not difference.surplus
             else (
                 f"{found.name}: {rows}; none is missing, and {difference.surplus:,} cannot be compared,"
-                " as Kafka has deleted the oldest records"
+                " as Kafka has deleted some records"
             )
         )
         return

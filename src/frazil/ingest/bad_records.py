@@ -19,12 +19,16 @@ TOMBSTONE_REMEDY = (
     "write `tombstones: ignore` where records without a value are expected, `tombstones: row` to keep them as rows, or"
     " `mode: upsert` where they delete rows"
 )
+FORMAT_REMEDY = (
+    "write the format of the topic's values under `value.format`, such as avro, json or text, or fix the producer"
+)
 _KEYLESS_REMEDY = (
     "name the `key_columns`, or read the topic into a table with `mode: append`: rows of a source table without a"
     " primary key cannot be identified"
 )
 _REMEDIES: Mapping[str, str] = {
     "tombstone": TOMBSTONE_REMEDY,
+    "no_wire_format": FORMAT_REMEDY,
     "too_many_fields": WIDE_REMEDY,
     "unknown_field": "write `schema_evolution: add_only`, or leave the field out with `exclude`",
 }

@@ -14,7 +14,7 @@ from frazil.catalog.port import TableState
 from frazil.clock import Clock
 from frazil.decode.settings import WriterSchema
 from frazil.errors import ConflictError, UnavailableError
-from frazil.ingest.bad_records import remedy_for
+from frazil.ingest.bad_records import FORMAT_REMEDY, remedy_for
 from frazil.ingest.plan import lag_records
 from frazil.ingest.state import FEWEST_TO_JUDGE, NoOpChange, RunState
 from frazil.ingest.table import Planned
@@ -239,6 +239,10 @@ class MissingRequired:
         log.info("required_values_missing", table=table.name, dead_letters=len(table.key_updates.missing_required))
 
 
+_OF_ANOTHER_FORMAT = ("malformed", "invalid_text", "not_an_object")
+"""Classes of error that every record of a topic has whose values are in another format than the pipeline file names."""
+
+
 def no_columns(report: TaskReport, spec: TableSpec) -> UnavailableError:
     """Returns the error of a table for which no record has had a column yet."""
     remedy = "produce records with fields, or declare `columns`"
@@ -251,5 +255,5 @@ def no_columns(report: TaskReport, spec: TableSpec) -> UnavailableError:
     first = report.bad_records.first[0]
     return UnavailableError(
         f"no record could become a row yet, so the table has no column; the first: {first.reason}",
-        remedy=remedy_for(first.kind, spec, remedy),
+        remedy=remedy_for(first.kind, spec, FORMAT_REMEDY if first.kind in _OF_ANOTHER_FORMAT else remedy),
     )

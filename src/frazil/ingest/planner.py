@@ -71,7 +71,7 @@ class Planner:
         self.is_changed |= bool(gone)
         for table in active:
             if (table.schedule.is_paused or not table.schedule.is_owned) and table.catalog.is_loaded:
-                table.offsets.lag_records = lag_records(table.position(), self.ends)
+                table.offsets.set_lag(lag_records(table.position(), self.ends), self._time.now_ms())
         ended_s = self._time.monotonic_s()
         self._all_due_s = ended_s + min(LONGEST_IDLE_POLL_S, (ended_s - now_s) / IDLE_POLL_SHARE)
 
@@ -157,7 +157,7 @@ class Planner:
         if table.unplaced():  # After a commit `start` would no longer apply to these partitions.
             return None
         position = table.position()
-        table.offsets.lag_records = lag_records(position, self.ends)
+        table.offsets.set_lag(lag_records(position, self.ends), self._time.now_ms())
         is_behind_start = any(self.ends.get(place, o) < o for place, o in by_partition(position).items())
         if table.offsets.needs_check or is_behind_start:
             for lost in self._discovery.check_offsets(table, self.ends):

@@ -135,6 +135,10 @@ class OffsetState:
     read_to: Mapping[Partition, int | None] | None = None
     #: Offsets between the table's position and the ends.
     lag_records: int = 0
+    #: Since when there is lag, in milliseconds since the epoch; None without any, and where it is from before this process.
+    behind_since_ms: int | None = None
+    #: Whether there was nothing to read when the lag was last measured.
+    is_complete: bool = False
     #: The offsets up to which records have been read without finding a column.
     empty_to: Offsets = field(default_factory=dict)
     #: The number of batches that were read without finding a column.
@@ -147,6 +151,14 @@ class OffsetState:
     def begun(self, committed: Offsets) -> dict[str, dict[int, int]]:
         """Returns the committed offsets, with the first offsets of partitions that have none."""
         return by_topic(by_partition(self.first) | by_partition(committed))
+
+    def set_lag(self, lag_records: int, now_ms: int) -> None:
+        """Sets the lag as it is measured now."""
+        if not lag_records:
+            self.behind_since_ms = None
+        elif self.is_complete:
+            self.behind_since_ms = now_ms
+        self.lag_records, self.is_complete = lag_records, not lag_records
 
     def position(self, committed: Offsets) -> Offsets:
         """Returns the offsets to read from: those of `begun`, also of topics that do not exist, behind skipped ones."""

@@ -37,6 +37,8 @@ class MemoryTopic:
     first: dict[int, int] = field(default_factory=dict)
     #: By partition, the least value of its end offset.
     ends: dict[int, int] = field(default_factory=dict)
+    #: Whether it is compacted.
+    is_compacted: bool = False
     #: The topic id, which changes when the topic is deleted and recreated.
     id: str = field(default_factory=new_id)
 
@@ -95,6 +97,7 @@ class MemorySource:
         and before `tombstones_end` none without a value. Returns the offsets of deleted records.
         """
         log = self.by_name[topic]
+        log.is_compacted = True
         records = [r for r in log.partitions[partition] if r.offset < end and r.key is not None]
         last = {r.key: r.offset for r in records}
         gone = {r.offset for r in records if r.offset < last[r.key] or (r.value is None and r.offset < tombstones_end)}
@@ -120,6 +123,10 @@ class MemorySource:
     def topic_keys(self, control_topic: str) -> dict[str, dict[str, str]]:  # noqa: ARG002
         self._answer()
         return {topic: dict(keys) for topic, keys in self.keys.items()}
+
+    def compacted(self, names: Collection[str]) -> frozenset[str]:
+        self._answer()
+        return frozenset(name for name in names if name in self.by_name and self.by_name[name].is_compacted)
 
     def ends(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
         self._answer()

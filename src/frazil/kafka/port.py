@@ -43,6 +43,11 @@ class Source(Protocol):
         and those that the control topic has for it, which win.
         """
 
+    def compacted(self, names: Collection[str]) -> frozenset[str]:
+        """Returns the topics of these names in which Kafka keeps only the newest record of a key for good, without topics
+        whose configuration this client may not describe.
+        """
+
     def ends(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
         """Returns per partition the offset after the last record that a consumer of the configured isolation level may
         read, without partitions that do not exist or have no leader now.

@@ -67,11 +67,19 @@ class _Refusals:
 
     #: Why a broker was refused, or has refused the client, since the last answer.
     newest: str | None = None
+    #: Why a broker could not be connected to, which counts where there is no refusal: others may answer.
+    unconnected: str | None = None
 
     def hear(self, error: KafkaError) -> None:
-        """Notes a refusal."""
+        """Notes a refusal, or a connection that was not made."""
         if error.code() in _REFUSALS or "SSL" in error.str():
             self.newest = error.str()
+        elif error.code() == KafkaError._TRANSPORT and " failed: " in error.str():
+            self.unconnected = error.str()
+
+    def forget(self) -> None:
+        """Forgets both, as a broker has answered."""
+        self.newest = self.unconnected = None
 
 
 class KafkaTopics:
@@ -136,7 +144,7 @@ class KafkaTopics:
                     raise
             else:
                 self._any.poll(0)  # Empties the queue of refusals of other brokers.
-                self._refusals.newest = None
+                self._refusals.forget()
                 return answer
             # A client keeps asking the broker that it is connected to; a new client begins with another.
             self._any = self._client(self.answering())
@@ -171,6 +179,10 @@ class KafkaTopics:
             for topic, keys in self._control_topic.read(is_there=True).items():
                 found[topic] = found.get(topic, {}) | keys
         return found
+
+    def compacted(self, names: Collection[str]) -> frozenset[str]:
+        found = self._of_any(lambda patience_s: self._configurations(sorted(names), patience_s))
+        return frozenset(topic for topic, entries in found.items() if "compact" in entries["cleanup.policy"].value)
 
     def _described_keys(self, names: Sequence[str]) -> dict[str, dict[str, str]]:
         """Returns the keys that the configurations of topics have, without topics that this client may not describe. A
@@ -337,7 +349,7 @@ class KafkaTopics:
     def _unavailable(self, reason: KafkaError | str) -> UnavailableError:
         is_away = isinstance(reason, str) or reason.code() in _SILENCE
         if is_away:
-            reason = self._heard() or reason
+            reason = self._heard() or self._refusals.unconnected or reason
         words = reason if isinstance(reason, str) else reason.str()
         return (_Away if is_away else UnavailableError)(
             f"Kafka is not reachable: {words}",

@@ -151,11 +151,17 @@ class MaintenanceRunner:
         self._pipeline = pipeline
         self._clock = clock
 
-    def plan(self, maintained: MaintainedTable, mode: Mode | None = None, begins: bool = False) -> Plan | None:
+    def plan(
+        self,
+        maintained: MaintainedTable,
+        mode: Mode | None = None,
+        begins: bool = False,
+        is_scheduled: bool = False,
+    ) -> Plan | None:
         """Returns the plan for the table; None where the table does not exist. mode: None: derived from the table's
         newest snapshot. begins: whether to note, for a table that was never maintained, that maintenance begins now;
-        orphan files are then searched a day later, or a day after
-        its creation.
+        orphan files are then searched a day later, or a day after its creation. is_scheduled: whether they are searched
+        a day after its creation without that note, as a running pipeline will.
 
         Raises: UnavailableError as the catalog.
         """
@@ -164,10 +170,12 @@ class MaintenanceRunner:
             return None
         now_ms = self._clock.now_ms()
         noted = self._noted(metadata)
-        if begins and noted.keys().isdisjoint((ORPHANS_NOTE, BEGIN_NOTE)):
-            if CREATED_AT not in noted:
+        if noted.keys().isdisjoint((ORPHANS_NOTE, BEGIN_NOTE)):
+            if CREATED_AT in noted and (begins or is_scheduled):
+                noted = {**noted, BEGIN_NOTE: noted[CREATED_AT]}
+            elif begins:
                 self._table_maintenance.note(maintained.name, BEGIN_NOTE, str(now_ms))
-            noted = {**noted, BEGIN_NOTE: noted.get(CREATED_AT, now_ms)}
+                noted = {**noted, BEGIN_NOTE: now_ms}
         holds, mode = self._holds(metadata, maintained), mode or mode_of(metadata, now_ms)
         plan = plan_maintenance(metadata, maintained.maintenance, holds, now_ms, mode, noted)
         is_settled = not plan.actions and not plan.waiting

@@ -20,6 +20,7 @@ import structlog
 
 from frazil.clock import Clock
 from frazil.ingest.table import Table
+from frazil.ops.reports import lag_s
 from frazil.runtime.private import make_private_directory, make_private_file
 
 log = structlog.get_logger("frazil")
@@ -74,12 +75,12 @@ def sample_of(table: Table, now_ms: int) -> Sample:
 
 
 def freshness_of(table: Table, now_ms: int) -> float | None:
-    """Returns how far a reader of the table is behind, in seconds: while records wait, the time since the table was
-    complete; otherwise how long the newest record of the last batch took to its commit. None before the first commit.
+    """Returns how far a reader of the table is behind, in seconds: while records wait, for how long the table has been
+    incomplete; otherwise how long the newest record of the last batch took to its commit. None before the first commit.
     """
-    complete_to_ms = table.progress.watermark.complete_to_ms
-    if table.offsets.lag_records:
-        return None if complete_to_ms is None else max(0.0, (now_ms - complete_to_ms) / 1000)
+    offsets = table.offsets
+    if offsets.lag_records:
+        return lag_s(offsets.lag_records, table.progress.watermark.complete_to_ms, offsets.behind_since_ms, now_ms)
     return None if table.sizes.freshness_ms is None else table.sizes.freshness_ms / 1000
 
 

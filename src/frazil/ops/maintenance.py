@@ -123,7 +123,8 @@ def report_maintenance(
 
     Raises: UnavailableError as the catalog.
     """
-    plan = MaintenanceRunner(table_maintenance, pipeline, clock).plan(maintained_table(table))
+    runner = MaintenanceRunner(table_maintenance, pipeline, clock)
+    plan = runner.plan(maintained_table(table), is_scheduled=True)
     return None if plan is None else maintenance_report(plan, table.spec.mode, known_state)
 
 

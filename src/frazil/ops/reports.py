@@ -244,6 +244,19 @@ def _complete(properties: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+def lag_s(lag_records: int | None, watermark_ms: int | None, behind_since_ms: int | None, now_ms: int) -> float | None:
+    """Returns for how long a table has been incomplete, in seconds: 0 without unread records; None where that is not known.
+
+    A table is complete up to its watermark, and it was complete until the first unread record came: of an idle topic the
+    watermark may be days old by then. behind_since_ms: since when records wait; None where there were some already when the
+    process began.
+    """
+    if lag_records == 0:
+        return 0.0
+    known = [ms for ms in (watermark_ms, behind_since_ms) if ms is not None]
+    return None if lag_records is None or not known else max(0.0, (now_ms - max(known)) / 1000)
+
+
 def duration(seconds: float | None) -> str:
     """Returns a duration in the largest unit in which it is at least one: `0.4 s`, `12 s`, `3 min`, `2 h`, `5 d`."""
     if seconds is None:

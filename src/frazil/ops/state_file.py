@@ -160,6 +160,7 @@ def describe(table: Table) -> dict[str, Any]:
         "where": status.where,
         "topics": sorted(table.offsets.topics),
         "lag_records": table.offsets.lag_records,
+        "behind_since_ms": table.offsets.behind_since_ms,
         "freshness_ms": table.sizes.freshness_ms,
         "records_per_s": round(table.sizes.records_per_s, 1),
         "watermark_ms": progress.watermark.complete_to_ms,

@@ -22,7 +22,15 @@ from frazil.ingest.state import RunState
 from frazil.ingest.table import Table
 from frazil.ingest.topics import empty_patterns, missing_topics
 from frazil.kafka.port import Partition, Source
-from frazil.ops.reports import MaintenanceReport, PipelineReport, Problem, Process, TableReport, VerificationReport
+from frazil.ops.reports import (
+    MaintenanceReport,
+    PipelineReport,
+    Problem,
+    Process,
+    TableReport,
+    VerificationReport,
+    lag_s,
+)
 from frazil.ops.state_file import is_process_alive
 from frazil.schema.rejected_changes import refused_changes
 from frazil.spec import PipelineSpec
@@ -79,6 +87,8 @@ class _Found:
     problem: Problem | None = None
     maintenance: MaintenanceReport | None = None
     lag_records: int | None = None
+    #: Whether its offsets are those of the topics that exist now.
+    is_comparable: bool = True
 
 
 def report_pipeline(
@@ -184,7 +194,7 @@ def _collect(
             if maintenance_status is not None:
                 _maintenance_status(maintenance_status, opened, found, known_state)
     if cluster_id:
-        _measure_lags(discovery, source, found, problems)
+        _measure_lags(discovery, source, found, cluster_id, problems)
         advice = MissingTopics(source)
         for table, topic in missing_topics(discovery.tables.values()):
             found[table.name].problem = advice.problem(topic)
@@ -280,8 +290,9 @@ def _load(discovery: Discovery, catalog: Catalog, table: Table, cluster_id: str)
             discovery.load(table, cluster_id)
         else:
             table.state = catalog.load(table.name)
-            table.catalog.size = catalog.size(table.name) if table.state is not None else None
     finally:
+        if table.state is not None and table.catalog.size is None:  # Also of a table that a run would stop.
+            table.catalog.size = catalog.size(table.name)
         _count_dead_letters(catalog, table)
 
 
@@ -291,14 +302,25 @@ def _count_dead_letters(catalog: Catalog, table: Table) -> None:
         table.catalog.dead_letter_count = catalog.size(name).row_count
 
 
-def _measure_lags(discovery: Discovery, source: Source, found: Mapping[str, _Found], problems: list[Problem]) -> None:
+def _measure_lags(
+    discovery: Discovery, source: Source, found: Mapping[str, _Found], cluster_id: str, problems: list[Problem]
+) -> None:
     try:
         ends = source.ends({partition for held in found.values() for partition in held.table.partitions()})
         for held in found.values():
-            if held.is_reached:
+            held.is_comparable = _is_comparable(held.table, cluster_id)
+            if held.is_reached and held.is_comparable:
                 held.lag_records = _lag(discovery, held.table, ends)
     except UnavailableError as error:
         problems.append(problem_of(error))
+
+
+def _is_comparable(table: Table, cluster_id: str) -> bool:
+    """Whether the table's offsets mean something in the topics: they do not where one was deleted and recreated."""
+    progress = table.progress
+    ids = {name: topic.id for name, topic in table.offsets.topics.items()}
+    is_same = all(ids.get(name, known) == known for name, known in progress.topic_ids.items())
+    return is_same and progress.cluster_id in ("", cluster_id)
 
 
 def _lag(discovery: Discovery, table: Table, ends: Mapping[Partition, int]) -> int:
@@ -325,7 +347,7 @@ def _report(found: _Found, process: Process, document: Mapping[str, Any], now_ms
     is_note = problem is recorded and state not in _BAD_STATES
     size = _size(found, known_state)
     remembered_lag = known_state.get("lag_records") if process.is_running else None
-    lag = remembered_lag if found.lag_records is None else found.lag_records
+    lag = remembered_lag if found.lag_records is None and found.is_comparable else found.lag_records
     watermark_ms = progress.watermark.complete_to_ms if found.is_reached else known_state.get("watermark_ms")
     recorded_verification = known_state.get("verification")
     verification = VerificationReport(**recorded_verification) if recorded_verification else None
@@ -337,7 +359,7 @@ def _report(found: _Found, process: Process, document: Mapping[str, Any], now_ms
         problem=problem,
         topics=tuple(sorted(table.offsets.topics) or known_state.get("topics", ())),
         lag_records=lag,
-        lag_s=_lag_s(lag, watermark_ms, now_ms),
+        lag_s=lag_s(lag, watermark_ms, known_state.get("behind_since_ms"), now_ms),
         watermark_ms=watermark_ms,
         last_commit_ms=progress.committed_at_ms if found.is_reached else known_state.get("last_commit_ms"),
         rows=size.get("live_row_count"),
@@ -392,12 +414,3 @@ def _stale(table: Table, now_ms: int) -> dict[str, float]:
     times = [ms for partitions in table.progress.watermark.partitions.values() for ms in partitions.values()]
     age_s = (now_ms - max(times)) / 1000 if times else 0.0
     return {one.name: age_s for one in table.spec.expect if one.max_age_s is not None and age_s > one.max_age_s}
-
-
-def _lag_s(lag: int | None, watermark_ms: int | None, now_ms: int) -> float | None:
-    """Returns for how long the table has been incomplete, in seconds: 0 without unread records; None before the first
-    commit.
-    """
-    if lag == 0:
-        return 0.0
-    return None if lag is None or watermark_ms is None else max(0.0, (now_ms - watermark_ms) / 1000)

@@ -68,8 +68,13 @@ def load_for_copy(table: Table, catalog: Catalog, source: Source) -> str:
 
 
 def has_lost_records(table: Table, source: Source) -> bool:
-    """Whether Kafka has deleted records that a loaded table may have read."""
-    ends = table.progress.offsets
+    """Whether Kafka has deleted records that a loaded table may have read, and that made rows which are still in it."""
+    ends, spec = table.progress.offsets, table.spec
+    keeps_rows = (
+        spec.mode == "append" or spec.deletes == "soft"
+    )  # Otherwise compaction deletes what has no row any more.
+    if keeps_rows and source.compacted(ends.keys()):
+        return True
     begins = source.beginnings([(topic, partition) for topic, known in ends.items() for partition in known])
     return any(begin > 0 and ends[topic][partition] > 0 for (topic, partition), begin in begins.items())
 
@@ -118,6 +123,10 @@ class UpTo:
     def topic_keys(self, control_topic: str) -> dict[str, dict[str, str]]:
         """See Source."""
         return self._source.topic_keys(control_topic)
+
+    def compacted(self, names: Collection[str]) -> frozenset[str]:
+        """See Source."""
+        return self._source.compacted(names)
 
     def ends(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
         """See Source; the beginning for a partition that no table has read."""

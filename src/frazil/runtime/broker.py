@@ -7,6 +7,7 @@ the same directory and port has its topics, offsets and cluster id again.
 from __future__ import annotations
 
 import base64
+import fcntl
 import os
 import shutil
 import signal
@@ -14,6 +15,7 @@ import socket
 import subprocess
 import uuid
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType, TracebackType
 
@@ -166,6 +168,7 @@ class EmbeddedBroker:
         if self.is_running:
             return
         chosen = self.port
+        self._check_is_free(chosen)
         for tries_left in reversed(range(_TRIES_FOR_A_PORT)):
             self.port = chosen or _free_port()
             try:
@@ -194,6 +197,29 @@ class EmbeddedBroker:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.stop()
+
+    def _check_is_free(self, port: int) -> None:
+        """Checks that no other broker uses the folder, whose files it would lose, and that nothing listens on the port.
+
+        Raises: UnavailableError where one does.
+        """
+        with suppress(FileNotFoundError), (self._data / ".lock").open("r+") as lock:
+            try:
+                fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # As Kafka locks it.
+            except BlockingIOError:
+                raise UnavailableError(
+                    "a broker runs in this folder already",
+                    remedy="end it, or name another folder with --dir",
+                    where=str(self.directory),
+                ) from None
+        try:
+            _try_port(port)
+        except OSError as error:
+            raise UnavailableError(
+                f"the broker cannot listen on {HOST}:{port}: {error.strerror}",
+                remedy="end the process that listens there, or name another port with --port",
+                where=f"{HOST}:{port}",
+            ) from None
 
     def _launch(self) -> None:
         make_private_directory(self.directory)
@@ -259,6 +285,17 @@ def _free_port() -> int:
         probe.bind((HOST, 0))
         port: int = probe.getsockname()[1]
         return port
+
+
+def _try_port(port: int) -> None:
+    """Listens for a moment where the broker will.
+
+    Raises: OSError where that is impossible.
+    """
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # As Java does.
+        probe.bind((HOST, port))
+        probe.listen(1)
 
 
 def _accepts_connections(port: int) -> bool:

@@ -36,10 +36,10 @@ Frazil {version} for Python {python} on {platform}. To install it without a netw
     sha256sum --check SHA256SUMS
     python{python} -m venv /opt/frazil
     /opt/frazil/bin/pip install --no-index --find-links wheels frazil
-    /opt/frazil/bin/frazil setup --from {file}
+    /opt/frazil/bin/frazil setup --from ../{file}
     /opt/frazil/bin/frazil doctor
 
-{file} is the bundle itself. Java 17 or 21 is not part of it.
+{file} is the bundle itself, which was unpacked beside it. Java 17 or 21 is not part of it.
 """
 
 

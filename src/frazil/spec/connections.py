@@ -13,15 +13,13 @@ from frazil.spec.forms import (
     ADDRESS,
     ADDRESSES,
     CONTEXT,
+    LISTEN,
     SPARK_CONF,
     STRINGS,
     TEXT,
     TEXT_OR_TEXTS,
     TEXTS,
     Address,
-    parse_address,
-    parsed_text,
-    text_like,
 )
 from frazil.spec.keys import NOT_A_KEY, Declared, Form, Key, SecretStrings, SecretText, SecretWord, section
 
@@ -142,10 +140,6 @@ class SparkSpec(Declared):
     """Spark's master URL."""
     conf: Annotated[SecretStrings, SPARK_CONF] = Field({})
     """Spark's own properties."""
-
-
-LISTEN = parsed_text(text_like("127.0.0.1:8787", "0.0.0.0:8787", "[::1]:8787"), parse_address)
-"""An address to listen on."""
 
 
 class HttpTokensSpec(Declared):

@@ -135,10 +135,14 @@ def _read_text(path: Path) -> str:
     try:
         with path.open("rb") as file:
             content = file.read(LIMIT_BYTES + 1)
+    except FileNotFoundError:
+        remedy = "change to its folder, name it with -f FILE, or let `frazil init` write a first one"
+        raise SpecError("the pipeline file does not exist", remedy=remedy, where=str(path.absolute())) from None
     except OSError as error:
-        reason = "does not exist" if isinstance(error, FileNotFoundError) else f"cannot be read ({error.strerror})"
         raise SpecError(
-            f"the pipeline file {reason}", remedy="name a file that can be read with -f FILE", where=str(path)
+            f"the pipeline file cannot be read ({error.strerror})",
+            remedy="name a file that can be read with -f FILE",
+            where=str(path),
         ) from None
     if len(content) > LIMIT_BYTES:
         raise SpecError(f"the file is larger than {LIMIT_BYTES} bytes", remedy="split the pipeline", where=str(path))
@@ -153,11 +157,25 @@ def _read_text(path: Path) -> str:
 _BARE_REFERENCE = re.compile(r"[{\[,][^'\"]*[:\[,]\s*\$\{")
 
 
+_OPENED = {
+    "while scanning a quoted scalar": "quote",
+    "while parsing a flow mapping": "brace",
+    "while parsing a flow sequence": "bracket",
+}
+"""What the parser reads until it is closed, by its own words for that."""
+
+
 def _syntax_error(path: Path, text: str, error: yaml.MarkedYAMLError) -> SpecError:
     mark = error.problem_mark or error.context_mark
     problem = error.problem or "not YAML"
     problem = re.sub(r"'([^']*)'", lambda quoted: quoted[0] if _is_syntax(quoted[1]) else "(not shown)", problem)
     remedy = "look at the indentation (spaces, no tabs), the quotes and the colons up to this line"
+    opened = _OPENED.get(error.context or "")
+    if opened and error.context_mark and mark and error.context_mark.line < mark.line:
+        begun = error.context_mark.line + 1
+        remedy = (
+            f"close the {opened} that opens in line {begun}, or look at the commas and quotes from there to this line"
+        )
     line = text.split("\n")[mark.line] if mark and mark.line < text.count("\n") + 1 else ""
     if _BARE_REFERENCE.search(line):
         remedy = 'put `${…}` in quotes inside braces and brackets, such as `{sasl.password: "${env:NAME}"}`'

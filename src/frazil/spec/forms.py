@@ -354,6 +354,19 @@ def parse_address(text: str) -> Address:
     return Address(match["v6"] or match["host"], int(match["port"]))
 
 
+def _read_address(fields: Fields, key: str) -> Address | None:
+    """A bare port passes, for the address's own message."""
+    node = fields.node(key)
+    if isinstance(node, Scalar) and node.kind == "integer":
+        return fields.problems.attempt(node.line, None, parse_address, node.text)
+    address: Address | None = fields.parsed(key, parse_address)
+    return address
+
+
+LISTEN = Form(text_like("127.0.0.1:8787", "0.0.0.0:8787", "[::1]:8787"), _as_written, _read_address)
+"""An address to listen on."""
+
+
 def parse_url(text: str, label: str, instead: str) -> str:
     """Returns the address of an HTTP service that `text` spells, without a slash at the end. label: the key that has it.
     instead: what to do where it holds credentials.

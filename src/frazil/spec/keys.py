@@ -60,6 +60,9 @@ _NOUNS = {
 _EXAMPLES = {
     "catalog": "`catalog: {type: rest, uri: https://…}`, or another type, or remove it",
     "registry": "`registry: {url: https://registry:8081}`, or remove it",
+    "ha": "`ha: {}`, or remove it",
+    "verify": "`verify: {}`, or remove it",
+    "key": "`key: {format: json}`, or `key_columns: [NAME]` for the columns that rows are replaced by",
 }
 """How sections are written, for the remedy where one is no mapping."""
 

@@ -76,6 +76,14 @@ def test_a_table_is_paused_reset_and_resumed(file: Path) -> None:
         called(pause, "n.b", file)
 
 
+def test_a_reset_names_the_command_with_which_the_table_continues(file: Path) -> None:
+    called(pause, "n.a", file)
+    printed = io.StringIO()
+    assert reset(Output(results=printed), "n.a", file, yes=True) == 0
+    assert printed.getvalue().splitlines()[-1] == "run `frazil resume n.a` next"
+    assert called(resume, "n.a", file)[1]["state"] != "paused"
+
+
 def test_a_command_that_reaches_no_process_of_the_pipeline_reports_what_to_do(file: Path, port: int) -> None:
     write(file.parent, file.read_text().partition("http: ")[2], name="other")
     with pytest.raises(UnavailableError, match="runs another pipeline: `p`") as refused:

@@ -19,9 +19,13 @@ from frazil.ingest.service import Service
 from frazil.ingest.services import Services
 from frazil.ingest.state import RunState
 from frazil.ingest.table import Table
+from frazil.ingest.table_updates import pause_table, resume_table
 from frazil.kafka.port import TopicDescription
+from frazil.ops.history import freshness_of
+from frazil.ops.reports import lag_s
+from frazil.ops.state_file import describe
 from frazil.testing import MemoryCatalog, MemoryJobs, StepWorkers
-from tests.unit.ingest.service_scene import Scene, only, turn_until
+from tests.unit.ingest.service_scene import HandWorkers, Scene, only, turn_until
 from tests.unit.ingest.test_commit_intervals import SlowSource
 
 
@@ -136,6 +140,39 @@ def test_the_state_of_an_idle_table_is_published_soon_after_it_changes(tmp_path:
     scene.feed("a", {"id": 1})
     assert turn_until(service, lambda: shown[-1][1] > 0, turns=2000)
     assert shown[-1][0] - fed_s <= 4.0
+
+
+def test_a_record_of_an_idle_topic_makes_its_table_late_from_then_on_and_not_from_the_record_before(
+    tmp_path: Path,
+) -> None:
+    scene = Idle(tmp_path)
+    service = scene.idle_service()
+    table = only(service.tables)
+    scene.pass_minutes(service, 10)
+    pause_table(table)  # So that the record waits.
+    scene.feed("a", {"id": 3})
+    assert turn_until(service, lambda: table.offsets.lag_records == 1)
+    scene.clock.sleep(20)
+    entry, now_ms = describe(table), scene.clock.now_ms()
+    lateness = lag_s(entry["lag_records"], entry["watermark_ms"], entry["behind_since_ms"], now_ms)
+    assert lateness == pytest.approx(20, abs=1)
+    assert freshness_of(table, now_ms) == lateness
+    resume_table(table)
+    assert turn_until(service, lambda: has_read(service, 3))
+    assert describe(table)["behind_since_ms"] is None
+
+
+def test_a_table_that_was_late_before_this_process_is_late_since_its_watermark(tmp_path: Path) -> None:
+    scene = Idle(tmp_path)
+    scene.idle_service()
+    scene.feed("a", {"id": 3})
+    service = scene.start(workers=HandWorkers(scene.clock))
+    table = only(service.tables)
+    assert turn_until(service, lambda: bool(table.offsets.lag_records))
+    watermark_ms = table.progress.watermark.complete_to_ms
+    assert watermark_ms is not None
+    now_ms = watermark_ms + 3_600_000
+    assert freshness_of(table, now_ms) == 3600.0
 
 
 def test_topics_that_are_as_they_were_are_not_matched_with_a_thousand_tables_again(

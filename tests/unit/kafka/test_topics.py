@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import socket
 import weakref
 from collections.abc import Sequence
 from concurrent.futures import Future
@@ -104,6 +105,15 @@ def test_a_certificate_that_is_not_there_is_a_setting_too() -> None:
     with pytest.raises(SpecError) as refused:
         KafkaTopics({"bootstrap.servers": "127.0.0.1:9", "security.protocol": "SSL", "ssl.ca.location": "/no/such"})
     assert refused.value.where == "ssl.ca.location"
+
+
+def test_an_address_at_which_nothing_listens_is_named_with_the_refused_connection() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as one:
+        address = f"127.0.0.1:{one.getsockname()[1]}"
+    with pytest.raises(UnavailableError) as caught:
+        KafkaTopics({"bootstrap.servers": address}, timeout_s=1.0).cluster_id()
+    assert f"{address} failed: Connection refused" in caught.value.message
+    assert (caught.value.where, "a broker is running" in caught.value.remedy) == (address, True)
 
 
 def test_a_source_that_is_dropped_ends_its_client_at_once() -> None:

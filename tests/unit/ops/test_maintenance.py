@@ -14,6 +14,7 @@ from frazil.catalog.table_metadata import StoredData, StoredDeletes, TableMetada
 from frazil.ingest.state import CatalogState
 from frazil.ingest.table import Table
 from frazil.maintenance.health import MOST_SMALL_FILES
+from frazil.maintenance.plan import DAILY_MS
 from frazil.maintenance.run import MaintenanceRunner
 from frazil.ops.maintenance import Activities, maintained_tables, report_maintenance
 from frazil.ops.reports import MaintenanceReport
@@ -99,6 +100,21 @@ def test_the_last_round_by_hand_is_told_where_it_left_no_snapshot() -> None:
     MaintenanceRunner(table_maintenance, "p", clock).note_round("t.a")
     assert reported(table_maintenance.tables["t.a"], {}).last_ms == clock.now_ms()
     assert reported(table_maintenance.tables["t.a"], {"last_ms": clock.now_ms() + 1}).last_ms == clock.now_ms() + 1
+
+
+@pytest.mark.parametrize(("age_ms", "is_due"), [(60_000, False), (DAILY_MS, True)])
+def test_orphan_files_of_a_new_table_are_due_when_the_running_pipeline_looks_for_them(
+    age_ms: int, is_due: bool
+) -> None:
+    clock = FakeClock(2 * DAILY_MS)
+    properties = {"frazil.p.created-at": str(clock.now_ms() - age_ms)}
+    look = replace(metadata_of(line(3, DAILY_MS // 2)), properties=properties)
+    spec = {"name": "t.a", "topics": (TopicSelector(literal="a"),)}
+    found = report_maintenance(
+        cast(TableMaintenance, OneTable(look)), "p", Table(TableSpec.model_validate(spec)), {}, clock
+    )
+    assert found is not None
+    assert any(one.startswith("orphans:") for one in found.due) is is_due
 
 
 def test_status_reports_what_is_above_its_cap_and_what_comes_of_it() -> None:

@@ -141,6 +141,29 @@ def test_lag_is_ends_less_committed_offsets_and_seconds_since_the_watermark(tmp_
     assert (table["lag_records"], table["lag_s"], table["ok"]) == (6, 5.0, True)
 
 
+def test_lag_in_seconds_is_no_longer_than_records_wait_though_the_topic_was_idle_before(tmp_path: Path) -> None:
+    scene = Scene(tmp_path, committed=4)
+    for since_ms, seconds in ((NOW_MS - 800, 0.8), (NOW_MS - 60_000, 5.0), (None, 5.0)):
+        assert scene.table(reported({"lag_records": 6, "behind_since_ms": since_ms}))["lag_s"] == seconds
+
+
+@pytest.mark.parametrize("known", [None, reported({**BAD, "lag_records": 0})])
+def test_a_topic_that_was_recreated_has_no_lag_that_is_known_and_its_table_has_its_rows(
+    tmp_path: Path, known: dict[str, Any] | None
+) -> None:
+    scene = Scene(tmp_path)
+    scene.source.create("a")
+    scene.source.produce("a", 0, b"{}")
+    table = scene.table(known)
+    assert (table["ok"], table["lag_records"], table["lag_s"], table["rows"], table["files"]) == (
+        False,
+        None,
+        None,
+        10,
+        2,
+    )
+
+
 def test_before_the_first_run_all_records_are_lag_and_all_is_well(tmp_path: Path) -> None:
     table = Scene(tmp_path, committed=0).table()
     assert (table["state"], table["lag_records"], table["lag_s"], table["rows"]) == ("not running", 10, None, None)

@@ -79,6 +79,16 @@ def test_records_that_retention_has_deleted_are_noticed(tmp_path: Path) -> None:
     assert [has_lost_records(table, scene.source) for table in (a, b)] == [True, False]
 
 
+def test_records_that_compaction_has_deleted_are_noticed_where_their_rows_are_kept(tmp_path: Path) -> None:
+    scene, (a, b) = _scene(tmp_path)
+    scene.source.compact("a", 0, 1)
+    assert [has_lost_records(table, scene.source) for table in (a, b)] == [True, False]
+    a.spec = a.spec.model_copy(update={"mode": "upsert"})
+    assert not has_lost_records(a, scene.source)
+    a.spec = a.spec.model_copy(update={"deletes": "soft"})
+    assert has_lost_records(a, scene.source)
+
+
 def test_a_copy_expects_nothing_of_its_commits_which_are_others(tmp_path: Path) -> None:
     scene, (a, _) = _scene(tmp_path)
     of_rows, of_commits = ExpectationSpec(name="r", that="id > 0"), ExpectationSpec(name="c", min_rows=9, action="stop")

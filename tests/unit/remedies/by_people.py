@@ -81,6 +81,7 @@ BY_PEOPLE: Mapping[str, str] = {
     "see the tables in the pipeline file": _FILE,
     "name another with --dir": _FILE,
     "end it, or name another folder with --dir": _FILE,
+    "end the process that listens there, or name another port with --port": _FILE,
     "correct it or remove it": _FILE,
     "rename one of the columns": _FILE,
     "write a value of the type …": _FILE,

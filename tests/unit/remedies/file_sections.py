@@ -20,6 +20,8 @@ DOCUMENTS = [
     files(f"{HEAD}a: {'[' * 60}{']' * 60}\n{_TABLE}", HEAD + _TABLE),
     files(f"pipeline: p\x00\n{_BROKERS}{_TABLE}", f"pipeline: p\n{_BROKERS}{_TABLE}"),
     files(f"pipeline: p\n{_BROKERS}tables: {{a.b: {{topic: c}}\n", f"pipeline: p\n{_BROKERS}{_TABLE}"),
+    files(f'pipeline: "p\n{_BROKERS}{_TABLE}', f'pipeline: "p"\n{_BROKERS}{_TABLE}'),
+    wholes("namespace: n\ntopics: [a\n", "namespace: n\ntopics: [a]\n"),
     files(f"pipeline: !x p\n{_BROKERS}{_TABLE}", f"pipeline: p\n{_BROKERS}{_TABLE}"),
     wholes(
         "tables: {a.b: {topic: c, properties: {comment: !x y}}}\n",

@@ -308,6 +308,7 @@ FOLLOWED: Mapping[str, str] = {
     " changes in the order of their offsets": f"{STOPS}an_order_that_is_no_plain_value",
     "point `bootstrap.servers` at that cluster, or use another `pipeline` name for this one": f"{STOPS}another_cluster",
     "produce records with fields, or declare `columns`": TABLES,
+    "write the format of the topic's values under `value.format`, such as avro, json or text, or fix the producer": TABLES,
     "restore a snapshot with the summary key frazil.….offsets, or drop the table to load it again": (
         f"{STOPS}progress_that_was_expired"
     ),

@@ -22,6 +22,7 @@ SECRETS = {
     "write `${env:…}` for an environment variable; it has no default",
     "write `${env:NAME}` or `${file:PATH}`",
     "write the secret, and only it, into the file",
+    "change to its folder, name it with -f FILE, or let `frazil init` write a first one",
     "name a file that can be read with -f FILE",
     "save it as UTF-8",
 }

@@ -74,7 +74,8 @@ def test_a_file_that_is_not_there_or_not_in_utf_8(tmp_path: Path) -> None:
     path = tmp_path / "pipeline.yaml"
     with pytest.raises(SpecError) as refused:
         load_spec(path, {})
-    assert refused.value.remedy == "name a file that can be read with -f FILE"
+    assert refused.value.remedy == "change to its folder, name it with -f FILE, or let `frazil init` write a first one"
+    assert refused.value.where == str(path)
     path.write_bytes(with_section("# \xe9").encode("latin-1"))
     with pytest.raises(SpecError) as refused:
         load_spec(path, {})

@@ -45,6 +45,7 @@ _WIDE = (
     " `limits.columns`"
 )
 _EMPTY = "produce records with fields, or declare `columns`"
+_FORMAT = "write the format of the topic's values under `value.format`, such as avro, json or text, or fix the producer"
 _STOP = "on_bad_record: stop"
 
 STOPS = [
@@ -137,7 +138,8 @@ STOPS = [
         [("mode: upsert, key_columns: [x]", [{"x": 1}]), ("mode: append", [{"x": 1}])],
     ),
     RemedyCase("", (({},),), _EMPTY, [("columns: {x: long}", [{}])]),
-    RemedyCase("", ((7,),), _EMPTY, [("columns: {x: long}", [])]),
+    RemedyCase("", ((7,),), _FORMAT, [("value: {format: text}", [{"value": "7"}])]),
+    RemedyCase("", ((b"not json",),), _FORMAT, [("value: {format: text}", [{"value": "not json"}])]),
     RemedyCase(
         f"{_STOP}, schema_evolution: freeze, columns: {{x: int, y: long}}",
         (({"x": 2**40, "y": "bad", "z": 1},),),  # With a wider column, or one more, the record would be a bad one too.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import io
 import os
+import re
 import subprocess
 import sys
 import tarfile
@@ -70,6 +71,8 @@ def test_the_sums_of_the_bundle_can_be_checked_and_its_wheels_installed(bundle: 
     listed = {line.split()[1] for line in (folder / "SHA256SUMS").read_text().splitlines()}
     held = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
     assert held - listed == {"README", "SHA256SUMS"}
+    [told] = re.findall(r"setup --from (\S+)", (folder / "README").read_text())
+    assert (folder / told).resolve() == bundle.resolve()
     command = ["pip", "install", "--quiet", "--no-deps", "--no-index", "--target", str(tmp_path / "site")]
     run(sys.executable, "-m", *command, "--find-links", str(folder / "wheels"), "frazil", "structlog", directory=folder)
     found = run(

@@ -341,7 +341,6 @@ def test_the_environment_is_the_process_s_own_by_default(monkeypatch: pytest.Mon
 @pytest.mark.parametrize(
     ("content", "expected"),
     [
-        (None, "the pipeline file does not exist (p.yaml); name a file that can be read with -f FILE"),
         (b"a: \xff", "the file is not UTF-8 (p.yaml:1); save it as UTF-8"),
         (b"a: 1\nb: \x00", "the file has a control character (p.yaml:2); remove the character"),
         (b"", "the file is empty (p.yaml:1); write at least pipeline, kafka and tables"),
@@ -354,6 +353,21 @@ def test_the_environment_is_the_process_s_own_by_default(monkeypatch: pytest.Mon
         (
             b"a: 1\nb: [1\nc: 2\n",
             "the YAML cannot be read: expected ',' or ']', but got ':' (p.yaml:3); "
+            "close the bracket that opens in line 2, or look at the commas and quotes from there to this line",
+        ),
+        (
+            b"a: 1\nb: {c: d\n\n",
+            "the YAML cannot be read: expected ',' or '}', but got '<stream end>' (p.yaml:4); "
+            "close the brace that opens in line 2, or look at the commas and quotes from there to this line",
+        ),
+        (
+            b'a: "1\nb: c\n',
+            "the YAML cannot be read: found unexpected end of stream (p.yaml:3); "
+            "close the quote that opens in line 1, or look at the commas and quotes from there to this line",
+        ),
+        (
+            b"a:\n\tb: 1\n",
+            "the YAML cannot be read: found character '\\t' that cannot start any token (p.yaml:2); "
             "look at the indentation (spaces, no tabs), the quotes and the colons up to this line",
         ),
         (
@@ -377,10 +391,9 @@ def test_the_environment_is_the_process_s_own_by_default(monkeypatch: pytest.Mon
         (b"a: {b: {c: 1,\n  c: 2}}", "`c` is there twice (p.yaml:2); keep one of them; the first is in line 1"),
     ],
 )
-def test_a_file_that_is_no_file_of_ours_is_refused(content: bytes | None, expected: str) -> None:
+def test_a_file_that_is_no_file_of_ours_is_refused(content: bytes, expected: str) -> None:
     path = Path("p.yaml")
-    if content is not None:
-        path.write_bytes(content)
+    path.write_bytes(content)
     with pytest.raises(SpecError) as caught:
         load_spec(path, {})
     assert str(caught.value) == expected

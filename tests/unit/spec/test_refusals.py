@@ -13,6 +13,7 @@ NO_ADDRESS = (
     " differently"
 )
 SECTIONS = [
+    ("kfaka: {}", "unknown key `kfaka` in the pipeline file", "did you mean `kafka`?"),
     ("kafkaa: {}", "unknown key `kafkaa` in the pipeline file", "did you mean `kafka`?"),
     ("mode: upsert", "`mode` does not belong here", "write it in a table, or under `defaults`"),
     ("topic: a", "unknown key `topic` in the pipeline file", "did you mean `topics`?"),
@@ -170,6 +171,9 @@ SECTIONS = [
         "Spark ignores `driver.memory`: its properties begin with `spark.`",
         "write `spark.driver.memory`, or `spark.hadoop.driver.memory` for a property of Hadoop",
     ),
+    ("http: {listen: 8787}", "`8787` is no address to listen on", "write host and port, such as `127.0.0.1:8787`"),
+    ("ha: true", "`ha` is a boolean where a mapping is expected", "write `ha: {}`, or remove it"),
+    ("verify: true", "`verify` is a boolean where a mapping is expected", "write `verify: {}`, or remove it"),
     ("spark: {master: 4}", "`spark.master` is a number where text is expected", "put it in quotes"),
     ("commit: {target_file_size: 64}", "the size `64` has no unit", None),
     ("commit: {min_file_size: 32}", "the size `32` has no unit", None),

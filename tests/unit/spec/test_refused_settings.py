@@ -20,6 +20,11 @@ TABLES = [
     ("value: {fromat: json}", "unknown key `fromat` in `value`", "did you mean `format`?"),
     ("value: {format: jsn}", "`value.format` cannot be `jsn`", "did you mean `json`?"),
     ("value: json", "`value` is text where a mapping is expected", "write `value: {format: json}`"),
+    (
+        "key: id",
+        "`key` is text where a mapping is expected",
+        "write `key: {format: json}`, or `key_columns: [NAME]` for the columns that rows are replaced by",
+    ),
     ("value: jsn", "`value` is text where a mapping is expected", "write `key: value` pairs, or remove it"),
     ("commit: {intervall: 1s}", "unknown key `intervall` in `commit`", "did you mean `interval`?"),
     (

@@ -16,7 +16,7 @@ from markupsafe import Markup, escape
 
 from frazil.http.console.charts import sparkline
 from frazil.ops.history import Samples
-from frazil.ops.reports import NOTHING, count, duration
+from frazil.ops.reports import NOTHING, count, duration, lag_s
 from frazil.printable import plain
 
 LATE_S = 60.0
@@ -89,7 +89,7 @@ def last_hour_of(samples: Samples, spark: Markup | None = None) -> LastHour:
 def figures_of(name: str, entry: Mapping[str, Any], hour: LastHour, now_ms: int) -> Figures:
     """Returns the figures of one table. entry: what the loop published of it."""
     lag, complete_to_ms = entry["lag_records"], entry["watermark_ms"]
-    lag_s = 0.0 if not lag else None if complete_to_ms is None else max(0.0, (now_ms - complete_to_ms) / 1000)
+    behind_s = lag_s(lag, complete_to_ms, entry["behind_since_ms"], now_ms)
     own_ms = entry["freshness_ms"]
     return Figures(
         name=name,
@@ -98,8 +98,8 @@ def figures_of(name: str, entry: Mapping[str, Any], hour: LastHour, now_ms: int)
         remedy=entry["remedy"],
         complete_to_ms=complete_to_ms,
         lag_records=lag,
-        lag_s=lag_s,
-        freshness_s=lag_s if lag else None if own_ms is None else own_ms / 1000,
+        lag_s=behind_s,
+        freshness_s=behind_s if lag else None if own_ms is None else own_ms / 1000,
         last_commit_ms=entry["last_commit_ms"],
         dead_letters=entry["dead_letters"] or 0,
         hour=hour,
