@@ -1,4 +1,4 @@
-"""Text of records and services as people are shown it, on a terminal and in a browser."""
+"""Text of records and services, and numbers, as people are shown them: on a terminal, in a browser, in messages."""
 
 from __future__ import annotations
 
@@ -10,3 +10,8 @@ def plain(text: str, kept: str = "\n\t") -> str:
     if text.isprintable():
         return text
     return "".join(one if one.isprintable() or one in kept else one.encode("unicode_escape").decode() for one in text)
+
+
+def plural(number: int, noun: str) -> str:
+    """Returns a number with its noun: `1 file`, `2 files`."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"

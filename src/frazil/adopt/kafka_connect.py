@@ -21,6 +21,7 @@ from frazil.adopt.found import Found, Services, read_group
 from frazil.errors import UnavailableError
 from frazil.ingest.failures import TableStopped
 from frazil.kafka.port import Partition
+from frazil.printable import plural
 from frazil.types import OffsetRange
 
 _KEY = "kafka.connect.offsets."
@@ -89,7 +90,7 @@ def find_progress(services: Services, table: str, group: str | None, partitions:
     files = sum(_files_of(event, sink, table) for event in _pending_events(services, sink))
     if files:
         raise TableStopped(
-            f"the sink has written {files} files that are not in the table yet",
+            f"the sink has written {plural(files, 'file')} not in the table yet",
             "start the connector, PUT /connectors/NAME/pause, wait for its next commit, and stop it",
             f"topic {sink.control_topic}",
         )

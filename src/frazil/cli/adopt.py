@@ -23,7 +23,8 @@ from frazil.ingest.discovery import Discovery
 from frazil.kafka.group import KafkaGroup
 from frazil.kafka.outbox import KafkaOutbox
 from frazil.kafka.reader import KafkaReader
-from frazil.ops.reports import count, plural
+from frazil.ops.reports import count
+from frazil.printable import plural
 from frazil.spec import PipelineSpec
 
 REFUSED, SOMETHING_TO_DO = 1, 4

@@ -39,8 +39,7 @@ from frazil.ops.dead_letters import (
     newest_dead_letters,
     time_text,
 )
-from frazil.ops.reports import plural
-from frazil.printable import plain
+from frazil.printable import plain, plural
 from frazil.spec import PipelineSpec
 
 TableName = Annotated[

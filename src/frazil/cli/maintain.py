@@ -33,8 +33,9 @@ from frazil.ops.maintenance import (
     plan_rounds,
     run_rounds,
 )
-from frazil.ops.reports import count, duration, plural, size
+from frazil.ops.reports import count, duration, size
 from frazil.ops.status import known_tables
+from frazil.printable import plural
 from frazil.runtime.connect import running_jvm
 
 FAILED = 1

@@ -25,7 +25,7 @@ from frazil.clock import SystemClock
 from frazil.errors import SpecError, UnavailableError
 from frazil.ingest.failures import named_jvm_death
 from frazil.kafka.outbox import KafkaOutbox
-from frazil.ops.reports import plural
+from frazil.printable import plural
 from frazil.registry.confluent import ConfluentRegistry
 from frazil.registry.port import subject_of
 from frazil.replay.replay import Pace, Replay, ReplayProgress, Request, rows_where
@@ -261,4 +261,4 @@ class _Notes:
     def __call__(self, progress: ReplayProgress) -> None:
         if self._clock.monotonic_s() >= self._next_s:
             self._next_s = self._clock.monotonic_s() + _NOTED_EVERY_S
-            self._output.note(f"{progress.records:,} records written")
+            self._output.note(f"{plural(progress.records, 'record')} written")

@@ -50,6 +50,7 @@ from frazil.maintenance.scheduler import MaintenanceScheduler
 from frazil.ops.maintenance import Activities
 from frazil.ops.running import OwnServices, Parts, RunningPipeline
 from frazil.ops.state_file import StateFile, describe
+from frazil.printable import plural
 from frazil.runtime.jvm import Heap, Jvm, core_count, is_local
 from frazil.spec import PipelineSpec, SparkSpec
 from frazil.telemetry.telemetry import Telemetry
@@ -312,7 +313,7 @@ def _words(table: Table) -> str:
     if table.status.run_state is RunState.BACKING_OFF:
         return f"backing off: {table.status.reason}; {table.status.remedy}"
     rows = table.catalog.size.live_row_count if table.catalog.size else 0
-    return f"{rows:,} rows, {table.offsets.lag_records:,} records behind"
+    return f"{plural(rows, 'row')}, {plural(table.offsets.lag_records, 'record')} behind"
 
 
 def report_alive() -> None:

@@ -32,10 +32,10 @@ from frazil.ops.reports import (
     as_document,
     count,
     duration,
-    plural,
     size,
 )
 from frazil.ops.status import report_pipeline
+from frazil.printable import plural
 from frazil.spec import PipelineSpec
 
 Watch = Annotated[

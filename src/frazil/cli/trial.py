@@ -16,10 +16,9 @@ from frazil.clock import SystemClock
 from frazil.kafka.reader import read_sample
 from frazil.literals import format_moment
 from frazil.ops.dead_letters import bytes_document
-from frazil.ops.reports import plural
 from frazil.ops.trial import LEARNED_RECORDS, Trial, TriedTable
 from frazil.ops.tried import TriedRecord
-from frazil.printable import plain
+from frazil.printable import plain, plural
 
 FAILED = 4
 _SHOWN = 400

@@ -26,8 +26,8 @@ from frazil.ingest.table import Table
 from frazil.kafka.port import Source
 from frazil.kafka.reader import KafkaReader
 from frazil.ops.dead_letters import find_tables
-from frazil.ops.reports import plural
 from frazil.ops.verify import Copies, UpTo, copying, has_lost_records, load_for_copy, plan_copies
+from frazil.printable import plural
 from frazil.runtime.connect import running_jvm
 from frazil.runtime.jvm import Jvm, core_count, is_local
 from frazil.spec import PipelineSpec

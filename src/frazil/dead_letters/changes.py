@@ -22,6 +22,7 @@ from frazil.decode.limits import read_bounded
 from frazil.ingest.queries import QueryTables
 from frazil.kafka.port import Partition, ReadRecord, RecordReader, Source
 from frazil.report import ChangeReport, TaskReport, Touched, WrittenFiles
+from frazil.rows.decoder import has_value
 from frazil.schema.arrow import arrow_type, pick
 from frazil.types import OffsetRange, Progress
 from frazil.upsert.change_rows import ChangeRows, rank
@@ -43,8 +44,6 @@ NOTHING_NEWER, NEWER_EXISTS, NOT_KNOWN = 0, 1, 2
 """What came after a dead letter: no change that counts; some change; unknown."""
 _DEDUPLICATE_AT = 200_000
 _ROUNDS = 5
-_NOTHING = (None, b"null")
-"""The values of tombstones; the second one is JSON."""
 _ALL = 2**31
 _EMPTYING = "a truncate deletes all rows, and it is unknown which rows are newer"
 
@@ -147,7 +146,12 @@ class NewerChanges:
         )
         is_taken = [n >= len(before) and place not in self._asked.dead_letters for n, place in enumerate(places)]
         # The tombstone of a delete changes nothing, which only the delete shows, whether it is a dead letter or not.
-        followed = [_is_tombstone_of(one, batch[n + 1 : n + 2]) for n, one in enumerate(batch)]
+        values = pa.array([one.value for one in batch], pa.binary())
+        are_gone = [*(~has_value(self._target.reading, values)).tolist()[1:], False]
+        followed = [
+            is_gone and one.key == after.key
+            for one, after, is_gone in zip(batch, [*batch[1:], *batch[-1:]], are_gone, strict=True)
+        ]
         read = [n for n, p in enumerate(places) if is_taken[n] or (followed[n] and p not in self._asked.unread)]
         others = [batch[n] for n in read]
         if not others:
@@ -220,10 +224,6 @@ def numbers_of_keys(keys: KeySet, changes: Ranked) -> NDArray[np.int64]:
 def of_keys(keys: KeySet, changes: Ranked) -> Ranked:
     """Returns the changes of these keys, and truncates."""
     return changes.take(np.flatnonzero((numbers_of_keys(keys, changes) >= 0) | (changes.ops == TRUNCATE)))
-
-
-def _is_tombstone_of(record: ReadRecord, following: Sequence[ReadRecord]) -> bool:
-    return any(one.value in _NOTHING and one.key == record.key for one in following)
 
 
 def _columns(topic: str, number: int, records: Sequence[ReadRecord]) -> dict[str, pa.Array]:

@@ -25,7 +25,7 @@ FIRST_US, LAST_US = -62_135_596_800_000_000, 253_402_300_800_000_000
 _DAY_US = 86_400_000_000
 FIRST_DAY, LAST_DAY = FIRST_US // _DAY_US, LAST_US // _DAY_US
 """The days 0001-01-01 and 10000-01-01, counted from 1970-01-01."""
-FAR_YEAR = r"^(?:0000|[+-][0-9]{4,9}|[0-9]{5,9})-(?:0[1-9]|1[0-2])-[0-9]{2}"
+FAR_YEAR = r"^(?:-[0-9]{4,9}|[+]?0{4,9}|[+]?0*[1-9][0-9]{4,8})-(?:0[1-9]|1[0-2])-[0-9]{2}"
 """The beginning of date texts whose year is not 1 to 9999. Arrow parses no year with a sign or with five digits."""
 _FINER = re.compile(r"(\.[0-9]{6})[0-9]+")
 

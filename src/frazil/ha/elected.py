@@ -259,7 +259,7 @@ class Elected:
             if self._is_leading and newest is not None:
                 self._known.pop(former.name if former is not None else "", None)
                 owners = {table: owner for table, owner in self._owners.items() if owner in self._known}
-                self._division, self._divided_among = Division(owners, newest.number << 20), set()
+                self._division, self._divided_among, self._version = Division(owners), set(), 0
                 self._wanted, self._reports = {}, {}
                 self._event.set()  # What it owns is divided at once.
         if newest is not None and self._is_leading:
@@ -267,7 +267,9 @@ class Elected:
             self._host.serve(newest.key, self._beat_of_host, self._event.set)
             log.info("leadership_taken", cause=newest.cause, number=newest.number)
         else:
-            self._guest.follow(None if self._is_of_another_pipeline(newest) else newest)
+            with self._lock:
+                self._guest.follow(None if self._is_of_another_pipeline(newest) else newest)
+                self._version = 0  # Each leader counts its own divisions.
             self._host.serve(None, self._beat_of_host, self._event.set)
             if was_leading and newest is not None:
                 log.warning("leadership_lost", leader=newest.name, cause=newest.cause)
@@ -413,8 +415,9 @@ class Elected:
 
     def _hear(self) -> None:
         """Takes what the leader has sent, in the link's thread: the election may wait for its service meanwhile."""
-        heard, is_new = self._guest.heard, False
+        is_new = False
         with self._lock:
+            heard = self._guest.heard
             if not self._is_leading and self._guest.standing == "linked":
                 self._known = {one["name"]: _member(one) for one in heard.get("members", ())}
                 is_new = heard.get("version", self._version) != self._version

@@ -71,13 +71,13 @@ class Division:
     former one has reported, knowing of that, that it holds the table no more, or is gone.
     """
 
-    def __init__(self, owners: Mapping[str, str], version: int) -> None:
-        """owners: those that the former leader made. version: greater than any of it."""
+    def __init__(self, owners: Mapping[str, str]) -> None:
+        """owners: those that the former leader made."""
         self._given = dict(owners)
         #: Tables that are taken back, each since which version.
         self._taken: dict[str, int] = {}
-        #: Grows when `owners` changes.
-        self.version = version
+        #: Grows when `owners` changes; 0 stands for no division of this leader.
+        self.version = 1
         self.owners: dict[str, str] = {}
 
     @property

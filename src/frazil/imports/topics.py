@@ -15,6 +15,7 @@ from typing import Any
 import yaml
 
 from frazil.kafka.port import ReadRecord
+from frazil.printable import plural
 from frazil.registry.port import RegisteredSchema
 
 _INTERNAL = re.compile(
@@ -157,7 +158,7 @@ def _shown(name: str, count: int) -> str:
         "protobuf": "Protobuf",
         "json_schema": "JSON with a schema of the registry",
     }
-    return f"{names.get(name, name)} in {count} records"
+    return f"{names.get(name, name)} in {plural(count, 'record')}"
 
 
 # ---- the file

@@ -9,6 +9,7 @@ import structlog
 
 from frazil.errors import FrazilError, RecordError, SpecError
 from frazil.ingest.state import Tally
+from frazil.printable import plural
 from frazil.report import TaskReport
 from frazil.spec import TableSpec
 from frazil.spec.settings import ExpectationSpec
@@ -83,7 +84,9 @@ class ExpectationState:
 def _error_of(spec: TableSpec, one: ExpectationSpec, report: TaskReport) -> FrazilError:
     count, first = report.unmet.counts[one.name], report.unmet.first.get(one.name)
     if first is None:
-        reason = f"the batch has {report.counts.row_count} rows, and {one.name} expects at least {one.min_rows}"
+        reason = (
+            f"the batch has {plural(report.counts.row_count, 'row')}, and {one.name} expects at least {one.min_rows}"
+        )
         return SpecError(reason, remedy=BATCH_REMEDY, where=spec.name)
     more = f" (and {count - 1} more in this batch)" if count > 1 else ""
     reason = f"{first.reason}{more}"
@@ -106,6 +109,6 @@ def _log(spec: TableSpec, one: ExpectationSpec, count: int, first: BadRecord | N
         expectation=one.name,
         action=one.action,
         count=count,
-        reason=first.reason if first is not None else f"a commit has fewer than {one.min_rows} rows",
+        reason=first.reason if first is not None else f"a commit has fewer than {plural(one.min_rows or 0, 'row')}",
         **place,
     )

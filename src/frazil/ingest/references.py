@@ -20,6 +20,7 @@ from frazil.catalog.port import Catalog, TableState
 from frazil.catalog.scans import LiveFile
 from frazil.errors import SpecError, UnavailableError
 from frazil.ingest.table import Table
+from frazil.printable import plural
 from frazil.process.kernels.keys import comparable
 from frazil.process.references import Reference, find_reference, key_of, note
 from frazil.schema.arrow import arrow_type, iceberg_type, one_array
@@ -123,7 +124,7 @@ def _read(source: _Source, lookup: LookupSpec, name: str, where: str) -> Referen
     read = dict(zip(names := sorted({*on, *lookup.take}), source.read(names), strict=True))
     rows, size = len(read[on[0]]), sum(column.nbytes for column in read.values())
     if rows > MOST_ROWS or size > MOST_BYTES:
-        raise _too_large(f"{rows} rows, {size} bytes", where)
+        raise _too_large(f"{plural(rows, 'row')}, {plural(size, 'byte')}", where)
     kinds = {column: comparable(read[column].type) for column in on}
     keys = [read[column] if kinds[column] is None else read[column].cast(kinds[column]) for column in on]
     members = [pa.field(column, read[column].type) for column in lookup.take]
@@ -162,7 +163,7 @@ class _IcebergTable:
         self.version = {**self.version, "snapshot-id": scan.read_at}
         live = sum(file.record_count - sum(one.record_count for one in file.deletes) for file in scan.files)
         if live > MOST_ROWS:
-            raise _too_large(f"{live} rows", self._state.name)
+            raise _too_large(plural(live, "row"), self._state.name)
         parts = [self._rows(file, names) for file in scan.files]
         return [
             pa.concat_arrays([pa.nulls(0, arrow_type(self.fields[name])), *(part[n] for part in parts)])

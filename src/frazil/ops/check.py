@@ -29,8 +29,8 @@ from frazil.kafka.port import Source
 from frazil.name_case import fold_case
 from frazil.ops.layouts import order_mismatch
 from frazil.ops.plan import PlannedTable
-from frazil.ops.reports import plural
 from frazil.ops.status import MissingTopics, problem_of
+from frazil.printable import plural
 from frazil.runtime.jars import Use
 from frazil.runtime.machine import check_files, check_jars, check_java, check_temporary
 from frazil.schema.evolve import compare_schemas, new_schema

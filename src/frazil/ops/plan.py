@@ -28,10 +28,11 @@ from frazil.ingest.table import Table
 from frazil.ingest.topics import missing_topics, refuse_empty_patterns
 from frazil.kafka.port import Partition, ReadRecord, Source
 from frazil.ops.layouts import PlannedLayout, plan_layout
-from frazil.ops.reports import Problem, plural
+from frazil.ops.reports import Problem
 from frazil.ops.sampling import decode_sample, propose_times, routed_sample, sampled_keys
 from frazil.ops.status import MissingTopics, problem_of
 from frazil.ops.unused_fields import unselected_fields, unused_fields
+from frazil.printable import plural
 from frazil.process.protect import ProtectedField
 from frazil.rows.record_keys import KEY_SCHEMA
 from frazil.schema.conflicts import accept

@@ -291,8 +291,3 @@ def size(bytes_: float | None) -> str:
 def count(number: float | None) -> str:
     """Returns a number with separators: `1,234`."""
     return NOTHING if number is None else f"{number:,.0f}"
-
-
-def plural(number: int, noun: str) -> str:
-    """Returns a number with its noun: `1 file`, `2 files`."""
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"

@@ -16,8 +16,8 @@ from frazil.ingest.settings import protection_of
 from frazil.ingest.table import Table
 from frazil.kafka.port import ReadRecord
 from frazil.name_case import fold_case
-from frazil.ops.reports import plural
 from frazil.ops.sampling import decode_sample
+from frazil.printable import plural
 from frazil.process.protect import HEADERS, KEY, Protection, protected_paths
 from frazil.process.steps import compile_steps
 from frazil.schema.evolve import RequestedFields

@@ -152,6 +152,17 @@ class Catalyst:
         """Whether Spark evaluates another expression in place of an analysed one, its `replacement`."""
         return bool(self._replaceable.isInstance(node))
 
+    def fault_of_pattern(self, pattern: str) -> str:
+        """Returns what is wrong with a regular expression of Java's; empty where nothing is."""
+        try:
+            self.jvm.java.util.regex.Pattern.compile(pattern)
+        except Exception as error:
+            java = _java_of(error)
+            if java is None:
+                raise
+            return str(java.getMessage()).splitlines()[0]
+        return ""
+
     def seq(self, *items: Any) -> Any:
         """Returns a sequence of Scala."""
         return seq_of(self.jvm, items)
@@ -165,8 +176,7 @@ class Catalyst:
         try:
             yield
         except Exception as error:
-            # PySpark translates Java's exceptions where it has a session.
-            java = error.java_exception if isinstance(error, Py4JJavaError) else getattr(error, "_origin", None)
+            java = _java_of(error)
             if java is None or not self._refusals.isInstance(java):
                 raise
             raise _spark_refusal(java, advice) from None
@@ -185,6 +195,12 @@ class Catalyst:
         finally:
             if active.isDefined():
                 sessions.setActiveSession(active.get())
+
+
+def _java_of(error: Exception) -> Any:
+    """Returns the exception of Java's that an error is made of; None for another one."""
+    # PySpark translates Java's exceptions where it has a session.
+    return error.java_exception if isinstance(error, Py4JJavaError) else getattr(error, "_origin", None)
 
 
 def static_of(jvm: Any, name: str) -> Any:

@@ -23,6 +23,15 @@ from frazil.schema.arrow import arrow_type
 
 # No field of a record has such a name.
 _VALUE = "\x01value{}"
+# The arguments that are regular expressions, by Spark's classes.
+_PATTERNS = {
+    "RLike": "right",
+    "RegExpReplace": "regexp",
+    "RegExpExtract": "regexp",
+    "RegExpExtractAll": "regexp",
+    "RegExpInStr": "regexp",
+    "StringSplit": "regex",
+}
 
 
 @dataclass(frozen=True)
@@ -102,6 +111,7 @@ class InSpark:
         if kind == "AttributeReference":
             return self._column(node, sql)
         _check_computable(node, sql)
+        self._check_pattern(node, kind, sql)
         if self._catalyst.is_replaced(node):
             return self._inlined(node.replacement(), sql)
         node = self._rewritten(node, kind)
@@ -116,6 +126,18 @@ class InSpark:
         made = [self._inlined(child, sql) for child in children]
         is_same = all(one is other for one, other in zip(made, children, strict=True))
         return node if is_same else node.withNewChildren(self._catalyst.seq(*made))
+
+    def _check_pattern(self, node: Any, kind: str, sql: str) -> None:
+        """Refuses a constant regular expression that is none: it would fail for every record."""
+        pattern = getattr(node, _PATTERNS[kind])() if kind in _PATTERNS else None
+        if pattern is None or class_of(pattern) != "Literal" or pattern.value() is None:
+            return
+        fault = self._catalyst.fault_of_pattern(str(pattern.value().toString()))
+        if fault:
+            raise SpecError(
+                f"`{sql}` has the regular expression {pattern.sql()}, which is wrong: {fault}",
+                remedy="correct it; SQL's texts have a backslash twice, `'\\\\d'`, but for those behind an r, `r'\\d'`",
+            )
 
     def _rewritten(self, node: Any, kind: str) -> Any:
         """Returns the expression without a change of case below another one, which Spark's optimizer leaves out,

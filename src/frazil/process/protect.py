@@ -162,9 +162,13 @@ class Protection:
         known = tuple(paths)
         return next((rule for rule in self.rules if rule.matches(known)), None)
 
-    def is_above(self, path: str) -> bool:
-        """Whether a rule names a field inside the field at `path`."""
-        return any(rule.is_inside(path) for rule in self.rules)
+    def rule_inside(self, paths: Iterable[str]) -> Rule | None:
+        """Returns the rule of a value that is no struct and has these paths, where a rule names a field inside it: nothing
+        shows where in the value that field is, so the whole is hashed. None without such a rule.
+        """
+        known = tuple(paths)
+        found = (rule.selector for rule in self.rules if any(map(rule.is_inside, known)))
+        return next((Rule(selector, "hash") for selector in found), None)
 
 
 #: The path inside a column, as `schema.parts.Path`, also with `key` for the keys of a map, and the rule of that part.
@@ -339,6 +343,8 @@ def _parts(
     """
     kind, in_records = kinds
     rule = protection.rule_for(paths) or around
+    if rule is None and not pa.types.is_nested(kind):
+        rule = protection.rule_inside(paths)
     if rule is not None and (rule.action in ("drop", "null") or not pa.types.is_nested(kind)):
         action: Action = "hash" if path[-1:] == ("key",) else rule.action
         label = rule.label or min(paths, key=lambda one: (len(one), one))

@@ -18,10 +18,12 @@ from frazil.cdc.json.members import json_options
 from frazil.decode import limits
 from frazil.decode.aliased import join_aliases
 from frazil.decode.columns import Decoded, Mismatch
-from frazil.decode.json.records import decode_json
+from frazil.decode.json.records import are_null, decode_json
 from frazil.decode.json.slices import MAX_MISMATCHES
 from frazil.decode.settings import Reading
+from frazil.decode.wire_format import split_headers
 from frazil.plugins.formats import FORMATS
+from frazil.printable import plural
 from frazil.rows.connect_messages import are_null_messages, decode_records, may_be_messages
 from frazil.schema.arrow import Bools, Ints, Records, pick
 from frazil.schema.conflicts import growth
@@ -42,11 +44,10 @@ def has_value(reading: Reading, values: pa.Array) -> Bools:
     """Returns which records have a value, bool of shape (n_records,). The JSON text `null` is no value, nor is a
     message of Kafka Connect's converter with the payload null: converters write them for a tombstone that has a schema.
     """
-    there = values.is_valid()
-    if reading.format == "json":
-        there = pc.and_(there, pc.fill_null(pc.not_equal(values, pa.scalar(b"null", values.type)), False))
-        return np.asarray(there) & ~are_null_messages(values)
-    return np.asarray(there)
+    there: Bools = np.asarray(values.is_valid())
+    if reading.format in ("json", "json_schema"):
+        there &= ~are_null(split_headers(values, "none" if reading.format == "json" else reading.framing).bodies)
+    return there & ~are_null_messages(values) if reading.format == "json" else there
 
 
 def decode_values(
@@ -143,9 +144,8 @@ def _find_wide_records(
     if rows.size > 1:
         halves = (rows[: rows.size // 2], rows[rows.size // 2 :])
         return [mismatch for half in halves for mismatch in _find_wide_records(reading, fields, records, half, tries)]
-    reason = (
-        f"the record brings {brought} new columns, and `limits: columns` lets the table get {reading.columns_left} more"
-    )
+    left = reading.columns_left
+    reason = f"the record brings {plural(brought, 'new column')}, and `limits: columns` lets the table get {left} more"
     return [Mismatch(int(rows[0]), "", "too_many_fields", reason)]
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from itertools import takewhile
 from typing import Any
@@ -80,7 +80,7 @@ def protected_metadata(protection: Protection | None, field: str, values: pa.Arr
         return values
     if field == "headers":
         return protect_headers(values, protection)
-    rule = protection.rule_for((KEY,))
+    rule = protection.rule_for((KEY,)) or protection.rule_inside((KEY,))
     if rule is None:
         return values
     rule = replace(rule, action="null" if rule.action == "drop" else rule.action, label=rule.label or KEY)
@@ -121,8 +121,8 @@ def _around(protection: Protection, known: Mapping[str, Rule], path: str) -> Rul
     """Returns the rule of what a rescued value is in. Of a header the whole value is rescued, whatever is wrong in it."""
     names = path.split(".")
     above = (".".join(names[:depth]) for depth in range(2, len(names))) if names[0] == HEADERS else ()
-    is_around_rules = any(_is_above(protection, known, one) for one in above)
-    return rule_around(protection, tuple(names)) or (Rule("", "hash") if is_around_rules else None)
+    inside = (_rule_inside(protection, known, {one}) for one in above)
+    return rule_around(protection, tuple(names)) or next(filter(None, inside), None)
 
 
 def _protected(
@@ -143,8 +143,7 @@ def _protected(
         return _Object((name, member) for name, member in inner if member is not _DROPPED)
     if isinstance(value, list):
         return [_protected(protection, known, paths, element, rule) for element in value]
-    if rule is None and any(_is_above(protection, known, path) for path in paths):
-        rule = Rule("", "hash")
+    rule = rule or _rule_inside(protection, known, paths)
     if rule is None or value is None:
         return value
     text = value if isinstance(value, str) else _written(value)
@@ -152,8 +151,10 @@ def _protected(
     return protected_values(pa.array([as_text(text)], pa.string()), rule, protection.key)[0].as_py()
 
 
-def _is_above(protection: Protection, known: Mapping[str, Rule], path: str) -> bool:
-    return protection.is_above(path) or any(name.startswith(f"{fold_case(path)}.") for name in known)
+def _rule_inside(protection: Protection, known: Mapping[str, Rule], paths: Collection[str]) -> Rule | None:
+    """Returns the rule of a value that is no object, where a rule is for a field inside it."""
+    is_known = any(name.startswith(f"{fold_case(path)}.") for path in paths for name in known)
+    return Rule("", "hash") if is_known else protection.rule_inside(paths)
 
 
 def _written(value: Any) -> str:

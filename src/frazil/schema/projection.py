@@ -296,11 +296,14 @@ def in_record(kind: IcebergType) -> IcebergType:
     """Returns the type of a column with the names that members of structs have in records, as their docs record them."""
     if not isinstance(kind, StructType):
         return change_parts(kind, lambda inner, _: in_record(inner))
-    members = []
-    for member in kind.fields:
-        path = path_in_doc(member.doc) or ()
-        members.append(retyped(member, in_record(member.field_type), name=path[0] if len(path) == 1 else member.name))
+    members = (retyped(member, in_record(member.field_type), name=name_in_record(member)) for member in kind.fields)
     return type(kind)(*members)
+
+
+def name_in_record(member: NestedField) -> str:
+    """Returns the name that a member of a struct has in records, as its doc records it."""
+    path = path_in_doc(member.doc) or ()
+    return path[0] if len(path) == 1 else member.name
 
 
 def _schema_in_record(schema: Schema, own: Container[str]) -> Schema:

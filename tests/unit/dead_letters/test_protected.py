@@ -12,7 +12,7 @@ from frazil.dead_letters.files import ReplayResult, Selection
 from frazil.errors import SpecError
 from frazil.process.protect import ProtectKey
 from frazil.rows.protected import HIDDEN
-from frazil.spec.settings import LimitsSpec, ProtectRule
+from frazil.spec.settings import LimitsSpec, ProtectRule, ValueSpec
 from tests.unit.dead_letters.scene import TABLE, Scene
 
 KEY = "0123456789abcdef0123456789abcdef"
@@ -127,6 +127,19 @@ def test_keys_and_headers_of_records_are_protected_in_their_columns(tmp_path: Pa
     [row] = scene.rows()
     assert row["_key"].startswith(b"****")
     assert EMAIL not in str(row)
+
+
+@pytest.mark.parametrize("kind", ["raw", "text", "json"])
+def test_a_key_a_header_or_a_text_is_hashed_where_a_rule_is_for_a_field_in_it(tmp_path: Path, kind: str) -> None:
+    rules = tuple(ProtectRule(selector=f"{one}.email", action="mask") for one in ("_key", "_headers.user", "owner"))
+    metadata = {"key": "_key", "headers": "_headers"}
+    scene = Scene(tmp_path, {}, protect=rules, protect_key=KEY, metadata=metadata, key=ValueSpec(format=kind))
+    text = json.dumps(EMAIL).encode()
+    scene.source.produce("a", 0, b'{"owner": %b}' % text, 1000, key=text, headers=[("user", text), ("n", b"1")])
+    scene.catch_up()
+    scene.feed({"owner": json.dumps({"email": EMAIL})}, {"owner": [EMAIL]}, {"owner": {"email": EMAIL}})
+    assert (len(scene.rows()), len(scene.dead_letters())) == (2, 2)
+    assert EMAIL not in _shown(scene)
 
 
 def test_the_table_names_its_key_by_an_id_and_an_upsert_table_with_hashed_keys_takes_no_other(tmp_path: Path) -> None:

@@ -92,6 +92,24 @@ def test_one_process_leads_and_the_other_knows_it(processes: Processes) -> None:
         assert state.owners is None
 
 
+def test_the_tables_of_a_new_leader_are_taken_whatever_number_its_claim_and_its_division_have(
+    processes: Processes,
+) -> None:
+    """Numbers begin again where the register was deleted and made anew, as the control topic of Kafka can be."""
+    with ExitStack() as leaders:
+        for name, table in (("first", "a.t1"), ("second", "a.t2")):
+            host = Host("127.0.0.1", 0, _CLOCK)
+            leaders.callback(host.close)
+            beat = {"has_left": False, "members": [], "version": 7, "owners": {table: "two"}}
+            host.serve(name, lambda _, sent=beat: sent, lambda: None)  # type: ignore[misc]
+            claim = Claim(name, host.address, name, _CLOCK.now_ms(), "start", number=1)
+            processes.register.present.add(name)
+            processes.register.newest = claim
+            if name == "first":
+                follower = processes.start("two", "spread")
+            _waits_to_own(follower, {table})
+
+
 def test_a_leader_that_stands_down_is_followed_once_it_has_released_its_tables(processes: Processes) -> None:
     leader, other = processes.pair()
     leader.stand_down("an operator has requested it")

@@ -67,7 +67,7 @@ def test_a_process_that_joins_gets_its_share_and_nothing_else_moves() -> None:
 
 
 def test_a_table_changes_hands_only_after_its_owner_has_let_it_go() -> None:
-    division = Division({}, version=100)
+    division = Division({})
     everyone = {"p1": Holding(0, frozenset()), "p2": Holding(0, frozenset())}
     assert division.turn({"a.t": "p1"}, everyone)
     assert division.owners == {"a.t": "p1"}
@@ -82,13 +82,13 @@ def test_a_table_changes_hands_only_after_its_owner_has_let_it_go() -> None:
 
 
 def test_the_tables_of_a_process_that_is_gone_have_an_owner_at_once() -> None:
-    division = Division({"a.t": "p1"}, version=100)
+    division = Division({"a.t": "p1"})
     division.turn({"a.t": "p2"}, {"p2": Holding(0, frozenset())})
     assert division.owners == {"a.t": "p2"}
 
 
 def test_a_table_that_another_process_still_holds_has_no_owner() -> None:
-    division = Division({"a.t": "p1"}, version=100)
+    division = Division({"a.t": "p1"})
     held = {"p1": Holding(0, frozenset()), "p2": Holding(0, frozenset({"a.t"}))}
     division.turn({"a.t": "p1"}, held)
     assert division.owners == {}

@@ -284,7 +284,7 @@ def test_a_commit_with_fewer_rows_than_expected_stops_the_table_or_is_counted(
     made.feed("a", GOOD, {"id": 4, "amount": 4}, BAD)
     made.catch_up()
     made.feed("a", {"id": 5, "amount": 5}, BAD)
-    assert stopped(made).status.reason == "the batch has 1 rows, and enough expects at least 2"
+    assert stopped(made).status.reason == "the batch has 1 row, and enough expects at least 2"
     assert ids(made) == [1, 4]
     made.settings = {**settings, "expect": (enough.model_copy(update={"action": "warn"}), expect("drop"))}
     with structlog.testing.capture_logs() as logs:

@@ -299,7 +299,7 @@ def test_a_reference_table_that_cannot_be_joined_is_waited_for(scene: Any, monke
     made.catch_up()
     monkeypatch.setattr(references, "MOST_BYTES", 1)
     put(made, COUNTRIES[:1])
-    assert "too large: 1 rows" in _refused(made, {"id": 2, "country_code": "de"})
+    assert "too large: 1 row," in _refused(made, {"id": 2, "country_code": "de"})
     monkeypatch.setattr(references, "MOST_ROWS", 9)
     monkeypatch.setattr(references, "MOST_BYTES", 999)
     made.catch_up()

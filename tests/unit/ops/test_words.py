@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from frazil.ops.reports import ago, count, duration, plural, size
+from frazil.ops.reports import ago, count, duration, size
+from frazil.printable import plural
 
 
 @pytest.mark.parametrize(

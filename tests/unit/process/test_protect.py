@@ -136,6 +136,19 @@ def test_paths_lead_into_structs_lists_and_maps() -> None:
     }
 
 
+@pytest.mark.parametrize("action", ["drop", "null", "mask"])
+def test_a_value_that_is_no_struct_is_hashed_where_a_rule_is_for_a_field_in_it(action: Action) -> None:
+    """Nothing shows where in a text or a map the field is: it may be JSON."""
+    selectors = ("Home_Phone.number", "phones.number", "owner.note.text", "friends.element.note.text", "ssn.digits")
+    found = _protected(*(Rule(one, action) for one in selectors))
+    assert found["home_phone"] == [_hash("home_phone", "0301234567"), None]
+    assert found["phones"] == [[_hash("phones", "+49 30-123"), None], None]
+    assert found["owner"] == [{"email": "a@b.c", "note": _hash("owner.note", "n")}, None]
+    assert found["friends"] == [[{"email": "d@e.f", "note": None}], []]
+    assert found["ssn"] == [_hash("ssn", "987"), None]
+    assert (found["id"], found["by_email"]) == (ROWS["id"], ROWS["by_email"])
+
+
 def test_a_rule_for_something_nested_is_for_everything_inside_and_hashes_keys_of_maps() -> None:
     found = _protected(Rule("by_email", "constant", value="x"))
     assert found["by_email"] == [[(_hash("by_email.key", "x@y.z"), {"email": "x", "note": "x"})], None]
@@ -172,14 +185,19 @@ def test_fields_with_one_label_have_equal_hashes_and_others_have_not() -> None:
 
 def test_headers_are_protected_by_their_names() -> None:
     records = Schema(_field(1, "_headers", METADATA_TYPES["headers"]), _field(2, "_key", BinaryType()))
-    rules = (Rule("_headers.email", "hash"), Rule("_headers.trace", "drop"), Rule("_key", "mask"))
+    rules = (
+        Rule("_headers.email", "hash"),
+        Rule("_headers.trace", "drop"),
+        Rule("_headers.user.email", "null"),
+        Rule("_key", "mask"),
+    )
     stage = protecting(records, Protection(rules, KEY), {"_headers": ("_headers",), "_key": ("_key",)})
     assert stage is not None
     program = Program((stage,), tuple(Field(name, column.type) for name, column in stage.columns))
     headers = [
         [{"key": "email", "value": b"a@b.c"}, {"key": "trace", "value": b"t"}, {"key": "kept", "value": b"k"}],
         None,
-        [{"key": "trace", "value": None}],
+        [{"key": "trace", "value": None}, {"key": "user", "value": b'{"email": "a@b.c"}'}],
     ]
     columns = {
         "_headers": pa.array(headers, arrow_type(METADATA_TYPES["headers"])),
@@ -189,7 +207,7 @@ def test_headers_are_protected_by_their_names() -> None:
     assert made[0].to_pylist() == [
         [{"key": "email", "value": _hash("_headers.email", "a@b.c").encode()}, {"key": "kept", "value": b"k"}],
         None,
-        [],
+        [{"key": "user", "value": _hash("_headers.user", '{"email": "a@b.c"}').encode()}],
     ]
     assert made[1].to_pylist() == ["****3738", None, "****"]
 

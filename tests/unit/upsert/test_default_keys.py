@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from frazil.spec.settings import ColumnSpec, EnvelopeSpec, ValueSpec
+from frazil.spec.settings import ColumnSpec, DeadLettersSpec, EnvelopeSpec, ValueSpec
 from frazil.spec.types import parse_type
 from tests.unit.cdc.mongodb_source import connect_fields, wrapped
 from tests.unit.upsert.test_upsert_keys import AvroScenario
-from tests.unit.upsert.test_upsert_service import UpsertScenario
+from tests.unit.upsert.test_upsert_service import JSON_KEYS, UpsertScenario
 from tests.unit.upsert.upsert_source import UpsertSource
 
 Row = dict[str, Any]
@@ -56,6 +56,56 @@ def test_an_upsert_table_of_what_maxwell_writes(tmp_path: Path, form: str, prima
     scenario.tell(("update", new, {"m": 4.5}), ("delete", rows[0], None), ("update", moved, {"id": 2}))
     assert sorted(scenario.upsert_table(), key=lambda row: int(row["id"])) == [new, rows[3], rows[4], moved]
     assert scenario.catalog.load("n.t__dead_letters") is None
+
+
+@pytest.mark.parametrize("case", ["keep", "snake", "camel"])
+def test_fields_of_keys_are_named_as_the_table_names_fields_at_every_depth(tmp_path: Path, case: str) -> None:
+    """Also of a key whose fields no value has: its columns identify rows, and tombstones find them."""
+    scenario = UpsertScenario(tmp_path, key=JSON_KEYS, column_case=case)
+    keys = [json.dumps({"theKey": {"orderId": n, "in_it": {"aB": 1}}, "Plain_Id": 1}) for n in (1, 2)]
+    scenario.tell((keys[0], {"v": 1}), (keys[1], {"v": 2}))
+    scenario.tell((keys[0], {"v": 3}), (keys[1], None))
+    [row] = scenario.upsert_table()
+    names = {
+        "keep": ("theKey", "orderId", "in_it", "aB", "Plain_Id"),
+        "snake": ("the_key", "order_id", "in_it", "a_b", "plain_id"),
+        "camel": ("theKey", "orderId", "inIt", "aB", "plainId"),
+    }[case]
+    assert row == {"v": 3, names[0]: {names[1]: 1, names[2]: {names[3]: 1}}, names[4]: 1}
+    assert scenario.catalog.load("n.t__dead_letters") is None
+
+
+def test_a_key_column_named_as_the_table_names_a_member_of_a_key_finds_its_tombstones(tmp_path: Path) -> None:
+    settings: dict[str, Any] = {"key": JSON_KEYS, "key_columns": ("the_key.order_id",), "column_case": "snake"}
+    scenario = UpsertScenario(tmp_path, **settings)
+    keys = [{"theKey": {"orderId": n}} for n in (1, 2)]
+    scenario.tell(*((json.dumps(key), {**key, "v": 1}) for key in keys))
+    scenario.tell((json.dumps(keys[0]), None))
+    assert scenario.upsert_table() == [{"the_key": {"order_id": 2}, "v": 1}]
+
+
+def test_a_key_whose_field_has_a_dot_in_its_name_is_refused_until_the_field_has_a_column(tmp_path: Path) -> None:
+    scenario = UpsertScenario(tmp_path, key=JSON_KEYS, dead_letters=DeadLettersSpec(stop_above=1.0))
+    change = (json.dumps({"a.b": 1}), {"a.b": 1, "v": 1})
+    scenario.tell(change)
+    [(kind, reason)] = scenario.dead_letters()
+    assert (kind, "field: '[\"a.b\"]'}}`" in reason) == ("no_key", True)
+    column = ColumnSpec(name="a_b", type=parse_type("long"), field=("a.b",))
+    (tmp_path / "other").mkdir()
+    other = UpsertScenario(tmp_path / "other", key=JSON_KEYS, columns=(column,), key_columns=("a_b",))
+    other.tell(change, (json.dumps({"a.b": 2}), {"a.b": 2, "v": 2}))
+    other.tell((json.dumps({"a.b": 1}), None))
+    assert other.upsert_table() == [{"a_b": 2, "v": 2}]
+
+
+def test_an_ordering_column_that_is_named_as_in_the_records_is_refused_with_its_name_in_the_table(
+    tmp_path: Path,
+) -> None:
+    lenient = DeadLettersSpec(stop_above=1.0)
+    scenario = UpsertScenario(tmp_path, key=JSON_KEYS, column_case="snake", order_by="updatedAt", dead_letters=lenient)
+    scenario.tell((json.dumps({"id": 1}), {"updatedAt": 1}))
+    reason = "the table has no column updatedAt: write `updated_at` under `order_by`, the column of that field"
+    assert scenario.dead_letters() == [("no_order_value", reason)]
 
 
 def test_a_table_without_a_primary_key_has_no_upsert_table(tmp_path: Path) -> None:

@@ -72,12 +72,20 @@ def test_the_last_change_of_a_key_is_its_row(tmp_path: Path, version: int) -> No
     assert kinds == {("vector" if version == 3 else "positions", True)}
 
 
-def test_the_json_text_null_is_no_value(tmp_path: Path) -> None:
-    scenario = UpsertScenario(tmp_path, key=JSON_KEYS)
-    scenario.tell(('{"id":1}', {"id": 1, "v": "a"}), ('{"id":2}', {"id": 2, "v": "a"}))
-    scenario.source.produce("a", 0, b"null", key=b'{"id":1}')
-    scenario.catch_up()
-    assert scenario.upsert_table() == [{"id": 2, "v": "a"}]
+@pytest.mark.parametrize("text", [b"null", b" null", b"null\n", b"\r\n\t null \n"])
+@pytest.mark.parametrize("kind", ["json", "json_schema"])
+def test_the_json_text_null_is_no_value(tmp_path: Path, kind: str, text: bytes) -> None:
+    """Also behind the wire format of a registry's schema, as Connect's converter for JSON Schema writes it."""
+    scenario = UpsertScenario(tmp_path, key=JSON_KEYS, value=ValueSpec.model_validate({"format": kind}))
+    fields = {"id": {"type": "integer"}, "v": {"type": "string"}}
+    schema = {"type": ["null", "object"], "properties": fields}
+    number = scenario.registry.register("json_schema", json.dumps(schema))
+    head = b"\0" + number.to_bytes(4, "big") if kind == "json_schema" else b""
+    for n, raw in ((1, b'{"id": 1, "v": "a"}'), (2, b'{"id": 2, "v": "nul"}'), (1, text)):
+        scenario.source.produce("a", 0, head + raw, key=json.dumps({"id": n}).encode())
+        scenario.catch_up()
+    assert scenario.upsert_table() == [{"id": 2, "v": "nul"}]
+    assert scenario.catalog.load("n.t__dead_letters") is None
 
 
 def test_a_table_that_another_run_has_made_gets_the_columns_that_this_ones_file_has(

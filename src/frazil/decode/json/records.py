@@ -14,7 +14,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from pyiceberg.types import IcebergType, NestedField, StructType
 
-from frazil.decode.columns import Decoded, Fault, Mismatch, bytes_of, first_mismatches, offsets_of
+from frazil.decode.columns import Bodies, Decoded, Fault, Mismatch, bytes_of, first_mismatches, offsets_of
 from frazil.decode.conversion import NOT_ADDED
 from frazil.decode.json import scan
 from frazil.decode.json.as_sent import unescape_keys
@@ -37,6 +37,8 @@ FAULTS = {
 }
 """The faults of an entire text, by the codes of the scan."""
 _DEFAULT = JsonOptions()
+_NULL, _SPACE = b"null", b" \t\r\n"
+_MAY_BEGIN_NULL, _MAY_END_NULL = (np.frombuffer(_SPACE + _NULL[place : place + 1], np.uint8) for place in (0, 3))
 _MAX_ROUNDS = 20
 """The limit on repeated decoding without contradicting records; after it all refused records are left out at once."""
 
@@ -172,6 +174,16 @@ def text_slices(values: pa.BinaryArray) -> Slices:
     """Returns every text as one slice of unknown kind."""
     rows, offsets = len(values), offsets_of(values)
     return Slices(offsets[:-1].copy(), offsets[1:].copy(), np.zeros(rows, np.uint8), np.arange(rows, dtype=np.int32))
+
+
+def are_null(texts: Bodies) -> NDArray[np.bool_]:
+    """Returns which texts are the word `null`, with white space or without: bool of shape (n_texts,)."""
+    found = np.zeros(len(texts), np.bool_)
+    rows = np.flatnonzero(texts.end - texts.start >= len(_NULL))
+    first, last = texts.buffer[texts.start[rows]], texts.buffer[texts.end[rows] - 1]
+    for row in rows[np.isin(first, _MAY_BEGIN_NULL) & np.isin(last, _MAY_END_NULL)].tolist():
+        found[row] = texts.buffer[texts.start[row] : texts.end[row]].tobytes().strip(_SPACE) == _NULL
+    return found
 
 
 def unreadable(values: pa.BinaryArray) -> NDArray[Any]:

@@ -207,8 +207,9 @@ def _read_date(column: TextColumn, kind: IcebergType, kinds: U8) -> pa.Array:
 
 
 def _read_time(column: TextColumn, kind: IcebergType, kinds: U8) -> pa.Array:
-    # Arrow parses no time of day alone, but one of the day 1970-01-01.
-    moments = pc.binary_join_element_wise(_DAY, column.array, "")
+    # Arrow parses no time of day alone, but one of the day 1970-01-01; of a day it also parses an hour alone.
+    times = pc.if_else(pc.match_substring(column.array, ":"), column.array, "")
+    moments = pc.binary_join_element_wise(_DAY, times, "")
     micros = _cast_times(TextColumn(moments, column.valid, column.bad), pa.timestamp("us"))
     return micros.cast(pa.int64()).cast(pa.time64("us"))
 

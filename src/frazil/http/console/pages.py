@@ -24,6 +24,7 @@ from frazil.http.problems import Refused
 from frazil.http.security import LOGIN, STATIC, cookie_of, require_operate, rights_of
 from frazil.ops import reports
 from frazil.ops.running import RunningPipeline
+from frazil.printable import plural
 from frazil.spec.connections import HttpSpec
 
 SPANS = {"hour": 3_600, "day": 86_400, "month": 30 * 86_400}
@@ -211,4 +212,4 @@ def _own_path(path: str) -> str:
 
 
 def _records(number: float) -> str:
-    return reports.plural(round(number), "record")
+    return plural(round(number), "record")

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from frazil.errors import SpecError
 from frazil.plugins.functions import import_function
+from frazil.printable import plural
 from frazil.process.kernels.values import EXPRESSION_FAILED, Kernel, Result, as_array, rows_of
 from frazil.process.program import PYTHON, Call
 from frazil.schema.arrow import as_written
@@ -64,7 +65,9 @@ def _checked(call: Call, made: Any, rows: int) -> pa.Array:
         message = f"`{call.sql}` returns an array of {made.type}, and declares {call.type}"
         raise SpecError(message, remedy=WRONG_RESULT)
     if len(made) != rows:
-        raise SpecError(f"`{call.sql}` returns {len(made)} values for {rows} rows", remedy=WRONG_RESULT)
+        raise SpecError(
+            f"`{call.sql}` returns {plural(len(made), 'value')} for {plural(rows, 'row')}", remedy=WRONG_RESULT
+        )
     try:
         made.validate(full=True)
     except pa.ArrowInvalid as error:

@@ -65,7 +65,7 @@ def protect_headers(array: pa.Array, protection: Protection) -> pa.Array:
     keeps = np.ones(len(names), np.bool_)
     for name in names.unique().drop_null().to_pylist():
         path = f"{HEADERS}.{name}"
-        rule = protection.rule_for((path, HEADERS))
+        rule = protection.rule_for((path, HEADERS)) or protection.rule_inside((path,))
         if rule is None:
             continue
         mine = pc.fill_null(pc.equal(names, name), False)

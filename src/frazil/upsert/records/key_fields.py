@@ -35,8 +35,9 @@ from frazil.registry.port import UnusableSchema
 from frazil.rows.record_keys import KEY_SCHEMA, is_record
 from frazil.rows.writer_schemas import LATEST, struct_of
 from frazil.schema.arrow import Bools, Ints, Records
+from frazil.schema.evolve import type_at
 from frazil.schema.names import column_names, column_path
-from frazil.schema.projection import is_one_column
+from frazil.schema.projection import change_case, is_one_column, name_in_record
 from frazil.schema.selection import Path
 from frazil.upsert.changes import TRUNCATE, Changes
 from frazil.upsert.lookup.live_rows import has_column
@@ -57,13 +58,36 @@ def column_of(target: TableTarget, path: Path) -> Path:
     fed = {field: name for name, field in (*shaping.fields, *layout.paths.items())}
     for cut in range(len(path), 0, -1):
         if path[:cut] in fed:
-            return (fed[path[:cut]], *path[cut:])
+            return _in_table(target, fed[path[:cut]], path[cut:])
     for cut in range(1, len(path)):  # A declared struct is not flattened.
         name = shaping.column_name(path[:cut], layout.names)
         if name in layout.unbound and is_one_column(layout.unbound[name]):
-            return (name, *path[cut:])
+            return _in_table(target, name, path[cut:])
     cut = min(len(path), shaping.depth + 1)
-    return (shaping.column_name(path[:cut], layout.names), *path[cut:])
+    return _in_table(target, shaping.column_name(path[:cut], layout.names), path[cut:])
+
+
+def _in_table(target: TableTarget, column: str, inside: Path) -> Path:
+    """Returns the path in the table of the field that is at `inside` of a column in the records."""
+    assert target.shaping is not None
+    found: Path = (column,)
+    for name in inside:
+        struct = type_at(target.schema.as_struct(), found)
+        members = struct.fields if isinstance(struct, StructType) else ()
+        known = (member.name for member in members if name_in_record(member) == name)
+        found = (*found, next(known, change_case(name, target.shaping.case)))
+    return found
+
+
+def _in_records(target: TableTarget, path: Path) -> Path:
+    """Returns the names that the members of a struct column have in the records. path: in the table, from the column on."""
+    found: Path = ()
+    for cut in range(1, len(path)):
+        struct = type_at(target.schema.as_struct(), path[:cut])
+        members = struct.fields if isinstance(struct, StructType) else ()
+        known = (name_in_record(member) for member in members if member.name == path[cut])
+        found = (*found, next(known, path[cut]))
+    return found
 
 
 def name_columns(target: TableTarget, fields: Iterable[Path]) -> tuple[str, ...]:
@@ -105,7 +129,7 @@ def _field_of(target: TableTarget, path: Path) -> Path:
     if target.shaping is not None and path[0] == target.shaping.key and len(path) > 1:
         return path[1:]  # The column is the key itself.
     feeding = target.layout.paths.get(path[0]) if target.shaping is not None else None
-    return path if feeding is None else (*feeding, *path[1:])
+    return path if feeding is None else (*feeding, *_in_records(target, path))
 
 
 def _is_free(path: Path, taken: Iterable[Path]) -> bool:

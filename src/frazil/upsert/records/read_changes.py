@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyiceberg.types import IcebergType, StringType, StructType, UUIDType
+from pyiceberg.types import IcebergType, NestedField, StringType, StructType, UUIDType
 
 from frazil.cdc.changes import read_envelope
 from frazil.decode.columns import Decoded, Mismatch
@@ -25,7 +25,7 @@ from frazil.report import KeyUpdatePart
 from frazil.rows.decoder import has_value
 from frazil.rows.project import decode_rows, shape_rows
 from frazil.rows.tombstones import find_tombstones, read_others
-from frazil.schema.arrow import Bools, Records, one_array, pick, spread_mask
+from frazil.schema.arrow import Bools, Records, arrow_type, as_written, one_array, pick, spread_mask
 from frazil.schema.evolve import RequestedFields, TypesDiffer, merge_requested_fields, type_at
 from frazil.schema.selection import Path
 from frazil.upsert.changes import DELETE, TRUNCATE, UPSERT, Changes
@@ -53,7 +53,8 @@ def read_changes(target: TableTarget, records: Records, limit: int = MAX_MISMATC
     is_known = bool(reading.key_columns)
     keys = read_keys(target, records, needs_key if is_known else first_alike(target, records, needs_key), limit)
     decoded = _with_mismatches(decoded, keys, reading.key.format, limit)
-    columns = decoded.columns
+    columns = [_in_table(*one) for one in zip(target.fields, decoded.columns, strict=False)]
+    decoded = replace(decoded, columns=columns)
     if reading.key_columns and columns:
         if reading.is_key_of_record:
             decoded = _refuse_other_keys(target, decoded, keys, there, limit)
@@ -154,6 +155,11 @@ def ordering_values(target: TableTarget, columns: Sequence[pa.Array], records: R
     return next((records[source] for source, column in target.metadata if column == name), None)
 
 
+def _in_table(field: NestedField, column: pa.Array) -> pa.Array:
+    """Returns the values with the table's names of members, which differ from the records' with `column_case`."""
+    return as_written(column, arrow_type(field.field_type)) if pa.types.is_struct(column.type) else column
+
+
 def _rows_there(target: TableTarget, records: Records, there: Bools, limit: int) -> Decoded:
     """Returns the rows of the records that have a value; null for the others."""
     if there.all():
@@ -209,7 +215,7 @@ def read_checked(target: TableTarget, topic: str, records: Records, limit: int) 
         of_change = {**of_change, **changes.own}
         order = changes.order if changes.order is not None else ordering_values(target, changes.columns, of_change)
         changes = replace(changes, order=order, unavailable=without_ordered(target, changes, order))
-        mismatches += _without_order(reading.order_by, changes, limit)
+        mismatches += _without_order(target, changes, limit)
     mismatches += refuse_unpaired(target, topic, records, changes, limit)
     if not mismatches:
         return changes
@@ -236,10 +242,15 @@ def _without_key_columns(target: TableTarget, changes: Changes, limit: int) -> C
 
 def _lacking(target: TableTarget, name: str) -> str:
     """Returns why changes of a table without this key column are refused, with the column that the name may stand for."""
-    (made,) = name_columns(target, (tuple(name.split(".")),))
-    if made != name and has_column(target, tuple(made.split("."))):
+    if made := _made_of(target, name):
         return f"the table has no key column {name}: write `{made}` under `key_columns`, the column of that field"
     return f"the table has no key column {name}, and the record does not have it"
+
+
+def _made_of(target: TableTarget, name: str) -> str:
+    """Returns the column of the field that a name may stand for, where that is not the column itself; else nothing."""
+    (made,) = name_columns(target, (tuple(name.split(".")),))
+    return made if made != name and has_column(target, tuple(made.split("."))) else ""
 
 
 def with_topic(target: TableTarget, topic: str, records: Records) -> Records:
@@ -282,10 +293,14 @@ def without_ordered(target: TableTarget, changes: Changes, order: pa.Array | Non
     return unavailable
 
 
-def _without_order(name: str, changes: Changes, limit: int) -> list[Mismatch]:
-    lacks = changes.ops == UPSERT
+def _without_order(target: TableTarget, changes: Changes, limit: int) -> list[Mismatch]:
+    assert target.changes is not None
+    name, lacks = target.changes.order_by, changes.ops == UPSERT
     if changes.order is not None:
         lacks &= np.asarray(changes.order.is_null())
+    elif made := _made_of(target, name):
+        reason = f"the table has no column {name}: write `{made}` under `order_by`, the column of that field"
+        return refuse(changes, lacks, name, "no_order_value", reason, limit)
     return _refuse_empty(changes, lacks, name, "no_order_value", f"the column {name}, which orders the changes,", limit)
 
 

@@ -29,14 +29,15 @@ from frazil.rows.metadata_columns import own_column
 from frazil.rows.record_keys import decode_keys, has_record
 from frazil.schema.arrow import Bools, Ints, Records, pick, spread_places
 from frazil.schema.evolve import type_at
-from frazil.schema.names import as_columns, column_names
+from frazil.schema.names import as_columns, column_names, column_settings
 from frazil.schema.projection import KEY_ROOT
 from frazil.schema.selection import Path
 from frazil.upsert.lookup.live_rows import has_column, member
-from frazil.upsert.records.key_fields import PRIMARY, flat_keys, leaves_of, places_of, struct_at
+from frazil.upsert.records.key_fields import PRIMARY, column_of, flat_keys, leaves_of, places_of, struct_at
 from frazil.write.target import ChangeReading, TableTarget
 
 _ROOT = "key"
+_DOTTED = "the key's field {} has a dot in its name, which no key column may have: {}, and name it under `key_columns`"
 _ALL: tuple[Path, ...] = ((),)
 _SCALED = struct_at({("scale",): IntegerType(), ("value",): BinaryType()})
 
@@ -282,6 +283,12 @@ def _discover(target: TableTarget, records: Records, limit: int) -> Keys:
         is_value = np.full(decoded.refused.size, kind is not None)
         is_framed = target.changes.key.format not in ("json", "raw", "text")
         return Keys(_without_fields(replace(decoded, requested_fields={}), is_value, limit, is_framed))
+    dotted = next(
+        (path for path in _of_table(target, leaves_of(kind)) if "." in "".join(column_of(target, path))), None
+    )
+    if dotted is not None:
+        reason = _DOTTED.format(".".join(dotted), column_settings(dotted))
+        return Keys(_refuse_all(replace(decoded, requested_fields={}), is_record, reason, limit))
     names = column_names(target.reading.aliases)
     mine = as_columns(kind, names) if names else kind
     assert isinstance(mine, StructType)
@@ -294,10 +301,13 @@ def _discover(target: TableTarget, records: Records, limit: int) -> Keys:
 def _without_fields(decoded: Decoded, is_value: Bools, limit: int, is_framed: bool = False) -> Decoded:
     """Refuses keys that are not records, whose fields cannot be known. is_framed: the format does not allow text."""
     or_text = "" if is_framed else "write `key: {format: text}`, or "
-    reason = f"the key is no record; {or_text}name the `key_columns`"
-    rows = np.flatnonzero(is_value & ~decoded.refused)[:limit].tolist()
+    return _refuse_all(decoded, is_value, f"the key is no record; {or_text}name the `key_columns`", limit)
+
+
+def _refuse_all(decoded: Decoded, is_bad: Bools, reason: str, limit: int) -> Decoded:
+    rows = np.flatnonzero(is_bad & ~decoded.refused)[:limit].tolist()
     mismatches = [*decoded.mismatches, *(Mismatch(row, "", "no_key", reason) for row in rows)]
-    return replace(decoded, refused=decoded.refused | is_value, mismatches=mismatches)
+    return replace(decoded, refused=decoded.refused | is_bad, mismatches=mismatches)
 
 
 def _is_json(target: TableTarget) -> bool:
