@@ -28,10 +28,10 @@ def _records(*pairs: tuple[Any, Any]) -> list[ReadRecord]:
 @pytest.mark.parametrize(
     ("records", "settings", "seen"),
     [
-        (_records((None, {"a": 1})), {}, "JSON in 1 records"),
+        (_records((None, {"a": 1})), {}, "JSON in 1 record"),
         (_records((None, b"a line"), (None, b"{")), {"value": {"format": "text"}}, "text in 2 records"),
         (_records((None, b"a\tb\r\n"), (None, b"\n")), {"value": {"format": "text"}}, "text in 2 records"),
-        (_records((None, b"\xff\x00")), {"value": {"format": "raw"}}, "raw in 1 records"),
+        (_records((None, b"\xff\x00")), {"value": {"format": "raw"}}, "raw in 1 record"),
         (
             _records(({"id": 1}, CHANGE), ({"id": 1}, None)),
             {"envelope": "debezium", "mode": "upsert", "key": {"format": "json"}},

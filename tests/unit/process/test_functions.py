@@ -25,6 +25,10 @@ def clean(email):
         raise ValueError("no @ in it")
     return pc.utf8_lower(email)
 
+def strict(email):
+    assert "nobody" not in email.to_pylist()
+    return email
+
 def joined(left, right):
     return pc.binary_join_element_wise(left, right, "/")
 
@@ -83,6 +87,11 @@ def test_only_the_records_for_which_it_raises_are_refused_with_its_name_its_word
     assert run(call(folder, "clean"), ["A@x", "nobody"], "null").columns[0].to_pylist() == ["a@x", None]
 
 
+def test_a_failure_without_words_is_named_by_its_class(folder: Path) -> None:
+    found = run(call(folder, "strict"), ["A@x", "nobody"])
+    assert [(one.row, one.error_class) for one in found.failures] == [(1, "AssertionError")]
+
+
 def test_a_call_of_literals_that_raises_names_its_words_in_every_record(folder: Path) -> None:
     found = run(call(folder, "clean", Literal("nobody", TEXT)), ["a", "b"])
     assert [one.error_class for one in found.failures] == ["ValueError: no @ in it"] * 2
@@ -114,7 +123,7 @@ def test_chunks_are_an_array(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("short", "`short(email)` returns 1 values for 2 rows"),
+        ("short", "`short(email)` returns 1 value for 2 rows"),
         ("number", "`number(email)` returns an array of int64, and declares string"),
         ("words", "`words(email)` returns no Arrow array, but list"),
         ("broken", "`broken(email)` returns an invalid array"),

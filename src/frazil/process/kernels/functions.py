@@ -41,7 +41,8 @@ def _pieces(
         made = function(*arguments)
     except Exception as error:  # noqa: BLE001  (whatever the user's code raises)
         if rows == 1:
-            reasons[first] = f"{type(error).__name__}: {error}"
+            name, words = type(error).__name__, str(error)
+            reasons[first] = f"{name}: {words}" if words else name
             yield pa.nulls(1, call.type)
             return
     else:
