@@ -152,6 +152,7 @@ _MENDED = {
     "select rand() as r from records": "select hash(_partition, _offset) as r from records",
     "select max(id) as m from records": "select id as m from records",
     "select raise_error('x') as c from records": "select id from records where i > 0",
+    r"select name rlike '\[a' as c from records": r"select name rlike r'\[a' as c from records",
     "select inline(items) from records": "select e.* from records lateral view explode(items) t as e",
     "select json_tuple(name, 'a') as a from records": "select get_json_object(name, '$.a') as a from records",
     "select reflect('a', 'b') as c from records": "select upper(name) as c from records",

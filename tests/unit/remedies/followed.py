@@ -212,6 +212,7 @@ FOLLOWED: Mapping[str, str] = {
             "write one `select … from records` in Spark's SQL; a name with other signs needs back-quotes",
             "write the condition after WHERE",
             "write the list out, `array(1, 2, 3)`",
+            "correct it; SQL's texts have a backslash twice, `'\\\\d'`, but for those behind an r, `r'\\d'`",
         ),
         _QUERIES,
     ),
