@@ -104,7 +104,7 @@ def test_files_that_the_sink_has_not_committed_are_waited_for(tmp_path: Path) ->
     scene.source.produce(CONTROL, 0, event(1))
     refused = scene.adopt(Tool.KAFKA_CONNECT)
     assert refused.problem is not None
-    assert "1 files" in refused.problem.message
+    assert "1 file" in refused.problem.message
     assert "pause" in refused.problem.remedy
     scene.catalog.append_foreign(TABLE, summary={POSITION: '{"0":6}'})
     assert scene.adopt(Tool.KAFKA_CONNECT).action == "adopt"

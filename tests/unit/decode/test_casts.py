@@ -199,7 +199,7 @@ _CLOCK = r"(\d\d)(?::(\d\d)(?::(\d\d)(?:\.(\d{1,30}))?)?)?"
 _ZONE = r"(Z|[+-]\d\d(?::?\d\d)?)"
 _FORMS = {
     "date": _DATE,
-    "time": _CLOCK,
+    "time": f"(?=.*:){_CLOCK}",
     "timestamp": f"{_DATE}(?:[ T]{_CLOCK})?",
     "timestamptz": f"{_DATE}[ T]{_CLOCK}{_ZONE}",
 }
