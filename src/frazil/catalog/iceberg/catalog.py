@@ -27,6 +27,7 @@ from frazil.catalog.iceberg.java import (
     is_not_there,
     java_errors,
     make_namespaces,
+    properties_of_file,
     unavailable,
 )
 from frazil.catalog.iceberg.opening import (
@@ -57,7 +58,6 @@ from frazil.catalog.progress import (
 from frazil.catalog.scans import Scan
 from frazil.errors import ConflictError, InvariantError, SpecError, UnavailableError
 from frazil.failpoints import hit
-from frazil.store.properties import task_properties
 from frazil.types import Commit, Progress
 
 _TRIES = 5
@@ -384,8 +384,8 @@ class IcebergCatalog:
             self._behind.discard(table)
         return self.scans.scan(table, self._tables[table])
 
-    def store_properties(self) -> Mapping[str, str]:
-        return task_properties(self._properties)
+    def store_properties(self, location: str) -> Mapping[str, str]:
+        return properties_of_file(self.gateway, self._properties, location)
 
     def lock(self, table: str) -> AbstractContextManager[object]:
         return self._locks.setdefault(table, threading.RLock())
