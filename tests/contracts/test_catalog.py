@@ -256,4 +256,4 @@ def test_marks_are_a_pipeline_s_own_and_come_and_go(lake: Lake) -> None:
 
 
 def test_what_reaches_the_store_has_nothing_of_the_catalog_itself(catalog: Catalog) -> None:
-    assert {"uri", "warehouse", "type"}.isdisjoint(catalog.store_properties())
+    assert {"uri", "warehouse", "type"}.isdisjoint(catalog.store_properties("/srv/lookups/countries.csv"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 import zipfile
 from pathlib import Path
@@ -15,6 +16,7 @@ from frazil.runtime.jars import USES, Use, are_jars_present, jars, known_sums, o
 from frazil.runtime.java import find_java
 from frazil.runtime.jvm import JVM_OPTIONS
 from frazil.runtime.light_jvm import LightJvm, archive_of_small_jvm
+from frazil.store.properties import property_of
 from tests.fixtures.foreign_spark import foreign_archive
 from tests.integration.servers import rest_archive
 
@@ -30,6 +32,17 @@ _CLASSES: dict[Use, tuple[str, ...]] = {
     "s3": ("software/amazon/awssdk/services/s3/S3Client.class",),
     "broker": ("kafka/Kafka.class", "kafka/tools/StorageTool.class"),
 }
+
+_PROPERTIES = (
+    "aws/s3/S3FileIOProperties",
+    "aws/AwsClientProperties",
+    "aws/AwsProperties",
+    "aws/HttpClientProperties",
+    "gcp/GCPProperties",
+    "azure/AzureProperties",
+    "aliyun/AliyunProperties",
+    "CatalogProperties",
+)
 
 
 @pytest.mark.parametrize("use", USES)
@@ -114,3 +127,18 @@ def test_the_small_jvm_starts_with_an_archive_that_does_not_fit_its_jars(monkeyp
         assert running.gateway.jvm.java.lang.Math.abs(-7) == 7
     finally:
         running.close()
+
+
+def test_every_property_of_the_java_classes_is_known() -> None:
+    """Read from the classes' constants: names have one form, and their length in front."""
+    [runtime] = [jar for jar in jars("spark") if jar.name.startswith("iceberg-spark-runtime")]
+    found = set()
+    with zipfile.ZipFile(runtime) as archive:
+        for name in _PROPERTIES:
+            content = archive.read(f"org/apache/iceberg/{name}.class")
+            for size, text in re.findall(
+                rb"\x01\x00(.)((?:s3|client|http-client|gcs|adls|azure|oss)[.][a-z0-9.-]+)", content
+            ):
+                found.add(text[: size[0]].decode())
+    assert len(found) > 100
+    assert {name for name in found if property_of(name) is None} == set()

@@ -7,8 +7,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-import re
-import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -27,10 +25,8 @@ from frazil.catalog.iceberg.store_access import identity_of, place_of, proxy_to
 from frazil.catalog.port import TableState
 from frazil.clock import new_id
 from frazil.errors import SpecError, UnavailableError
-from frazil.runtime.jars import jars
 from frazil.runtime.light_jvm import LightJvm
 from frazil.store.file_io import StoreIO
-from frazil.store.properties import property_of
 from frazil.types import Commit, DataFile, Progress
 from frazil.write.plain_target import plain_target
 from frazil.write.write import FileWriter, file_io
@@ -45,16 +41,6 @@ ROLE = "arn:aws:iam::123456789012:role/lake-writer"
 KEYS = ("s3.access-key-id", "s3.secret-access-key")
 S3_IO = "org.apache.iceberg.aws.s3.S3FileIO"
 ROWS = 1000
-PROPERTY_CLASSES = (
-    "aws/s3/S3FileIOProperties",
-    "aws/AwsClientProperties",
-    "aws/AwsProperties",
-    "aws/HttpClientProperties",
-    "gcp/GCPProperties",
-    "azure/AzureProperties",
-    "aliyun/AliyunProperties",
-    "CatalogProperties",
-)
 
 
 @pytest.fixture(scope="module")
@@ -248,6 +234,18 @@ def machine_with(jvm: LightJvm, settings: Mapping[str, str]) -> Iterator[None]:
 def _forget() -> None:
     place_of.cache_clear()
     proxy_to.cache_clear()
+
+
+def test_a_file_beside_the_tables_is_read_by_the_keys_that_only_the_driver_has(lake: Lake) -> None:
+    """Such as one of a lookup, before the first table is there."""
+    keys = {"aws.accessKeyId": "AKMACHINE", "aws.secretAccessKey": "s3cret"}
+    lake.store.client().put_object(Bucket="lake", Key="countries.csv", Body=b"id,name")
+    with machine_with(lake.jvm, keys):
+        catalog = lake.catalog(dict.fromkeys(KEYS, ""))
+        access = StoreIO(catalog.store_properties("s3://lake/countries.csv"))
+    with access.new_input("s3://lake/countries.csv").open() as stream:
+        assert stream.read() == b"id,name"
+    assert lake.proxy.requests[-1].access_key == "AKMACHINE"
 
 
 def signed_for(requests: list[Request]) -> set[str]:
@@ -484,18 +482,3 @@ def test_a_table_of_a_newer_format_is_refused_and_not_waited_for(lake: Lake) -> 
     with pytest.raises(SpecError, match=r"a newer format than this Frazil reads: .*unsupported version 9") as raised:
         lake.catalog(own).load("shop.orders")
     assert raised.value.remedy.startswith("install a newer Frazil")
-
-
-def test_every_property_of_the_java_classes_is_known() -> None:
-    """Read from the classes' constants: names have one form, and their length in front."""
-    [runtime] = [jar for jar in jars("spark") if jar.name.startswith("iceberg-spark-runtime")]
-    found = set()
-    with zipfile.ZipFile(runtime) as archive:
-        for name in PROPERTY_CLASSES:
-            content = archive.read(f"org/apache/iceberg/{name}.class")
-            for size, text in re.findall(
-                rb"\x01\x00(.)((?:s3|client|http-client|gcs|adls|azure|oss)[.][a-z0-9.-]+)", content
-            ):
-                found.add(text[: size[0]].decode())
-    assert len(found) > 100
-    assert {name for name in found if property_of(name) is None} == set()

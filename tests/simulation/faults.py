@@ -181,8 +181,8 @@ class UnsureCatalog:
     def lock(self, table: str) -> AbstractContextManager[object]:
         return self._catalog.lock(table)
 
-    def store_properties(self) -> Mapping[str, str]:
-        return self._catalog.store_properties()
+    def store_properties(self, location: str) -> Mapping[str, str]:
+        return self._catalog.store_properties(location)
 
     def scan(self, table: str) -> Scan:
         self._fate.step("catalog.scan")

@@ -251,7 +251,7 @@ class MemoryCatalog:
         if any(delete.data_file in left for delete in delta.deletes):
             raise InvariantError("a data file was to have two deletion vectors", where=table)
 
-    def store_properties(self) -> Mapping[str, str]:
+    def store_properties(self, location: str) -> Mapping[str, str]:  # noqa: ARG002
         """See Catalog."""
         return {}
 

@@ -227,8 +227,12 @@ class Catalog(Protocol):
     def scan(self, table: str) -> Scan:
         """Returns the files of the table as last loaded or committed to, with their delete files."""
 
-    def store_properties(self) -> Mapping[str, str]:
-        """Returns what reaches the catalog's store, secrets included, without the credentials that it vends for a table."""
+    def store_properties(self, location: str) -> Mapping[str, str]:
+        """Returns what reaches a file at `location` that is no table's, secrets included, without the credentials that the
+        catalog vends for a table.
+
+        Raises: UnavailableError where the driver finds no identity for its store.
+        """
 
     def lock(self, table: str) -> AbstractContextManager[object]:
         """Returns a context that excludes other threads of this process from the table: a batch that looks up rows and

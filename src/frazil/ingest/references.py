@@ -90,7 +90,7 @@ class References:
 
     def _open(self, table: Table, lookup: LookupSpec, states: dict[str, TableState | None], where: str) -> _Source:
         if lookup.file:
-            properties = table.state.io_properties if table.state else self._catalog.store_properties()
+            properties = table.state.io_properties if table.state else self._catalog.store_properties(lookup.file)
             store = store_of(tuple(sorted(properties.items())))
             return _File(store, lookup.file)
         if lookup.table not in states:

@@ -27,6 +27,7 @@ from frazil.catalog.iceberg.java import (
     is_not_there,
     java_errors,
     make_namespaces,
+    properties_of_file,
     summary_of,
     unavailable,
 )
@@ -58,7 +59,6 @@ from frazil.catalog.progress import (
 from frazil.catalog.scans import Scan
 from frazil.errors import ConflictError, InvariantError, SpecError, UnavailableError
 from frazil.failpoints import hit
-from frazil.store.properties import task_properties
 from frazil.types import Commit, Progress
 
 _TRIES = 5
@@ -385,8 +385,8 @@ class IcebergCatalog:
             self._behind.discard(table)
         return self.scans.scan(table, self._tables[table])
 
-    def store_properties(self) -> Mapping[str, str]:
-        return task_properties(self._properties)
+    def store_properties(self, location: str) -> Mapping[str, str]:
+        return properties_of_file(self.gateway, self._properties, location)
 
     def lock(self, table: str) -> AbstractContextManager[object]:
         return self._locks.setdefault(table, threading.RLock())

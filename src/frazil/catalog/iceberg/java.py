@@ -15,7 +15,7 @@ from typing import Any
 
 from py4j.protocol import Py4JError, Py4JJavaError
 
-from frazil.catalog.iceberg.store_access import identity_of, try_writing
+from frazil.catalog.iceberg.store_access import IO_OF, identity_of, try_writing
 from frazil.errors import FrazilError, SpecError, UnavailableError
 from frazil.refusals import Settings, refusal_remedy
 from frazil.store.addresses import address_of
@@ -373,6 +373,24 @@ def probe_store(gateway: Any, hadoop: Mapping[str, str], properties: Mapping[str
     if found != _MAY_NOT_LIST:
         _probe_for_tasks(task_properties(own), location)
     return found
+
+
+def properties_of_file(gateway: Any, properties: Mapping[str, str], location: str) -> dict[str, str]:
+    """Returns what tasks need to reach a file that is no table's, by the properties of a catalog.
+
+    Raises: UnavailableError where the driver's client finds no identity.
+    """
+    kept, kind = task_properties(properties), address_of(location).kind
+    if kind not in ("s3", "gcs", "adls"):
+        return kept
+    try:
+        io = gateway.jvm.org.apache.iceberg.CatalogUtil.loadFileIO(IO_OF[kind], dict(properties), None)
+        try:
+            return {**kept, **identity_of(gateway, io, location, properties)}
+        finally:
+            io.close()
+    except java_errors() as error:
+        raise _unreachable(error, location) from None
 
 
 def _list(io: Any, location: str) -> str:

@@ -23,7 +23,7 @@ from frazil.store.clients import adls_identity, s3_host
 from frazil.store.hdfs import USER, sent_to_tasks
 from frazil.store.properties import DRIVERS_HADOOP, PROXY
 
-_IO = {
+IO_OF = {
     "s3": "org.apache.iceberg.aws.s3.S3FileIO",
     "gcs": "org.apache.iceberg.gcp.gcs.GCSFileIO",
     "adls": "org.apache.iceberg.azure.adlsv2.ADLSFileIO",
@@ -46,8 +46,8 @@ def build_client(gateway: Any, properties: Mapping[str, str]) -> None:
 
     Raises: the Java exception of a property that is refused.
     """
-    if properties.get("io-impl") == _IO["s3"]:
-        io = gateway.jvm.org.apache.iceberg.CatalogUtil.loadFileIO(_IO["s3"], dict(properties), None)
+    if properties.get("io-impl") == IO_OF["s3"]:
+        io = gateway.jvm.org.apache.iceberg.CatalogUtil.loadFileIO(IO_OF["s3"], dict(properties), None)
         try:
             io.client()
         finally:
@@ -57,11 +57,11 @@ def build_client(gateway: Any, properties: Mapping[str, str]) -> None:
 def refuse_hadoop(gateway: Any, io: Any, location: str, table: str) -> None:
     """Raises SpecError for an object store that is reached by Hadoop's file systems: tasks do not read their settings."""
     kind = address_of(location).kind
-    if kind in _IO and is_instance_of(gateway, io, _HADOOP):
+    if kind in IO_OF and is_instance_of(gateway, io, _HADOOP):
         scheme = urlsplit(location).scheme
         raise SpecError(
             f"the catalog reaches `{scheme}:` by Hadoop's file system, whose settings tasks do not have",
-            remedy=f"write `io-impl: {_IO[kind]}` under `catalog.properties`, with Iceberg's properties of the store",
+            remedy=f"write `io-impl: {IO_OF[kind]}` under `catalog.properties`, with Iceberg's properties of the store",
             where=table,
         )
 
@@ -123,10 +123,10 @@ def proxy_to(gateway: Any, named: str | None, host: str) -> str:
 @contextmanager
 def _of_kind(gateway: Any, io: Any, kind: str) -> Iterator[Any]:
     """Yields Iceberg's file access for this kind of store: `io`, or another one where `io` hides it."""
-    if is_instance_of(gateway, io, _IO[kind]):
+    if is_instance_of(gateway, io, IO_OF[kind]):
         yield io
         return
-    own = gateway.jvm.org.apache.iceberg.CatalogUtil.loadFileIO(_IO[kind], io.properties(), None)
+    own = gateway.jvm.org.apache.iceberg.CatalogUtil.loadFileIO(IO_OF[kind], io.properties(), None)
     try:
         yield own
     finally:
@@ -211,7 +211,7 @@ def place_of(gateway: Any, named: tuple[tuple[str, str], ...]) -> dict[str, str]
     Raises: the Java exception of a client that finds no region.
     """
     own = {"s3.access-key-id": "-", "s3.secret-access-key": "-", **dict(named)}
-    io = gateway.jvm.org.apache.iceberg.CatalogUtil.loadFileIO(_IO["s3"], own, None)
+    io = gateway.jvm.org.apache.iceberg.CatalogUtil.loadFileIO(IO_OF["s3"], own, None)
     try:
         return _s3_place(gateway, io.client())
     finally:
