@@ -108,12 +108,12 @@ def test_check_reports_an_unusable_catalog_among_its_findings(jars: Path, tmp_pa
 
 
 def test_what_the_drivers_of_databases_leave_out_is_told(jvm: LightJvm, tmp_path: Path) -> None:
-    wrong = {"jdbc.journal_mode": "NOPE", "jdbc.synchronus": "FULL", "jdbc.busy_timeout": "10"}
+    wrong = {"jdbc.journal_mode": "NOPE", "jdbc.synchronouss": "FULL", "jdbc.busy_timeout": "10"}
     spec = load_spec(_file(tmp_path, {"properties": wrong}))
     found = list(check_driver_settings(spec, settings_of_driver(jvm.gateway, spec.catalog.uri or "")))
     assert [one.found.partition(",")[0] for one in found] == [
         "mind: `jdbc.journal_mode` is `NOPE`",
-        "mind: the driver lists no `jdbc.synchronus`; did you mean `jdbc.synchronous`?",
+        "mind: the driver lists no `jdbc.synchronouss`; did you mean `jdbc.synchronous`?",
     ]
     assert {"sslmode", "user", "password"} <= settings_of_driver(jvm.gateway, "jdbc:postgresql://h/d").keys()
     assert settings_of_driver(jvm.gateway, "jdbc:none://h/d") == {}
