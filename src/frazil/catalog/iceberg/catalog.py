@@ -32,6 +32,7 @@ from frazil.catalog.iceberg.java import (
     unavailable,
 )
 from frazil.catalog.iceberg.opening import (
+    create_twice,
     impatient,
     is_absent,
     is_unmade,
@@ -162,9 +163,9 @@ class IcebergCatalog:
         namespace = table.rpartition(".")[0]
         try:
             if namespace not in self._namespaces:
-                make_namespaces(self.gateway, self._catalog, identifier.namespace())
+                create_twice(lambda: make_namespaces(self.gateway, self._catalog, identifier.namespace()))
                 self._namespaces.add(namespace)
-            java = creation.create()
+            java = create_twice(creation.create)
             hit("create.landed")
             if not self.reader.vends_credentials:  # Other catalogs return what a load would: it need not be asked for.
                 self._tables[table] = java

@@ -35,6 +35,7 @@ from frazil.errors import FrazilError, SpecError, UnavailableError
 
 NAME = "frazil"
 """The name of every catalog that Frazil opens; a JDBC catalog keeps it in its rows."""
+_REFUSAL = "BadRequestException"
 _REST = "org.apache.iceberg.rest.RESTCatalog"
 # Loggers of Iceberg's: the first names the file that is read, the second a try that has failed.
 _LOGGERS = ("org.apache.iceberg.BaseMetastoreTableOperations", "org.apache.iceberg.util.Tasks")
@@ -146,9 +147,21 @@ def refuse_other_kind(gateway: Any, catalog: Any, identifier: Any, error: Except
         raise SpecError(message, remedy="give the table another name, or drop it", where=str(identifier))
 
 
+def create_twice(create: Callable[[], Any]) -> Any:
+    """Returns what `create` does, of a table or its namespaces, called once more where it is refused: a refusal stops the
+    table for good, and one alone may come from a proxy on the way.
+    """
+    try:
+        return create()
+    except java_errors() as error:
+        if not is_named(error, _REFUSAL):
+            raise
+    return create()
+
+
 def refused_creation(error: Exception, table: str) -> FrazilError:
     """Returns the error of a table that does not exist after `error`; a SpecError where it would be refused again."""
-    if is_named(error, "BadRequestException"):
+    if is_named(error, _REFUSAL):
         return SpecError(
             f"the catalog refuses to create the table: {cause_of(error)}",
             remedy="correct what the catalog names: the table's name, `properties`, `format_version` or `location`",
