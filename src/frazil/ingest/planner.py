@@ -52,7 +52,7 @@ class Planner:
         self.silent: frozenset[Partition] = frozenset()
 
     def request_ends(self, source: Source) -> None:
-        """Asks Kafka for the ends of all tables that have not stopped; where that costs much, between two such requests
+        """Asks Kafka for the ends of all tables whose lag can be told, and measures that of those without batches; where that costs much, between two such requests
         for the ends of those partitions alone that have got records in the last seconds.
 
         Raises: UnavailableError when Kafka does not answer.
@@ -62,15 +62,16 @@ class Planner:
         if now_s < self._all_due_s:
             self._ask(source, self._changed_s.keys(), now_s)
             return
-        active = [table for table in self._discovery.tables.values() if table.status.run_state is not RunState.STOPPED]
-        asked = {partition for table in active for partition in table.partitions()}
+        measured = [table for table in self._discovery.tables.values() if _is_measured(table)]
+        asked = {partition for table in measured for partition in table.partitions()}
         gone = self.ends.keys() - asked
         self.ends = {place: end for place, end in self.ends.items() if place in asked}
         self.silent &= asked
         self._ask(source, asked, now_s)
         self.is_changed |= bool(gone)
-        for table in active:
-            if (table.schedule.is_paused or not table.schedule.is_owned) and table.catalog.is_loaded:
+        for table in measured:
+            is_planned = table.schedule.is_owned and not table.schedule.is_paused
+            if table.catalog.is_loaded and (not is_planned or table.status.run_state is RunState.STOPPED):
                 table.offsets.set_lag(lag_records(table.position(), self.ends), self._time.now_ms())
         ended_s = self._time.monotonic_s()
         self._all_due_s = ended_s + min(LONGEST_IDLE_POLL_S, (ended_s - now_s) / IDLE_POLL_SHARE)
@@ -254,6 +255,14 @@ class Planner:
         if self._goal is None:
             return ends
         return {partition: min(end, self._goal.get(partition, 0)) for partition, end in ends.items()}
+
+
+def _is_measured(table: Table) -> bool:
+    """Whether the ends of the table's topics tell its lag: not where it has stopped because they are other topics now."""
+    topics = table.offsets.topics
+    return table.status.run_state is not RunState.STOPPED or all(
+        topic in topics and topics[topic].id == topic_id for topic, topic_id in table.progress.topic_ids.items()
+    )
 
 
 def _new_tables(tables: Iterable[Table]) -> dict[str, list[Table]]:

@@ -14,12 +14,13 @@ from frazil.catalog.layout import Layout
 from frazil.catalog.port import TableSize, TableState
 from frazil.errors import UnavailableError
 from frazil.ingest.discovery import Discovery
+from frazil.ingest.failures import TableStopped
 from frazil.ingest.load import RELOAD_IDLE_EVERY_S
 from frazil.ingest.service import Service
 from frazil.ingest.services import Services
 from frazil.ingest.state import RunState
 from frazil.ingest.table import Table
-from frazil.ingest.table_updates import pause_table, resume_table
+from frazil.ingest.table_updates import pause_table, resume_table, stop_table
 from frazil.kafka.port import TopicDescription
 from frazil.ops.history import freshness_of
 from frazil.ops.reports import lag_s
@@ -160,6 +161,22 @@ def test_a_record_of_an_idle_topic_makes_its_table_late_from_then_on_and_not_fro
     resume_table(table)
     assert turn_until(service, lambda: has_read(service, 3))
     assert describe(table)["behind_since_ms"] is None
+
+
+def test_the_lag_of_a_stopped_table_grows_until_its_topic_is_another_one(tmp_path: Path) -> None:
+    scene = Idle(tmp_path)
+    service = scene.idle_service()
+    table = only(service.tables)
+    stop_table(table, TableStopped("by a test", "none"))
+    scene.feed("a", {"id": 3}, {"id": 4})
+    scene.pass_minutes(service, 1)
+    assert table.offsets.lag_records == 2
+    scene.source.create("a")
+    scene.pass_minutes(service, 5)
+    scene.feed("a", *({"id": number} for number in range(5)))
+    scene.pass_minutes(service, 5)
+    assert table.offsets.lag_records <= 2, "records of the other topic are counted"
+    assert not has_read(service, 3)
 
 
 def test_a_table_that_was_late_before_this_process_is_late_since_its_watermark(tmp_path: Path) -> None:
