@@ -52,8 +52,9 @@ class Planner:
         self.silent: frozenset[Partition] = frozenset()
 
     def request_ends(self, source: Source) -> None:
-        """Asks Kafka for the ends of all tables whose lag can be told, and measures that of those without batches; where that costs much, between two such requests
-        for the ends of those partitions alone that have got records in the last seconds.
+        """Asks Kafka for the ends of all tables whose lag they tell, and sets the lag of those without batches; where that
+        costs much, asks between two such requests for the ends of those partitions alone that have got records in the last
+        seconds.
 
         Raises: UnavailableError when Kafka does not answer.
         """
