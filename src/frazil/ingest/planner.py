@@ -52,9 +52,9 @@ class Planner:
         self.silent: frozenset[Partition] = frozenset()
 
     def request_ends(self, source: Source) -> None:
-        """Asks Kafka for the ends of all tables whose lag they tell, and sets the lag of those without batches; where that
-        costs much, asks between two such requests for the ends of those partitions alone that have got records in the last
-        seconds.
+        """Asks Kafka for the ends of all tables whose lag they determine, and sets that of tables without batches; where
+        it costs much, asks between two such requests for the ends of those partitions alone that have got records
+        in the last seconds.
 
         Raises: UnavailableError when Kafka does not answer.
         """
@@ -259,7 +259,7 @@ class Planner:
 
 
 def _is_measured(table: Table) -> bool:
-    """Whether the ends of the table's topics tell its lag: not where it has stopped because they are other topics now."""
+    """Whether the ends of its topics determine the table's lag: not where it has stopped and they are other topics now."""
     topics = table.offsets.topics
     return table.status.run_state is not RunState.STOPPED or all(
         topic in topics and topics[topic].id == topic_id for topic, topic_id in table.progress.topic_ids.items()

@@ -25,6 +25,11 @@ from frazil.spec.types import parse_type
 RECORDS = "records"
 RULES = "the rules of queries are in docs/reference/queries.md"
 FUNCTION = "ScalaUDF"
+# What a constant argument is, in messages.
+PATTERN = "regular expression"
+READ_DATE = "date pattern for reading"
+WRITTEN_DATE = "date pattern for writing"
+ZONE = "time zone"
 """Spark's class of a call of a function that it does not have itself: here one of Python."""
 _A_QUERY = f"write one `select … from {RECORDS}` in Spark's SQL; a name with other signs needs back-quotes"
 _A_CONDITION = "write one condition in Spark's SQL, such as `amount > 0`; a name with other signs needs back-quotes"
@@ -152,10 +157,18 @@ class Catalyst:
         """Whether Spark evaluates another expression in place of an analysed one, its `replacement`."""
         return bool(self._replaceable.isInstance(node))
 
-    def fault_of_pattern(self, pattern: str) -> str:
-        """Returns what is wrong with a regular expression of Java's; empty where nothing is."""
+    def fault_of(self, what: str, text: str) -> str:
+        """Returns what is wrong with a constant; empty where nothing is. what: PATTERN, READ_DATE, WRITTEN_DATE or ZONE."""
+        util = "org.apache.spark.sql.catalyst.util"
         try:
-            self.jvm.java.util.regex.Pattern.compile(pattern)
+            if what == PATTERN:
+                self.jvm.java.util.regex.Pattern.compile(text)
+            elif what == ZONE:
+                self._static(f"{util}.DateTimeUtils").getZoneId(text)
+            else:
+                zone = self.jvm.java.time.ZoneOffset.UTC
+                made = self._static(f"{util}.TimestampFormatter").apply(text, zone, what == READ_DATE)
+                made.validatePatternString(False)
         except Exception as error:
             java = _java_of(error)
             if java is None:

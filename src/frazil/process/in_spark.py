@@ -7,7 +7,7 @@ Each is a function of the columns of `records` alone: what it uses of earlier pr
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +15,19 @@ import pyarrow as pa
 from pyiceberg.schema import Schema
 
 from frazil.errors import SpecError
-from frazil.process.catalyst import FUNCTION, RULES, Catalyst, class_of, items_of, seq_of, static_of
+from frazil.process.catalyst import (
+    FUNCTION,
+    PATTERN,
+    READ_DATE,
+    RULES,
+    WRITTEN_DATE,
+    ZONE,
+    Catalyst,
+    class_of,
+    items_of,
+    seq_of,
+    static_of,
+)
 from frazil.process.program import BY_SPARK, INPUT, Call, Expression, Field, Program, Project, SparkPart
 from frazil.process.refusals import making_a_map
 from frazil.process.spark_types import NO_TYPE, has_time
@@ -23,14 +35,29 @@ from frazil.schema.arrow import arrow_type
 
 # No field of a record has such a name.
 _VALUE = "\x01value{}"
-# The arguments that are regular expressions, by Spark's classes.
-_PATTERNS = {
-    "RLike": "right",
-    "RegExpReplace": "regexp",
-    "RegExpExtract": "regexp",
-    "RegExpExtractAll": "regexp",
-    "RegExpInStr": "regexp",
-    "StringSplit": "regex",
+# The arguments, by Spark's classes, whose constants fail for every record where they are wrong: kind and name.
+_ARGUMENTS: Mapping[str, tuple[tuple[str, str], ...]] = {
+    "RLike": ((PATTERN, "right"),),
+    "RegExpReplace": ((PATTERN, "regexp"),),
+    "RegExpExtract": ((PATTERN, "regexp"),),
+    "RegExpExtractAll": ((PATTERN, "regexp"),),
+    "RegExpInStr": ((PATTERN, "regexp"),),
+    "StringSplit": ((PATTERN, "regex"),),
+    "DateFormatClass": ((WRITTEN_DATE, "right"),),
+    "FromUnixTime": ((WRITTEN_DATE, "format"),),
+    "GetTimestamp": ((READ_DATE, "right"),),
+    "ToUnixTimestamp": ((READ_DATE, "right"),),
+    "UnixTimestamp": ((READ_DATE, "right"),),
+    "FromUTCTimestamp": ((ZONE, "right"),),
+    "ToUTCTimestamp": ((ZONE, "right"),),
+    "ConvertTimezone": ((ZONE, "sourceTz"), (ZONE, "targetTz")),
+}
+_DATE_REMEDY = "correct it, as in `yyyy-MM-dd HH:mm:ss.SSS`: `y` is the year, and Spark has neither `Y` nor `w`"
+_REMEDIES = {
+    PATTERN: "correct it; SQL's texts have a backslash twice, `'\\\\d'`, but for those behind an r, `r'\\d'`",
+    WRITTEN_DATE: _DATE_REMEDY,
+    READ_DATE: _DATE_REMEDY,
+    ZONE: "name one such as `Europe/Zurich`, or an offset such as `+02:00`",
 }
 
 
@@ -111,7 +138,7 @@ class InSpark:
         if kind == "AttributeReference":
             return self._column(node, sql)
         _check_computable(node, sql)
-        self._check_pattern(node, kind, sql)
+        self._check_constants(node, kind, sql)
         if self._catalyst.is_replaced(node):
             return self._inlined(node.replacement(), sql)
         node = self._rewritten(node, kind)
@@ -127,17 +154,17 @@ class InSpark:
         is_same = all(one is other for one, other in zip(made, children, strict=True))
         return node if is_same else node.withNewChildren(self._catalyst.seq(*made))
 
-    def _check_pattern(self, node: Any, kind: str, sql: str) -> None:
-        """Refuses a constant regular expression that is none: it would fail for every record."""
-        pattern = getattr(node, _PATTERNS[kind])() if kind in _PATTERNS else None
-        if pattern is None or class_of(pattern) != "Literal" or pattern.value() is None:
-            return
-        fault = self._catalyst.fault_of_pattern(str(pattern.value().toString()))
-        if fault:
-            raise SpecError(
-                f"`{sql}` has the regular expression {pattern.sql()}, which is wrong: {fault}",
-                remedy="correct it; SQL's texts have a backslash twice, `'\\\\d'`, but for those behind an r, `r'\\d'`",
-            )
+    def _check_constants(self, node: Any, kind: str, sql: str) -> None:
+        """Refuses constants that would fail for every record."""
+        for what, name in _ARGUMENTS.get(kind, ()):
+            constant = getattr(node, name)()
+            if class_of(constant) != "Literal" or constant.value() is None:
+                continue
+            fault = self._catalyst.fault_of(what, str(constant.value().toString()))
+            if fault:
+                raise SpecError(
+                    f"`{sql}` has the {what} {constant.sql()}, which is wrong: {fault}", remedy=_REMEDIES[what]
+                )
 
     def _rewritten(self, node: Any, kind: str) -> Any:
         """Returns the expression without a change of case below another one, which Spark's optimizer leaves out,

@@ -213,6 +213,8 @@ FOLLOWED: Mapping[str, str] = {
             "write the condition after WHERE",
             "write the list out, `array(1, 2, 3)`",
             "correct it; SQL's texts have a backslash twice, `'\\\\d'`, but for those behind an r, `r'\\d'`",
+            "correct it, as in `yyyy-MM-dd HH:mm:ss.SSS`: `y` is the year, and Spark has neither `Y` nor `w`",
+            "name one such as `Europe/Zurich`, or an offset such as `+02:00`",
         ),
         _QUERIES,
     ),
