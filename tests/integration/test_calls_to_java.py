@@ -1,15 +1,23 @@
-"""How many calls a commit makes to the JVM: each costs a tenth of a millisecond of a core, and pipelines commit all day."""
+"""How many calls a commit makes to the JVM: each costs a tenth of a millisecond of a core, and pipelines commit all day.
+And what stays of a commit in the JVM's memory: nothing.
+"""
 
 from __future__ import annotations
 
+import gc
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from py4j.clientserver import ClientServerConnection
+from py4j.protocol import MEMORY_COMMAND_NAME
 
 from frazil.catalog.iceberg.catalog import IcebergCatalog
 from frazil.catalog.iceberg.rehearsal import rehearse_commits
-from frazil.runtime.jvm import Jvm
+from frazil.catalog.iceberg.validators import Validator
+from frazil.runtime.jvm import Garbage, Jvm
+from frazil.testing import FakeClock
+from tests.fixtures.waiting import wait_until
 
 pytestmark = pytest.mark.jvm
 
@@ -20,7 +28,8 @@ def test_a_commit_makes_few_calls_and_its_size_none(jvm: Jvm, monkeypatch: pytes
     send, commit = ClientServerConnection.send_command, IcebergCatalog.commit
 
     def send_counted(connection: Any, command: str) -> Any:
-        sent.append(command)
+        if not command.startswith(MEMORY_COMMAND_NAME):  # Another thread lets go of what a commit no longer uses.
+            sent.append(command)
         return send(connection, command)
 
     def commit_counted(catalog: IcebergCatalog, *arguments: Any) -> Any:
@@ -37,3 +46,33 @@ def test_a_commit_makes_few_calls_and_its_size_none(jvm: Jvm, monkeypatch: pytes
     monkeypatch.setattr(IcebergCatalog, "commit", commit_counted)
     rehearse_commits(jvm.gateway, count=3)
     assert max(calls[1:]) <= 32, "the first one looks methods up"
+
+
+@pytest.fixture
+def without_cycles() -> Iterator[None]:
+    """Python looks for no garbage by itself: in a process with many objects it seldom does."""
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+
+
+@pytest.mark.usefixtures("without_cycles")
+def test_java_keeps_nothing_of_commits_that_are_over(jvm: Jvm, monkeypatch: pytest.MonkeyPatch) -> None:
+    java, clock = jvm.gateway.jvm.java.lang, FakeClock()
+    validate, seen, garbage = Validator.validate, list[Any](), Garbage(clock)
+
+    def validate_seen(validator: Validator, snapshots: Any) -> bool:
+        seen.append(java.ref.WeakReference(snapshots))  # They refer to the metadata of the table.
+        return validate(validator, snapshots)
+
+    def kept() -> int:
+        clock.sleep(10)
+        garbage.collect()
+        java.System.gc()
+        return sum(not reference.refersTo(None) for reference in seen[1:])  # The first is Java's only empty list.
+
+    monkeypatch.setattr(Validator, "validate", validate_seen)
+    rehearse_commits(jvm.gateway, count=5)
+    assert len(seen) >= 5
+    wait_until(lambda: not kept(), lambda: f"{kept()} of {len(seen) - 1} are kept", 30)

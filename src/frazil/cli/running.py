@@ -31,6 +31,7 @@ from frazil.clock import Clock, SystemClock, jitter, new_id
 from frazil.dead_letters.changes import TopicReaders
 from frazil.errors import UnavailableError
 from frazil.http.server import HttpServer, open_server
+from frazil.ingest.ended_batch import EndedBatch
 from frazil.ingest.failures import named_jvm_death
 from frazil.ingest.job import SparkJobs
 from frazil.ingest.leadership import Leadership, LeadershipState
@@ -51,7 +52,7 @@ from frazil.ops.maintenance import Activities
 from frazil.ops.running import OwnServices, Parts, RunningPipeline
 from frazil.ops.state_file import StateFile, describe
 from frazil.printable import plural
-from frazil.runtime.jvm import Heap, Jvm, core_count, is_local
+from frazil.runtime.jvm import Garbage, Heap, Jvm, core_count, is_local
 from frazil.spec import PipelineSpec, SparkSpec
 from frazil.telemetry.telemetry import Telemetry
 
@@ -96,7 +97,8 @@ def run(
         )
         maintenance_scheduler = MaintenanceScheduler(runner, clock)
         services = replace(
-            _services(spec, jvm, source, catalog, maintenance_scheduler.slowed_by), on_batch_end=telemetry.take
+            _services(spec, jvm, source, catalog, maintenance_scheduler.slowed_by),
+            on_batch_end=partial(_end_batch, telemetry, Garbage(clock)),
         )
         run_id = new_id()
         leadership = open_leadership(spec, run_id, clock)
@@ -127,6 +129,11 @@ def run(
                 warming.join()
                 _stop_maintenance(maintenance_scheduler, jvm)
     return service.tables
+
+
+def _end_batch(telemetry: Telemetry, garbage: Garbage, batch: EndedBatch) -> None:
+    telemetry.take(batch)
+    garbage.collect()
 
 
 def _services(

@@ -6,6 +6,7 @@ read tables never create a session. Its heap is watched, and kept small while th
 
 from __future__ import annotations
 
+import gc
 import importlib
 import os
 import sys
@@ -79,6 +80,9 @@ JVM_OPTIONS = (
     f"-Dlog4j2.configurationFile={resources.files('frazil.runtime') / 'log4j2.properties'}",
 )
 MEASURE_EVERY_S = 5.0
+# The least time between two collections of Python's own garbage, and the most of a core that they may take.
+_COLLECT_EVERY_S = 5.0
+_COLLECT_SHARE = 0.005
 # A collection of the whole heap takes 0.15 s of a core.
 MUCH_GARBAGE_BYTES = 96 * 1024 * 1024
 
@@ -330,3 +334,23 @@ class Heap:
             return HeapUsage(java.getUsed(), java.getMax())
         except (Py4JError, OSError):
             return None
+
+
+class Garbage:
+    """Python's objects that refer to each other and are no longer used, as py4j's do. Java keeps the object behind each, with
+    all that it refers to, such as the metadata of a table at each commit: two commits a second fill its memory in a quarter
+    of an hour. Python itself seldom looks for such objects once they have lived for seconds, and does not see their size.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._due_s = 0.0
+
+    def collect(self) -> None:
+        """Collects it where that is due. One thread calls it, after each batch."""
+        began_s = self._clock.monotonic_s()
+        if began_s < self._due_s:
+            return
+        gc.collect()
+        ended_s = self._clock.monotonic_s()
+        self._due_s = ended_s + max(_COLLECT_EVERY_S, (ended_s - began_s) / _COLLECT_SHARE)

@@ -13,7 +13,7 @@ from typing import Any
 
 from py4j.protocol import Py4JError
 
-from frazil.catalog.iceberg.java import Collector, causes_of, is_clock_behind, java_errors, remove, summary_of
+from frazil.catalog.iceberg.java import Collector, causes_of, is_clock_behind, java_errors, lent, remove, summary_of
 from frazil.catalog.iceberg.validators import Validator
 
 _CONFLICT = "org.apache.iceberg.exceptions.CommitFailedException"
@@ -116,9 +116,10 @@ class Sending:
 
         Raises: one of `lost_answers`: `answer_to` returns what that means.
         """
-        update.deleteWith(self._left)
-        update.validateWith(self._validator)
-        update.commit()
+        with lent(self._java, self._left, self._validator):
+            update.deleteWith(self._left)
+            update.validateWith(self._validator)
+            update.commit()
         snapshot = self._own()
         if snapshot is None:
             raise NotThere

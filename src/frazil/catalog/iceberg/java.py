@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any
@@ -310,6 +310,20 @@ class Collector:
     def accept(self, path: str) -> None:
         """Called by the JVM for each string."""
         self.paths.append(path)
+
+
+@contextmanager
+def lent(java: Any, *objects: object) -> Iterator[None]:
+    """While the block lasts Java may call these objects of Python's; py4j would keep them for good, as a JVM with a session
+    has no connection to Python on which it could return them. java: any object of Java's.
+    """
+    pool = java._gateway_client.gateway_property.pool  # noqa: SLF001
+    try:
+        yield
+    finally:
+        with pool.lock:
+            for name in [name for name, one in pool.dict.items() if any(one is other for other in objects)]:
+                del pool.dict[name]
 
 
 def make_namespaces(gateway: Any, catalog: Any, namespace: Any) -> None:

@@ -287,7 +287,8 @@ class IcebergMaintenance:
         collector = Collector()
         action = self._actions().deleteOrphanFiles(java).location(location).olderThan(older_than_ms)
         try:
-            action.usePrefixListing(True).deleteWith(collector).execute()
+            with lent(java, collector):
+                action.usePrefixListing(True).deleteWith(collector).execute()
         except (*java_errors(), *_spark_errors()) as error:
             if f"{normalize_path(location)} does not exist" in str(error):
                 return []
