@@ -1,5 +1,5 @@
-"""What AWS DMS, Kafka Connect's JsonConverter, producers of CloudEvents and Debezium's outbox router write: from a real
-broker to a reader that knows nothing of Frazil.
+"""What AWS DMS, Kafka Connect's JsonConverter, producers of CloudEvents, Debezium's outbox router and one that writes
+timestamps in nanoseconds write: from a real broker to a reader that knows nothing of Frazil.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
 
 from frazil.clock import new_id
 from frazil.runtime.broker import EmbeddedBroker
@@ -26,6 +28,13 @@ _DECIMAL = "org.apache.kafka.connect.data.Decimal"
 STRUCTURED = {"content-type": b"application/cloudevents+json"}
 EVENT = {"specversion": "1.0", "id": "e-1", "source": "/orders", "type": "placed", "time": "2026-11-22T00:00:01Z"}
 BINARY = {**{f"ce_{name}": text.encode() for name, text in EVENT.items()}, "ce_region": b"eu"}
+NOW_MS = 1_795_733_737_000
+NANOSECONDS = NOW_MS * 1_000_000
+COUNT = 1000
+FAR = {*range(5, 12), 300, 301, 303, 999}
+"""The records whose timestamps Spark cannot hold: side by side, with a few records between them, far from each other, and
+the last of all.
+"""
 Message = tuple[bytes | None, Any, Mapping[str, bytes]]
 
 
@@ -84,6 +93,21 @@ MESSAGES: dict[str, list[Message]] = {
 }
 
 
+def _far(servers: str) -> str:
+    """A topic with records of which some have timestamps in nanoseconds."""
+    topic = f"far-{new_id()[:8]}"
+    new = NewTopic(topic, 2, config={"message.timestamp.after.max.ms": str(2**63 - 1)})
+    admin = AdminClient({"bootstrap.servers": servers})
+    admin.create_topics([new])[topic].result(20)
+    producer = Producer({"bootstrap.servers": servers, "enable.idempotence": True})
+    for n in range(COUNT):
+        at = NANOSECONDS + n if n in FAR else NOW_MS + n
+        value = json.dumps({"key": n % 7, "n": n}).encode()
+        producer.produce(topic, value, f"k{n}".encode(), n % 7 % 2, timestamp=at, headers={"n": str(n)})
+    assert producer.flush(30) == 0
+    return topic
+
+
 @dataclass(frozen=True)
 class Ran:
     """A pipeline that has read all messages, and what the run reported of its tables."""
@@ -108,7 +132,7 @@ def ran(broker: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory) -> Ran
         for key, value, headers in messages:
             producer.produce(topics[name], json.dumps(value).encode(), key, headers=list(headers.items()))
     assert producer.flush(30) == 0
-    upsert = {"mode": "upsert", "key_columns": ["id"]}
+    upsert, far = {"mode": "upsert", "key_columns": ["id"]}, _far(servers)
     tables: dict[str, Any] = {
         "s.dms": {"topic": topics["dms"], "envelope": "dms", **upsert},
         "s.history": {"topic": topics["dms"], "envelope": "dms", "changelog": True, "metadata": ["source_table"]},
@@ -120,6 +144,9 @@ def ran(broker: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory) -> Ran
             "partition_by": ["day(_ce_time)"],
         },
         "s.outbox": {"topic": topics["outbox"], "envelope": "outbox"},
+        "s.plain": {"topic": far, "metadata": ["offset", "partition", "key", "headers"]},
+        "s.timed": {"topic": far, "metadata": ["timestamp"]},
+        "s.newest": {"topic": far, "mode": "upsert", "key_columns": ["key"]},
     }
     for table in tables.values():
         table["dead_letters"] = {"stop_above": "100%"}
@@ -164,3 +191,25 @@ def test_events_of_an_outbox_are_rows_whether_they_were_routed_or_not(ran: Ran) 
         {"id": 2, "_event_id": "9f", "_aggregate_type": "order", **own},
     ]
     assert ran.counts("outbox") == (1, {"delete": 1})
+
+
+def test_records_with_a_timestamp_in_nanoseconds_are_rows_unless_the_table_has_the_timestamp_as_a_column(
+    ran: Ran,
+) -> None:
+    plain = ran.rows("plain")
+    assert sorted(row["n"] for row in plain) == list(range(COUNT))
+    assert all(row["_key"] == f"k{row['n']}".encode() for row in plain)
+    headers = {row["_headers"][0]["value"] for row in plain if row["n"] in FAR}
+    assert headers == {str(n).encode() for n in FAR}
+    for partition in (0, 1):
+        mine = sorted((row for row in plain if row["_partition"] == partition), key=lambda row: int(row["_offset"]))
+        assert [row["n"] for row in mine] == [n for n in range(COUNT) if n % 7 % 2 == partition]
+        assert [row["_offset"] for row in mine] == list(range(len(mine)))
+    assert {row["n"] for row in ran.rows("timed")} == set(range(COUNT)) - FAR
+    dead = ran.rows("timed__dead_letters")
+    assert {json.loads(row["value"])["n"] for row in dead} == FAR
+    assert {row["error_class"] for row in dead} == {"out_of_range"}
+
+
+def test_records_with_a_timestamp_in_nanoseconds_have_their_place_in_the_order_of_changes(ran: Ran) -> None:
+    assert {row["key"]: row["n"] for row in ran.rows("newest")} == {n % 7: n for n in range(COUNT)}

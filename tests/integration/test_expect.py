@@ -42,29 +42,26 @@ def test_rows_that_do_not_meet_a_condition_are_set_aside_dropped_or_counted(
             "select": "select id, amount * 2 as twice from records",
             "expect": {"positive": {"that": "twice >= 0", "else": "drop"}},
         },
+        "s.warned": {"topic": topic, "expect": {"positive": {"that": "amount >= 0", "else": "warn"}}},
         "s.strict": {"topic": topic, "expect": {"positive": {"that": "amount >= 0", "else": "stop"}}},
     }
     pipeline = Pipeline(
         tmp_path, {"pipeline": "p", "kafka": {"bootstrap.servers": broker.bootstrap_servers}, "tables": tables}
     )
-    with pipeline.start("--until-caught-up") as running:
-        (stopped,) = running.wait_for("table_stopped")
-    assert (stopped["table"], stopped["where"]) == ("s.strict", f"topic {topic}, partition 0, offset 1")
+    done, document = pipeline.command("run", "--until-caught-up")
+    assert done.returncode == 4, done.stderr
+    reported = document["tables"]
+    stopped = reported.pop("s.strict")
+    assert (stopped["state"], stopped["where"]) == ("stopped", f"topic {topic}, partition 0, offset 1")
     assert (
         stopped["reason"] == "the record does not meet positive (amount >= 0): amount = -5 (and 2 more in this batch)"
     )
-    tables["s.strict"]["expect"]["positive"]["else"] = "warn"
-    pipeline = Pipeline(
-        tmp_path, {"pipeline": "p", "kafka": {"bootstrap.servers": broker.bootstrap_servers}, "tables": tables}
-    )
-    pipeline.run()
-    status = pipeline.status()
-    assert {name: table["expectations"] for name, table in status.items()} == {
+    assert {name: table["expectations"] for name, table in reported.items()} == {
         "s.orders": {"positive": 3, "small": 2},
         "s.latest": {"positive": 3},
-        "s.strict": {"positive": 3},
+        "s.warned": {"positive": 3},
     }
-    assert (status["s.orders"]["dead_letters"], status["s.latest"]["ignored_records"]) == (3, {"positive": 3})
+    assert (reported["s.orders"]["dead_letters"], reported["s.latest"]["ignored_records"]) == (3, {"positive": 3})
     assert sorted((row["id"], row["amount"]) for row in rows(tmp_path, "orders")) == [(1, 5), (4, 4)]
     assert sorted((row["id"], row["twice"]) for row in rows(tmp_path, "latest")) == [(1, 10), (4, 8)]
-    assert len(rows(tmp_path, "strict")) == len(ORDERS)
+    assert len(rows(tmp_path, "warned")) == len(ORDERS)

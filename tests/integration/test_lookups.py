@@ -66,8 +66,10 @@ class Scene:
         )
         #: The versions of the reference table that tables were joined with.
         self.versions: list[Any] = []
-        #: What status reported, and what the commits of each table name of their lookups, at the end of the runs.
-        self.status: dict[str, Any] = {}
+        #: What the last run reported, the dead letters of orders, and what the commits of each table name of their lookups,
+        #: at the end of the runs.
+        self.reported: dict[str, Any] = {}
+        self.dead_letters: list[dict[str, Any]] = []
         self.named: dict[str, list[Any]] = {}
 
     def write_sizes(self, cm: int) -> None:
@@ -141,9 +143,9 @@ def scene(broker: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory) -> S
         made.produce(made.people, _person("u", 2, "fr"), _person("c", 4, "de"))
         made.wait_for("orders", (1, "Germany", 80), (3, "Deutschland", 81), (4, "USA", None))
         made.wait_for("people", (1, "de", {"name": "Germany"}), (4, "de", {"name": "Deutschland"}))
-        running.stop()
+        made.reported = running.stop()["tables"]
     # Before a test replays a dead letter.
-    made.status = made.pipeline.status()
+    made.dead_letters = made.table("orders__dead_letters").scan().to_arrow().to_pylist()
     made.named = {table: made.lookups(table) for table in ("orders", "people")}
     return made
 
@@ -156,9 +158,8 @@ def test_each_commit_names_the_version_that_its_rows_have(scene: Scene) -> None:
 
 
 def test_misses_are_counted_and_lineage_names_the_keys(scene: Scene) -> None:
-    status = scene.status
-    assert status["s.people"]["ignored_records"] == {"lookup country": 2}
-    assert status["s.orders"]["dead_letters"] == 1
+    assert scene.reported["s.people"]["ignored_records"] == {"lookup country": 2}
+    assert scene.reported["s.orders"]["dead_letters"] == 1
     _, found = scene.pipeline.command("lineage", "s.orders")
     columns = {one["name"]: one["fields"] for one in found["tables"]["s.orders"]["columns"]}
     assert columns == {"id": ["id"], "country": ["country.name", "country_code"], "cm": ["size.cm", "size_code"]}
@@ -166,8 +167,7 @@ def test_misses_are_counted_and_lineage_names_the_keys(scene: Scene) -> None:
 
 
 def test_a_dead_letter_becomes_a_row_once_the_reference_table_has_its_key(scene: Scene) -> None:
-    _, shown = scene.pipeline.command("dead-letters", "show", "s.orders")
-    [dead_letter] = shown["tables"]["s.orders"]
+    [dead_letter] = scene.dead_letters
     assert (dead_letter["error_class"], dead_letter["offset"]) == ("lookup_miss", 1)
     assert scene.pipeline.command("dead-letters", "replay", "s.orders")[0].returncode == 0
     assert (2, "USA", 81) in scene.rows("orders")

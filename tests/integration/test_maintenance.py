@@ -95,7 +95,7 @@ def test_files_that_are_enough_for_one_become_it_while_records_arrive(lake: Lake
     assert "compact" not in kinds(lake.maintenance(table, spec, "busy"))
 
 
-@pytest.mark.parametrize("shares", [(0.85, 0.05), (0.6, 0.65)], ids=["beside a nearly full one", "too large for one"])
+@pytest.mark.parametrize("shares", sliced([((0.85, 0.05),), ((0.6, 0.65),)], 1))
 def test_a_table_at_rest_keeps_no_two_files_of_which_one_could_be(
     lake: Lake, table: str, shares: tuple[float, float]
 ) -> None:
@@ -206,7 +206,7 @@ def test_a_table_that_others_fill_before_its_first_record_can_be_begun(lake: Lak
     assert len(lake.metadata(table).snapshots) < 8
 
 
-@pytest.mark.parametrize("mode", ["idle", "thorough"])
+@pytest.mark.parametrize("mode", sliced(["idle", "thorough"], 1))
 def test_an_expiry_of_all_but_the_newest_snapshot_leaves_the_progress_of_a_table_that_rests(
     lake: Lake, table: str, mode: Mode
 ) -> None:
@@ -311,35 +311,25 @@ def test_a_table_that_shares_its_files_keeps_them(lake: Lake, table: str) -> Non
     assert sorted(lake.metadata(table).snapshots) == snapshots
 
 
-def test_an_open_retry_keeps_the_history_that_will_tell(lake: Lake, table: str) -> None:
+def test_an_open_retry_keeps_the_history_that_will_tell_and_the_dead_letters_that_are_yet_to_come(
+    lake: Lake, table: str
+) -> None:
     box = f"{table}__dead_letters"
     lake.create(box)
-    lake.fill(table, 8)
-    lake.fill(box, 8)
-    read_at = sorted(lake.metadata(box).snapshots.values(), key=lambda one: one.at_ms)[1].id
-    lake.catalog.load(box)
-    lake.catalog.mark(box, "replaying.1234", str(read_at))
-    assert kinds(lake.maintenance(table)) == ["compact", "carry"]
-    lake.maintenance(box)
-    assert read_at in {snapshot.id for snapshot in lake.metadata(box).ancestors()}
-    lake.catalog.load(box)
-    lake.catalog.mark(box, "replaying.1234", None)
-    assert "expire" in kinds(lake.maintenance(table))
-
-
-def test_dead_letters_that_are_yet_to_come_are_no_orphans(lake: Lake, table: str) -> None:
-    box = f"{table}__dead_letters"
-    lake.create(box)
-    lake.fill(box, 8)
+    lake.fill(table, 4)
+    lake.fill(box, 4)
     waiting = Path(lake.files(box, [(9, "waiting")])[0].path)
     age(waiting, hours=2)
-    state = lake.catalog.load(box)
-    assert state is not None
-    lake.catalog.mark(box, "replaying.1234", f"{state.head_id} - {table}")
+    read_at = sorted(lake.metadata(box).snapshots.values(), key=lambda one: one.at_ms)[1].id
+    lake.catalog.load(box)
+    lake.catalog.mark(box, "replaying.1234", f"{read_at} - {table}")
+    assert kinds(lake.maintenance(table)) == ["compact", "carry"]
     assert "orphans" not in kinds(lake.maintenance(box))
+    assert read_at in {snapshot.id for snapshot in lake.metadata(box).ancestors()}
     assert waiting.exists()
     lake.catalog.load(box)
     lake.catalog.mark(box, "replaying.1234", None)
+    assert "expire" in kinds(lake.maintenance(table))
     assert "orphans" in kinds(lake.maintenance(box))
     assert not waiting.exists()
 
@@ -360,8 +350,9 @@ def test_a_step_that_dies_is_made_up_for(lake: Lake, table: str, step: str) -> N
     assert not Path(orphan).exists()
 
 
+# In time: that of an expiry in test_lost_answers.py.
 @pytest.mark.parametrize(
-    "step", ["maintenance.compact.written", "maintenance.compact.landed", "maintenance.expire.landed"]
+    "step", sliced(["maintenance.compact.written", "maintenance.compact.landed", "maintenance.expire.landed"], 2)
 )
 def test_an_answer_that_is_lost_is_cleared_up(lake: Lake, table: str, step: str) -> None:
     lake.fill(table, 6)

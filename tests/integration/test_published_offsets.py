@@ -135,40 +135,36 @@ def _document(broker: EmbeddedBroker, name: str, topic: str, **more: Any) -> dic
     return {"pipeline": name, "kafka": kafka, "tables": tables, **more}
 
 
-def test_kafkas_own_command_shows_the_lag_until_a_consumer_joins_the_group(
+def test_a_group_is_left_alone_until_it_may_be_written_and_then_kafkas_own_command_shows_the_lag(
     broker: EmbeddedBroker, tmp_path: Path
 ) -> None:
+    """By a pipeline that publishes nothing, and while a consumer is a member of it."""
     name, topic = f"p-{new_id()[:8]}", f"t-{new_id()[:8]}"
+    group, places = f"frazil-{name}", [(topic, 0), (topic, 1)]
     ledger = Ledger(broker.bootstrap_servers, topic)
     ledger.produce(10)
-    pipeline = Pipeline(tmp_path, _document(broker, name, topic))
-    pipeline.run()
+    Pipeline(tmp_path, _document(broker, name, topic, publish_offsets=False)).run()
+    committed = _coordinated(broker, group)
+    assert committed.offsets(places) == {}
     ledger.produce(4)
-    assert described(broker, f"frazil-{name}") == {(topic, 0): (5, 2), (topic, 1): (5, 2)}
-    group, places = f"frazil-{name}", [(topic, 0), (topic, 1)]
-    assert _lags_by_requests(broker, group, places) == {(topic, 0): 2, (topic, 1): 2}
-    assert _offsets_in_their_topic(broker, group) == {(topic, 0): 5, (topic, 1): 5}
-    assert _state(broker, group) is ConsumerGroupState.EMPTY
-    with member(broker, f"frazil-{name}", topic), pipeline.start() as running:
+    pipeline = Pipeline(tmp_path, _document(broker, name, topic))
+    with member(broker, group, topic), pipeline.start() as running:
         [refused] = running.wait_for("offsets_refused")
         assert "a consumer is a member of group" in refused["reason"]
         wait_until(lambda: _published(pipeline, running)["failure"] == refused["reason"], "the state has the reason")
         running.wait_until_committed(4)
         running.stop()
+    assert committed.offsets(places) == {}
     with pipeline.start() as running:
         wait_until(lambda: _published(pipeline, running).get("last_ms"), "the offsets are published")
-        found = pipeline.command("status")[1]["published_offsets"]
+        found = _published(pipeline, running)
         assert (found["group"], found["failure"]) == (group, "")
         wait_until(lambda: set(_lags_by_requests(broker, group, places).values()) == {0}, "the group has caught up")
+    ledger.produce(4)
+    assert described(broker, group) == {(topic, 0): (7, 2), (topic, 1): (7, 2)}
+    assert _lags_by_requests(broker, group, places) == {(topic, 0): 2, (topic, 1): 2}
     assert _offsets_in_their_topic(broker, group) == {(topic, 0): 7, (topic, 1): 7}
-
-
-def test_a_pipeline_that_publishes_nothing_has_no_group(broker: EmbeddedBroker, tmp_path: Path) -> None:
-    name, topic = f"p-{new_id()[:8]}", f"t-{new_id()[:8]}"
-    Ledger(broker.bootstrap_servers, topic).produce(2)
-    Pipeline(tmp_path, _document(broker, name, topic, publish_offsets=False)).run()
-    group = _coordinated(broker, f"frazil-{name}")
-    assert group.offsets([(topic, 0), (topic, 1)]) == {}
+    assert _state(broker, group) is ConsumerGroupState.EMPTY
 
 
 def test_offsets_of_a_group_are_committed_without_joining_it(broker: EmbeddedBroker) -> None:

@@ -84,9 +84,10 @@ class Scene:
             },
         }
         self.pipeline = Pipeline(folder, self.document)
-        #: What `status` reported, and the rows of orders, before a test replayed a dead letter.
-        self.status: Mapping[str, Any] = {}
+        #: What the run reported, the rows of orders and their dead letters, before a test replayed one.
+        self.reported: Mapping[str, Any] = {}
         self.orders_before: list[dict[str, Any]] = []
+        self.dead_letters_before: list[dict[str, Any]] = []
         #: How `frazil try` ended and what it printed, before the first run.
         self.tried: tuple[int, Mapping[str, Any]] = (0, {})
 
@@ -110,22 +111,24 @@ def scene(broker: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory) -> S
     assert columns["s.visits"] == [("visit", "long"), ("origin", "string")]
     assert [check for check in made.pipeline.checks() if not check["ok"]] == []
     made.tried = made.command("try", "s.orders", "--records", "3")
-    made.pipeline.run()
-    assert made.command("plan")[0] == 0
-    made.status, made.orders_before = made.pipeline.status(), rows(made.folder, "orders")
+    made.reported = made.pipeline.run()["tables"]
+    code, plan = made.command("plan")
+    assert (code, plan["changes"]) == (0, False)
+    made.orders_before = rows(made.folder, "orders")
+    made.dead_letters_before = rows(made.folder, "orders__dead_letters")
     return made
 
 
 def test_rows_are_what_the_query_makes_and_the_rest_is_counted(scene: Scene) -> None:
-    status, found = scene.status, scene.orders_before
+    reported, found = scene.reported, scene.orders_before
     assert sorted((row["id"], row["email"], row["amount"], row["at"]) for row in found) == [
         (1, "ann@example.org", Decimal("12.50"), 0),
         (3, None, Decimal("7.00"), 2),
     ]
-    assert status["s.orders"]["dead_letters"] == 1
-    assert status["s.orders"]["ignored_records"] == {"where": 1}
+    assert reported["s.orders"]["dead_letters"] == 1
+    assert reported["s.orders"]["ignored_records"] == {"where": 1}
     assert rows(scene.folder, "visits") == [{"visit": 4, "origin": "web"}]
-    assert status["s.visits"]["ignored_records"] == {"where": 3}
+    assert reported["s.visits"]["ignored_records"] == {"where": 3}
 
 
 def test_changes_keep_what_the_query_takes_of_the_current_rows(scene: Scene) -> None:
@@ -137,7 +140,7 @@ def test_a_row_that_the_condition_no_longer_takes_is_marked_as_deleted_where_del
     assert (found[1]["name"], found[1]["_deleted"], found[1]["_deleted_at"]) == ("anna", False, None)
     assert (found[2]["name"], found[2]["state"], found[2]["_deleted"]) == ("bob", "on", True)
     assert found[2]["_deleted_at"] is not None
-    assert scene.status["s.kept"]["dead_letters"] == 0
+    assert scene.reported["s.kept"]["dead_letters"] == 0
 
 
 def test_try_shows_each_record_with_its_row_its_drop_or_its_error(scene: Scene) -> None:
@@ -169,8 +172,7 @@ def test_lineage_names_the_fields_of_each_column(scene: Scene) -> None:
 
 
 def test_a_dead_letter_of_an_expression_becomes_a_row_when_the_query_is_corrected(scene: Scene) -> None:
-    _, shown = scene.command("dead-letters", "show", "s.orders")
-    [dead_letter] = shown["tables"]["s.orders"]
+    [dead_letter] = scene.dead_letters_before
     assert dead_letter["error_class"] == "failed_expression"
     assert "CAST_INVALID_INPUT" in dead_letter["message"]
     assert "1,5" in dead_letter["message"]

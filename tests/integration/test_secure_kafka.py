@@ -22,7 +22,6 @@ from frazil.kafka.reader import read_sample
 from frazil.kafka.source import read_ranges
 from frazil.kafka.topics import KafkaTopics, denied_topics
 from frazil.runtime.jvm import Jvm
-from frazil.runtime.light_jvm import LightJvm
 from frazil.runtime.transactional_ids import may_describe
 from frazil.types import OffsetRange
 from tests.fixtures.secure_broker import PASSWORD, SecureBroker
@@ -138,7 +137,7 @@ def test_dead_letters_are_written_with_the_least_rights_and_a_missing_one_is_nam
             assert caught.value.remedy == remedy, caught.value
 
 
-def described(jvm: LightJvm, properties: Mapping[str, str], name: str) -> bool:
+def described(jvm: Jvm, properties: Mapping[str, str], name: str) -> bool:
     """The answer of the broker, which may take longer than the question waits while other tests have the processor."""
 
     def answers() -> list[bool]:
@@ -150,19 +149,15 @@ def described(jvm: LightJvm, properties: Mapping[str, str], name: str) -> bool:
 
 @pytest.mark.parametrize("listener", ["PLAIN", "MTLS"])
 def test_a_missing_right_on_a_transactional_id_is_found_without_writing_with_it(
-    secure: SecureBroker, listener: str
+    secure: SecureBroker, jvm: Jvm, listener: str
 ) -> None:
     properties = java_properties(secure.properties(listener))
-    jvm = LightJvm({})
-    try:
-        for name, rights in (("frazil-elect", ELECT), ("frazil-p-t", WRITE_IDS)):
-            assert described(jvm, properties, name) is False
-            with secure.allowed(*rights):
-                assert described(jvm, properties, name) is True
-        away = {**properties, "bootstrap.servers": "127.0.0.1:1"}
-        assert may_describe(jvm.gateway, away, "frazil-elect") is None
-    finally:
-        jvm.close()
+    for name, rights in (("frazil-elect", ELECT), ("frazil-p-t", WRITE_IDS)):
+        assert described(jvm, properties, name) is False
+        with secure.allowed(*rights):
+            assert described(jvm, properties, name) is True
+    away = {**properties, "bootstrap.servers": "127.0.0.1:1"}
+    assert may_describe(jvm.gateway, away, "frazil-elect") is None
 
 
 def test_a_leader_is_elected_with_the_least_rights_and_a_missing_one_is_named(secure: SecureBroker) -> None:
@@ -221,7 +216,6 @@ def test_a_pipeline_runs_with_the_least_rights_names_a_missing_one_and_continues
         assert f"Not authorized to access topics: [{TOPIC}]" in waiting["reason"]
         remedy = "allow this user to DESCRIBE and READ the topic"
         wait_until(lambda: remedy in pipeline.state_text, "the state shows no remedy")
-        assert pipeline.status()["s.orders"]["remedy"].startswith(remedy)
         problems = {check["name"]: check for check in pipeline.checks() if not check["ok"]}
         assert problems[f"topic {TOPIC}"]["found"] == "this client may not read it"
         assert all("allow" in problem["remedy"] for problem in problems.values()), problems

@@ -103,10 +103,10 @@ class Scene:
         }
         self.pipeline = Pipeline(folder, self.document)
         #: What was there before a test replayed dead letters.
-        self.status: Mapping[str, Any] = {}
+        self.reported: Mapping[str, Any] = {}
         self.calls_before: list[dict[str, Any]] = []
         self.people_before: list[dict[str, Any]] = []
-        self.dead_letters_before: list[Mapping[str, Any]] = []
+        self.dead_letters_before: list[dict[str, Any]] = []
 
     def command(self, *words: str) -> tuple[int, Mapping[str, Any]]:
         """The exit code and the document of a command."""
@@ -117,10 +117,10 @@ class Scene:
 @pytest.fixture(scope="module")
 def scene(broker: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory) -> Scene:
     made = Scene(broker, tmp_path_factory.mktemp("queries"))
-    made.pipeline.run()
-    made.status, made.calls_before = made.pipeline.status(), rows(made.folder, "calls")
+    made.reported = made.pipeline.run()["tables"]
+    made.calls_before = rows(made.folder, "calls")
     made.people_before = rows(made.folder, "people")
-    made.dead_letters_before = made.command("dead-letters", "show", "s.calls")[1]["tables"]["s.calls"]
+    made.dead_letters_before = rows(made.folder, "calls__dead_letters")
     return made
 
 
@@ -139,11 +139,11 @@ def test_rows_have_what_spark_makes_of_their_records(scene: Scene) -> None:
     }
     assert {name for name, value in found[3].items() if value is not None} == {"id", "h"}
     assert found.keys() == {1, 3}
-    assert scene.status["s.calls"]["ignored_records"] == {"where": 1}
+    assert scene.reported["s.calls"]["ignored_records"] == {"where": 1}
 
 
 def test_an_expression_that_fails_is_a_dead_letter_of_its_record_alone(scene: Scene) -> None:
-    assert scene.status["s.calls"]["dead_letters"] == 3
+    assert scene.reported["s.calls"]["dead_letters"] == 3
     found = {one["offset"]: (one["error_class"], one["path"], one["message"]) for one in scene.dead_letters_before}
     assert found[1] == (
         "failed_expression",
@@ -156,7 +156,7 @@ def test_an_expression_that_fails_is_a_dead_letter_of_its_record_alone(scene: Sc
         "code",
         """EXPRESSION_FAILED: to_number(split(records.line, ' ', -1)[2], '999') of "GET /a/8 2xx\"""",
     )
-    assert scene.status["s.nulls"]["dead_letters"] == 1
+    assert scene.reported["s.nulls"]["dead_letters"] == 1
     assert {row["id"]: row["number"] for row in rows(scene.folder, "nulls")} == {1: 8, 2: None, 3: None, 6: 9}
 
 

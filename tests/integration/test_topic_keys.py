@@ -76,9 +76,9 @@ def test_keys_in_the_control_topic_make_and_end_a_table(
     table = f"shop.{topic}"
     with pipeline.start() as running:
         running.wait_until_committed(10)
-        assert pipeline.status()[table]["rows"] == 10
         done, found = pipeline.command("verify", table)
-        assert (done.returncode, found["tables"][table]["equal"]) == (0, True), done.stdout + done.stderr
+        verified = found["tables"][table]
+        assert (done.returncode, verified["equal"], verified["rows"]) == (0, True, 10), done.stdout + done.stderr
         keys("set", topic, f"{_ENABLE}=false")
         (stopped,) = running.wait_for("table_stopped")
         assert (stopped["table"], stopped["where"]) == (table, f"topic {topic}")

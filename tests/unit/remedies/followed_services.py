@@ -133,7 +133,8 @@ SERVICES: Mapping[str, str] = {
     ),
     # Offsets published for tools that measure lag.
     "end that consumer, or write `publish_offsets: false`; then start the pipeline again": (
-        "integration/test_published_offsets.py::test_kafkas_own_command_shows_the_lag_until_a_consumer_joins_the_group"
+        "integration/test_published_offsets.py::"
+        "test_a_group_is_left_alone_until_it_may_be_written_and_then_kafkas_own_command_shows_the_lag"
     ),
     "allow it: `kafka-acls --add --allow-principal User:NAME --operation READ --group …`, or write `publish_offsets:"
     " false`": f"{_SECURE_KAFKA}a_pipeline_runs_with_the_least_rights_names_a_missing_one_and_continues_when_it_is_granted",
