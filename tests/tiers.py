@@ -31,13 +31,11 @@ LONGEST = (
     "test_spark_workers.py",
     "test_maintenance_soak.py",
     "test_maintenance.py",
-    "test_bad_records.py",
     "test_lake.py",
     "test_loop.py",
     "test_standby.py",
     "test_processing.py",
     "test_dead_letters.py",
-    "test_two_drivers.py",
     "test_replay.py",
     "test_outages.py",
     "test_lost_answers.py",
@@ -53,6 +51,8 @@ LONGEST = (
     "test_file_sizes.py",
     "test_shape.py",
     "test_upsert_dead_letters.py",
+    "test_two_drivers.py",
+    "test_bad_records.py",
 )
 """Longest first, those of `make test` before those that only `make test-all` runs in full."""
 _ROOT = Path(__file__).parent

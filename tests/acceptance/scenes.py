@@ -20,11 +20,11 @@ from tests.fixtures.waiting import PATIENCE_S, wait_until
 from tests.integration.servers import free_port
 
 BLOWS = (
-    ("commit.landed", "commit.validating", "commit.before", "task.write"),
-    ("commit.after", "create.landed", "task.batch"),
-    ("create.before", "task.close"),
-    ("evolve.landed", "job.before"),
-    ("evolve.before", "job.after"),
+    ("commit.after", "commit.landed", "create.landed", "commit.validating", "task.write"),
+    ("commit.before", "create.before", "task.batch"),
+    ("evolve.landed", "task.close"),
+    ("evolve.before", "job.before"),
+    ("job.after",),
 )
 """Steps that one blow strikes, each in a table of its own, in the order in which the tables are brought to them. The last is
 one of the job: no other job begins while it is held. Of the others there are no more than hands for commits.
@@ -172,33 +172,64 @@ def _word(step: str) -> str:
     return step.replace(".", "_")
 
 
-class Contested:
-    """A pipeline that is run by more than one."""
+class OneTable:
+    """A running pipeline with one table, run again where it has ended. failures: what can go wrong where."""
 
-    def __init__(self, pipeline: Pipeline) -> None:
-        """Records wait, nothing runs yet."""
+    def __init__(self, pipeline: Pipeline, name: str, *failures: tuple[str, str]) -> None:
+        """Nothing runs yet."""
         self.pipeline = pipeline
-        pipeline.document["maintenance"] = False  # A compaction of the idle table would be at a step first.
-        self.table, self.topic = pipeline.add_fed_table("contested")
-        self._points = Points(pipeline.folder / "points", *((step, "hold") for step in STEPS))
-        self._records = 0
+        self.points = Points(pipeline.folder / "points", *failures)
+        self.table, self.topic = pipeline.add_fed_table(name)
+        self.records = 0
         self._run: Run | None = None
-        self.produce()
 
     def produce(self, count: int = 50) -> None:
         """Some more records."""
-        self.pipeline.feed.produce(self.topic, events(count, self._records))
-        self._records += count
+        self.pipeline.feed.produce(self.topic, events(count, self.records))
+        self.records += count
 
     def run(self) -> Run:
-        """The run that continues, all that was there committed."""
-        self._run = self._run or self.start()
+        """The running pipeline, all that was there committed."""
+        if self._run is None or not self._run.is_running:
+            self.produce()
+            self._run = self.start()
         self.pipeline.wait_for_commit_of(self.table, self._run)
         return self._run
 
     def start(self) -> Run:
         """Another run."""
-        return self.pipeline.run(failpoints=self._points.declaration)
+        return self.pipeline.run(failpoints=self.points.declaration)
+
+
+def assert_refused(run: Run) -> None:
+    """The run has ended because the table has a later one, and says so."""
+    assert run.wait() == FENCED, run.tail()
+    error = run.result()["error"]
+    assert "a later run" in error["message"]
+    assert error["remedy"]
+
+
+class Contested(OneTable):
+    """A pipeline that is run by more than one. failures: what else can go wrong where."""
+
+    def __init__(self, pipeline: Pipeline, *failures: tuple[str, str]) -> None:
+        """Records wait, nothing runs yet."""
+        pipeline.document["maintenance"] = False  # A compaction of the idle table would be at a step first.
+        super().__init__(pipeline, "contested", *((step, "hold") for step in STEPS), *failures)
+        self._beaten: Run | None = None
+        self.produce()
+
+    def start_two(self) -> None:
+        """Two runs together, which find no table, until one of them has ended; the other continues."""
+        runs = [self.start(), self.start()]
+        self.feed_until_ended(*runs)
+        self._beaten, going = sorted(runs, key=lambda run: run.is_running)
+        self.resume(going)
+
+    def check_refused(self) -> None:
+        """Of the two that were started together the one that has ended was refused."""
+        assert self._beaten is not None
+        assert_refused(self._beaten)
 
     def freeze_while_another_runs(self, step: str, for_s: float = 0.0) -> None:
         """A run is frozen at a step, for so long at least, and another continues: the first is refused when it wakes."""
@@ -206,10 +237,7 @@ class Contested:
             second = self.start()
             self.produce()
             self.pipeline.wait_for_commit_of(self.table, second)
-        assert first.wait() == FENCED, first.tail()
-        error = first.result()["error"]
-        assert "a later run" in error["message"]
-        assert error["remedy"]
+        assert_refused(first)
         self.resume(second)
 
     def freeze_alone(self, step: str, for_s: float = 0.0) -> None:
@@ -235,7 +263,7 @@ class Contested:
         """SIGSTOP for a run with a batch at this step. It continues in the middle of that, sure that nothing has
         happened.
         """
-        point = self._points[step, "hold"]
+        point = self.points[step, "hold"]
         run = self.run()
         with point.armed():
             self.produce()
@@ -256,36 +284,11 @@ class Contested:
         return False
 
 
-class OneTable:
-    """A running pipeline with one table, run again where it has ended. failures: what can go wrong where."""
-
-    def __init__(self, pipeline: Pipeline, name: str, *failures: tuple[str, str]) -> None:
-        """Nothing runs yet."""
-        self.pipeline = pipeline
-        self.points = Points(pipeline.folder / "points", *failures)
-        self.table, self.topic = pipeline.add_fed_table(name)
-        self.records = 0
-        self._run: Run | None = None
-
-    def produce(self, count: int = 50) -> None:
-        """Some more records."""
-        self.pipeline.feed.produce(self.topic, events(count, self.records))
-        self.records += count
-
-    def run(self) -> Run:
-        """The running pipeline, all that was there committed."""
-        if self._run is None or not self._run.is_running:
-            self.produce()
-            self._run = self.pipeline.run(failpoints=self.points.declaration)
-        self.pipeline.wait_for_commit_of(self.table, self._run)
-        return self._run
-
-
-class Unsure(OneTable):
+class Unsure(Contested):
     """Its commits can lose their answers."""
 
     def __init__(self, pipeline: Pipeline) -> None:
-        super().__init__(pipeline, "unsure", *((step, "reset") for step in LOST_AT))
+        super().__init__(pipeline, *((step, "reset") for step in LOST_AT))
 
     def lose_response(self, proxy: Proxy, fault: Fault, times: int = 1) -> None:
         """Commits to a catalog behind the proxy get no answer, so many in turn; then all is cleared up."""

@@ -1,6 +1,6 @@
 """Values that nobody should have produced. Each becomes a row, or stops its table with topic, partition and offset, as its
 table asks for; the process continues, and no row next to it changes. Every value comes to a table of its own in one running
-pipeline. In time: every value in unit/rows/test_odd_values.py, and here a process with a table that it stops.
+pipeline. In time: every value in unit/rows/test_odd_values.py, and a process with a table that it stops in test_by_hand.py.
 """
 
 from __future__ import annotations
@@ -18,9 +18,8 @@ from tests.acceptance.verifier import canonical, place_of, read_newest, unnamed
 from tests.fixtures.odd_values import BAD, DECLARED, ODD, VALUES
 from tests.fixtures.readers import DIGESTS
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
-STOPPED_TABLES = 4
 GOOD = 30
 # Those that could be too much for a worker that knows no columns yet; tests/unit has all of them.
 FIRST_BAD = ("deep", "deep_unknown", "not_utf8", "empty")
@@ -92,7 +91,6 @@ def zoo(shared_pipeline: Pipeline) -> Iterator[Zoo]:
     made.check_that_no_worker_died()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", BAD)
 def test_a_bad_value_stops_its_table_and_is_named(zoo: Zoo, name: str) -> None:
     table, topic = zoo.tables[name]
@@ -105,7 +103,6 @@ def test_a_bad_value_stops_its_table_and_is_named(zoo: Zoo, name: str) -> None:
     assert zoo.pipeline.progress(table)[topic][0] <= GOOD + 10
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", ODD)
 def test_an_odd_value_is_a_row_like_any_other(zoo: Zoo, name: str) -> None:
     table, _ = zoo.tables[name]
@@ -113,7 +110,6 @@ def test_an_odd_value_is_a_row_like_any_other(zoo: Zoo, name: str) -> None:
     zoo.pipeline.check(table)
 
 
-@pytest.mark.slow
 def test_rows_of_more_partitions_than_a_batch_may_write_stop_their_table(zoo: Zoo) -> None:
     table, _ = zoo.tables["scattered"]
     state = zoo.pipeline.wait_for_state(zoo.run, table, "stopped")
@@ -123,7 +119,6 @@ def test_rows_of_more_partitions_than_a_batch_may_write_stop_their_table(zoo: Zo
     assert unnamed(zoo.metadata(table)) == frozenset(), "nothing of the batch is left"
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", FIRST_BAD)
 def test_a_bad_first_record_stops_a_table_that_has_no_columns_yet(zoo: Zoo, name: str) -> None:
     table, topic = zoo.tables[f"first_{name}"]
@@ -133,7 +128,6 @@ def test_a_bad_first_record_stops_a_table_that_has_no_columns_yet(zoo: Zoo, name
     assert zoo.pipeline.metadata(table) is None
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", FIRST_ODD)
 def test_an_odd_first_record_is_a_row_like_any_other(zoo: Zoo, name: str) -> None:
     table, _ = zoo.tables[f"first_{name}"]
@@ -141,7 +135,6 @@ def test_an_odd_first_record_is_a_row_like_any_other(zoo: Zoo, name: str) -> Non
     zoo.pipeline.check(table)
 
 
-@pytest.mark.slow
 def test_where_fields_are_dropped_bad_values_are_dead_letters_and_odd_ones_rows(zoo: Zoo) -> None:
     table, topic = zoo.tables["dropping"]
     zoo.pipeline.wait_until_settled(table, zoo.run)  # Dead letters come behind the rows' commit, which promises them.
@@ -159,22 +152,7 @@ def test_where_fields_are_dropped_bad_values_are_dead_letters_and_odd_ones_rows(
     assert (len(rows), len(dead_letters)) == (len(records) - len(bad), len(bad))
 
 
-def test_the_process_lives_on_with_stopped_tables_and_reports_so_at_its_end(pipeline: Pipeline) -> None:
-    stopped, topic = pipeline.add_fed_table("stopped", 1, on_bad_record="stop")
-    going, other = pipeline.add_fed_table("going", 1)
-    pipeline.feed.produce(topic, [*events(10), b"not JSON"])
-    pipeline.feed.produce(other, events(10))
-    run = pipeline.run()
-    pipeline.wait_for_state(run, stopped, "stopped")
-    pipeline.feed.produce(other, events(10, 10))
-    pipeline.wait_for_commit_of(going, run)
-    assert run.stop() == STOPPED_TABLES, run.tail()
-    reported = run.result()["tables"][stopped]
-    assert (reported["state"], reported["where"]) == ("stopped", f"topic {topic}, partition 0, offset 10")
-    pipeline.check(going)
-
-
-@pytest.mark.slow  # In time: unit/ingest/test_task.py, unit/ingest/test_spark_inputs.py.
+# In time: unit/ingest/test_task.py, unit/ingest/test_spark_inputs.py.
 def test_records_that_suddenly_are_large_are_read_in_smaller_pieces(pipeline: Pipeline) -> None:
     table, topic = pipeline.add_fed_table("flood", 1)
     pipeline.readers[table] = DIGESTS  # All at once would be too much for the memory of some.

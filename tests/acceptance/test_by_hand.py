@@ -1,4 +1,5 @@
-"""Somebody changes the table or the topic by hand, while the pipeline runs or while it is stopped.
+"""Somebody changes the table or the topic by hand, while the pipeline runs or while it is stopped; or produces what cannot
+become a row.
 
 Every test has a table of its own in one pipeline, so that each also shows that its neighbours are left alone. What
 happens while the pipeline is stopped happens to all of its tables in one pause.
@@ -70,17 +71,18 @@ class ByHand:
         self.points = Points(pipeline.folder / "points", ("job.before", "hold"))
         names = {
             "asleep_topic", "asleep_retention", "asleep_skip", "asleep_rollback", "asleep_expired", "asleep_foreign",
-            "asleep_adopted", "topic", "deleted", "retention", "skip", "rollback", "expired", "foreign", "again",
+            "asleep_adopted", "bad", "topic", "deleted", "retention", "skip", "rollback", "expired", "foreign", "again",
             "neighbour",
         }  # fmt: skip
         self.operator = operator
         self.tables = {name: self.own(name) for name in sorted(names)}
         operator.create(pipeline.folder, self.tables["asleep_adopted"].table, MADE_BY_HAND)
         self._run: Run | None = None
+        self._stopped: dict[str, str] = {}
 
     def own(self, name: str) -> Owned:
         """Declares a table, in time for the next start."""
-        settings = {"on_data_loss": "skip"} if "skip" in name else {}
+        settings = {"on_data_loss": "skip"} if "skip" in name else {"on_bad_record": "stop"} if name == "bad" else {}
         table, topic = self.pipeline.add_fed_table(name, 1, **settings)
         return Owned(self.pipeline, self.operator, table, topic)
 
@@ -98,7 +100,16 @@ class ByHand:
         assert state["remedy"]
         logged = self.run().wait_for("table_stopped", table=owned.table)
         assert (logged["reason"], logged["remedy"]) == (state["reason"], state["remedy"])
+        self._stopped[owned.table] = state["where"]
         return {name: str(state[name]) for name in ("reason", "remedy", "where")}
+
+    def end(self) -> None:
+        """The process has lived on with its stopped tables, and reports them at its end."""
+        run = self.run()
+        assert run.stop() == STOPPED_TABLES, run.tail()
+        reported = run.result()["tables"]
+        assert {table: reported[table]["where"] for table in self._stopped} == self._stopped
+        assert {reported[table]["state"] for table in self._stopped} <= {"stopped"}
 
     def continues(self, name: str) -> None:
         """New records of the table's topic still arrive."""
@@ -130,7 +141,7 @@ def by_hand(shared_pipeline: Pipeline, operator: Operator) -> Iterator[ByHand]:
     while_asleep(made)
     yield made
     made.continues("neighbour")
-    assert made.run().stop() == STOPPED_TABLES
+    made.end()
 
 
 def while_asleep(made: ByHand) -> None:
@@ -160,6 +171,16 @@ def forget(ledger: Ledger, owned: Owned, count: int) -> None:
     """The last batch of a topic has lost its first records: no reader can have them."""
     newest = sorted(place for place in ledger.records if place[0] == owned.topic)[-200:]
     ledger.forget(newest[:count])
+
+
+def test_a_record_that_cannot_become_a_row_stops_its_table_where_that_is_declared(by_hand: ByHand) -> None:
+    by_hand.continues("bad")
+    owned = by_hand.tables["bad"]
+    by_hand.pipeline.feed.produce(owned.topic, [*events(10, owned.records), b"not JSON"])
+    reported = by_hand.stop_reason("bad")
+    assert reported["where"] == f"topic {owned.topic}, partition 0, offset {owned.records + 10}"
+    owned.check(is_complete=False)
+    by_hand.continues("neighbour")
 
 
 def test_a_topic_made_again_while_stopped_stops_its_table(by_hand: ByHand) -> None:

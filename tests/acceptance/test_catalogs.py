@@ -15,6 +15,7 @@ import yaml
 from pyiceberg.types import LongType
 
 from frazil.catalog.iceberg.catalog import IcebergCatalog
+from frazil.catalog.layout import Layout
 from frazil.clock import new_id
 from frazil.errors import SpecError
 from frazil.plugins.catalogs import CATALOGS
@@ -23,14 +24,17 @@ from frazil.runtime.connect import catalog_properties, spark_conf, uses_aws
 from frazil.runtime.gateway import hadoop_settings
 from frazil.schema.evolve import new_schema
 from frazil.spec import load_spec
-from tests.acceptance.catalogs import KINDS, AnyLake, GlueLake, NessieLake, running_lake
+from frazil.spec.partitioning import parse_term
+from tests.acceptance.catalogs import KINDS, AnyLake, GlueLake, HiveLake, NessieLake, running_lake
 from tests.acceptance.ledger import events
 from tests.acceptance.pipelines import Pipeline, opened
+from tests.acceptance.proxy import LossyRelay
 from tests.acceptance.scenes import BLOWS, Contested, Struck
 from tests.acceptance.verifier import open_table
 from tests.fixtures.foreign_spark import ForeignSpark
 from tests.fixtures.glue_proxy import GlueProxy
 from tests.fixtures.jvms import light_jvm
+from tests.integration.servers import HOST
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -165,6 +169,30 @@ def test_a_view_is_not_taken_for_a_table(lake: AnyLake, tmp_path: Path) -> None:
         )
         assert java.dropView(identifier)
         assert catalog.load(table) is None
+
+
+@pytest.mark.parametrize("lake", [IN_TIME], indirect=True)
+def test_a_table_whose_creation_is_not_answered_can_be_used(lake: HiveLake) -> None:
+    """Iceberg sends the request again, is refused, and deletes the metadata file of the table that it has just created."""
+    way, namespace = LossyRelay(lake.server.port, rb"alter_table|create_table"), f"u{new_id()[:8]}"
+    properties = {"type": "hive", "uri": f"thrift://{HOST}:{way.port}", "warehouse": str(lake.warehouse)}
+    waits = {"spark.hadoop.hive.metastore.client.socket.timeout": "2s"}
+    columns = new_schema([("id", LongType())])
+    metadata_files = []
+    with light_jvm(needs_spark_jars=True, conf={**lake.conf, **waits}) as jvm:
+        catalog = IcebergCatalog(jvm.gateway, "p", properties, jvm.hadoop)
+        for number, fault in enumerate(way.faults):
+            table = f"{namespace}.t{number}"
+            with way.faulty(fault):
+                catalog.create(table, columns, {"owner": "us"}, 2, Layout((parse_term("bucket(id, 4)"),)))
+            assert way.met[fault] >= 1, fault
+            seen = IcebergCatalog(jvm.gateway, "q", properties, jvm.hadoop).load(table)
+            assert seen is not None, fault
+            assert (seen.schema.column_names, seen.is_partitioned) == (columns.column_names, True)
+            assert (seen.properties["owner"], seen.location.rpartition("/")[2]) == ("us", f"t{number}")
+            metadata_files.append(lake.locations(namespace)[table])
+    way.close()
+    assert all(f"/t{number}/metadata/00000-" in file for number, file in enumerate(metadata_files))
 
 
 @pytest.mark.slow  # In no quicker one: it needs a second server. Its remedy: unit/remedies.

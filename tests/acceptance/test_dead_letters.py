@@ -22,7 +22,9 @@ BROKEN: tuple[bytes | None, ...] = (b"{", None, b'{"text": "\xff"}')
 KILLS_OF_A_RUN = ("dead_letters.before",)
 KILLS_OF_A_RETRY = ("replay.marked", "replay.pending", "replay.append-landed", "replay.appended")
 IN_TIME = ("replay.append-landed",)
-"""Where rows are committed and their dead letters are left; other steps in unit/dead_letters/test_replay_kills.py."""
+"""Where rows are committed and their dead letters are left. In time: the other steps of a retry in
+unit/dead_letters/test_replay_kills.py, that of a run in simulation/test_histories.py.
+"""
 NARROW = [f"n{number}" for number in range(len(KILLS_OF_A_RETRY) + 1)]
 
 
@@ -95,17 +97,23 @@ def _is_large(value: bytes | None) -> bool:
     return value is not None and str(LARGE // 10**4).encode() in value
 
 
-@pytest.mark.parametrize("steps", [IN_TIME, pytest.param(KILLS_OF_A_RETRY, marks=pytest.mark.slow)], ids=len)
-def test_every_record_is_a_row_or_a_dead_letter_whatever_is_killed(pipeline: Pipeline, steps: Sequence[str]) -> None:
+@pytest.mark.parametrize(
+    ("of_runs", "of_retries"),
+    [((), IN_TIME), pytest.param(KILLS_OF_A_RUN, KILLS_OF_A_RETRY, marks=pytest.mark.slow)],
+    ids=["one", "every"],
+)
+def test_every_record_is_a_row_or_a_dead_letter_whatever_is_killed(
+    pipeline: Pipeline, of_runs: Sequence[str], of_retries: Sequence[str]
+) -> None:
     held = PendingDeadLetters(pipeline)
-    for step in KILLS_OF_A_RUN:
-        held.produce()
+    held.produce()
+    for step in of_runs:
         with pipeline.running("--until-caught-up", failpoints=f"{step}=kill") as run:
             assert run.wait() == -signal.SIGKILL, run.tail()
     with pipeline.running() as run:
         pipeline.wait_until_settled(held.table, run)
         held.check(is_cured=False)
-        for step in steps:
+        for step in of_retries:
             pipeline.document["tables"][held.table]["columns"] = held.widened()
             pipeline.command("dead-letters", "replay", failpoints=f"{step}=kill", expected=-signal.SIGKILL)
             held.check_nothing_is_twice()

@@ -16,7 +16,8 @@ A_FEW_SECONDS = 60.0
 """On a machine that does other things too; a batch that is held would take for ever."""
 
 
-def test_a_second_interrupt_waits_for_no_batch_and_the_next_run_reads_exactly(pipeline: Pipeline) -> None:
+def test_neither_a_second_interrupt_nor_a_stop_beyond_its_grace_waits_for_a_batch(pipeline: Pipeline) -> None:
+    """What was in hand is read by the next run, exactly. Two runs: the second reads what the first had in hand."""
     table, topic = pipeline.add_fed_table("interrupted")
     pipeline.feed.produce(topic, events(200))
     points = Points(pipeline.folder / "points", ("task.write", "hold"))
@@ -32,12 +33,23 @@ def test_a_second_interrupt_waits_for_no_batch_and_the_next_run_reads_exactly(pi
     assert not run.seen("unexpected_error"), run.tail()
     assert pipeline.progress(table) == {}
     pipeline.feed.produce(topic, events(200, 200))
-    temporary = pipeline.folder / "tmp"
-    for left in temporary.iterdir():
+    left_behind = list((pipeline.folder / "tmp").iterdir())
+    for left in left_behind:
         os.utime(left, (1, 1))  # A folder that is new may belong to a process that starts.
-    pipeline.catch_up()
+    run = pipeline.run("--grace", "2s", failpoints=points.declaration)
+    pipeline.wait_until_settled(table, run)
     pipeline.check(table)
-    assert list(temporary.iterdir()) == []
+    assert [left for left in left_behind if left.exists()] == []
+    before = pipeline.progress(table)
+    with point.armed():
+        pipeline.feed.produce(topic, events(200, 400))
+        point.wait(run)
+        assert run.stop(A_FEW_SECONDS) == 0, run.tail()
+        assert run.seen("stopping", tables_in_flight=[table])
+        assert run.seen("grace_period_exceeded", grace_s=2.0)
+        wait_until_gone(run)
+    assert not run.seen("unexpected_error"), run.tail()
+    assert pipeline.progress(table) == before
 
 
 @pytest.mark.slow  # In time: unit/cli/test_run.py.
@@ -50,23 +62,11 @@ def test_a_run_that_is_stopped_before_the_catalog_answers_prints_its_result(pipe
     assert run.result() == {"tables": {}}
 
 
-def test_a_stop_waits_for_the_batch_in_hand_no_longer_than_its_grace(pipeline: Pipeline) -> None:
-    table, points = _graceful(pipeline)
-    point = points["task.write", "hold"]
-    with point.armed():
-        run = pipeline.run("--grace", "2s", failpoints=points.declaration)
-        point.wait(run)
-        assert run.stop(A_FEW_SECONDS) == 0, run.tail()
-        assert run.seen("stopping", tables_in_flight=[table])
-        assert run.seen("grace_period_exceeded", grace_s=2.0)
-        wait_until_gone(run)
-    assert not run.seen("unexpected_error"), run.tail()
-    assert pipeline.progress(table) == {}
-
-
 @pytest.mark.slow  # In time: a drain in test_loop.py.
 def test_a_stop_waits_for_the_batch_in_hand_as_long_as_its_grace(pipeline: Pipeline) -> None:
-    table, points = _graceful(pipeline)
+    table, topic = pipeline.add_fed_table("graceful")
+    pipeline.feed.produce(topic, events(200))
+    points = Points(pipeline.folder / "points", ("task.write", "hold"))
     point = points["task.write", "hold"]
     with point.armed():
         run = pipeline.run("--grace", "10m", failpoints=points.declaration)
@@ -76,10 +76,3 @@ def test_a_stop_waits_for_the_batch_in_hand_as_long_as_its_grace(pipeline: Pipel
     assert run.wait(A_FEW_SECONDS) == 0, run.tail()
     assert (len(run.seen("batch_committed")), run.seen("grace_period_exceeded")) == (1, []), run.tail()
     pipeline.check(table)
-
-
-def _graceful(pipeline: Pipeline) -> tuple[str, Points]:
-    """A table with records that wait, and the step at which its batch can be held."""
-    table, topic = pipeline.add_fed_table("graceful")
-    pipeline.feed.produce(topic, events(200))
-    return table, Points(pipeline.folder / "points", ("task.write", "hold"))

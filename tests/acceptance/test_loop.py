@@ -39,7 +39,6 @@ class Loop:
         self.compacted_table = pipeline.add_table("compacted", self.compacted)
         self.drained = pipeline.add_fed_table("drained")
         self.neighbour = pipeline.add_fed_table("neighbour")
-        self.bad = pipeline.add_fed_table("bad", 1, on_bad_record="stop")
         self.begun = pipeline.new_topic("begun")
         self.made_ms = SystemClock().now_ms() - 3_600_000
         starts = {"at_latest": "latest", "at_time": self.made_ms + 20_000, "at_offset": {0: 30}}

@@ -1,6 +1,6 @@
 """Records that end the worker which reads them: each becomes a dead letter, and its table and all others flow on.
 
-In time: two ways to die here, all of them in unit/ingest/test_isolate.py.
+In time: one way to die here, all of them in unit/ingest/test_isolate.py.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ REASONS = {
 }
 GOOD = 30
 WITHIN_S = 60.0
-IN_TIME = ("segmentation", "exception")
+IN_TIME = ("segmentation",)
 
 
 @pytest.mark.parametrize("harms", [IN_TIME, pytest.param(tuple(REASONS), marks=pytest.mark.slow)], ids=len)

@@ -79,7 +79,7 @@ def test_a_driver_killed_at_any_step_loses_and_doubles_nothing(
     victim.kill_driver(blow, "both")
 
 
-@pytest.mark.soak  # In time: at this step in test_two_drivers.py, on a REST catalog in test_lost_answers.py.
+@pytest.mark.soak  # In time: on a REST catalog with local files in test_lost_answers.py.
 def test_a_driver_that_was_frozen_is_refused_when_another_has_continued(new_pipeline: NewPipeline) -> None:
     contested = Contested(new_pipeline())
     contested.freeze_while_another_runs("commit.validating")

@@ -134,9 +134,12 @@ def test_every_snapshot_has_the_same_sum(
         with bank.busy():
             bank.wait_for_commits(run)
             source.worker.kill()
-            source.worker.start()
+        source.worker.start()
+        with bank.busy():
             bank.wait_for_commits(run)
             run = bank.kill(run)
+        run.wait_for("connected")  # Before that nobody would read what is transferred.
+        with bank.busy():
             bank.wait_for_commits(run)
         goal = {bank.topic: source.pause()[bank.topic]}
         if not has_events:  # What the newest one is held back for.

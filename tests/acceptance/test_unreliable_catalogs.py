@@ -16,14 +16,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyiceberg.schema import Schema
-from pyiceberg.types import LongType, NestedField
 
-from frazil.catalog.iceberg.catalog import IcebergCatalog
-from frazil.catalog.layout import Layout
 from frazil.clock import SystemClock
 from frazil.runtime.broker import EmbeddedBroker
-from frazil.spec.partitioning import parse_term
 from tests.acceptance.catalogs import GlueLake, HiveLake, LocalLake, PostgresLake, running_lake
 from tests.acceptance.lakes import Lake, RemoteLake
 from tests.acceptance.ledger import Feed, Ledger, events
@@ -36,7 +31,6 @@ from tests.acceptance.verifier import metadata_locations, open_table
 from tests.fixtures.background import repeated
 from tests.fixtures.foreign_spark import ForeignSpark
 from tests.fixtures.glue_proxy import GlueProxy
-from tests.fixtures.jvms import light_jvm
 from tests.fixtures.store_proxy import StoreProxy
 from tests.fixtures.waiting import PATIENCE_S
 from tests.integration.servers import HOST, RestCatalogServer
@@ -56,8 +50,6 @@ ATTEMPT_S = 2
 SEED = 34
 STORE_SHARE = 0.05
 FRESH_S = 5.0
-
-COLUMNS = Schema(NestedField(1, "id", LongType(), required=False))
 
 Section = dict[str, Any]
 
@@ -263,28 +255,6 @@ def test_a_slice_of_bad_luck_loses_and_doubles_nothing(
     _, way, _ = unreliable
     stream_for(pipeline, way, PATIENCE_S, 400 // len(way.faults), ENOUGH)
     assert faults_of(way) >= ENOUGH, way.met
-
-
-@pytest.mark.parametrize("unreliable", ["hive"], indirect=True)
-def test_a_table_whose_creation_is_not_answered_can_be_used(unreliable: tuple[Lake, Way, Section]) -> None:
-    """Iceberg sends the request again, is refused, and deletes the metadata file of the table that it has just created."""
-    lake, way, section = unreliable
-    assert isinstance(way, LossyRelay)
-    properties = {name: str(section["catalog"][name]) for name in ("type", "uri", "warehouse")}
-    metadata_files = []
-    with light_jvm(needs_spark_jars=True, conf=section["spark"]["conf"]) as jvm:
-        catalog = IcebergCatalog(jvm.gateway, "p", properties, jvm.hadoop)
-        for number, fault in enumerate(way.faults):
-            table = f"unanswered.t{number}"
-            with way.faulty(fault):
-                catalog.create(table, COLUMNS, {"owner": "us"}, 2, Layout((parse_term("bucket(id, 4)"),)))
-            assert way.met[fault] >= 1, fault
-            seen = IcebergCatalog(jvm.gateway, "q", properties, jvm.hadoop).load(table)
-            assert seen is not None, fault
-            assert (seen.schema.column_names, seen.is_partitioned) == (COLUMNS.column_names, True)
-            assert (seen.properties["owner"], seen.location.rpartition("/")[2]) == ("us", f"t{number}")
-            metadata_files.append(lake.locations("unanswered")[table])
-    assert all(f"/t{number}/metadata/00000-" in file for number, file in enumerate(metadata_files))
 
 
 @pytest.mark.soak

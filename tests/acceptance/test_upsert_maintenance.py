@@ -5,23 +5,29 @@ files that maintenance rewrites. Both are killed; what a dictionary reports is w
 from __future__ import annotations
 
 import signal
+from collections.abc import Sequence
 from contextlib import suppress
 
 import pytest
 
 from tests.acceptance.pipelines import Pipeline
 from tests.acceptance.running import Run
+from tests.acceptance.soaking import live_on
 from tests.acceptance.upsert_tables import UpsertTable
 from tests.acceptance.verifier import unnamed
 
 pytestmark = pytest.mark.timeout(900)
 
 EAGER = {"min_input_files": 4, "snapshots": {"count": 10}}
+KILLS = ("maintenance.compact.written=kill", "upsert.resolved=kill@7")
+PAUSE_S = 0.5
+"""Between changes, so that time does not pass by their number: what is due is looked for every ten seconds."""
 
 
 def load(run: Run, upsert_tables: list[UpsertTable], times: int) -> None:
     """Changes, a batch after the other, while the run lives."""
     for _ in range(times):
+        live_on(run, PAUSE_S)
         with suppress(AssertionError):  # It may die meanwhile.
             for upsert_table in upsert_tables:
                 upsert_table.change(count=40)
@@ -31,18 +37,18 @@ def load(run: Run, upsert_tables: list[UpsertTable], times: int) -> None:
             return
 
 
-def test_upsert_tables_are_maintained_under_load_whatever_is_killed(pipeline: Pipeline) -> None:
+# In time: a driver is killed at the other step, in ingestion, in test_upserts.py.
+@pytest.mark.parametrize("kills", [KILLS[:1], pytest.param(KILLS, marks=pytest.mark.slow)], ids=len)
+def test_upsert_tables_are_maintained_under_load_whatever_is_killed(pipeline: Pipeline, kills: Sequence[str]) -> None:
     pipeline.document["maintenance"] = EAGER
     upsert_tables = [
         UpsertTable(pipeline, "two", format_version=2, partition_by=["bucket(id, 2)"]),
         UpsertTable(pipeline, "three", partition_by=["truncate(id, 100)"]),
     ]
-    with pipeline.running(failpoints="maintenance.compact.written=kill") as run:
-        load(run, upsert_tables, times=500)
-        assert run.wait() == -signal.SIGKILL, "in maintenance"
-    with pipeline.running(failpoints="upsert.resolved=kill@7") as run:
-        load(run, upsert_tables, times=500)
-        assert run.wait() == -signal.SIGKILL, "in ingestion"
+    for kill in kills:
+        with pipeline.running(failpoints=kill) as run:
+            load(run, upsert_tables, times=500)
+            assert run.wait() == -signal.SIGKILL, kill
     for upsert_table in upsert_tables:
         upsert_table.check()
     with pipeline.running() as run:

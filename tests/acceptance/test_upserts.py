@@ -46,14 +46,13 @@ CASES = [
     *(pytest.param(blow, id=_words(blow), marks=pytest.mark.soak) for blow in OTHER_FORMATS),
 ]
 LANDED = ("commit.landed", "commit.after")
-AT_ONCE = 4
 FENCED = 3
 
 
 class Struck:
-    """A pipeline with upsert tables in each format, started again after every blow."""
+    """A pipeline with upsert tables in each format, as many as a blow needs, started again after every blow."""
 
-    def __init__(self, pipeline: Pipeline) -> None:
+    def __init__(self, pipeline: Pipeline, blows: Sequence[Blow]) -> None:
         self.pipeline = pipeline
         self.points = Points(pipeline.folder / "points", *((step, "hold") for blow in BLOWS for step, _ in blow))
         self.marked, self.marked_topic = pipeline.add_fed_table(
@@ -67,37 +66,45 @@ class Struck:
             deletes="soft",
             metadata={"deleted": "is_deleted", "deleted_at": "deleted_at"},
         )
+        self.compacted = UpsertTable(pipeline, "compacted")
+        at_once = {version: max(sum(one == version for _, one in blow) for blow in (*blows, ())) for version in (2, 3)}
         self.upsert_tables = {
             version: [
                 UpsertTable(pipeline, f"upsert_table{number}_of_{version}", format_version=version)
-                for number in range(AT_ONCE)
+                for number in range(count)
             ]
-            for version in (2, 3)
+            for version, count in at_once.items()
         }
         self._run: Run | None = None
 
     def run(self) -> Run:
-        """The running pipeline, all that was there committed."""
+        """The running pipeline."""
+        if self._run is None or not self._run.is_running:
+            self._run = self.pipeline.run(failpoints=self.points.declaration)
+        return self._run
+
+    def filled(self) -> Run:
+        """The running pipeline, changes of every table that can be struck committed and no batch at any step."""
         upsert_tables = [upsert_table for some in self.upsert_tables.values() for upsert_table in some]
         for upsert_table in upsert_tables:
             upsert_table.change()
-        if self._run is None or not self._run.is_running:
-            self._run = self.pipeline.run(failpoints=self.points.declaration)
+        run = self.run()
         for upsert_table in upsert_tables:
-            upsert_table.wait(self._run)
-            self.pipeline.wait_until_settled(upsert_table.table, self._run)
-        return self._run
+            upsert_table.wait(run)
+            self.pipeline.wait_until_settled(upsert_table.table, run)
+        return run
 
 
 @pytest.fixture(scope="module")
-def struck(shared_pipeline: Pipeline) -> Struck:
+def struck(shared_pipeline: Pipeline, request: pytest.FixtureRequest) -> Struck:
     """Nothing runs yet."""
-    return Struck(shared_pipeline)
+    here = [item for item in request.session.items if item.path == request.path and hasattr(item, "callspec")]
+    return Struck(shared_pipeline, [item.callspec.params["blow"] for item in here])
 
 
 @pytest.mark.parametrize("blow", CASES)
 def test_a_driver_killed_at_any_step_loses_and_doubles_nothing(struck: Struck, blow: Blow) -> None:
-    run = struck.run()
+    run = struck.filled()
     free = {version: list(upsert_tables) for version, upsert_tables in struck.upsert_tables.items()}
     upsert_tables = {step: free[version].pop() for step, version in blow}
     before = {step: struck.pipeline.progress(upsert_table.table) for step, upsert_table in upsert_tables.items()}
@@ -113,6 +120,8 @@ def test_a_driver_killed_at_any_step_loses_and_doubles_nothing(struck: Struck, b
         upsert_table.check()
         is_landed = struck.pipeline.progress(upsert_table.table) != before[step]
         assert is_landed == (step in LANDED), step
+    for upsert_table in upsert_tables.values():
+        upsert_table.change()
     run = struck.run()
     for upsert_table in upsert_tables.values():
         upsert_table.wait(run)
@@ -127,7 +136,7 @@ def test_every_step_is_struck_in_both_formats() -> None:
 def test_a_compaction_between_the_look_and_the_commit_makes_the_rows_be_looked_up_again(
     struck: Struck, operator: Operator
 ) -> None:
-    run, upsert_table = struck.run(), struck.upsert_tables[3][0]
+    run, upsert_table = struck.run(), struck.compacted
     point = struck.points["upsert.resolved", "hold"]
     keys = range(100_000, 100_200)  # Told for the first time: no row of theirs is in a file with deletes.
     upsert_table.put(keys)
@@ -144,7 +153,7 @@ def test_a_compaction_between_the_look_and_the_commit_makes_the_rows_be_looked_u
     assert not run.seen("commit_conflict", table=upsert_table.table)
 
 
-@pytest.mark.slow  # In time: test_two_drivers.py, and on the twins in simulation/test_histories.py.
+@pytest.mark.slow  # In time: test_lost_answers.py, and on the twins in simulation/test_histories.py.
 def test_two_drivers_of_one_upsert_table_make_one(pipeline: Pipeline) -> None:
     upsert_table = UpsertTable(pipeline, "contested")
     points = Points(pipeline.folder / "points", ("upsert.resolved", "hold"))

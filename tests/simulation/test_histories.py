@@ -37,9 +37,9 @@ def _slice(seeds: Sequence[int], quick: int) -> list[Any]:
     return [int(_SEED)] if _SEED else sliced(seeds, quick)
 
 
-_SLICE = _slice(range(8), 3)
-_CHANGING_SLICE = _slice(range(4), 2)
-_DIVIDED_SLICE = _slice((8, 22, 0, 1, 2, 3, 4), 3)
+_SLICE = _slice(range(8), 2)
+_CHANGING_SLICE = _slice((1, 0, 2, 3), 1)
+_DIVIDED_SLICE = _slice((8, 22, 0, 1, 2, 3, 4), 2)
 """8 and 22 fail where a tombstone that a task reads first is taken for one without a delete."""
 
 _WORN_SLICE = _slice(range(3), 1)
@@ -122,7 +122,7 @@ def test_every_snapshot_is_right_while_topics_are_compacted_and_snapshots_expire
 
 @pytest.mark.parametrize(
     ("seed", "rounds"),
-    [(22, 82), (248, 108), (1070, 60), (2075, 60), (2094, 60), (2132, 60), (5510032, 80), (5510036, 80)],
+    sliced([(22, 82), (2094, 60), (2132, 60), (5510032, 80), (5510036, 80), (1070, 60), (2075, 60), (248, 108)], 5),
 )
 def test_histories_that_have_failed_once_hold(seed: int, rounds: int, tmp_path: Path) -> None:
     DatabaseHistory(seed, tmp_path, is_plain=True).play(rounds)
