@@ -80,6 +80,14 @@ def test_amazons_clients_are_there_where_something_needs_them(load: Load, sectio
     assert uses_aws(load(with_section(f"catalog: {{{section}}}"))) == needed
 
 
+def test_amazons_clients_and_a_region_are_there_for_the_file_of_a_lookup(load: Load) -> None:
+    catalog = "catalog: {uri: 'jdbc:sqlite:c.db', warehouse: lake, properties: {s3.endpoint: 'http://127.0.0.1:9'}}\n"
+    table = "  a.b: {topic: c, lookup: {l: {file: FILE, on: x = y, take: [z]}}}\n"
+    far, near = (load(f"{HEAD}{catalog}tables:\n{table.replace('FILE', file)}") for file in ("s3://b/l.csv", "/l.csv"))
+    assert (uses_aws(far), uses_aws(near)) == (True, False)
+    assert {"io-impl", "client.region"} & catalog_properties(far).keys() == {"client.region"}
+
+
 def test_jars_and_hadoops_settings_reach_both_jvms(load: Load, tmp_path: Path) -> None:
     jar = tmp_path / "shelf.jar"
     jar.touch()
