@@ -55,6 +55,7 @@ _OF_SETTINGS = (
     *_OF_VALUES, "IllegalStateException", "NullPointerException", "ValidationException", "NoSuchMethodException",
     "ClassCastException",
 )  # fmt: skip
+_LEFT_OUT = re.compile(r"NullPointerException: [\w ]+ must not be (null|empty|blank)")
 _READS_SETTINGS = re.compile(r"(Properties|PropertyUtil|ClientFactory|ClientFactories|AuthManagers)\.[\w<]")
 # PostgreSQL's driver throws its own exception for them.
 _REFUSED_BY_DRIVER = re.compile(r"Invalid \w+ value: |parameter value must be ")
@@ -162,7 +163,7 @@ def _is_refused_value(error: Exception, is_opening: bool) -> bool:
     if not causes:
         return False
     kind, text = causes[-1].getClass().getSimpleName(), cause_of(error)
-    if is_opening and kind in _OF_VALUES and "Cannot parse" not in text:
+    if is_opening and (kind in _OF_VALUES or _LEFT_OUT.search(text)) and "Cannot parse" not in text:
         return True
     reads_settings = any(_READS_SETTINGS.search(str(method)) for method in causes[-1].getStackTrace())
     return bool((kind in _OF_SETTINGS and reads_settings) or _REFUSED_BY_DRIVER.search(text))
