@@ -4,6 +4,7 @@ empty value, and a property without another one that it needs. A pipeline would 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
@@ -75,6 +76,9 @@ def check_value(name: str, value: str) -> None:
     is_switch = name in _SWITCHES or (name.endswith("-enabled") and property_of(name) is not None)
     if is_switch and value.lower() not in ("true", "false"):
         raise SpecError(f"`{name}` is `{value}`, which Iceberg takes for false", remedy="write true or false")
+    if name == "clients" and re.fullmatch(r"-?\d+", value) and int(value) < 1:
+        message = f"`{name}` is `{value}`: the catalog would be waited for without end"
+        raise SpecError(message, remedy="write how many connections there are, such as 2")
     if name == "oauth2-server-uri" and any(map(str.isspace, value)):
         raise SpecError(f"`{name}` is no address", remedy="write it as https://HOST/PATH")
 

@@ -145,6 +145,7 @@ def test_the_dead_letter_table_must_keep_its_name_too(refuse: Refuse) -> None:
         ({"rest.signing-name": "glue"}, "has no effect without `rest.auth.type`", {"rest.auth.type": "sigv4"}),
         ({"credential": "a:b", "rest.auth.type": "none"}, "`credential` is not sent with `rest.auth.type: none`", {}),
         ({"token": "t", "rest.auth.type": "BASIC"}, "`token` is not sent with `rest.auth.type: basic`", {}),
+        ({"clients": "0"}, "`clients` is `0`: the catalog would be waited for without end", {}),
         ({"token": " "}, "`token` is empty", {}),
         ({"oauth2-server-uri": "https://h/a b"}, "`oauth2-server-uri` is no address", {}),
         ({"token-exchange-enabled": "yes"}, "`token-exchange-enabled` is `yes`, which Iceberg takes for false", {}),
