@@ -80,7 +80,7 @@ and those that a catalog returns with its configuration and its tables.
 | python-only | only Python clients know it: an error in the pipeline file, ignored in what a catalog returns |
 
 An unknown property whose name begins like those of a store (`s3.`, `client.`, `http-client.`, `gcs.`, `adls.`, `oss.`, …) is
-refused too, with the nearest known name."""
+refused too, with the nearest known name, and so is an empty value, except of keys and tags."""
 STORES_HADOOP = """\
 Tasks reach `hdfs:` with the settings that the driver's Hadoop has: `spark.hadoop.NAME` under `spark.conf`, and the files of
 `HADOOP_CONF_DIR`. Files of an executor's own environment do not count. Of a setting that differs from Hadoop's default, the

@@ -16,17 +16,21 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import yaml
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField
 
 from frazil.catalog.iceberg.catalog import IcebergCatalog
-from frazil.catalog.iceberg.java import probe_store
+from frazil.catalog.iceberg.java import probe_store, properties_of_file
 from frazil.catalog.iceberg.store_access import identity_of, place_of, proxy_to
 from frazil.catalog.port import TableState
+from frazil.cli.wiring import unmade_catalog
 from frazil.clock import new_id
 from frazil.errors import SpecError, UnavailableError
 from frazil.runtime.light_jvm import LightJvm
+from frazil.spec import load_spec
 from frazil.store.file_io import StoreIO
+from frazil.store.hdfs import USER
 from frazil.types import Commit, DataFile, Progress
 from frazil.write.plain_target import plain_target
 from frazil.write.write import FileWriter, file_io
@@ -246,6 +250,22 @@ def test_a_file_beside_the_tables_is_read_by_the_keys_that_only_the_driver_has(l
     with access.new_input("s3://lake/countries.csv").open() as stream:
         assert stream.read() == b"id,name"
     assert lake.proxy.requests[-1].access_key == "AKMACHINE"
+
+
+def test_a_file_in_another_store_is_reached_by_that_stores_settings_before_there_is_a_catalog(
+    jvm: LightJvm, tmp_path: Path
+) -> None:
+    """Such as one of a lookup, by `frazil check` and `frazil plan` before the first run."""
+    file = tmp_path / "pipeline.yaml"
+    properties = {**dict.fromkeys(KEYS, "k"), "s3.endpoint": "http://127.0.0.1:9"}
+    catalog = {"uri": f"jdbc:sqlite:{tmp_path}/c.db", "warehouse": str(tmp_path), "properties": properties}
+    document = {"pipeline": "p", "kafka": {"bootstrap.servers": "h:1"}, "catalog": catalog}
+    file.write_text(yaml.safe_dump({**document, "tables": {"a.t": {"topic": "t"}}}))
+    unmade = unmade_catalog(load_spec(file), jvm)
+    assert unmade.store_properties("s3://lake/countries.csv").items() >= properties.items()
+    assert unmade.store_properties("/srv/countries.csv").items() >= properties.items()
+    found = properties_of_file(jvm.gateway, {"dfs.replication": "2"}, {}, "hdfs://name-node:8020/countries.csv")
+    assert (found["frazil.hadoop.dfs.replication"], USER in found) == ("2", True)
 
 
 def signed_for(requests: list[Request]) -> set[str]:

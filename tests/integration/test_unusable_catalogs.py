@@ -76,6 +76,16 @@ def jvm(jars: Path) -> Iterator[LightJvm]:
         ({"warehouse": "s3://b/w", "properties": {"s3.endpoint": "host:9000"}}, "scheme", "correct the setting"),
         ({"warehouse": "s3://b/w", "properties": {"s3.endpoint": "a b"}}, "a b", "correct the setting"),
         ({"warehouse": "s3://b/w", "properties": {"s3.retry.num-retries": "few"}}, '"few"', "correct the setting"),
+        (
+            {
+                "type": "nessie",
+                "uri": "http://127.0.0.1:1/api/v2",
+                "warehouse": "w",
+                "properties": {"nessie.authentication.type": "BEARER"},
+            },
+            "Token must not be null",
+            "correct the setting",
+        ),
         ({"type": "rest", "uri": "http://h", "properties": {"rest.auth.type": "nope"}}, "nope", "name the jar"),
         ({"type": "rest", "uri": "http://h", "properties": {"rest.client.max-retries": "few"}}, '"few"', "correct the"),
     ],

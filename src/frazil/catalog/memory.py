@@ -106,9 +106,11 @@ class _Table:
 class MemoryCatalog:
     """Implements the port `Catalog` with tables under the folder `root`."""
 
-    def __init__(self, root: Path, pipeline: str) -> None:
+    def __init__(self, root: Path, pipeline: str, reach: Callable[[str], Mapping[str, str]] = lambda _: {}) -> None:
+        """reach: `store_properties`, of a store that the tables are not in."""
         self._root = root
         self._pipeline = pipeline
+        self._reach = reach
         self._tables: dict[str, _Table] = {}
         self._lock = threading.Lock()
         #: The faults of the next commits, in order: `question`: the request never arrives; `answer`: the commit
@@ -117,7 +119,7 @@ class MemoryCatalog:
 
     def for_pipeline(self, pipeline: str) -> MemoryCatalog:
         """Returns the same tables as seen by another pipeline."""
-        other = MemoryCatalog(self._root, pipeline)
+        other = MemoryCatalog(self._root, pipeline, self._reach)
         other._tables = self._tables
         other._lock = self._lock
         other.losses = self.losses
@@ -251,9 +253,9 @@ class MemoryCatalog:
         if any(delete.data_file in left for delete in delta.deletes):
             raise InvariantError("a data file was to have two deletion vectors", where=table)
 
-    def store_properties(self, location: str) -> Mapping[str, str]:  # noqa: ARG002
+    def store_properties(self, location: str) -> Mapping[str, str]:
         """See Catalog."""
-        return {}
+        return self._reach(location)
 
     def lock(self, table: str) -> AbstractContextManager[object]:  # noqa: ARG002
         """See the port; tests use one thread."""

@@ -59,6 +59,11 @@ class TableState:
     must_keep_metadata: bool = False
 
     @property
+    def data_location(self) -> str:
+        """The folder of new data files."""
+        return self.properties.get("write.data.path") or self.location
+
+    @property
     def partitioning(self) -> PartitionSpec:
         """The current partition spec."""
         return PartitionSpec.model_validate_json(self.partition_spec) if self.partition_spec else PartitionSpec()

@@ -10,7 +10,6 @@ from typing import Any
 
 from frazil.catalog.iceberg.java import probe_store
 from frazil.catalog.iceberg.opening import settings_of_driver
-from frazil.catalog.memory import MemoryCatalog
 from frazil.catalog.port import Catalog
 from frazil.cli.output import DEFAULT_FILE, Output, SpecFile
 from frazil.cli.plan import plan_of
@@ -26,6 +25,7 @@ from frazil.cli.wiring import (
     read_spec,
     sqlite_file,
     topics_for_reading,
+    unmade_catalog,
 )
 from frazil.clock import SystemClock
 from frazil.errors import FrazilError, SpecError, UnavailableError
@@ -140,7 +140,7 @@ def _check_telemetry(spec: PipelineSpec) -> Iterator[Finding]:
 def _check_services(spec: PipelineSpec, jvm: LightJvm | None) -> Iterator[Finding]:
     """jvm: where queries are analysed; None where there are none, or where it did not start."""
     queries = queries_in(jvm) if jvm is not None else None
-    source, unmade = topics_for_reading(spec), MemoryCatalog(spec.state_dir, spec.pipeline)
+    source, unmade = topics_for_reading(spec), unmade_catalog(spec, jvm)
     discovery = Discovery(spec, source, unmade)
     of_kafka = list(check_kafka(spec, source, discovery, partial(denied_topics, spec.kafka)))
     yield from of_kafka
@@ -184,7 +184,7 @@ def _check_storage(
         if not (has_catalog(spec) and folder.is_ok):
             yield folder
     if not has_catalog(spec) and source is not None:  # None of its tables exists yet.
-        unmade = MemoryCatalog(spec.state_dir, spec.pipeline)
+        unmade = unmade_catalog(spec, running)
         found = [one for one in check_tables(tables, comparison(spec, source, unmade)) if not one.is_ok]
         yield from found
         yield from check_lookups(tables, unmade)

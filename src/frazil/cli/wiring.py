@@ -8,11 +8,13 @@ import socket
 import sqlite3
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from frazil import __version__
 from frazil.catalog.iceberg.catalog import IcebergCatalog
+from frazil.catalog.iceberg.java import properties_of_file
 from frazil.catalog.memory import MemoryCatalog
 from frazil.catalog.port import Catalog
 from frazil.cli.output import Output
@@ -180,15 +182,25 @@ def catalog_and_queries(spec: PipelineSpec, commits: bool = False) -> Iterator[t
 
 @contextmanager
 def _opened(spec: PipelineSpec, commits: bool, analyses: bool) -> Iterator[tuple[Catalog, Queries | None]]:
-    unmade = MemoryCatalog(spec.state_dir, spec.pipeline)
     if not has_catalog(spec) and not analyses:
-        yield unmade, None
+        yield unmade_catalog(spec, None), None
         return
     with light_jvm(spec, needs_spark_jars=analyses) as jvm:
         if commits:
             jvm.listen()
-        catalog = open_catalog_for_reading(jvm, spec, is_impatient=not commits) if has_catalog(spec) else unmade
+        is_made = has_catalog(spec)
+        catalog = open_catalog_for_reading(jvm, spec, not commits) if is_made else unmade_catalog(spec, jvm)
         yield catalog, queries_in(jvm) if analyses else None
+
+
+def unmade_catalog(spec: PipelineSpec, jvm: LightJvm | None) -> MemoryCatalog:
+    """Returns a catalog without tables, in place of one that the first run creates. jvm: where files of stores are reached;
+    None where none is read.
+    """
+    if jvm is None:
+        return MemoryCatalog(spec.state_dir, spec.pipeline)
+    reach = partial(properties_of_file, jvm.gateway, jvm.hadoop, properties_for_reading(spec))
+    return MemoryCatalog(spec.state_dir, spec.pipeline, reach)
 
 
 def queries_in(jvm: LightJvm) -> Queries:

@@ -26,6 +26,7 @@ from frazil.process.references import Reference, find_reference, key_of, note
 from frazil.schema.arrow import arrow_type, iceberg_type, one_array
 from frazil.spec.problems import advice
 from frazil.spec.settings import LookupSpec
+from frazil.store.addresses import address_of
 from frazil.store.file_io import StoreIO, store_of
 from frazil.types import FIRST_PLACEHOLDER_ID, as_json
 from frazil.upsert.lookup.delete_files import live_rows
@@ -90,8 +91,7 @@ class References:
 
     def _open(self, table: Table, lookup: LookupSpec, states: dict[str, TableState | None], where: str) -> _Source:
         if lookup.file:
-            properties = table.state.io_properties if table.state else self._catalog.store_properties(lookup.file)
-            store = store_of(tuple(sorted(properties.items())))
+            store = store_of(tuple(sorted(self._access(table.state, lookup.file).items())))
             return _File(store, lookup.file)
         if lookup.table not in states:
             states[lookup.table] = self._catalog.load(lookup.table)
@@ -101,6 +101,14 @@ class References:
                 f"{_named(lookup)} does not exist", remedy="create it, or correct `table` of the lookup", where=where
             )
         return _IcebergTable(self._catalog, state)
+
+    def _access(self, state: TableState | None, file: str) -> Mapping[str, str]:
+        """Returns what reaches a file: what reaches the table where both are in one store."""
+        if state is not None:
+            own, other = address_of(state.data_location), address_of(file)
+            if (own.kind, own.host) == (other.kind, other.host):
+                return state.io_properties
+        return self._catalog.store_properties(file)
 
 
 @contextmanager

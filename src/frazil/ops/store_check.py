@@ -66,7 +66,8 @@ def check_store_properties(spec: PipelineSpec, states: list[TableState]) -> Iter
             kinds.add(address_of(place).kind)
         except SpecError:
             return  # Another check names it.
-    others = tuple(prefix for kind, prefix in _PREFIXES.items() if kind not in kinds)
+    read = {address_of(file).kind for file in spec.lookup_files}
+    others = tuple(prefix for kind, prefix in _PREFIXES.items() if kind not in kinds | read)
     foreign = sorted(name for name in spec.catalog.properties if name.startswith(others))
     if kinds and foreign:
         found = f"mind: no table is in the store of {', '.join(foreign)}"

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from frazil.runtime.jvm import Jvm
 from frazil.spec import PipelineSpec
+from frazil.store.addresses import address_of
 
 # Without the first, a store that accepts a connection and never answers would be waited for without end. The second is the
 # pause of the tasks: with Iceberg's own, of two seconds, every failed request would make rows late; its five repetitions
@@ -39,9 +40,9 @@ def catalog_properties(spec: PipelineSpec) -> dict[str, str]:
         properties["header.X-Iceberg-Access-Delegation"] = "vended-credentials"
     if uses_s3(spec):
         properties |= {"io-impl": "org.apache.iceberg.aws.s3.S3FileIO", **_S3}
-        endpoint = catalog.properties.get("s3.endpoint", "")
-        if endpoint and "amazonaws." not in endpoint and not _has_region():
-            properties |= _REGION
+    endpoint = catalog.properties.get("s3.endpoint", "")
+    if endpoint and "amazonaws." not in endpoint and not _has_region():
+        properties |= _REGION
     return {**properties, **catalog.properties}
 
 
@@ -85,10 +86,13 @@ def uses_s3(spec: PipelineSpec) -> bool:
 
 
 def uses_aws(spec: PipelineSpec) -> bool:
-    """Returns whether Amazon's clients are needed: of the store, the catalog, its lock, or to sign requests to it."""
+    """Returns whether Amazon's clients are needed: of the store, the catalog, its lock, a lookup's file, or to sign requests
+    to it.
+    """
     properties = {**spec.catalog.kind.properties, **spec.catalog.properties}
     signs = properties.get("rest.auth.type") == "sigv4" or properties.get("rest.sigv4-enabled") == "true"
-    return uses_s3(spec) or signs or any(text.startswith(_AMAZON) for text in properties.values())
+    looks_up = any(address_of(file).kind == "s3" for file in spec.lookup_files)
+    return uses_s3(spec) or signs or looks_up or any(text.startswith(_AMAZON) for text in properties.values())
 
 
 @contextmanager

@@ -419,6 +419,12 @@ class PipelineSpec(
         return redact(text, self.secrets)
 
     @property
+    def lookup_files(self) -> tuple[str, ...]:
+        """The files of lookups, which may be in other stores than the tables."""
+        declared = (*self.tables, *self.routes, *filter(None, (self.defaults,)))
+        return tuple(lookup.file for one in declared for lookup in one.lookup if lookup.file)
+
+    @property
     def control_topic(self) -> str:
         """The compacted topic with the keys of topics, for brokers that refuse keys that they do not know."""
         return f"frazil-{self.pipeline}-topics"

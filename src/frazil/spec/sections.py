@@ -28,6 +28,7 @@ from pyiceberg.types import (
 )
 
 from frazil.errors import SpecError
+from frazil.spec.catalog_properties import check_value, lacking
 from frazil.spec.connections import (
     ISOLATION_LEVELS,
     OWNED_KAFKA_PROPERTIES,
@@ -136,6 +137,7 @@ def read_catalog(entry: Entry | None, local: Path, secrets: Secrets, problems: P
         "jars": _read_jars,
     }
     found = fields.values(readers)
+    _check_together(fields, found.get("properties", {}))
     if fields.get("impl") and fields.get("type"):
         fields.refuse_key("impl", "`catalog` has both `type` and `impl`", "keep one of them")
     if "impl" not in found and found.get("type", default.type) == default.type:
@@ -275,6 +277,7 @@ def _check_catalog_property(text: str, key: str) -> None:
     if key in _OWNED_CATALOG_PROPERTIES:
         raise SpecError(f"`{key}` is not a further property of the catalog", remedy=f"write it as `catalog.{key}`")
     check_property(key, text)
+    check_value(key, text)
 
 
 def _check_kind(fields: Fields, entry: Entry, catalog: CatalogSpec) -> None:
@@ -282,6 +285,14 @@ def _check_kind(fields: Fields, entry: Entry, catalog: CatalogSpec) -> None:
     uri, warehouse = (getattr(catalog, key) or ("" if fields.get(key) else None) for key in ("uri", "warehouse"))
     check = partial(catalog.kind.check, uri, warehouse)
     fields.problems.attempt((fields.get("uri") or entry).line, None, check, catalog.properties)
+
+
+def _check_together(fields: Fields, properties: Mapping[str, str]) -> None:
+    """Checks properties against each other, unless one has an error of its own."""
+    written = fields.get("properties")
+    if written and isinstance(written.value, Section) and len(written.value.entries) == len(properties):
+        for error in lacking(properties):
+            fields.refuse_key("properties", error.message, error.remedy)
 
 
 def _read_jars(catalog: Fields, key: str) -> tuple[str, ...]:

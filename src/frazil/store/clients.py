@@ -66,7 +66,7 @@ def _s3(properties: Properties, address: Address) -> Client:
         raise SpecError(
             "an access point is named by its ARN", remedy="write its alias", where=f"s3.access-points.{address.bucket}"
         )
-    region = properties.get("client.region", _DEFAULT_REGION)
+    region = _region(properties)
     endpoint, is_virtual = _s3_endpoint(properties, bucket, region)
     is_express = bucket.endswith("--x-s3") and "s3.endpoint" not in properties
     config: Any = {
@@ -99,9 +99,15 @@ def _s3(properties: Properties, address: Address) -> Client:
     )
 
 
+def _region(properties: Properties) -> str:
+    """Returns the region that requests are signed for: Amazon's client has another name for the default one."""
+    region = properties.get("client.region", _DEFAULT_REGION)
+    return _DEFAULT_REGION if region == "aws-global" else region
+
+
 def s3_host(properties: Properties, bucket: str) -> str:
     """Returns the host of requests for a bucket."""
-    endpoint, _ = _s3_endpoint(properties, bucket, properties.get("client.region", _DEFAULT_REGION))
+    endpoint, _ = _s3_endpoint(properties, bucket, _region(properties))
     return urlsplit(endpoint).hostname or ""
 
 

@@ -407,6 +407,7 @@ _PREFIXES = (
     "frazil.",
 )
 _OF_HOSTS = ("adls.sas-token.", "adls.sas-token-expires-at-ms.", "adls.connection-string.")
+_MAY_BE_EMPTY = ("s3.access-key-id", "s3.secret-access-key", "s3.session-token", ".tags.")
 _KNOWN = tuple(one for store in STORES.values() for one in store)
 _EXACT = {one.name: one for one in _KNOWN if not one.name.endswith(".")}
 _FAMILIES = tuple(one for one in _KNOWN if one.name.endswith("."))
@@ -424,13 +425,15 @@ def check_property(name: str, value: str, *, is_sent: bool = False) -> None:
     """
     known = property_of(name)
     if known is None:
-        if name.startswith(_PREFIXES):
+        if name.strip().lower().startswith(_PREFIXES):
             raise SpecError(f"`{name}` is not a property of a store that Frazil knows", remedy=_advice(name))
         return
     if known.treatment == "refused" and value.lower() not in known.harmless:
         raise refusal(known, name)
     if is_sent:
         return
+    if not value.strip() and not known.name.endswith(_MAY_BE_EMPTY):
+        raise SpecError(f"`{name}` is empty", remedy="write its value, or remove it")
     if known.treatment == "python-only":
         raise SpecError(f"`{name}` is not one of Iceberg's properties", remedy=known.note)
     if known.name in _OF_HOSTS and "." not in name.removeprefix(known.name):
@@ -492,5 +495,5 @@ def refusal(known: StoreProperty, name: str) -> SpecError:
 
 
 def _advice(name: str) -> str:
-    close = difflib.get_close_matches(name, _EXACT, n=1, cutoff=0.6)
+    close = difflib.get_close_matches(name.strip().lower(), _EXACT, n=1, cutoff=0.6)
     return f"did you mean `{close[0]}`?" if close else "remove it; docs/reference/stores.md lists all properties"

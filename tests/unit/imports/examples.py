@@ -22,7 +22,7 @@ CONNECTOR = {
         "iceberg.catalog.type": "rest",
         "iceberg.catalog.uri": "https://catalog:8181",
         "iceberg.catalog.warehouse": "s3://lake/",
-        "iceberg.catalog.s3.access-key-id": "${dir:/run/secrets:access-key}",
+        "iceberg.catalog.token": "${dir:/run/secrets:access-key}",
         "iceberg.hadoop.fs.s3a.endpoint": "https://store",
         "key.converter": "org.apache.kafka.connect.storage.StringConverter",
         "value.converter": "io.confluent.connect.avro.AvroConverter",
@@ -67,7 +67,7 @@ CARRIED_CONNECTOR = {
         "type": "rest",
         "uri": "https://catalog:8181",
         "warehouse": "s3://lake/",
-        "properties": {"s3.access-key-id": "${file:/run/secrets/access-key}"},
+        "properties": {"token": "${file:/run/secrets/access-key}"},
     },
     "spark": {"conf": {"spark.hadoop.fs.s3a.endpoint": "https://store"}},
     "commit": {"interval": "1m"},
@@ -297,7 +297,7 @@ SET 'pipeline.name' = 'orders';
 CREATE CATALOG lake WITH (
   'type'='iceberg', 'catalog-type'='rest', 'uri'='http://catalog:8181', 'warehouse'='s3://lake/', 'clients'='5',
   'default-database'='shop',
-  's3.secret-access-key'='hushhush', 'hadoop.fs.s3a.endpoint'='http://store'
+  'token'='hushhush', 'hadoop.fs.s3a.endpoint'='http://store'
 );
 -- changes of the shop's database
 CREATE TABLE IF NOT EXISTS changes (
@@ -367,7 +367,7 @@ debezium.sink.iceberg.type=rest
 debezium.sink.iceberg.uri=http://catalog:8181
 debezium.sink.iceberg.warehouse=s3://lake/
 debezium.sink.iceberg.io-impl=org.apache.iceberg.aws.s3.S3FileIO
-debezium.sink.iceberg.s3.secret-access-key=hushhush
+debezium.sink.iceberg.token=hushhush
 debezium.sink.iceberg.fs.s3a.endpoint=http://store
 debezium.sink.iceberg.write.parquet.compression-codec=zstd
 debezium.sink.batch.batch-size-wait=MaxBatchSizeWait

@@ -7,6 +7,7 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyiceberg.types import LongType, StringType, UUIDType
 
+from frazil.catalog.memory import MemoryCatalog
 from frazil.dead_letters.changes import TopicReaders
 from frazil.dead_letters.files import ReplayResult, Selection
 from frazil.dead_letters.replay import Replayer
@@ -248,6 +250,32 @@ def test_a_lookup_finds_by_several_fields_nested_ones_too(scene: Any, tmp_path: 
         (None, True),
         (None, True),
     ]
+
+
+def test_a_file_in_another_store_than_the_table_is_reached_by_the_catalogs_properties(
+    scene: Any, tmp_path: Path
+) -> None:
+    """The table's own are those of the identity that the driver has in the table's store alone."""
+    file = tmp_path / "countries.csv"
+    file.write_text("code,name,region\nde,Germany,EU\n")
+    asked: list[str] = []
+
+    def reach(location: str) -> dict[str, str]:
+        asked.append(location)
+        return {}
+
+    made = scene({**COUNTRY, "table": "", "file": str(file)})
+    made.feed("a", {"id": 1, "country_code": "de"})
+    made.catch_up()
+    table = only(made.start().tables)
+    state = made.catalog.load("n.a")
+    catalog = MemoryCatalog(tmp_path, "p", reach)
+    for location, expected in (("s3://lake/t", [str(file)]), (str(tmp_path), []), (None, [str(file)])):
+        asked.clear()
+        table.state = replace(state, location=location) if location else None
+        [lookup] = table.spec.lookup
+        assert len(references.References(catalog).find(table, lookup, {}).values) == 1
+        assert asked == expected
 
 
 def test_a_csv_file_has_text_and_its_commit_names_what_the_store_says_of_it(scene: Any, tmp_path: Path) -> None:

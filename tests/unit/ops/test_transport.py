@@ -142,3 +142,7 @@ def test_properties_of_a_store_that_has_no_table_are_told(scenario: Scenario, se
     spec = scenario.spec(f"catalog: {{{section}{uri}}}\ntables: {{a.b: {{topic: c}}}}\n")
     shown = [one.found.partition(";")[0] for one in check_store_properties(spec, [])]
     assert shown == ([f"mind: no table is in the store of {found}"] if found else [])
+    lookup = "lookup: {l: {file: 's3://b/l.csv', on: x = y, take: [z]}}"
+    spec = scenario.spec(f"catalog: {{{section}{uri}}}\ntables: {{a.b: {{topic: c, {lookup}}}}}\n")
+    others = [one for one in (found or "").split(", ") if not one.startswith("s3.")]
+    assert bool(list(check_store_properties(spec, []))) == any(others), "the file of a lookup needs them"

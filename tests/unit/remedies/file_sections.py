@@ -157,6 +157,21 @@ SECTIONS = [
         " org.apache.iceberg.aws.dynamodb.DynamoDbLockManager}}",
     ),
     sections(
+        "catalog: {properties: {token: t, rest.auth.type: none}}",
+        "catalog: {properties: {token: t}}",
+        "catalog: {properties: {rest.auth.type: none}}",
+    ),
+    sections(
+        "catalog: {properties: {s3.sse.key: k}}",
+        "catalog: {properties: {s3.sse.key: k, s3.sse.type: kms}}",
+        "catalog: {}",
+    ),
+    sections(
+        "catalog: {properties: {oauth2-server-uri: 'a b'}}", "catalog: {properties: {oauth2-server-uri: 'https://h/t'}}"
+    ),
+    sections("catalog: {properties: {clients: 0}}", "catalog: {properties: {clients: 2}}"),
+    sections("catalog: {properties: {token: ''}}", "catalog: {properties: {token: t}}", "catalog: {}"),
+    sections(
         "catalog: {type: glue, warehouse: 's3://b/w', properties: {lock-impl: a.Lock}}",
         "catalog: {type: glue, warehouse: 's3://b/w'}",
     ),

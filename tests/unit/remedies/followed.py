@@ -271,6 +271,9 @@ FOLLOWED: Mapping[str, str] = {
     "write http://HOST:PORT, without a path, a user and a password": (
         "unit/store/test_properties.py::test_a_value_that_javas_client_cannot_have_or_leaves_out_is_refused"
     ),
+    "write its value, or remove it": (
+        "unit/store/test_properties.py::test_an_empty_value_is_refused_where_it_means_nothing"
+    ),
     "write its alias": f"{_STORES}an_access_point_that_is_named_by_its_arn_is_refused",
     "remove it; docs/reference/stores.md lists all properties": (
         "unit/store/test_properties.py::test_an_unknown_property_of_a_store_is_refused_with_the_nearest_name"

@@ -111,8 +111,8 @@ TABLES = [
     tables("properties: {frazil.x: 2}", "properties: {x: 2}"),
     tables("properties: {a: 'x${env:A}'}", "properties: {a: x}"),
     Mended(
-        with_table("properties: {s3.secret-access-key: x}"),
-        (_PLAIN, with_section("catalog: {properties: {s3.secret-access-key: x}}")),
+        with_table("properties: {gcs.oauth2.token: x}"),
+        (_PLAIN, with_section("catalog: {properties: {gcs.oauth2.token: x}}")),
     ),
     tables("properties: {a: yes}", "properties: {a: true}", "properties: {a: 'yes'}"),
     tables("properties: {a: [b]}", "properties: {a: b}", ""),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -80,6 +81,14 @@ def test_amazons_clients_are_there_where_something_needs_them(load: Load, sectio
     assert uses_aws(load(with_section(f"catalog: {{{section}}}"))) == needed
 
 
+def test_amazons_clients_and_a_region_are_there_for_the_file_of_a_lookup(load: Load) -> None:
+    catalog = "catalog: {uri: 'jdbc:sqlite:c.db', warehouse: lake, properties: {s3.endpoint: 'http://127.0.0.1:9'}}\n"
+    table = "  a.b: {topic: c, lookup: {l: {file: FILE, on: x = y, take: [z]}}}\n"
+    far, near = (load(f"{HEAD}{catalog}tables:\n{table.replace('FILE', file)}") for file in ("s3://b/l.csv", "/l.csv"))
+    assert (uses_aws(far), uses_aws(near)) == (True, False)
+    assert {"io-impl", "client.region"} & catalog_properties(far).keys() == {"client.region"}
+
+
 def test_jars_and_hadoops_settings_reach_both_jvms(load: Load, tmp_path: Path) -> None:
     jar = tmp_path / "shelf.jar"
     jar.touch()
@@ -118,6 +127,65 @@ def test_a_name_that_leaves_no_room_for_that_of_dead_letters_is_refused(
 def test_the_dead_letter_table_must_keep_its_name_too(refuse: Refuse) -> None:
     error = refuse(f"{HEAD}{HIVE}tables:\n  shop.x: {{topic: a, dead_letters: {{table: shop.Bad}}}}\n")
     assert "cannot have a table `shop.Bad`" in error.message
+
+
+@pytest.mark.parametrize(
+    ("properties", "message", "followed"),
+    [
+        ({"s3.access-key-id": "k"}, "`s3.access-key-id` has no effect without `s3.secret-access-key`", {}),
+        ({"s3.secret-access-key": "k", "s3.access-key-id": ""}, "`s3.secret-access-key` has no effect without", {}),
+        ({"s3.sse.key": "k"}, "`s3.sse.key` has no effect without `s3.sse.type`", {"s3.sse.type": "kms"}),
+        (
+            {"client.assume-role.arn": "a"},
+            "`client.assume-role.arn` has no effect without `client.factory`",
+            {"client.factory": "org.apache.iceberg.aws.AssumeRoleAwsClientFactory"},
+        ),
+        ({"rest.client.proxy.hostname": "h"}, "has no effect without `rest.client.proxy.port`", {}),
+        ({"rest.auth.basic.username": "u"}, "has no effect without `rest.auth.type`", {"rest.auth.type": "basic"}),
+        ({"rest.signing-name": "glue"}, "has no effect without `rest.auth.type`", {"rest.auth.type": "sigv4"}),
+        ({"credential": "a:b", "rest.auth.type": "none"}, "`credential` is not sent with `rest.auth.type: none`", {}),
+        ({"token": "t", "rest.auth.type": "BASIC"}, "`token` is not sent with `rest.auth.type: basic`", {}),
+        ({"clients": "0"}, "`clients` is `0`: the catalog would be waited for without end", {}),
+        ({"token": " "}, "`token` is empty", {}),
+        ({"oauth2-server-uri": "https://h/a b"}, "`oauth2-server-uri` is no address", {}),
+        ({"token-exchange-enabled": "yes"}, "`token-exchange-enabled` is `yes`, which Iceberg takes for false", {}),
+        ({"s3.checksum-enabled": "1"}, "`s3.checksum-enabled` is `1`, which Iceberg takes for false", {}),
+        ({"jdbc.strict-mode": " true"}, "`jdbc.strict-mode` is ` true`, which Iceberg takes for false", {}),
+    ],
+    ids=str,
+)
+def test_a_property_that_iceberg_would_not_obey_without_a_word_is_refused(
+    load: Load, refuse: Refuse, properties: dict[str, str], message: str, followed: dict[str, str]
+) -> None:
+    def section(more: dict[str, str]) -> str:
+        return with_section(
+            f"catalog: {{type: rest, uri: 'http://h', properties: {json.dumps({**properties, **more})}}}"
+        )
+
+    assert message in refuse(section({})).message
+    if followed:
+        (name,) = followed
+        assert f"write `{name}" in refuse(section({})).remedy
+        load(section(followed))
+
+
+def test_what_catalogs_obey_is_accepted(load: Load) -> None:
+    for properties in (
+        {"credential": "secret", "rest.auth.type": "sigv4", "rest.signing-name": "glue"},
+        {"token": "t", "rest.auth.type": "oauth2", "token-refresh-enabled": "FALSE"},
+        {"credential": "a:b", "rest.auth.type": "com.example.Auth", "oauth2-server-uri": "v1/oauth/tokens"},
+        {"s3.access-key-id": "", "s3.secret-access-key": "", "s3.session-token": "", "scope": ""},
+        {"client.assume-role.arn": "a", "rest.sigv4-enabled": "true", "x-enabled": "1"},
+    ):
+        section = f"catalog: {{type: rest, uri: 'http://h', properties: {json.dumps(properties)}}}"
+        assert load(with_section(section)).catalog.properties == properties
+
+
+def test_a_missing_secret_is_the_only_error_of_its_pair(refuse: Refuse) -> None:
+    secret = "{s3.access-key-id: k, s3.secret-access-key: '${env:NOT_THERE_AT_ALL}'}"
+    error = refuse(with_section(f"catalog: {{type: rest, uri: 'http://h', properties: {secret}}}"))
+    assert "NOT_THERE_AT_ALL` is not set" in error.message
+    assert "has no effect" not in str(error)
 
 
 def test_the_region_of_a_lock_makes_no_store_of_amazons(load: Load) -> None:

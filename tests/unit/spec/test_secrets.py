@@ -58,9 +58,14 @@ def test_a_password_that_is_written_into_the_file_is_a_secret_too(load: Load) ->
     ],
 )  # fmt: skip
 def test_properties_of_catalogs_and_stores_that_are_secrets_are_known_by_their_names(load: Load, key: str) -> None:
-    spec = load(
-        with_section(f"catalog: {{type: rest, uri: 'http://h', properties: {{{key}: plain, client.region: eu}}}}")
-    )
+    needs = {
+        "s3.secret-access-key": "s3.access-key-id: eu",
+        "s3.session-token": "s3.access-key-id: eu, s3.secret-access-key: plain",
+        "client.access-key-secret": "client.access-key-id: eu",
+        "adls.auth.shared-key.account.key": "adls.auth.shared-key.account.name: eu",
+        "s3.sse.key": "s3.sse.type: custom",
+    }.get(key, "client.region: eu")
+    spec = load(with_section(f"catalog: {{type: rest, uri: 'http://h', properties: {{{key}: plain, {needs}}}}}"))
     assert spec.secrets == {"plain"}
 
 

@@ -192,6 +192,30 @@ def test_an_unknown_property_of_a_store_is_refused_with_the_nearest_name() -> No
         check_property("adls.qqqqqqqqqqqqqqqqqqqq", "1")
     assert raised.value.remedy == "remove it; docs/reference/stores.md lists all properties"
     check_property("rest-page-size", "10")
+    for name in ("S3.SSE.type", " s3.sse.type", "s3.sse.type "):
+        with pytest.raises(SpecError, match="is not a property of a store") as raised:
+            check_property(name, "kms")
+        assert raised.value.remedy == "did you mean `s3.sse.type`?", "Java's client would ignore it"
+
+
+@pytest.mark.parametrize("known", [one for one in EVERY if one.treatment not in ("refused", "python-only")], ids=_name)
+def test_an_empty_value_is_refused_where_it_means_nothing(known: StoreProperty) -> None:
+    """To Java's clients an empty address, region or number is an error in their own words, or a default of theirs."""
+    if (known.note == "the keys" and known.name.startswith("s3.")) or known.name.endswith(".tags."):
+        check_property(_name(known), "")
+        return
+    with pytest.raises(SpecError, match=f"`{_name(known)}` is empty") as raised:
+        check_property(_name(known), " ")
+    assert raised.value.remedy == "write its value, or remove it"
+    check_property(_name(known), "", is_sent=True)
+
+
+def test_amazons_name_for_every_region_is_that_of_the_default_one() -> None:
+    """No address has it, and no store takes a signature for it."""
+    found = [
+        client_of({**KEYS, "client.region": name}, address_of("s3://lake/t")) for name in ("aws-global", "us-east-1")
+    ]
+    assert found[0].store.config == found[1].store.config  # type: ignore[union-attr]
 
 
 def test_what_a_catalog_sends_is_checked_without_names_that_are_for_python_clients_alone() -> None:

@@ -85,7 +85,7 @@ class IcebergCatalog:
         self._jvm = jvm = gateway.jvm
         #: The pipeline whose progress is read and written.
         self.pipeline = pipeline
-        self._properties = dict(properties)
+        self._properties, self._hadoop = dict(properties), hadoop
         self._tables: dict[str, Any] = {}
         self._operations = Operations()
         self._adopted: set[str] = set()
@@ -387,7 +387,7 @@ class IcebergCatalog:
         return self.scans.scan(table, self._tables[table])
 
     def store_properties(self, location: str) -> Mapping[str, str]:
-        return properties_of_file(self.gateway, self._properties, location)
+        return properties_of_file(self.gateway, self._hadoop, self._properties, location)
 
     def lock(self, table: str) -> AbstractContextManager[object]:
         return self._locks.setdefault(table, threading.RLock())

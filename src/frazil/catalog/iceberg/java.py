@@ -15,7 +15,7 @@ from typing import Any
 
 from py4j.protocol import Py4JError, Py4JJavaError
 
-from frazil.catalog.iceberg.store_access import IO_OF, identity_of, try_writing
+from frazil.catalog.iceberg.store_access import HADOOP_IO, IO_OF, identity_of, try_writing
 from frazil.errors import FrazilError, SpecError, UnavailableError
 from frazil.refusals import Settings, refusal_remedy
 from frazil.store.addresses import address_of
@@ -55,6 +55,7 @@ _OF_SETTINGS = (
     *_OF_VALUES, "IllegalStateException", "NullPointerException", "ValidationException", "NoSuchMethodException",
     "ClassCastException",
 )  # fmt: skip
+_LEFT_OUT = re.compile(r"NullPointerException: [\w ]+ must not be (null|empty|blank)")
 _READS_SETTINGS = re.compile(r"(Properties|PropertyUtil|ClientFactory|ClientFactories|AuthManagers)\.[\w<]")
 # PostgreSQL's driver throws its own exception for them.
 _REFUSED_BY_DRIVER = re.compile(r"Invalid \w+ value: |parameter value must be ")
@@ -162,7 +163,7 @@ def _is_refused_value(error: Exception, is_opening: bool) -> bool:
     if not causes:
         return False
     kind, text = causes[-1].getClass().getSimpleName(), cause_of(error)
-    if is_opening and kind in _OF_VALUES and "Cannot parse" not in text:
+    if is_opening and (kind in _OF_VALUES or _LEFT_OUT.search(text)) and "Cannot parse" not in text:
         return True
     reads_settings = any(_READS_SETTINGS.search(str(method)) for method in causes[-1].getStackTrace())
     return bool((kind in _OF_SETTINGS and reads_settings) or _REFUSED_BY_DRIVER.search(text))
@@ -365,9 +366,7 @@ def probe_store(gateway: Any, hadoop: Mapping[str, str], properties: Mapping[str
     Raises: UnavailableError where that fails; SpecError for settings that tasks cannot obey.
     """
     jvm = gateway.jvm
-    configuration = jvm.org.apache.hadoop.conf.Configuration()
-    for name, value in hadoop.items():
-        configuration.set(name, value)
+    configuration = configuration_of(gateway, hadoop)
     try:
         io = jvm.org.apache.iceberg.CatalogUtil.loadFileIO(
             properties.get("io-impl", _RESOLVING), dict(properties), configuration
@@ -377,9 +376,7 @@ def probe_store(gateway: Any, hadoop: Mapping[str, str], properties: Mapping[str
             own = {**properties, **identity_of(gateway, io, location, properties)}
             _check_writing(gateway, io, location)
         finally:
-            # HadoopFileIO has nothing to close: its method is its interface's, which py4j does not find.
-            with suppress(Py4JError):
-                io.close()
+            _close(io)
     except java_errors() as error:
         raise _unreachable(error, location) from None
     except Py4JError:
@@ -389,22 +386,41 @@ def probe_store(gateway: Any, hadoop: Mapping[str, str], properties: Mapping[str
     return found
 
 
-def properties_of_file(gateway: Any, properties: Mapping[str, str], location: str) -> dict[str, str]:
+def properties_of_file(
+    gateway: Any, hadoop: Mapping[str, str], properties: Mapping[str, str], location: str
+) -> dict[str, str]:
     """Returns what tasks need to reach a file that is no table's, by the properties of a catalog.
 
-    Raises: UnavailableError where the driver's client finds no identity.
+    Raises: UnavailableError where the driver's client finds no identity; SpecError for settings that tasks cannot obey.
     """
     kept, kind = task_properties(properties), address_of(location).kind
-    if kind not in ("s3", "gcs", "adls"):
+    if kind in ("local", "oss"):
         return kept
     try:
-        io = gateway.jvm.org.apache.iceberg.CatalogUtil.loadFileIO(IO_OF[kind], dict(properties), None)
+        load = gateway.jvm.org.apache.iceberg.CatalogUtil.loadFileIO
+        io = load(IO_OF.get(kind, HADOOP_IO), dict(properties), configuration_of(gateway, hadoop))
         try:
             return {**kept, **identity_of(gateway, io, location, properties)}
         finally:
-            io.close()
+            _close(io)
     except java_errors() as error:
         raise _unreachable(error, location) from None
+
+
+def configuration_of(gateway: Any, hadoop: Mapping[str, str]) -> Any:
+    """Returns Hadoop's Java configuration with these settings, beside those of its files."""
+    configuration = gateway.jvm.org.apache.hadoop.conf.Configuration()
+    for name, value in hadoop.items():
+        configuration.set(name, value)
+    return configuration
+
+
+def _close(io: Any) -> None:
+    """Closes file access of Iceberg's. HadoopFileIO has nothing to close: its method is its interface's, which py4j does
+    not find.
+    """
+    with suppress(Py4JError):
+        io.close()
 
 
 def _list(io: Any, location: str) -> str:

@@ -21,6 +21,7 @@ from frazil.catalog.iceberg.answers import is_conflict
 from frazil.catalog.iceberg.java import (
     FORBIDDEN,
     cause_of,
+    configuration_of,
     is_named,
     is_not_there,
     java_errors,
@@ -53,9 +54,7 @@ def open_catalog(gateway: Any, properties: Mapping[str, str], hadoop: Mapping[st
 
     Raises: SpecError for one that cannot be used; UnavailableError for one that does not answer.
     """
-    configuration = gateway.jvm.org.apache.hadoop.conf.Configuration()
-    for name, value in hadoop.items():
-        configuration.set(name, value)
+    configuration = configuration_of(gateway, hadoop)
     address = properties.get("uri") or properties.get("warehouse", "")
     try:
         opened = gateway.jvm.org.apache.iceberg.CatalogUtil.buildIcebergCatalog(NAME, dict(properties), configuration)

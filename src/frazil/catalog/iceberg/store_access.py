@@ -29,7 +29,7 @@ IO_OF = {
     "adls": "org.apache.iceberg.azure.adlsv2.ADLSFileIO",
     "oss": "org.apache.iceberg.aliyun.oss.OSSFileIO",
 }
-_HADOOP = "org.apache.iceberg.hadoop.HadoopFileIO"
+HADOOP_IO = "org.apache.iceberg.hadoop.HadoopFileIO"
 _WITH_TOKEN = "software.amazon.awssdk.identity.spi.AwsSessionCredentialsIdentity"
 # Of Hadoop's client, in HdfsClientConfigKeys: PySpark's jars lack hdfs-default.xml.
 _BLOCK_BYTES, _REPLICAS = 128 * 1024 * 1024, 3
@@ -57,7 +57,7 @@ def build_client(gateway: Any, properties: Mapping[str, str]) -> None:
 def refuse_hadoop(gateway: Any, io: Any, location: str, table: str) -> None:
     """Raises SpecError for an object store that is reached by Hadoop's file systems: tasks do not read their settings."""
     kind = address_of(location).kind
-    if kind in IO_OF and is_instance_of(gateway, io, _HADOOP):
+    if kind in IO_OF and is_instance_of(gateway, io, HADOOP_IO):
         scheme = urlsplit(location).scheme
         raise SpecError(
             f"the catalog reaches `{scheme}:` by Hadoop's file system, whose settings tasks do not have",
