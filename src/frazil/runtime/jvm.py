@@ -337,9 +337,9 @@ class Heap:
 
 
 class Garbage:
-    """Python's objects that refer to each other and are no longer used, as py4j's do. Java keeps the object behind each, with
-    all that it refers to, such as the metadata of a table at each commit: two commits a second fill its memory in a quarter
-    of an hour. Python itself seldom looks for such objects once they have lived for seconds, and does not see their size.
+    """Python's objects that refer to each other and are no longer used, as py4j's do. Java keeps the object behind each and
+    all that this refers to, such as the metadata of a table at each commit: two commits a second fill its memory within a
+    quarter of an hour. Python itself seldom looks for such objects once they have lived for seconds, or sees their size.
     """
 
     def __init__(self, clock: Clock) -> None:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from py4j.java_gateway import PythonProxyPool
 from py4j.protocol import Py4JNetworkError
 
 from frazil.catalog.iceberg.answers import (
@@ -143,6 +145,8 @@ class _Line:
     def __init__(self, ids: Sequence[int], oldest: int = 0) -> None:
         parents = (None, *ids)
         self._snapshots = [_Snapshot(*pair) for pair in zip(ids, parents, strict=False)][oldest:]
+
+    _gateway_client = SimpleNamespace(gateway_property=SimpleNamespace(pool=PythonProxyPool()))
 
     def currentSnapshot(self) -> _Snapshot | None:  # noqa: N802
         return self._snapshots[-1] if self._snapshots else None

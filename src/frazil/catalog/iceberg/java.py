@@ -318,7 +318,7 @@ def lent(java: Any, *objects: object) -> Iterator[None]:
     """While the block lasts Java may call these objects of Python's; py4j would keep them for good, as a JVM with a session
     has no connection to Python on which it could return them. java: any object of Java's.
     """
-    pool = java._gateway_client.gateway_property.pool  # noqa: SLF001
+    pool = java._gateway_client.gateway_property.pool
     try:
         yield
     finally:

@@ -22,6 +22,7 @@ from frazil.catalog.iceberg.java import (
     each,
     is_not_there,
     java_errors,
+    lent,
     maintenance_workers,
     strings,
     summary_of,
