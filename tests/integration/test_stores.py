@@ -31,6 +31,7 @@ from frazil.runtime.light_jvm import LightJvm
 from frazil.spec import load_spec
 from frazil.store.file_io import StoreIO
 from frazil.store.hdfs import USER
+from frazil.store.properties import DRIVERS_HADOOP
 from frazil.types import Commit, DataFile, Progress
 from frazil.write.plain_target import plain_target
 from frazil.write.write import FileWriter, file_io
@@ -265,7 +266,7 @@ def test_a_file_in_another_store_is_reached_by_that_stores_settings_before_there
     assert unmade.store_properties("s3://lake/countries.csv").items() >= properties.items()
     assert unmade.store_properties("/srv/countries.csv").items() >= properties.items()
     found = properties_of_file(jvm.gateway, {"dfs.replication": "2"}, {}, "hdfs://name-node:8020/countries.csv")
-    assert (found["frazil.hadoop.dfs.replication"], USER in found) == ("2", True)
+    assert (found[f"{DRIVERS_HADOOP}dfs.replication"], f"{DRIVERS_HADOOP}{USER}" in found) == ("2", True)
 
 
 def signed_for(requests: list[Request]) -> set[str]:
