@@ -16,7 +16,6 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-import yaml
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField
 
@@ -253,16 +252,12 @@ def test_a_file_beside_the_tables_is_read_by_the_keys_that_only_the_driver_has(l
     assert lake.proxy.requests[-1].access_key == "AKMACHINE"
 
 
-def test_a_file_in_another_store_is_reached_by_that_stores_settings_before_there_is_a_catalog(
-    jvm: LightJvm, tmp_path: Path
-) -> None:
-    """Such as one of a lookup, by `frazil check` and `frazil plan` before the first run."""
-    file = tmp_path / "pipeline.yaml"
+def test_a_file_in_another_store_is_reached_before_there_is_a_catalog(jvm: LightJvm, tmp_path: Path) -> None:
     properties = {**dict.fromkeys(KEYS, "k"), "s3.endpoint": "http://127.0.0.1:9"}
     catalog = {"uri": f"jdbc:sqlite:{tmp_path}/c.db", "warehouse": str(tmp_path), "properties": properties}
-    document = {"pipeline": "p", "kafka": {"bootstrap.servers": "h:1"}, "catalog": catalog}
-    file.write_text(yaml.safe_dump({**document, "tables": {"a.t": {"topic": "t"}}}))
-    unmade = unmade_catalog(load_spec(file), jvm)
+    document = {"pipeline": "p", "kafka": {"bootstrap.servers": "h:1"}, "tables": {"a.t": {"topic": "t"}}}
+    (tmp_path / "p.yaml").write_text(json.dumps(document | {"catalog": catalog}))
+    unmade = unmade_catalog(load_spec(tmp_path / "p.yaml"), jvm)
     assert unmade.store_properties("s3://lake/countries.csv").items() >= properties.items()
     assert unmade.store_properties("/srv/countries.csv").items() >= properties.items()
     found = properties_of_file(jvm.gateway, {"dfs.replication": "2"}, {}, "hdfs://name-node:8020/countries.csv")
