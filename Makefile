@@ -7,7 +7,7 @@ COMPILE := env -u PIP_FIND_LINKS -u PIP_INDEX_URL -u PIP_EXTRA_INDEX_URL CUSTOM_
 	--quiet --allow-unsafe --generate-hashes --no-emit-index-url --no-emit-find-links --no-header --strip-extras
 
 .PHONY: setup machine test-setup manifests demo picture test test-all check lint docs bench soak soak-maintenance soak-answers soak-guard \
-	soak-adopt soak-replay soak-histories soak-decimals soak-examples soak-queries soak-processing soak-standby prometheus collector \
+	soak-adopt soak-replay soak-histories soak-decimals soak-examples soak-queries soak-processing soak-standby prometheus console collector \
 	catalogs stores lock clean
 
 setup: $(VENV)/.jars
@@ -95,6 +95,11 @@ bench: setup $(VENV)/.dev
 # A real Prometheus, where one is installed, scrapes a real run with the shipped rules until they fire: minutes.
 prometheus: test-setup
 	$(BIN)/python -m pytest -m slow tests/acceptance/test_prometheus.py
+
+# The console in a real Chromium, where one is installed with its driver, and a checker of accessibility that npm installs.
+console: test-setup
+	$(BIN)/python -m tests.fixtures.browser
+	$(BIN)/python -m pytest -m slow tests/acceptance/test_console.py
 
 # OpenTelemetry's own collector, where there is Go to build it, takes what a real run sends.
 collector: test-setup

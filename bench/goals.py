@@ -219,6 +219,7 @@ GOALS = (
     Goal("a scrape of 1,000 tables", "ms", 100, _of("metrics", "1000-tables", "scrape_ms")),
     Goal("memory of driver and workers, peak", "MB", 3000, _of("throughput", "plain", "peak_pss_mb")),
     Goal("the console's page of 1,000 tables", "bytes", 300 * 1024, _of("console", "1000-tables", "page_bytes")),
+    Goal("the same: first paint in headless Chromium", "ms", 1000, _of("console", "1000-tables", "first_paint_ms")),
     Goal(
         "the same, ten of them active: the server",
         "% of one core",

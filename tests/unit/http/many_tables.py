@@ -4,7 +4,9 @@ turns; a test or a benchmark changes the tables and publishes them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import socket
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -17,6 +19,7 @@ from frazil.catalog.table_metadata import Snapshot, StoredData, TableMetadata
 from frazil.cli.output import Redaction
 from frazil.clock import SystemClock
 from frazil.errors import SpecError, UnavailableError
+from frazil.http.server import open_server
 from frazil.ingest.requests import UnknownTable
 from frazil.ingest.state import RunState
 from frazil.ingest.table import Table
@@ -25,6 +28,8 @@ from frazil.ops.history import FINE, Sample
 from frazil.ops.running import OwnServices, Parts, RunningPipeline
 from frazil.ops.state_file import StateFile
 from frazil.spec import CatalogSpec, PipelineSpec, TableSpec, TopicSelector
+from frazil.spec.connections import HttpSpec
+from frazil.spec.forms import Address
 from frazil.types import Progress, Watermark
 
 _NAMES = (
@@ -147,6 +152,24 @@ class ManyTables:
     def samples(self) -> dict[str, Sample]:
         """What the history takes."""
         return self.pipeline._samples()
+
+
+@contextmanager
+def served(many: ManyTables) -> Iterator[Address]:
+    """Serves the tables, each with an hour of history; yields where."""
+    many.remember_an_hour()
+    with socket.create_server(("127.0.0.1", 0)) as one:
+        address = Address("127.0.0.1", one.getsockname()[1])
+    server = open_server(HttpSpec(listen=address), "frazil.http.app:make_app", many.pipeline)
+    assert server is not None
+    server.start()
+    server.begin()
+    many.pipeline.history.start()
+    try:
+        yield address
+    finally:
+        server.stop()
+        many.pipeline.history.stop()
 
 
 def _state(name: str, progress: Progress) -> TableState:

@@ -16,7 +16,7 @@ PAGES = (
     "/tables/n.a/dead-letters",
     "/tables/n.a/maintain",
     "/process",
-    "/operations/x",
+    "/tables/n.a/operations/x",
     "/nothing",
 )
 SECRETS = ("hunter2-of-the-broker", "s3cr3t-of-the-catalog", "t0ken" * 8)

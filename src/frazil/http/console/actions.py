@@ -132,7 +132,7 @@ class Actions:
                 Route(f"/tables/{{table}}/{name}", partial(self._handle, act), methods=["GET", "POST"])
                 for name, act in ACTIONS.items()
             ),
-            Route("/operations/{operation}", self.operation),
+            Route("/tables/{table}/operations/{operation}", self.operation),
         ]
 
     def _handle(self, act: _Act, request: Request) -> Response:
@@ -155,11 +155,12 @@ class Actions:
     def _do(self, act: _Act, name: str, chosen: Parameters) -> Response:
         log.info("http_command", operation=act.operation, table=name, **chosen.model_dump(exclude_defaults=True))
         begun = act.act(self._pipeline, self._operations, name, chosen)
-        return RedirectResponse(url_of(name) if begun is None else f"/operations/{begun.id}", 303)
+        return RedirectResponse(url_of(name) + (f"/operations/{begun.id}" if begun else ""), 303)
 
     def operation(self, request: Request) -> Response:
-        """Work that takes longer than a request."""
+        """Work on a table that takes longer than a request."""
         require_operate(request)
+        name = request.path_params["table"]
         found = self._operations.get(request.path_params["operation"])
         shown = self._pipeline.redact(found.model_dump())
-        return page(request, "operation.html", pipeline=self._pipeline.spec.pipeline, operation=shown)
+        return page(request, "operation.html", pipeline=self._pipeline.spec.pipeline, name=name, operation=shown)

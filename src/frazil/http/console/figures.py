@@ -170,6 +170,11 @@ def clock_time(at_ms: int | None, now_ms: int | None = None) -> str:
         return f"{at_ms} ms"
 
 
+def moment(text: str | None) -> str:
+    """Returns a time in ISO 8601 and UTC as people write it."""
+    return NOTHING if text is None else text.replace("T", " ").removesuffix("+00:00")
+
+
 # ---- order
 
 

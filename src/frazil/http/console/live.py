@@ -20,7 +20,7 @@ from frazil.http.console.figures import Figures, cells_of, figures_of, last_hour
 from frazil.ops.history import History
 from frazil.ops.state_file import StateFile
 
-# A browser lays a table of a thousand rows out again for each change, which takes it 20 to 30 ms.
+# An update a second would cost server and browser twice as much.
 EVERY_S = 2.0
 # Where a thousand tables change at once, updates are up to LONGEST_S apart, so that refreshing takes at most this share of
 # the time.

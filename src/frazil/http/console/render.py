@@ -45,6 +45,7 @@ def _make_environment() -> Environment:
         "count": reports.count,
         "duration": reports.duration,
         "time": figures.clock_time,
+        "moment": figures.moment,
         "url": figures.url_of,
     }
     environment.globals |= {"version": frazil.__version__, "static": STATIC}
