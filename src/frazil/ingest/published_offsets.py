@@ -54,7 +54,8 @@ def next_offsets(tables: Iterable[Table]) -> dict[Partition, int]:
                 unknown.add(place)
             else:
                 found[place] = min(offset, found.get(place, offset))
-    return {place: offset for place, offset in found.items() if place in own - unknown}
+    own -= unknown
+    return {place: offset for place, offset in found.items() if place in own}
 
 
 @dataclass(frozen=True)
