@@ -14,6 +14,7 @@ import typer
 from frazil.cli.output import DEFAULT_FILE, Output, SpecFile
 from frazil.cli.wiring import read_spec
 from frazil.errors import ConflictError, FrazilError, UnavailableError
+from frazil.ops.reports import behind
 from frazil.printable import plural
 from frazil.spec import PipelineSpec
 from frazil.spec.connections import HttpSpec
@@ -32,7 +33,7 @@ def pause(output: Output, table: TableName, file: SpecFile = DEFAULT_FILE) -> No
     Exit code: 0 when it is paused; 1 when no process answers, or the pipeline has no such table.
     """
     found = _call(read_spec(output, file), "POST", table, "pause")
-    output.result(found, f"{table} is paused; {plural(found['lag_records'] or 0, 'record')} behind")
+    output.result(found, f"{table} is paused; {behind(found['lag_records'])}")
 
 
 def resume(output: Output, table: TableName, file: SpecFile = DEFAULT_FILE) -> None:
@@ -42,7 +43,7 @@ def resume(output: Output, table: TableName, file: SpecFile = DEFAULT_FILE) -> N
     Exit code: 0 when it continues; 1 when no process answers, or the pipeline has no such table.
     """
     found = _call(read_spec(output, file), "POST", table, "resume")
-    output.result(found, f"{table} continues; {plural(found['lag_records'] or 0, 'record')} behind")
+    output.result(found, f"{table} continues; {behind(found['lag_records'])}")
 
 
 def reset(output: Output, table: TableName, file: SpecFile = DEFAULT_FILE, yes: Yes = False) -> int:

@@ -61,7 +61,8 @@ _PER_COARSE = COARSE.step_s // FINE.step_s
 class Sample:
     """A table at one moment."""
 
-    lag_records: int
+    #: None while it is not known.
+    lag_records: int | None
     #: See `freshness_of`.
     freshness_s: float | None
     #: The sum of the committed offsets, whose growth is the number of records read.
@@ -76,10 +77,11 @@ def sample_of(table: Table, now_ms: int) -> Sample:
 
 def freshness_of(table: Table, now_ms: int) -> float | None:
     """Returns how far a reader of the table is behind, in seconds: while records wait, for how long the table has been
-    incomplete; otherwise how long the newest record of the last batch took to its commit. None before the first commit.
+    incomplete; otherwise how long the newest record of the last batch took to its commit. None before the first commit, and
+    while the lag is not known.
     """
     offsets = table.offsets
-    if offsets.lag_records:
+    if offsets.lag_records != 0:
         return lag_s(offsets.lag_records, table.progress.watermark.complete_to_ms, offsets.behind_since_ms, now_ms)
     return None if table.sizes.freshness_ms is None else table.sizes.freshness_ms / 1000
 
@@ -178,8 +180,8 @@ class History:
         """Adds a sample of every table."""
         now_s = self._now_s()
         for name, sample in self._measure().items():
-            fresh = np.nan if sample.freshness_s is None else sample.freshness_s
-            self._fine.put(now_s, name, (sample.lag_records, fresh, self._rate(name, sample, now_s)))
+            shown = (np.nan if number is None else number for number in (sample.lag_records, sample.freshness_s))
+            self._fine.put(now_s, name, (*shown, self._rate(name, sample, now_s)))
             if (now_s // FINE.step_s) % _PER_COARSE == _PER_COARSE - 1:
                 self._coarse.put(now_s, name, _summary(self._fine.last(name, _PER_COARSE, now_s)))
         self.sample_count += 1

@@ -14,10 +14,10 @@ from frazil.catalog.layout import partition_terms, sort_terms
 from frazil.catalog.memory import MemoryCatalog
 from frazil.catalog.port import Catalog
 from frazil.catalog.progress import DEAD_LETTERS_MARK
-from frazil.errors import FrazilError, UnavailableError, unforeseen
+from frazil.errors import FrazilError, UnavailableError, unforeseen, without_retry
 from frazil.ingest.discovery import Discovery
 from frazil.ingest.failures import TableStopped, describe_error
-from frazil.ingest.plan import lag_records
+from frazil.ingest.plan import known_lag
 from frazil.ingest.state import RunState
 from frazil.ingest.table import Table
 from frazil.ingest.topics import empty_patterns, missing_topics
@@ -162,7 +162,7 @@ def _silence(process: Process, now_ms: int) -> Problem:
 def problem_of(error: FrazilError | TableStopped) -> Problem:
     """Returns the error as a problem, without the advice that a running pipeline retries."""
     reason, remedy, where = describe_error(error)
-    return Problem(reason, _REMEDY if remedy == UnavailableError().remedy else remedy, where)
+    return Problem(reason, _REMEDY if remedy == UnavailableError().remedy else without_retry(remedy), where)
 
 
 # ---- loading
@@ -316,16 +316,13 @@ def _measure_lags(
 
 
 def _is_comparable(table: Table, cluster_id: str) -> bool:
-    """Whether the table's offsets mean something in the topics: they do not where one was deleted and recreated."""
-    progress = table.progress
-    ids = {name: topic.id for name, topic in table.offsets.topics.items()}
-    is_same = all(ids.get(name, known) == known for name, known in progress.topic_ids.items())
-    return is_same and progress.cluster_id in ("", cluster_id)
+    """Whether the table's offsets mean something in the topics: they do not where one was deleted, or recreated."""
+    return table.has_its_topics and table.progress.cluster_id in ("", cluster_id)
 
 
-def _lag(discovery: Discovery, table: Table, ends: Mapping[Partition, int]) -> int:
+def _lag(discovery: Discovery, table: Table, ends: Mapping[Partition, int]) -> int | None:
     discovery.add_first_offsets(table)
-    return lag_records(table.position(), ends)
+    return known_lag(table.position(), ends)
 
 
 # ---- report
