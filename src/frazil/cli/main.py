@@ -18,6 +18,7 @@ from frazil.errors import SpecError, UnavailableError
 
 INTERRUPTED = 130
 READER_GONE = 141
+_COMPLETION = ("--show-completion", "--install-completion")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -44,8 +45,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _to_complete() -> list[str]:
     """Returns the words of the line that a shell wants completed, which it passes in variables; empty otherwise."""
+    if "_FRAZIL_COMPLETE" not in os.environ:
+        return []
+    os.environ["COLUMNS"] = "10000"  # A description that is wrapped would have lines that shells take for words.
     line = os.environ.get("COMP_WORDS") or os.environ.get("_TYPER_COMPLETE_ARGS", "")
-    return line.split()[1:] if "_FRAZIL_COMPLETE" in os.environ else []
+    return line.split()[1:]
 
 
 def _share_utf8() -> None:
@@ -66,6 +70,9 @@ def _run(words: list[str], settings: Settings) -> int:
     if _asks_for_version(words):
         settings.output.result({"version": frazil.__version__}, frazil.__version__)
         return 0
+    if words[0] in _COMPLETION and len(words) > 1:
+        message = f"`{words[0]}` takes no value: it is about the shell that runs it"
+        raise SpecError(message, remedy=f"run `frazil {words[0]}` in bash, zsh or fish")
     _check_directory()
     command = typer.main.get_command(build_app(words, settings))
     code = command.main(words, prog_name="frazil", standalone_mode=False, auto_envvar_prefix="FRAZIL")
