@@ -77,14 +77,14 @@ def redact(text: str, secrets: Iterable[str]) -> str:
 
 
 def mask(text: str, secret: str) -> str:
-    """`text` with one secret masked: everywhere, or a very short one where it is the whole text, is in quotes, or is the
-    password of an address.
+    """`text` with one secret masked: everywhere, or a very short one where it is the whole text, is in quotes or
+    angle brackets, or is the password of an address.
     """
     if len(secret) >= SHORTEST_CHARACTERS:
         return text.replace(secret, MASK)
     if text == secret:
         return MASK
-    return re.sub(rf"(?<=[\"'`]){re.escape(secret)}(?=[\"'`])|(?<=:){re.escape(secret)}(?=@)", MASK, text)
+    return re.sub(rf"(?<=[\"'`<]){re.escape(secret)}(?=[\"'`>])|(?<=:){re.escape(secret)}(?=@)", MASK, text)
 
 
 class Secrets:
