@@ -101,6 +101,7 @@ class _Recent:
         begin_s = self.resolution.begin_of(at_s)
         if begin_s not in self._chunks:
             self._chunks = dict(sorted([*self._chunks.items(), (begin_s, {})])[-2:])
+            self.changed = {place for place in self.changed if place[0] in self._chunks}
         self._chunk(begin_s, name)[:, self.resolution.place_of(at_s)] = values
         self.changed.add((begin_s, name))
 
@@ -218,14 +219,14 @@ class History:
 
     def _write(self, database: sqlite3.Connection) -> None:
         for recent in (self._fine, self._coarse):
-            step_s, changed = recent.resolution.step_s, recent.changed
-            recent.changed = set()
-            rows = ((step_s, *place, recent.chunk(*place)) for place in changed)
+            step_s = recent.resolution.step_s
+            rows = ((step_s, *place, recent.chunk(*place)) for place in recent.changed)
             packed = ((*row, _packed(samples)) for *row, samples in rows if samples is not None)
             database.executemany("insert or replace into chunks values (?, ?, ?, ?)", packed)
             oldest_s = recent.resolution.begin_of(self._now_s() - recent.resolution.keep_s)
             database.execute("delete from chunks where step_s = ? and begin_s < ?", (step_s, oldest_s))
         database.commit()
+        self._fine.changed, self._coarse.changed = set(), set()  # On a full disk they are written later.
 
     def _load(self, database: sqlite3.Connection) -> None:
         query = "select begin_s, name, samples from chunks where step_s = ? and begin_s between ? and ?"
