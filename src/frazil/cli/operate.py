@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import ssl
+from contextlib import suppress
 from http import HTTPStatus
 from typing import Annotated, Any
 from urllib.parse import quote, urlencode
@@ -23,6 +24,8 @@ TableName = Annotated[str, typer.Argument(metavar="TABLE", help="The table, such
 Yes = Annotated[bool, typer.Option("--yes", help="Do it; without this option the command only shows what it would do.")]
 NOT_DONE = 1
 _TIMEOUT_S = 90.0
+_EVERY_ANSWER = {"pipeline", "state", "dry_run", "message"}
+"""Keys of which every answer has one: that of the process, of a table, of a reset, of an error."""
 _ANYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 
 
@@ -113,8 +116,8 @@ def _ask(spec: HttpSpec, method: str, path: str) -> dict[str, Any]:
     try:
         connection.request(method, path, headers=headers)
         answer = connection.getresponse()
-        found: dict[str, Any] = json.loads(answer.read())
-    except (OSError, http.client.HTTPException, ValueError) as error:
+        text = answer.read()
+    except (OSError, http.client.HTTPException) as error:
         raise UnavailableError(
             f"no running pipeline answers at {spec.listen}: {error}",
             remedy="start `frazil run`, on this machine and with this pipeline file",
@@ -122,9 +125,23 @@ def _ask(spec: HttpSpec, method: str, path: str) -> dict[str, Any]:
         ) from None
     finally:
         connection.close()
+    found = _parsed(text, spec)
     if answer.status >= HTTPStatus.BAD_REQUEST:
         raise _error(answer.status, found)
     return found
+
+
+def _parsed(text: bytes, spec: HttpSpec) -> dict[str, Any]:
+    """Returns the JSON of an answer. Raises: UnavailableError where it is not that of a pipeline."""
+    with suppress(ValueError):
+        found: Any = json.loads(text)
+        if isinstance(found, dict) and _EVERY_ANSWER & found.keys():
+            return found
+    raise UnavailableError(
+        f"another program answers at {spec.listen}",
+        remedy="end the other process, or write another address under `http.listen`",
+        where=str(spec.listen),
+    )
 
 
 def _connect(spec: HttpSpec) -> http.client.HTTPConnection:
