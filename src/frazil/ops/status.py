@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, ExitStack, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any
 
@@ -346,8 +346,7 @@ def _report(found: _Found, process: Process, document: Mapping[str, Any], now_ms
     remembered_lag = known_state.get("lag_records") if process.is_running else None
     lag = remembered_lag if found.lag_records is None and found.is_comparable else found.lag_records
     watermark_ms = progress.watermark.complete_to_ms if found.is_reached else known_state.get("watermark_ms")
-    recorded_verification = known_state.get("verification")
-    verification = VerificationReport(**recorded_verification) if recorded_verification else None
+    verification = _verification(known_state.get("verification"))
     differs = verification is not None and verification.is_equal is False
     return TableReport(
         name=table.name,
@@ -386,6 +385,12 @@ def _state(found: _Found, known_state: Mapping[str, Any], process: Process, said
     # What stopped a table stops the next run too, unless another process has committed to it since.
     has_moved_on = (found.table.progress.committed_at_ms or 0) > said_at_ms
     return RunState.STOPPED.value if known_state.get("state") == RunState.STOPPED and not has_moved_on else NOT_RUNNING
+
+
+def _verification(recorded: Mapping[str, Any] | None) -> VerificationReport | None:
+    """Returns what a process has recorded, which may be one of another version with other keys."""
+    known = {field.name for field in fields(VerificationReport)}
+    return VerificationReport(**{name: recorded[name] for name in known & recorded.keys()}) if recorded else None
 
 
 def _loss(found: _Found, known_state: Mapping[str, Any]) -> Problem | None:

@@ -94,3 +94,10 @@ def test_a_standby_leaves_the_file_of_the_process_that_works(tmp_path: Path, mon
     waiting.offsets.lag_records = 1
     standby.write([waiting])
     assert leader.read()["tables"]["n.a"]["state"] == "standby", "the other process has ended"
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "3", '"x"', '{"tables": []}', '{"tables": {"s.t": null}}'])
+def test_a_damaged_file_is_none(tmp_path: Path, text: str) -> None:
+    file = StateFile(tmp_path, "p", FakeClock(), str)
+    file.path.write_text(text)
+    assert file.read() == {}

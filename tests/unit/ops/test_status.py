@@ -486,3 +486,11 @@ def test_what_is_not_as_expected_is_counted_and_an_old_newest_record_is_noted(tm
 )
 def test_a_command_does_not_say_that_it_retries(remedy: str, shown: str) -> None:
     assert problem_of(UnavailableError("a service does not answer", remedy=remedy)).remedy == shown
+
+
+def test_what_a_process_of_another_version_has_recorded_of_a_comparison_is_shown_as_far_as_it_is_known(
+    tmp_path: Path,
+) -> None:
+    found = Scene(tmp_path).table(reported({"verification": {"commits": 3, "surplus": 1, "of_another_version": 7}}))
+    assert (found["verification"]["commits"], found["verification"]["surplus"]) == (3, 1)
+    assert "of_another_version" not in found["verification"]
