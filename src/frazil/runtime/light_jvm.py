@@ -57,28 +57,13 @@ def _archive_with_spark() -> Path:
     return class_archive(own_jars(needs_s3=False), JVM_OPTIONS)
 
 
-class _Interrupted(BaseException):
-    """Ctrl-C during a call of Java. It is no KeyboardInterrupt: for that one py4j prints a stack trace, and calls a method
-    that its plain connections do not have.
-    """
-
-
 class _Connection(GatewayConnection):  # type: ignore[misc]
-    def send_command(self, command: str) -> Any:
-        try:
-            return super().send_command(command)
-        except KeyboardInterrupt:
-            self.close()
-            raise _Interrupted from None
+    def shutdown_socket(self, *_: int) -> None:
+        """Closes the connection: what py4j's client calls at Ctrl-C, and its plain connections do not have."""
+        self.close()
 
 
 class _Client(GatewayClient):  # type: ignore[misc]
-    def send_command(self, command: str, retry: bool = True, binary: bool = False) -> Any:
-        try:
-            return super().send_command(command, retry, binary)
-        except _Interrupted:
-            raise KeyboardInterrupt from None
-
     def _create_connection(self) -> _Connection:
         connection = _Connection(self.gateway_parameters, self.gateway_property)
         connection.start()
@@ -86,7 +71,7 @@ class _Client(GatewayClient):  # type: ignore[misc]
 
 
 class Gateway(JavaGateway):  # type: ignore[misc]
-    """py4j's gateway, whose calls Ctrl-C interrupts without a word."""
+    """py4j's gateway, whose calls Ctrl-C can interrupt."""
 
     def _create_gateway_client(self) -> _Client:
         return _Client(gateway_parameters=self.gateway_parameters)
