@@ -23,7 +23,7 @@ def done(service: Service, request: Future[Any]) -> Any:
     return request.result()
 
 
-def state_of(service: Service, name: str) -> tuple[str, int]:
+def state_of(service: Service, name: str) -> tuple[str, int | None]:
     """What `status` shows of a table: state and lag."""
     table = next(table for table in service.tables if table.name == name)
     return table.shown_status.run_state.value, table.offsets.lag_records
