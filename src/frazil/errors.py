@@ -89,6 +89,11 @@ class InvariantError(FrazilError):
     """
 
 
+def without_retry(remedy: str) -> str:
+    """Returns a remedy without the words that Frazil retries: for whom it does not, such as a command."""
+    return "; ".join(part for part in remedy.split("; ") if part != "Frazil retries with back-off")
+
+
 def unforeseen(error: BaseException, where: str) -> InvariantError:
     """Returns any other error as an InvariantError."""
     return InvariantError(f"{type(error).__name__}: {error}", where=where)

@@ -49,6 +49,7 @@ from frazil.ops.check import (
     check_orders,
     check_queries,
     check_records,
+    check_secrets,
     check_service,
     check_tables,
     check_transport,
@@ -98,6 +99,7 @@ def command(output: Output, file: SpecFile = DEFAULT_FILE) -> int:
 def findings_of(spec: PipelineSpec) -> Iterator[Finding]:
     """Yields the result of every check."""
     yield from check_machine(uses_aws(spec))
+    yield from check_secrets(spec)
     yield from check_transport(spec)
     yield from check_hadoop_settings(spec)
     yield from check_http(spec)

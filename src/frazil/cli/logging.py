@@ -62,7 +62,13 @@ def configure_logging(form: LogFormat, level: LogLevel, redaction: Redaction) ->
     root = logging.getLogger()
     root.handlers[:] = [sink]
     root.setLevel(logging.WARNING)
+    root.addFilter(_is_no_interrupt)
     logging.getLogger("frazil").setLevel(logging.DEBUG)
+
+
+def _is_no_interrupt(record: logging.LogRecord) -> bool:
+    """Whether the record is none of py4j's about Ctrl-C during a call of Java, with a stack trace."""
+    return record.msg != "KeyboardInterrupt while sending command."
 
 
 def _renderer(form: LogFormat) -> structlog.typing.Processor:

@@ -1,114 +1,21 @@
-"""The entry point: finds the command, runs it, and turns every outcome into an exit code."""
+"""The entry point. It imports the command line, which takes a second: Ctrl-C prints no stack trace then either."""
 
 from __future__ import annotations
 
-import io
-import os
 import sys
 from collections.abc import Sequence
-from itertools import pairwise
-from pathlib import Path
-
-import typer
-
-import frazil
-from frazil.cli.commands import COMMANDS, REGISTERED, Settings, build_app
-from frazil.cli.output import Output, OutputFormat, ReaderGone
-from frazil.errors import SpecError, UnavailableError
 
 INTERRUPTED = 130
-READER_GONE = 141
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command and returns its exit code."""
-    _share_utf8()
-    _escape_unknown_characters()
-    words = _to_complete() or list(sys.argv[1:] if arguments is None else arguments)
-    settings = Settings(Output(_wanted_form(words)), debug="--debug" in words)
     try:
-        return _run(words or ["--help"], settings)
-    except typer.TyperException as error:
-        message = error.format_message().replace("Value error, ", "")  # Pydantic's, of a value that is none of several.
-        usage = SpecError(message, remedy=f"see {' '.join(['frazil', *_known(words)])} --help")
-        return settings.output.error(usage, debug=False)
-    except (KeyboardInterrupt, typer.Abort):
+        from frazil.cli.command_line import run  # noqa: PLC0415  (see above)
+
+        return run(arguments)
+    except KeyboardInterrupt:
         return INTERRUPTED
-    except ReaderGone:
-        return READER_GONE
-    except Exception as error:  # noqa: BLE001  (the process edge)
-        return settings.output.error(error, debug=settings.debug)
-    finally:
-        settings.output.close()
-
-
-def _to_complete() -> list[str]:
-    """Returns the words of the line that a shell wants completed, which it passes in variables; empty otherwise."""
-    line = os.environ.get("COMP_WORDS") or os.environ.get("_TYPER_COMPLETE_ARGS", "")
-    return line.split()[1:] if "_FRAZIL_COMPLETE" in os.environ else []
-
-
-def _share_utf8() -> None:
-    """Makes Java use UTF-8 file names where Python uses them although the locale does not (LC_ALL=C)."""
-    if sys.flags.utf8_mode:
-        os.environ["LC_ALL"] = "C.UTF-8"
-
-
-def _escape_unknown_characters() -> None:
-    """Makes standard output take every text, where the locale's encoding lacks characters of it: such a one is escaped, as
-    standard error does.
-    """
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")
-
-
-def _run(words: list[str], settings: Settings) -> int:
-    if _asks_for_version(words):
-        settings.output.result({"version": frazil.__version__}, frazil.__version__)
-        return 0
-    _check_directory()
-    command = typer.main.get_command(build_app(words, settings))
-    code = command.main(words, prog_name="frazil", standalone_mode=False, auto_envvar_prefix="FRAZIL")
-    return code if isinstance(code, int) else 0
-
-
-def _check_directory() -> None:
-    """Checks that the current directory exists: libraries fail without it while they are loaded.
-
-    Raises: UnavailableError where it has been deleted.
-    """
-    try:
-        Path.cwd()
-    except FileNotFoundError:
-        raise UnavailableError(
-            "the current directory has been deleted",
-            remedy="change to a directory that exists, and start the command there",
-            where=os.environ.get("PWD", ""),
-        ) from None
-
-
-def _asks_for_version(words: list[str]) -> bool:
-    forms: list[list[str]] = [[]]
-    for form in OutputFormat:
-        forms += ["--output", form], [f"--output={form}"]
-    return any(words in (["--version", *form], [*form, "--version"]) for form in forms)
-
-
-def _known(words: list[str]) -> list[str]:
-    names = [command.name.split() for command in COMMANDS]
-    for length in (2, 1):
-        if any(name[:length] == words[:length] for name in names):
-            return words[:length]
-    return words[:1] if words and not words[0].startswith("-") and words[0] in REGISTERED.added() else []
-
-
-def _wanted_form(words: list[str]) -> OutputFormat:
-    # Also for a command line that cannot be parsed, which still names the format that its reader expects.
-    asked = [after for word, after in pairwise(words) if word == "--output"]
-    asked += [word.partition("=")[2] for word in words if word.startswith("--output=")]
-    variable = "_".join(["FRAZIL", *_known(words), "OUTPUT"]).upper().replace("-", "_")
-    form = asked[-1] if asked else os.environ.get(variable)
-    return OutputFormat.json if form == OutputFormat.json else OutputFormat.text
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import ssl
+from contextlib import suppress
 from http import HTTPStatus
 from typing import Annotated, Any
 from urllib.parse import quote, urlencode
@@ -14,6 +15,7 @@ import typer
 from frazil.cli.output import DEFAULT_FILE, Output, SpecFile
 from frazil.cli.wiring import read_spec
 from frazil.errors import ConflictError, FrazilError, UnavailableError
+from frazil.ops.reports import behind
 from frazil.printable import plural
 from frazil.spec import PipelineSpec
 from frazil.spec.connections import HttpSpec
@@ -22,6 +24,8 @@ TableName = Annotated[str, typer.Argument(metavar="TABLE", help="The table, such
 Yes = Annotated[bool, typer.Option("--yes", help="Do it; without this option the command only shows what it would do.")]
 NOT_DONE = 1
 _TIMEOUT_S = 90.0
+_EVERY_ANSWER = {"pipeline", "state", "dry_run", "message"}
+"""Keys of which every answer has one: that of the process, of a table, of a reset, of an error."""
 _ANYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 
 
@@ -32,7 +36,7 @@ def pause(output: Output, table: TableName, file: SpecFile = DEFAULT_FILE) -> No
     Exit code: 0 when it is paused; 1 when no process answers, or the pipeline has no such table.
     """
     found = _call(read_spec(output, file), "POST", table, "pause")
-    output.result(found, f"{table} is paused; {plural(found['lag_records'] or 0, 'record')} behind")
+    output.result(found, f"{table} is paused; {behind(found['lag_records'])}")
 
 
 def resume(output: Output, table: TableName, file: SpecFile = DEFAULT_FILE) -> None:
@@ -42,7 +46,7 @@ def resume(output: Output, table: TableName, file: SpecFile = DEFAULT_FILE) -> N
     Exit code: 0 when it continues; 1 when no process answers, or the pipeline has no such table.
     """
     found = _call(read_spec(output, file), "POST", table, "resume")
-    output.result(found, f"{table} continues; {plural(found['lag_records'] or 0, 'record')} behind")
+    output.result(found, f"{table} continues; {behind(found['lag_records'])}")
 
 
 def reset(output: Output, table: TableName, file: SpecFile = DEFAULT_FILE, yes: Yes = False) -> int:
@@ -112,8 +116,8 @@ def _ask(spec: HttpSpec, method: str, path: str) -> dict[str, Any]:
     try:
         connection.request(method, path, headers=headers)
         answer = connection.getresponse()
-        found: dict[str, Any] = json.loads(answer.read())
-    except (OSError, http.client.HTTPException, ValueError) as error:
+        text = answer.read()
+    except (OSError, http.client.HTTPException) as error:
         raise UnavailableError(
             f"no running pipeline answers at {spec.listen}: {error}",
             remedy="start `frazil run`, on this machine and with this pipeline file",
@@ -121,9 +125,23 @@ def _ask(spec: HttpSpec, method: str, path: str) -> dict[str, Any]:
         ) from None
     finally:
         connection.close()
+    found = _parsed(text, spec)
     if answer.status >= HTTPStatus.BAD_REQUEST:
         raise _error(answer.status, found)
     return found
+
+
+def _parsed(text: bytes, spec: HttpSpec) -> dict[str, Any]:
+    """Returns the JSON of an answer. Raises: UnavailableError where it is not that of a pipeline."""
+    with suppress(ValueError):
+        found: Any = json.loads(text)
+        if isinstance(found, dict) and _EVERY_ANSWER & found.keys():
+            return found
+    raise UnavailableError(
+        f"another program answers at {spec.listen}",
+        remedy="end the other process, or write another address under `http.listen`",
+        where=str(spec.listen),
+    )
 
 
 def _connect(spec: HttpSpec) -> http.client.HTTPConnection:

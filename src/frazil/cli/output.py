@@ -22,6 +22,7 @@ import typer
 from frazil.catalog.vended import VENDED, Vended
 from frazil.errors import FrazilError, SpecError, UnavailableError
 from frazil.printable import plain
+from frazil.spec.secrets import mask
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -32,7 +33,6 @@ Json: TypeAlias = "bool | int | float | str | Sequence[Json] | Mapping[str, Json
 
 DEFAULT_FILE = Path("frazil.yaml")
 SpecFile = Annotated[Path, typer.Option("--file", "-f", metavar="FILE", help="The pipeline file.")]
-HIDDEN = "***"
 _WIDTH_OF_A_PIPE = 120
 
 
@@ -73,7 +73,7 @@ class Redaction:
     def text(self, text: str) -> str:
         """Returns the text with secrets masked."""
         for spelling in self._spellings():
-            text = text.replace(spelling, HIDDEN)
+            text = mask(text, spelling)
         return text
 
     def document(self, value: Json) -> Json:

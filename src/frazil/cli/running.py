@@ -49,6 +49,7 @@ from frazil.maintenance.merge_task import merge_of
 from frazil.maintenance.run import MaintenanceRunner
 from frazil.maintenance.scheduler import MaintenanceScheduler
 from frazil.ops.maintenance import Activities
+from frazil.ops.reports import behind
 from frazil.ops.running import OwnServices, Parts, RunningPipeline
 from frazil.ops.state_file import StateFile, describe
 from frazil.printable import plural
@@ -320,7 +321,7 @@ def _words(table: Table) -> str:
     if table.status.run_state is RunState.BACKING_OFF:
         return f"backing off: {table.status.reason}; {table.status.remedy}"
     rows = table.catalog.size.live_row_count if table.catalog.size else 0
-    return f"{plural(rows, 'row')}, {plural(table.offsets.lag_records, 'record')} behind"
+    return f"{plural(rows, 'row')}, {behind(table.offsets.lag_records)}"
 
 
 def report_alive() -> None:

@@ -320,6 +320,12 @@ def lag_records(position: Offsets, ends: Mapping[Partition, int]) -> int:
     return sum(max(0, ends.get(place, offset) - offset) for place, offset in by_partition(position).items())
 
 
+def known_lag(position: Offsets, ends: Mapping[Partition, int]) -> int | None:
+    """Returns the same; None where an end is before the position: the topic is another one now, or has lost records."""
+    is_behind = any(ends.get(place, offset) < offset for place, offset in by_partition(position).items())
+    return None if is_behind else lag_records(position, ends)
+
+
 def advance_watermark(
     before: Watermark,
     latest_ms: Mapping[str, Mapping[int, int]],

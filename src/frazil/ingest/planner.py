@@ -13,7 +13,7 @@ from frazil.clock import Clock
 from frazil.errors import UnavailableError
 from frazil.ingest.discovery import Discovery
 from frazil.ingest.job import JobRunner
-from frazil.ingest.plan import TableClock, lag_records, plan_batch
+from frazil.ingest.plan import TableClock, known_lag, lag_records, plan_batch
 from frazil.ingest.state import RunState
 from frazil.ingest.table import Planned, Table
 from frazil.kafka.port import Partition, Source
@@ -63,17 +63,18 @@ class Planner:
         if now_s < self._all_due_s:
             self._ask(source, self._changed_s.keys(), now_s)
             return
-        measured = [table for table in self._discovery.tables.values() if _is_measured(table)]
+        tables = self._discovery.tables.values()
+        measured = [table for table in tables if _is_planned(table) or table.has_its_topics]
         asked = {partition for table in measured for partition in table.partitions()}
         gone = self.ends.keys() - asked
         self.ends = {place: end for place, end in self.ends.items() if place in asked}
         self.silent &= asked
         self._ask(source, asked, now_s)
         self.is_changed |= bool(gone)
-        for table in measured:
-            is_planned = table.schedule.is_owned and not table.schedule.is_paused
-            if table.catalog.is_loaded and (not is_planned or table.status.run_state is RunState.STOPPED):
-                table.offsets.set_lag(lag_records(table.position(), self.ends), self._time.now_ms())
+        for table in tables:
+            if table.catalog.is_loaded and not _is_planned(table):
+                lag = known_lag(table.position(), self.ends) if table.has_its_topics else None
+                table.offsets.set_lag(lag, self._time.now_ms())
         ended_s = self._time.monotonic_s()
         self._all_due_s = ended_s + min(LONGEST_IDLE_POLL_S, (ended_s - now_s) / IDLE_POLL_SHARE)
 
@@ -106,6 +107,7 @@ class Planner:
         is_over = table.offsets.read_to is not None or table.name in self._leaderless
         self._leaderless.discard(table.name)
         if not table.offsets.topics:
+            table.offsets.set_lag(None, self._time.now_ms())
             table.status.set(RunState.BACKING_OFF, _no_topic(table))
         elif silent:
             self._leaderless.add(table.name)
@@ -258,12 +260,10 @@ class Planner:
         return {partition: min(end, self._goal.get(partition, 0)) for partition, end in ends.items()}
 
 
-def _is_measured(table: Table) -> bool:
-    """Whether the ends of its topics determine the table's lag: not where it has stopped and they are other topics now."""
-    topics = table.offsets.topics
-    return table.status.run_state is not RunState.STOPPED or all(
-        topic in topics and topics[topic].id == topic_id for topic, topic_id in table.progress.topic_ids.items()
-    )
+def _is_planned(table: Table) -> bool:
+    """Whether this process plans batches of the table, and measures its lag then."""
+    schedule = table.schedule
+    return schedule.is_owned and not schedule.is_paused and table.status.run_state is not RunState.STOPPED
 
 
 def _new_tables(tables: Iterable[Table]) -> dict[str, list[Table]]:

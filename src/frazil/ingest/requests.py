@@ -17,7 +17,7 @@ from frazil.ingest.load import Loader, Restart
 from frazil.ingest.ownership import Ownership
 from frazil.ingest.state import RunState
 from frazil.ingest.table import Table
-from frazil.ingest.table_updates import pause_table, resume_table
+from frazil.ingest.table_updates import await_resume, pause_table, resume_table
 from frazil.ingest.workers import Workers, pool_of
 from frazil.spec.problems import nearest
 
@@ -118,11 +118,14 @@ class Requests:
         self._workers.submit(pool_of("commit", table), done, partial(self._loader.restart, table, is_dry))
 
     def _after_restart(self, table: Table, is_dry: bool, future: Future[Restart], done: Future[Restart]) -> None:
+        error = done.exception()
         if not is_dry:
             table.schedule.in_flight = False
-            table.catalog.is_loaded = False
-        error = done.exception()
+            table.catalog.is_loaded = error is None
         if error is None:
+            if not is_dry and table.status.run_state is RunState.STOPPED:
+                await_resume(table)
+            self._publish()
             future.set_result(done.result())
         else:
             future.set_exception(error)

@@ -30,7 +30,6 @@ from frazil.spec.settings import ValueSpec
 log = structlog.get_logger("frazil")
 UNKNOWN = WriterSchema("unknown")
 _OUTAGE_S = 2.0
-_NOBODYS_ID = 2**31 - 1
 _GUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
@@ -51,7 +50,7 @@ class Schemas:
 
         Raises: UnavailableError when it does not.
         """
-        self._answer(str(_NOBODYS_ID), lambda: self._registry.by_id(_NOBODYS_ID))
+        self._registry.reach()
 
     def fetch(self, ids: Iterable[str], topic: str, value: ValueSpec, is_key: bool = False) -> dict[str, WriterSchema]:
         """Returns the schemas of ids (numbers, GUIDs, or LATEST) in records of `topic`, by id.

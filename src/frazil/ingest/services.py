@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from frazil.catalog.port import Catalog
 from frazil.clock import Clock
-from frazil.errors import UnavailableError
+from frazil.errors import UnavailableError, without_retry
 from frazil.ingest.ended_batch import EndedBatch
 from frazil.ingest.job import JobRunner
 from frazil.ingest.queries import Queries
@@ -130,7 +130,7 @@ class RunTimeouts:
 
     def _abandoned(self, error: UnavailableError) -> UnavailableError:
         """Returns the error with the remedy for a run that ends, instead of a retry."""
-        remedy = error.remedy.removeprefix("Frazil retries with back-off; ")
+        remedy = without_retry(error.remedy)
         again = "then run the command again, or give it longer with --timeout"
         return UnavailableError(
             f"not caught up after waiting for {_duration(self._limit_s or 0.0)}: {error.message}",

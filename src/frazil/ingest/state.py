@@ -133,8 +133,8 @@ class OffsetState:
     needs_check: bool = True
     #: The ends at which there was nothing left to read; None where that is not known.
     read_to: Mapping[Partition, int | None] | None = None
-    #: Offsets between the table's position and the ends.
-    lag_records: int = 0
+    #: Offsets between the table's position and the ends; None while that is not known.
+    lag_records: int | None = None
     #: Since when there is lag, in milliseconds since the epoch; None without any, and where it is from before this process.
     behind_since_ms: int | None = None
     #: Whether there was nothing to read when the lag was last measured.
@@ -152,13 +152,13 @@ class OffsetState:
         """Returns the committed offsets, with the first offsets of partitions that have none."""
         return by_topic(by_partition(self.first) | by_partition(committed))
 
-    def set_lag(self, lag_records: int, now_ms: int) -> None:
+    def set_lag(self, lag_records: int | None, now_ms: int) -> None:
         """Sets the lag as it is measured now."""
         if not lag_records:
             self.behind_since_ms = None
         elif self.is_complete:
             self.behind_since_ms = now_ms
-        self.lag_records, self.is_complete = lag_records, not lag_records
+        self.lag_records, self.is_complete = lag_records, lag_records == 0
 
     def position(self, committed: Offsets) -> Offsets:
         """Returns the offsets to read from: those of `begun`, also of topics that do not exist, behind skipped ones."""

@@ -145,6 +145,12 @@ class Table:
         """Returns every partition of the topics that exist."""
         return self.offsets.partitions()
 
+    @property
+    def has_its_topics(self) -> bool:
+        """Whether the topics that exist are those that the committed offsets refer to: none was deleted, or recreated."""
+        topics, ids = self.offsets.topics, self.progress.topic_ids.items()
+        return all(topic in topics and topics[topic].id == topic_id for topic, topic_id in ids)
+
     def unplaced(self) -> list[Partition]:
         """Returns the partitions whose first offset is not known."""
         committed, first = self.progress.offsets, self.offsets.first

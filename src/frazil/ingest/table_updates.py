@@ -93,6 +93,12 @@ def pause_table(table: Table) -> None:
         log.info("table_paused", table=table.name)
 
 
+def await_resume(table: Table) -> None:
+    """Makes a table that an operator has reset wait for `frazil resume`; what had stopped it is over."""
+    table.schedule.is_paused = True
+    table.status.set(RunState.WAITING)
+
+
 def resume_table(table: Table) -> None:
     """Continues a paused table, and a stopped one from its progress in the table, as after a restart."""
     is_stopped = table.status.run_state is RunState.STOPPED

@@ -35,7 +35,7 @@ from frazil.runtime.jars import Use
 from frazil.runtime.machine import check_files, check_jars, check_java, check_temporary
 from frazil.schema.evolve import compare_schemas, new_schema
 from frazil.spec import PipelineSpec
-from frazil.spec.secrets import is_secret_key
+from frazil.spec.secrets import SHORTEST_CHARACTERS, is_secret_key
 
 _ASKED_FOR_RIGHTS = "asked Kafka what this client may do with it"
 _SPARK_NEEDS = ("spark.authenticate", "spark.network.crypto.enabled", "spark.io.encryption.enabled")
@@ -364,6 +364,15 @@ def _check_letter_case(tables: Iterable[Table], must_differ: bool) -> Iterator[F
                 yield Finding(
                     "table names", True, tried, f"mind: {found}, which many catalogs take for one name; {remedy}"
                 )
+
+
+def check_secrets(spec: PipelineSpec) -> Iterator[Finding]:
+    """Yields a finding where secrets are too short to be masked in every text."""
+    short = sum(len(secret) < SHORTEST_CHARACTERS for secret in spec.secrets)
+    if short:
+        found = f"{plural(short, 'secret')} of less than {SHORTEST_CHARACTERS} characters, masked only as a whole value"
+        remedy = "use longer secrets, and write values that are none into the file itself"
+        yield Finding("secrets", True, "measured the secrets of the file", f"mind: {found}; {remedy}")
 
 
 def check_transport(spec: PipelineSpec) -> Iterator[Finding]:

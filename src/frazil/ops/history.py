@@ -61,7 +61,8 @@ _PER_COARSE = COARSE.step_s // FINE.step_s
 class Sample:
     """A table at one moment."""
 
-    lag_records: int
+    #: None while it is not known.
+    lag_records: int | None
     #: See `freshness_of`.
     freshness_s: float | None
     #: The sum of the committed offsets, whose growth is the number of records read.
@@ -76,10 +77,11 @@ def sample_of(table: Table, now_ms: int) -> Sample:
 
 def freshness_of(table: Table, now_ms: int) -> float | None:
     """Returns how far a reader of the table is behind, in seconds: while records wait, for how long the table has been
-    incomplete; otherwise how long the newest record of the last batch took to its commit. None before the first commit.
+    incomplete; otherwise how long the newest record of the last batch took to its commit. None before the first commit, and
+    while the lag is not known.
     """
     offsets = table.offsets
-    if offsets.lag_records:
+    if offsets.lag_records != 0:
         return lag_s(offsets.lag_records, table.progress.watermark.complete_to_ms, offsets.behind_since_ms, now_ms)
     return None if table.sizes.freshness_ms is None else table.sizes.freshness_ms / 1000
 
@@ -99,6 +101,7 @@ class _Recent:
         begin_s = self.resolution.begin_of(at_s)
         if begin_s not in self._chunks:
             self._chunks = dict(sorted([*self._chunks.items(), (begin_s, {})])[-2:])
+            self.changed = {place for place in self.changed if place[0] in self._chunks}
         self._chunk(begin_s, name)[:, self.resolution.place_of(at_s)] = values
         self.changed.add((begin_s, name))
 
@@ -178,8 +181,8 @@ class History:
         """Adds a sample of every table."""
         now_s = self._now_s()
         for name, sample in self._measure().items():
-            fresh = np.nan if sample.freshness_s is None else sample.freshness_s
-            self._fine.put(now_s, name, (sample.lag_records, fresh, self._rate(name, sample, now_s)))
+            shown = (np.nan if number is None else number for number in (sample.lag_records, sample.freshness_s))
+            self._fine.put(now_s, name, (*shown, self._rate(name, sample, now_s)))
             if (now_s // FINE.step_s) % _PER_COARSE == _PER_COARSE - 1:
                 self._coarse.put(now_s, name, _summary(self._fine.last(name, _PER_COARSE, now_s)))
         self.sample_count += 1
@@ -216,14 +219,14 @@ class History:
 
     def _write(self, database: sqlite3.Connection) -> None:
         for recent in (self._fine, self._coarse):
-            step_s, changed = recent.resolution.step_s, recent.changed
-            recent.changed = set()
-            rows = ((step_s, *place, recent.chunk(*place)) for place in changed)
+            step_s = recent.resolution.step_s
+            rows = ((step_s, *place, recent.chunk(*place)) for place in recent.changed)
             packed = ((*row, _packed(samples)) for *row, samples in rows if samples is not None)
             database.executemany("insert or replace into chunks values (?, ?, ?, ?)", packed)
             oldest_s = recent.resolution.begin_of(self._now_s() - recent.resolution.keep_s)
             database.execute("delete from chunks where step_s = ? and begin_s < ?", (step_s, oldest_s))
         database.commit()
+        self._fine.changed, self._coarse.changed = set(), set()  # On a full disk they are written later.
 
     def _load(self, database: sqlite3.Connection) -> None:
         query = "select begin_s, name, samples from chunks where step_s = ? and begin_s between ? and ?"

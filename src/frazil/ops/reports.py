@@ -8,6 +8,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
+from frazil.printable import plural
 from frazil.schema.rejected_changes import RefusedChange
 
 NOTHING = "–"
@@ -255,6 +256,11 @@ def lag_s(lag_records: int | None, watermark_ms: int | None, behind_since_ms: in
         return 0.0
     known = [ms for ms in (watermark_ms, behind_since_ms) if ms is not None]
     return None if lag_records is None or not known else max(0.0, (now_ms - max(known)) / 1000)
+
+
+def behind(lag_records: int | None) -> str:
+    """Returns how far a table is behind, for a sentence: `3 records behind`."""
+    return "its lag is not known" if lag_records is None else f"{plural(lag_records, 'record')} behind"
 
 
 def duration(seconds: float | None) -> str:

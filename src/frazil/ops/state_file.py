@@ -98,12 +98,14 @@ class StateFile:
         return self._redact(value) if isinstance(value, str) else value
 
     def read(self) -> dict[str, Any]:
-        """Returns the document; empty where none can be read."""
+        """Returns the document; empty where none can be read, or the file is damaged."""
         try:
-            document: dict[str, Any] = json.loads(self.path.read_text())
+            document: Any = json.loads(self.path.read_text())
         except (OSError, ValueError):
             return {}
-        return document
+        tables = document.get("tables", {}) if isinstance(document, dict) else None
+        is_whole = isinstance(tables, dict) and all(isinstance(entry, dict) for entry in tables.values())
+        return document if is_whole else {}
 
 
 def is_process_alive(document: dict[str, Any]) -> bool | None:

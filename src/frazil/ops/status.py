@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, ExitStack, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any
 
@@ -14,10 +14,10 @@ from frazil.catalog.layout import partition_terms, sort_terms
 from frazil.catalog.memory import MemoryCatalog
 from frazil.catalog.port import Catalog
 from frazil.catalog.progress import DEAD_LETTERS_MARK
-from frazil.errors import FrazilError, UnavailableError, unforeseen
+from frazil.errors import FrazilError, UnavailableError, unforeseen, without_retry
 from frazil.ingest.discovery import Discovery
 from frazil.ingest.failures import TableStopped, describe_error
-from frazil.ingest.plan import lag_records
+from frazil.ingest.plan import known_lag
 from frazil.ingest.state import RunState
 from frazil.ingest.table import Table
 from frazil.ingest.topics import empty_patterns, missing_topics
@@ -162,7 +162,7 @@ def _silence(process: Process, now_ms: int) -> Problem:
 def problem_of(error: FrazilError | TableStopped) -> Problem:
     """Returns the error as a problem, without the advice that a running pipeline retries."""
     reason, remedy, where = describe_error(error)
-    return Problem(reason, _REMEDY if remedy == UnavailableError().remedy else remedy, where)
+    return Problem(reason, _REMEDY if remedy == UnavailableError().remedy else without_retry(remedy), where)
 
 
 # ---- loading
@@ -316,16 +316,13 @@ def _measure_lags(
 
 
 def _is_comparable(table: Table, cluster_id: str) -> bool:
-    """Whether the table's offsets mean something in the topics: they do not where one was deleted and recreated."""
-    progress = table.progress
-    ids = {name: topic.id for name, topic in table.offsets.topics.items()}
-    is_same = all(ids.get(name, known) == known for name, known in progress.topic_ids.items())
-    return is_same and progress.cluster_id in ("", cluster_id)
+    """Whether the table's offsets mean something in the topics: they do not where one was deleted, or recreated."""
+    return table.has_its_topics and table.progress.cluster_id in ("", cluster_id)
 
 
-def _lag(discovery: Discovery, table: Table, ends: Mapping[Partition, int]) -> int:
+def _lag(discovery: Discovery, table: Table, ends: Mapping[Partition, int]) -> int | None:
     discovery.add_first_offsets(table)
-    return lag_records(table.position(), ends)
+    return known_lag(table.position(), ends)
 
 
 # ---- report
@@ -349,8 +346,7 @@ def _report(found: _Found, process: Process, document: Mapping[str, Any], now_ms
     remembered_lag = known_state.get("lag_records") if process.is_running else None
     lag = remembered_lag if found.lag_records is None and found.is_comparable else found.lag_records
     watermark_ms = progress.watermark.complete_to_ms if found.is_reached else known_state.get("watermark_ms")
-    recorded_verification = known_state.get("verification")
-    verification = VerificationReport(**recorded_verification) if recorded_verification else None
+    verification = _verification(known_state.get("verification"))
     differs = verification is not None and verification.is_equal is False
     return TableReport(
         name=table.name,
@@ -389,6 +385,12 @@ def _state(found: _Found, known_state: Mapping[str, Any], process: Process, said
     # What stopped a table stops the next run too, unless another process has committed to it since.
     has_moved_on = (found.table.progress.committed_at_ms or 0) > said_at_ms
     return RunState.STOPPED.value if known_state.get("state") == RunState.STOPPED and not has_moved_on else NOT_RUNNING
+
+
+def _verification(recorded: Mapping[str, Any] | None) -> VerificationReport | None:
+    """Returns what a process has recorded, which may be one of another version with other keys."""
+    known = {field.name for field in fields(VerificationReport)}
+    return VerificationReport(**{name: recorded[name] for name in known & recorded.keys()}) if recorded else None
 
 
 def _loss(found: _Found, known_state: Mapping[str, Any]) -> Problem | None:

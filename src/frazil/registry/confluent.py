@@ -268,6 +268,11 @@ class ConfluentRegistry:
         self._versions: dict[tuple[str, int], Version] = {}
         self._latest: dict[str, tuple[float, RegisteredSchema]] = {}
 
+    def reach(self) -> None:
+        what, place = "schemas", qualified("", self._context)
+        query = {"subject": place} if place else {}
+        self._client.within_time(what, lambda: self._client.get(what, f"schemas/ids/{_MAX_ID}", query))
+
     def by_id(self, schema_id: int, subject: str = "") -> RegisteredSchema | None:
         if not 0 < schema_id <= _MAX_ID:
             return None  # A registry would refuse the request itself, which would look like an outage.

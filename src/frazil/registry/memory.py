@@ -52,6 +52,9 @@ class MemoryRegistry:
         for versions in self._versions.values():
             versions[:] = [held for held in versions if held.id != schema_id]
 
+    def reach(self) -> None:
+        self._answer("nobody's schema")
+
     def by_id(self, schema_id: int, subject: str = "") -> RegisteredSchema | None:  # noqa: ARG002
         self._answer(f"id {schema_id}")
         return self._by_id.get(schema_id)

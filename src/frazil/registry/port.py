@@ -50,6 +50,9 @@ class SchemaRegistry(Protocol):
     seconds; an existing schema that cannot be used raises UnusableSchema.
     """
 
+    def reach(self) -> None:
+        """Requests a schema that nobody has registered, to find out whether the registry answers."""
+
     def by_id(self, schema_id: int, subject: str = "") -> RegisteredSchema | None:
         """Returns the schema of an id, also where its version is soft-deleted; None where the registry does not know
         the id. subject: where the schema should be, for registries whose ids belong to contexts.

@@ -10,7 +10,14 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from py4j.java_gateway import CallbackServerParameters, GatewayParameters, JavaGateway, launch_gateway
+from py4j.java_gateway import (
+    CallbackServerParameters,
+    GatewayClient,
+    GatewayConnection,
+    GatewayParameters,
+    JavaGateway,
+    launch_gateway,
+)
 from py4j.protocol import Py4JError
 
 from frazil.errors import UnavailableError
@@ -50,6 +57,26 @@ def _archive_with_spark() -> Path:
     return class_archive(own_jars(needs_s3=False), JVM_OPTIONS)
 
 
+class _Connection(GatewayConnection):  # type: ignore[misc]
+    def shutdown_socket(self, *_: int) -> None:
+        """Closes the connection: what py4j's client calls at Ctrl-C, and its plain connections do not have."""
+        self.close()
+
+
+class _Client(GatewayClient):  # type: ignore[misc]
+    def _create_connection(self) -> _Connection:
+        connection = _Connection(self.gateway_parameters, self.gateway_property)
+        connection.start()
+        return connection
+
+
+class Gateway(JavaGateway):  # type: ignore[misc]
+    """py4j's gateway, whose calls Ctrl-C can interrupt."""
+
+    def _create_gateway_client(self) -> _Client:
+        return _Client(gateway_parameters=self.gateway_parameters)
+
+
 class LightJvm:
     """A running JVM without Spark."""
 
@@ -85,7 +112,7 @@ class LightJvm:
             raise UnavailableError("the JVM did not start", remedy=remedy, where=str(java.path)) from error
         parameters = GatewayParameters(port=port, auth_token=token, auto_convert=True)
         #: py4j's gateway.
-        self.gateway: Any = JavaGateway(gateway_parameters=parameters, java_process=self._process)
+        self.gateway: Any = Gateway(gateway_parameters=parameters, java_process=self._process)
 
     def listen(self) -> None:
         """Makes Java able to call Python, as a commit does: its validators are written in Python. To be called before
@@ -97,7 +124,7 @@ class LightJvm:
         server = builder.javaPort(0).authToken(token).callbackClient(0, address, token).build()
         server.start(True)
         calls = CallbackServerParameters(port=0, auth_token=token, daemonize=True, daemonize_connections=True)
-        self.gateway = JavaGateway(
+        self.gateway = Gateway(
             gateway_parameters=GatewayParameters(port=server.getListeningPort(), auth_token=token, auto_convert=True),
             callback_server_parameters=calls,
             java_process=self._process,

@@ -17,6 +17,8 @@ from frazil.spec.problems import nearest
 
 MASK = "***"
 LIMIT_BYTES = 1024 * 1024
+SHORTEST_CHARACTERS = 3
+"""A shorter secret is in many words that are no secret: it is masked only where it is a whole value."""
 _REFERENCE = re.compile(r"\$\{([A-Za-z]+):([^}]*)\}")
 _BARE_REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::?[-=?+][^}]*)?\}")
 """A reference as a shell or Docker Compose writes it."""
@@ -70,8 +72,19 @@ def is_unresolved(text: str) -> bool:
 def redact(text: str, secrets: Iterable[str]) -> str:
     """`text` with every secret masked."""
     for secret in sorted(secrets, key=len, reverse=True):
-        text = text.replace(secret, MASK)
+        text = mask(text, secret)
     return text
+
+
+def mask(text: str, secret: str) -> str:
+    """`text` with one secret masked: everywhere, or a very short one where it is the whole text, is in quotes or
+    angle brackets, or is the password of an address.
+    """
+    if len(secret) >= SHORTEST_CHARACTERS:
+        return text.replace(secret, MASK)
+    if text == secret:
+        return MASK
+    return re.sub(rf"(?<=[\"'`<]){re.escape(secret)}(?=[\"'`>])|(?<=:){re.escape(secret)}(?=@)", MASK, text)
 
 
 class Secrets:

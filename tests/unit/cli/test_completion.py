@@ -19,12 +19,32 @@ from frazil.cli.main import main
 def test_commands_options_and_values_are_completed(
     line: str, at: int, expected: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    monkeypatch.setenv("COLUMNS", "80")  # Restored afterwards: completion sets another one.
     monkeypatch.setenv("_FRAZIL_COMPLETE", "complete_bash")
     monkeypatch.setenv("COMP_WORDS", line)
     monkeypatch.setenv("COMP_CWORD", str(at))
     with pytest.raises(SystemExit) as ended:
         main([])
     assert (ended.value.code, capsys.readouterr().out.strip()) == (0, expected)
+
+
+def test_every_description_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("_FRAZIL_COMPLETE", "complete_fish")
+    monkeypatch.setenv("_TYPER_COMPLETE_FISH_ACTION", "get-args")
+    for line in ("frazil ", "frazil doctor --"):
+        monkeypatch.setenv("_TYPER_COMPLETE_ARGS", line)
+        with pytest.raises(SystemExit):
+            main([])
+        shown = capsys.readouterr().out.splitlines()
+        assert len(shown) > 4
+        assert [one for one in shown if "\t" not in one] == []
+
+
+@pytest.mark.parametrize("option", ["--show-completion", "--install-completion"])
+def test_another_shell_than_the_one_that_asks_is_refused(option: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([option, "zsh"]) == 2
+    assert f"`{option}` takes no value" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

@@ -59,7 +59,7 @@ def own_commands(monkeypatch: pytest.MonkeyPatch) -> None:
     nested = Command("dev well", f"{__name__}:well", "Is nested.")
     absent = Command("absent", "frazil.cli.no_such_module:command", "Is never imported.")
     monkeypatch.setattr(commands, "COMMANDS", (*table, nested, absent))
-    monkeypatch.setattr("frazil.cli.main.COMMANDS", commands.COMMANDS)
+    monkeypatch.setattr("frazil.cli.command_line.COMMANDS", commands.COMMANDS)
     monkeypatch.setitem(sys.modules, __name__, sys.modules[__name__])
 
 
@@ -220,3 +220,19 @@ def test_a_value_that_is_none_of_several_is_named_in_words(capsys: Captured) -> 
     assert capsys.readouterr().err.startswith(
         "error: Invalid value for '--output': 'yaml' is not one of 'text', 'json'"
     )
+
+
+def test_ctrl_c_while_the_command_line_is_imported_prints_nothing() -> None:
+    script = """if True:
+        import sys
+
+        class Pressed:
+            def find_spec(self, name, *_):
+                if name == "typer":
+                    raise KeyboardInterrupt
+
+        sys.meta_path.insert(0, Pressed())
+        from frazil.cli.main import main
+        sys.exit(main(["schema"]))"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (130, b"", b"")

@@ -5,7 +5,9 @@ from __future__ import annotations
 import io
 import json
 import socket
+import threading
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -97,3 +99,19 @@ def test_a_command_that_reaches_no_process_of_the_pipeline_reports_what_to_do(fi
     with pytest.raises(UnavailableError, match="`http` is false") as refused:
         called(reset, "n.a", file)
     assert refused.value.remedy == "remove `http: false`, and start the pipeline again"
+
+
+@pytest.mark.parametrize("body", [b"<html>", b'["pipeline"]', b'{"status": "ok"}', b"\xff"])
+def test_another_program_at_the_address_is_named(tmp_path: Path, body: bytes) -> None:
+    class Other(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(body)
+
+    with HTTPServer(("127.0.0.1", 0), Other) as server:
+        threading.Thread(target=server.handle_request, daemon=True).start()
+        file = write(tmp_path, f"{{listen: '127.0.0.1:{server.server_port}'}}")
+        with pytest.raises(UnavailableError, match=r"^another program answers at") as refused:
+            called(pause, "n.a", file)
+    assert refused.value.remedy == "end the other process, or write another address under `http.listen`"

@@ -16,13 +16,14 @@ from frazil.errors import UnavailableError
 from frazil.ingest.discovery import Discovery
 from frazil.ingest.failures import TableStopped
 from frazil.ingest.load import RELOAD_IDLE_EVERY_S
+from frazil.ingest.refresh import TOPICS_EVERY_S
 from frazil.ingest.service import Service
 from frazil.ingest.services import Services
 from frazil.ingest.state import RunState
 from frazil.ingest.table import Table
 from frazil.ingest.table_updates import pause_table, resume_table, stop_table
 from frazil.kafka.port import TopicDescription
-from frazil.ops.history import freshness_of
+from frazil.ops.history import freshness_of, sample_of
 from frazil.ops.reports import lag_s
 from frazil.ops.state_file import describe
 from frazil.testing import MemoryCatalog, MemoryJobs, StepWorkers
@@ -130,7 +131,8 @@ def test_the_state_of_an_idle_table_is_published_soon_after_it_changes(tmp_path:
     scene, shown = Idle(tmp_path), list[tuple[float, int]]()
 
     def publish(tables: Sequence[Table]) -> None:
-        shown.append((scene.clock.monotonic_s(), only(tables).offsets.lag_records + len(only(tables).progress.offsets)))
+        table = only(tables)
+        shown.append((scene.clock.monotonic_s(), (table.offsets.lag_records or 0) + len(table.progress.offsets)))
         scene.clock.sleep(0.1)  # As a thousand tables take.
 
     services = Services(scene.source, scene.catalog, scene.jobs, scene.clock, workers=StepWorkers(scene.clock))
@@ -171,12 +173,42 @@ def test_the_lag_of_a_stopped_table_grows_until_its_topic_is_another_one(tmp_pat
     scene.feed("a", {"id": 3}, {"id": 4})
     scene.pass_minutes(service, 1)
     assert table.offsets.lag_records == 2
+    assert table.offsets.behind_since_ms is not None
     scene.source.create("a")
-    scene.pass_minutes(service, 5)
+    seen = {table.offsets.lag_records}
+    until_s = scene.clock.monotonic_s() + 2 * TOPICS_EVERY_S
+    while scene.clock.monotonic_s() < until_s:
+        service.turn()
+        seen.add(describe(table)["lag_records"])
+    assert seen == {2, None}, "also before the topics are requested again it is not 0"
     scene.feed("a", *({"id": number} for number in range(5)))
     scene.pass_minutes(service, 5)
-    assert table.offsets.lag_records <= 2, "records of the other topic are counted"
+    assert describe(table)["lag_records"] is None, "records of the other topic are counted"
     assert not has_read(service, 3)
+
+
+@pytest.mark.parametrize("is_recreated", [False, True])
+def test_the_lag_of_a_paused_table_is_not_known_once_its_topic_is_deleted(tmp_path: Path, is_recreated: bool) -> None:
+    scene = Idle(tmp_path)
+    service = scene.idle_service()
+    table = only(service.tables)
+    pause_table(table)
+    del scene.source.by_name["a"]
+    if is_recreated:
+        scene.source.create("a")
+        scene.feed("a", *({"id": number} for number in range(5)))
+    scene.pass_minutes(service, 1)
+    assert table.offsets.lag_records is None
+    assert sample_of(table, scene.clock.now_ms()).freshness_s is None
+
+
+def test_a_table_without_a_topic_has_no_lag_that_is_known(tmp_path: Path) -> None:
+    scene = Idle(tmp_path)
+    service = scene.idle_service()
+    del scene.source.by_name["a"]
+    scene.pass_minutes(service, 1)
+    table = only(service.tables)
+    assert (table.status.run_state, table.offsets.lag_records) == (RunState.BACKING_OFF, None)
 
 
 def test_a_table_that_was_late_before_this_process_is_late_since_its_watermark(tmp_path: Path) -> None:

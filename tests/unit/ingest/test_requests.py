@@ -23,7 +23,7 @@ def done(service: Service, request: Future[Any]) -> Any:
     return request.result()
 
 
-def state_of(service: Service, name: str) -> tuple[str, int]:
+def state_of(service: Service, name: str) -> tuple[str, int | None]:
     """What `status` shows of a table: state and lag."""
     table = next(table for table in service.tables if table.name == name)
     return table.shown_status.run_state.value, table.offsets.lag_records
@@ -80,6 +80,24 @@ def test_a_stopped_table_continues_from_its_progress_once_the_cause_is_gone(tmp_
     done(service, service.requests.resume("n.a"))
     assert turn_until(service, lambda: len(scene.rows("n.a")) == 2)
     assert service.tables[0].counts.stops == {"RecordError": 2}
+
+
+def test_a_stopped_table_that_was_reset_waits_for_resume_and_no_longer_shows_why_it_had_stopped(tmp_path: Path) -> None:
+    scene = Scene(tmp_path, "a", on_bad_record="stop")
+    scene.feed("a", {"id": 1})
+    service = scene.start()
+    assert turn_until(service, lambda: has_read(service, "n.a", 1))
+    scene.feed("a", b"no JSON")
+    assert turn_until(service, lambda: state_of(service, "n.a")[0] == "stopped")
+    done(service, service.requests.restart("n.a", is_dry=True))
+    assert state_of(service, "n.a")[0] == "stopped"
+    done(service, service.requests.restart("n.a", is_dry=False))
+    shown = service.tables[0].shown_status
+    assert (shown.run_state, shown.remedy) == (RunState.PAUSED, "run `frazil resume n.a`")
+    assert turn_until(service, lambda: state_of(service, "n.a") == ("paused", 2)), "the lag is that of the new progress"
+    done(service, service.requests.resume("n.a"))
+    assert turn_until(service, lambda: state_of(service, "n.a")[0] == "stopped"), "the record is still bad"
+    assert [row["id"] for row in scene.rows("n.a")] == [1]
 
 
 def test_a_table_begins_again_and_the_dry_run_reports_what_is_read_twice(tmp_path: Path) -> None:

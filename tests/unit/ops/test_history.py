@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -107,3 +108,21 @@ def test_a_file_that_cannot_be_used_is_one_warning_and_the_past_continues_in_mem
     other = Past(file, past.clock)
     other.history.restore()
     assert other.history.last_hour("n.a")[0][-1] == 6
+
+
+def test_what_another_process_keeps_from_being_written_is_written_later(tmp_path: Path) -> None:
+    file = tmp_path / "h.db"
+    past = Past(file, FakeClock())
+    past.history.flush()
+    while FINE.place_of(past.clock.now_ms() // 1000) < FINE.size - 1:
+        past.live(1)
+    with closing(sqlite3.connect(file)) as other_writer:
+        other_writer.execute("begin immediate")
+        past.history.flush()
+    taken = past.taken
+    past.live(5)  # In the next chunk: the first one does not change any more.
+    past.history.flush()
+    other = Past(file, past.clock)
+    other.history.restore()
+    lag = other.history.read("n.a", 7 * FINE.step_s)[1][0]
+    assert np.allclose(lag, np.arange(taken - 1, taken + 6), rtol=0.01)

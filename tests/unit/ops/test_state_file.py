@@ -72,7 +72,7 @@ def test_the_file_and_the_document_have_every_table_whichever_of_them_has_change
     whole = StateFile(tmp_path / "other", "p", FakeClock(), str)
     whole.write(tables)
     assert file.document == file.read() == whole.document
-    assert {name: entry["lag_records"] for name, entry in file.read()["tables"].items()} == {"s.t1": 7, "s.t2": 0}
+    assert {name: entry["lag_records"] for name, entry in file.read()["tables"].items()} == {"s.t1": 7, "s.t2": None}
     file.write(tables[1:])
     assert set(file.read()["tables"]) == {"s.t2"}
 
@@ -94,3 +94,10 @@ def test_a_standby_leaves_the_file_of_the_process_that_works(tmp_path: Path, mon
     waiting.offsets.lag_records = 1
     standby.write([waiting])
     assert leader.read()["tables"]["n.a"]["state"] == "standby", "the other process has ended"
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "3", '"x"', '{"tables": []}', '{"tables": {"s.t": null}}'])
+def test_a_damaged_file_is_none(tmp_path: Path, text: str) -> None:
+    file = StateFile(tmp_path, "p", FakeClock(), str)
+    file.path.write_text(text)
+    assert file.read() == {}

@@ -25,7 +25,7 @@ from frazil.ingest.table import Table
 from frazil.kafka.memory import MemorySource
 from frazil.ops.reports import MaintenanceReport, PipelineReport, as_document
 from frazil.ops.state_file import describe
-from frazil.ops.status import report_pipeline
+from frazil.ops.status import problem_of, report_pipeline
 from frazil.spec import CatalogSpec, PipelineSpec, TableSpec, TopicSelector, load_spec
 from frazil.spec.partitioning import parse_sort, parse_term
 from frazil.spec.settings import ExpectationSpec
@@ -475,3 +475,22 @@ def test_what_is_not_as_expected_is_counted_and_an_old_newest_record_is_noted(tm
     assert "s.a is not as expected: 1,200 positive" in text_of(report)
     assert "note: s.a: the newest record is 5.0 s old (fresh)" in text_of(report)
     assert scene.table(reported({"expectations": {"positive": 5}}), Broken())["expectations"] == {"positive": 5}
+
+
+@pytest.mark.parametrize(
+    ("remedy", "shown"),
+    [
+        ("free disk space; Frazil retries with back-off", "free disk space"),
+        ("Frazil retries with back-off; check that the registry is running", "check that the registry is running"),
+    ],
+)
+def test_a_command_does_not_say_that_it_retries(remedy: str, shown: str) -> None:
+    assert problem_of(UnavailableError("a service does not answer", remedy=remedy)).remedy == shown
+
+
+def test_what_a_process_of_another_version_has_recorded_of_a_comparison_is_shown_as_far_as_it_is_known(
+    tmp_path: Path,
+) -> None:
+    found = Scene(tmp_path).table(reported({"verification": {"commits": 3, "surplus": 1, "of_another_version": 7}}))
+    assert (found["verification"]["commits"], found["verification"]["surplus"]) == (3, 1)
+    assert "of_another_version" not in found["verification"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from frazil.ops.check import check_transport
+from frazil.ops.check import check_secrets, check_transport
 from frazil.ops.store_check import check_driver_settings, check_hadoop_settings, check_store_properties
 from frazil.spec import load_spec
 from tests.unit.ops.conftest import Scenario
@@ -146,3 +146,15 @@ def test_properties_of_a_store_that_has_no_table_are_told(scenario: Scenario, se
     spec = scenario.spec(f"catalog: {{{section}{uri}}}\ntables: {{a.b: {{topic: c, {lookup}}}}}\n")
     others = [one for one in (found or "").split(", ") if not one.startswith("s3.")]
     assert bool(list(check_store_properties(spec, []))) == any(others), "the file of a lookup needs them"
+
+
+def test_secrets_that_are_too_short_to_be_masked_in_words_are_told(scenario: Scenario) -> None:
+    def checked(password: str) -> list[str]:
+        registry = f"registry: {{url: 'https://r', auth: {{username: u, password: {password}}}}}"
+        return [one.found for one in check_secrets(scenario.spec(f"{registry}\ntables: {{a.b: {{topic: c}}}}\n"))]
+
+    assert checked("abc") == []
+    assert checked("ab") == [
+        "mind: 1 secret of less than 3 characters, masked only as a whole value; use longer secrets, and write values that"
+        " are none into the file itself"
+    ]

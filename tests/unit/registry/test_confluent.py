@@ -84,6 +84,18 @@ def test_an_id_that_nobody_knows_is_none_and_is_asked_for_again(server: FakeRegi
     assert registry.by_id(7) is not None
 
 
+def test_whether_the_registry_answers_is_asked_without_a_schema_that_exists(
+    server: FakeRegistry, connect: Connect
+) -> None:
+    connect(context="eu").reach()
+    assert server.paths == ["/schemas/ids/2147483647?subject=%3A.eu%3A"]
+    server.answers["*"] = lambda desk: desk.connection.close()
+    with pytest.raises(UnavailableError) as caught:
+        connect().reach()
+    assert caught.value.message.startswith("the schema registry does not return schemas: ")
+    assert caught.value.where == server.url.removeprefix("http://")
+
+
 @pytest.mark.parametrize("schema_id", [0, -1, 2**31, 2**32 - 1, 2**63 - 1])
 def test_a_number_that_no_id_can_be_is_not_asked_for(server: FakeRegistry, connect: Connect, schema_id: int) -> None:
     server.answers["*"] = trouble(500)

@@ -239,5 +239,8 @@ SERVICES: Mapping[str, str] = {
         ),
         "unit/cli/test_operate.py::test_a_command_that_reaches_no_process_of_the_pipeline_reports_what_to_do",
     ),
+    "run `frazil …` in bash, zsh or fish": (
+        "unit/cli/test_completion.py::test_another_shell_than_the_one_that_asks_is_refused"
+    ),
     "leave one of the two out": "unit/cli/test_commands.py::test_setup_takes_one_bundle_at_a_time",
 }

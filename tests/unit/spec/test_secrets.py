@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from frazil.cli.output import Redaction
 from tests.unit.spec.pipeline_file import Load, Refuse, with_section, with_table
 
 REST = """catalog:
@@ -39,6 +40,22 @@ def test_references_are_replaced_and_their_values_never_shown(load: Load) -> Non
 def test_a_secret_is_taken_out_of_any_text_the_longest_first(load: Load) -> None:
     spec = load(with_section("spark: {conf: {spark.a: '${env:A}', spark.b: '${env:B}'}}"), {"A": "abc", "B": "abcdef"})
     assert spec.redact("login with abcdef or abc failed") == "login with *** or *** failed"
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("a", "***"),
+        ("a table has a column", "a table has a column"),
+        ("no answer at http://u:a@registry, login `a`", "no answer at http://u:***@registry, login `***`"),
+        ('{"password": "a", "name": "data"}', '{"password": "***", "name": "data"}'),
+    ],
+)
+def test_a_secret_of_one_character_is_masked_as_a_value_and_not_inside_words(load: Load, text: str, shown: str) -> None:
+    spec = load(with_section("spark: {conf: {spark.a: '${env:A}'}}"), {"A": "a"})
+    redaction = Redaction()
+    redaction.hide(spec.secrets)
+    assert (spec.redact(text), redaction.text(text)) == (shown, shown)
 
 
 def test_a_password_that_is_written_into_the_file_is_a_secret_too(load: Load) -> None:

@@ -51,7 +51,7 @@ class Figures:
     reason: str
     remedy: str
     complete_to_ms: int | None
-    lag_records: int
+    lag_records: int | None
     lag_s: float | None
     #: See `frazil.ops.history.freshness_of`.
     freshness_s: float | None
@@ -99,7 +99,7 @@ def figures_of(name: str, entry: Mapping[str, Any], hour: LastHour, now_ms: int)
         complete_to_ms=complete_to_ms,
         lag_records=lag,
         lag_s=behind_s,
-        freshness_s=behind_s if lag else None if own_ms is None else own_ms / 1000,
+        freshness_s=behind_s if lag != 0 else None if own_ms is None else own_ms / 1000,
         last_commit_ms=entry["last_commit_ms"],
         dead_letters=entry["dead_letters"] or 0,
         hour=hour,
@@ -197,7 +197,7 @@ COLUMNS = (
     Column("name", "Table", lambda figures: figures.name),
     Column("state", "State", lambda figures: (figures.rank, -(figures.lag_s or 0))),
     Column("complete", "Complete until (UTC)", lambda figures: figures.complete_to_ms or 0),
-    Column("lag", "Lag", lambda figures: (-(figures.lag_s or 0), -figures.lag_records), True),
+    Column("lag", "Lag", lambda figures: (-(figures.lag_s or 0), -(figures.lag_records or 0)), True),
     Column("freshness", "Freshness, last hour", _largest_first(lambda figures: figures.freshness_s), True),
     Column("rate", "Rate", _largest_first(lambda figures: figures.rate), True),
     Column("commit", "Last commit (UTC)", lambda figures: -(figures.last_commit_ms or 0)),
