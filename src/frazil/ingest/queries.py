@@ -51,7 +51,7 @@ from frazil.process.program import Call, Expectation, Field, Program, Project, S
 from frazil.process.program import origins_of as origins_of_columns
 from frazil.process.protect import KEY, Protection, protected_fields, protected_paths, protecting
 from frazil.process.refusals import check_condition, check_query
-from frazil.process.steps import Steps, compile_steps
+from frazil.process.steps import NoFieldLeft, Steps, compile_steps
 from frazil.rows.protected import origins_of
 from frazil.schema.arrow import arrow_type, iceberg_type
 from frazil.schema.evolve import extend_schema, new_schema, with_identifiers
@@ -190,14 +190,17 @@ def _check_conditions(spec: TableSpec, catalyst: Catalyst) -> None:
 
 @contextmanager
 def _waiting_for_fields(spec: TableSpec, where: str, may_come: bool = True) -> Iterator[None]:
-    """Makes of an unknown column in its block an error for which the table waits, where records may bring the field."""
+    """Makes of an unknown column in its block, or of steps that leave no field, an error for which the table waits, where
+    records may bring a field.
+    """
     try:
         yield
-    except UnknownColumn as error:
+    except (UnknownColumn, NoFieldLeft) as error:
         if spec.unknown_fields != "add" or not may_come:
             raise
+        other = "another" if isinstance(error, NoFieldLeft) else "it"
         raise UnavailableError(
-            f"{error.message}, and no record has had it yet",
+            f"{error.message}, and no record has had {other} yet",
             remedy=f"declare its type under `columns`, or correct it ({error.remedy}); Frazil looks at further records",
             where=where,
         ) from None
@@ -295,11 +298,18 @@ class QueryTables:
         """Returns the schema of a new table. records: the fields of its records. key_columns: the fields of the records'
         keys, where these identify the rows.
 
-        Raises: as `Queries.analyse`; SpecError where the query leaves out a field of the key.
+        Raises: as `Queries.analyse`; SpecError where the query leaves out a field of the key; UnavailableError where
+            no column is left.
         """
         query = table.schema.query = self._analysed(table, records)
         with naming_in_query(table.spec):
             schema = new_schema(columns_with_query(table.spec, query).items())
+        if not schema.fields:  # Steps have refused it.
+            raise UnavailableError(
+                "`protect` drops every field that records have had",
+                remedy="drop fewer; Frazil looks at further records",
+                where=table.name,
+            )
         if table.spec.mode != "upsert":
             return schema
         keys = [spelled(name, schema) for name in table.spec.key_columns]
