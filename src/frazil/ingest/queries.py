@@ -188,6 +188,9 @@ def _check_conditions(spec: TableSpec, catalyst: Catalyst) -> None:
             raise
 
 
+_FURTHER = "Frazil looks at further records"
+
+
 @contextmanager
 def _waiting_for_fields(spec: TableSpec, where: str, may_come: bool = True) -> Iterator[None]:
     """Makes of an unknown column in its block, or of steps that leave no field, an error for which the table waits, where
@@ -195,15 +198,18 @@ def _waiting_for_fields(spec: TableSpec, where: str, may_come: bool = True) -> I
     """
     try:
         yield
-    except (UnknownColumn, NoFieldLeft) as error:
+    except UnknownColumn as error:
         if spec.unknown_fields != "add" or not may_come:
             raise
-        other = "another" if isinstance(error, NoFieldLeft) else "it"
         raise UnavailableError(
-            f"{error.message}, and no record has had {other} yet",
+            f"{error.message}, and no record has had it yet",
             remedy=f"declare its type under `columns`, or correct it ({error.remedy}); Frazil looks at further records",
             where=where,
         ) from None
+    except NoFieldLeft as error:
+        if spec.unknown_fields != "add":
+            raise
+        raise UnavailableError(error.message, remedy=f"{error.remedy}; {_FURTHER}", where=where) from None
 
 
 _OTHERWISE_REMEDY = f"write it otherwise; {RULES}"
@@ -307,7 +313,7 @@ class QueryTables:
         if not schema.fields:  # Steps have refused it.
             raise UnavailableError(
                 "`protect` drops every field that records have had",
-                remedy="drop fewer; Frazil looks at further records",
+                remedy=f"drop fewer; {_FURTHER}",
                 where=table.name,
             )
         if table.spec.mode != "upsert":

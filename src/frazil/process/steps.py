@@ -128,7 +128,9 @@ def compile_steps(steps: Steps, fields: Schema, metadata: Sequence[str] = METADA
     added = [f"{_constant(value, steps.names)} as {quoted(name)}" for name, value in steps.add_fields.items()]
     _refuse_twins("add_fields", [*(part.name for part in root.parts), *steps.add_fields])
     if not [*columns, *added]:
-        raise NoFieldLeft("the steps leave no field", remedy="keep one with `keep_fields`, or drop fewer")
+        raise NoFieldLeft(
+            "the steps leave no field that records have had", remedy="keep one with `keep_fields`, or drop fewer"
+        )
     if not steps.filter:
         return Compiled(_select([*columns, *added]), tuple(missing))
     inner = _select([*columns, *added, *(name for name in metadata if name not in steps.add_fields)])

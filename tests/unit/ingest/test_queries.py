@@ -90,8 +90,8 @@ def test_steps_are_applied_in_their_order_and_before_the_query(scene: Any) -> No
 @pytest.mark.parametrize(
     ("settings", "reason"),
     [
-        ({"keep_fields": (("id",),)}, "the steps leave no field, and no record has had another yet"),
-        ({"drop_fields": (("ssn",),)}, "the steps leave no field, and no record has had another yet"),
+        ({"keep_fields": (("id",),)}, "the steps leave no field that records have had"),
+        ({"drop_fields": (("ssn",),)}, "the steps leave no field that records have had"),
         (
             {"protect": (ProtectRule(selector="ssn", action="drop"),), "protect_key": "k" * 32},
             "`protect` drops every field that records have had",

@@ -233,7 +233,9 @@ def test_so_many_are_kept_out_and_no_more() -> None:
         accept({(): dict.fromkeys(names, LONG)}, clash(*names))
 
 
-def test_fields_that_share_a_name_in_every_record_wait_with_the_settings_that_tell_them_apart(tmp_path: Path) -> None:
+def test_fields_that_share_a_name_in_every_record_wait_with_the_settings_that_give_each_a_column(
+    tmp_path: Path,
+) -> None:
     settings = "give the field a column, `columns: {NAME: {type: TYPE, field: -a}}`, or leave the field out with"
     scene = Scene(tmp_path, "a", column_case="snake")
     scene.feed("a", {"a-": 1, "-a": 2})
