@@ -234,7 +234,7 @@ FOLLOWED: Mapping[str, str] = {
     "choose another name, or drop one of them": _STEPS,
     "declare the column, `columns: {NAME: {type: …}}`": _STEPS,
     "keep one with `keep_fields`, or drop fewer": _STEPS,
-    "drop fewer; Frazil looks at further records": _WAITS,
+    "drop fewer": _WAITS,
     "…; Frazil looks at further records": _WAITS,
     # Rights that a service lacks.
     "allow it: `kafka-acls --add --allow-principal User:NAME --operation … --topic …`": (
