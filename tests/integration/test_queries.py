@@ -296,16 +296,17 @@ def test_calls_that_differ_in_options_alone_are_not_one(catalyst: Catalyst) -> N
     assert len(made) == 2
 
 
-def test_the_least_integer_is_a_place_in_no_list(catalyst: Catalyst) -> None:
+@pytest.mark.parametrize(("place", "values"), [("i", [None, "X000", None]), ("-2147483648", [None] * 3)])
+def test_the_least_integer_is_a_place_in_no_list(catalyst: Catalyst, place: str, values: list[str | None]) -> None:
     """Spark 4.1 ends the JVM for it, in a list of a column of records."""
-    found = query_of(catalyst, "select soundex(try_element_at(tags, i)) as a from records").program
+    found = query_of(catalyst, f"select soundex(try_element_at(tags, {place})) as a from records").program
     assert found is not None
     assert found.spark_part is not None
     places, lists = pa.array([-(2**31), 1, None], pa.int32()), pa.array([["x"]] * 3, pa.list_(pa.string()))
     inputs = {"i": places, "tags": lists}
     given = [inputs[column.name] for column in found.spark_part.inputs.output]
     (made,) = values_here(catalyst, found.spark_part, given, 3).values()
-    assert made.to_pylist() == [{"value": None}, {"value": "X000"}, {"value": None}]
+    assert made.to_pylist() == [{"value": one} for one in values]
 
 
 def test_an_expression_of_sparks_needs_a_record_of_its_own(catalyst: Catalyst) -> None:

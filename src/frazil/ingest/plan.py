@@ -175,16 +175,18 @@ def limit_ranges(ranges: Iterable[OffsetRange], limit: int) -> list[OffsetRange]
     return sorted(kept, key=lambda r: (r.topic, r.partition))
 
 
-def learn_row_bytes(known: float | None, report: TaskReport) -> float | None:
-    """Returns the size of a record in a file, in bytes: the mean of the known size and that of the batch of `report`."""
+def learn_row_bytes(known: float | None, report: TaskReport, stored: float | None = None) -> float | None:
+    """Returns the size of a record in a file, in bytes: the mean of the known size and that of the batch of `report`. Of
+    small files the latter counts where it is less than is known, or than a row takes in the `stored` table: records that
+    have no row take nothing.
+    """
     written = sum(file.size_bytes for file in report.written.data)
-    if (
-        not report.written.data
-        or not report.counts.record_count
-        or written < LEAST_TYPICAL_BYTES * len(report.written.data)
-    ):
+    if not report.written.data or not report.counts.record_count:
         return known
     found = written / report.read_count
+    if written < LEAST_TYPICAL_BYTES * len(report.written.data):
+        most = known or stored
+        return found if most is not None and found < most else known
     return found if known is None else (known + found) / 2
 
 

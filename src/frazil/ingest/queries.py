@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any, Protocol, TypeVar
 
@@ -27,6 +26,7 @@ from frazil.ingest.schema_changes import (
     refuse_lost_columns,
     refuse_unprotected,
     same_table,
+    waiting_for_fields,
 )
 from frazil.ingest.settings import (
     declared_columns,
@@ -43,7 +43,7 @@ from frazil.ingest.target import columns_of_keys, target_of
 from frazil.name_case import Spellings
 from frazil.plugins.functions import Function
 from frazil.process.analysis import Column, Query, analyse, analyse_condition
-from frazil.process.catalyst import RECORDS, RULES, Catalyst, UnknownColumn
+from frazil.process.catalyst import RECORDS, RULES, Catalyst
 from frazil.process.in_spark import Outside, values_here
 from frazil.process.kernels.table import reason
 from frazil.process.lookups import joined, lookup_stage, with_lookups
@@ -51,7 +51,7 @@ from frazil.process.program import Call, Expectation, Field, Program, Project, S
 from frazil.process.program import origins_of as origins_of_columns
 from frazil.process.protect import KEY, Protection, protected_fields, protected_paths, protecting
 from frazil.process.refusals import check_condition, check_query
-from frazil.process.steps import Steps, compile_steps
+from frazil.process.steps import NoFieldLeft, Steps, compile_steps
 from frazil.rows.protected import origins_of
 from frazil.schema.arrow import arrow_type, iceberg_type
 from frazil.schema.evolve import extend_schema, new_schema, with_identifiers
@@ -138,7 +138,7 @@ class SparkQueries:
     def _expectation(self, spec: TableSpec, one: ExpectationSpec, rows: Schema) -> Expectation:
         where = f"{spec.name}, expect.{one.name}"
         try:
-            with _waiting_for_fields(spec, where, may_come=not spec.select or "*" in spec.select):
+            with waiting_for_fields(spec, where, may_come=not spec.select or "*" in spec.select):
                 found = analyse_condition(self._catalyst(spec.udf), one.that, rows, one.name)
         except SpecError as error:
             error.where = ", ".join(filter(None, (where, error.where)))
@@ -166,7 +166,7 @@ class SparkQueries:
         metadata = tuple(field.name for field in records.fields if field.name in named)
         fields = Schema(*(field for field in records.fields if field.name not in metadata))
         _check_conditions(spec, self._catalyst(spec.udf))
-        with _waiting_for_fields(spec, spec.name):
+        with waiting_for_fields(spec, spec.name):
             steps = compile_steps(steps_of(spec), fields, metadata).sql if spec.has_steps else ""
             text = spec.select or f"select * from {RECORDS}"
             query = analyse(self._catalyst(spec.udf), text, records, spec.where, steps, metadata)
@@ -186,21 +186,6 @@ def _check_conditions(spec: TableSpec, catalyst: Catalyst) -> None:
         except SpecError as error:
             error.where = ", ".join(filter(None, (spec.name, name, error.where.replace("query", "condition"))))
             raise
-
-
-@contextmanager
-def _waiting_for_fields(spec: TableSpec, where: str, may_come: bool = True) -> Iterator[None]:
-    """Makes of an unknown column in its block an error for which the table waits, where records may bring the field."""
-    try:
-        yield
-    except UnknownColumn as error:
-        if spec.unknown_fields != "add" or not may_come:
-            raise
-        raise UnavailableError(
-            f"{error.message}, and no record has had it yet",
-            remedy=f"declare its type under `columns`, or correct it ({error.remedy}); Frazil looks at further records",
-            where=where,
-        ) from None
 
 
 _OTHERWISE_REMEDY = f"write it otherwise; {RULES}"
@@ -295,11 +280,14 @@ class QueryTables:
         """Returns the schema of a new table. records: the fields of its records. key_columns: the fields of the records'
         keys, where these identify the rows.
 
-        Raises: as `Queries.analyse`; SpecError where the query leaves out a field of the key.
+        Raises: as `Queries.analyse`; SpecError where the query leaves out a field of the key; UnavailableError where
+            no column is left.
         """
         query = table.schema.query = self._analysed(table, records)
-        with naming_in_query(table.spec):
+        with naming_in_query(table.spec), waiting_for_fields(table.spec, table.name):
             schema = new_schema(columns_with_query(table.spec, query).items())
+            if not schema.fields:  # Steps have refused it.
+                raise NoFieldLeft("`protect` drops every field that records have had", remedy="drop fewer")
         if table.spec.mode != "upsert":
             return schema
         keys = [spelled(name, schema) for name in table.spec.key_columns]
@@ -409,7 +397,7 @@ class QueryTables:
             stage = protecting(fields, protection, origins)
         seen = fields if stage is None else protected_schema(fields, stage)
         self._references.refresh(table, {})
-        with _waiting_for_fields(table.spec, table.name):
+        with waiting_for_fields(table.spec, table.name):
             lookups = [lookup_stage(one, table.schema.references[one.name], seen) for one in table.spec.lookup]
         seen = with_lookups(seen, lookups)
         if not (table.spec.select or table.spec.where or table.spec.has_steps):

@@ -15,8 +15,10 @@ from frazil.ingest.table import Table
 from frazil.ingest.target import target_of
 from frazil.name_case import Spellings, fold_case
 from frazil.process.analysis import METADATA, Query
+from frazil.process.catalyst import UnknownColumn
 from frazil.process.program import Call, Field, Project
 from frazil.process.protect import HEADERS, KEY, PROTECT, PROTECT_HEADERS, Protection, Rule, find_unprotected
+from frazil.process.steps import NoFieldLeft
 from frazil.schema.arrow import arrow_type
 from frazil.schema.conflicts import MAX_REJECTED, accept
 from frazil.schema.evolve import NameConflict, Path, RequestedFields, can_promote, extend_schema, new_schema
@@ -229,6 +231,29 @@ def _lost(spec: TableSpec, setting: str, name: str, made: Sequence[str]) -> Spec
     if spec.unknown_fields != "add":
         return SpecError(message, remedy=remedy, where=spec.name)
     return UnavailableError(message, remedy=f"correct it ({remedy}); Frazil looks at further records", where=spec.name)
+
+
+@contextmanager
+def waiting_for_fields(spec: TableSpec, where: str, may_come: bool = True) -> Iterator[None]:
+    """Makes of an unknown column in its block, or of steps that leave no field, an error for which the table waits, where
+    records may bring a field.
+    """
+    try:
+        yield
+    except UnknownColumn as error:
+        if spec.unknown_fields != "add" or not may_come:
+            raise
+        raise UnavailableError(
+            f"{error.message}, and no record has had it yet",
+            remedy=f"declare its type under `columns`, or correct it ({error.remedy}); Frazil looks at further records",
+            where=where,
+        ) from None
+    except NoFieldLeft as error:
+        if spec.unknown_fields != "add":
+            raise
+        raise UnavailableError(
+            error.message, remedy=f"{error.remedy}; Frazil looks at further records", where=where
+        ) from None
 
 
 @contextmanager

@@ -230,8 +230,8 @@ class Sizes:
     #: Milliseconds from the newest record of the last batch to its commit.
     freshness_ms: int | None = None
 
-    def update(self, report: TaskReport) -> None:
-        """Updates the sizes from the report of a batch that was read."""
+    def update(self, report: TaskReport, stored_row_bytes: float | None = None) -> None:
+        """Updates the sizes from the report of a batch that was read. stored_row_bytes: of the table."""
         if report.counts.has_oversized:
             self.largest_bytes = OVERSIZED_BYTES + 1
         elif report.read_count:
@@ -239,7 +239,7 @@ class Sizes:
             # and each would measure every record, and read fewer, as long as one table knows no sizes.
             self.record_bytes = report.counts.value_bytes / report.read_count
             self.largest_bytes = max(self.largest_bytes or 0, report.counts.largest_bytes)
-            self.row_bytes = learn_row_bytes(self.row_bytes, report)
+            self.row_bytes = learn_row_bytes(self.row_bytes, report, stored_row_bytes)
             if report.counts.record_count:
                 few_rows = report.counts.record_count < _FEW_ROWS * len(report.written.data)
                 self.is_scattered = len(report.written.data) >= MANY_FILES and few_rows

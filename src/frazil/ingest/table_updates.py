@@ -12,7 +12,7 @@ from frazil.clock import jitter
 from frazil.errors import FrazilError, UnavailableError
 from frazil.ingest.failures import TableStopped
 from frazil.ingest.outcome import Committed, Replan, Retry
-from frazil.ingest.plan import lag_records, pace_s, slowed_s
+from frazil.ingest.plan import lag_records, pace_s, slowed_s, stored_row_bytes
 from frazil.ingest.planner import Planner
 from frazil.ingest.primary_key_updates import record_applied_early
 from frazil.ingest.services import Services
@@ -44,7 +44,7 @@ def note_read(table: Table, outcome: Committed | Replan, now_s: float) -> None:
     table.state = outcome.state
     table.schema.dropped = add_names(table.schema.dropped, report.schema.dropped)
     _add_refusals(table, report)
-    table.sizes.update(report)
+    table.sizes.update(report, stored_row_bytes(table.catalog.size))
     table.catalog.loaded_at_s = table.schedule.batch_done_at_s = now_s
 
 

@@ -50,6 +50,10 @@ _END = re.compile(r"\s*SQLSTATE: .*|\n== SQL.*|; line \d+ pos \d+.*| with ANSI m
 _DECIDING = ("ReorderAssociativeOperator", "SimplifyExtractValueOps")
 
 
+TOO_DEEP = "compute a part of it in a sub-query in FROM"
+"""The remedy for a query that is nested too deeply."""
+
+
 class UnknownColumn(SpecError):
     """A query names a column that the records do not have, or not yet."""
 
@@ -190,6 +194,8 @@ class Catalyst:
             yield
         except Exception as error:
             java = _java_of(error)
+            if java is not None and class_of(java) == "StackOverflowError":
+                raise SpecError("the query is nested too deeply", remedy=TOO_DEEP) from None
             if java is None or not self._refusals.isInstance(java):
                 raise
             raise _spark_refusal(java, advice) from None

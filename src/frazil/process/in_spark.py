@@ -175,9 +175,11 @@ class InSpark:
         while kind in ("Lower", "Upper") and class_of(children[0]) in ("Lower", "Upper"):
             children = items_of(children[0].children())
             node = node.withNewChildren(self._catalyst.seq(*children))
-        if kind != "ElementAt" or class_of(children[0].dataType()) != "ArrayType" or class_of(children[1]) == "Literal":
+        if kind != "ElementAt" or class_of(children[0].dataType()) != "ArrayType":
             return node
         jvm, place = self._catalyst.jvm, children[1]
+        if class_of(place) == "Literal" and place.value() != -(2**31):
+            return node
         catalyst = jvm.org.apache.spark.sql.catalyst.expressions
         integer = jvm.org.apache.spark.sql.types.DataTypes.IntegerType
         least, next_one = (catalyst.Literal.create(number, integer) for number in (-(2**31), 1 - 2**31))

@@ -129,6 +129,8 @@ class Rule:
     length: int = 4
     #: Of `constant`, the text.
     value: str = ""
+    #: The names of the path, where one of them has a dot; empty where dots separate all names of the selector.
+    names: tuple[str, ...] = ()
 
     def matches(self, paths: Iterable[str]) -> bool:
         """Whether the selector finds a field that has these paths."""
@@ -146,7 +148,13 @@ class Rule:
 
     def is_inside(self, path: str) -> bool:
         """Whether the selector names a field inside the field at `path`."""
-        return self._folded.startswith(f"{fold_case(path)}.")
+        return fold_case(path) in self._around
+
+    @cached_property
+    def _around(self) -> frozenset[str]:
+        """The paths of the fields that the field of the selector is in, without case."""
+        names = () if self.selector.startswith("/") else self.names or self.selector.split(".")
+        return frozenset(fold_case(".".join(names[:depth])) for depth in range(1, len(names)))
 
 
 @dataclass(frozen=True)
@@ -390,4 +398,4 @@ def dump_parts(parts: Parts) -> str:
 
 def load_parts(text: str) -> Parts:
     """Returns the parts that `dump_parts` wrote."""
-    return [(tuple(path), Rule(**rule)) for path, rule in json.loads(text)]
+    return [(tuple(path), Rule(**rule | {"names": tuple(rule["names"])})) for path, rule in json.loads(text)]

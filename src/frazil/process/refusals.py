@@ -11,7 +11,7 @@ from collections.abc import Collection
 from typing import Any
 
 from frazil.errors import SpecError
-from frazil.process.catalyst import RECORDS, RULES, chain_of, class_of, items_of, position_of
+from frazil.process.catalyst import RECORDS, RULES, TOO_DEEP, chain_of, class_of, items_of, position_of
 
 #: The greatest number that a query may give a function that makes text or lists of that length.
 LIMIT_COUNT = 10_000
@@ -62,11 +62,14 @@ _COUNTS = {"repeat": 1, "lpad": 1, "rpad": 1, "space": 0, "array_repeat": 1, "fo
 _PLANS = {
     "UnresolvedWith": ("a WITH clause", "write a sub-query in FROM, `select … from (select … from records)`"),
     "Join": ("a join", "a query reads `records` alone"),
+    "LateralJoin": ("a join", "compute the column in a sub-query in FROM"),
+    "WithWindowDefinition": ("a window (OVER)", "leave it out"),
     "AsOfJoin": ("a join", "a query reads `records` alone"),
     "Aggregate": ("GROUP BY", "a row is made of one record: leave it out, and aggregate what is in the table"),
     "UnresolvedHaving": ("HAVING", "write the condition after WHERE"),
     "Sort": ("ORDER BY", "leave it out; the order of a table's files is its sort order's"),
     "GlobalLimit": ("LIMIT", "leave it out, and write a condition after WHERE"),
+    "LimitAll": ("LIMIT ALL", "leave it out"),
     "Offset": ("OFFSET", "leave it out, and write a condition after WHERE"),
     "Distinct": ("DISTINCT", "leave it out; an upsert table keeps one row for each key"),
     "Union": ("UNION", "write two tables with a query each"),
@@ -162,8 +165,7 @@ def _check_expression(node: Any, functions: Collection[str], depth: int = 0) -> 
     Raises: SpecError that names what is refused, and where.
     """
     if depth > LIMIT_DEPTH:
-        remedy = "compute a part of it in a sub-query in FROM"
-        raise SpecError(f"an expression is nested in more than {LIMIT_DEPTH} levels", remedy=remedy)
+        raise SpecError(f"an expression is nested in more than {LIMIT_DEPTH} levels", remedy=TOO_DEEP)
     kind = class_of(node)
     if kind in _EXPRESSIONS:
         remedy = "use columns, literals and functions alone"

@@ -17,6 +17,7 @@ from pyiceberg.types import (
     MapType,
     NestedField,
     StructType,
+    TimeType,
     UUIDType,
 )
 
@@ -36,7 +37,6 @@ _SQL_TYPES = {
     "string": "string",
     "binary": "binary",
     "date": "date",
-    "time": "time(6)",
     "timestamp": "timestamp_ntz",
     "timestamptz": "timestamp",
 }
@@ -60,6 +60,10 @@ class Steps:
     filter: str = ""
     #: The SQL of what texts of `add_fields` name; other texts are constants.
     names: Mapping[str, str] = field(default_factory=lambda: {name: name for name in METADATA})
+
+
+class NoFieldLeft(SpecError):
+    """Steps leave out every field that records have had."""
 
 
 @dataclass(frozen=True)
@@ -111,7 +115,7 @@ def compile_steps(steps: Steps, fields: Schema, metadata: Sequence[str] = METADA
     """Returns the query that applies the steps. fields: of the records, without metadata. metadata: the pieces of metadata
     that `filter`, or a query over the result, may name.
 
-    Raises: SpecError where two fields would have one name, a type is not one of Spark's, or no field is left.
+    Raises: NoFieldLeft; SpecError where two fields would have one name, or a type is not one of Spark's.
     """
     root = _Node("", "", [_node(one, "") for one in fields.fields])
     missing = [
@@ -124,7 +128,9 @@ def compile_steps(steps: Steps, fields: Schema, metadata: Sequence[str] = METADA
     added = [f"{_constant(value, steps.names)} as {quoted(name)}" for name, value in steps.add_fields.items()]
     _refuse_twins("add_fields", [*(part.name for part in root.parts), *steps.add_fields])
     if not [*columns, *added]:
-        raise SpecError("the steps leave no field", remedy="keep one with `keep_fields`, or drop fewer")
+        raise NoFieldLeft(
+            "the steps leave no field that records have had", remedy="keep one with `keep_fields`, or drop fewer"
+        )
     if not steps.filter:
         return Compiled(_select([*columns, *added]), tuple(missing))
     inner = _select([*columns, *added, *(name for name in metadata if name not in steps.add_fields)])
@@ -273,6 +279,6 @@ def _sql_type(kind: IcebergType | None) -> str:
         return f"map<{_sql_type(kind.key_type)}, {_sql_type(kind.value_type)}>"
     if isinstance(kind, DecimalType):
         return f"decimal({kind.precision},{kind.scale})"
-    if isinstance(kind, UUIDType | FixedType):
+    if isinstance(kind, UUIDType | FixedType | TimeType):
         raise SpecError(f"a field cannot be cast to {kind}", remedy="declare the column, `columns: {NAME: {type: …}}`")
     return _SQL_TYPES[str(kind)]

@@ -246,12 +246,16 @@ def _check_lengths(requested_fields: RequestedFields) -> None:
 
 
 def _check_spellings(kind: IcebergType, known: frozenset[int], path: Path) -> None:
-    """Raises NameConflict for a new field whose name differs from another one's only in case. known: ids of fields that
-    are not new.
+    """Raises NameConflict for a new field whose name differs from another one's only in case, or is empty: Iceberg's
+    library for Java writes no file with it. known: ids of fields that are not new.
     """
     spellings = Spellings(part.name for part in parts_of(kind))
     for part in parts_of(kind):
         inner, others = (*path, part.name), spellings.others(part.name)
+        if not part.name and part.field_id not in known:
+            raise NameConflict(
+                "the name of a field is empty, and no column can have such a name", column_settings(inner)
+            )
         if others and part.field_id not in known:
             raise NameConflict(only_case_differs(inner, others), column_settings(inner, others))
         _check_spellings(part.field_type, known, inner)

@@ -346,7 +346,7 @@ def _in_table(kind: IcebergType, old: Mapping[int, NestedField], case: str, path
         doc = known.doc if known is not None else member.doc if name == member.name else doc_of((member.name,))
         if known is None and fold_case(name) in taken:
             both = f"{format_path((*path, taken[fold_case(name)]))} and {format_path(inner)}"
-            raise NameConflict(f"the fields {both} would share the column {name}: {column_settings(inner)}")
+            raise NameConflict(f"the fields {both} would share the column {name}", column_settings(inner))
         taken.setdefault(fold_case(name), member.name)
         members.append(retyped(member, _in_table(member.field_type, old, case, inner), name=name, doc=doc))
     return type(kind)(*members)
@@ -442,10 +442,11 @@ class _Plan:
     def _check_name(self, name: str, path: Path, claimed: Mapping[str, Path]) -> None:
         if fold_case(name) in claimed:
             both = f"{format_path(claimed[fold_case(name)])} and {format_path(path)}"
-            raise NameConflict(f"the fields {both} would share the column {name}")
+            raise NameConflict(f"the fields {both} would share the column {name}", column_settings(path))
         if fold_case(name) in map(fold_case, self._own):
             raise NameConflict(
-                f"field {format_path(path)}: the table has a column {name} that is not for fields of records"
+                f"field {format_path(path)}: the table has a column {name} that is not for fields of records",
+                column_settings(path),
             )
         check_reserved(name, path)
 

@@ -160,6 +160,8 @@ def check_columns(fields: Fields, table: TableSpec) -> None:
         if column.name in sources:
             message = f"the column `{column.name}` is declared, and `metadata` writes {sources[column.name]} to it"
             problems.add(line, message, "rename the column, or take it out of `metadata`")
+        elif not column.name:
+            problems.add(line, "the name of a column is empty", "give it a name")
         elif column.name == RESCUED_COLUMN:
             message = f"`{RESCUED_COLUMN}` is the column for what does not fit its own"
             problems.add(line, message, "rename the column")

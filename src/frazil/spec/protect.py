@@ -34,7 +34,7 @@ def read_protect(fields: Fields, key: str) -> tuple[ProtectRule, ...]:
 
 
 def _read_rule(entry: Entry, problems: Problems) -> ProtectRule | None:
-    selector, label = _read_selector(entry, problems), f"protect.{entry.key}"
+    (selector, names), label = _read_selector(entry, problems), f"protect.{entry.key}"
     if isinstance(entry.value, Section):
         fields = Fields(entry.value, keys_of(ProtectRule), label, problems)
         if fields.get("action") is None:
@@ -42,7 +42,7 @@ def _read_rule(entry: Entry, problems: Problems) -> ProtectRule | None:
                 entry.line, f"`{label}` has no action", f"write `action: {PROTECT_ACTIONS[2]}`, or another one"
             )
             return None
-        rule = ProtectRule(selector=selector, **fields.values())
+        rule = ProtectRule(selector=selector, names=names, **fields.values())
         for name, actions in _OPTIONS.items():
             if fields.get(name) is not None and rule.action not in actions:
                 fields.refuse_key(name, f"`{label}.{name}` is for {' and '.join(actions)}", "remove it")
@@ -51,20 +51,24 @@ def _read_rule(entry: Entry, problems: Problems) -> ProtectRule | None:
     if word not in PROTECT_ACTIONS:
         problems.add(entry.value.line, f"`{label}` cannot be `{word}`", advice(word, PROTECT_ACTIONS))
         return None
-    return ProtectRule(selector=selector, action=word)
+    return ProtectRule(selector=selector, names=names, action=word)
 
 
-def _read_selector(entry: Entry, problems: Problems) -> str:
-    """Returns the path of the rule's field, its names joined by dots, or a regular expression between slashes."""
+def _read_selector(entry: Entry, problems: Problems) -> tuple[str, tuple[str, ...]]:
+    """Returns the path of the rule's field, its names joined by dots, or a regular expression between slashes; and the
+    names, where one of them may have a dot.
+    """
     selector = entry.key
     if selector.startswith("/"):
         problems.attempt(entry.line, None, parse_selector, selector)
     elif selector.startswith("["):
-        selector = ".".join(problems.attempt(entry.line, (), parse_path, selector))
+        names = problems.attempt(entry.line, (), parse_path, selector)
+        selector = ".".join(names)
         if selector.startswith("/"):
             message = f"`protect.{entry.key}` begins with a slash, as only a regular expression may"
             problems.add(entry.line, message, "write a regular expression for the name, between slashes")
-    return selector
+        return selector, names
+    return selector, ()
 
 
 def read_protect_key(fields: Fields, key: str, secrets: Secrets) -> str | None:

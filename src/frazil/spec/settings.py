@@ -173,6 +173,8 @@ class ProtectRule(Declared, json_schema_extra={"required": ["action"]}):
 
     #: The path of a field, or a regular expression between slashes.
     selector: Annotated[str, NOT_A_KEY]
+    #: The names of the path, where one of them has a dot.
+    names: Annotated[tuple[str, ...], NOT_A_KEY] = ()
     action: Annotated[ProtectAction, Key(default="hash")] = "hash"
     """What the field becomes: drop, null, hash, mask, tokenize, truncate or constant."""
     label: Annotated[str, TEXT] = ""

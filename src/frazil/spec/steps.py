@@ -219,6 +219,9 @@ def _read_lookup(entry: Entry, label: str, problems: Problems) -> LookupSpec | N
         if fields.get(needed) is None:
             problems.add(entry.line, f"`{label}` has no `{needed}`", f"write it, such as {_LOOKUP_EXAMPLE}")
     found = LookupSpec(name=entry.key, **fields.values())
+    taken = fields.get("take")
+    if taken is not None and isinstance(taken.value, Items) and not taken.value.items:
+        fields.refuse_key("take", f"`{label}.take` is empty", "name the columns to have, such as `take: [name]`")
     _check_names(found, entry.line, label, problems)
     for name, written, check in (("table", found.table, table_name), ("file", found.file, _check_file)):
         if written:
@@ -228,6 +231,8 @@ def _read_lookup(entry: Entry, label: str, problems: Problems) -> LookupSpec | N
 
 def _check_names(lookup: LookupSpec, line: int, label: str, problems: Problems) -> None:
     """Notes a column that no table can have, and members of it whose names differ in case alone: one would be lost."""
+    if not lookup.name:
+        problems.add(line, "`lookup` makes a column without a name", "give the lookup a name")
     if lookup.name.lower() in RESERVED_COLUMNS:
         message = f"`{label}` makes a column with the name of one of Iceberg's metadata columns"
         problems.add(line, message, "give the lookup another name")

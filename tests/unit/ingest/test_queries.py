@@ -18,7 +18,7 @@ from frazil.plugins.functions import Function
 from frazil.process.protect import ProtectedField
 from frazil.schema.evolve import new_schema
 from frazil.spec.settings import ColumnSpec, EnvelopeSpec, ExpectationSpec, FlattenSpec, KeySpec, ProtectRule
-from tests.unit.ingest.service_scene import Scene, only
+from tests.unit.ingest.service_scene import Scene, only, turn_until
 
 
 def _progress(scene: Scene) -> Any:
@@ -85,6 +85,32 @@ def test_steps_are_applied_in_their_order_and_before_the_query(scene: Any) -> No
     row = {"order_id": 1, "amount": Decimal("1.50"), "origin": "shop", "at": 0}
     assert made.rows("n.a") == [row]
     assert _progress(made).ignored_records == {"filter": 1}
+
+
+@pytest.mark.parametrize(
+    ("settings", "reason"),
+    [
+        ({"keep_fields": (("id",),)}, "the steps leave no field that records have had"),
+        ({"drop_fields": (("ssn",),)}, "the steps leave no field that records have had"),
+        (
+            {"protect": (ProtectRule(selector="ssn", action="drop"),), "protect_key": "k" * 32},
+            "`protect` drops every field that records have had",
+        ),
+    ],
+)
+def test_a_table_whose_first_records_have_no_field_for_it_waits_for_others(
+    scene: Any, settings: dict[str, Any], reason: str
+) -> None:
+    made = scene(**settings)
+    made.feed("a", {"ssn": 1})
+    service = made.start()
+    turn_until(service, lambda: only(service.tables).status.reason, 50)
+    status = only(service.tables).status
+    assert (status.run_state, status.reason) == (RunState.BACKING_OFF, reason)
+    assert made.catalog.load("n.a") is None
+    made.feed("a", {"ssn": 2, "id": 7})
+    turn_until(service, lambda: service.is_over(until_caught_up=True), 100)
+    assert made.rows("n.a") == [{"id": None}, {"id": 7}]
 
 
 @pytest.mark.parametrize(

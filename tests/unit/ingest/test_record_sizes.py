@@ -46,6 +46,18 @@ def test_a_table_of_a_route_learns_from_what_is_read_for_it_though_no_record_is_
     assert unread == Sizes()
 
 
+def test_a_small_share_of_a_route_plans_whole_files_after_a_restart() -> None:
+    """The stored table has 100 bytes for a row; one of 1000 records read is its own, so a record takes a tenth of a byte."""
+    share, usual = Sizes(), Sizes()
+    files = WrittenFiles(data=(DataFile("f", 1, 10_000, "{}"),))
+    share.update(
+        TaskReport("n.a", written=files, counts=Counts(record_count=100), routed=RouteReport(others=99_900)), 100.0
+    )
+    usual.update(TaskReport("n.a", written=files, counts=Counts(record_count=20)), 100.0)
+    assert (share.row_bytes, usual.row_bytes) == (0.1, None)
+    assert learn_row_bytes(90.0, TaskReport("n.a", written=files, counts=Counts(record_count=1000)), 100.0) == 10
+
+
 def test_a_row_takes_room_in_memory_for_its_place_and_for_each_column_with_a_value_or_not() -> None:
     assert [buffered_row_bytes(columns) for columns in (0, 4, 500)] == [50, 82, 4050]
 

@@ -389,7 +389,10 @@ def test_a_flattened_table_is_planned_with_the_columns_it_would_get(scenario: Sc
 
 def test_two_fields_with_one_column_stop_the_table_where_bad_records_do(scenario: Scenario) -> None:
     produce(scenario, "a", {"a_b": 1, "a": {"b": 2}})
-    words = "the fields a_b and a.b would share the column a_b"
+    words = (
+        "the fields a_b and a.b would share the column a_b: give the field a column, `columns: {NAME: {type: TYPE,"
+        " field: a.b}}`, or leave the field out with `exclude: [a.b]`"
+    )
     table = plan(scenario, "tables: {s.a: {topic: a, flatten: true, on_bad_record: stop}}\n")["s.a"]
     assert (table.action, table.problem and table.problem.message) == ("stop", words)
     table = plan(scenario, "tables: {s.a: {topic: a, flatten: true}}\n")["s.a"]

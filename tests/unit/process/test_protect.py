@@ -26,9 +26,9 @@ from pyiceberg.types import (
 
 from frazil.errors import SpecError
 from frazil.process.evaluate import evaluate
-from frazil.process.kernels.protect import canonical, protected_values
-from frazil.process.program import Field, Program
-from frazil.process.protect import Action, Protection, ProtectKey, Rule, key_id_of, protecting
+from frazil.process.kernels.protect import canonical, protect_headers, protected_values
+from frazil.process.program import Call, Field, Program, Project
+from frazil.process.protect import Action, Protection, ProtectKey, Rule, key_id_of, load_parts, protecting
 from frazil.schema.arrow import arrow_type
 from frazil.write.target import METADATA_TYPES
 
@@ -147,6 +147,29 @@ def test_a_value_that_is_no_struct_is_hashed_where_a_rule_is_for_a_field_in_it(a
     assert found["friends"] == [[{"email": "d@e.f", "note": None}], []]
     assert found["ssn"] == [_hash("ssn", "987"), None]
     assert (found["id"], found["by_email"]) == (ROWS["id"], ROWS["by_email"])
+
+
+def test_a_field_with_a_dot_in_its_name_is_in_no_field_before_the_dot() -> None:
+    """`'["home_phone.old"]': hash` leaves the field `home_phone` alone, and a header `home` is in no `home.phone`."""
+    rules = (
+        Rule("home_phone.old", "hash", names=("home_phone.old",)),
+        Rule("phones.x.y", "hash", names=("phones.x", "y")),
+    )
+    assert _protected(*rules) == ROWS
+    assert [rules[1].is_inside(one) for one in ("Phones.X", "phones", "phones.x.y")] == [True, False, False]
+    stage = protecting(Schema(_field(1, "Home_Phone.old", StringType())), Protection(rules, KEY))
+    assert stage is not None
+    assert load_parts(str(dict(_call_of(stage).options)["actions"]))[0][1].names == ("home_phone.old",)
+    headers = [[{"key": "user", "value": b"a"}, {"key": "user.name", "value": b"b"}]]
+    rule = Rule("_headers.user.name", "constant", value="x", names=("_headers", "user.name"))
+    found = protect_headers(pa.array(headers, arrow_type(METADATA_TYPES["headers"])), Protection((rule,), KEY))
+    assert [one["value"] for one in found.to_pylist()[0]] == [b"a", b"x"]
+
+
+def _call_of(stage: Project) -> Call:
+    (_, column), *_ = stage.columns
+    assert isinstance(column, Call)
+    return column
 
 
 def test_a_rule_for_something_nested_is_for_everything_inside_and_hashes_keys_of_maps() -> None:

@@ -12,6 +12,7 @@ from pyiceberg.types import (
     NestedField,
     StringType,
     StructType,
+    TimeType,
     UUIDType,
 )
 
@@ -136,6 +137,7 @@ _ALL = (("id",), ("e-mail",), ("addr",), ("tags",))
         (Steps(rename={("addr",): "Tags"}), "`rename` makes two fields `Tags`", Steps(rename={("addr",): "place"})),
         (Steps(drop_fields=_ALL), "the steps leave no field", Steps(drop_fields=_ALL[1:])),
         (Steps(cast={("id",): UUIDType()}), "a field cannot be cast to uuid", Steps()),
+        (Steps(cast={("id",): TimeType()}), "a field cannot be cast to time", Steps()),
         (Steps(cast={("later",): UUIDType()}), "a field cannot be cast to uuid", Steps()),
     ],
 )

@@ -24,6 +24,7 @@ _SECURE_KAFKA = "integration/test_secure_kafka.py::test_"
 _DEAD_LETTERS = "dead_letters_are_written_with_the_least_rights_and_a_missing_one_is_named"
 _QUERIES = "integration/test_query_refusals.py::test_a_refused_query_is_accepted_once_its_remedy_is_done"
 _STEPS = "unit/process/test_steps.py::test_steps_that_contradict_each_other_are_refused_until_the_remedy_is_done"
+_WAITS = "unit/ingest/test_queries.py::test_a_table_whose_first_records_have_no_field_for_it_waits_for_others"
 _EXPECT = "unit/ingest/test_expectations.py::test_"
 _ENCODINGS = "unit/rows/test_encodings_service.py::test_the_remedy_of_a_refused_change_gives_later_values_a_place"
 _TOPICS = "unit/ingest/test_topic_tables.py::test_"
@@ -233,6 +234,8 @@ FOLLOWED: Mapping[str, str] = {
     "choose another name, or drop one of them": _STEPS,
     "declare the column, `columns: {NAME: {type: …}}`": _STEPS,
     "keep one with `keep_fields`, or drop fewer": _STEPS,
+    "drop fewer": _WAITS,
+    "…; Frazil looks at further records": _WAITS,
     # Rights that a service lacks.
     "allow it: `kafka-acls --add --allow-principal User:NAME --operation … --topic …`": (
         f"{_SECURE_KAFKA}a_pipeline_runs_with_the_least_rights_names_a_missing_one_and_continues_when_it_is_granted"

@@ -37,6 +37,8 @@ TABLES = [
         "lookup: {c: {table: a.r, on: k, take: [n]}}", "lookup: {c: {table: a.r, on: k = k and a.b = c, take: [n]}}"
     ),
     tables(f"lookup: {{_file: {_LOOKUP}}}", f"lookup: {{file: {_LOOKUP}}}"),
+    tables(f"lookup: {{'': {_LOOKUP}}}", f"lookup: {{country: {_LOOKUP}}}"),
+    tables("lookup: {c: {table: a.r, on: k = k, take: []}}", f"lookup: {{c: {_LOOKUP}}}"),
     tables(f"lookup: {{{'n' * 256}: {_LOOKUP}}}", f"lookup: {{{'n' * 255}: {_LOOKUP}}}"),
     tables("lookup: {c: {table: a.r, on: k = k, take: [n, N]}}", f"lookup: {{c: {_LOOKUP}}}"),
     tables("add_fields: {_pos: x}", "add_fields: {pos: x}"),

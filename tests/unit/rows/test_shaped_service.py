@@ -103,10 +103,8 @@ def test_two_fields_that_would_share_a_column_stop_the_table_also_after_a_restar
     scenario.run({"user": {"id": 1}})
     for _ in range(2):
         table = scenario.run({"user_id": 2})
-        assert (table.status.run_state, table.status.reason) == (
-            RunState.STOPPED,
-            "the fields user.id and user_id would share the column user_id",
-        )
+        assert table.status.run_state is RunState.STOPPED
+        assert table.status.reason.startswith("the fields user.id and user_id would share the column user_id: give")
         assert table.status.remedy.startswith("leave one of the fields out with `exclude`")
     assert scenario.rows() == [{"user_id": 1}]
 

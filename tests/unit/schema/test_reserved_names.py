@@ -37,6 +37,26 @@ def test_a_field_with_a_reserved_name_gets_no_column_and_the_remedies_work(tmp_p
     assert len(dead_letters_of(scene)) == 1
 
 
+def test_a_field_without_a_name_gets_no_column_and_the_remedies_work(tmp_path: Path) -> None:
+    """Iceberg's library for Java writes no file with such a column, so the table could never be compacted."""
+    scene = Scene(tmp_path, "a")
+    scene.feed("a", {"n": 1}, {"n": 2, "": 3}, {"n": 3, "inner": {"": 4, "x": 5}}, {"n": 4, "inner": {"x": 6}})
+    only(scene.catch_up())
+    assert columns_of(scene) == {"n": "long", "inner": "struct<x: long>"}
+    assert [one[:2] for one in dead_letters_of(scene)] == [(1, "name_conflict"), (2, "name_conflict")]
+    assert ["field: '[\"\"]'}}`" in dead_letters_of(scene)[0][3], '["inner", ""]' in dead_letters_of(scene)[1][3]] == [
+        True,
+        True,
+    ]
+    for settings in ({"columns": (ColumnSpec(name="other", type=LONG, field=("",)),)}, {"exclude": (("",),)}):
+        scene.settings = settings
+        scene.feed("a", {"n": 5, "": 6})
+        only(scene.catch_up())
+        assert scene.rows("n.a")[-1]["n"] == 5
+    assert [row.get("other") for row in scene.rows("n.a")] == [None, None, 6, None]
+    assert len(dead_letters_of(scene)) == 2
+
+
 def test_avro_fields_with_reserved_names_get_no_column(tmp_path: Path) -> None:
     text = avro(id="int", _deleted=["null", "boolean"])
     scenario = Scenario(tmp_path)

@@ -32,6 +32,7 @@ def test_a_lookup_is_read_as_users_write_it(load: Load) -> None:
         ("table: r.c, on: a = b, take: [c], miss: drop", "unknown key `miss` in `lookup.l`"),
         ("table: r.c, on: a = b, take: [c], on_miss: skip", "`lookup.l.on_miss` cannot be `skip`"),
         ("table: r.c, on: a = b and c, take: [c]", "`c` compares no field with a column"),
+        ("table: r.c, on: a = b, take: []", "`lookup.l.take` is empty"),
         ("file: http://x/y.csv, on: a = b, take: [c]", "tasks cannot write to `http:`"),
     ],
 )
@@ -43,6 +44,7 @@ def test_what_is_wrong_is_named(refuse: Refuse, lookup: str, message: str) -> No
     ("name", "take", "message"),
     [
         ("_File", "[c]", "`lookup._File` makes a column with the name of one of Iceberg's metadata columns"),
+        ('""', "[c]", "`lookup` makes a column without a name"),
         ("n" * 256, "[c]", "has 256 bytes, and a column's name has 255 at most"),
         ("l", "[name, c, NAME]", "`lookup.l.take` has `name` and `NAME`, which are one column"),
     ],

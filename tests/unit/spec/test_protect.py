@@ -25,7 +25,7 @@ def test_rules_keep_the_order_of_the_file(load: Load) -> None:
 
 def test_a_name_with_a_dot_is_written_as_in_every_path(load: Load, refuse: Refuse) -> None:
     (spec,) = load(with_table(f"protect: {{'[\"a.b\"]': hash}}, {WITH_KEY}"), ENVIRONMENT).tables
-    assert [rule.selector for rule in spec.protect] == ["a.b"]
+    assert [(rule.selector, rule.names) for rule in spec.protect] == [("a.b", ("a.b",))]
     error = refuse(with_table(f"protect: {{'[a.b]': hash}}, {WITH_KEY}"), ENVIRONMENT)
     assert error.message == "`[a.b]` is not the path of a field"
 
