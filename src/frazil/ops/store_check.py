@@ -11,6 +11,7 @@ from frazil.errors import SpecError, UnavailableError
 from frazil.ops.check import Finding, check_local_folder, failed
 from frazil.runtime.gateway import hadoop_settings
 from frazil.spec import PipelineSpec
+from frazil.spec.catalog_properties import ignored_properties
 from frazil.store.addresses import address_of
 from frazil.store.file_io import store_of
 from frazil.store.hdfs import setting_of
@@ -76,6 +77,13 @@ def check_store_properties(spec: PipelineSpec, states: list[TableState]) -> Iter
         yield Finding("settings of store", True, tried, f"{found}; {remedy}")
 
 
+def check_catalog_settings(spec: PipelineSpec) -> Iterator[Finding]:
+    """Yields a finding for each property of the catalog that Iceberg ignores, and whose meaning is known."""
+    tried = "compared `catalog.properties` with what Iceberg reads"
+    for words in ignored_properties(spec.catalog):
+        yield Finding("settings of catalog", True, tried, f"mind: {words}")
+
+
 def check_driver_settings(spec: PipelineSpec, listed: Mapping[str, Sequence[str]]) -> Iterator[Finding]:
     """Yields a finding for each property that the driver of the catalog's database does not list, and for each value that
     it does not: drivers ignore both. listed: the driver's properties, with the values of those that have a list of them.
@@ -87,7 +95,8 @@ def check_driver_settings(spec: PipelineSpec, listed: Mapping[str, Sequence[str]
             continue
         taken = [one.strip("'") for one in listed.get(own, ())]
         if own not in listed:
-            near = difflib.get_close_matches(own, listed, n=1, cutoff=0.7)
+            names = (*listed, *(one.removeprefix(_JDBC) for one in _OF_CATALOG))
+            near = difflib.get_close_matches(own, names, n=1, cutoff=0.7)
             advice = f"did you mean `{_JDBC}{near[0]}`?" if near else "remove it"
             yield Finding("settings of database", True, tried, f"mind: the driver lists no `{name}`; {advice}")
         elif taken and value.lower() not in map(str.lower, taken):
