@@ -21,6 +21,7 @@ Probe = Callable[[Mapping[str, str], str], str]
 """Reaches a store: takes properties and location, returns a description of the result."""
 # Of other stores no write changes nothing.
 _WRITTEN_TO = ("s3:", "s3a:", "s3n:", "hdfs:")
+_VENDING = "header.x-iceberg-access-delegation"
 _JDBC = "jdbc."
 # Of Iceberg's catalog, which passes all others on to the driver.
 _OF_CATALOG = ("jdbc.schema-version", "jdbc.init-catalog-tables", "jdbc.strict-mode", "jdbc.user", "jdbc.password")
@@ -38,6 +39,8 @@ def check_store(
     if "://" not in location:
         return Finding("store", True, "nothing yet", "the catalog chooses it when it creates the first table")
     tried = f"listed {location}"
+    if state is None and any(name.lower() == _VENDING for name in properties):
+        return Finding("store", True, "nothing yet", "the catalog gives access to it with the first table")
     chosen = state.io_properties if state is not None else properties
     try:
         store_of(tuple(sorted(task_properties(chosen).items()))).check(location)

@@ -37,7 +37,7 @@ from frazil.errors import FrazilError, SpecError, UnavailableError
 NAME = "frazil"
 """The name of every catalog that Frazil opens; a JDBC catalog keeps it in its rows."""
 _REFUSAL = "BadRequestException"
-_REST = "org.apache.iceberg.rest.RESTCatalog"
+REST = "org.apache.iceberg.rest.RESTCatalog"
 # Loggers of Iceberg's: the first names the file that is read, the second a try that has failed.
 _LOGGERS = ("org.apache.iceberg.BaseMetastoreTableOperations", "org.apache.iceberg.util.Tasks")
 _READ = re.compile(r"^(.+)\tRefreshing table metadata from new version: (.*)$", re.M)
@@ -58,7 +58,7 @@ def open_catalog(gateway: Any, properties: Mapping[str, str], hadoop: Mapping[st
     address = properties.get("uri") or properties.get("warehouse", "")
     try:
         opened = gateway.jvm.org.apache.iceberg.CatalogUtil.buildIcebergCatalog(NAME, dict(properties), configuration)
-        is_rest = is_instance_of(gateway, opened, _REST)
+        is_rest = is_instance_of(gateway, opened, REST)
         shows_one_snapshot = is_rest and "nessie.is-nessie-catalog" in opened.properties()
         takes_commits = not is_rest or _endpoints(opened).contains(
             gateway.jvm.org.apache.iceberg.rest.Endpoint.V1_UPDATE_TABLE
