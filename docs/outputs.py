@@ -204,7 +204,8 @@ RUN = Document(
 )
 PLAN = Document(
     "frazil plan: tables.&lt;name&gt;",
-    "The document also has `pipeline`, and `changes`, which is true when the exit code is 4.",
+    "The document also has `pipeline`, `changes`, which is true when the exit code is 4, and `warnings` of the catalog's"
+    " properties.",
     {
         "name": ("text", "The name of the table."),
         "action": (

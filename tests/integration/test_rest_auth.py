@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -19,6 +20,7 @@ from frazil.runtime.connect import catalog_properties
 from frazil.runtime.light_jvm import LightJvm
 from frazil.schema.evolve import new_schema
 from frazil.spec import load_spec
+from tests.acceptance.proxy import Proxy
 from tests.fixtures.gatekeeper import CLIENT, SECRET, Gatekeeper, Headers, OAuth2Gatekeeper
 from tests.fixtures.jvms import light_jvm
 from tests.integration.pipelines import Ledger, Pipeline
@@ -49,6 +51,9 @@ WAYS: Mapping[str, tuple[dict[str, str], Callable[[Headers], bool]]] = {
         lambda sent: re.fullmatch(_SIGNED, sent.get("authorization", "")) is not None,
     ),
 }
+
+
+OVERRIDDEN = {"s3.endpoint": "http://of-the-server", "client.region": "eu-central-1"}
 
 
 @pytest.fixture(scope="module")
@@ -86,6 +91,30 @@ def test_a_catalog_lets_in_who_shows_what_it_asks_for(
             IcebergCatalog(plain_jvm.gateway, "p", catalog_properties(load_spec(file)), {})
     assert "show me who you are" in refused.value.message
     assert "catalog.properties" in refused.value.remedy
+
+
+class Overriding(Proxy):
+    """A server whose configuration overrides two properties of its clients."""
+
+    def changed(self, content: bytes) -> bytes:
+        """The configuration, with them."""
+        document = json.loads(content) if content.startswith(b"{") else {}
+        if "overrides" not in document:
+            return content
+        return json.dumps({**document, "overrides": {**document["overrides"], **OVERRIDDEN}}).encode()
+
+
+def test_what_the_server_overrides_counts_for_tables_and_for_files_before_the_first_one(
+    server: RestCatalogServer, plain_jvm: LightJvm
+) -> None:
+    own = {"s3.access-key-id": "k", "s3.secret-access-key": "s", "s3.endpoint": "http://mine", "client.region": "mine"}
+    with _closing(Overriding(server.port)) as catalogs:
+        properties = {"type": "rest", "uri": catalogs.url, **own}
+        catalog = IcebergCatalog(plain_jvm.gateway, "p", properties, {})
+        of_file = catalog.store_properties("s3://lake/countries.csv")
+        of_table = catalog.create(f"o{new_id()[:8]}.t", new_schema([]), {}, 2).io_properties
+    for found in (of_file, of_table):
+        assert found.items() >= {**own, **OVERRIDDEN}.items()
 
 
 def test_a_run_outlives_its_tokens(server: RestCatalogServer, broker: EmbeddedBroker, tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ from frazil.runtime.light_jvm import LightJvm
 from frazil.spec import load_spec
 from frazil.store.file_io import StoreIO
 from frazil.store.hdfs import USER
-from frazil.store.properties import DRIVERS_HADOOP
+from frazil.store.properties import DRIVERS_HADOOP, PROXY
 from frazil.types import Commit, DataFile, Progress
 from frazil.write.plain_target import plain_target
 from frazil.write.write import FileWriter, file_io
@@ -313,6 +313,9 @@ def test_both_clients_take_the_proxy_of_the_drivers_machine_and_tasks_no_other(
         assert {one.headers["host"] for one in written.puts(suffix)} == {"s3.us-east-1.amazonaws.com"}
     with machine_with(lake.jvm, {**proxy, "http.proxyPort": "9", "http.nonProxyHosts": "localhost|127.*"}):
         assert lake.write(anew(52)).puts(".parquet")
+    with machine_with(lake.jvm, {"https.proxyHost": "proxy", "https.proxyPort": "8", "http.nonProxyHosts": "*.inside"}):
+        for own, found in (({}, "http://proxy:8"), ({"gcs.service.host": "https://b.inside"}, "")):
+            assert identity_of(lake.jvm.gateway, None, "gs://a/t", {"gcs.no-auth": "true", **own}) == {PROXY: found}
 
 
 @pytest.mark.parametrize("secret", ["", "kept"])
@@ -348,11 +351,15 @@ def test_what_is_neither_in_the_file_nor_on_the_drivers_machine_is_named_with_a_
             assert raised.value.remedy.startswith(remedy)
 
 
+def _open(store: ObjectStore, bucket: str) -> None:
+    """Makes a bucket for everyone."""
+    store.make_bucket(bucket)
+    anyone = {"Effect": "Allow", "Principal": "*", "Action": "s3:*", "Resource": f"arn:aws:s3:::{bucket}/*"}
+    store.client().put_bucket_policy(Bucket=bucket, Policy=json.dumps({"Version": "2012-10-17", "Statement": [anyone]}))
+
+
 def test_without_credentials_neither_client_signs(lake: Lake) -> None:
-    lake.store.make_bucket("open")
-    anyone = {"Effect": "Allow", "Principal": "*", "Action": "s3:*", "Resource": "arn:aws:s3:::open/*"}
-    policy = json.dumps({"Version": "2012-10-17", "Statement": [anyone]})
-    lake.store.client().put_bucket_policy(Bucket="open", Policy=policy)
+    _open(lake.store, "open")
     provider = "software.amazon.awssdk.auth.credentials.AnonymousCredentialsProvider"
     keys = {"s3.access-key-id": "", "s3.secret-access-key": "", "client.credentials-provider": provider}
     written = lake.write(keys, bucket="open")
@@ -383,21 +390,14 @@ def test_keys_with_odd_characters_are_those_that_java_writes(lake: Lake) -> None
     written = lake.write({"warehouse": odd})
     java = written.catalog.java_table("shop.orders")
     assert java.io().newInputFile(written.file.path).getLength() == written.file.size_bytes
-    with (
-        file_io(plain_target(written.state))
-        .new_input(java.operations().current().metadataFileLocation())
-        .open() as file
-    ):
+    metadata = java.operations().current().metadataFileLocation()
+    with file_io(plain_target(written.state)).new_input(metadata).open() as file:
         assert json.loads(file.read())["location"].startswith(odd)
 
 
 def test_requests_to_google_carry_the_token_the_key_and_the_project(store: ObjectStore, proxy: StoreProxy) -> None:
     """Its store takes the requests of S3, which this one answers."""
-    anyone = {"Effect": "Allow", "Principal": "*", "Action": "s3:*", "Resource": "arn:aws:s3:::google/*"}
-    store.make_bucket("google")
-    store.client().put_bucket_policy(
-        Bucket="google", Policy=json.dumps({"Version": "2012-10-17", "Statement": [anyone]})
-    )
+    _open(store, "google")
     digest = base64.b64encode(hashlib.sha256(base64.b64decode(CUSTOMER_KEY)).digest()).decode()
     access = StoreIO(
         {

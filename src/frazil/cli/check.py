@@ -59,6 +59,7 @@ from frazil.ops.check import (
 from frazil.ops.schema_check import check_registry, check_schemas
 from frazil.ops.status import find_process
 from frazil.ops.store_check import (
+    check_catalog_settings,
     check_driver_settings,
     check_hadoop_settings,
     check_store,
@@ -102,6 +103,7 @@ def findings_of(spec: PipelineSpec) -> Iterator[Finding]:
     yield from check_secrets(spec)
     yield from check_transport(spec)
     yield from check_hadoop_settings(spec)
+    yield from check_catalog_settings(spec)
     yield from check_http(spec)
     yield from _check_telemetry(spec)
     with ExitStack() as opened:

@@ -42,8 +42,10 @@ def command(output: Output, file: SpecFile = DEFAULT_FILE) -> int:
     spec = read_spec(output, file)
     with catalog_and_queries(spec) as (catalog, queries):
         tables = plan_of(spec, topics_for_reading(spec), catalog, queries)
-    document = plan_document(spec.pipeline, tables)
-    output.result(document, "\n\n".join("\n".join(_lines(table)) for table in tables) or "no tables")
+    document = plan_document(spec, tables)
+    warnings = [f"warning: {words}" for words in document["warnings"]]
+    parts = [*warnings, *("\n".join(_lines(table)) for table in tables)] if tables else [*warnings, "no tables"]
+    output.result(document, "\n\n".join(parts))
     return SOMETHING_TO_DO if document["changes"] else 0
 
 

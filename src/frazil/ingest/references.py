@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -18,6 +19,7 @@ from pyiceberg.types import IcebergType, StringType
 
 from frazil.catalog.port import Catalog, TableState
 from frazil.catalog.scans import LiveFile
+from frazil.clock import Clock, SystemClock
 from frazil.errors import SpecError, UnavailableError
 from frazil.ingest.table import Table
 from frazil.printable import plural
@@ -26,8 +28,9 @@ from frazil.process.references import Reference, find_reference, key_of, note
 from frazil.schema.arrow import arrow_type, iceberg_type, one_array
 from frazil.spec.problems import advice
 from frazil.spec.settings import LookupSpec
-from frazil.store.addresses import address_of
+from frazil.store.addresses import Address, address_of
 from frazil.store.file_io import StoreIO, store_of
+from frazil.store.properties import credentials_end_ms
 from frazil.types import FIRST_PLACEHOLDER_ID, as_json
 from frazil.upsert.lookup.delete_files import live_rows
 from frazil.upsert.lookup.live_rows import read_columns
@@ -35,6 +38,8 @@ from frazil.write.plain_target import plain_target
 
 MOST_ROWS = 1_000_000
 MOST_BYTES = 256 * 1024 * 1024
+# Of the table's own credentials it is as much before their end.
+_MARGIN_MS = 5 * 60 * 1000
 Fields = Mapping[str, IcebergType]
 
 
@@ -58,8 +63,11 @@ class _Source(Protocol):
 class References:
     """Reads reference tables with the access of one catalog."""
 
-    def __init__(self, catalog: Catalog) -> None:
+    def __init__(self, catalog: Catalog, clock: Clock | None = None) -> None:
         self._catalog = catalog
+        self._clock = clock or SystemClock()
+        #: What reaches files in other stores than their tables, by store and bucket, until its credentials end, or fail.
+        self._reached: dict[Address, Mapping[str, str]] = {}
 
     def refresh(self, table: Table, states: dict[str, TableState | None]) -> None:
         """Gives the table the newest rows of its reference tables. states: reference tables as the catalog has them now, to
@@ -75,6 +83,13 @@ class References:
 
         Raises: as `refresh`.
         """
+        try:
+            return self._find(table, lookup, states)
+        except UnavailableError:
+            self._reached.clear()  # Keys may have been replaced.
+            raise
+
+    def _find(self, table: Table, lookup: LookupSpec, states: dict[str, TableState | None]) -> Reference:
         where = f"table {table.name}, lookup {lookup.name}"
         with _failing_as_unavailable(lookup, where):
             source = self._open(table, lookup, states, where)
@@ -104,11 +119,17 @@ class References:
 
     def _access(self, state: TableState | None, file: str) -> Mapping[str, str]:
         """Returns what reaches a file: what reaches the table where both are in one store."""
+        other = address_of(file)
         if state is not None:
-            own, other = address_of(state.data_location), address_of(file)
+            own = address_of(state.data_location)
             if (own.kind, own.host) == (other.kind, other.host):
                 return state.io_properties
-        return self._catalog.store_properties(file)
+        place = replace(other, key="")
+        known = self._reached.get(place)
+        ends_ms = credentials_end_ms(known or {})
+        if known is None or (ends_ms is not None and ends_ms <= self._clock.now_ms() + _MARGIN_MS):
+            known = self._reached[place] = self._catalog.store_properties(file)
+        return known
 
 
 @contextmanager

@@ -39,6 +39,7 @@ from frazil.schema.conflicts import accept
 from frazil.schema.evolve import NameConflict, RequestedFields, compare_schemas, extend_schema
 from frazil.schema.names import spelled
 from frazil.spec import ColumnSpec, PipelineSpec, TableSpec
+from frazil.spec.catalog_properties import ignored_properties
 from frazil.types import OffsetRange
 from frazil.upsert.records.key_fields import leaves_of
 
@@ -148,10 +149,14 @@ class _SampleReader:
     queries: QueryTables
 
 
-def plan_document(pipeline: str, tables: Sequence[PlannedTable]) -> dict[str, Any]:
+def plan_document(spec: PipelineSpec, tables: Sequence[PlannedTable]) -> dict[str, Any]:
     """Returns the JSON of a plan."""
-    is_idle = all(table.is_idle for table in tables)
-    return {"pipeline": pipeline, "changes": not is_idle, "tables": {table.name: table.document() for table in tables}}
+    return {
+        "pipeline": spec.pipeline,
+        "changes": not all(table.is_idle for table in tables),
+        "warnings": ignored_properties(spec.catalog),
+        "tables": {table.name: table.document() for table in tables},
+    }
 
 
 def plan_tables(

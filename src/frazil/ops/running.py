@@ -155,7 +155,7 @@ class RunningPipeline:
         """
         own = self._own
         tables = plan_tables(self.spec, own.topics.source, own.catalog, own.read_sample, own.schemas, own.queries)
-        return plan_document(self.spec.pipeline, tables)
+        return plan_document(self.spec, tables)
 
     def dead_letters(self, name: str) -> dict[str, Any]:
         """Returns the JSON of a table's dead letters by error class.

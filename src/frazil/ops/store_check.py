@@ -11,6 +11,7 @@ from frazil.errors import SpecError, UnavailableError
 from frazil.ops.check import Finding, check_local_folder, failed
 from frazil.runtime.gateway import hadoop_settings
 from frazil.spec import PipelineSpec
+from frazil.spec.catalog_properties import ignored_properties
 from frazil.store.addresses import address_of
 from frazil.store.file_io import store_of
 from frazil.store.hdfs import setting_of
@@ -20,6 +21,7 @@ Probe = Callable[[Mapping[str, str], str], str]
 """Reaches a store: takes properties and location, returns a description of the result."""
 # Of other stores no write changes nothing.
 _WRITTEN_TO = ("s3:", "s3a:", "s3n:", "hdfs:")
+_VENDING = "header.x-iceberg-access-delegation"
 _JDBC = "jdbc."
 # Of Iceberg's catalog, which passes all others on to the driver.
 _OF_CATALOG = ("jdbc.schema-version", "jdbc.init-catalog-tables", "jdbc.strict-mode", "jdbc.user", "jdbc.password")
@@ -37,6 +39,8 @@ def check_store(
     if "://" not in location:
         return Finding("store", True, "nothing yet", "the catalog chooses it when it creates the first table")
     tried = f"listed {location}"
+    if state is None and any(name.lower() == _VENDING for name in properties):
+        return Finding("store", True, "nothing yet", "the catalog gives access to it with the first table")
     chosen = state.io_properties if state is not None else properties
     try:
         store_of(tuple(sorted(task_properties(chosen).items()))).check(location)
@@ -76,6 +80,13 @@ def check_store_properties(spec: PipelineSpec, states: list[TableState]) -> Iter
         yield Finding("settings of store", True, tried, f"{found}; {remedy}")
 
 
+def check_catalog_settings(spec: PipelineSpec) -> Iterator[Finding]:
+    """Yields a finding for each property of the catalog that Iceberg ignores, and whose meaning is known."""
+    tried = "compared `catalog.properties` with what Iceberg reads"
+    for words in ignored_properties(spec.catalog):
+        yield Finding("settings of catalog", True, tried, f"mind: {words}")
+
+
 def check_driver_settings(spec: PipelineSpec, listed: Mapping[str, Sequence[str]]) -> Iterator[Finding]:
     """Yields a finding for each property that the driver of the catalog's database does not list, and for each value that
     it does not: drivers ignore both. listed: the driver's properties, with the values of those that have a list of them.
@@ -87,7 +98,8 @@ def check_driver_settings(spec: PipelineSpec, listed: Mapping[str, Sequence[str]
             continue
         taken = [one.strip("'") for one in listed.get(own, ())]
         if own not in listed:
-            near = difflib.get_close_matches(own, listed, n=1, cutoff=0.7)
+            names = (*listed, *(one.removeprefix(_JDBC) for one in _OF_CATALOG))
+            near = difflib.get_close_matches(own, names, n=1, cutoff=0.7)
             advice = f"did you mean `{_JDBC}{near[0]}`?" if near else "remove it"
             yield Finding("settings of database", True, tried, f"mind: the driver lists no `{name}`; {advice}")
         elif taken and value.lower() not in map(str.lower, taken):

@@ -112,13 +112,25 @@ def s3_host(properties: Properties, bucket: str) -> str:
 
 
 def _s3_proxy(properties: Properties, endpoint: str, is_express: bool) -> dict[str, str]:
+    """Returns the options of the proxy to S3. Iceberg reads its name for no other store."""
+    named = properties.get("http-client.proxy-endpoint")
+    if named is not None and not re.fullmatch(r"https?://[^/?#@\s]+", named):
+        raise SpecError(
+            f"`http-client.proxy-endpoint` is `{named}`",
+            remedy="write http://HOST:PORT, without a path, a user and a password",
+            where="http-client.proxy-endpoint",
+        )
+    host = "amazonaws.com" if is_express else urlsplit(endpoint).hostname or ""
+    return _proxy({PROXY: named, **properties} if named else properties, host)
+
+
+def _proxy(properties: Properties, host: str) -> dict[str, str]:
     """Returns the options of the proxy that the driver has found. obstore follows the environment without one: it is given
     one that no request to the store takes.
     """
     proxy = properties.get(PROXY)
     if proxy is None:
         return {}
-    host = "amazonaws.com" if is_express else urlsplit(endpoint).hostname or ""
     return {"proxy_url": proxy} if proxy else {"proxy_url": _NO_PROXY, "proxy_excludes": host}
 
 
@@ -216,9 +228,8 @@ def _gcs(properties: Properties, address: Address) -> Client:
         headers["x-goog-encryption-key-sha256"] = base64.b64encode(digest).decode()
     if project := properties.get("gcs.user-project"):
         headers["x-goog-user-project"] = project
-    config: Any = {}
-    if host := properties.get("gcs.service.host"):
-        config["base_url"] = host.rstrip("/")
+    own = properties.get("gcs.service.host")
+    config: Any = {"base_url": own.rstrip("/")} if own else {}
     # Without a token nothing is authorized: the driver knows the token of every identity but none. obstore's
     # `skip_signature` would still look for one to write.
     bearer = {"token": "" if _is_true(properties, "gcs.no-auth") else properties.get("gcs.oauth2.token", "")}
@@ -227,11 +238,17 @@ def _gcs(properties: Properties, address: Address) -> Client:
         GCSStore(
             address.bucket,
             config=config,
-            client_options=_options(properties, headers),
+            client_options=_options(properties, headers)
+            | _proxy(properties, urlsplit(gcs_endpoint(properties)).hostname or ""),
             retry_config=_retries(properties),
             **identity,
         )
     )
+
+
+def gcs_endpoint(properties: Properties) -> str:
+    """Returns the address of Google's store."""
+    return properties.get("gcs.service.host") or "https://storage.googleapis.com"
 
 
 def _adls(properties: Properties, address: Address) -> Client:
@@ -298,20 +315,12 @@ def _options(properties: Properties, headers: Mapping[str, str] | None = None) -
     kind = properties.get("http-client.type") or "apache"
     connect = _number(properties, f"http-client.{kind}.connection-timeout-ms", _CONNECT_MS)
     socket = _number(properties, f"http-client.{kind}.socket-timeout-ms", _SOCKET_MS)
-    proxy = properties.get("http-client.proxy-endpoint")
-    if proxy is not None and not re.fullmatch(r"https?://[^/?#@\s]+", proxy):
-        raise SpecError(
-            f"`http-client.proxy-endpoint` is `{proxy}`",
-            remedy="write http://HOST:PORT, without a path, a user and a password",
-            where="http-client.proxy-endpoint",
-        )
     return {
         "allow_http": True,
         # To Java's clients 0 is no limit.
         **({"connect_timeout": timedelta(milliseconds=connect)} if connect else {}),
         **({"read_timeout": timedelta(milliseconds=socket)} if socket else {}),
         "timeout": _REQUEST_TIMEOUT,
-        **({"proxy_url": proxy} if proxy else {}),
         **({"default_headers": dict(headers)} if headers else {}),
     }
 

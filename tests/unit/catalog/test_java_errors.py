@@ -11,7 +11,7 @@ from frazil.catalog.iceberg.java import (
     mistake_of,
     unavailable,
 )
-from frazil.catalog.iceberg.opening import refused_catalog
+from frazil.catalog.iceberg.opening import is_unmade, refused_catalog
 from frazil.errors import SpecError, UnavailableError
 from tests.fixtures.thrown import ICEBERG, Raised, Thrown
 
@@ -64,11 +64,23 @@ def test_a_catalog_that_no_waiting_makes_usable_is_a_mistake_of_the_file(
             "the catalog: SQLiteException: [SQLITE_BUSY] The database file is locked",
         ),
         (Thrown("java.net.SocketTimeoutException"), "the catalog: SocketTimeoutException"),
+        (
+            Thrown("org.postgresql.util.PSQLException", 'ERROR: relation "iceberg_tables" does not exist'),
+            "the database has no tables of the catalog, and `jdbc.init-catalog-tables` is false: PSQLException: ERROR:"
+            ' relation "iceberg_tables" does not exist',
+        ),
     ],
 )
 def test_all_else_is_an_outage_and_waited_for(thrown: Thrown, message: str) -> None:
     error = refused_catalog(Raised(thrown), JDBC)
     assert (type(error), error.message, error.where) == (UnavailableError, message, JDBC)
+
+
+def test_a_database_without_the_catalogs_tables_has_none_yet_for_commands_that_only_read() -> None:
+    lacking = Raised(Thrown("org.sqlite.SQLiteException", "[SQLITE_ERROR] SQL error (no such table: iceberg_tables)"))
+    assert is_unmade({"jdbc.init-catalog-tables": "false"}, lacking)
+    assert not is_unmade({}, lacking)
+    assert "remove `jdbc.init-catalog-tables: false`" in refused_catalog(lacking, JDBC).remedy
 
 
 @pytest.mark.parametrize(

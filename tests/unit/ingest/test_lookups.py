@@ -21,6 +21,7 @@ from frazil.catalog.memory import MemoryCatalog
 from frazil.dead_letters.changes import TopicReaders
 from frazil.dead_letters.files import ReplayResult, Selection
 from frazil.dead_letters.replay import Replayer
+from frazil.errors import UnavailableError
 from frazil.ingest import references
 from frazil.ingest.state import RunState
 from frazil.ingest.table import Table
@@ -28,6 +29,7 @@ from frazil.process.references import Reference, load_reference
 from frazil.schema.evolve import new_schema
 from frazil.spec.settings import ColumnSpec, KeySpec, LookupSpec
 from frazil.store.file_io import StoreIO
+from frazil.testing import FakeClock
 from frazil.write.plain_target import plain_target
 from frazil.write.write import FileWriter
 from tests.unit.ingest import service_scene
@@ -276,6 +278,41 @@ def test_a_file_in_another_store_than_the_table_is_reached_by_the_catalogs_prope
         [lookup] = table.spec.lookup
         assert len(references.References(catalog).find(table, lookup, {}).values) == 1
         assert asked == expected
+
+
+def test_what_reaches_a_file_in_another_store_is_asked_for_again_before_it_ends_and_after_a_failure(
+    scene: Any, tmp_path: Path
+) -> None:
+    """The driver makes a client of the store to find out: of a role it asks Amazon."""
+    file, clock = tmp_path / "countries.csv", FakeClock()
+    file.write_text("code,name,region\nde,Germany,EU\n")
+    vended: list[dict[str, str]] = []
+
+    def reach(_: str) -> dict[str, str]:
+        ends = {"s3.session-token-expires-at-ms": str(clock.now_ms() + 3_600_000)}
+        vended.append(ends if len(vended) < 2 else {})
+        return vended[-1]
+
+    made = scene({**COUNTRY, "table": "", "file": str(file)})
+    made.feed("a", {"id": 1, "country_code": "de"})
+    made.catch_up()
+    table = only(made.start().tables)
+    table.state = None
+    [lookup] = table.spec.lookup
+    found = references.References(MemoryCatalog(tmp_path, "p", reach), clock)
+
+    def asked_after(minutes: int) -> int:
+        for _ in range(minutes):
+            clock.sleep(60)
+        assert len(found.find(table, lookup, {}).values) == 1
+        return len(vended)
+
+    assert [asked_after(minutes) for minutes in (0, 1, 53, 1, 0, 56, 600)] == [1, 1, 1, 2, 2, 3, 3]
+    file.rename(tmp_path / "gone.csv")
+    with pytest.raises(UnavailableError):
+        found.find(table, lookup, {})
+    (tmp_path / "gone.csv").rename(file)
+    assert asked_after(0) == 4, "its keys may have been replaced"
 
 
 def test_a_csv_file_has_text_and_its_commit_names_what_the_store_says_of_it(scene: Any, tmp_path: Path) -> None:

@@ -241,6 +241,10 @@ def test_a_store_is_reached_with_what_it_is_made_with() -> None:
     assert check_store("s3://lake/", {"k": "v"}, [], probe).found == "s3://lake/: it answers"
     assert asked == [({"k": "v"}, "s3://lake/")]
     assert check_store(None, {}, [], probe).tried == "nothing yet"
+    vending = {"header.X-Iceberg-Access-Delegation": "vended-credentials"}
+    found = check_store("s3://lake/", vending, [], probe)
+    assert (found.is_ok, found.found) == (True, "the catalog gives access to it with the first table")
+    assert len(asked) == 1, "this machine's own identity may have no access"
 
 
 def test_a_store_that_cannot_be_reached_is_a_problem() -> None:

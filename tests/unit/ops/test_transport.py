@@ -5,7 +5,13 @@ from __future__ import annotations
 import pytest
 
 from frazil.ops.check import check_secrets, check_transport
-from frazil.ops.store_check import check_driver_settings, check_hadoop_settings, check_store_properties
+from frazil.ops.plan import plan_document
+from frazil.ops.store_check import (
+    check_catalog_settings,
+    check_driver_settings,
+    check_hadoop_settings,
+    check_store_properties,
+)
 from frazil.spec import load_spec
 from tests.unit.ops.conftest import Scenario
 
@@ -104,6 +110,59 @@ def test_settings_of_hadoop_that_reach_no_table_are_told(scenario: Scenario, set
 
 
 @pytest.mark.parametrize(
+    ("catalog", "found"),
+    [
+        (
+            "type: rest, uri: 'https://h', properties: {credentials: 'a:b'}",
+            "credentials` with R; did you mean `credential`?",
+        ),
+        (
+            "type: rest, uri: 'https://h', properties: {rest.auth.typ: basic}",
+            "rest.auth.typ` with R; did you mean `rest.auth.type`?",
+        ),
+        ("type: rest, uri: 'https://h', properties: {ur: x}", "ur` with R; did you mean `catalog.uri`?"),
+        (
+            "type: rest, uri: 'https://h', properties: {headers.X-Realm: x}",
+            "headers.X-Realm` with R; did you mean `header.X-Realm`?",
+        ),
+        (
+            "type: rest, uri: 'https://h', properties: {nessie.authentication.type: BEARER}",
+            "nessie.authentication.type` with R: it is one of `type: nessie`; remove it",
+        ),
+        (
+            "type: glue, warehouse: 's3://b/w', properties: {glue.skip-archives: 'true'}",
+            "glue.skip-archives` with `type: glue`; did you mean `glue.skip-archive`?",
+        ),
+        (
+            "type: glue, warehouse: 's3://b/w', properties: {glue.region: eu-west-1}",
+            "glue.region` with `type: glue`; did you mean `client.region`?",
+        ),
+        (
+            "impl: com.example.Shelf, properties: {lock_impl: com.example.Lock}",
+            "lock_impl` with `impl: com.example.Shelf`; did you mean `lock-impl`?",
+        ),
+        ("impl: com.example.Shelf, properties: {shelf.token: t, credentials: 'a:b', ref: x}", None),
+        (
+            "type: rest, uri: 'https://h', properties: {credential: 'a:b', rest.auth.x.claims: c, table-default.a: b,"
+            " header.X: y, hive.metastore.sasl.enabled: 'true', glue.id: '1', s3.sse.type: none, client.region: r}",
+            None,
+        ),
+        (
+            "type: jdbc, uri: 'jdbc:postgresql://h/d', warehouse: /w, properties: {jdbc.sslpassword: x, clients: '2'}",
+            None,
+        ),
+    ],
+)
+def test_properties_of_a_catalog_that_iceberg_ignores_are_told(
+    scenario: Scenario, catalog: str, found: str | None
+) -> None:
+    spec = scenario.spec(f"catalog: {{{catalog}}}\ntables: {{a.b: {{topic: c}}}}\n")
+    told = [] if found is None else [f"Iceberg reads no `{found.replace('with R', 'with `type: rest`')}"]
+    assert [one.found for one in check_catalog_settings(spec)] == [f"mind: {words}" for words in told]
+    assert plan_document(spec, [])["warnings"] == told
+
+
+@pytest.mark.parametrize(
     ("properties", "found"),
     [
         (
@@ -112,6 +171,7 @@ def test_settings_of_hadoop_that_reach_no_table_are_told(scenario: Scenario, set
         ),
         ("jdbc.jurnal_mode: WAL", "the driver lists no `jdbc.jurnal_mode`; did you mean `jdbc.journal_mode`?"),
         ("jdbc.sslmode: require", "the driver lists no `jdbc.sslmode`; remove it"),
+        ("jdbc.strict_mod: 'true'", "the driver lists no `jdbc.strict_mod`; did you mean `jdbc.strict-mode`?"),
         ("jdbc.journal_mode: wal, jdbc.encoding: UTF-8, jdbc.busy_timeout: '5', jdbc.schema-version: V1", None),
         ("jdbc.user: u, jdbc.password: p, jdbc.strict-mode: 'true', retryable_status_codes: '40001'", None),
     ],

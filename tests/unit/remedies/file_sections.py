@@ -169,6 +169,7 @@ SECTIONS = [
     sections(
         "catalog: {properties: {oauth2-server-uri: 'a b'}}", "catalog: {properties: {oauth2-server-uri: 'https://h/t'}}"
     ),
+    sections("catalog: {properties: {nessie.ref: dev}}", "catalog: {properties: {ref: dev}}"),
     sections("catalog: {properties: {clients: 0}}", "catalog: {properties: {clients: 2}}"),
     sections("catalog: {properties: {token: ''}}", "catalog: {properties: {token: t}}", "catalog: {}"),
     sections(

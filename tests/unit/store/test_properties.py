@@ -11,6 +11,7 @@ from frazil.errors import SpecError
 from frazil.store.addresses import address_of
 from frazil.store.clients import client_of
 from frazil.store.properties import (
+    PROXY,
     STORES,
     TABLE,
     StoreProperty,
@@ -105,6 +106,22 @@ def test_empty_keys_are_none_and_blanks_around_keys_are_no_part_of_them() -> Non
     assert found(" key ", "secret\n", "") == keys
     assert found("key", "secret", "session") == {**keys, "token": "session"}
     assert found("", "", "session") is None
+
+
+def test_tasks_take_the_proxy_that_the_driver_has_found_and_the_named_one_to_s3_alone() -> None:
+    def options(location: str, **own: str) -> set[tuple[str, str]]:
+        named = {**KEYS, "http-client.proxy-endpoint": "http://named:1", **own}
+        found: Any = client_of(named, address_of(location)).store
+        return {(name, text) for name, text in found.client_options.items() if name.startswith("proxy")}
+
+    direct = ("proxy_url", "http://localhost")
+    assert options("gs://lake/t") == options(ACCOUNT) == set(), "Iceberg reads the name for S3 alone"
+    assert options("gs://lake/t", **{PROXY: "http://of-java:2"}) == {("proxy_url", "http://of-java:2")}
+    assert options("gs://lake/t", **{PROXY: ""}) == {direct, ("proxy_excludes", "storage.googleapis.com")}
+    own = {PROXY: "", "gcs.service.host": "http://gcs.internal:4443"}
+    assert options("gs://lake/t", **own) == {direct, ("proxy_excludes", "gcs.internal")}
+    assert options("s3://lake/t") == {("proxy_url", "http://named:1")}
+    assert options("s3://lake/t", **{PROXY: "http://of-java:2"}) == {("proxy_url", "http://of-java:2")}
 
 
 @pytest.mark.parametrize("name", ["connection-timeout-ms", "socket-timeout-ms"])

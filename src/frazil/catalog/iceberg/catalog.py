@@ -387,7 +387,7 @@ class IcebergCatalog:
         return self.scans.scan(table, self._tables[table])
 
     def store_properties(self, location: str) -> Mapping[str, str]:
-        return properties_of_file(self.gateway, self._hadoop, self._properties, location)
+        return properties_of_file(self.gateway, self._hadoop, self.reader.configured(self._catalog), location)
 
     def lock(self, table: str) -> AbstractContextManager[object]:
         return self._locks.setdefault(table, threading.RLock())

@@ -37,7 +37,7 @@ from frazil.errors import FrazilError, SpecError, UnavailableError
 NAME = "frazil"
 """The name of every catalog that Frazil opens; a JDBC catalog keeps it in its rows."""
 _REFUSAL = "BadRequestException"
-_REST = "org.apache.iceberg.rest.RESTCatalog"
+REST = "org.apache.iceberg.rest.RESTCatalog"
 # Loggers of Iceberg's: the first names the file that is read, the second a try that has failed.
 _LOGGERS = ("org.apache.iceberg.BaseMetastoreTableOperations", "org.apache.iceberg.util.Tasks")
 _READ = re.compile(r"^(.+)\tRefreshing table metadata from new version: (.*)$", re.M)
@@ -58,7 +58,7 @@ def open_catalog(gateway: Any, properties: Mapping[str, str], hadoop: Mapping[st
     address = properties.get("uri") or properties.get("warehouse", "")
     try:
         opened = gateway.jvm.org.apache.iceberg.CatalogUtil.buildIcebergCatalog(NAME, dict(properties), configuration)
-        is_rest = is_instance_of(gateway, opened, _REST)
+        is_rest = is_instance_of(gateway, opened, REST)
         shows_one_snapshot = is_rest and "nessie.is-nessie-catalog" in opened.properties()
         takes_commits = not is_rest or _endpoints(opened).contains(
             gateway.jvm.org.apache.iceberg.rest.Endpoint.V1_UPDATE_TABLE
@@ -115,14 +115,23 @@ def refused_catalog(error: Exception, where: str) -> FrazilError:
             remedy="name its jar, as `catalog: {jars: [/path/to/driver.jar]}`, or correct `catalog.uri`",
             where=where,
         )
+    if _has_no_tables(cause):
+        return UnavailableError(
+            f"the database has no tables of the catalog, and `jdbc.init-catalog-tables` is false: {cause}",
+            remedy="remove `jdbc.init-catalog-tables: false`, or let its owner make them; Frazil retries with back-off",
+            where=where,
+        )
     mistake = mistake_of("the catalog cannot be opened", error, where, is_opening=True)
     return mistake or unavailable("the catalog", error, where)
 
 
 def is_unmade(properties: Mapping[str, str], error: Exception) -> bool:
     """Returns whether a JDBC catalog has no tables of its own in the database yet, which the first run makes."""
-    cause = cause_of(error)
-    return properties.get("jdbc.init-catalog-tables") == "false" and "iceberg_tables" in cause and "exist" in cause
+    return properties.get("jdbc.init-catalog-tables") == "false" and _has_no_tables(cause_of(error))
+
+
+def _has_no_tables(cause: str) -> bool:
+    return "iceberg_tables" in cause and ("exist" in cause or "no such table" in cause)
 
 
 def refuse_other_kind(gateway: Any, catalog: Any, identifier: Any, error: Exception) -> None:

@@ -19,7 +19,7 @@ from py4j.java_gateway import is_instance_of
 from frazil.clock import new_id
 from frazil.errors import SpecError
 from frazil.store.addresses import address_of
-from frazil.store.clients import adls_identity, s3_host
+from frazil.store.clients import adls_identity, gcs_endpoint, s3_host
 from frazil.store.hdfs import USER, sent_to_tasks
 from frazil.store.properties import DRIVERS_HADOOP, PROXY
 
@@ -86,9 +86,12 @@ def identity_of(gateway: Any, io: Any, location: str, properties: Mapping[str, s
         return _hadoop_settings(gateway.jvm, io)
     if kind == "adls" and not adls_identity(properties, address):
         return _adls_identity(gateway, address.host)
-    if kind == "gcs" and _needs_gcs_identity(properties):
+    if kind == "gcs":
+        proxy = {PROXY: _system_proxy_to(gateway, gcs_endpoint(properties))}
+        if not _needs_gcs_identity(properties):
+            return proxy
         with _of_kind(gateway, io, kind) as own:
-            return _gcs_identity(own.client(location))
+            return proxy | _gcs_identity(own.client(location))
     if kind == "s3":
         found = _s3_access(gateway, io, location, properties)
         host = s3_host({**properties, **found}, address.bucket)
@@ -118,6 +121,22 @@ def proxy_to(gateway: Any, named: str | None, host: str) -> str:
         return ""
     user = f"{quote(found.username(), '')}:{quote(found.password() or '', '')}@" if found.username() else ""
     return f"{found.scheme()}://{user}{found.host()}:{found.port() or 80}"
+
+
+def _system_proxy_to(gateway: Any, url: str) -> str:
+    """Returns the proxy by which Java itself, and Google's client with it, reaches an address; empty for none. It follows
+    properties of Java's alone, such as https.proxyHost.
+    """
+    jvm = gateway.jvm
+    kind, selector = jvm.java.lang.Class.forName("java.net.ProxySelector"), jvm.java.net.ProxySelector.getDefault()
+    address = jvm.java.net.URI.create(url)
+    # The selector's own class is not one that others may call.
+    types, arguments = gateway.new_array(jvm.java.lang.Class, 1), gateway.new_array(jvm.java.lang.Object, 1)
+    types[0], arguments[0] = address.getClass(), address
+    for proxy in kind.getMethod("select", types).invoke(selector, arguments):
+        if str(proxy.type()) == "HTTP":
+            return f"http://{proxy.address().getHostString()}:{proxy.address().getPort()}"
+    return ""
 
 
 @contextmanager

@@ -11,6 +11,7 @@ from py4j.java_gateway import is_instance_of
 
 from frazil.catalog.iceberg.data_files import DataFiles
 from frazil.catalog.iceberg.java import each, length, summary_of
+from frazil.catalog.iceberg.opening import REST
 from frazil.catalog.iceberg.store_access import identity_of, refuse_hadoop, vended_for
 from frazil.catalog.layout import Layout, order_of, spec_change, spelled_term
 from frazil.catalog.port import TableSize, TableState
@@ -148,6 +149,14 @@ class StateReader:
         store_of(tuple(sorted(kept.items()))).check(location)
         VENDED.note({**properties, **kept})
         return kept
+
+    def configured(self, catalog: Any) -> dict[str, str]:
+        """Returns the properties of the Java catalog: of a REST catalog with those that its server overrides."""
+        if not is_instance_of(self._gateway, catalog, REST):
+            return dict(self._properties)
+        properties = {**self._properties, **self.strings_of(catalog.properties())}
+        VENDED.note(properties)
+        return properties
 
     def contents_of(self, snapshot: Any) -> dict[str, Any]:
         """Returns a Java snapshot as Iceberg's JSON, which is one call for all of its values; empty without one."""
