@@ -14,7 +14,7 @@ from functools import cache
 from itertools import product
 from pathlib import Path
 
-from docs.scan import GAP, SOURCE, call_name, text_with_gaps, tree
+from docs.scan import GAP, SOURCE, call_name, nodes, text_with_gaps, tree
 
 _PLACES = {
     "TableStopped": 1,
@@ -64,36 +64,39 @@ class _Place:
 def remedies() -> tuple[Remedy, ...]:
     """Every advice in the source, each once for each module."""
     found = set()
-    for path in sorted(SOURCE.rglob("*.py")):
+    for path in _modules():
         if path.name in ("memory.py", "testing.py"):
             continue
         tables = [value for name, value in _constants(path).items() if _TABLES.search(name)]
         told = [(value, _Place(path)) for table in tables for value in _values(table)]
-        for node, place in (*told, *_expressions(tree(path), _Place(path))):
+        for node, place in (*told, *_expressions(path)):
             for text in _texts(node, place):
                 if re.search("[a-z]{3}", text.replace(GAP, "")):
                     found.add(Remedy(str(path.relative_to(SOURCE)), text))
     return tuple(sorted(found))
 
 
-def _expressions(node: ast.AST, place: _Place) -> Iterator[tuple[ast.expr, _Place]]:
-    """What is given as a remedy anywhere inside."""
-    inner = _Place(place.path, (*place.around, node)) if isinstance(node, ast.FunctionDef) else place
-    if isinstance(node, ast.Call):
-        yield from ((word.value, place) for word in node.keywords if word.arg in _NAMES)
-        at = _carried().get(call_name(node))
-        if at is not None and len(node.args) > at:
-            yield node.args[at], place
-    for child in ast.iter_child_nodes(node):
-        yield from _expressions(child, inner)
+def _expressions(path: Path) -> Iterator[tuple[ast.expr, _Place]]:
+    """What is given as a remedy anywhere in a module."""
+    left: list[tuple[ast.AST, _Place]] = [(tree(path), _Place(path))]
+    while left:
+        node, place = left.pop()
+        if isinstance(node, ast.FunctionDef):
+            place = _Place(path, (*place.around, node))
+        elif isinstance(node, ast.Call):
+            yield from ((word.value, place) for word in node.keywords if word.arg in _NAMES)
+            at = _carried().get(call_name(node))
+            if at is not None and len(node.args) > at:
+                yield node.args[at], place
+        left.extend((child, place) for child in ast.iter_child_nodes(node))
 
 
 @cache
 def _carried() -> dict[str, int]:
     """Functions and classes that get a remedy without its name, and where it is among the arguments."""
     found = dict(_PLACES)
-    for path in SOURCE.rglob("*.py"):
-        for node in ast.walk(tree(path)):
+    for path in _modules():
+        for node in nodes(path):
             if isinstance(node, ast.FunctionDef) and node.name != "__init__":
                 words = [word.arg for word in node.args.args if word.arg not in ("self", "cls")]
                 for name in _NAMES.intersection(words):
@@ -115,14 +118,19 @@ def _constants(path: Path) -> dict[str, ast.expr]:
 @cache
 def _functions(path: Path) -> dict[str, ast.FunctionDef]:
     """The functions and methods of a module by name."""
-    return {node.name: node for node in ast.walk(tree(path)) if isinstance(node, ast.FunctionDef)}
+    return {node.name: node for node in nodes(path) if isinstance(node, ast.FunctionDef)}
 
 
 def _where(name: str, own: Path, names: Callable[[Path], Mapping[str, object]]) -> list[Path]:
     """The modules that a name can be from: its own, or else all that have it."""
     if name in names(own):
         return [own]
-    return [path for path in sorted(SOURCE.rglob("*.py")) if name in names(path)]
+    return [path for path in _modules() if name in names(path)]
+
+
+@cache
+def _modules() -> tuple[Path, ...]:
+    return tuple(sorted(SOURCE.rglob("*.py")))
 
 
 def _constant(name: str, own: Path) -> tuple[ast.expr | None, Path]:

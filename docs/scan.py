@@ -43,8 +43,14 @@ def calls(paths: Iterable[Path]) -> Iterator[tuple[Path, ast.Call]]:
 
 
 @cache
+def nodes(path: Path) -> tuple[ast.AST, ...]:
+    """Everything in a module, as `ast.walk` finds it."""
+    return tuple(ast.walk(tree(path)))
+
+
+@cache
 def _calls(path: Path) -> tuple[ast.Call, ...]:
-    return tuple(node for node in ast.walk(tree(path)) if isinstance(node, ast.Call))
+    return tuple(node for node in nodes(path) if isinstance(node, ast.Call))
 
 
 def call_name(call: ast.Call) -> str:
