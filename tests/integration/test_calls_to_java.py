@@ -1,5 +1,5 @@
 """How many calls a commit makes to the JVM: each costs a tenth of a millisecond of a core, and pipelines commit all day.
-And what stays of a commit in the JVM's memory: nothing. Nor does a start check signatures of classes.
+And what stays of a commit in the JVM's memory: nothing.
 """
 
 from __future__ import annotations
@@ -76,9 +76,3 @@ def test_java_keeps_nothing_of_commits_that_are_over(jvm: Jvm, monkeypatch: pyte
     rehearse_commits(jvm.gateway, count=5)
     assert len(seen) >= 5
     wait_until(lambda: not kept(), lambda: f"{kept()} of {len(seen) - 1} are kept", 30)
-
-
-def test_the_compiler_of_queries_is_loaded_without_its_signature(jvm: Jvm) -> None:
-    """Java checks each class of a signed jar at every start, and keeps none in an archive."""
-    loaded = jvm.gateway.jvm.java.lang.Class.forName("org.codehaus.janino.SimpleCompiler")
-    assert loaded.getSigners() is None

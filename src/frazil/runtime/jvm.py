@@ -63,8 +63,6 @@ _DEFAULTS = {
     "spark.kafka.consumer.cache.timeout": "15m",
     "spark.redaction.regex": SPARK_REDACTION,
 }
-#: The option by which Java takes no notice of the signature of Spark's compiler.
-OF_SECURITY = f"-Djava.security.properties={resources.files('frazil.runtime') / 'java.security'}"
 # The parallel collector costs least of all over a batch; the pauses it makes are far below a commit's duration. Half of the
 # heap may be young, as what a batch reads lives shortly. A standby stays with what is young at first, 192 MB: it touches no
 # more of its heap. Code must run four times as often as usual before C1 compiles it, and forty times as often before C2
@@ -80,7 +78,6 @@ JVM_OPTIONS = (
     "-XX:Tier4CompileThreshold=150000",
     "-XX:Tier4BackEdgeThreshold=400000",
     f"-Dlog4j2.configurationFile={resources.files('frazil.runtime') / 'log4j2.properties'}",
-    OF_SECURITY,
 )
 MEASURE_EVERY_S = 5.0
 # The least time between two collections of Python's own garbage, and the most of a core that they may take.

@@ -32,7 +32,7 @@ from frazil.runtime.gateway import (
 )
 from frazil.runtime.jars import jars, own_jars, spark_home
 from frazil.runtime.java import find_java, with_one_collector
-from frazil.runtime.jvm import JVM_OPTIONS, OF_SECURITY
+from frazil.runtime.jvm import JVM_OPTIONS
 from frazil.temporary import temporary_folder
 
 _FOR_ARROW = "--add-opens=java.base/java.nio=ALL-UNNAMED"
@@ -96,9 +96,7 @@ class LightJvm:
             first, *path = _classpath(needs_spark_jars)
             sharing = sharing_options(_archive_with_spark() if needs_spark_jars else archive_of_small_jvm())
             temporary = f"-Djava.io.tmpdir={self._held.enter_context(temporary_folder(OF_JVM))}"
-            with options_file(
-                [*with_one_collector(_OPTIONS, own), *sharing, temporary, OF_SECURITY, *own, log4j]
-            ) as options:
+            with options_file([*with_one_collector(_OPTIONS, own), *sharing, temporary, *own, log4j]) as options:
                 port, token, self._process = launch_gateway(
                     jarpath=str(first),
                     classpath=":".join([*map(str, path), *_declared_jars(conf, needs_s3)]),
