@@ -70,6 +70,7 @@ test: test-setup
 
 # Those too that repeat a point in another place or with more parts: an hour. For a release, and for changes that reach far.
 test-all: test-setup
+	$(BIN)/python -m tests.fixtures.stores.programs jars
 	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder -m "not soak"
 
 lint: setup $(VENV)/.dev

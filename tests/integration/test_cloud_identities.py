@@ -1,5 +1,5 @@
 """Tasks write to Google's and Microsoft's stores by the identity of the driver's machine: by tokens that the driver's own
-libraries get, here from a server in place of the clouds'. `make stores` has the jars of these libraries.
+libraries get, here from a server in place of the clouds'. `make test-all` fetches the jars of these libraries.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from frazil.catalog.iceberg.store_access import identity_of
 from frazil.clock import SystemClock
 from frazil.store.properties import credentials_end_ms
 from tests.fixtures.jvms import light_jvm
-from tests.fixtures.stores.programs import bundle, go_program
+from tests.fixtures.stores.programs import bundle
 
 pytestmark = [pytest.mark.slow, pytest.mark.jvm, pytest.mark.timeout(300)]
 HOUR_S, DAY_S = 3600, 86400
@@ -30,8 +30,6 @@ ACCOUNT = "abfss://data@lake.dfs.core.windows.net/t"
 @pytest.fixture
 def cloud() -> Iterator[tuple[str, list[tuple[str, str]]]]:
     """The address of a server that gives out tokens, and what it was asked: path and body."""
-    if go_program("fake-gcs-server") is None:
-        pytest.skip("the jars are not fetched: `make stores` does it")
     asked: list[tuple[str, str]] = []
 
     class Cloud(BaseHTTPRequestHandler):

@@ -1,4 +1,6 @@
-"""Acceptance tests that `make test` leaves out name the quicker tests that make their points in time."""
+"""Acceptance tests that `make test` leaves out name the quicker tests that make their points in time; what slow tests need
+is fetched before them.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from docs.scan import ROOT
+from tests.fixtures.fetching import DECLARATIONS
+from tests.fixtures.stores.programs import JARS
 from tests.tiers import LONGEST
 
 _TESTS = ROOT / "tests"
@@ -25,3 +29,9 @@ def test_a_file_with_slow_tests_names_tests_that_make_their_points_in_time(path:
 def test_the_longest_files_exist() -> None:
     names = {path.name for path in _TESTS.rglob("test_*.py")}
     assert set(LONGEST) - names == set()
+
+
+def test_all_jars_are_fetched_before_tests_whose_time_is_limited() -> None:
+    assert {*DECLARATIONS, *JARS} == set(_TESTS.rglob("*ivy.xml"))
+    _, _, recipe = (ROOT / "Makefile").read_text().partition("\ntest-all: test-setup\n")
+    assert recipe.split("\n\n")[0].splitlines()[0].endswith("python -m tests.fixtures.stores.programs jars")
