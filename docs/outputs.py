@@ -87,7 +87,11 @@ TABLE = Document(
         "ok": ("boolean", "Whether the table is healthy."),
         **_TELLING,
         "topics": ("list of texts", "The topics that the table reads."),
-        "lag_records": ("number", "Offsets up to the topics' ends that are not committed."),
+        "lag_records": (
+            "number",
+            "Offsets up to the topics' ends that are not committed. Null before they are measured, and where topics are gone"
+            " or are other ones now.",
+        ),
         "lag_s": ("number", "For how many seconds the table has been incomplete; 0 when everything is committed."),
         "watermark_ms": (_MS, "The record timestamp up to which the table is [complete](../concepts.md#watermark)."),
         "last_commit_ms": (_MS, "The time of the pipeline's newest commit to the table."),
