@@ -191,18 +191,24 @@ def test_a_column_that_waits_for_its_field_stops_the_table_where_that_is_asked_f
     assert table.status.reason.startswith("field a: object")
 
 
+_NAMELESS = ColumnSpec(name="nameless", type=parse_type("long"), field=("",))
+
+
 @pytest.mark.parametrize(
-    ("settings", "column"),
+    "settings",
     [
-        ({"flatten": FlattenSpec()}, ""),
-        ({"column_case": "snake"}, ""),
-        ({"exclude": (("z",),)}, ""),
-        ({"columns": (ColumnSpec(name="at", type=parse_type("timestamptz"), unit="s"),)}, ""),
-        ({"columns": (ColumnSpec(name="of", type=parse_type("string"), constant="eu"),), "flatten": FlattenSpec()}, ""),
-        ({"columns": (ColumnSpec(name="nameless", type=parse_type("long"), field=("",)),)}, "nameless"),
+        {"flatten": FlattenSpec()},
+        {"column_case": "snake"},
+        {"exclude": (("z",),)},
+        {"columns": (ColumnSpec(name="at", type=parse_type("timestamptz"), unit="s"),)},
+        {"columns": (ColumnSpec(name="of", type=parse_type("string"), constant="eu"),), "flatten": FlattenSpec()},
     ],
 )
-def test_a_field_without_a_name_is_a_field(tmp_path: Path, settings: dict[str, Any], column: str) -> None:
-    scene = Scene(tmp_path, "a", **settings)
-    assert _run(scene, {"x": 1}, {"": 2, "x": 2}).status.run_state is RunState.WAITING
-    assert [row.get(column) for row in scene.rows("n.a")] == [None, 2]
+def test_a_field_without_a_name_gets_no_column_but_a_declared_one(tmp_path: Path, settings: dict[str, Any]) -> None:
+    records = ({"x": 1}, {"": 2, "x": 2})
+    scene = Scene(tmp_path / "bad", "a", **settings)
+    assert _run(scene, *records).status.run_state is RunState.WAITING
+    assert ([row["x"] for row in scene.rows("n.a")], scene.dead_letters("n.a")) == ([1], [("a", 0, 1)])
+    scene = Scene(tmp_path / "declared", "a", **settings | {"columns": (*settings.get("columns", ()), _NAMELESS)})
+    assert _run(scene, *records).status.run_state is RunState.WAITING
+    assert [row["nameless"] for row in scene.rows("n.a")] == [None, 2]

@@ -18,6 +18,7 @@ from frazil.runtime.light_jvm import Gateway
 @pytest.mark.skipif(threading.current_thread() is not threading.main_thread(), reason="signals go to the main thread")
 def test_ctrl_c_during_a_call_of_java_is_only_an_interrupt(capsys: pytest.CaptureFixture[str]) -> None:
     configure_logging(LogFormat.text, LogLevel.info, Redaction())
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # That of a run, of an earlier test.
     with socket.create_server(("127.0.0.1", 0)) as silent:
         gateway = Gateway(gateway_parameters=GatewayParameters(port=silent.getsockname()[1]))
         presses = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
@@ -25,4 +26,5 @@ def test_ctrl_c_during_a_call_of_java_is_only_an_interrupt(capsys: pytest.Captur
         with pytest.raises(KeyboardInterrupt):
             gateway.jvm.java.lang.System.currentTimeMillis()
         presses.join()
+    signal.signal(signal.SIGINT, before)
     assert capsys.readouterr() == ("", "")
