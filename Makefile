@@ -76,7 +76,7 @@ test-all: test-setup
 lint: setup $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy src tests
+	$(BIN)/mypy -n 2 src tests
 	$(BIN)/lint-imports
 	$(BIN)/codespell
 
