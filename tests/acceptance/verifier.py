@@ -90,7 +90,7 @@ def verify(metadata: Metadata, pipeline: str, records: Records) -> Verdict:
     known: Rows = {}
     schema = None
     with open_duckdb(metadata) as reader:
-        for snapshot in _chosen(document.get("snapshots", [])):
+        for snapshot in chosen_snapshots(document.get("snapshots", [])):
             if snapshot.get("schema-id") != schema:
                 known, schema = {}, snapshot.get("schema-id")
             progress = progress_at(document, snapshot, pipeline)
@@ -114,7 +114,8 @@ def verify(metadata: Metadata, pipeline: str, records: Records) -> Verdict:
     return verdict
 
 
-def _chosen(snapshots: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+def chosen_snapshots(snapshots: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """All, or about MOST_SNAPSHOTS, evenly spread, the newest among them; in the order of their sequence numbers."""
     newest_first = sorted(snapshots, key=lambda one: one["sequence-number"], reverse=True)
     return newest_first[:: -(-len(newest_first) // MOST_SNAPSHOTS) or 1][::-1]
 
