@@ -66,13 +66,19 @@ def test_a_batch_that_runs_when_its_table_is_paused_is_committed(tmp_path: Path)
     assert len(scene.rows("n.a")) <= 1
 
 
-def test_a_stopped_table_continues_from_its_progress_once_the_cause_is_gone(tmp_path: Path) -> None:
-    scene = Scene(tmp_path, "a", on_bad_record="stop")
+def stopped(folder: Path) -> tuple[Scene, Service]:
+    """A table with one row, which a bad record has stopped."""
+    scene = Scene(folder, "a", on_bad_record="stop")
     scene.feed("a", {"id": 1})
     service = scene.start()
     assert turn_until(service, lambda: has_read(service, "n.a", 1))
     scene.feed("a", b"no JSON")
     assert turn_until(service, lambda: state_of(service, "n.a")[0] == "stopped")
+    return scene, service
+
+
+def test_a_stopped_table_continues_from_its_progress_once_the_cause_is_gone(tmp_path: Path) -> None:
+    scene, service = stopped(tmp_path)
     done(service, service.requests.resume("n.a"))
     assert turn_until(service, lambda: state_of(service, "n.a")[0] == "stopped"), "the record is still bad"
     scene.source.by_name["a"].partitions[0].clear()
@@ -83,12 +89,7 @@ def test_a_stopped_table_continues_from_its_progress_once_the_cause_is_gone(tmp_
 
 
 def test_a_stopped_table_that_was_reset_waits_for_resume_and_no_longer_shows_why_it_had_stopped(tmp_path: Path) -> None:
-    scene = Scene(tmp_path, "a", on_bad_record="stop")
-    scene.feed("a", {"id": 1})
-    service = scene.start()
-    assert turn_until(service, lambda: has_read(service, "n.a", 1))
-    scene.feed("a", b"no JSON")
-    assert turn_until(service, lambda: state_of(service, "n.a")[0] == "stopped")
+    scene, service = stopped(tmp_path)
     done(service, service.requests.restart("n.a", is_dry=True))
     assert state_of(service, "n.a")[0] == "stopped"
     done(service, service.requests.restart("n.a", is_dry=False))
