@@ -8,6 +8,7 @@ import json
 import os
 import socket
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -82,8 +83,9 @@ class StateFile:
             make_private_file(partial)
             partial.write_text(text)
             partial.replace(self.path)
-        except OSError:
-            partial.unlink(missing_ok=True)  # A full disk must not stop ingestion over a cache.
+        except OSError:  # A full or read-only disk must not stop ingestion over a cache.
+            with suppress(OSError):
+                partial.unlink(missing_ok=True)
 
     def _is_of_another(self) -> bool:
         """Whether another process, which runs on this machine, has written the file."""

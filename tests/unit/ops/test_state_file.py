@@ -103,3 +103,10 @@ def test_a_damaged_file_is_none(tmp_path: Path, text: str) -> None:
     file = StateFile(tmp_path, "p", FakeClock(), str)
     file.path.write_text(text)
     assert file.read() == {}
+
+
+def test_a_folder_that_cannot_be_written_stops_nothing(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    file = StateFile(tmp_path / "file", "p", FakeClock(), str)  # As on a disk that is read-only by now.
+    file.write([])
+    assert (file.document["pid"], file.read()) == (os.getpid(), {})
