@@ -58,6 +58,8 @@ def check_page(page: Browser, picture: Path) -> None:
         page.screenshot(picture.with_suffix(f".{width}.png"))
         assert page.violations() == []
         assert page.run("return document.scrollingElement.scrollWidth") <= width
+        lines = "[...document.querySelectorAll('.tables small')].map((one) => one.getClientRects().length)"
+        assert page.run(f"return Math.max(1, ...{lines})") == 1
     page.show_at(WIDE)
     origins = "return [...new Set(performance.getEntriesByType('resource').map((one) => new URL(one.name).origin))]"
     assert set(page.run(origins)) <= {page.run("return location.origin")}

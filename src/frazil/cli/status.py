@@ -242,8 +242,8 @@ def _upsert_tables(report: PipelineReport) -> Iterator[RenderableType]:
     titles = ("upsert table, last batch", "changes", "rows deleted", "files inspected")
     rows = []
     for name, last in recorded:
-        looked = f"{count(last['inspected'])} of {count(last['files'])}"
-        rows.append((name, count(last["changes"]), count(last["deleted"]), looked))
+        looked = f"{count(last.get('inspected'))} of {count(last.get('files'))}"
+        rows.append((name, count(last.get("changes")), count(last.get("deleted")), looked))
     yield Text("")
     yield _Fitted(titles, rows)
 

@@ -4,6 +4,7 @@ changed, before the next connection.
 
 from __future__ import annotations
 
+import errno
 import ssl
 from collections.abc import Callable
 from pathlib import Path
@@ -16,6 +17,21 @@ from frazil.spec.connections import HttpTlsSpec
 log = structlog.get_logger("frazil")
 
 _Load: TypeAlias = Callable[[], ssl.SSLContext]
+
+
+def check_certificate(tls: HttpTlsSpec) -> None:
+    """Loads the certificate and its key.
+
+    Raises: OSError, with the file that is meant where one is, when a server cannot use them.
+    """
+    for path in (tls.certificate, tls.key):
+        with Path(path).open("rb"):
+            pass  # OpenSSL does not name a file that it cannot read.
+
+    def refuse() -> str:  # Without a callback OpenSSL asks for the password on the terminal, and waits.
+        raise OSError(errno.EACCES, "the key has a password", tls.key)
+
+    ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(tls.certificate, tls.key, refuse)
 
 
 def renewing(tls: HttpTlsSpec) -> Callable[[Any, _Load], ssl.SSLContext]:
@@ -32,6 +48,7 @@ def renewing(tls: HttpTlsSpec) -> Callable[[Any, _Load], ssl.SSLContext]:
             if stamps != tried:
                 tried = stamps
                 try:
+                    check_certificate(tls)
                     newest = load()
                     log.info("http_certificate_renewed", file=tls.certificate)
                 except OSError as error:  # An SSLError is one, such as for a key that is yet to be replaced.

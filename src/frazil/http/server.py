@@ -7,14 +7,13 @@ from __future__ import annotations
 import errno
 import importlib
 import socket
-import ssl
 import threading
 from typing import Any
 
 import structlog
 
 from frazil.errors import SpecError, UnavailableError
-from frazil.http.certificate import renewing
+from frazil.http.certificate import check_certificate, renewing
 from frazil.spec.connections import HttpSpec
 
 log = structlog.get_logger("frazil")
@@ -144,10 +143,10 @@ def _check_certificate(http: HttpSpec) -> None:
     if http.tls is None:
         return
     try:
-        ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(http.tls.certificate, http.tls.key)
+        check_certificate(http.tls)
     except OSError as error:  # An SSLError is one.
         raise SpecError(
             f"`http.tls` cannot be used: {error.strerror or error}",
             remedy="name a certificate and its key, both as PEM and without a password",
-            where=http.tls.certificate,
+            where=error.filename or http.tls.certificate,
         ) from None

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import structlog
+from pydantic import TypeAdapter
 
 from frazil.errors import FrazilError
 from frazil.ingest.failures import TableStopped, TaskFailedError
@@ -42,6 +43,15 @@ class _Suspect:
     deaths: int
     #: The offsets that were read at the last crash.
     ranges: tuple[OffsetRange, ...]
+
+
+@dataclass(frozen=True)
+class _Stored:
+    """A suspect in the file."""
+
+    deaths: int
+    #: Topic, partition, start and end of each range.
+    ranges: list[tuple[str, int, int, int]]
 
 
 class Suspects:
@@ -108,10 +118,10 @@ class Suspects:
         )
 
     def _write(self) -> None:
-        if not self._known:
-            self._path.unlink(missing_ok=True)
-            return
         with suppress(OSError):  # Without it the next start reads in the usual order.
+            if not self._known:
+                self._path.unlink(missing_ok=True)
+                return
             self._path.parent.mkdir(parents=True, exist_ok=True)
             draft = self._path.with_suffix(".new")
             descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
@@ -132,12 +142,9 @@ def _document(one: _Suspect) -> dict[str, Any]:
 
 def _read(path: Path) -> dict[str, _Suspect]:
     """Returns the suspects that an earlier process has stored; none where the file cannot be read."""
-    with suppress(OSError, ValueError, KeyError, TypeError):
-        document = json.loads(path.read_text(encoding="utf-8"))
-        return {
-            name: _Suspect(one["deaths"], tuple(OffsetRange(*r) for r in one["ranges"]))
-            for name, one in document.items()
-        }
+    with suppress(OSError, ValueError):  # Pydantic's error is one.
+        stored = TypeAdapter(dict[str, _Stored]).validate_json(path.read_bytes())
+        return {name: _Suspect(one.deaths, tuple(OffsetRange(*r) for r in one.ranges)) for name, one in stored.items()}
     return {}
 
 

@@ -2,6 +2,7 @@
 
 The newest two chunks of each table are in memory: two hours at ten seconds, two days at ten minutes. All are written to a
 small SQLite file, which may be deleted: without it the older past is lost and nothing else. The loop never waits for it.
+Several processes may share the file: each adds the samples of the tables that it works on.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ log = structlog.get_logger("frazil")
 FLUSH_EVERY_S = 300
 _LOCK_TIMEOUT_S = 1.0
 _CREATE = "create table if not exists chunks (step_s, begin_s, name, samples, primary key (step_s, begin_s, name))"
+_CHUNK = "select samples from chunks where step_s = ? and begin_s = ? and name = ?"
 Samples = npt.NDArray[np.float32]
 """Samples of one table, of shape (3, n_samples): lag in records, freshness in seconds, records per second. NaN where nothing
 is known, such as while the process did not run.
@@ -67,12 +69,14 @@ class Sample:
     freshness_s: float | None
     #: The sum of the committed offsets, whose growth is the number of records read.
     position: int
+    #: Whether this process works on the table; otherwise another one writes its past.
+    is_owned: bool = True
 
 
 def sample_of(table: Table, now_ms: int) -> Sample:
     """Returns the sample of a table of the running pipeline."""
     position = sum(sum(partitions.values()) for partitions in table.progress.offsets.values())
-    return Sample(table.offsets.lag_records, freshness_of(table, now_ms), position)
+    return Sample(table.offsets.lag_records, freshness_of(table, now_ms), position, table.schedule.is_owned)
 
 
 def freshness_of(table: Table, now_ms: int) -> float | None:
@@ -96,24 +100,21 @@ class _Recent:
         #: Begin and table of chunks that were not written since they changed.
         self.changed: set[tuple[int, str]] = set()
 
-    def put(self, at_s: int, name: str, values: Sequence[float]) -> None:
-        """Adds a sample."""
+    def put(self, at_s: int, name: str, values: Sequence[float], is_kept: bool) -> None:
+        """Adds a sample. is_kept: whether it is to be written."""
         begin_s = self.resolution.begin_of(at_s)
         if begin_s not in self._chunks:
             self._chunks = dict(sorted([*self._chunks.items(), (begin_s, {})])[-2:])
             self.changed = {place for place in self.changed if place[0] in self._chunks}
-        self._chunk(begin_s, name)[:, self.resolution.place_of(at_s)] = values
-        self.changed.add((begin_s, name))
+        self.own_chunk(begin_s, name)[:, self.resolution.place_of(at_s)] = values
+        if is_kept:
+            self.changed.add((begin_s, name))
 
-    def merge(self, begin_s: int, name: str, samples: Samples) -> None:
-        """Adds a chunk of an earlier process; samples of this process stay."""
-        own = self._chunk(begin_s, name)
-        np.copyto(own, samples, where=np.isnan(own))
-
-    def _chunk(self, begin_s: int, name: str) -> Samples:
+    def own_chunk(self, begin_s: int, name: str) -> Samples:
+        """Returns one chunk, which the caller may change."""
         chunks = self._chunks.setdefault(begin_s, {})
         if name not in chunks:
-            chunks[name] = np.full((3, self.resolution.size), np.nan, np.float32)
+            chunks[name] = _nothing(self.resolution)
         return chunks[name]
 
     def chunk(self, begin_s: int, name: str) -> Samples | None:
@@ -182,9 +183,9 @@ class History:
         now_s = self._now_s()
         for name, sample in self._measure().items():
             shown = (np.nan if number is None else number for number in (sample.lag_records, sample.freshness_s))
-            self._fine.put(now_s, name, (*shown, self._rate(name, sample, now_s)))
+            self._fine.put(now_s, name, (*shown, self._rate(name, sample, now_s)), sample.is_owned)
             if (now_s // FINE.step_s) % _PER_COARSE == _PER_COARSE - 1:
-                self._coarse.put(now_s, name, _summary(self._fine.last(name, _PER_COARSE, now_s)))
+                self._coarse.put(now_s, name, _summary(self._fine.last(name, _PER_COARSE, now_s)), sample.is_owned)
         self.sample_count += 1
 
     def _rate(self, name: str, sample: Sample, now_s: int) -> float:
@@ -218,11 +219,16 @@ class History:
         self._with_file(self._load)
 
     def _write(self, database: sqlite3.Connection) -> None:
+        database.execute("begin immediate")  # Another process must not write a chunk between its read and its write.
         for recent in (self._fine, self._coarse):
             step_s = recent.resolution.step_s
-            rows = ((step_s, *place, recent.chunk(*place)) for place in recent.changed)
-            packed = ((*row, _packed(samples)) for *row, samples in rows if samples is not None)
-            database.executemany("insert or replace into chunks values (?, ?, ?, ?)", packed)
+            for begin_s, name in recent.changed:
+                samples = recent.own_chunk(begin_s, name)
+                for (packed,) in database.execute(_CHUNK, (step_s, begin_s, name)).fetchall():
+                    stored = _unpacked(packed, recent.resolution)
+                    np.copyto(samples, stored, where=~np.isnan(stored))
+                values = (step_s, begin_s, name, _packed(samples))
+                database.execute("insert or replace into chunks values (?, ?, ?, ?)", values)
             oldest_s = recent.resolution.begin_of(self._now_s() - recent.resolution.keep_s)
             database.execute("delete from chunks where step_s = ? and begin_s < ?", (step_s, oldest_s))
         database.commit()
@@ -234,7 +240,8 @@ class History:
             resolution, now_s = recent.resolution, self._now_s()
             since_s = resolution.begin_of(now_s - resolution.step_s * resolution.size)
             for begin_s, name, packed in database.execute(query, (resolution.step_s, since_s, now_s)):
-                recent.merge(begin_s, name, _unpacked(packed, resolution))
+                own = recent.own_chunk(begin_s, name)
+                np.copyto(own, _unpacked(packed, resolution), where=np.isnan(own))
 
     def _stored(self, resolution: Resolution, name: str, since_s: int) -> dict[int, Samples]:
         found: dict[int, Samples] = {}
@@ -257,7 +264,7 @@ class History:
                 database.execute(_CREATE)
                 work(database)
             self._is_failing = False
-        except (OSError, sqlite3.Error, zlib.error, ValueError) as error:
+        except (OSError, sqlite3.Error) as error:
             if not self._is_failing:
                 remedy = "free the disk, or delete the file: it holds the console's charts alone"
                 log.warning("history_unavailable", file=str(self._file), reason=str(error), remedy=remedy)
@@ -280,5 +287,13 @@ def _packed(samples: Samples) -> bytes:
 
 
 def _unpacked(packed: bytes, resolution: Resolution) -> Samples:
-    halves = np.frombuffer(zlib.decompress(packed), np.uint16).astype(np.uint32)
-    return (halves << 16).view(np.float32).reshape(3, resolution.size)
+    """Returns a stored chunk; one that is damaged has no samples."""
+    try:
+        halves = np.frombuffer(zlib.decompress(packed), np.uint16).astype(np.uint32)
+        return (halves << 16).view(np.float32).reshape(3, resolution.size)
+    except (zlib.error, ValueError, TypeError):
+        return _nothing(resolution)
+
+
+def _nothing(resolution: Resolution) -> Samples:
+    return np.full((3, resolution.size), np.nan, np.float32)

@@ -8,14 +8,18 @@ import json
 import os
 import socket
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
+
+from pydantic import ValidationError
 
 from frazil.clock import Clock
 from frazil.ingest.leadership import LeadershipState
 from frazil.ingest.published_offsets import Published
 from frazil.ingest.table import Table
+from frazil.ops.recorded import RecordedProcess
 from frazil.runtime.private import make_private_directory, make_private_file
 from frazil.types import list_names
 
@@ -79,8 +83,9 @@ class StateFile:
             make_private_file(partial)
             partial.write_text(text)
             partial.replace(self.path)
-        except OSError:
-            partial.unlink(missing_ok=True)  # A full disk must not stop ingestion over a cache.
+        except OSError:  # A full or read-only disk must not stop ingestion over a cache.
+            with suppress(OSError):
+                partial.unlink(missing_ok=True)
 
     def _is_of_another(self) -> bool:
         """Whether another process, which runs on this machine, has written the file."""
@@ -98,14 +103,11 @@ class StateFile:
         return self._redact(value) if isinstance(value, str) else value
 
     def read(self) -> dict[str, Any]:
-        """Returns the document; empty where none can be read, or the file is damaged."""
+        """Returns the document with every key of `RecordedProcess`; empty where none can be read."""
         try:
-            document: Any = json.loads(self.path.read_text())
-        except (OSError, ValueError):
+            return RecordedProcess.model_validate_json(self.path.read_bytes()).model_dump()
+        except (OSError, ValidationError):
             return {}
-        tables = document.get("tables", {}) if isinstance(document, dict) else None
-        is_whole = isinstance(tables, dict) and all(isinstance(entry, dict) for entry in tables.values())
-        return document if is_whole else {}
 
 
 def is_process_alive(document: dict[str, Any]) -> bool | None:
@@ -114,12 +116,13 @@ def is_process_alive(document: dict[str, Any]) -> bool | None:
         return False
     if document.get("host") != socket.gethostname():
         return None
+    if document.get("pid") is None:
+        return False
     try:
-        pid = int(document["pid"])
-        os.kill(pid, 0)
+        os.kill(document["pid"], 0)
     except PermissionError:
         return _is_the_same(document)  # The process belongs to another user.
-    except (OSError, KeyError):
+    except OSError:
         return False
     return _is_the_same(document)
 
@@ -129,7 +132,7 @@ def _is_the_same(document: dict[str, Any]) -> bool:
     processes in a container. True where that cannot be found out.
     """
     noted = document.get("started")
-    found = started_at(int(document["pid"])) if noted else None
+    found = started_at(document["pid"]) if noted else None
     return found is None or found == noted
 
 

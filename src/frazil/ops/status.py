@@ -339,7 +339,7 @@ def _report(found: _Found, process: Process, document: Mapping[str, Any], now_ms
         if known_state.get("reason")
         else None
     )
-    state = _state(found, known_state, process, document.get("updated_ms", 0))
+    state = _state(found, known_state, process, document.get("updated_ms") or 0)
     problem = recorded if state == known_state.get("state") and recorded else found.problem or _loss(found, known_state)
     is_note = problem is recorded and state not in _BAD_STATES
     size = _size(found, known_state)

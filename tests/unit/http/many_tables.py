@@ -85,7 +85,8 @@ class ManyTables:
                 wave = 1 + (at_s // 10 * (number + 3)) % 17 / 10
                 peak = 40 * (number % 50 == 5 and 900 < now_s - at_s < 1_300)
                 rate = (at_s // 10 * 7) % 90 if number % 10 == 0 else 0
-                history._fine.put(at_s, table.name, (rate + 10 * peak, wave + peak if number % 3 == 0 else 1.4, rate))
+                values = rate + 10 * peak, wave + peak if number % 3 == 0 else 1.4, rate
+                history._fine.put(at_s, table.name, values, is_kept=True)
         history.sample()
 
     def _table(self, number: int) -> Table:

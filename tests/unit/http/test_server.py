@@ -66,6 +66,19 @@ def test_an_address_or_a_certificate_that_cannot_be_used_is_named_with_its_remed
     assert open_server(None, APP, None) is None
 
 
+def test_a_key_with_a_password_is_refused_and_no_terminal_is_asked_for_it(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    locked = Authority(tmp_path).make("server", password="secret")
+    missing = tmp_path / "missing"
+    for key, reason in ((locked.key, "the key has a password"), (missing, "No such file or directory")):
+        tls = HttpTlsSpec(certificate=str(locked.certificate), key=str(key))
+        with pytest.raises(SpecError) as wrong:
+            open_server(HttpSpec(listen=free(), tls=tls), APP, None)
+        assert (wrong.value.message, wrong.value.where) == (f"`http.tls` cannot be used: {reason}", str(key))
+    assert capfd.readouterr().err == ""
+
+
 def test_check_tries_a_declared_address_and_its_certificate(taken: Address, tmp_path: Path) -> None:
     def found(http: HttpSpec) -> list[tuple[bool, str, str]]:
         spec = Scene(tmp_path, "a").spec("a").model_copy(update={"http": http})
@@ -115,6 +128,8 @@ def test_a_renewed_certificate_is_used_without_a_restart(tmp_path: Path) -> None
         used.key.write_bytes(new.key.read_bytes())
         assert served() == new.certificate.read_text()
         used.key.unlink()
+        assert served() == new.certificate.read_text()
+        used.key.write_bytes(Authority(tmp_path).make("locked", password="secret").key.read_bytes())
         assert served() == new.certificate.read_text()
     finally:
         server.stop()

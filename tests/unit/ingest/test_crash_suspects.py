@@ -9,9 +9,12 @@ import pytest
 from py4j.protocol import Py4JNetworkError
 
 from frazil.errors import UnavailableError
+from frazil.ingest.crash_suspects import Suspects
 from frazil.ingest.state import RunState
+from frazil.ingest.table import Planned, Table
 from frazil.ingest.task_job import Job
 from frazil.report import TaskReport
+from frazil.spec import TableSpec, TopicSelector
 from frazil.testing import MemoryJobs
 from frazil.types import Batch
 from tests.unit.ingest.service_scene import Scene, turn_until
@@ -88,3 +91,21 @@ def test_a_table_is_no_suspect_any_more_once_it_was_read(tmp_path: Path) -> None
     scene.catch_up()
     assert [row["id"] for row in scene.rows("n.a")] == [1]
     assert not (tmp_path / "p.suspects.json").exists()
+
+
+@pytest.mark.parametrize(
+    "text", ["[]", "{", '{"n.a": 3}', '{"n.a": {"deaths": "x", "ranges": []}}', '{"n.a": {"deaths": 1, "ranges": [3]}}']
+)
+def test_a_damaged_file_names_no_suspect(tmp_path: Path, text: str) -> None:
+    (tmp_path / "s.json").write_text(text)
+    table = Table(TableSpec(name="n.a", topics=(TopicSelector(literal="a"),)))
+    Suspects(tmp_path / "s.json").check(Planned(table, Batch("n.a", ()), {}, {}, {}, 0.0))
+
+
+def test_a_suspect_that_was_read_stops_nothing_though_its_file_stays(tmp_path: Path) -> None:
+    (tmp_path / "s.json").write_text('{"n.a": {"deaths": 1, "ranges": [["a", 0, 0, 2]]}}')
+    suspects = Suspects(tmp_path / "s.json")
+    (tmp_path / "s.json").unlink()
+    (tmp_path / "s.json").mkdir()  # It cannot be removed, as on a disk that is read-only by now.
+    suspects.clear("n.a")
+    assert (tmp_path / "s.json").exists()

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import sqlite3
+import zlib
 from contextlib import closing
 from pathlib import Path
 
 import numpy as np
+import pytest
 from structlog.testing import capture_logs
 
 from frazil.ops.history import COARSE, FINE, History, Sample
@@ -21,11 +23,12 @@ class Past:
     def __init__(self, file: Path, clock: FakeClock) -> None:
         self.clock = clock
         self.taken = 0
+        self.is_owned = True
         self.history = History(file, clock, self._measure)
 
     def _measure(self) -> dict[str, Sample]:
         self.taken += 1
-        return {"n.a": Sample(self.taken, float(self.taken), 20 * self.taken)}
+        return {"n.a": Sample(self.taken, float(self.taken), 20 * self.taken, self.is_owned)}
 
     def live(self, samples: int) -> None:
         """Lets time pass."""
@@ -126,3 +129,42 @@ def test_what_another_process_keeps_from_being_written_is_written_later(tmp_path
     other.history.restore()
     lag = other.history.read("n.a", 7 * FINE.step_s)[1][0]
     assert np.allclose(lag, np.arange(taken - 1, taken + 6), rtol=0.01)
+
+
+def test_processes_that_share_the_file_keep_what_each_knows_of_the_tables_that_it_works_on(tmp_path: Path) -> None:
+    clock = FakeClock()
+    leader, standby = Past(tmp_path / "h.db", clock), Past(tmp_path / "h.db", clock)
+    leader.live(2)
+    leader.history.flush()
+    standby.is_owned, standby.taken = False, 50
+    standby.live(2)
+    standby.history.flush()
+    leader.live(2)
+    leader.history.flush()
+    standby.is_owned = True
+    standby.live(2)
+    standby.history.flush()
+    leader.history.flush()
+    reader = Past(tmp_path / "h.db", clock)
+    reader.history.restore()
+    # What the standby knew of a table that nobody had written at that time is better than nothing.
+    assert reader.history.read("n.a", 8 * FINE.step_s)[1][0].tolist() == [1, 2, 51, 52, 3, 4, 53, 54]
+    assert standby.history.last_hour("n.a")[0][-8:].tolist() == [1, 2, 51, 52, 3, 4, 53, 54]
+
+
+@pytest.mark.parametrize("damaged", ["text", b"no zlib", zlib.compress(b"123"), zlib.compress(b"1234"), None])
+def test_a_damaged_chunk_is_none_and_written_anew(tmp_path: Path, damaged: object) -> None:
+    past = Past(tmp_path / "h.db", FakeClock())
+    past.live(2)
+    past.history.flush()
+    with closing(sqlite3.connect(tmp_path / "h.db")) as database:
+        database.execute("update chunks set samples = ?", (damaged,))
+        database.commit()
+    other = Past(tmp_path / "h.db", past.clock)
+    with capture_logs() as logs:
+        other.history.restore()
+        assert np.isnan(other.history.read("n.a", 20)[1]).all()
+        past.live(1)
+        past.history.flush()
+        other.history.restore()
+    assert (other.history.last_hour("n.a")[0][-3:].tolist(), logs) == ([1, 2, 3], [])

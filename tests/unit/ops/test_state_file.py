@@ -96,8 +96,17 @@ def test_a_standby_leaves_the_file_of_the_process_that_works(tmp_path: Path, mon
     assert leader.read()["tables"]["n.a"]["state"] == "standby", "the other process has ended"
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", "3", '"x"', '{"tables": []}', '{"tables": {"s.t": null}}'])
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", "3", '"x"', '{"a":' * 100_000, '{"host": "\\ud800"}', f'{{"pid": 1{"0" * 9999}}}']
+)
 def test_a_damaged_file_is_none(tmp_path: Path, text: str) -> None:
     file = StateFile(tmp_path, "p", FakeClock(), str)
     file.path.write_text(text)
     assert file.read() == {}
+
+
+def test_a_folder_that_cannot_be_written_stops_nothing(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    file = StateFile(tmp_path / "file", "p", FakeClock(), str)  # As on a disk that is read-only by now.
+    file.write([])
+    assert (file.document["pid"], file.read()) == (os.getpid(), {})

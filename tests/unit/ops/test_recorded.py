@@ -1,0 +1,86 @@
+"""The state file of an older or newer version, or one that somebody has edited: `status` shows what it still tells."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from copy import deepcopy
+from dataclasses import asdict
+from functools import reduce
+from pathlib import Path
+from typing import Any
+
+from frazil.ingest.failures import TableStopped
+from frazil.ingest.leadership import Alone
+from frazil.ingest.published_offsets import Published
+from frazil.ingest.state import RunState
+from frazil.ingest.table import Table
+from frazil.ops.reports import PipelineReport, VerificationReport, as_document
+from frazil.ops.state_file import StateFile
+from frazil.ops.status import report_pipeline
+from frazil.spec import TableSpec, TopicSelector
+from frazil.testing import FakeClock
+from frazil.types import Resolved
+from tests.unit.ops.test_status import NOW_MS, Broken, Scene, text_of
+
+MAINTENANCE = {"last_ms": 1, "waiting": ["w"], "above_cap": [], "failure": "full", "slowed_by": 1.0}
+OTHERS = (None, "x", 2**64, [3], {"x": "y"})
+NOT_THERE = object()
+
+
+class Recorded:
+    """The state file of a running process whose table is stopped, and what `status` makes of it without other services."""
+
+    def __init__(self, directory: Path) -> None:
+        self._scene = Scene(directory)
+        self._scene.source.is_down = True
+        self._file = StateFile(directory, "p", FakeClock(), str)
+        table = Table(TableSpec(name="s.a", topics=(TopicSelector(literal="a"),)))
+        table.status.set(RunState.STOPPED, TableStopped("why", "do", "there"))
+        table.key_updates.resolved = Resolved(files=7)
+        table.schema.dropped = frozenset({"user"})
+        compared = {"s.a": asdict(VerificationReport(5))}
+        self._file.write([table], False, {"s.a": MAINTENANCE}, compared, Alone("b", "1", 0).state, Published("g"))
+        self.written = self._file.document
+
+    def read(self, document: Any) -> dict[str, Any]:
+        self._file.path.write_text(json.dumps(document))
+        return self._file.read()
+
+    def report(self, document: Any) -> PipelineReport:
+        return report_pipeline(self._scene.spec, self._scene.source, Broken(), self.read(document), NOW_MS)
+
+
+def keys_of(value: Any, *outer: str) -> Iterator[tuple[str, ...]]:
+    for key, held in value.items() if isinstance(value, dict) else ():
+        yield (*outer, key)
+        yield from keys_of(held, *outer, key)
+
+
+def changed(document: Any, key: tuple[str, ...], value: Any) -> Any:
+    found = deepcopy(document)
+    held = reduce(lambda inner, name: inner[name], key[:-1], found)
+    if value is NOT_THERE:
+        del held[key[-1]]
+    else:
+        held[key[-1]] = value
+    return found
+
+
+def test_what_is_written_is_read_with_every_key(tmp_path: Path) -> None:
+    recorded = Recorded(tmp_path)
+    assert recorded.read(recorded.written) == json.loads(json.dumps(recorded.written))
+
+
+def test_whatever_a_key_holds_status_shows_the_table_and_the_other_keys(tmp_path: Path) -> None:
+    recorded = Recorded(tmp_path)
+    keys = list(keys_of(json.loads(json.dumps(recorded.written))))
+    assert {("pid",), ("tables", "s.a", "last_upsert", "files"), ("leadership", "members")} <= {*keys}
+    for key in keys:
+        for value in (NOT_THERE, *OTHERS):
+            report = recorded.report(changed(recorded.written, key, value))
+            json.dumps(as_document(report))
+            if value is NOT_THERE:
+                assert "pipeline p" in text_of(report)
+            if not {"pid", "host", "started", "ended", "tables", "s.a", "reason"} & {*key}:
+                assert [table.problem.message for table in report.tables if table.problem] == ["why"], (key, value)
