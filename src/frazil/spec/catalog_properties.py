@@ -246,7 +246,9 @@ def ignored_properties(catalog: CatalogSpec) -> list[str]:
     """
     kind = None if catalog.impl else catalog.type
     used = f"`impl: {catalog.impl}`" if catalog.impl else f"`type: {catalog.type}`"
-    known = {*_OF_ALL, *_OF_TYPES.get(kind or "", ())}
+    own_names = _OF_TYPES.get(kind or "", ())
+    # Iceberg reads each of Nessie's names without its prefix too.
+    known = {*_OF_ALL, *own_names, *(name.removeprefix("nessie.") for name in own_names)}
     found = []
     for name in sorted(catalog.properties):
         if name in known or property_of(name) is not None or name.partition(".")[0] in _FAMILIES:
