@@ -161,6 +161,18 @@ SECTIONS = [
         "catalog: {properties: {token: t, rest.auth.type: oauth2}}",
         "catalog: {properties: {rest.auth.type: none}}",
     ),
+    *(
+        sections(
+            f"catalog: {{properties: {{{name}: x}}}}",
+            f"catalog: {{properties: {{{name}: x, rest.auth.type: {login}}}}}",
+            "catalog: {}",
+        )
+        for name, login in (
+            ("rest.auth.basic.username", "basic"),
+            ("rest.signing-name", "sigv4"),
+            ("gcp.auth.scopes", "google"),
+        )
+    ),
     sections(
         "catalog: {properties: {rest.auth.type: SigV4}}",
         "catalog: {properties: {rest.auth.type: sigv4}}",
