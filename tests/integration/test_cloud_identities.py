@@ -18,11 +18,12 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 
 from frazil.catalog.iceberg.store_access import identity_of
 from frazil.clock import SystemClock
-from frazil.store.properties import credentials_end_ms
+from frazil.store.properties import PROXY, credentials_end_ms
 from tests.fixtures.jvms import light_jvm
 from tests.fixtures.stores.programs import bundle
 
 pytestmark = [pytest.mark.slow, pytest.mark.jvm, pytest.mark.timeout(300)]
+PROXY_OF_JAVA = {"https.proxyHost": "proxy", "https.proxyPort": "8", "http.nonProxyHosts": "127.*|*.inside"}
 HOUR_S, DAY_S = 3600, 86400
 ACCOUNT = "abfss://data@lake.dfs.core.windows.net/t"
 
@@ -75,18 +76,22 @@ def test_tasks_get_tokens_of_the_identity_that_only_the_drivers_machine_has(
     monkeypatch.setenv("IDENTITY_HEADER", "secret")
     now_ms = SystemClock().now_ms()
     with light_jvm(conf={"spark.jars": f"{bundle('azure')},{bundle('gcp')}"}) as jvm:
+        for name, value in PROXY_OF_JAVA.items():
+            jvm.gateway.jvm.java.lang.System.setProperty(name, value)
         load = jvm.gateway.jvm.org.apache.iceberg.CatalogUtil.loadFileIO
         google = load("org.apache.iceberg.gcp.gcs.GCSFileIO", {}, None)
         found = identity_of(jvm.gateway, google, "gs://lake/t", {})
         azure = load("org.apache.iceberg.azure.adlsv2.ADLSFileIO", {}, None)
         of_azure = [identity_of(jvm.gateway, azure, ACCOUNT, {}) for _ in range(2)]
         named = {"adls.sas-token.lake.dfs.core.windows.net": "sig=x"}
-        assert identity_of(jvm.gateway, azure, ACCOUNT, named) == {}
+        assert identity_of(jvm.gateway, azure, ACCOUNT, named) == {PROXY: "http://proxy:8"}
+        inside = {"adls.connection-string.lake.dfs.core.windows.net": "https://lake.inside?sig=x"}
+        assert identity_of(jvm.gateway, azure, ACCOUNT, inside) == {PROXY: ""}, "Java reaches it directly"
     (asked_at, body), (azure_asked_at, _) = asked
     assert (asked_at, azure_asked_at.partition("?")[0]) == ("/token", "/identity")
     claims = json.loads(base64.urlsafe_b64decode(parse_qs(body)["assertion"][0].split(".")[1] + "=="))
     assert claims["scope"].startswith("https://www.googleapis.com/auth/devstorage"), "Google refuses a request without"
     assert found["gcs.oauth2.token"] == "token-1"
-    assert of_azure == [{**of_azure[0], "adls.token": "token-2"}] * 2
+    assert of_azure == [{**of_azure[0], "adls.token": "token-2", PROXY: "http://proxy:8"}] * 2
     for identity, seconds in ((found, HOUR_S), (of_azure[0], DAY_S)):
         assert abs((credentials_end_ms(identity) or 0) - now_ms - seconds * 1000) < 120_000

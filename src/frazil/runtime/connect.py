@@ -90,7 +90,7 @@ def uses_aws(spec: PipelineSpec) -> bool:
     to it.
     """
     properties = {**spec.catalog.kind.properties, **spec.catalog.properties}
-    signs = properties.get("rest.auth.type") == "sigv4" or properties.get("rest.sigv4-enabled") == "true"
+    signs = properties.get("rest.auth.type") == "sigv4" or properties.get("rest.sigv4-enabled", "").lower() == "true"
     looks_up = any(address_of(file).kind == "s3" for file in spec.lookup_files)
     return uses_s3(spec) or signs or looks_up or any(text.startswith(_AMAZON) for text in properties.values())
 

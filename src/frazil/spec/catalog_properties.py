@@ -1,6 +1,6 @@
-"""Properties of a catalog that Iceberg would not obey, without a word: a switch whose value is neither true nor false, an
-empty value, a property without another one that it needs, and a name that it does not have. A pipeline would log in as
-nobody, or write as somebody else.
+"""Properties of a catalog that Iceberg would not obey, without a word or only once it needs them: a switch whose value is
+neither true nor false, a number or a choice that is none, an empty value, a property without another one that it needs, and
+a name that it does not have. A pipeline would log in as nobody, or write as somebody else.
 """
 
 from __future__ import annotations
@@ -18,9 +18,30 @@ _SWITCHES = (
     "cache-enabled", "io.manifest.cache-enabled", "token-refresh-enabled", "token-exchange-enabled", "rest.sigv4-enabled",
     "rest-metrics-reporting-enabled", "view-endpoints-supported", "unique-table-location", "glue.skip-archive",
     "glue.skip-name-validation", "glue.lakeformation-enabled", "jdbc.strict-mode", "jdbc.init-catalog-tables",
-    "list-all-tables", "suppress-permission-error", "s3.path-style-access", "gcs.no-auth",
+    "list-all-tables", "suppress-permission-error", "s3.path-style-access", "gcs.no-auth", "cache.case-sensitive",
+    "s3.directory-bucket.list-prefix-as-directory", "s3.access-grants.fallback-to-iam", "nessie.tracing",
+    "nessie.http2-upgrade", "nessie.ssl.no-certificate-verification", "nessie.transport.disable-compression",
+    "nessie.enable-api-compatibility-check", "nessie.force-url-connection-client", "s3.crt.enabled",
+    "s3.analytics-accelerator.enabled", "gcs.analytics-core.enabled",
 )  # fmt: skip
 """Those of stores end with `-enabled` besides."""
+_CHOICES: Mapping[str, tuple[str, ...]] = {
+    "jdbc.schema-version": ("V0", "V1"),
+    "snapshot-loading-mode": ("all", "refs"),
+    "scan-planning-mode": ("client", "server"),
+    "client-api-version": ("1", "2"),
+    "nessie.http-redirects": ("never", "always", "normal"),
+    "s3.sse.type": ("none", "s3", "kms", "dsse-kms", "custom"),
+    "http-client.type": ("apache", "urlconnection"),
+}
+"""The values of properties that have only these, in any case."""
+_NUMBERS_END = (
+    "-ms", "-sec", "-seconds", "-bytes", "-threads", "-retries", "-connections", "-per-route", "-entries", "-length",
+    "-size",
+)  # fmt: skip
+"""How the names of properties end whose values are whole numbers, without a unit."""
+_AT_LEAST_ONE = ("s3.delete.num-threads", "s3.multipart.num-threads", "lock.heartbeat-threads")
+"""Threads that Iceberg starts only once there is work for them."""
 _NEVER_EMPTY = (
     "credential", "token", "oauth2-server-uri", "rest.auth.type", "io-impl", "lock-impl", "glue.endpoint",
 )  # fmt: skip
@@ -49,6 +70,7 @@ _NEEDS = (
     _Need("s3.session-token", ("s3.access-key-id",)),
     _Need("s3.sse.key", ("s3.sse.type",)),
     _Need("s3.sse.md5", ("s3.sse.type",)),
+    _Need("http-client.urlconnection.", ("http-client.type",), "http-client.type: urlconnection"),
     _Need(
         "client.assume-role.",
         (
@@ -60,13 +82,24 @@ _NEEDS = (
         ),
         "client.factory: org.apache.iceberg.aws.AssumeRoleAwsClientFactory",
     ),
-    _Need("rest.auth.basic.", ("rest.auth.type",), "rest.auth.type: basic"),
-    *(
-        _Need(name, ("rest.auth.type", "rest.sigv4-enabled"), "rest.auth.type: sigv4")
-        for name in ("rest.signing-name", "rest.signing-region", "rest.access-key-id", "rest.secret-access-key")
-    ),
 )
-_WITHOUT_OAUTH2 = ("none", "basic", "google")
+_OF_LOGINS: Mapping[str, str] = {
+    "credential": "oauth2",
+    "token": "oauth2",
+    "rest.auth.basic.username": "basic",
+    "rest.auth.basic.password": "basic",
+    "gcp.auth.credentials-path": "google",
+    "gcp.auth.credentials-json": "google",
+    "gcp.auth.scopes": "google",
+    "rest.auth.sigv4.delegate-auth-type": "sigv4",
+    "rest.signing-name": "sigv4",
+    "rest.signing-region": "sigv4",
+    "rest.access-key-id": "sigv4",
+    "rest.secret-access-key": "sigv4",
+    "rest.session-token": "sigv4",
+}
+"""Properties that one way to log in to a server reads, by its `rest.auth.type`."""
+_LOGINS = ("none", "basic", "oauth2", "sigv4", "google")
 
 _OF_ALL = (
     "io-impl", "cache-enabled", "cache.case-sensitive", "cache.expiration-interval-ms", "io.manifest.cache-enabled",
@@ -122,6 +155,7 @@ _OF_TYPES: Mapping[str, tuple[str, ...]] = {
     "hadoop": ("suppress-permission-error",),
 }  # fmt: skip
 """Those of Iceberg's catalogs, without the stores' and without families."""
+_KNOWN = {*_OF_ALL, *(name for own in _OF_TYPES.values() for name in own)}
 _FAMILIES = ("header", "jdbc", "table-default", "table-override", "view-default", "view-override")
 _OWN_KEYS = {
     "uri": "catalog.uri",
@@ -146,26 +180,63 @@ def check_value(name: str, value: str) -> None:
         raise SpecError(f"`{name}` is not one of Iceberg's properties", remedy=f"write `{_OF_NESSIE[name]}`")
     if name in _NEVER_EMPTY and not value.strip():
         raise SpecError(f"`{name}` is empty", remedy="write its value, or remove it")
-    is_switch = name in _SWITCHES or (name.endswith("-enabled") and property_of(name) is not None)
+    of_store = property_of(name)
+    is_of_store = of_store is not None and of_store.name == name  # Not a tag, or another name that a user chooses.
+    is_switch = name in _SWITCHES or (is_of_store and name.endswith("-enabled"))
     if is_switch and value.lower() not in ("true", "false"):
         raise SpecError(f"`{name}` is `{value}`, which Iceberg takes for false", remedy="write true or false")
+    if (is_of_store or name in _KNOWN) and name.endswith(_NUMBERS_END):
+        _check_number(name, value)
+    _check_choice(name, value)
     if name == "clients" and re.fullmatch(r"-?\d+", value) and int(value) < 1:
         message = f"`{name}` is `{value}`: the catalog would be waited for without end"
         raise SpecError(message, remedy="write how many connections there are, such as 2")
     if name == "oauth2-server-uri" and any(map(str.isspace, value)):
         raise SpecError(f"`{name}` is no address", remedy="write it as https://HOST/PATH")
+    if name == "ref.hash":
+        raise SpecError(f"`{name}` names a commit, which can only be read", remedy="remove it: `ref` names the branch")
+
+
+def _check_number(name: str, value: str) -> None:
+    if not re.fullmatch(r"[+-]?[0-9]{1,18}", value):
+        raise SpecError(f"`{name}` is `{value}`", remedy="write a whole number, without a unit")
+    if name in _AT_LEAST_ONE and int(value) < 1:
+        raise SpecError(f"`{name}` is `{value}`", remedy="write at least 1, or remove it")
+
+
+def _check_choice(name: str, value: str) -> None:
+    choices = _CHOICES.get(name, ())
+    if choices and value.lower() not in map(str.lower, choices):
+        raise SpecError(f"`{name}` is `{value}`", remedy=f"write one of {', '.join(choices)}")
+    if name == "rest.auth.type" and value != "sigv4" and value.lower() == "sigv4":  # Its case alone counts.
+        raise SpecError(f"`{name}` is `{value}`", remedy="write sigv4, in lower case")
 
 
 def lacking(properties: Mapping[str, str]) -> Iterator[SpecError]:
     """Yields an error for each property that has no effect because of the others."""
-    kind = properties.get("rest.auth.type", "").lower()
+    logins = _logins(properties)
     for name, value in properties.items():
         need = next((one for one in _NEEDS if _is_of(name, one.name)), None)
         if value and need is not None and not any(map(properties.get, need.others)):
             message = f"`{name}` has no effect without `{need.others[0]}`"
             yield SpecError(message, remedy=f"write `{need.written or need.others[0]}` too, or remove `{name}`")
-        if name in ("credential", "token") and kind in _WITHOUT_OAUTH2:
-            yield SpecError(f"`{name}` is not sent with `rest.auth.type: {kind}`", remedy="remove one of them")
+        login = _OF_LOGINS.get(name)
+        if value and login and login not in logins and logins <= {*_LOGINS}:
+            message = f"`{name}` has no effect without `rest.auth.type: {login}`"
+            yield SpecError(message, remedy=f"write `rest.auth.type: {login}`, or remove `{name}`")
+    if properties.get("s3.sse.type", "").lower() == "custom" and not properties.get("s3.sse.key"):
+        yield SpecError("`s3.sse.type: custom` has no effect without `s3.sse.key`", remedy="write `s3.sse.key` too")
+
+
+def _logins(properties: Mapping[str, str]) -> set[str]:
+    """Returns the ways to log in to a server, by their `rest.auth.type`: SigV4 signs what another one has authorized."""
+    if properties.get("rest.sigv4-enabled", "").lower() == "true":
+        named = "sigv4"
+    else:
+        named = properties.get("rest.auth.type", "oauth2").lower()
+    return (
+        {named, properties.get("rest.auth.sigv4.delegate-auth-type", "oauth2").lower()} if named == "sigv4" else {named}
+    )
 
 
 def ignored_properties(catalog: CatalogSpec) -> list[str]:
@@ -175,7 +246,9 @@ def ignored_properties(catalog: CatalogSpec) -> list[str]:
     """
     kind = None if catalog.impl else catalog.type
     used = f"`impl: {catalog.impl}`" if catalog.impl else f"`type: {catalog.type}`"
-    known = {*_OF_ALL, *_OF_TYPES.get(kind or "", ())}
+    own_names = _OF_TYPES.get(kind or "", ())
+    # Iceberg reads each of Nessie's names without its prefix too.
+    known = {*_OF_ALL, *own_names, *(name.removeprefix("nessie.") for name in own_names)}
     found = []
     for name in sorted(catalog.properties):
         if name in known or property_of(name) is not None or name.partition(".")[0] in _FAMILIES:

@@ -279,11 +279,16 @@ def _adls(properties: Properties, address: Address) -> Client:
         AzureStore(
             address.bucket,
             config=config,
-            client_options=_options(properties),
+            client_options=_options(properties) | _proxy(properties, urlsplit(f"//{host}").hostname or ""),
             retry_config=_retries(properties),
             **_as_adls_arguments(adls_identity(properties, address)),
         )
     )
+
+
+def adls_host(properties: Properties, address: Address) -> str:
+    """Returns the host that Iceberg's Java client sends requests for an account to."""
+    return _adls_endpoint(properties, address).hostname or ""
 
 
 def _adls_endpoint(properties: Properties, address: Address) -> SplitResult:

@@ -148,6 +148,11 @@ def test_settings_of_hadoop_that_reach_no_table_are_told(scenario: Scenario, set
             None,
         ),
         (
+            "type: nessie, uri: 'http://h/api/v2', warehouse: /w,"
+            " properties: {authentication.type: BEARER, authentication.token: t, nessie.transport.read-timeout: '1000'}",
+            None,
+        ),
+        (
             "type: jdbc, uri: 'jdbc:postgresql://h/d', warehouse: /w, properties: {jdbc.sslpassword: x, clients: '2'}",
             None,
         ),

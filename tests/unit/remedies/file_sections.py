@@ -158,9 +158,44 @@ SECTIONS = [
     ),
     sections(
         "catalog: {properties: {token: t, rest.auth.type: none}}",
-        "catalog: {properties: {token: t}}",
+        "catalog: {properties: {token: t, rest.auth.type: oauth2}}",
         "catalog: {properties: {rest.auth.type: none}}",
     ),
+    *(
+        sections(
+            f"catalog: {{properties: {{{name}: x}}}}",
+            f"catalog: {{properties: {{{name}: x, rest.auth.type: {login}}}}}",
+            "catalog: {}",
+        )
+        for name, login in (
+            ("rest.auth.basic.username", "basic"),
+            ("rest.signing-name", "sigv4"),
+            ("gcp.auth.scopes", "google"),
+        )
+    ),
+    sections(
+        "catalog: {properties: {rest.auth.type: SigV4}}",
+        "catalog: {properties: {rest.auth.type: sigv4}}",
+    ),
+    sections(
+        "catalog: {properties: {s3.sse.type: custom}}",
+        "catalog: {properties: {s3.sse.type: custom, s3.sse.key: k}}",
+    ),
+    sections(
+        "catalog: {properties: {jdbc.schema-version: V2}}",
+        "catalog: {properties: {jdbc.schema-version: V0}}",
+        "catalog: {properties: {jdbc.schema-version: V1}}",
+    ),
+    sections(
+        "catalog: {properties: {s3.multipart.part-size-bytes: 32MB}}",
+        "catalog: {properties: {s3.multipart.part-size-bytes: 33554432}}",
+    ),
+    sections(
+        "catalog: {properties: {s3.delete.num-threads: 0}}",
+        "catalog: {properties: {s3.delete.num-threads: 1}}",
+        "catalog: {}",
+    ),
+    sections("catalog: {properties: {ref: dev, ref.hash: 1a}}", "catalog: {properties: {ref: dev}}"),
     sections(
         "catalog: {properties: {s3.sse.key: k}}",
         "catalog: {properties: {s3.sse.key: k, s3.sse.type: kms}}",

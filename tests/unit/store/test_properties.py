@@ -120,6 +120,8 @@ def test_tasks_take_the_proxy_that_the_driver_has_found_and_the_named_one_to_s3_
     assert options("gs://lake/t", **{PROXY: ""}) == {direct, ("proxy_excludes", "storage.googleapis.com")}
     own = {PROXY: "", "gcs.service.host": "http://gcs.internal:4443"}
     assert options("gs://lake/t", **own) == {direct, ("proxy_excludes", "gcs.internal")}
+    assert options(ACCOUNT, **{PROXY: "http://of-java:2"}) == {("proxy_url", "http://of-java:2")}
+    assert options(ACCOUNT, **{PROXY: ""}) == {direct, ("proxy_excludes", "lake.blob.core.windows.net")}
     assert options("s3://lake/t") == {("proxy_url", "http://named:1")}
     assert options("s3://lake/t", **{PROXY: "http://of-java:2"}) == {("proxy_url", "http://of-java:2")}
 

@@ -19,7 +19,7 @@ from py4j.java_gateway import is_instance_of
 from frazil.clock import new_id
 from frazil.errors import SpecError
 from frazil.store.addresses import address_of
-from frazil.store.clients import adls_identity, gcs_endpoint, s3_host
+from frazil.store.clients import adls_host, adls_identity, gcs_endpoint, s3_host
 from frazil.store.hdfs import USER, sent_to_tasks
 from frazil.store.properties import DRIVERS_HADOOP, PROXY
 
@@ -84,8 +84,9 @@ def identity_of(gateway: Any, io: Any, location: str, properties: Mapping[str, s
     kind = address.kind
     if kind == "hdfs":
         return _hadoop_settings(gateway.jvm, io)
-    if kind == "adls" and not adls_identity(properties, address):
-        return _adls_identity(gateway, address.host)
+    if kind == "adls":
+        found = {} if adls_identity(properties, address) else _adls_identity(gateway, address.host)
+        return {**found, PROXY: _azure_proxy_to(gateway, adls_host(properties, address))}
     if kind == "gcs":
         proxy = {PROXY: _system_proxy_to(gateway, gcs_endpoint(properties))}
         if not _needs_gcs_identity(properties):
@@ -119,8 +120,25 @@ def proxy_to(gateway: Any, named: str | None, host: str) -> str:
     others = json.loads(jvm.org.apache.iceberg.util.JsonUtil.mapper().writeValueAsString(found.nonProxyHosts()))
     if not found.host() or any(jvm.java.util.regex.Pattern.matches(one, host) for one in others):
         return ""
-    user = f"{quote(found.username(), '')}:{quote(found.password() or '', '')}@" if found.username() else ""
-    return f"{found.scheme()}://{user}{found.host()}:{found.port() or 80}"
+    return f"{found.scheme()}://{_user(found.username(), found.password())}{found.host()}:{found.port() or 80}"
+
+
+def _user(name: str | None, password: str | None) -> str:
+    """Returns the part of a proxy's address that logs in."""
+    return f"{quote(name, '')}:{quote(password or '', '')}@" if name else ""
+
+
+def _azure_proxy_to(gateway: Any, host: str) -> str:
+    """Returns the proxy by which Azure's client reaches a host; empty for none. It follows properties of Java's, and
+    HTTPS_PROXY only where java.net.useSystemProxies is true.
+    """
+    jvm = gateway.jvm
+    azure = jvm.com.azure.core
+    found = azure.http.ProxyOptions.fromConfiguration(azure.util.Configuration.getGlobalConfiguration(), True)
+    if found is None or jvm.java.util.regex.Pattern.matches(found.getNonProxyHosts() or "", host):
+        return ""
+    address = found.getAddress()
+    return f"http://{_user(found.getUsername(), found.getPassword())}{address.getHostString()}:{address.getPort()}"
 
 
 def _system_proxy_to(gateway: Any, url: str) -> str:
