@@ -25,6 +25,7 @@ from frazil.ingest.schema_changes import (
     query_adder,
     refuse_lost_columns,
     refuse_unprotected,
+    rejecting_taken_names,
     same_table,
     waiting_for_fields,
 )
@@ -343,6 +344,18 @@ class QueryTables:
         query = table.schema.query = self._analysed(table, records.schema)
         change = query_adder(table.spec, query)
         return self._catalog.evolve(table.name, change) if change(state.schema) != state.schema else state
+
+    def checking(self, table: Table) -> Callable[[Schema], None]:
+        """Returns a function that raises NameConflict where the query of a table that has read records would have two
+        columns of one name with these fields of the records.
+        """
+
+        def check(records: Schema) -> None:
+            if table.spec.has_query and table.state is not None and RECORDS_SCHEMA in table.state.marks:
+                with rejecting_taken_names():
+                    query_adder(table.spec, self._analysed(table, records))(table.state.schema)
+
+        return check
 
     def evolve(self, table: Table, change: Callable[[Schema], Schema]) -> TableState:
         """Applies a change to the schema of the table's records; returns the table.

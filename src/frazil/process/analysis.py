@@ -29,7 +29,17 @@ from pyiceberg.types import (
 from frazil.errors import SpecError
 from frazil.name_case import fold_case
 from frazil.name_length import is_long, long_name_in, long_name_reason, shorten
-from frazil.process.catalyst import RECORDS, RULES, Catalyst, UnknownColumn, chain_of, class_of, ids_of, items_of
+from frazil.process.catalyst import (
+    RECORDS,
+    RULES,
+    Catalyst,
+    NameTaken,
+    UnknownColumn,
+    chain_of,
+    class_of,
+    ids_of,
+    items_of,
+)
 from frazil.process.expressions import Expressions, Path, Value, element_type
 from frazil.process.in_spark import InSpark, Outside
 from frazil.process.program import (
@@ -322,7 +332,7 @@ class _Stages:
             if is_hidden and (is_twin or name.lower() not in (named or ())):
                 continue
             if is_twin:
-                raise SpecError(f"the query has two columns `{name}`", remedy="name one of them otherwise: `as NAME`")
+                raise NameTaken(f"the query has two columns `{name}`", remedy="name one of them otherwise: `as NAME`")
             if value.kind is None:
                 raise _no_type(name, str(analysed.projectList().apply(n).dataType().sql()))
             _check_names(value, is_metadata=column_id in self._metadata and value.sources == {(name,)})
