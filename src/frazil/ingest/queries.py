@@ -24,6 +24,7 @@ from frazil.ingest.schema_changes import (
     naming_in_query,
     query_adder,
     refuse_lost_columns,
+    refuse_taken_names,
     refuse_unprotected,
     rejecting_taken_names,
     same_table,
@@ -346,14 +347,12 @@ class QueryTables:
         return self._catalog.evolve(table.name, change) if change(state.schema) != state.schema else state
 
     def checking(self, table: Table) -> Callable[[Schema], None]:
-        """Returns a function that raises NameConflict where the query of a table that has read records would have two
-        columns of one name with these fields of the records.
-        """
+        """Returns a function that raises NameConflict for new fields of the records that take a name of the query."""
 
         def check(records: Schema) -> None:
             if table.spec.has_query and table.state is not None and RECORDS_SCHEMA in table.state.marks:
                 with rejecting_taken_names():
-                    query_adder(table.spec, self._analysed(table, records))(table.state.schema)
+                    refuse_taken_names(table, self._analysed(table, records), records)
 
         return check
 

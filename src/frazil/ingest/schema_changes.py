@@ -268,6 +268,18 @@ def naming_in_query(spec: TableSpec) -> Iterator[None]:
         raise NameTaken(error.reason, remedy=_name_otherwise(spec), where=spec.name) from None
 
 
+def refuse_taken_names(table: Table, query: Query, records: Schema) -> None:
+    """Raises NameTaken where the table cannot have the columns of its query, or a new field would be what the query's later
+    columns are made of in place of its own earlier one. records: the fields, with new ones.
+    """
+    assert table.state is not None
+    known = table.records.state.schema.column_names if table.records.state is not None else ()
+    for field in records.fields:
+        if field.name not in known and fold_case(field.name) in query.aliases:
+            raise NameTaken(f"other columns are made of its column `{field.name}`")
+    query_adder(table.spec, query)(table.state.schema)
+
+
 @contextmanager
 def rejecting_taken_names() -> Iterator[None]:
     """Makes of a query whose columns cannot have one name each, in its block, a column-name conflict of the new fields."""

@@ -54,7 +54,7 @@ from frazil.process.program import (
     fields_of,
 )
 from frazil.process.protect import ProtectedField
-from frazil.process.refusals import check_condition, check_query, star_of
+from frazil.process.refusals import aliases_used, check_condition, check_query, star_of
 from frazil.process.spark_types import iceberg_type
 from frazil.schema.arrow import arrow_type
 from frazil.schema.parts import parts_of
@@ -94,6 +94,8 @@ class Query:
     outside: Outside | None
     #: The fields of the records that are protected before the query.
     protected: tuple[ProtectedField, ...] = ()
+    #: The names of columns that later columns of the select list use, in small letters.
+    aliases: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -173,7 +175,7 @@ def analyse(
     spark_part = stages.in_spark.part(records)
     found = _carrying(stages.found, spark_part.values if spark_part is not None else ())
     program = None if outside else Program(_pruned(found), fields, spark_part)
-    return Query(columns, frozenset(stages.conditions), program, outside)
+    return Query(columns, frozenset(stages.conditions), program, outside, aliases=aliases_used(parsed))
 
 
 def analyse_condition(catalyst: Catalyst, condition: str, records: Schema, name: str) -> Condition:

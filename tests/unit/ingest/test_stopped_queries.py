@@ -216,7 +216,7 @@ def test_a_value_for_which_an_expression_fails_stops_the_table_until_the_express
     made.feed("a", {"id": 1, "a": "one"})
     status = only(made.catch_up()).status
     assert status.run_state is RunState.STOPPED
-    assert 'CAST(a AS INT) of "one"' in status.reason
+    assert status.reason == 'field a: CAST_INVALID_INPUT: CAST(records.a AS INT) of "one"'
     assert status.remedy == (
         'write the expression so that it cannot fail, with `try_cast` or another `try_` function, or `on_error: "null"`'
         " for null in its place; or fix the producer"

@@ -18,6 +18,7 @@ _QUERIES: tuple[tuple[dict[str, Any], dict[str, Any], str], ...] = (
     ({"select": "select id, y from (select *, n as y from records)"}, {"y": 5}, "y"),
     ({"select": "select *, explode(array(n)) as y from records"}, {"y": 5}, "y"),
     ({"select": "select *, n as `s.y` from records"}, {"s": {"a": 1, "y": 5}}, "s.y"),
+    ({"select": "select id, n + 1 as y, y * 2 as z from records"}, {"Y": 5}, "Y"),
     ({"rename": ((("n",), "y"),)}, {"y": 5}, "y"),
     ({"rename": ((("s", "a"), "y"),)}, {"s": {"a": 1, "y": 5}}, "s.y"),
     ({"add_fields": (("y", "_offset"),)}, {"y": 5}, "y"),
@@ -38,8 +39,8 @@ def test_records_with_such_a_field_are_dead_letters_until_it_is_left_out(
     assert [row["id"] for row in made.rows("n.a")] == [1, 3]
     [file] = made.catalog.data_files("n.a__dead_letters")
     [letter] = pq.read_table(file.path).to_pylist()
-    assert (letter["error_class"], letter["field"], letter["offset"]) == ("name_conflict", path, 1)
-    assert "leave the field out with `exclude`" in letter["message"]
+    assert (letter["error_class"], letter["path"], letter["offset"]) == ("name_conflict", path, 1)
+    assert "leave the field out with `exclude" in letter["message"]
     made.feed("a", {"id": 4, "n": 7, "s": {"a": 1}} | more)
     made.settings |= {"exclude": (tuple(path.split(".")),)}
     assert only(made.catch_up()).status.run_state is RunState.WAITING
