@@ -271,7 +271,8 @@ def _add_columns(table: Table, plan: PlannedTable, records: list[ReadRecord], sa
     new = {name: column for name, column in declared.items() if name not in there}
     known = {name: column.type for name, column in declared.items()} | own
     before = extend_schema(state.schema if state is not None else Schema(), {(): known})
-    schema, decoded = _read(table, before, records, sample_reader.schemas)
+    checking = sample_reader.queries.checking(table)
+    schema, decoded = _read(table, before, records, sample_reader.schemas, checking)
     first = decode_sample(table, records, before, sample_reader.schemas)
     proposed = tuple(propose_times(table, before, records, first, sample_reader.schemas))
     plan.sampled, plan.bad = len(records), decoded.mismatch_count
@@ -410,7 +411,7 @@ def _read(
     schema: Schema,
     records: list[ReadRecord],
     schemas: Schemas | None,
-    check: Callable[[Schema], object] = bool,
+    check: Callable[[Schema], object],
 ) -> tuple[Schema, Decoded]:
     """Returns the schema that the records ask for, and the records as a task reads them. check: as for `accept_columns`.
 

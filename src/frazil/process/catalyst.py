@@ -295,7 +295,7 @@ def _spark_refusal(java: Any, advice: str) -> SpecError:
         return _unknown_column(names, where)
     if condition.startswith("AMBIGUOUS_REFERENCE"):
         message = f"the query names {names.get('name', 'a column')}, and there are two columns of this name"
-        return NameTaken(message, remedy="name the query's own column otherwise: `as NAME`", where=where)
+        return NameTaken(message, remedy="name one of them otherwise: `as NAME`", where=where)
     words = " ".join(_END.sub("", _CODE.sub("", text)).split()).rstrip(".")
     return SpecError(f"Spark refuses the query: {words}", remedy=_spark_remedy(condition, advice), where=where)
 
