@@ -268,7 +268,7 @@ def plain(array: pa.Array) -> list[Any]:
 
 
 def _exact(value: Any) -> Any:
-    """Returns a value with floating-point numbers as texts, which tell -0.0 from 0.0 and have one NaN."""
+    """Returns a value with floating-point numbers as texts: -0.0 differs from 0.0, and there is one NaN."""
     if isinstance(value, float):
         return value.hex()
     if isinstance(value, dict):
