@@ -38,9 +38,9 @@ def test_records_with_such_a_field_are_dead_letters_until_it_is_left_out(
     assert table.status.run_state is RunState.WAITING, table.status
     assert [row["id"] for row in made.rows("n.a")] == [1, 3]
     [file] = made.catalog.data_files("n.a__dead_letters")
-    [letter] = pq.read_table(file.path).to_pylist()
-    assert (letter["error_class"], letter["path"], letter["offset"]) == ("name_conflict", path, 1)
-    assert "leave the field out with `exclude" in letter["message"]
+    [found] = pq.read_table(file.path).to_pylist()
+    assert (found["error_class"], found["path"], found["offset"]) == ("name_conflict", path, 1)
+    assert "leave the field out with `exclude" in found["message"]
     made.feed("a", {"id": 4, "n": 7, "s": {"a": 1}} | more)
     made.settings |= {"exclude": (tuple(path.split(".")),)}
     assert only(made.catch_up()).status.run_state is RunState.WAITING
