@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Iterable
 from functools import lru_cache
 
@@ -14,6 +15,14 @@ def fold_case(name: str) -> str:
     return "".join(
         _one(_one(character, character.upper()), _one(character, character.upper()).lower()) for character in name
     )
+
+
+def fold_accents(name: str) -> str:
+    """Returns the name without case and accents, as catalogs compare names whose database ignores both, which is MySQL's
+    default. Names that differ in how one character is composed become one too.
+    """
+    parts = unicodedata.normalize("NFKD", fold_case(name).casefold())
+    return "".join(character for character in parts if not unicodedata.combining(character))
 
 
 def fold_path(path: tuple[str, ...]) -> tuple[str, ...]:

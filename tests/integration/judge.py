@@ -256,7 +256,7 @@ def pc_one(column: pa.ChunkedArray) -> pa.Array:
 
 
 def plain(array: pa.Array) -> list[Any]:
-    """Returns values that are equal only where their bits are."""
+    """Returns values that are equal only where their bits are, also inside of lists, structs and maps; NaN equals itself."""
     if pa.types.is_floating(array.type):
         width = np.uint64 if array.type == pa.float64() else np.uint32
         values = np.asarray(array.fill_null(0.0))
@@ -264,7 +264,16 @@ def plain(array: pa.Array) -> list[Any]:
         return [int(one) if there else None for one, there in zip(bits, np.asarray(array.is_valid()), strict=True)]
     if pa.types.is_temporal(array.type):
         array = array.view(pa.int32() if pa.types.is_date32(array.type) else pa.int64())
-    return list(array.to_pylist())
+    return [_exact(value) for value in array.to_pylist()]
+
+
+def _exact(value: Any) -> Any:
+    """Returns a value with floating-point numbers as texts: -0.0 differs from 0.0, and there is one NaN."""
+    if isinstance(value, float):
+        return value.hex()
+    if isinstance(value, dict):
+        return {name: _exact(member) for name, member in value.items()}
+    return [_exact(one) for one in value] if isinstance(value, list | tuple) else value
 
 
 def _same_type(one: pa.DataType, other: pa.DataType) -> bool:

@@ -6,13 +6,14 @@ from __future__ import annotations
 
 import os
 
+import pyarrow as pa
 import pytest
 
 from frazil.process.kernels.text import lower, upper
 from frazil.runtime.jvm import Jvm
 from tests.integration.edges import SCHEMA, edge_rows
 from tests.integration.expressions import expressions
-from tests.integration.judge import Difference, Judge
+from tests.integration.judge import Difference, Judge, plain
 
 pytestmark = [
     pytest.mark.jvm,
@@ -125,7 +126,8 @@ NESTED = """
     array_contains(lt, s); array_contains(li, i); named_struct('p', i, 'q', s); struct(i, s); array(i, j);
     array(s, t, 'x'); array(i, 1); named_struct('p', named_struct('q', li)).p; st.x + 1; array(i, j)[0];
     array(named_struct('p', i))[3].p; array(i div 0, j)[1]; named_struct('p', i div 0, 'q', j).q;
-    if(size(li) > 1, li[1], null); li[0] + li[1]; array(l, k)[i]; coalesce(m['a'], i)
+    if(size(li) > 1, li[1], null); li[0] + li[1]; array(l, k)[i]; coalesce(m['a'], i);
+    array(d, -d, e); named_struct('p', d, 'q', array(f))
 """
 
 
@@ -157,6 +159,15 @@ def _listed(text: str) -> list[str]:
 )
 def test_a_function_gives_what_spark_gives(judge: Judge, family: list[str]) -> None:
     _check(judge.differences(family))
+
+
+def test_the_judge_sees_the_sign_of_a_zero_and_one_nan_inside_of_lists_too() -> None:
+    lists = [pa.array([[float("nan"), zero], None]) for zero in (0.0, 0.0, -0.0)]
+    assert plain(lists[0]) == plain(lists[1]) != plain(lists[2])
+    maps = [
+        pa.array([[("a", {"x": zero})]], pa.map_(pa.string(), pa.struct({"x": pa.float32()}))) for zero in (0.0, -0.0)
+    ]
+    assert plain(maps[0]) != plain(maps[1])
 
 
 def test_expressions_made_by_chance_give_what_spark_gives(judge: Judge) -> None:

@@ -80,7 +80,8 @@ def meet(catalog: Catalog, queries: QueryTables, schemas: Schemas | None, table:
     assert table.state is not None
     records = table.records
     try:
-        accepted, rejected = accept_columns(records, merge_requested_fields(needs.requested_fields, keeps_first=True))
+        wanted = merge_requested_fields(needs.requested_fields, keeps_first=True)
+        accepted, rejected = accept_columns(records, wanted, queries.checking(table))
         if rejected.keys() - table.schema.rejected.keys():
             table.schema.rejected |= rejected
             return

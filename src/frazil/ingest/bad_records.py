@@ -31,6 +31,11 @@ _REMEDIES: Mapping[str, str] = {
     "no_wire_format": FORMAT_REMEDY,
     "too_many_fields": WIDE_REMEDY,
     "unknown_field": "write `schema_evolution: add_only`, or leave the field out with `exclude`",
+    "failed_expression": (
+        'write the expression so that it cannot fail, with `try_cast` or another `try_` function, or `on_error: "null"`'
+        " for null in its place; or fix the producer"
+    ),
+    "lookup_miss": 'add the row to the reference table, or write `on_miss: "null"` or `on_miss: drop` for the lookup',
 }
 """The remedy for bad records, by the class of their error."""
 

@@ -15,7 +15,7 @@ from frazil.ingest.preflight import declared_mismatch, layout_mismatch
 from frazil.ingest.table import Table
 from frazil.ingest.topics import TopicTables, tolerate_empty_patterns
 from frazil.kafka.port import Partition, Source, TopicDescription
-from frazil.name_case import fold_case
+from frazil.name_case import fold_accents
 from frazil.spec import PipelineSpec, TableSpec
 from frazil.spec.routes import clashes_of
 from frazil.spec.topic_keys import is_enabled
@@ -34,7 +34,7 @@ class Discovery:
         self._source = source
         self._catalog = catalog
         self.tables: dict[str, Table] = {}
-        self._by_folded_name: dict[str, list[Table]] = {}
+        self._by_alike_name: dict[str, list[Table]] = {}
         for table in spec.tables:
             self._add(table)
         #: When topics were last requested, on the monotonic clock in seconds.
@@ -60,7 +60,7 @@ class Discovery:
 
     def _add(self, table: TableSpec) -> None:
         self.tables[table.name] = made = Table(table)
-        self._by_folded_name.setdefault(fold_case(table.name), []).append(made)
+        self._by_alike_name.setdefault(fold_accents(table.name), []).append(made)
 
     def refresh_topics(self) -> None:
         """Requests topics and partitions, and adds the tables of new topics."""
@@ -372,16 +372,16 @@ class Discovery:
             )
 
     def refuse_shared(self, table: Table, load: Callable[[str], TableState | None] = lambda _: None) -> None:
-        """Raises TableStopped where the catalog takes two names of the pipeline, which differ in letter case, for one.
+        """Raises TableStopped where the catalog takes two names of the pipeline, alike but for case or accents, for one.
         load: loads a table that is not loaded yet.
         """
-        for other in self._by_folded_name.get(fold_case(table.name), ()):
+        for other in self._by_alike_name.get(fold_accents(table.name), ()):
             if other.name == table.name or table.state is None:
                 continue
             found = other.state or load(other.name)
             if found is not None and found.uuid == table.state.uuid:
                 raise TableStopped(
-                    f"the catalog has one table for `{table.name}` and `{other.name}`: it ignores case",
+                    f"the catalog has one table for `{table.name}` and `{other.name}`: it ignores case or accents",
                     "leave its topic out of `topics`, or give one of the two a table of its own under `tables`",
                     table.name,
                 )

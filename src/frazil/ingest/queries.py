@@ -24,7 +24,9 @@ from frazil.ingest.schema_changes import (
     naming_in_query,
     query_adder,
     refuse_lost_columns,
+    refuse_taken_names,
     refuse_unprotected,
+    rejecting_taken_names,
     same_table,
     waiting_for_fields,
 )
@@ -343,6 +345,16 @@ class QueryTables:
         query = table.schema.query = self._analysed(table, records.schema)
         change = query_adder(table.spec, query)
         return self._catalog.evolve(table.name, change) if change(state.schema) != state.schema else state
+
+    def checking(self, table: Table) -> Callable[[Schema], None]:
+        """Returns a function that raises NameConflict for new fields of the records that take a name of the query."""
+
+        def check(records: Schema) -> None:
+            if table.spec.has_query and table.state is not None and RECORDS_SCHEMA in table.state.marks:
+                with rejecting_taken_names():
+                    refuse_taken_names(table, self._analysed(table, records), records)
+
+        return check
 
     def evolve(self, table: Table, change: Callable[[Schema], Schema]) -> TableState:
         """Applies a change to the schema of the table's records; returns the table.

@@ -15,7 +15,7 @@ from frazil.ingest.table import Table
 from frazil.ingest.target import target_of
 from frazil.name_case import Spellings, fold_case
 from frazil.process.analysis import METADATA, Query
-from frazil.process.catalyst import UnknownColumn
+from frazil.process.catalyst import NameTaken, UnknownColumn
 from frazil.process.program import Call, Field, Project
 from frazil.process.protect import HEADERS, KEY, PROTECT, PROTECT_HEADERS, Protection, Rule, find_unprotected
 from frazil.process.steps import NoFieldLeft
@@ -38,15 +38,18 @@ WIDE_REMEDY = (
 )
 
 
-def accept_columns(table: Table, requested_fields: RequestedFields) -> tuple[RequestedFields, dict[Path, str]]:
-    """Returns the fields that can be columns of the table, and the other fields with the reason.
+def accept_columns(
+    table: Table, requested_fields: RequestedFields, check: Callable[[Schema], object]
+) -> tuple[RequestedFields, dict[Path, str]]:
+    """Returns the fields that can be columns of the table, and the other fields with the reason. check: raises NameConflict
+    where the table's query cannot read records with these fields.
 
     Raises: NameConflict where too many fields are rejected, or where fields that were rejected before are requested
     again.
     """
     spec = table.spec
     schema = table.state.schema if table.state is not None else new_schema(declared_columns(spec).items())
-    accepted, rejected = accept(requested_fields, lambda some: adder(spec, some)(schema))
+    accepted, rejected = accept(requested_fields, lambda some: check(adder(spec, some)(schema)))
     is_known = not accepted and rejected.keys() <= table.schema.rejected.keys()
     if rejected and (is_known or len(rejected.keys() | table.schema.rejected.keys()) > MAX_REJECTED):
         raise NameConflict(next(iter(rejected.values())))
@@ -129,7 +132,7 @@ def _compare(spec: TableSpec, made: Mapping[str, IcebergType], types: Mapping[st
     for name, kind in made.items():
         if name not in types:
             other = next(one for one in types if fold_case(one) == fold_case(name))
-            raise SpecError(
+            raise NameTaken(
                 f"the query makes a column `{name}`, and the table has it as `{other}`",
                 remedy=_name_otherwise(spec),
                 where=spec.name,
@@ -159,7 +162,7 @@ def columns_with_query(spec: TableSpec, query: Query) -> dict[str, IcebergType]:
         if other is not None and not (
             other == column.name and _is_handed_on(query, other, in_records.get(other, other))
         ):
-            raise SpecError(
+            raise NameTaken(
                 f"the query makes a column `{column.name}`, and the table has a column of its own `{other}`",
                 remedy=_name_otherwise(spec),
                 where=spec.name,
@@ -262,7 +265,29 @@ def naming_in_query(spec: TableSpec) -> Iterator[None]:
     try:
         yield
     except NameConflict as error:
-        raise SpecError(error.reason, remedy=_name_otherwise(spec), where=spec.name) from None
+        raise NameTaken(error.reason, remedy=_name_otherwise(spec), where=spec.name) from None
+
+
+def refuse_taken_names(table: Table, query: Query, records: Schema) -> None:
+    """Raises NameTaken where the table cannot have the columns of its query, or a new field would be what the query's later
+    columns are made of in place of its own earlier one. records: the fields, with new ones.
+    """
+    assert table.state is not None
+    known = table.records.state.schema.column_names if table.records.state is not None else ()
+    for field in records.fields:
+        if field.name not in known and fold_case(field.name) in query.aliases:
+            raise NameTaken(f"other columns are made of its column `{field.name}`")
+    query_adder(table.spec, query)(table.state.schema)
+
+
+@contextmanager
+def rejecting_taken_names() -> Iterator[None]:
+    """Makes of a query whose columns cannot have one name each, in its block, a column-name conflict of the new fields."""
+    try:
+        yield
+    except NameTaken as error:
+        advice = "leave the field out with `exclude`, or give it a column of its own under `columns`"
+        raise NameConflict(f"a new field takes a name of the query: {error.message}", advice) from None
 
 
 def _name_otherwise(spec: TableSpec) -> str:

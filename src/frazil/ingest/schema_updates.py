@@ -156,7 +156,9 @@ class SchemaUpdates:
         table = planned.table
         try:
             records = table.records
-            requested_fields, rejected = accept_columns(records, as_declared(records, _wanted(planned, report)))
+            requested_fields, rejected = accept_columns(
+                records, as_declared(records, _wanted(planned, report)), self.queries.checking(table)
+            )
             if rejected.keys() - table.schema.rejected.keys():
                 if table.spec.on_bad_record == "stop" and not table.spec.rescue:
                     raise NameConflict(next(iter(rejected.values())))

@@ -271,7 +271,8 @@ def _add_columns(table: Table, plan: PlannedTable, records: list[ReadRecord], sa
     new = {name: column for name, column in declared.items() if name not in there}
     known = {name: column.type for name, column in declared.items()} | own
     before = extend_schema(state.schema if state is not None else Schema(), {(): known})
-    schema, decoded = _read(table, before, records, sample_reader.schemas)
+    checking = sample_reader.queries.checking(table)
+    schema, decoded = _read(table, before, records, sample_reader.schemas, checking)
     first = decode_sample(table, records, before, sample_reader.schemas)
     proposed = tuple(propose_times(table, before, records, first, sample_reader.schemas))
     plan.sampled, plan.bad = len(records), decoded.mismatch_count
@@ -315,7 +316,8 @@ def _add_query_columns(
     """Adds the columns that the table's query makes of the records of the sample, and the table lacks."""
     view = table.records
     before = extend_schema(view.state.schema if view.state else Schema(), {(): declared_columns(view.spec)})
-    schema, decoded = _read(view, before, records, sample_reader.schemas)
+    checking = sample_reader.queries.checking(table)
+    schema, decoded = _read(view, before, records, sample_reader.schemas, checking)
     plan.sampled, plan.bad = len(records), decoded.mismatch_count
     plan.refused = tuple(sorted(decoded.refusals))
     if decoded.mismatches:
@@ -404,8 +406,14 @@ def _ignored(table: Table) -> Iterator[str]:
         yield from filter(None, dict.fromkeys(ignored_phrases(ignored_in(one, value), key) for one in mine))
 
 
-def _read(table: Table, schema: Schema, records: list[ReadRecord], schemas: Schemas | None) -> tuple[Schema, Decoded]:
-    """Returns the schema that the records ask for, and the records as a task reads them.
+def _read(
+    table: Table,
+    schema: Schema,
+    records: list[ReadRecord],
+    schemas: Schemas | None,
+    check: Callable[[Schema], object],
+) -> tuple[Schema, Decoded]:
+    """Returns the schema that the records ask for, and the records as a task reads them. check: as for `accept_columns`.
 
     Raises: TableStopped where no such schema exists.
     """
@@ -413,23 +421,26 @@ def _read(table: Table, schema: Schema, records: list[ReadRecord], schemas: Sche
         decoded = decode_sample(table, records, schema, schemas)
         try:
             after = adder(table.spec, decoded.requested_fields)(schema)
+            check(after)
         except NameConflict as error:
             if table.spec.on_bad_record == "stop" and not table.spec.rescue:
                 raise TableStopped(str(error), CLASH_REMEDY, table.name) from None
-            after, decoded = _without_clashes(table, schema, decoded)
+            after, decoded = _without_clashes(table, schema, decoded, check)
         if after == schema or shaping_of(table.spec) is None:
             break
         schema = after  # A declared column may have found its field: other fields become visible when it is read.
     return after, decoded
 
 
-def _without_clashes(table: Table, schema: Schema, decoded: Decoded) -> tuple[Schema, Decoded]:
+def _without_clashes(
+    table: Table, schema: Schema, decoded: Decoded, check: Callable[[Schema], object]
+) -> tuple[Schema, Decoded]:
     """Returns the schema with the fields that the table can have together; the others are refused."""
 
     def add(some: RequestedFields) -> Schema:
         return adder(table.spec, some)(schema)
 
-    accepted, rejected = accept(decoded.requested_fields, add)
+    accepted, rejected = accept(decoded.requested_fields, lambda some: check(add(some)))
     rejections = {f"column {'.'.join(path)}: {reason}" for path, reason in rejected.items()}
     return add(accepted), replace(decoded, refusals=decoded.refusals | rejections)
 
@@ -440,7 +451,9 @@ def _mismatch(decoded: Decoded, records: list[ReadRecord], spec: TableSpec, is_t
     where = f"topic {record.topic}, partition {record.partition}, offset {record.offset}"
     reason = f"{f'field {first.path}: ' if first.path else ''}{first.reason}"
     reason += f" (and {more} more in the sample)" if more else ""
-    if not is_too_bad or spec.on_bad_record == "stop":
+    if spec.on_bad_record == "stop":
+        return Problem(reason, remedy_for(first.kind, spec, _REMEDIES["stop"]), where)
+    if not is_too_bad:
         return Problem(reason, _REMEDIES[spec.on_bad_record], where)
     share = f"{decoded.mismatch_count} of {len(records)} records of the sample are bad"
     reason = f"{share}, more than {100 * spec.dead_letters.stop_above:g}%: {reason}"

@@ -29,7 +29,17 @@ from pyiceberg.types import (
 from frazil.errors import SpecError
 from frazil.name_case import fold_case
 from frazil.name_length import is_long, long_name_in, long_name_reason, shorten
-from frazil.process.catalyst import RECORDS, RULES, Catalyst, UnknownColumn, chain_of, class_of, ids_of, items_of
+from frazil.process.catalyst import (
+    RECORDS,
+    RULES,
+    Catalyst,
+    NameTaken,
+    UnknownColumn,
+    chain_of,
+    class_of,
+    ids_of,
+    items_of,
+)
 from frazil.process.expressions import Expressions, Path, Value, element_type
 from frazil.process.in_spark import InSpark, Outside
 from frazil.process.program import (
@@ -44,7 +54,7 @@ from frazil.process.program import (
     fields_of,
 )
 from frazil.process.protect import ProtectedField
-from frazil.process.refusals import check_condition, check_query, star_of
+from frazil.process.refusals import aliases_used, check_condition, check_query, star_of
 from frazil.process.spark_types import iceberg_type
 from frazil.schema.arrow import arrow_type
 from frazil.schema.parts import parts_of
@@ -84,6 +94,8 @@ class Query:
     outside: Outside | None
     #: The fields of the records that are protected before the query.
     protected: tuple[ProtectedField, ...] = ()
+    #: The names of columns that later columns of the select list use, in small letters.
+    aliases: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -163,7 +175,7 @@ def analyse(
     spark_part = stages.in_spark.part(records)
     found = _carrying(stages.found, spark_part.values if spark_part is not None else ())
     program = None if outside else Program(_pruned(found), fields, spark_part)
-    return Query(columns, frozenset(stages.conditions), program, outside)
+    return Query(columns, frozenset(stages.conditions), program, outside, aliases=aliases_used(parsed))
 
 
 def analyse_condition(catalyst: Catalyst, condition: str, records: Schema, name: str) -> Condition:
@@ -322,7 +334,7 @@ class _Stages:
             if is_hidden and (is_twin or name.lower() not in (named or ())):
                 continue
             if is_twin:
-                raise SpecError(f"the query has two columns `{name}`", remedy="name one of them otherwise: `as NAME`")
+                raise NameTaken(f"the query has two columns `{name}`", remedy="name one of them otherwise: `as NAME`")
             if value.kind is None:
                 raise _no_type(name, str(analysed.projectList().apply(n).dataType().sql()))
             _check_names(value, is_metadata=column_id in self._metadata and value.sources == {(name,)})

@@ -61,6 +61,10 @@ class UnknownColumn(SpecError):
     name = ""
 
 
+class NameTaken(SpecError):
+    """Two columns would have one name: of the records, of the query, or of the table."""
+
+
 class Catalyst:
     """The parser and the analyser of one JVM."""
 
@@ -289,6 +293,9 @@ def _spark_refusal(java: Any, advice: str) -> SpecError:
     condition = str(java.getCondition())
     if condition.startswith(("UNRESOLVED_COLUMN", "FIELD_NOT_FOUND", "UNRESOLVED_FIELD")):
         return _unknown_column(names, where)
+    if condition.startswith("AMBIGUOUS_REFERENCE"):
+        message = f"the query names {names.get('name', 'a column')}, and there are two columns of this name"
+        return NameTaken(message, remedy="name one of them otherwise: `as NAME`", where=where)
     words = " ".join(_END.sub("", _CODE.sub("", text)).split()).rstrip(".")
     return SpecError(f"Spark refuses the query: {words}", remedy=_spark_remedy(condition, advice), where=where)
 

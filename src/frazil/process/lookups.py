@@ -14,7 +14,7 @@ from frazil.decode.lossless import format_type
 from frazil.errors import SpecError
 from frazil.name_case import Spellings
 from frazil.process.analysis import Query
-from frazil.process.catalyst import UnknownColumn
+from frazil.process.catalyst import NameTaken, UnknownColumn
 from frazil.process.kernels.keys import comparable
 from frazil.process.program import Call, Expression, Field, Filter, Lookup, fields_of
 from frazil.process.references import Reference
@@ -34,7 +34,7 @@ def lookup_stage(lookup: LookupSpec, reference: Reference, records: Schema) -> L
     """
     name = lookup.name
     if name.lower() in {field.name.lower() for field in records.fields}:
-        raise SpecError(f"the records have a field `{name}`, as a lookup is called", remedy="name the lookup otherwise")
+        raise NameTaken(f"the records have a field `{name}`, as a lookup is called", remedy="name the lookup otherwise")
     keys = []
     for (path, column), of_reference in zip(lookup.on, reference.on, strict=True):
         key, kind = _field_at(records, path), of_reference.type

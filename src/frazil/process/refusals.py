@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from typing import Any
 
 from frazil.errors import SpecError
@@ -259,6 +259,27 @@ def star_of(plan: Any) -> frozenset[str] | None:
     if not any(kind.startswith("UnresolvedStar") for kind, _ in kinds):
         return None
     return frozenset(_last(item) for kind, item in kinds if kind == "UnresolvedAttribute")
+
+
+def aliases_used(plan: Any) -> frozenset[str]:
+    """Returns the names of columns that later columns of their select list use, in small letters: Spark prefers a field of
+    such a name.
+    """
+    used: set[str] = set()
+    for node in chain_of(plan):
+        made: set[str] = set()
+        for item in items_of(node.projectList()) if class_of(node) == "Project" else ():
+            used |= made.intersection(_names_in(item))
+            if class_of(item) == "Alias":
+                made.add(str(item.name()).lower())
+    return frozenset(used)
+
+
+def _names_in(expression: Any) -> Iterator[str]:
+    if class_of(expression) == "UnresolvedAttribute":
+        yield str(expression.nameParts().head()).lower()
+    for child in items_of(expression.children()):
+        yield from _names_in(child)
 
 
 def _last(attribute: Any) -> str:

@@ -24,7 +24,7 @@ from pyiceberg.types import (
 from frazil.errors import SpecError
 from frazil.name_case import Spellings, fold_case
 from frazil.process.analysis import METADATA
-from frazil.process.catalyst import RECORDS
+from frazil.process.catalyst import RECORDS, NameTaken
 from frazil.spec.problems import nearest
 
 Path = tuple[str, ...]
@@ -251,7 +251,7 @@ def _refuse_twins(step: str, names: Sequence[str]) -> None:
     lowered = [fold_case(name) for name in names]
     twins = [name for name in names if lowered.count(fold_case(name)) > 1]
     if twins:
-        raise SpecError(f"`{step}` makes two fields `{twins[0]}`", remedy="choose another name, or drop one of them")
+        raise NameTaken(f"`{step}` makes two fields `{twins[0]}`", remedy="choose another name, or drop one of them")
 
 
 def _constant(value: str | int | float | bool, names: Mapping[str, str]) -> str:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from pyiceberg.schema import Schema
-from pyiceberg.types import ListType, LongType, NestedField, StringType
+from pyiceberg.types import IntegerType, ListType, LongType, NestedField, StringType
 
 from frazil.errors import SpecError
 from frazil.ingest.queries import SparkQueries
@@ -197,6 +197,33 @@ def test_a_query_that_the_table_cannot_have_stops_it_until_the_remedy_is_followe
     made.settings = followed
     made.catch_up()
     assert made.rows("n.a")[-1]["id"] == 2
+
+
+@pytest.mark.parametrize(
+    ("settings", "followed"),
+    [
+        (
+            {"select": "select id, cast(a as int) as a from records"},
+            {"select": "select id, try_cast(a as int) as a from records"},
+        ),
+        ({"cast": ((("a",), IntegerType()),)}, {"cast": ((("a",), IntegerType()),), "on_error": "null"}),
+    ],
+)
+def test_a_value_for_which_an_expression_fails_stops_the_table_until_the_expression_cannot(
+    scene: Any, settings: dict[str, Any], followed: dict[str, Any]
+) -> None:
+    made = scene(on_bad_record="stop", **settings)
+    made.feed("a", {"id": 1, "a": "one"})
+    status = only(made.catch_up()).status
+    assert status.run_state is RunState.STOPPED
+    assert status.reason == 'field a: CAST_INVALID_INPUT: CAST(records.a AS INT) of "one"'
+    assert status.remedy == (
+        'write the expression so that it cannot fail, with `try_cast` or another `try_` function, or `on_error: "null"`'
+        " for null in its place; or fix the producer"
+    )
+    made.settings = {"on_bad_record": "stop", **followed}
+    made.catch_up()
+    assert made.rows("n.a") == [{"id": 1, "a": None}]
 
 
 def test_rows_of_one_message_are_not_sparks(queries: SparkQueries) -> None:

@@ -195,6 +195,20 @@ def test_a_schema_is_compared_with_the_fields_of_records_and_not_with_the_column
     assert (schema.is_ok, schema.found) == (True, "the table has all of it")
 
 
+def test_a_new_field_with_the_name_of_a_column_of_the_query_is_planned_as_one_that_is_refused(
+    scenario: Scenario, queries: SparkQueries
+) -> None:
+    scenario.catalog.create("s.a", new_schema([("id", parse_type("long")), ("y", parse_type("long"))]), {}, 2)
+    scenario.catalog.mark("s.a", RECORDS_SCHEMA, new_schema([("id", parse_type("long"))]).model_dump_json())
+    scenario.source.create("a")
+    scenario.source.produce("a", 0, b'{"id": 1, "y": 2, "more": 3}', 0)
+    spec = scenario.spec("tables: {s.a: {topic: a, select: 'select *, id as y from records'}}\n")
+    (planned,) = plan_tables(spec, scenario.source, scenario.catalog, scenario.read, None, queries)
+    assert [(one.name, one.source) for one in planned.columns] == [("more", "query")]
+    [refused] = planned.refused
+    assert refused.startswith("column y: a new field takes a name of the query: the query has two columns `y`")
+
+
 def test_what_is_protected_is_shown_of_a_table_with_protect_alone(
     scenario: Scenario, queries: SparkQueries, tmp_path: Path
 ) -> None:

@@ -166,6 +166,21 @@ def test_a_field_with_a_dot_in_its_name_is_in_no_field_before_the_dot() -> None:
     assert [one["value"] for one in found.to_pylist()[0]] == [b"a", b"x"]
 
 
+@pytest.mark.parametrize("rule", [Rule("a.b", "hash"), Rule("a.b", "hash", names=("a.b",))])
+def test_a_rule_finds_a_name_with_a_dot_and_a_member_however_it_is_written(rule: Rule) -> None:
+    """No table has both; the other way to write it must not leave a value as it is."""
+    inner = StructType(_field(2, "b", StringType()))
+    for field, values, found in (
+        (_field(1, "a.b", StringType()), ["x"], [_hash("a.b", "x")]),
+        (_field(1, "a", inner), [{"b": "x"}], [{"b": _hash("a.b", "x")}]),
+    ):
+        stage = protecting(Schema(field), Protection((rule,), KEY))
+        assert stage is not None
+        program = Program((stage,), tuple(Field(name, column.type) for name, column in stage.columns))
+        made = evaluate(program, {field.name: pa.array(values, arrow_type(field.field_type))}, 1)
+        assert made.columns[0].to_pylist() == found
+
+
 def _call_of(stage: Project) -> Call:
     (_, column), *_ = stage.columns
     assert isinstance(column, Call)

@@ -406,6 +406,14 @@ FOLLOWED: Mapping[str, str] = {
     " `columns: {NAME: {type: …, coerce: true, field: …}}`": f"{STOPS}a_declared_column_of_another_type",
     "fix the producer, or give the field a column for any value, `columns: {NAME: {type: string, coerce: true, field:"
     " PATH}}`": TABLES,
+    'write the expression so that it cannot fail, with `try_cast` or another `try_` function, or `on_error: "null"` for null'
+    " in its place; or fix the producer": (
+        "unit/ingest/test_stopped_queries.py::"
+        "test_a_value_for_which_an_expression_fails_stops_the_table_until_the_expression_cannot"
+    ),
+    'add the row to the reference table, or write `on_miss: "null"` or `on_miss: drop` for the lookup': (
+        f"{_LOOKUPS}a_miss_stops_a_table_that_stops_at_bad_records_until_there_is_the_row"
+    ),
     "leave the field out with `exclude`; a replay can leave dead letters out by --offset or --error-class": (
         "unit/dead_letters/test_replay.py::test_a_field_that_the_table_cannot_have_keeps_its_dead_letters_back_and_no_others"
     ),
