@@ -277,8 +277,12 @@ def test_the_rows_of_an_optional_struct_of_kafka_connect_are_those_of_its_record
     placed = {"type": "long", "connect.name": "io.debezium.time.MicroTimestamp"}
     plain = avro(id="int", placed=placed)
     optional = json.dumps(["null", json.loads(plain)])
-    for text, records in ((optional, [{"id": 1, "placed": 5}, None]), (plain, [{"id": 2, "placed": 6}])):
-        scenario.produce(scenario.register(text), text, *records)  # type: ignore[arg-type]
+    lots: list[tuple[str, list[Any]]] = [
+        (optional, [{"id": 1, "placed": 5}, None]),
+        (plain, [{"id": 2, "placed": 6}]),
+    ]
+    for text, records in lots:
+        scenario.produce(scenario.register(text), text, *records)
     scenario.settle(scenario.start())
     state = scenario.catalog.load("n.t")
     assert state is not None

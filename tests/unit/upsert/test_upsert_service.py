@@ -92,8 +92,8 @@ def test_the_json_text_null_is_no_value(tmp_path: Path, kind: str, text: bytes) 
 def test_a_row_whose_first_field_is_a_null_payload_is_written_and_deletes_nothing(
     tmp_path: Path, kind: str | None
 ) -> None:
-    envelope = EnvelopeSpec.model_validate({"kind": kind}) if kind else None
-    scenario = UpsertScenario(tmp_path, key=JSON_KEYS, **({"envelope": envelope} if envelope else {}))
+    settings: dict[str, Any] = {"envelope": EnvelopeSpec.model_validate({"kind": kind})} if kind else {}
+    scenario = UpsertScenario(tmp_path, key=JSON_KEYS, **settings)
     own = {"__op": "u"} if kind else {}
     scenario.tell(*((f'{{"id": {n}}}', {"payload": "x", "id": n, **own}) for n in (1, 2)))
     scenario.tell(('{"id": 1}', {"payload": None, "id": 1, **own}))
