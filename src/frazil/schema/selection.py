@@ -46,7 +46,7 @@ class Level:
     kept: frozenset[str] = frozenset()
     #: Columns whose fields are kept as well.
     columns: NamedColumns | None = None
-    #: The path of the struct.
+    #: The path of the struct, where there are such columns.
     path: Path = ()
 
     def more(self, names: Iterable[str]) -> list[str]:
@@ -129,7 +129,7 @@ class Selection:
         depth, plain = len(path), fold_path(path)
         without = frozenset(out[-1] for out in self.exclude if fold_path(out[:-1]) == plain)
         kept = frozenset(one[-1] for one in self.kept if fold_path(one[:-1]) == plain)
-        every = Level(None, without, kept, self.columns, path)
+        every = Level(None, without, kept, self.columns, path if self.columns is not None else ())
         if not self._included or any(plain[: len(taken)] == taken for taken in self._included):
             return every
         only = {taken[depth] for taken in self.include if len(taken) > depth and fold_path(taken[:depth]) == plain}
