@@ -1,7 +1,8 @@
-"""Names that differ only in case, which mean one column."""
+"""Names that differ only in case, which mean one column; and the case of the names of new columns."""
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections.abc import Iterable
 from functools import lru_cache
@@ -33,6 +34,35 @@ def fold_path(path: tuple[str, ...]) -> tuple[str, ...]:
 def _one(character: str, changed: str) -> str:
     """Returns the changed character, unless it became several."""
     return changed if len(changed) == 1 else character
+
+
+def change_case(name: str, case: str) -> str:
+    """Returns a field's name in another case; leading underscores are kept."""
+    if case == "keep":
+        return name
+    if case == "lower":
+        return name.lower()
+    bare = name.lstrip("_")
+    words = [word.lower() for word in _words(bare)]
+    if not words:
+        return name
+    start = name[: len(name) - len(bare)]
+    if case == "snake":
+        return start + "_".join(words)
+    return start + words[0] + "".join(word[:1].upper() + word[1:] for word in words[1:])
+
+
+def _words(name: str) -> list[str]:
+    """Returns the words of a name: split at `_`, `-`, blanks and dots, before a capital after a lower-case letter or a
+    digit, and before the last of several capitals that a lower-case letter follows.
+    """
+    words, start = [], 0
+    for n in range(1, len(name)):
+        before, here, after = name[n - 1], name[n], name[n + 1 : n + 2]
+        if here.isupper() and (before.islower() or before.isdigit() or (before.isupper() and after.islower())):
+            words.append(name[start:n])
+            start = n
+    return [part for word in [*words, name[start:]] for part in re.split(r"[_\-.\s]+", word) if part]
 
 
 class Spellings:

@@ -258,12 +258,13 @@ def _selection(
     requested = shaping.selection if shaping is not None else Selection()
     exclude += tuple((image, *path) for path in requested.exclude for image in _IMAGES_OF)
     kept = tuple((image, *path) for path in requested.kept for image in _IMAGES_OF)
+    columns = replace(requested.columns, around=1) if requested.columns is not None else None
     if not requested.include and not keys:
-        return Selection((), exclude, kept)
+        return Selection((), exclude, kept, columns)
     of_row = requested.include or ((),)
     include = [("after", *path) for path in of_row]
     include += [("before", key) for key in keys] or [("before", *path) for path in of_row]
-    return Selection((*include, *((name,) for name in others)), exclude, kept)
+    return Selection((*include, *((name,) for name in others)), exclude, kept, columns)
 
 
 def _in_rows(requested_fields: RequestedFields) -> dict[Path, dict[str, IcebergType]]:

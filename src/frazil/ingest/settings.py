@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 
 from pyiceberg.schema import Schema
@@ -157,6 +157,8 @@ def shaping_of(spec: TableSpec) -> Shaping | None:
         headers=tuple((column.name, column.header) for column in spec.columns if column.header is not None),
         key=key_column_of(spec),
     )
+    if shaping.exclude and shaping.makes_names:
+        shaping = replace(shaping, kept_columns=frozenset(map(fold_path, _named_columns(spec))))
     if shaping.include and not shaping.makes_names:  # A declared column is always included.
         others = tuple((column.name,) for column in spec.columns if not column.field and not column.is_own)
         shaping = replace(shaping, include=shaping.include + others)
@@ -165,11 +167,19 @@ def shaping_of(spec: TableSpec) -> Shaping | None:
 
 def _kept(spec: TableSpec) -> tuple[Path, ...]:
     """Returns the fields that the table's settings name and `exclude` has in another case only."""
-    named = [*spec.include, *(tuple(name.split(".")) for name in (*spec.key_columns, spec.order_by) if name)]
+    named = [*spec.include, *_named_columns(spec)]
     for column in spec.columns:
-        named += [] if column.is_own else [path for path, _ in types_in(column.type, column.field or (column.name,))]
+        named += [path for path, _ in types_in(column.type, column.field)] if column.field else []
     left_out = set(map(fold_path, spec.exclude))
     return tuple(dict.fromkeys(path for path in named if fold_path(path) in left_out and path not in spec.exclude))
+
+
+def _named_columns(spec: TableSpec) -> Iterator[Path]:
+    """Yields the columns that the table's settings name, other than with the field that feeds them, and all inside them."""
+    yield from (tuple(name.split(".")) for name in (*spec.key_columns, spec.order_by) if name)
+    for column in spec.columns:
+        if not column.is_own and not column.field:
+            yield from (path for path, _ in types_in(column.type, (column.name,)))
 
 
 def protection_of(spec: TableSpec) -> Protection | None:

@@ -100,14 +100,19 @@ def _skip_space(i: int, end: int) -> int:
 
 def are_null_messages(values: pa.BinaryArray) -> Bools:
     """Returns which texts, bool of shape (n_records,), are messages whose payload is null: the converter's form of a
-    tombstone that has a schema.
+    tombstone that has a schema. A record with more members than a message's, or another `schema`, is none.
     """
     found = np.zeros(len(values), np.bool_)
     rows = may_be_messages(values)
     if rows.size:
         texts = values.take(pa.array(rows))
-        is_null = pc.or_(pc.match_substring_regex(texts, _NULL_LAST), pc.match_substring_regex(texts, _NULL_FIRST))
-        found[rows] = np.asarray(pc.fill_null(is_null, False))
+        may_be = pc.or_(pc.match_substring_regex(texts, _NULL_LAST), pc.match_substring_regex(texts, _NULL_FIRST))
+        rows = rows[np.asarray(pc.fill_null(may_be, False))]
+    if rows.size:
+        some = values.take(pa.array(rows))
+        messages = _find((), None, texts_of(some, JsonOptions("drop")), some)
+        places = np.concatenate([rows[:0], *(one.rows for one in messages.groups)])
+        found[rows[places[messages.payload.kind[places] == NULL]]] = True
     return found
 
 

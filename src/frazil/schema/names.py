@@ -58,7 +58,7 @@ def column_settings(path: Path, others: Iterable[str] = ()) -> str:
     field = _in_file(path)
     out = f"leave the field out with `exclude: [{field}]`"
     for other in others:
-        out += f", and declare `{other}` under `columns`, which keeps it"
+        out += f", and declare the column of `{_in_file((*path[:-1], other))}` under `columns`, which keeps it"
     if "element" in path or "value" in path:
         return out
     return f"give the field a column, `columns: {{NAME: {{type: TYPE, field: {field}}}}}`, or {out}"

@@ -15,7 +15,7 @@ from functools import cached_property
 from pyiceberg.schema import Schema
 from pyiceberg.types import IcebergType, MapType, NestedField, StructType
 
-from frazil.name_case import Spellings, fold_case
+from frazil.name_case import Spellings, change_case, fold_case
 from frazil.name_length import explain_long_name, is_long
 from frazil.schema.evolve import (
     NameConflict,
@@ -29,7 +29,7 @@ from frazil.schema.evolve import (
 )
 from frazil.schema.names import column_settings
 from frazil.schema.parts import Path, change_parts, is_empty_type, retyped
-from frazil.schema.selection import Selection
+from frazil.schema.selection import NamedColumns, Selection
 from frazil.types import RESERVED_COLUMNS
 
 KEY_ROOT = "\udc00key"
@@ -54,6 +54,8 @@ class Shaping:
     exclude: tuple[Path, ...] = ()
     #: Fields that the pipeline file names otherwise, and whose names differ from some in `exclude` in case alone.
     kept: tuple[Path, ...] = ()
+    #: The same of a table that makes names: columns that the pipeline file names, without case.
+    kept_columns: frozenset[Path] = frozenset()
     #: Declared columns with the paths of the fields that feed them.
     fields: tuple[tuple[str, Path], ...] = ()
     #: Time columns with the unit of numbers in them.
@@ -86,7 +88,8 @@ class Shaping:
     def selection(self) -> Selection:
         """The fields that the table takes. The field of a declared column is taken whatever `include` lists."""
         declared = tuple(path for _, path in self.fields) if self.include else ()
-        return Selection(self.include + declared, self.exclude, self.kept)
+        columns = NamedColumns(self.kept_columns, self.depth, self.separator, self.case) if self.kept_columns else None
+        return Selection(self.include + declared, self.exclude, self.kept, columns)
 
     def column_name(self, path: Path, known: Spellings) -> str:
         """Returns the name of the column for the field at `path`: of one of the `known` columns in whatever case."""
@@ -124,35 +127,6 @@ class Layout:
         columns = {fed: column for column, fed in self.paths.items()}
         cut = next((cut for cut in range(len(path), 0, -1) if path[:cut] in columns), 0)
         return (columns[path[:cut]], *path[cut:]) if cut else path
-
-
-def change_case(name: str, case: str) -> str:
-    """Returns a field's name in another case; leading underscores are kept."""
-    if case == "keep":
-        return name
-    if case == "lower":
-        return name.lower()
-    bare = name.lstrip("_")
-    words = [word.lower() for word in _words(bare)]
-    if not words:
-        return name
-    start = name[: len(name) - len(bare)]
-    if case == "snake":
-        return start + "_".join(words)
-    return start + words[0] + "".join(word[:1].upper() + word[1:] for word in words[1:])
-
-
-def _words(name: str) -> list[str]:
-    """Returns the words of a name: split at `_`, `-`, blanks and dots, before a capital after a lower-case letter or a
-    digit, and before the last of several capitals that a lower-case letter follows.
-    """
-    words, start = [], 0
-    for n in range(1, len(name)):
-        before, here, after = name[n - 1], name[n], name[n + 1 : n + 2]
-        if here.isupper() and (before.islower() or before.isdigit() or (before.isupper() and after.islower())):
-            words.append(name[start:n])
-            start = n
-    return [part for word in [*words, name[start:]] for part in re.split(r"[_\-.\s]+", word) if part]
 
 
 def format_path(path: Path) -> str:

@@ -3,15 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal
 
 from pyiceberg.types import IcebergType, NestedField, StructType
 
-from frazil.name_case import fold_case, fold_path
+from frazil.name_case import change_case, fold_case, fold_path
 from frazil.schema.parts import Path as Path
 from frazil.schema.parts import is_empty_type, parts_of, retyped, with_parts
+
+
+@dataclass(frozen=True)
+class NamedColumns:
+    """Columns that settings name, of a table whose columns have other names than their fields."""
+
+    #: The paths of the columns, without case.
+    paths: frozenset[Path]
+    #: How many levels of nested records become columns, with names joined by `separator`.
+    depth: int
+    separator: str
+    #: The case of the names; see `change_case`.
+    case: str
+    #: The number of names around the row in the paths of fields.
+    around: int = 0
+
+    def have(self, field: Path) -> bool:
+        """Whether the field at this path feeds one of the columns."""
+        names = [change_case(name, self.case) for name in field[self.around :]]
+        return fold_path((self.separator.join(names[: self.depth + 1]), *names[self.depth + 1 :])) in self.paths
 
 
 @dataclass(frozen=True)
@@ -24,6 +44,10 @@ class Level:
     without: frozenset[str] = frozenset()
     #: Names that differ in case alone from some in `without`, and are not left out with them.
     kept: frozenset[str] = frozenset()
+    #: Columns whose fields are kept as well.
+    columns: NamedColumns | None = None
+    #: The path of the struct, where there are such columns.
+    path: Path = ()
 
     def more(self, names: Iterable[str]) -> list[str]:
         """Returns the names that the level mentions and that are not in `names`, sorted."""
@@ -31,13 +55,18 @@ class Level:
 
     def takes(self, name: str) -> bool:
         """Whether a member of this name is taken."""
-        if name in self.without or (name not in self.kept and fold_case(name) in self._folded_without):
+        if name in self.without:
+            return False
+        if fold_case(name) in self._folded_without and not (name in self.kept or self._is_kept(name)):
             return False
         return self.only is None or fold_case(name) in self._folded_only
 
     def is_exact(self, name: str) -> bool:
         """Whether a member of this name is taken also beside one whose name differs from its own in case alone."""
         return self.only is None or name in self.only
+
+    def _is_kept(self, name: str) -> bool:
+        return self.columns is not None and self.columns.have((*self.path, name))
 
     @cached_property
     def _folded_without(self) -> frozenset[str]:
@@ -63,6 +92,8 @@ class Selection:
     exclude: tuple[Path, ...] = ()
     #: Paths of fields that differ in case alone from some in `exclude`, and are not left out with them.
     kept: tuple[Path, ...] = ()
+    #: Columns whose fields are kept as well.
+    columns: NamedColumns | None = None
 
     @cached_property
     def _included(self) -> frozenset[Path]:
@@ -73,7 +104,9 @@ class Selection:
         return frozenset(map(fold_path, self.exclude))
 
     def _is_left_out(self, path: Path) -> bool:
-        return fold_path(path) in self._excluded and (path in self.exclude or path not in self.kept)
+        if fold_path(path) not in self._excluded or path in self.exclude:
+            return path in self.exclude
+        return not (path in self.kept or (self.columns is not None and self.columns.have(path)))
 
     def takes(self, path: Path) -> Literal["all", "part", "none"]:
         """Returns how much of the field at `path` is taken; `part`: only fields included below it."""
@@ -96,11 +129,11 @@ class Selection:
         depth, plain = len(path), fold_path(path)
         without = frozenset(out[-1] for out in self.exclude if fold_path(out[:-1]) == plain)
         kept = frozenset(one[-1] for one in self.kept if fold_path(one[:-1]) == plain)
-        every = Level(None, without, kept)
+        every = Level(None, without, kept, self.columns, path if self.columns is not None else ())
         if not self._included or any(plain[: len(taken)] == taken for taken in self._included):
             return every
         only = {taken[depth] for taken in self.include if len(taken) > depth and fold_path(taken[:depth]) == plain}
-        return Level(frozenset(filter(every.takes, only)), without, kept)
+        return replace(every, only=frozenset(filter(every.takes, only)))
 
     def prune(self, kind: IcebergType, path: Path, keeps_empty: bool = False) -> IcebergType | None:
         """Returns the type of the taken part of a field; None when nothing is taken. keeps_empty: a struct of which

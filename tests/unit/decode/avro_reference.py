@@ -141,8 +141,9 @@ Generated from the decoder by `make docs`; a test verifies it.
 
 A record is decoded with its writer's schema ([Avro 1.12](https://avro.apache.org/docs/1.12.0/specification/)), from its
 first byte to its last. Each field of the schema's record is a column, or a field of a struct, with the same name; a
-schema that is not a record has one column, `value`. All columns are optional. Values are never rounded, truncated or
-converted; NaN and infinities are kept.
+schema that is not a record has one column, `value`. A schema that is a union of null and a record is read as the
+record, as Kafka Connect writes optional structs; its null is a bad record. All columns are optional. Values are never
+rounded, truncated or converted; NaN and infinities are kept.
 
 ## Types"""
 _NOTES = """

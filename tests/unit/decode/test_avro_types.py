@@ -244,6 +244,28 @@ def test_a_value_that_is_no_record_is_a_column() -> None:
     assert rows({"type": "array", "items": "int"}, [b"\x02\x04\x00"]) == [{"value": [2]}]
 
 
+@pytest.mark.parametrize("is_first", [False, True])
+def test_a_union_of_null_and_a_record_at_the_top_is_the_record(is_first: bool) -> None:
+    """As Kafka Connect's converters write a row that Debezium has unwrapped, as its struct is optional."""
+    union = [record_of(a="int", b="string"), "null"] if is_first else ["null", record_of(a="int", b="string")]
+    mine, null = (b"\x00", b"\x02") if is_first else (b"\x02", b"\x00")
+    bodies = [
+        mine + b"\x02" + text("x"),
+        null,
+        b"",
+        b"\x04\x02",
+        b"\x01\x02",
+        mine + b"\x02",
+        mine + b"\x04" + text(""),
+    ]
+    columns = read(union, bodies)
+    assert [field.name for field in reader_of(union).struct.fields] == ["a", "b"]
+    assert rows(union, bodies) == [{"a": 1, "b": "x"}, *[None] * 5, {"a": 2, "b": ""}]
+    assert kinds(columns) == [
+        (1, "tombstone", ""), (2, "malformed", "a"), (3, "malformed", ""), (4, "malformed", ""), (5, "malformed", "b"),
+    ]  # fmt: skip
+
+
 def test_a_union_at_the_top_is_a_column_with_a_member_for_each_branch() -> None:
     assert rows(["int", "string"], [b"\x00\x02", b"\x02" + text("x")]) == [
         {"value": {"int": 1, "string": None}},

@@ -186,6 +186,15 @@ def test_whole_numbers_and_a_double_that_is_not_finite_are_doubles() -> None:
     assert str(_read(["7", '{"$numberDouble": "NaN"}']).requested_fields[()]["v"]) == "double"
 
 
+@pytest.mark.parametrize("text", ['{"$numberDouble": "NaN"}', "-Infinity", '{"$numberDouble": "0.5"}'])
+@pytest.mark.parametrize("kind", ["int", "long"])
+def test_a_double_that_comes_to_whole_numbers_names_a_column_that_takes_it(text: str, kind: str) -> None:
+    (found,) = _read(["7", text], kind).mismatches
+    assert (found.row, found.kind) == (1, "type_mismatch")
+    assert f"is not a whole number, as {kind} needs" in found.reason
+    assert "`columns: {NAME: {type: double, field: v}}`" in found.reason
+
+
 def test_a_bare_word_in_a_text_or_a_key_is_text() -> None:
     found = _read(['{"NaN": "-Infinity", "b\\"NaN": NaN}'], 'struct<NaN: string, b"NaN: double>')
     assert str(found.columns[0].to_pylist()) == str([{"NaN": "-Infinity", 'b"NaN': math.nan}])

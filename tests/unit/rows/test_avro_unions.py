@@ -269,3 +269,26 @@ def test_a_union_with_a_type_that_has_a_meaning_is_still_one(tmp_path: Path) -> 
     scenario.settle(service)
     assert [table.status.reason for table in service.tables] == [""]
     assert scenario.rows() == [{"id": 1, "v": 5}]
+
+
+def test_the_rows_of_an_optional_struct_of_kafka_connect_are_those_of_its_record(tmp_path: Path) -> None:
+    """Its converter writes a union of null and the record, and the next version may be the record alone."""
+    scenario = Scenario(tmp_path, dead_letters={"stop_above": 1.0})
+    placed = {"type": "long", "connect.name": "io.debezium.time.MicroTimestamp"}
+    plain = avro(id="int", placed=placed)
+    optional = json.dumps(["null", json.loads(plain)])
+    lots: list[tuple[str, list[Any]]] = [
+        (optional, [{"id": 1, "placed": 5}, None]),
+        (plain, [{"id": 2, "placed": 6}]),
+    ]
+    for text, records in lots:
+        scenario.produce(scenario.register(text), text, *records)
+    scenario.settle(scenario.start())
+    state = scenario.catalog.load("n.t")
+    assert state is not None
+    assert [(field.name, str(field.field_type)) for field in state.schema.fields] == [
+        ("id", "int"),
+        ("placed", "timestamp"),
+    ]
+    assert [row["id"] for row in scenario.rows()] == [1, 2]
+    assert [(row["offset"], row["error_class"]) for row in scenario.rows("n.t__dead_letters")] == [(1, "tombstone")]

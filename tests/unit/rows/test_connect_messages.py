@@ -201,6 +201,19 @@ def test_a_message_whose_payload_is_null_has_no_value() -> None:
     assert found.tolist() == [False, False, False, True, True, False, True, False]
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        b'{"payload":null,"id":1}', b'{"payload":null,"schema":null,"id":1}', b'{"schema":"s","id":1,"payload":null}',
+        b'{"schema":"s","payload":null}', b'{"payload":null,"schema":{"type":"customer"}}', b'{"payload":null,',
+    ],
+)  # fmt: skip
+def test_a_record_with_a_null_field_called_payload_has_a_value(text: bytes) -> None:
+    """Only what a converter writes is no value, for which an upsert table would delete the row."""
+    message = _message(_struct(_field("int32", "id")), None)
+    assert has_value(Reading(), pa.array([message, text, message], pa.binary())).tolist() == [False, True, False]
+
+
 @pytest.mark.parametrize(("kind", "name", "written", "column", "value"), NAMED)
 @pytest.mark.parametrize("is_struct", [True, False])
 def test_a_key_has_the_types_of_its_schema(

@@ -145,7 +145,7 @@ def test_a_record_with_both_is_refused_and_the_remedies_work(
     only(scene.catch_up())
     assert scene.rows("n.a")[-1] == row
 
-    assert "declare `" in reason
+    assert f"declare the column of `{path.lower()}` under `columns`" in reason
     kept = (
         ColumnSpec(name="id", type=LONG) if path == "ID" else ColumnSpec(name="o", type=parse_type("struct<a: long>"))
     )
@@ -156,6 +156,46 @@ def test_a_record_with_both_is_refused_and_the_remedies_work(
         name: value for name, value in row.items() if name != "second"
     }
     assert len(dead_letters_of(scene)) == 1
+
+
+SHAPED: list[tuple[dict[str, Any], str, str, str]] = [
+    ({"column_case": "lower"}, "userId", "USERID", "userid"),
+    ({"column_case": "snake"}, "userId", "USERID", "user_id"),
+    ({"flatten": FlattenSpec()}, "user.id", "user.ID", "user_id"),
+    ({"flatten": FlattenSpec(), "column_case": "snake"}, "user.lineNo", "user.LINENO", "user_line_no"),
+]
+
+
+def _record(**members: int) -> dict[str, Any]:
+    """The members by their paths, all in one struct or in none."""
+    inner = {path.rpartition(".")[2]: value for path, value in members.items()}
+    around = next(iter(members)).rpartition(".")[0]
+    return {around: inner} if around else inner
+
+
+@pytest.mark.parametrize(("settings", "path", "other", "column"), SHAPED)
+@pytest.mark.parametrize("kind", [None, "debezium"])
+def test_the_remedy_keeps_the_field_whose_column_has_another_name(
+    tmp_path: Path, settings: dict[str, Any], path: str, other: str, column: str, kind: str | None
+) -> None:
+    def feed(scene: Scene, *records: dict[str, Any]) -> list[int]:
+        """Returns the values of the column after the records were read."""
+        scene.feed("a", *({"op": "c", "before": None, "after": one} if kind else one for one in records))
+        only(scene.catch_up())
+        return [row[column] for row in scene.rows("n.a")]
+
+    if kind:
+        settings = {**settings, "envelope": EnvelopeSpec.model_validate({"kind": kind})}
+    one, both = _record(**{path: 1}), _record(**{path: 2, other: 9})
+    scene = Scene(tmp_path / "old", "a", **settings)
+    assert feed(scene, one, both) == [1]
+    [(*_, reason)] = dead_letters_of(scene)
+    assert f"`exclude: [{other}]`, and declare the column of `{path}` under `columns`" in reason
+    declared = ColumnSpec(name=column, type=LONG)
+    scene.settings = {**settings, "exclude": (parse_path(other),), "columns": (declared,)}
+    assert feed(scene, both, one) == [1, 2, 1]
+    # A new table, whose columns no field feeds yet.
+    assert feed(Scene(tmp_path / "new", "a", **scene.settings), both, one) == [2, 1]
 
 
 def test_such_a_record_has_no_say_in_what_the_table_becomes(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from frazil.ingest import plan
 from frazil.ingest.plan import buffered_row_bytes
 from frazil.ingest.state import RunState
 from frazil.ingest.table import Table
-from frazil.spec.settings import ColumnSpec, DeadLettersSpec, ValueSpec
+from frazil.spec.settings import ColumnSpec, DeadLettersSpec, EnvelopeSpec, ValueSpec
 from frazil.spec.types import parse_type
 from frazil.testing import MemoryJobs, live_rows
 from frazil.upsert.lookup.delete_files import read_deletes
@@ -86,6 +86,18 @@ def test_the_json_text_null_is_no_value(tmp_path: Path, kind: str, text: bytes) 
         scenario.catch_up()
     assert scenario.upsert_table() == [{"id": 2, "v": "nul"}]
     assert scenario.catalog.load("n.t__dead_letters") is None
+
+
+@pytest.mark.parametrize("kind", [None, "debezium"])
+def test_a_row_whose_first_field_is_a_null_payload_is_written_and_deletes_nothing(
+    tmp_path: Path, kind: str | None
+) -> None:
+    settings: dict[str, Any] = {"envelope": EnvelopeSpec.model_validate({"kind": kind})} if kind else {}
+    scenario = UpsertScenario(tmp_path, key=JSON_KEYS, **settings)
+    own = {"__op": "u"} if kind else {}
+    scenario.tell(*((f'{{"id": {n}}}', {"payload": "x", "id": n, **own}) for n in (1, 2)))
+    scenario.tell(('{"id": 1}', {"payload": None, "id": 1, **own}))
+    assert scenario.upsert_table("id", "payload") == [{"id": 1, "payload": None}, {"id": 2, "payload": "x"}]
 
 
 def test_a_table_that_another_run_has_made_gets_the_columns_that_this_ones_file_has(

@@ -10,23 +10,26 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 from pyiceberg.types import StructType
 
 from frazil.decode.avro.code import RECORDS, SCRATCH, Plan
 from frazil.decode.avro.columns import Valid, WalkResult, make_array
-from frazil.decode.avro.numbers import FAULTS, OK
+from frazil.decode.avro.numbers import FAULTS, NO_BRANCH, OK
 from frazil.decode.avro.plan import plan_columns
 from frazil.decode.avro.scan import I64, U8, walk_records
-from frazil.decode.avro.schema import parse_avro
-from frazil.decode.columns import Bodies, Columns
+from frazil.decode.avro.schema import Avro, parse_avro
+from frazil.decode.columns import Bodies, Columns, Fault
 from frazil.decode.forms import OWN_FORMS, Forms
 from frazil.decode.limits import check_cells, may_guess
 from frazil.registry.port import UnusableSchema
 
 _SPARE_ROWS = 64
 _MAX_WORDS = 2**24
+_FAULTS = (*FAULTS, Fault("tombstone", "the value is Avro's null (a tombstone), so it is no row"))
+_NO_VALUE = len(_FAULTS)
 
 
 @functools.lru_cache(maxsize=512)
@@ -38,20 +41,32 @@ def avro_reader(schema: str, references: tuple[str, ...] = (), forms: Forms = OW
 
     Raises: UnusableSchema for a text that is no Avro schema or exceeds a limit: 1 MiB of text, 64 levels, 2,000 fields.
     """
-    avro = parse_avro(schema, references)
-    return AvroReader(
-        plan_columns(avro, forms), frozenset((avro.name, *avro.aliases)) if avro.kind == "record" else None
-    )
+    avro, branch = _without_null(parse_avro(schema, references))
+    names = frozenset((avro.name, *avro.aliases)) if avro.kind == "record" else None
+    return AvroReader(plan_columns(avro, forms), names, branch)
+
+
+def _without_null(avro: Avro) -> tuple[Avro, int | None]:
+    """Returns the record in a union of null and a record, with the number of its branch: Kafka Connect's converters write
+    a struct that is optional so, as that of a row which Debezium has unwrapped. Another type is returned unchanged.
+    """
+    kinds = [branch.kind for branch in avro.items] if avro.kind == "union" else []
+    if sorted(kinds) != ["null", "record"]:
+        return avro, None
+    place = kinds.index("record")
+    return avro.items[place], place
 
 
 class AvroReader:
     """Reads bodies of one schema. Between calls it keeps only the number of array items of the records.
 
-    names: the full names that their record has and had before; None where they are single values.
+    names: the full names that their record has and had before; None where they are single values. branch: the number of
+    the record in its union with null; None where it is in none.
     """
 
-    def __init__(self, plan: Plan, names: frozenset[str] | None) -> None:
+    def __init__(self, plan: Plan, names: frozenset[str] | None, branch: int | None = None) -> None:
         self.names = names
+        self._branch = branch
         self._plan = plan
         self._items_per_byte = np.full(plan.widths.size, 1 / 64)
 
@@ -76,6 +91,9 @@ class AvroReader:
         """
         rows = len(records)
         fault, faulty_step = np.zeros(rows, np.uint8), np.zeros(rows, np.int64)
+        if self._branch is not None:
+            records = _without_branch(records, self._branch, fault)
+        is_whole = fault != OK
         later: dict[int, str] = {}
         shown: dict[int, str] = {}
         while True:
@@ -86,8 +104,8 @@ class AvroReader:
                 break
             later |= words.fault_paths
             shown |= words.fault_values
-        paths = {row: self._plan.paths[step] for row, step in _places(fault, faulty_step)} | later
-        return Columns(arrays, fault, FAULTS, {row: path for row, path in paths.items() if path}, shown)
+        paths = {row: self._plan.paths[step] for row, step in _places(fault, faulty_step) if not is_whole[row]} | later
+        return Columns(arrays, fault, _FAULTS, {row: path for row, path in paths.items() if path}, shown)
 
     def _walk(self, records: Bodies, fault: U8, faulty_step: I64) -> WalkResult:
         plan, rows = self._plan, len(records)
@@ -116,6 +134,18 @@ class AvroReader:
                 self._items_per_byte = counts / max(length, 1)
                 return WalkResult(plan, records, words, firsts, counts, fault)
             capacity = counts
+
+
+def _without_branch(records: Bodies, branch: int, fault: U8) -> Bodies:
+    """Returns the bodies without the number of their branch in a union of null and a record. Sets the fault of those that
+    are null, and of those without such a number. branch: that of the record.
+    """
+    is_empty = records.end <= records.start
+    first = np.full(len(records), 2 * branch, np.uint8)
+    first[~is_empty] = records.buffer[records.start[~is_empty]]
+    fault[first > 2] = fault[first == 1] = NO_BRANCH
+    fault[first == 2 * (1 - branch)] = _NO_VALUE
+    return replace(records, start=np.where(is_empty, records.start, records.start + 1).astype(np.int32))
 
 
 def _places(fault: U8, faulty_step: I64) -> list[tuple[int, int]]:

@@ -19,7 +19,9 @@ from pyiceberg.types import (
     DoubleType,
     FloatType,
     IcebergType,
+    IntegerType,
     ListType,
+    LongType,
     MapType,
     StringType,
     StructType,
@@ -52,7 +54,8 @@ _SPELT = np.frombuffer(b"".join(_NAMES), np.uint8)
 _ENDS = np.cumsum([len(name) for name in _NAMES])
 _NESTED = (StructType, ListType, MapType)
 _TIMES = (TimestampType, TimestamptzType)
-_FLOATING = (FloatType, DoubleType)
+_NUMBERS = (FloatType, DoubleType, IntegerType, LongType)
+"""The types for which a double that is not finite is a number. No integer is equal to one."""
 _WORDS = (b"NaN", b"Infinity", b"-Infinity")
 _WORD_TEXTS = np.frombuffer(b"".join(_WORDS), np.uint8)
 _WORD_ENDS = np.cumsum([len(word) for word in _WORDS])
@@ -152,7 +155,7 @@ def unwrap_scalars(texts: Texts, slices: Slices, wanted: IcebergType, path: tupl
         forms.append(_DATE)
     scalars = _scalars(texts, slices)
     taken = np.isin(scalars[:, 0], forms)
-    if not isinstance(wanted, _FLOATING):
+    if not isinstance(wanted, _NUMBERS):
         taken &= scalars[:, 3] != NON_FINITE
     return slices.with_others(taken, *scalars.T[1:]) if taken.any() else slices
 

@@ -34,7 +34,7 @@ from frazil.decode.columns import Fault, bitmap
 from frazil.decode.epochs import SKIPPED, unit_settings, zone_settings
 from frazil.decode.json import values
 from frazil.decode.json.as_sent import as_sent
-from frazil.decode.json.extended import non_finite_of
+from frazil.decode.json.extended import NON_FINITE, non_finite_of
 from frazil.decode.json.grammar import ARRAY, DOUBLE, FALSE, INT, NULL, OBJECT, STRING, TRUE
 from frazil.decode.json.slices import Slices, Texts
 from frazil.decode.json.text import (
@@ -138,6 +138,7 @@ def _read_any_integer(texts: Texts, slices: Slices, kind: IcebergType, path: tup
             bad[row] = values.OUT_OF_RANGE
         else:
             out[row], valid[row] = integral, 1
+    bad[slices.kind == NON_FINITE] = values.NOT_INTEGRAL
     refuse_values(texts, slices, bad, kind, path)
     if isinstance(kind, IntegerType):
         return _primitive(pa.int32(), valid, pa.py_buffer(out.astype(np.int32)))

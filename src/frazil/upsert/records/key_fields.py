@@ -30,14 +30,14 @@ from frazil.decode.json.slices import Slices, Texts, all_members, elements_of, m
 from frazil.decode.protobuf.wire import split_message_indexes
 from frazil.decode.settings import Reading, WriterSchema
 from frazil.decode.wire_format import group_rows, guids_of, select_bodies, split_headers
-from frazil.name_case import fold_case
+from frazil.name_case import change_case, fold_case
 from frazil.registry.port import UnusableSchema
 from frazil.rows.record_keys import KEY_SCHEMA, is_record
 from frazil.rows.writer_schemas import LATEST, struct_of
 from frazil.schema.arrow import Bools, Ints, Records
 from frazil.schema.evolve import type_at
 from frazil.schema.names import column_names, column_path
-from frazil.schema.projection import change_case, is_one_column, name_in_record
+from frazil.schema.projection import is_one_column, name_in_record
 from frazil.schema.selection import Path
 from frazil.upsert.changes import TRUNCATE, Changes
 from frazil.upsert.lookup.live_rows import has_column
