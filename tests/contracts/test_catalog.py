@@ -38,6 +38,17 @@ def test_a_table_that_is_not_there_is_none(catalog: Catalog) -> None:
     assert catalog.load(TABLE) is None
 
 
+def test_a_table_called_like_metadata_of_another_one_is_a_table_of_its_own(catalog: Catalog) -> None:
+    first = create(catalog)
+    name = f"{TABLE}.history"
+    assert catalog.load(name) is None
+    made = catalog.create(name, SCHEMA, {}, 2)
+    loaded = catalog.load(name)
+    assert loaded is not None
+    assert loaded.uuid == made.uuid != first.uuid
+    assert load(catalog).uuid == first.uuid
+
+
 def test_a_created_table_has_its_columns_with_ids_and_no_progress(catalog: Catalog) -> None:
     made = create(catalog)
     assert made.schema.as_struct() == load(catalog).schema.as_struct()

@@ -16,12 +16,6 @@ and the dead-letter table has a longer one.
 """
 # Clients of stores read `?` and `#` in a location differently.
 _PART = re.compile(r"[^\s`'\"/\\?#]+")
-_METADATA_TABLE = re.compile(
-    r"(all_)?(entries|(data_|delete_)?files|manifests)"
-    r"|history|metadata_log_entries|partitions|position_deletes|refs|snapshots",
-    re.IGNORECASE,
-)
-"""Iceberg's catalogs load metadata of the table `n.order` as `n.order.history`, where no table has that name."""
 _LOWERED = re.compile(r"[a-z0-9_]+\.[a-z0-9_]+")
 _DEAD_LETTERS = "__dead_letters"
 
@@ -87,6 +81,4 @@ def is_table_name(name: str, lowers_names: bool = False) -> bool:
         return False
     if lowers_names:
         return _LOWERED.fullmatch(name) is not None
-    parts = name.split(".")
-    is_metadata = len(parts) > 2 and _METADATA_TABLE.fullmatch(parts[-1]) is not None
-    return name.isprintable() and not is_metadata and all(map(_PART.fullmatch, parts))
+    return name.isprintable() and all(map(_PART.fullmatch, name.split(".")))

@@ -167,8 +167,6 @@ def test_a_table_under_tables_stops_where_a_route_would_feed_it_another_topic_un
         ("x__dead_letters", "no table name"),
         ("c#", "no table name"),
         ("x?y", "no table name"),
-        ("a.history", "no table name"),
-        ("a.Files", "no table name"),
         ("A", "name of another table"),
         ("REST", "name of another table"),
     ],

@@ -1,8 +1,7 @@
 """The catalog port on top of Iceberg's Java API, through py4j.
 
 The table refuses stale writers: `validateWith` runs inside every commit attempt, on the base that the attempt replaces
-(Iceberg 1.11 and later). PyIceberg is not used to commit: it rebases after a conflict, so that a stale writer would
-win.
+(Iceberg 1.11 and later). PyIceberg is not used to commit: it rebases after a conflict; a stale writer would win.
 """
 
 from __future__ import annotations
@@ -36,6 +35,7 @@ from frazil.catalog.iceberg.opening import (
     impatient,
     is_absent,
     is_unmade,
+    load_table,
     open_catalog,
     read_patiently,
     refuse_failed,
@@ -465,7 +465,7 @@ class IcebergCatalog:
 
     def java_table(self, table: str) -> Any:
         """Returns a Java table, fresh from the catalog, that belongs to the caller."""
-        return self._read(table, lambda: self._catalog.loadTable(self._identifier(table)))
+        return self._read(table, lambda: load_table(self.gateway, self._catalog, self._identifier(table)))
 
     def _is_absent(self, table: str, error: Exception) -> bool:
         """Returns whether a table that could not be loaded, with `error`, does not exist."""

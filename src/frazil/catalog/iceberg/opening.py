@@ -16,6 +16,7 @@ from contextlib import suppress
 from typing import Any
 
 from py4j.java_gateway import is_instance_of
+from py4j.protocol import Py4JJavaError
 
 from frazil.catalog.iceberg.answers import is_conflict
 from frazil.catalog.iceberg.java import (
@@ -123,6 +124,18 @@ def refused_catalog(error: Exception, where: str) -> FrazilError:
         )
     mistake = mistake_of("the catalog cannot be opened", error, where, is_opening=True)
     return mistake or unavailable("the catalog", error, where)
+
+
+def load_table(gateway: Any, catalog: Any, identifier: Any) -> Any:
+    """Returns a Java table, fresh from the catalog. Under a name that no table has, `n.order.history`, Iceberg loads
+    metadata of the table `n.order`: that is no table.
+    """
+    table = catalog.loadTable(identifier)
+    if is_instance_of(gateway, table, "org.apache.iceberg.BaseMetadataTable"):
+        message, jvm = "only metadata of another table has this name", gateway.jvm
+        absent = jvm.org.apache.iceberg.exceptions.NoSuchTableException(message, gateway.new_array(jvm.Object, 0))
+        raise Py4JJavaError(message, absent)
+    return table
 
 
 def is_unmade(properties: Mapping[str, str], error: Exception) -> bool:
