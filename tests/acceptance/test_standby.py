@@ -123,7 +123,9 @@ def test_what_the_page_of_standbys_shows_works_as_it_is_written(pipeline: Pipeli
     taken = len(first.seen("tables_taken"))
     _produce(pipeline)
     first.wait_for("tables_taken", count=taken + 1)
+    address, pipeline.document["http"] = pipeline.document["http"], False
     again = pipeline.run()
+    pipeline.document["http"] = address
     first.wait_while_running(lambda: warm_count(pipeline) == 2, "the killed process is there again")
     assert not again.seen("batch_committed")
 

@@ -98,14 +98,14 @@ def start_jvm(
                 "_PYSPARK_DRIVER_CONN_INFO_PATH": str(answer),
             },
         )
-        meanwhile()
         try:
+            meanwhile()
             regions()  # Here, as the first call of Arrow's functions takes a fifth of a second.
-        except UnavailableError:
+            port, secret = _wait_for(process, answer)
+        except BaseException:  # Ctrl-C too: a JVM that cannot write its answer, as the folder is gone, does not end.
             process.kill()
             process.communicate()
             raise
-        port, secret = _wait_for(process, answer)
     os.environ["PYSPARK_GATEWAY_PORT"] = str(port)
     os.environ["PYSPARK_GATEWAY_SECRET"] = secret
     return process
@@ -272,7 +272,6 @@ def _wait_for(process: subprocess.Popen[bytes], answer: Path) -> tuple[int, str]
     deadline = clock.monotonic_s() + _START_TIMEOUT_S
     while not answer.exists():
         if process.poll() is not None or clock.monotonic_s() > deadline:
-            process.kill()
             raise UnavailableError(
                 "the JVM did not start",
                 remedy="read what it printed above; `frazil doctor` looks at Java and memory",

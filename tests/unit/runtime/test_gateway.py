@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -102,3 +103,21 @@ def test_only_executors_elsewhere_are_led_to_the_home_of_spark(
 ) -> None:
     monkeypatch.setenv("SPARK_HOME", "/another")
     assert gateway._environment(Path("/spark"), {"spark.master": master}).get("SPARK_HOME") == home
+
+
+def test_a_jvm_ends_whose_start_is_interrupted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else it never would: the folder for its answer is gone."""
+    begun: list[subprocess.Popen[bytes]] = []
+    really = subprocess.Popen
+
+    def start(*arguments: Any, **options: Any) -> subprocess.Popen[bytes]:
+        begun.append(really(*arguments, **options))
+        return begun[-1]
+
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(subprocess, "Popen", start)
+    with pytest.raises(KeyboardInterrupt):
+        gateway.start_jvm({"spark.master": "local"}, [], [], tmp_path, meanwhile=interrupt)
+    assert begun[-1].poll() is not None
