@@ -8,6 +8,7 @@ job. The JVM ends when its standard input closes, so it never outlives this proc
 
 from __future__ import annotations
 
+import atexit
 import hashlib
 import os
 import resource
@@ -98,14 +99,19 @@ def start_jvm(
                 "_PYSPARK_DRIVER_CONN_INFO_PATH": str(answer),
             },
         )
+        # A JVM that cannot write its answer, as the folder is gone, does not end. Ctrl-C ends this block, or the process
+        # while another thread is in it.
+        atexit.register(process.kill)
         try:
             meanwhile()
             regions()  # Here, as the first call of Arrow's functions takes a fifth of a second.
             port, secret = _wait_for(process, answer)
-        except BaseException:  # Ctrl-C too: a JVM that cannot write its answer, as the folder is gone, does not end.
+        except BaseException:
             process.kill()
             process.communicate()
             raise
+        finally:
+            atexit.unregister(process.kill)
     os.environ["PYSPARK_GATEWAY_PORT"] = str(port)
     os.environ["PYSPARK_GATEWAY_SECRET"] = secret
     return process

@@ -121,3 +121,28 @@ def test_a_jvm_ends_whose_start_is_interrupted(tmp_path: Path, monkeypatch: pyte
     with pytest.raises(KeyboardInterrupt):
         gateway.start_jvm({"spark.master": "local"}, [], [], tmp_path, meanwhile=interrupt)
     assert begun[-1].poll() is not None
+
+
+_ENDING = """
+import subprocess, sys, threading, time
+from pathlib import Path
+from frazil.runtime.gateway import start_jvm
+
+begun, really = [], subprocess.Popen
+def start(*arguments, **options):
+    begun.append(really(*arguments, **options))
+    return begun[-1]
+
+subprocess.Popen = start
+arguments = {"spark.master": "local"}, [], [], Path(sys.argv[1])
+threading.Thread(target=start_jvm, args=arguments, daemon=True).start()
+while not begun:
+    time.sleep(0.01)
+time.sleep(0.3)
+"""
+
+
+def test_a_process_that_ends_while_a_jvm_starts_ends_it_too_without_a_word(tmp_path: Path) -> None:
+    words = [sys.executable, "-c", _ENDING, str(tmp_path)]
+    ended = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)  # Until the JVM's end.
+    assert (ended.returncode, ended.stderr) == (0, "")
