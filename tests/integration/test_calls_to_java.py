@@ -5,6 +5,7 @@ And what stays of a commit in the JVM's memory: nothing.
 from __future__ import annotations
 
 import gc
+import signal
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -76,3 +77,10 @@ def test_java_keeps_nothing_of_commits_that_are_over(jvm: Jvm, monkeypatch: pyte
     rehearse_commits(jvm.gateway, count=5)
     assert len(seen) >= 5
     wait_until(lambda: not kept(), lambda: f"{kept()} of {len(seen) - 1} are kept", 30)
+
+
+def test_a_session_leaves_ctrl_c_as_it_is(jvm: Jvm) -> None:
+    """PySpark's own handler calls Java once more, perhaps in the middle of a call: a command would go on with its error."""
+    jvm.session()
+    handler: Any = signal.getsignal(signal.SIGINT)
+    assert "pyspark" not in handler.__module__

@@ -14,6 +14,8 @@ from structlog.typing import EventDict, WrappedLogger
 from frazil.cli.output import Redaction
 from frazil.printable import plain
 
+_AT_INTERRUPTS = ("KeyboardInterrupt while sending command.", "Exception occurred while shutting down connection")
+
 
 class LogFormat(StrEnum):
     """The format of log lines."""
@@ -59,16 +61,16 @@ def configure_logging(form: LogFormat, level: LogLevel, redaction: Redaction) ->
             ],
         )
     )
+    sink.addFilter(_is_no_interrupt)
     root = logging.getLogger()
     root.handlers[:] = [sink]
     root.setLevel(logging.WARNING)
-    root.addFilter(_is_no_interrupt)
     logging.getLogger("frazil").setLevel(logging.DEBUG)
 
 
 def _is_no_interrupt(record: logging.LogRecord) -> bool:
     """Whether the record is none of py4j's about Ctrl-C during a call of Java, with a stack trace."""
-    return record.msg != "KeyboardInterrupt while sending command."
+    return record.msg not in _AT_INTERRUPTS
 
 
 def _renderer(form: LogFormat) -> structlog.typing.Processor:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import gc
 import importlib
 import os
+import signal
 import sys
 import threading
 from collections.abc import Callable, Mapping
@@ -203,8 +204,13 @@ class Jvm:
         from pyspark.sql import SparkSession  # noqa: PLC0415
 
         _silence_pyspark()
+        on_interrupt = signal.getsignal(signal.SIGINT)
         try:
-            return SparkSession(SparkContext(conf=self._conf, gateway=self.gateway))
+            context = SparkContext(conf=self._conf, gateway=self.gateway)
+            # PySpark's handler calls Java to cancel jobs, which fails in the middle of another call.
+            if threading.current_thread() is threading.main_thread():
+                signal.signal(signal.SIGINT, on_interrupt)
+            return SparkSession(context)
         except Py4JJavaError as error:
             active: SparkContext | None = SparkContext._active_spark_context
             if active is not None:
