@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import signal
 from collections.abc import Iterator
 
 import pytest
@@ -24,6 +25,8 @@ _PROCESSORS = [
 second of a processor.
 """
 structlog.configure(_PROCESSORS)
+# A script's shell lets what it starts in the background ignore Ctrl-C, and what that starts, too.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")

@@ -65,17 +65,10 @@ def jvm(jars: Path) -> Iterator[LightJvm]:
         ({"properties": {"io-impl": "org.example.NoFiles"}}, "org.example.NoFiles", "name the jar that has the class"),
         ({"properties": {"jdbc.busy_timeout": "soon"}}, '"soon"', "correct the setting"),
         ({"properties": {"clients": "many"}}, '"many"', "correct the setting"),
-        ({**GLUE, "properties": {"http-client.type": "nope"}}, "client type nope", "correct the setting"),
         ({**GLUE, "properties": {"glue.endpoint": "not an address"}}, "not an address", "correct the setting"),
         ({**GLUE, "properties": {"client.credentials-provider": "a.B"}}, "a.B", "name the jar"),
-        (
-            {"warehouse": "s3://b/w", "properties": {"http-client.type": "nope"}},
-            "client type nope",
-            "correct the setting",
-        ),
         ({"warehouse": "s3://b/w", "properties": {"s3.endpoint": "host:9000"}}, "scheme", "correct the setting"),
         ({"warehouse": "s3://b/w", "properties": {"s3.endpoint": "a b"}}, "a b", "correct the setting"),
-        ({"warehouse": "s3://b/w", "properties": {"s3.retry.num-retries": "few"}}, '"few"', "correct the setting"),
         (
             {
                 "type": "nessie",
@@ -87,7 +80,6 @@ def jvm(jars: Path) -> Iterator[LightJvm]:
             "correct the setting",
         ),
         ({"type": "rest", "uri": "http://h", "properties": {"rest.auth.type": "nope"}}, "nope", "name the jar"),
-        ({"type": "rest", "uri": "http://h", "properties": {"rest.client.max-retries": "few"}}, '"few"', "correct the"),
     ],
     ids=str,
 )
