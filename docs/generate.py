@@ -20,7 +20,7 @@ from docs.scan import ROOT, failpoints, log_events
 from frazil import errors
 from frazil import failpoints as failpoint_module
 from frazil.catalog.progress import key, to_summary
-from frazil.cli.commands import COMMANDS, Command, Settings, build_app
+from frazil.cli.commands import COMMANDS, Command, Settings, build_app, variable_part
 from frazil.cli.output import Output
 from frazil.http import metrics
 from frazil.http.api import ENDPOINTS
@@ -42,6 +42,7 @@ _SAMPLE = Progress(
     watermark=Watermark({"page_views": {0: 1795258921596, 1: 1795258921210}}, 1795258921210),
     skipped={"page_views": {1: (900, 1100)}},
     emptied="00000000000026719680/00000000000026720120",
+    released_to="kafka-connect",
     last_deletes=(LastDelete("page_views", 1, 1179, "5a0e7b0c51f4d2a9"),),
     lookups={"country": {"table": "ref.countries", "snapshot-id": 3051729675574597004}},
     bad_skipped=12,
@@ -136,9 +137,9 @@ def _command(command: Command) -> list[str]:
     found = _typer_command(command)
     rows = []
     for parameter in found.params:
-        variable = "_".join(["FRAZIL", *command.name.split(), parameter.name]).upper().replace("-", "_")
+        prefix = "_".join(["FRAZIL", *command.name.upper().replace("-", "_").split()])
         names = ", ".join(f"`{name}`" for name in parameter.opts)
-        rows.append((names, _option_default(parameter), f"`{variable}`", parameter.help or ""))
+        rows.append((names, _option_default(parameter), f"`{prefix}_{variable_part(parameter)}`", parameter.help or ""))
     head = ("option", "default", "variable", "meaning")
     return [*lines, inspect.cleandoc(found.help or command.summary), _table(head, rows)]
 
