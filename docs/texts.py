@@ -6,8 +6,9 @@ from collections.abc import Mapping
 
 PIPELINE_FILE = """\
 The pipeline file is YAML in UTF-8. An unknown key is an error with its line and the nearest valid name. Durations and
-sizes have a unit (`500ms`, `2s`, `5m`, `1h`; `64MiB`, `1GiB`). Values under `kafka`, `registry`, `catalog` and `spark`
-may refer to secrets as `${env:NAME}` or `${file:PATH}` ([secrets](../how-to/secrets.md)).
+sizes have a unit (`500ms`, `2s`, `5m`, `1h`; `64MiB`, `1GiB`). Values under `kafka`, `registry`, `catalog`, `spark`,
+`http`, `telemetry` and `ha`, and `protect_key`, may refer to secrets as `${env:NAME}` or `${file:PATH}`
+([secrets](../how-to/secrets.md)).
 
 `frazil schema` prints the JSON Schema from which this page is generated. Use it in your editor to validate the file."""
 CLI = """\

@@ -59,6 +59,36 @@ def test_every_whole_pipeline_file_loads(page: Path, tmp_path: Path) -> None:
             load_spec(file, _ENVIRONMENT)
 
 
+_WITH_SECRETS = {
+    "kafka": "",
+    "registry": 'registry: {url: "http://${env:NAME}"}',
+    "catalog": 'catalog: {type: rest, uri: "http://${env:NAME}"}',
+    "spark": 'spark: {conf: {spark.x: "${env:NAME}"}}',
+    "http": 'http: {tls: {certificate: "${env:NAME}", key: k}}',
+    "telemetry": 'telemetry: {otlp: "http://${env:NAME}"}',
+    "ha": 'ha: {elect: postgres, uri: "postgresql://${env:NAME}/lake"}',
+    "protect_key": 'defaults: {protect: {a: hash}, protect_key: "${env:NAME}"}',
+}
+
+
+def test_the_pages_name_what_may_refer_to_secrets(tmp_path: Path) -> None:
+    file = tmp_path / "frazil.yaml"
+    for section, text in _WITH_SECRETS.items():
+        kafka = 'kafka: {bootstrap.servers: "${env:NAME}:9092"}'
+        file.write_text(f"pipeline: shop\n{kafka}\n{text}\ntables: {{shop.orders: {{topic: a}}}}\n")
+        assert load_spec(file, {"NAME": "x" * 32}).secrets == {"x" * 32}, section
+    for page in ("how-to/secrets.md", "reference/pipeline-file.md"):
+        named = (ROOT / "docs" / page).read_text()
+        assert [section for section in _WITH_SECRETS if f"`{section}`" not in named] == [], page
+
+
+def test_every_target_of_make_is_in_the_table_of_targets() -> None:
+    rules = re.findall(r"^([a-z -]+):(?!=)", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    targets = {name for rule in rules for name in rule.split()}
+    described = set(re.findall(r"`make ([a-z-]+)`", (ROOT / "CONTRIBUTING.md").read_text()))
+    assert (len(targets) > 20, targets - described - {"setup", "machine", "check"}) == (True, set())
+
+
 def test_every_python_example_compiles() -> None:
     for page in PAGES:
         for text in _blocks(page, "python"):
