@@ -1,5 +1,6 @@
-"""Progress, and the other entries of Frazil in the snapshot summaries of a table's main branch, under `frazil.<pipeline>.…`
-(docs/reference/progress.md), and its table properties.
+"""Progress and the other entries of Frazil in the snapshot summaries of a table, and its properties of the table.
+
+Both are under `frazil.<pipeline>.…` (docs/reference/progress.md). Snapshots are those of the main branch.
 """
 
 from __future__ import annotations

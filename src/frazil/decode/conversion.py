@@ -1,5 +1,6 @@
-"""What is found while columns are converted to those of a table: values that do not go over, fields that the table lacks or
-has in a type that is too narrow, and where in its record each value is.
+"""What is found while columns are converted to those of a table, and where in its record each value is.
+
+These are values that do not go over, and fields that the table lacks or has in a type that is too narrow.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
-"""Lossless conversions of columns: numbers, bytes, UUIDs, days, times of day and timestamps; and values and types as people
-read them.
+"""Lossless conversions of columns: numbers, bytes, UUIDs, days, times of day and timestamps.
+
+Also values and types as people read them.
 
 A time that its column cannot hold is a bad record with its reason: it is outside the years 1 to 9999, or the column's zone
 does not have it.

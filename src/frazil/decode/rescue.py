@@ -1,5 +1,6 @@
-"""Rescued values: those that do not fit their column, as one JSON object per record, from the path to the value and the
-reason, for the column `_rescued`.
+"""Rescued values: those that do not fit their column, for the column `_rescued`.
+
+They are one JSON object per record, from the path to the value and the reason.
 """
 
 from __future__ import annotations

@@ -1,5 +1,7 @@
-"""Maintenance of a pipeline's tables: each with its dead-letter table, settings and target file size; and one round of it,
-for `frazil maintain` and the API: what is due, what was done, and the JSON of both.
+"""Maintenance of a pipeline's tables in one round, for `frazil maintain` and the API.
+
+Each table has its dead-letter table, settings and target file size; a round has what is due, what was done, and the JSON
+of both.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
-"""`protect`: which fields of the records are protected, and how. Pure: from the records' schema to a stage of the program
-that replaces these fields before anything else sees them.
+"""`protect`: which fields of the records are protected, and how. Pure.
+
+It is made from the records' schema: a stage of the program that replaces these fields before anything else sees them.
 
 The key of `protect_key` hashes values, makes tokens, and encrypts the bytes of dead letters, each with a key of its own that
 is derived from it. It is shown by nothing: neither by `repr`, nor by an error, nor in a plan.

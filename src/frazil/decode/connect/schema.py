@@ -1,5 +1,4 @@
-"""Schemas of Kafka Connect: those inside JSON messages, and the attributes that Connect's converter adds to Avro
-schemas.
+"""Schemas of Kafka Connect: those in JSON messages, and the attributes that its converter adds to Avro schemas.
 
 Connect has few types of its own and gives others a name: `io.debezium.time.MicroTimestamp` is a long. The types here
 are those as written, and `logical_types` has the fields with such a name (docs/reference/debezium.md).

@@ -1,5 +1,7 @@
-"""Functions of texts. Lengths and positions count code points. Lower and upper case are those of Unicode 16, as Spark's ICU
-has them, whatever version this Python has.
+"""Functions of texts.
+
+Lengths and positions count code points. Lower and upper case are those of Unicode 16, as Spark's ICU has them, whatever
+version this Python has.
 """
 
 from __future__ import annotations
