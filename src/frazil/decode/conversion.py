@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 from pyiceberg.types import IcebergType, NestedField, StructType
 
 from frazil.decode.columns import Mismatch, shortened
-from frazil.decode.json_texts import json_text
 from frazil.decode.limits import check_cells, leaf_count
 from frazil.decode.renames import Renames
 from frazil.decode.rescue import join_members, members_at, members_of
 from frazil.decode.settings import Reading
+from frazil.decode.values_as_json import json_text
 from frazil.schema.arrow import children_of, unsliced
 from frazil.schema.parts import Path, parts_of
 

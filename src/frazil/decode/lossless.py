@@ -37,7 +37,7 @@ from pyiceberg.types import (
 from frazil.decode.columns import as_text, bitmap, offsets_from
 from frazil.decode.conversion import Conversion, Place
 from frazil.decode.epochs import FIRST_US, LAST_US, SKIPPED, are_skipped, convert_zone, from_numbers, to_local
-from frazil.decode.json_texts import as_json, json_texts
+from frazil.decode.values_as_json import as_json, json_texts
 from frazil.schema.arrow import arrow_type, children_of, replace_children, unsliced
 from frazil.schema.parts import parts_of, types_in
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from frazil.decode.columns import Mismatch, as_text
 from frazil.decode.json.grammar import NULL
 from frazil.decode.json.slices import Slices, Texts
-from frazil.decode.json_texts import json_texts
+from frazil.decode.values_as_json import json_texts
 from frazil.schema.selection import Path
 
 UNKNOWN_FIELD = "unknown_field"

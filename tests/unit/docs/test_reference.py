@@ -38,7 +38,7 @@ from frazil.ops.plan import PlannedTable
 from frazil.ops.reports import MaintenanceReport, PipelineReport, Process, TableReport, VerificationReport, as_document
 from frazil.ops.state_file import describe, leadership_document
 from frazil.ops.trial import TriedTable
-from frazil.ops.tried import TriedRecord
+from frazil.ops.tried_record import TriedRecord
 from frazil.replay.replay import ReplayProgress, Request
 from frazil.spec import TableSpec, json_schema
 from frazil.types import Balance, LastDelete, PendingDeadLetters, Progress, Resolved, RoutedTable, Watermark

@@ -127,7 +127,7 @@ def test_the_source_has_no_retired_words() -> None:
 
 
 def test_the_first_line_of_each_module_is_a_sentence() -> None:
-    """`git grep '^"""'` is the index of the house."""
+    """The first lines are the index of a room."""
     opening = {name: (ROOT / name).read_text(encoding="utf-8").partition("\n")[0] for name in _files(SOURCES)}
     assert [name for name, line in opening.items() if re.fullmatch(r'"""[^"].*\.("""| """)?', line) is None] == []
 

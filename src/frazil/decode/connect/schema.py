@@ -38,8 +38,8 @@ from pyiceberg.types import (
 from frazil.decode.avro.schema import connect_attributes, parse_avro
 from frazil.decode.columns import Columns, Fault, filled
 from frazil.decode.connect.values import ConnectValues, LogicalType, read_logical_type
-from frazil.decode.json_texts import json_text
 from frazil.decode.renames import FedColumns
+from frazil.decode.values_as_json import json_text
 from frazil.registry.port import UnusableSchema
 from frazil.schema.arrow import children_of, replace_children, unsliced
 from frazil.schema.parts import Path, parts_of, retyped, with_parts
