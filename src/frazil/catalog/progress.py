@@ -202,12 +202,12 @@ def is_recorded(history: Iterable[LoggedSnapshot], name: str, value: str, since:
     return False
 
 
-def is_undisturbed(history: Iterable[LoggedSnapshot], name: str, since: int) -> bool:
-    """Returns whether the snapshot `since` exists and no snapshot after it has a value under `name`."""
+def is_undisturbed(history: Iterable[LoggedSnapshot], since: int) -> bool:
+    """Returns whether the snapshot `since` of a dead-letter table exists and no replay or drop has committed after it."""
     for snapshot in history:
         if snapshot.snapshot_id == since:
             return True
-        if name in snapshot.summary:
+        if REWRITE_ID in snapshot.summary:
             return False
     return False
 
