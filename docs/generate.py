@@ -134,7 +134,7 @@ def _command(command: Command) -> list[str]:
     lines = [f"## frazil {command.name}"]
     if not is_written(command):
         return [*lines, f"{command.summary} Not available yet."]
-    found = _typer_command(command)
+    found = typer_command(command)
     rows = []
     for parameter in found.params:
         prefix = "_".join(["FRAZIL", *command.name.upper().replace("-", "_").split()])
@@ -149,7 +149,8 @@ def is_written(command: Command) -> bool:
     return (ROOT / "src" / Path(*command.target.partition(":")[0].split("."))).with_suffix(".py").exists()
 
 
-def _typer_command(command: Command) -> Any:
+def typer_command(command: Command) -> Any:
+    """Returns the command as Typer has it, with its options."""
     found: Any = typer.main.get_command(build_app(command.name.split(), Settings(Output())))
     for word in command.name.split():
         found = found.commands[word]

@@ -8,12 +8,15 @@ from pathlib import Path
 
 import pytest
 
+from docs.generate import typer_command
 from docs.scan import ROOT
+from frazil.cli.commands import COMMANDS
 from frazil.spec import load_spec
 
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 _CODE = re.compile(r"^```(\w*)\n(.*?)^```", re.DOTALL | re.MULTILINE)
+_CALL = re.compile(r"(?:^|[`/(] ?|&& )frazil ([a-z](?:(?! &&)[^`\n|])*)", re.MULTILINE)
 # Linked to and still being made: take a page out as it arrives.
 _AWAITED: set[str] = set()
 _ENVIRONMENT = {
@@ -87,6 +90,19 @@ def test_every_target_of_make_is_in_the_table_of_targets() -> None:
     targets = {name for rule in rules for name in rule.split()}
     described = set(re.findall(r"`make ([a-z-]+)`", (ROOT / "CONTRIBUTING.md").read_text()))
     assert (len(targets) > 20, targets - described - {"setup", "machine", "check"}) == (True, set())
+
+
+def test_commands_on_pages_have_the_options_that_they_are_given() -> None:
+    options = {one.name: {name for option in typer_command(one).params for name in option.opts} for one in COMMANDS}
+    calls = [(page, call.split()) for page in PAGES for call in _CALL.findall(page.read_text())]
+    named = [(page, " ".join(words[:2]), words) for page, words in calls if " ".join(words[:2]) in options]
+    named += [(page, words[0], words) for page, words in calls if words[0] in options]
+    given = [
+        (page.name, name, {word.split("=")[0] for word in words if word.startswith("--")})
+        for page, name, words in named
+    ]
+    wrong = [f"{page}: frazil {name} {one}" for page, name, found in given for one in found - options[name]]
+    assert (len(given) > 300, wrong) == (True, [])
 
 
 def test_every_python_example_compiles() -> None:
