@@ -225,10 +225,9 @@ class _OneCommand(TyperCommand):
 
     def get_params(self, ctx: Any) -> list[Any]:
         options = _without_values(super().get_params(ctx))
-        if ctx.auto_envvar_prefix:
-            for one in options:
+        for one in options:  # Typer calls a variable as the function's parameter, such as `begin` for `--from`.
+            if ctx.auto_envvar_prefix and variable_part(one) != one.name.upper():
                 one.envvar = f"{ctx.auto_envvar_prefix}_{variable_part(one)}"
-                # Typer's own would be called as the parameter of the function, such as `begin` for `--from`.
                 one.allow_from_autoenv = False
         return options
 

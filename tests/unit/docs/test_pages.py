@@ -12,6 +12,7 @@ from docs.generate import typer_command
 from docs.scan import ROOT
 from frazil.cli.commands import COMMANDS
 from frazil.spec import load_spec
+from frazil.spec.types import parse_type
 
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
@@ -103,6 +104,14 @@ def test_commands_on_pages_have_the_options_that_they_are_given() -> None:
     ]
     wrong = [f"{page}: frazil {name} {one}" for page, name, found in given for one in found - options[name]]
     assert (len(given) > 300, wrong) == (True, [])
+
+
+@pytest.mark.parametrize("page", ["avro", "debezium", "json-schema", "protobuf"])
+def test_the_types_of_columns_can_be_declared_as_the_page_has_them(page: str) -> None:
+    text = (ROOT / "docs" / "reference" / f"{page}.md").read_text()
+    found = re.findall(r"`(?:\w+ )?((?:list|map|struct)<[^`]*>)`", text)
+    assert [word for word in found if parse_type(word).is_primitive] == []
+    assert len(found) > 4
 
 
 def test_every_python_example_compiles() -> None:
