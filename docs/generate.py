@@ -6,7 +6,7 @@ import enum
 import inspect
 import json
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -70,18 +70,20 @@ def pipeline_file_page() -> str:
     lines = ["# The pipeline file", _NOTE, texts.PIPELINE_FILE]
     for name, (title, words) in texts.SECTIONS.items():
         section = schema["$defs"][name] if name else schema
-        settings = [] if name == "defaults" else _settings(section)  # They are those of a table.
-        lines += [f"## {title}", *([words] if words else []), *settings]
+        known = schema["$defs"][texts.LIKE[name]]["properties"] if name in texts.LIKE else {}
+        lines += [f"## {title}", *([words] if words else []), *_settings(section, known)]
     return _page(lines)
 
 
-def _settings(section: Mapping[str, Any]) -> list[str]:
+def _settings(section: Mapping[str, Any], known: Collection[str]) -> list[str]:
+    """Returns the table of a section's keys but those that another section has."""
     required = section.get("required", [])
     rows = []
     for name, setting in section["properties"].items():
-        default = "required" if name in required else _default(setting)
-        rows.append((f"`{name}`", _forms(setting), default, setting.get("description", "")))
-    return [_table(("key", "value", "default", "meaning"), rows)]
+        if name not in known:
+            default = "required" if name in required else _default(setting)
+            rows.append((f"`{name}`", _forms(setting), default, setting.get("description", "")))
+    return [_table(("key", "value", "default", "meaning"), rows)] if rows else []
 
 
 def _default(setting: Mapping[str, Any]) -> str:

@@ -132,6 +132,8 @@ An error is `application/problem+json` (RFC 9457):
 | 409 | another process works on the table, or has committed to it; none could take over |
 | 421 | the request names another host |
 | 503 | the pipeline starts, or a service does not answer |"""
+LIKE: Mapping[str, str] = {"defaults": "table", "route": "table", "table_maintenance": "maintenance"}
+"""Sections whose keys are mostly those of another one, where the page has them once."""
 SECTIONS: Mapping[str, tuple[str, str]] = {
     "": ("The file", "The keys at the top level."),
     "kafka": ("kafka", "All Kafka client properties are passed on; the following keys have a special meaning."),
@@ -159,18 +161,19 @@ SECTIONS: Mapping[str, tuple[str, str]] = {
     ),
     "table_maintenance": (
         "tables.&lt;name&gt;.maintenance",
-        "Missing keys are taken from the top-level `maintenance`.",
+        "All keys of [`maintenance`](#maintenance) except `cores` and `window`; missing ones are taken from the top level.",
     ),
     "route": (
         "routes",
-        "A list; each entry has `by`, `to`, `limit`, `rest`, and the settings of its [tables](../how-to/route.md).",
+        "A list; each entry has all settings of [a table](#tablesname) except `location`, for"
+        " [its tables](../how-to/route.md), and:",
     ),
     "snapshots": ("maintenance.snapshots", "Snapshots beyond either limit are expired."),
     "orphans": ("maintenance.orphans", ""),
     "defaults": (
         "defaults",
-        "All settings of [a table](#tablesname) except `topic`, `topics` and `start`. They apply to all tables, under"
-        " `tables` and `topics`, without the setting; a table's setting replaces the whole default."
+        "All settings of [a table](#tablesname) except `topic`, `topics`, `start` and `location`. They apply to all tables,"
+        " under `tables` and `topics`, without the setting; a table's setting replaces the whole default."
         " A table with its own `mode: append` takes no `key_columns`, `order_by` and `deletes` from `defaults`.",
     ),
     "table": ("tables.&lt;name&gt;", "One table, with its topics in `topic` or `topics`."),
