@@ -122,8 +122,12 @@ def _anchor(section: str) -> str:
 def cli_page() -> str:
     """Every command with its options, from the functions that are called."""
     lines = ["# The command line", _NOTE, texts.CLI, "## Exit codes", _table(("code", "meaning"), EXIT_CODES)]
+    found = {command.name: typer_command(command) for command in COMMANDS if is_written(command)}
+    shared = set.intersection(*({option.name for option in one.params} for one in found.values()))
+    lines += ["## Options of every command", texts.SHARED_OPTIONS]
+    lines += _options("COMMAND", [option for option in found["run"].params if option.name in shared])
     for command in COMMANDS:
-        lines += _command(command)
+        lines += _command(command, found.get(command.name), shared)
     lines += ["## Environment", "Variables that are not options:", _table(("variable", "meaning"), _variables())]
     return _page(lines)
 
@@ -132,18 +136,26 @@ def _variables() -> list[tuple[str, ...]]:
     return [(f"`{name}`", meaning) for name, meaning in ENVIRONMENT.items()]
 
 
-def _command(command: Command) -> list[str]:
+def _command(command: Command, found: Any, shared: Collection[str]) -> list[str]:
     lines = [f"## frazil {command.name}"]
-    if not is_written(command):
+    if found is None:
         return [*lines, f"{command.summary} Not available yet."]
-    found = typer_command(command)
-    rows = []
-    for parameter in found.params:
-        prefix = "_".join(["FRAZIL", *command.name.upper().replace("-", "_").split()])
-        names = ", ".join(f"`{name}`" for name in parameter.opts)
-        rows.append((names, _option_default(parameter), f"`{prefix}_{variable_part(parameter)}`", parameter.help or ""))
-    head = ("option", "default", "variable", "meaning")
-    return [*lines, inspect.cleandoc(found.help or command.summary), _table(head, rows)]
+    own = [option for option in found.params if option.name not in shared]
+    return [*lines, inspect.cleandoc(found.help or command.summary), *_options(command.name, own)]
+
+
+def _options(command: str, options: Iterable[Any]) -> list[str]:
+    prefix = "_".join(["FRAZIL", *command.upper().replace("-", "_").split()])
+    rows = [
+        (
+            ", ".join(f"`{name}`" for name in option.opts),
+            _option_default(option),
+            f"`{prefix}_{variable_part(option)}`",
+            option.help or "",
+        )
+        for option in options
+    ]
+    return [_table(("option", "default", "variable", "meaning"), rows)] if rows else []
 
 
 def is_written(command: Command) -> bool:

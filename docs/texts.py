@@ -19,6 +19,8 @@ Each option can also be set with the environment variable in its row; the comman
 the problem, its place and the remedy; a stack trace is printed only with `--debug` ([errors](errors.md)).
 `frazil --install-completion` makes bash, zsh or fish complete commands and options, `frazil --show-completion` prints the
 script for that. `frazil --version` prints the version, with `--output json` as `{"version": "…"}`."""
+SHARED_OPTIONS = """\
+`COMMAND` in a variable stands for the name of the command: `FRAZIL_RUN_OUTPUT`, `FRAZIL_DEAD_LETTERS_LIST_OUTPUT`."""
 ERRORS = """\
 Frazil has six errors, one for each reaction of the operator. Each error names the problem, its place and the remedy; the
 table has the default texts."""
