@@ -165,9 +165,7 @@ class MemoryCatalog:
                 _refuse_strange_metrics(properties, fresh, table)
                 spec = spec_of(layout.partition_by or (), fresh, table)
                 order = order_of(layout.sort_by or (), fresh, table)
-                state = TableState(
-                    table, new_id(), fresh, location, dict(properties), format_version, 0, bool(spec.fields), Progress()
-                )
+                state = TableState(table, new_id(), fresh, location, dict(properties), format_version, 0, Progress())
                 state = replace(state, partition_spec=spec.model_dump_json(), sort_order=order.model_dump_json())
                 self._tables[table] = _Table(state, adopted_by={self._pipeline}, specs=[spec])
         return self._loaded(table)
