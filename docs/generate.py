@@ -6,7 +6,7 @@ import enum
 import inspect
 import json
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from docs.scan import ROOT, failpoints, log_events
 from frazil import errors
 from frazil import failpoints as failpoint_module
 from frazil.catalog.progress import key, to_summary
-from frazil.cli.commands import COMMANDS, Command, Settings, build_app
+from frazil.cli.commands import COMMANDS, Command, Settings, build_app, variable_part
 from frazil.cli.output import Output
 from frazil.http import metrics
 from frazil.http.api import ENDPOINTS
@@ -42,6 +42,7 @@ _SAMPLE = Progress(
     watermark=Watermark({"page_views": {0: 1795258921596, 1: 1795258921210}}, 1795258921210),
     skipped={"page_views": {1: (900, 1100)}},
     emptied="00000000000026719680/00000000000026720120",
+    released_to="kafka-connect",
     last_deletes=(LastDelete("page_views", 1, 1179, "5a0e7b0c51f4d2a9"),),
     lookups={"country": {"table": "ref.countries", "snapshot-id": 3051729675574597004}},
     bad_skipped=12,
@@ -69,18 +70,20 @@ def pipeline_file_page() -> str:
     lines = ["# The pipeline file", _NOTE, texts.PIPELINE_FILE]
     for name, (title, words) in texts.SECTIONS.items():
         section = schema["$defs"][name] if name else schema
-        settings = [] if name == "defaults" else _settings(section)  # They are those of a table.
-        lines += [f"## {title}", *([words] if words else []), *settings]
+        known = schema["$defs"][texts.LIKE[name]]["properties"] if name in texts.LIKE else {}
+        lines += [f"## {title}", *([words] if words else []), *_settings(section, known)]
     return _page(lines)
 
 
-def _settings(section: Mapping[str, Any]) -> list[str]:
+def _settings(section: Mapping[str, Any], known: Collection[str]) -> list[str]:
+    """Returns the table of a section's keys but those that another section has."""
     required = section.get("required", [])
     rows = []
     for name, setting in section["properties"].items():
-        default = "required" if name in required else _default(setting)
-        rows.append((f"`{name}`", _forms(setting), default, setting.get("description", "")))
-    return [_table(("key", "value", "default", "meaning"), rows)]
+        if name not in known:
+            default = "required" if name in required else _default(setting)
+            rows.append((f"`{name}`", _forms(setting), default, setting.get("description", "")))
+    return [_table(("key", "value", "default", "meaning"), rows)] if rows else []
 
 
 def _default(setting: Mapping[str, Any]) -> str:
@@ -119,8 +122,12 @@ def _anchor(section: str) -> str:
 def cli_page() -> str:
     """Every command with its options, from the functions that are called."""
     lines = ["# The command line", _NOTE, texts.CLI, "## Exit codes", _table(("code", "meaning"), EXIT_CODES)]
+    found = {command.name: typer_command(command) for command in COMMANDS if is_written(command)}
+    shared = set.intersection(*({option.name for option in one.params} for one in found.values()))
+    lines += ["## Options of every command", texts.SHARED_OPTIONS]
+    lines += _options("COMMAND", [option for option in found["run"].params if option.name in shared])
     for command in COMMANDS:
-        lines += _command(command)
+        lines += _command(command, found.get(command.name), shared)
     lines += ["## Environment", "Variables that are not options:", _table(("variable", "meaning"), _variables())]
     return _page(lines)
 
@@ -129,18 +136,26 @@ def _variables() -> list[tuple[str, ...]]:
     return [(f"`{name}`", meaning) for name, meaning in ENVIRONMENT.items()]
 
 
-def _command(command: Command) -> list[str]:
+def _command(command: Command, found: Any, shared: Collection[str]) -> list[str]:
     lines = [f"## frazil {command.name}"]
-    if not is_written(command):
+    if found is None:
         return [*lines, f"{command.summary} Not available yet."]
-    found = _typer_command(command)
-    rows = []
-    for parameter in found.params:
-        variable = "_".join(["FRAZIL", *command.name.split(), parameter.name]).upper().replace("-", "_")
-        names = ", ".join(f"`{name}`" for name in parameter.opts)
-        rows.append((names, _option_default(parameter), f"`{variable}`", parameter.help or ""))
-    head = ("option", "default", "variable", "meaning")
-    return [*lines, inspect.cleandoc(found.help or command.summary), _table(head, rows)]
+    own = [option for option in found.params if option.name not in shared]
+    return [*lines, inspect.cleandoc(found.help or command.summary), *_options(command.name, own)]
+
+
+def _options(command: str, options: Iterable[Any]) -> list[str]:
+    prefix = "_".join(["FRAZIL", *command.upper().replace("-", "_").split()])
+    rows = [
+        (
+            ", ".join(f"`{name}`" for name in option.opts),
+            _option_default(option),
+            f"`{prefix}_{variable_part(option)}`",
+            option.help or "",
+        )
+        for option in options
+    ]
+    return [_table(("option", "default", "variable", "meaning"), rows)] if rows else []
 
 
 def is_written(command: Command) -> bool:
@@ -148,7 +163,8 @@ def is_written(command: Command) -> bool:
     return (ROOT / "src" / Path(*command.target.partition(":")[0].split("."))).with_suffix(".py").exists()
 
 
-def _typer_command(command: Command) -> Any:
+def typer_command(command: Command) -> Any:
+    """Returns the command as Typer has it, with its options."""
     found: Any = typer.main.get_command(build_app(command.name.split(), Settings(Output())))
     for word in command.name.split():
         found = found.commands[word]

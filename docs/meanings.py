@@ -353,7 +353,11 @@ EXIT_CODES: tuple[tuple[str, str], ...] = (
     ("1", "failed, or a service does not answer"),
     ("2", "the pipeline file or the arguments are wrong"),
     ("3", "another run of this pipeline has taken over"),
-    ("4", "a table stopped (`run`), is unhealthy (`status`), or would be changed (`plan`, `adopt`, `release`)"),
+    (
+        "4",
+        "a table stopped (`run`), is unhealthy (`status`), or would be changed (`plan`, `adopt`, `release`);"
+        " a record failed (`try`), a table differs from its topic (`verify`), or a setting was not carried over (`import`)",
+    ),
     ("130", "ended by a second Ctrl-C"),
     ("141", "the reader of standard output has closed it, as `head` does"),
 )

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 
 PIPELINE_FILE = """\
 The pipeline file is YAML in UTF-8. An unknown key is an error with its line and the nearest valid name. Durations and
-sizes have a unit (`500ms`, `2s`, `5m`, `1h`; `64MiB`, `1GiB`). Values under `kafka`, `registry`, `catalog` and `spark`
-may refer to secrets as `${env:NAME}` or `${file:PATH}` ([secrets](../how-to/secrets.md)).
+sizes have a unit (`500ms`, `2s`, `5m`, `1h`; `64MiB`, `1GiB`). Values under `kafka`, `registry`, `catalog`, `spark`,
+`http`, `telemetry` and `ha`, and `protect_key`, may refer to secrets as `${env:NAME}` or `${file:PATH}`
+([secrets](../how-to/secrets.md)).
 
 `frazil schema` prints the JSON Schema from which this page is generated. Use it in your editor to validate the file."""
 CLI = """\
@@ -18,6 +19,8 @@ Each option can also be set with the environment variable in its row; the comman
 the problem, its place and the remedy; a stack trace is printed only with `--debug` ([errors](errors.md)).
 `frazil --install-completion` makes bash, zsh or fish complete commands and options, `frazil --show-completion` prints the
 script for that. `frazil --version` prints the version, with `--output json` as `{"version": "…"}`."""
+SHARED_OPTIONS = """\
+`COMMAND` in a variable stands for the name of the command: `FRAZIL_RUN_OUTPUT`, `FRAZIL_DEAD_LETTERS_LIST_OUTPUT`."""
 ERRORS = """\
 Frazil has six errors, one for each reaction of the operator. Each error names the problem, its place and the remedy; the
 table has the default texts."""
@@ -131,6 +134,8 @@ An error is `application/problem+json` (RFC 9457):
 | 409 | another process works on the table, or has committed to it; none could take over |
 | 421 | the request names another host |
 | 503 | the pipeline starts, or a service does not answer |"""
+LIKE: Mapping[str, str] = {"defaults": "table", "route": "table", "table_maintenance": "maintenance"}
+"""Sections whose keys are mostly those of another one, where the page has them once."""
 SECTIONS: Mapping[str, tuple[str, str]] = {
     "": ("The file", "The keys at the top level."),
     "kafka": ("kafka", "All Kafka client properties are passed on; the following keys have a special meaning."),
@@ -158,18 +163,19 @@ SECTIONS: Mapping[str, tuple[str, str]] = {
     ),
     "table_maintenance": (
         "tables.&lt;name&gt;.maintenance",
-        "Missing keys are taken from the top-level `maintenance`.",
+        "All keys of [`maintenance`](#maintenance) except `cores` and `window`; missing ones are taken from the top level.",
     ),
     "route": (
         "routes",
-        "A list; each entry has `by`, `to`, `limit`, `rest`, and the settings of its [tables](../how-to/route.md).",
+        "A list; each entry has all settings of [a table](#tablesname) except `location`, for"
+        " [its tables](../how-to/route.md), and:",
     ),
     "snapshots": ("maintenance.snapshots", "Snapshots beyond either limit are expired."),
     "orphans": ("maintenance.orphans", ""),
     "defaults": (
         "defaults",
-        "All settings of [a table](#tablesname) except `topic`, `topics` and `start`. They apply to all tables, under"
-        " `tables` and `topics`, without the setting; a table's setting replaces the whole default."
+        "All settings of [a table](#tablesname) except `topic`, `topics`, `start` and `location`. They apply to all tables,"
+        " under `tables` and `topics`, without the setting; a table's setting replaces the whole default."
         " A table with its own `mode: append` takes no `key_columns`, `order_by` and `deletes` from `defaults`.",
     ),
     "table": ("tables.&lt;name&gt;", "One table, with its topics in `topic` or `topics`."),

@@ -1,5 +1,6 @@
-"""Values of columns as text, as the pipeline file has them, and times as text for messages. The check of the file and
-the tasks use the same functions.
+"""Values of columns as text, as the pipeline file has them, and times as text for messages.
+
+The check of the file and the tasks use the same functions.
 """
 
 from __future__ import annotations

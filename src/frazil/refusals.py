@@ -1,5 +1,6 @@
-"""Why a service and this process refuse each other, read from the words of OpenSSL, Java and the services themselves, and
-what to do about it.
+"""Why a service and this process refuse each other, and what to do about it.
+
+It is read from the words of OpenSSL, Java and the services themselves.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
-"""What a task reports on one table: JSON on its way to the driver, where the reports of all tasks are merged. Each part has
-its own merge.
+"""What a task reports on one table, and how the reports of all tasks are merged in the driver.
+
+They are JSON on their way. Each part has its own merge.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
-"""Frazil's ports in memory, for tests of pipelines: a whole service runs on them, without Kafka, a JVM, threads or
-waiting. Only Parquet files are real, in the folder of the MemoryCatalog.
+"""Frazil's ports in memory, for tests of pipelines: a whole service without Kafka, a JVM, threads or waiting.
+
+Only Parquet files are real, in the folder of the MemoryCatalog.
 """
 
 from __future__ import annotations

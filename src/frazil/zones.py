@@ -1,5 +1,6 @@
-"""The time-zone database of the machine, which Arrow and Python read: slim containers have none, and then Arrow reads no
-time with a zone, not even in UTC.
+"""The time-zone database of the machine, which Arrow and Python read.
+
+Slim containers have none, and then Arrow reads no time with a zone, not even in UTC.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,8 +14,6 @@ from tests.acceptance.pipelines import Pipeline, opened
 from tests.fixtures.foreign_spark import ForeignSpark
 from tests.fixtures.registry import ApicurioRegistry
 from tests.integration.servers import ObjectStore, RestCatalogServer
-
-NewPipeline = Callable[[], Pipeline]
 
 
 @pytest.fixture(scope="session")

@@ -22,7 +22,7 @@ Row = dict[str, Any]
 
 
 class UpsertTables:
-    """A pipeline that upsert tables all tables of a source by one regular expression."""
+    """A pipeline that makes upsert tables of all tables of a source, by one regular expression."""
 
     def __init__(
         self, pipeline: Pipeline, source: Source, settings: Mapping[str, Any], others: Mapping[str, Any] | None = None

@@ -1,6 +1,6 @@
 """What the soaks share: how long they are, and lives of a pipeline that end at no step in particular.
 
-A soak is as long as its test reports, unless the variable FRAZIL_SOAK_SECONDS reports otherwise.
+A soak is as long as its test has it, unless the variable FRAZIL_SOAK_SECONDS has another time.
 """
 
 from __future__ import annotations

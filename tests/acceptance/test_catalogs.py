@@ -188,7 +188,7 @@ def test_a_table_whose_creation_is_not_answered_can_be_used(lake: HiveLake) -> N
             assert way.met[fault] >= 1, fault
             seen = IcebergCatalog(jvm.gateway, "q", properties, jvm.hadoop).load(table)
             assert seen is not None, fault
-            assert (seen.schema.column_names, seen.is_partitioned) == (columns.column_names, True)
+            assert (seen.schema.column_names, len(seen.partitioning.fields)) == (columns.column_names, 1)
             assert (seen.properties["owner"], seen.location.rpartition("/")[2]) == ("us", f"t{number}")
             metadata_files.append(lake.locations(namespace)[table])
     way.close()

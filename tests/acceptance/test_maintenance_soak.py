@@ -2,7 +2,7 @@
 table, ingestion and table maintenance that are killed at random, a foreign compactor in the same tables. A slice of it
 is part of `make test-all`; in time: test_upsert_maintenance.py.
 
-`make soak-maintenance` runs it; FRAZIL_SOAK_SECONDS reports for how long.
+`make soak-maintenance` runs it, for FRAZIL_SOAK_SECONDS.
 """
 
 from __future__ import annotations

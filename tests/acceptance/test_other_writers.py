@@ -220,7 +220,7 @@ class Shared:
 
 
 class SharedUpsertTable(Shared):
-    """A table that upsert tables the keys of its topic. rows: what must be in it, as the last one left it who changed it."""
+    """An upsert table of its topic's keys. rows: what must be in it, as the last one left it who changed it."""
 
     def __init__(self, scenario: Scenario, table: str, topic: str) -> None:
         super().__init__(scenario, table, topic)

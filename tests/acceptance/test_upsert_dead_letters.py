@@ -1,4 +1,4 @@
-"""Dead letters of tables that upsert table a topic, on a real broker: retried while the pipeline runs, and SIGKILL at
+"""Dead letters of upsert tables, on a real broker: retried while the pipeline runs, and SIGKILL at
 every step.
 
 In the end the table is what all records that can be read say, each in its place, as though none had ever been a dead

@@ -1,4 +1,4 @@
-"""Table maintenance of tables that upsert table a topic of changes, beside the ingestion that takes rows from the very
+"""Table maintenance of upsert tables, beside the ingestion that takes rows from the very
 files that maintenance rewrites. Both are killed; what a dictionary reports is what the tables hold, at every snapshot.
 """
 

@@ -1,4 +1,4 @@
-"""Tables that upsert table a topic of changes, on real parts: SIGKILL at every step, two drivers, a foreign compaction
+"""Upsert tables on real services: SIGKILL at every step, two drivers, a foreign compaction
 between the look at the table and the commit. What a dictionary reports is what DuckDB, PyIceberg and Spark read.
 """
 

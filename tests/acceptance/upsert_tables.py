@@ -1,4 +1,4 @@
-"""A table that upsert tables a topic of changes, and what it must be: a dictionary that is told every change, read back
+"""An upsert table of a topic of changes, and what it must be: a dictionary that gets every change, read back
 by two other readers at every snapshot.
 """
 

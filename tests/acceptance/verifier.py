@@ -26,7 +26,7 @@ from pyiceberg.io import load_file_io
 from pyiceberg.table import StaticTable
 
 TARGET_BYTES = 128 * 1024 * 1024
-"""The size that data files should have, unless a pipeline file reports otherwise."""
+"""The size that data files should have, unless a pipeline file has another."""
 MOST_SNAPSHOTS = 300
 """More come from soaks alone, and to read a few thousand takes longer than the soak did."""
 Place = tuple[str, int, int]
@@ -222,7 +222,7 @@ def metadata_at(location: str, properties: Mapping[str, str]) -> Metadata:
 
 
 def document_of(metadata: Metadata) -> dict[str, Any]:
-    """What a metadata file reports."""
+    """What a metadata file has."""
     document: dict[str, Any] = json.loads(metadata.read_text() if isinstance(metadata, Path) else _fetched(metadata))
     return document
 

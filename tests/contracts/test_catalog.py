@@ -57,7 +57,12 @@ def test_a_created_table_has_its_columns_with_ids_and_no_progress(catalog: Catal
         ("s", "struct"),
     ]
     assert len(made.schema.field_ids) == len(set(made.schema.field_ids)) == 3
-    assert (made.progress, made.history_lost, made.is_partitioned, made.format_version) == (Progress(), False, False, 2)
+    assert (made.progress, made.history_lost, made.partitioning.fields, made.format_version) == (
+        Progress(),
+        False,
+        (),
+        2,
+    )
     assert made.properties["owner"] == "me"
 
 

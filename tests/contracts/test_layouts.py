@@ -76,12 +76,12 @@ def test_a_table_is_made_with_partitions_and_an_order(catalog: Catalog, lake: La
     )
     assert _words(made) == expected == _words(lake.catalog().load(_TABLE))
     assert [field.name for field in made.partitioning.fields] == ["id_bucket_16", "at_day", "s.b.c", "s.a_trunc_3"]
-    assert (made.is_partitioned, made.sorting.order_id) == (True, 1)
+    assert made.sorting.order_id == 1
 
 
 def test_a_table_is_made_without_either(catalog: Catalog) -> None:
     made = _create(catalog)
-    assert (_words(made), made.is_partitioned, made.sorting.is_unsorted) == (([], []), False, True)
+    assert (_words(made), made.partitioning.fields, made.sorting.is_unsorted) == (([], []), (), True)
 
 
 @pytest.mark.parametrize("layout", [_layout("nothing"), _layout("day(id)"), _layout(None, "s"), _layout("s.b.x")])

@@ -114,7 +114,7 @@ class Tended:
         return Counter(file.partition for file in self.lake.metadata(self.name).files)
 
     def orders(self) -> list[int]:
-        """The sort order that each file reports it is in."""
+        """The sort order that each file names as its own."""
         tasks = self.lake.java(self.name).newScan().planFiles().iterator()
         return [int(tasks.next().file().sortOrderId()) for _ in self.lake.metadata(self.name).files]
 

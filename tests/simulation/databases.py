@@ -1,4 +1,4 @@
-"""One seeded history of a table that upsert tables a database's: rows get other keys, large values are not sent, tables are
+"""One seeded history of an upsert table of a database's table: rows get other keys, large values are not sent, tables are
 emptied, the connector dies and repeats; services come and go, others compact the table, trouble between any two steps; then
 the truth.
 

@@ -41,7 +41,7 @@ def test_what_is_not_contradicted_is_as_it_is_without_the_contradiction(seed: in
     refused = {record["id"] for record in mixed} - {row["id"] for row in other.rows("n.a")}
     assert refused <= contradicted
     assert len(other.dead_letters("n.a") if refused else []) == len(refused)
-    # A record that is refused reports nothing of what its other fields hold: a number may be whole without it.
+    # A record that is refused shows nothing of its other fields: a number may be whole without it.
     reported = [record for record in records if record["id"] not in refused]
     assert _types(other) == _types(_table(tmp_path / "reported", flatten, reported))
     rows = {row["id"]: row for row in other.rows("n.a")}

@@ -1,4 +1,4 @@
-"""One seeded history of a table that upsert tables a bank's accounts in whole transactions: the connector dies and repeats,
+"""One seeded history of an upsert table of a bank's accounts in whole transactions: the connector dies and repeats,
 services come and go, others compact the table, roll it back or drop it, trouble between any two steps; and no snapshot
 shows a part of a transfer.
 """

@@ -1,4 +1,4 @@
-"""One seeded history of a table that upsert tables its keys: changes in any order that Kafka allows, services that come
+"""One seeded history of an upsert table: changes in any order that Kafka allows, services that come
 and go, compactions and other writers also between the look for old rows and the commit, trouble between any two steps;
 then the truth.
 
@@ -384,7 +384,7 @@ class UpsertHistory(Scene):
             raise AssertionError(f"snapshot {snapshot}: not expected {only[:3]}; not there {lacking[:3]}")
 
     def _forms(self, drawn: Form) -> tuple[Form, ...]:
-        """What the file reports of the table, one way or the other; `form` is one of them."""
+        """What the file has for the table, one way or the other; `form` is one of them."""
         return (drawn,)
 
     def _spec(self) -> PipelineSpec:
@@ -425,7 +425,7 @@ class WornUpserts(UpsertHistory):
 
 
 class ChangingUpserts(UpsertHistory):
-    """The same, where the file reports `order_by` and `deletes` in another way from one start to the next."""
+    """The same, where the file has another `order_by` and `deletes` from one start to the next."""
 
     ends = 0.1
 

@@ -1,5 +1,6 @@
-"""Takes over tables of another tool: the offsets that the tool has reached become a pipeline's progress, in one commit
-without files that the table accepts while its newest snapshot is the one that was looked at.
+"""Takes over tables of another tool: the offsets that it has reached become a pipeline's progress.
+
+One commit without files does that, which the table accepts while its newest snapshot is the one that was looked at.
 """
 
 from __future__ import annotations

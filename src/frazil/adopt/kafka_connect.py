@@ -1,5 +1,6 @@
-"""Kafka Connect's Iceberg sink: its source offsets are those of a consumer group, and files that a table does not have yet
-are named in the control topic.
+"""How far Kafka Connect's Iceberg sink has read, and what it has not added to its tables yet.
+
+Its source offsets are those of a consumer group; files that a table does not have yet are named in the control topic.
 
 A worker commits group offsets and the files of these records in one transaction, the coordinator adds the files to the
 table afterwards. So the group is exactly what the table has once no file is left in the control topic beyond the position

@@ -1,5 +1,7 @@
-"""Hands tables back: a commit without files ends the pipeline's part in a table for good, then the offsets are written
-where the tool reads them.
+"""Hands tables back to another tool.
+
+A commit without files ends the pipeline's part in a table for good, then the offsets are written where the tool reads
+them.
 
 The commit comes first, so that no batch of a running pipeline lands once the offsets are written; a release that ends in
 between is repeated, and writes what the table has.

@@ -165,9 +165,7 @@ class MemoryCatalog:
                 _refuse_strange_metrics(properties, fresh, table)
                 spec = spec_of(layout.partition_by or (), fresh, table)
                 order = order_of(layout.sort_by or (), fresh, table)
-                state = TableState(
-                    table, new_id(), fresh, location, dict(properties), format_version, 0, bool(spec.fields), Progress()
-                )
+                state = TableState(table, new_id(), fresh, location, dict(properties), format_version, 0, Progress())
                 state = replace(state, partition_spec=spec.model_dump_json(), sort_order=order.model_dump_json())
                 self._tables[table] = _Table(state, adopted_by={self._pipeline}, specs=[spec])
         return self._loaded(table)
@@ -284,7 +282,7 @@ class MemoryCatalog:
             if is_recorded(self._logged(found, (REWRITE_ID,)), REWRITE_ID, rewrite.id, rewrite.read_at):
                 return
             there = {file.path for file in _files_of(found.line())}
-            is_right = is_undisturbed(self._logged(found, (REWRITE_ID,)), REWRITE_ID, rewrite.read_at)
+            is_right = is_undisturbed(self._logged(found, (REWRITE_ID,)), rewrite.read_at)
             if not is_right or not there.issuperset(rewrite.removed):
                 raise ConflictError("the files did not exist when they were read", where=rewrite.table)
             own = {**rewrite.summary, REWRITE_ID: rewrite.id}
@@ -455,7 +453,6 @@ def _rearranged(state: TableState, layout: Layout) -> TableState:
     return replace(
         state,
         spec_id=spec.spec_id,
-        is_partitioned=bool(spec.fields),
         partition_spec=spec.model_dump_json(),
         sort_order=order.model_dump_json(),
     )

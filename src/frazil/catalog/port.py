@@ -37,8 +37,6 @@ class TableState:
     format_version: int
     #: The id of the current partition spec.
     spec_id: int
-    #: Whether the current partition spec has fields.
-    is_partitioned: bool
     #: The newest progress of this pipeline; empty without one.
     progress: Progress
     #: Whether this pipeline has committed before and the snapshot with its progress has been expired, or is not shown.

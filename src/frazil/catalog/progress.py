@@ -1,5 +1,6 @@
-"""Progress, and the other entries of Frazil in the snapshot summaries of a table's main branch, under `frazil.<pipeline>.…`
-(docs/reference/progress.md), and its table properties.
+"""Progress and the other entries of Frazil in the snapshot summaries of a table, and its properties of the table.
+
+Both are under `frazil.<pipeline>.…` (docs/reference/progress.md). Snapshots are those of the main branch.
 """
 
 from __future__ import annotations
@@ -201,12 +202,12 @@ def is_recorded(history: Iterable[LoggedSnapshot], name: str, value: str, since:
     return False
 
 
-def is_undisturbed(history: Iterable[LoggedSnapshot], name: str, since: int) -> bool:
-    """Returns whether the snapshot `since` exists and no snapshot after it has a value under `name`."""
+def is_undisturbed(history: Iterable[LoggedSnapshot], since: int) -> bool:
+    """Returns whether the snapshot `since` of a dead-letter table exists and no replay or drop has committed after it."""
     for snapshot in history:
         if snapshot.snapshot_id == since:
             return True
-        if name in snapshot.summary:
+        if REWRITE_ID in snapshot.summary:
             return False
     return False
 

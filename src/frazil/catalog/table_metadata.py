@@ -1,5 +1,7 @@
-"""The metadata of a table from Iceberg's JSON: for maintenance its snapshots, references, files and manifests, and the
-metadata files of other tables in its folder; for everybody its schema, if Frazil can write it.
+"""The metadata of a table from Iceberg's JSON: schema, snapshots, references, files and manifests.
+
+For maintenance it has the metadata files of other tables in the table's folder too; the schema only if Frazil can write
+it.
 
 One JSON text describes very many files: fetching ten thousand files one by one through py4j would take seconds.
 """

@@ -1,3 +1,4 @@
-"""Change data capture: records that wrap a change of their source in an envelope are opened to one common form, and
-become changes of the table.
+"""Change data capture: records that wrap a change of their source are opened to one common form.
+
+They become changes of the table from there, whatever their envelope and format.
 """

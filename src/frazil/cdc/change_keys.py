@@ -1,5 +1,6 @@
-"""Keys of changes: checks that they exist and that the primary keys that records name are the same in all records,
-primary-key updates, the old row of an updated key, and the keys of MongoDB documents, which record keys name differently.
+"""Keys of changes: that they exist and are the same in all records, and primary-key updates.
+
+Also the old row of an updated key, and the keys of MongoDB documents, which record keys name differently.
 """
 
 from __future__ import annotations

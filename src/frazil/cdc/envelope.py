@@ -1,5 +1,6 @@
-"""The opened envelope: the columns that every kind of envelope and every format is brought to before changes are made
-of it; and what is between the two, the planned changes and the bad records found so far.
+"""The opened envelope: the columns that every kind of envelope is brought to, in every format.
+
+Changes are made of it; between the two are the planned changes and the bad records found so far.
 
 A record is one row of these columns. `record_kind` is the kind of record; the other columns are null where it is no change.
 """

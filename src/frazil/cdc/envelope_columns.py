@@ -1,5 +1,6 @@
-"""Envelopes with a schema (Avro, Protobuf, JSON of Kafka Connect's converter) opened: from a record's columns to those
-of `cdc.envelope`.
+"""Envelopes with a schema opened: from a record's columns to those of `cdc.envelope`.
+
+They are in Avro, Protobuf, or JSON of Kafka Connect's converter.
 """
 
 from __future__ import annotations

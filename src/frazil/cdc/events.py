@@ -1,5 +1,7 @@
-"""CloudEvents, and events of an outbox, as one JSON object each: what an event has in its headers and in its key is
-written around its data, so that the members of both are opened as those of other envelopes are.
+"""CloudEvents, and events of an outbox, as one JSON object each.
+
+What an event has in its headers and in its key is written around its data, so that the members of both are opened as
+those of other envelopes are.
 
 CloudEvents: Kafka Protocol Binding 1.0.2, sections 3.1 to 3.3. Outbox: Debezium's Outbox Event Router.
 """

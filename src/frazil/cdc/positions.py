@@ -1,5 +1,7 @@
-"""Where a change comes from, read in one way from Debezium's envelopes in every format: its position in the log of its
-source, as a text that sorts as the log does; its transaction, its times, and its database, schema and table.
+"""The origin of a change, read in one way from Debezium's envelopes in every format.
+
+It is the position in the log of the source, as a text that sorts as the log does; the transaction, the times, and the
+database, schema and table.
 """
 
 from __future__ import annotations

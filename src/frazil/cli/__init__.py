@@ -1,3 +1,4 @@
-"""The command line: one file per command, which parses options, calls and prints; decisions are made in `ops` and
-below.
+"""The command line: one file per command, which parses options, calls and prints.
+
+Decisions are made in `ops` and below.
 """

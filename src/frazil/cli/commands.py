@@ -221,10 +221,15 @@ def _group(summary: str, has_completion: bool = False) -> typer.Typer:
 
 
 class _OneCommand(TyperCommand):
-    """A command whose help shows switches without a value."""
+    """A command whose help shows switches without a value, and whose options have variables of their own names."""
 
     def get_params(self, ctx: Any) -> list[Any]:
-        return _without_values(super().get_params(ctx))
+        options = _without_values(super().get_params(ctx))
+        for one in options:  # Typer calls a variable as the function's parameter, such as `begin` for `--from`.
+            if ctx.auto_envvar_prefix and variable_part(one) != one.name.upper():
+                one.envvar = f"{ctx.auto_envvar_prefix}_{variable_part(one)}"
+                one.allow_from_autoenv = False
+        return options
 
 
 class _Group(TyperGroup):
@@ -232,6 +237,12 @@ class _Group(TyperGroup):
 
     def get_params(self, ctx: Any) -> list[Any]:
         return _without_values(super().get_params(ctx))
+
+
+def variable_part(option: Any) -> str:
+    """Returns what the name of an option's environment variable ends with: `LOG_FORMAT` of `--log-format`."""
+    name: str = option.opts[0]
+    return name.strip("-").replace("-", "_").upper()
 
 
 def _without_values(options: list[Any]) -> list[Any]:

@@ -1,5 +1,6 @@
-"""Configures logging, here only: structlog, as key=value or JSON lines on standard error, without secrets. The
-libraries' own loggers write the same way, from warnings up.
+"""Configures logging, here only: structlog, as key=value or JSON lines on standard error, without secrets.
+
+The libraries' own loggers write the same way, from warnings up.
 """
 
 from __future__ import annotations

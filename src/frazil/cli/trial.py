@@ -17,7 +17,7 @@ from frazil.kafka.reader import read_sample
 from frazil.literals import format_moment
 from frazil.ops.dead_letters import bytes_document
 from frazil.ops.trial import LEARNED_RECORDS, Trial, TriedTable
-from frazil.ops.tried import TriedRecord
+from frazil.ops.tried_record import TriedRecord
 from frazil.printable import plain, plural
 
 FAILED = 4

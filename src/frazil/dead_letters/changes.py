@@ -1,5 +1,7 @@
-"""Changes of rows that a replay compares: those of the dead letters, read and written as in a task, and those that came
-after them in their topics, up to the table's progress.
+"""Changes of rows that a replay of dead letters compares.
+
+They are those of the dead letters, read and written as in a task, and those that came after them in their topics, up to
+the table's progress.
 """
 
 from __future__ import annotations

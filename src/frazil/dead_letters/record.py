@@ -1,5 +1,6 @@
-"""The rows of a dead-letter table: each has all that Kafka had of a bad record, so that it can be replayed, and why it
-was refused. A task writes them while it reads, as files that the commit of the batch will name.
+"""The rows of a dead-letter table, and its columns: all that Kafka had of a bad record, and why it was refused.
+
+So a dead letter can be replayed. A task writes them while it reads, as files that the commit of the batch will name.
 
 The bytes of records of a protected table are encrypted, so that only who has `protect_key` reads them. The names of headers
 stay as they are. Dead letters from before the table was protected are plain.

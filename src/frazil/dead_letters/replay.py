@@ -1,5 +1,6 @@
-"""Replays and drops dead letters. One commit removes them from their dead-letter table and names the pending files with
-their rows.
+"""Replays and drops dead letters.
+
+One commit removes them from their dead-letter table and names the pending files with their rows.
 
 Dead letters are read and written exactly as a task reads and writes records, with the current schemas, columns and
 code. The progress of both tables stays unchanged, so ingestion continues meanwhile (docs/decisions/0010). Upsert tables

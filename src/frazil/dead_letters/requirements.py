@@ -1,5 +1,6 @@
-"""What dead letters need before they can become rows: schemas of the registry, columns of the table, its key columns; and
-records that crashed a task are read by a child process first.
+"""What dead letters need before they can become rows: schemas, columns of the table, key columns.
+
+Records that crashed a task are read by a child process first.
 """
 
 from __future__ import annotations

@@ -1,5 +1,4 @@
-"""The dead-letter tables of a pipeline: created on demand, and filled under the commit ids of the tables they belong
-to.
+"""The dead-letter tables of a pipeline: created on demand, filled under the commit ids of its tables.
 
 The commit of a batch names the files of its dead letters; a second commit adds these files to the dead-letter table. A
 dead letter therefore exists exactly when its batch is committed. Where a process dies between the two commits, the

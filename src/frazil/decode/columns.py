@@ -1,5 +1,6 @@
-"""The inputs and outputs of readers of binary formats: the bodies of records, and the columns made of them;
-and the buffers that Arrow arrays are made of.
+"""The inputs and outputs of readers of binary formats: bodies of records, and columns made of them.
+
+Also the buffers that Arrow arrays are made of.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
-"""What is found while columns are converted to those of a table: values that do not go over, fields that the table lacks or
-has in a type that is too narrow, and where in its record each value is.
+"""What is found while columns are converted to those of a table, and where in its record each value is.
+
+These are values that do not go over, and fields that the table lacks or has in a type that is too narrow.
 """
 
 from __future__ import annotations
@@ -14,11 +15,11 @@ from numpy.typing import NDArray
 from pyiceberg.types import IcebergType, NestedField, StructType
 
 from frazil.decode.columns import Mismatch, shortened
-from frazil.decode.json_texts import json_text
 from frazil.decode.limits import check_cells, leaf_count
 from frazil.decode.renames import Renames
 from frazil.decode.rescue import join_members, members_at, members_of
 from frazil.decode.settings import Reading
+from frazil.decode.values_as_json import json_text
 from frazil.schema.arrow import children_of, unsliced
 from frazil.schema.parts import Path, parts_of
 

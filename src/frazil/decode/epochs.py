@@ -1,5 +1,6 @@
-"""Times to the microsecond, the precision of Iceberg's types: smaller parts are truncated towards the past. The inputs
-are texts, and numbers that count time since 1970-01-01T00:00:00Z in a declared unit.
+"""Times to the microsecond, the precision of Iceberg's types: smaller parts are truncated towards the past.
+
+The inputs are texts, and numbers that count time since 1970-01-01T00:00:00Z in a declared unit.
 """
 
 from __future__ import annotations

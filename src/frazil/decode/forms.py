@@ -1,5 +1,4 @@
-"""Forms of a writer's values: those read in another form than the schema's own, because the table's column has that
-form.
+"""Forms of a writer's values: those read in another form than the schema's own, as the table's column has that form.
 
 Avro's logical types leave the bytes unchanged, so a `timestamp-millis` is also the `long` that was written; a Protobuf
 enum is a number on the wire; a message or record without fields fits a struct. A change from one to the other does not

@@ -1,5 +1,6 @@
-"""Lossless conversions of columns: numbers, bytes, UUIDs, days, times of day and timestamps; and values and types as people
-read them.
+"""Lossless conversions of columns: numbers, bytes, UUIDs, days, times of day and timestamps.
+
+Also values and types as people read them.
 
 A time that its column cannot hold is a bad record with its reason: it is outside the years 1 to 9999, or the column's zone
 does not have it.
@@ -36,7 +37,7 @@ from pyiceberg.types import (
 from frazil.decode.columns import as_text, bitmap, offsets_from
 from frazil.decode.conversion import Conversion, Place
 from frazil.decode.epochs import FIRST_US, LAST_US, SKIPPED, are_skipped, convert_zone, from_numbers, to_local
-from frazil.decode.json_texts import as_json, json_texts
+from frazil.decode.values_as_json import as_json, json_texts
 from frazil.schema.arrow import arrow_type, children_of, replace_children, unsliced
 from frazil.schema.parts import parts_of, types_in
 

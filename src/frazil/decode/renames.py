@@ -1,5 +1,7 @@
-"""Which column each field of a writer feeds: the one with its name, or the only one whose name differs in case alone. Fields
-that have other names in other schemas, as aliases declare, have one column for all names, in any order of the records.
+"""Which column each field of a writer feeds: that of its name, or the only one that differs in case alone.
+
+Fields that have other names in other schemas, as aliases declare, have one column for all names, in any order of the
+records.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
-"""Rescued values: those that do not fit their column, as one JSON object per record, from the path to the value and the
-reason, for the column `_rescued`.
+"""Rescued values: those that do not fit their column, for the column `_rescued`.
+
+They are one JSON object per record, from the path to the value and the reason.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 from frazil.decode.columns import Mismatch, as_text
 from frazil.decode.json.grammar import NULL
 from frazil.decode.json.slices import Slices, Texts
-from frazil.decode.json_texts import json_texts
+from frazil.decode.values_as_json import json_texts
 from frazil.schema.selection import Path
 
 UNKNOWN_FIELD = "unknown_field"

@@ -1,5 +1,7 @@
-"""The live view: watches the demo until everything sent has arrived, and prints what arrived. It is redrawn in a terminal,
-and is a line every few seconds elsewhere. Its content is from the state file, the tables and the producers.
+"""The live view: watches the demo until everything sent has arrived, and prints what arrived.
+
+It is redrawn in a terminal, and is a line every few seconds elsewhere. Its content is from the state file, the tables
+and the producers.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
-"""The API: every endpoint with its parameters, its answers and what it calls. The routes and the OpenAPI document are both
-made from `ENDPOINTS`.
+"""The API: every endpoint with its parameters, its answers and what it calls.
+
+The routes and the OpenAPI document are both made from `ENDPOINTS`.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
-"""The certificate of the HTTP service, which may be renewed while the process runs: it is loaded again once its files have
-changed, before the next connection.
+"""The certificate of the HTTP service, which may be renewed while the process runs.
+
+It is loaded again once its files have changed, before the next connection.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
-"""The server: a socket that is bound when the process starts, and a thread that answers. Its libraries are loaded in that
-thread, once the first commit is done, which they would delay by a fifth of a second.
+"""The server: a socket that is bound when the process starts, and a thread that answers.
+
+Its libraries are loaded in that thread, once the first commit is done, which they would delay by a fifth of a second.
 """
 
 from __future__ import annotations

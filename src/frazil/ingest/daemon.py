@@ -1,5 +1,4 @@
-"""The process that Spark's Python workers are forked from: it imports everything that a task needs once, before the
-fork.
+"""The process that Spark's Python workers are forked from, which imports what a task needs once, before the fork.
 
 A worker then starts in milliseconds and shares this memory with its siblings. Spark starts it by name
 (`spark.python.daemon.module`); nothing here may start a thread, or the fork would copy a held lock.

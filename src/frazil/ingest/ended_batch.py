@@ -1,5 +1,6 @@
-"""What is kept of a batch at its end for traces and lineage: times, numbers and names, never its files, keys or records,
-which may be large.
+"""What is kept of a batch at its end for traces and lineage: times, numbers and names.
+
+Never its files, keys or records, which may be large.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
-"""The end of a batch: one of five outcomes, which the service handles in one `match`; and the findings that must be handled
-before a batch can be committed, one class each: its log event, and its effect on the next plan.
+"""The end of a batch: one of five outcomes, and the findings that come before a commit.
+
+The service handles outcomes in one `match`. A finding is one class each: its log event, and its effect on the next plan.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
-"""The steps of a batch: read and write in tasks, check the report, and commit or return what must happen first. Their
-order is defined only here.
+"""The steps of a batch: read and write in tasks, check the report, and commit or return what must happen first.
+
+Their order is defined only here.
 
 Every failure before the commit has one answer: forget the batch and plan again from the table's progress.
 """

@@ -1,5 +1,6 @@
-"""Checks of a loaded table that need no record, and changes of its layout that the pipeline file asks for. `check` and
-`plan` run them before a run would stop for the same reason.
+"""Checks of a loaded table that need no record, and changes of its layout that the pipeline file asks for.
+
+`check` and `plan` run them before a run would stop for the same reason.
 """
 
 from __future__ import annotations

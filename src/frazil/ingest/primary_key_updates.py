@@ -1,5 +1,6 @@
-"""Handles records whose row has another key: one task reads the batch, and the batch ends before an update whose other
-part is missing, or continues without it.
+"""Handles records whose row has another key now.
+
+One task reads the batch, and the batch ends before an update whose other part is missing, or continues without it.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
-"""The offsets of a pipeline's tables, published as those of a consumer group for tools that measure lag. Nothing reads them
-as progress, and the loop that commits never waits for them: a thread of their own publishes them.
+"""The offsets of a pipeline's tables, published as those of a consumer group for tools that measure lag.
+
+Nothing reads them as progress, and the loop that commits never waits for them: a thread of their own publishes them.
 
 Each offset carries the id of the run that published it as its metadata. So a run recognises what another run of the
 pipeline has published meanwhile, and what a stranger has committed in the group.

@@ -1,5 +1,4 @@
-"""Reference tables of lookups, read in the driver: the rows at the newest version, as stages of the table's program join
-them.
+"""Reference tables of lookups, read in the driver: the rows at the newest version, as programs join them.
 
 A version is asked for before every batch, and read only where this process does not have it yet.
 """

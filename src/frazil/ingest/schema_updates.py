@@ -1,5 +1,6 @@
-"""Creates tables, with the columns that the pipeline file declares and those that their first records have, and gives tables
-the columns that later records need.
+"""Creates tables, and gives them the columns that records need.
+
+A new table has the columns that the pipeline file declares and those that its first records have.
 """
 
 from __future__ import annotations

@@ -1,5 +1,7 @@
-"""What Spark gets of records whose table has expressions that Spark evaluates: the records as they are, and beside them the
-columns that these expressions use, decoded exactly as the task behind will decode them.
+"""What Spark gets of records whose table has expressions that Spark evaluates.
+
+It gets the records as they are, and beside them the columns that these expressions use, decoded exactly as the task
+behind will decode them.
 
 A record that the task would refuse has nulls here; whatever is wrong with a batch, the task meets it too, and reports it.
 """

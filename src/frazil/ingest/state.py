@@ -1,5 +1,6 @@
-"""What is known of one table while the pipeline runs: nine records, each with its rules beside it. Times are of the
-monotonic clock, in seconds.
+"""What is known of one table while the pipeline runs: nine records, each with its rules beside it.
+
+Times are of the monotonic clock, in seconds.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
-"""Limits of memory and processor time for one piece of a task, so that a record which takes too much fails its task and
-not the machine. `isolate` then finds the record.
+"""Limits of memory and processor time for one piece of a task.
+
+A record that takes too much fails its task and not the machine; `isolate` then finds the record.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""What a pipeline and Kafka's topics ask of each other: topics that the pipeline file names, and regular expressions in it,
-for which Kafka has no topic; and tables that topics ask for by keys of their own (`kafka.topics_from`), as the keys change
-while the pipeline runs.
+"""What a pipeline and Kafka's topics ask of each other: missing topics, and tables that topics ask for.
+
+Missing are topics, and regular expressions of the pipeline file, for which Kafka has none. Topics ask by keys of their
+own (`kafka.topics_from`), which change while the pipeline runs.
 """
 
 from __future__ import annotations

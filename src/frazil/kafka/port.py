@@ -1,5 +1,6 @@
-"""The ports of Kafka besides the records of a batch: topics with their ids and offsets, a few records read in the
-driver, and a batch of records written once.
+"""The ports of Kafka besides the records of a batch: topics, their ids and offsets, samples, transactions.
+
+A sample is a few records read in the driver; a transaction writes a batch of records once.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
-"""Records read in the driver: offset ranges by a consumer with assigned partitions, never subscribed and without committed
-offsets, and a few records for `frazil plan` and `frazil check`.
+"""Records read in the driver: offset ranges, and a few records for `frazil plan` and `frazil check`.
+
+The consumer has assigned partitions, is never subscribed and commits no offsets.
 """
 
 from __future__ import annotations

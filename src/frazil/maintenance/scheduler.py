@@ -1,5 +1,7 @@
-"""Maintenance in the spare capacity of a running pipeline: one thread checks a table when its health may have declined,
-runs a little maintenance, and pauses. Ingestion reports its commits to this thread and never waits for it.
+"""Maintenance in the spare capacity of a running pipeline, by one thread.
+
+It checks a table when its health may have declined, runs a little maintenance, and pauses. Ingestion reports its commits
+to this thread and never waits for it.
 """
 
 from __future__ import annotations

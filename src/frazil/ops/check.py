@@ -1,5 +1,6 @@
-"""The checks of `frazil check`: the machine, Kafka and its topics, the catalog with its tables, and the store. Every
-check runs, also after another has failed. Nothing is changed.
+"""The checks of `frazil check`: the machine, Kafka and its topics, the catalog with its tables, and the store.
+
+Every check runs, also after another has failed. Nothing is changed.
 """
 
 from __future__ import annotations

@@ -1,5 +1,7 @@
-"""Maintenance of a pipeline's tables: each with its dead-letter table, settings and target file size; and one round of it,
-for `frazil maintain` and the API: what is due, what was done, and the JSON of both.
+"""Maintenance of a pipeline's tables in one round, for `frazil maintain` and the API.
+
+Each table has its dead-letter table, settings and target file size; a round has what is due, what was done, and the JSON
+of both.
 """
 
 from __future__ import annotations
@@ -27,15 +29,15 @@ from frazil.upsert.commit import transfer_deletes
 _OFF = "`maintenance` is false in this pipeline file"
 
 
-def maintained_tables(tables: Iterable[Table], is_limited: bool = False) -> list[MaintainedTable]:
-    """Returns every table and every dead-letter table, which may not exist. is_limited: limits the bytes of a round."""
+def maintained_tables(tables: Iterable[Table]) -> list[MaintainedTable]:
+    """Returns every table and every dead-letter table, which may not exist."""
     known = list(tables)
-    own = [maintained_table(table, is_limited) for table in known]
-    return own + [_dead_letter_table(owners, is_limited) for owners in _owners_of_dead_letters(known).values()]
+    own = [maintained_table(table) for table in known]
+    return own + [_dead_letter_table(owners) for owners in _owners_of_dead_letters(known).values()]
 
 
 def maintained_table(table: Table, is_limited: bool = False) -> MaintainedTable:
-    """Returns one table."""
+    """Returns one table. is_limited: limits the bytes of a round."""
     maintenance, is_upsert = _maintenance_task(table, is_limited), table.spec.mode == "upsert"
     return MaintainedTable(table.name, maintenance, dead_letters=table.dead_letter_table_name, is_upsert=is_upsert)
 
@@ -48,7 +50,7 @@ def _owners_of_dead_letters(tables: Iterable[Table]) -> dict[str, list[Table]]:
     return owners
 
 
-def _dead_letter_table(owners: Sequence[Table], is_limited: bool) -> MaintainedTable:
+def _dead_letter_table(owners: Sequence[Table], is_limited: bool = False) -> MaintainedTable:
     maintenance = _for_dead_letters(_maintenance_task(owners[0], is_limited))
     return MaintainedTable(owners[0].dead_letter_table_name, maintenance, owners=tuple(table.name for table in owners))
 

@@ -1,5 +1,7 @@
-"""What a process records of itself in the state file, key by key. The file may be one of another version, or have been
-edited by hand: a key that is not there, or has a value of another type, is not known, and the other keys are.
+"""What a process records of itself in the state file, read key by key.
+
+The file may be one of another version, or have been edited by hand: a key that is not there, or has a value of another
+type, is not known, and the other keys are.
 """
 
 from __future__ import annotations

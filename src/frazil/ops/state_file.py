@@ -1,5 +1,6 @@
-"""The state of a running pipeline for `frazil status`: one small file, replaced as a whole. It is a cache: without it
-only the reasons why tables stopped are lost, which the next run finds again.
+"""The state of a running pipeline for `frazil status`: one small file, replaced as a whole.
+
+It is a cache: without it only the reasons why tables stopped are lost, which the next run finds again.
 """
 
 from __future__ import annotations

@@ -1,5 +1,7 @@
-"""The state of a pipeline: progress from the tables, ends of topics from Kafka, and the running process from the state
-file. Nothing is changed; what is known is reported also where a service does not answer.
+"""The state of a pipeline for `frazil status`: of tables, topics and the running process.
+
+Progress is from the tables, ends of topics from Kafka, and the rest from the state file. Nothing is changed; what is
+known is reported also where a service does not answer.
 """
 
 from __future__ import annotations

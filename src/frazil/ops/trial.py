@@ -33,7 +33,7 @@ from frazil.ingest.topics import missing_topics
 from frazil.kafka.port import ReadRecord, Source
 from frazil.ops.sampling import batch_of, routed_sample
 from frazil.ops.status import MissingTopics
-from frazil.ops.tried import Read, TriedRecord, read_columns, try_record
+from frazil.ops.tried_record import Read, TriedRecord, read_columns, try_record
 from frazil.rows.decoder import fields_requested_by_rows
 from frazil.schema.arrow import Records
 from frazil.schema.evolve import NameConflict, merge_requested_fields

@@ -1,5 +1,7 @@
-"""Fields that `protect`, the single steps, `include` and `exclude` name and no record has. Records may have them later, so
-nothing stops for them; but a misspelt one leaves in the table what was to be dropped or protected.
+"""Fields that settings name and no record has.
+
+The settings are `protect`, the single steps, `include` and `exclude`. Records may have the fields later, so nothing
+stops for them; but a misspelt one leaves in the table what was to be dropped or protected.
 """
 
 from __future__ import annotations

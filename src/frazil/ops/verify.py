@@ -1,5 +1,6 @@
-"""Proves that tables are what their topics make: a copy of each is made from the topic, up to the table's own progress, in
-a catalog of its own, and compared row by row.
+"""Proves that tables are what their topics make, for `frazil verify`.
+
+A copy of each is made from the topic, up to the table's own progress, in a catalog of its own, and compared row by row.
 
 A batch is a pure function of what it reads, so a copy that is read in other batches has the same rows. A copy commits
 nothing to the pipeline's catalog, and writes nothing to Kafka.

@@ -1,5 +1,7 @@
-"""Iceberg catalogs by name: the properties that make Iceberg open each, and what Frazil must know of it. Of managed REST
-catalogs, which are known by their address, it is what each does otherwise than Iceberg's REST protocol has it.
+"""Iceberg catalogs by name: the properties that make Iceberg open each, and what Frazil must know of it.
+
+Of managed REST catalogs, which are known by their address, it is what each does otherwise than Iceberg's REST protocol
+has it.
 """
 
 from __future__ import annotations

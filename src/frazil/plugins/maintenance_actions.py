@@ -34,20 +34,20 @@ class ActionKind:
         return function_of(self.run)
 
 
-_PLAN, _RUN = "frazil.maintenance.plan:plan_", "frazil.maintenance.run:"
+_PLAN, _RUN = "frazil.maintenance.plan:", "frazil.maintenance.run:"
 
 ACTIONS: Registered[ActionKind] = Registered(
     "frazil.maintenance_actions",
     "maintenance action",
     ActionKind,
     {
-        "compact": ActionKind(f"{_PLAN}compaction", f"{_RUN}compact", is_rewrite=True),
-        "deletes": ActionKind(f"{_PLAN}deletes", f"{_RUN}rewrite_deletes", is_rewrite=True),
-        "manifests": ActionKind(f"{_PLAN}manifests", f"{_RUN}rewrite_manifests", is_rewrite=True),
-        "carry": ActionKind(f"{_PLAN}carrying", f"{_RUN}carry"),
-        "expire": ActionKind(f"{_PLAN}expiry", f"{_RUN}expire"),
-        "orphans": ActionKind(f"{_PLAN}orphans", f"{_RUN}remove_orphans", is_daily=True),
-        "statistics": ActionKind(f"{_PLAN}statistics", f"{_RUN}compute_statistics", is_daily=True),
+        "compact": ActionKind(f"{_PLAN}plan_compaction", f"{_RUN}compact", is_rewrite=True),
+        "deletes": ActionKind(f"{_PLAN}plan_deletes", f"{_RUN}rewrite_deletes", is_rewrite=True),
+        "manifests": ActionKind(f"{_PLAN}plan_manifests", f"{_RUN}rewrite_manifests", is_rewrite=True),
+        "carry": ActionKind(f"{_PLAN}plan_carrying", f"{_RUN}carry"),
+        "expire": ActionKind(f"{_PLAN}plan_expiry", f"{_RUN}expire"),
+        "orphans": ActionKind(f"{_PLAN}plan_orphans", f"{_RUN}remove_orphans", is_daily=True),
+        "statistics": ActionKind(f"{_PLAN}plan_statistics", f"{_RUN}compute_statistics", is_daily=True),
     },
 )
 """Every action; of a package `maintenance: {actions: [NAME]}` in its group `frazil.maintenance_actions`."""

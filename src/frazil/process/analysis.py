@@ -1,5 +1,6 @@
-"""A query's SQL to what tasks evaluate, by Spark's own parser and analyser. In the driver, once for each schema of the
-records.
+"""A query's SQL to what tasks evaluate, by Spark's own parser and analyser.
+
+In the driver, once for each schema of the records.
 
 The one relation is `records`: the fields of the records and their metadata (`METADATA`).
 """

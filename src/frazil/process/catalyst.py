@@ -1,5 +1,6 @@
-"""Spark's parser and analyser, used without a session: a query is parsed, checked by the caller, and analysed over an
-empty relation of the records' columns.
+"""Spark's parser and analyser, used without a session.
+
+A query is parsed, checked by the caller, and analysed over an empty relation of the records' columns.
 
 No catalog, no view and no file is known to this analyser, and its settings are Spark's defaults with ANSI mode and UTC,
 whatever the settings of the session whose JVM it uses.

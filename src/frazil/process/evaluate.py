@@ -17,7 +17,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from frazil.decode.columns import shortened
-from frazil.decode.json_texts import json_text
+from frazil.decode.values_as_json import json_text
 from frazil.errors import InvariantError
 from frazil.process.kernels.conditions import Failed, as_column, merge_failed
 from frazil.process.kernels.table import kernel_of

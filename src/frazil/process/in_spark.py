@@ -1,5 +1,6 @@
-"""The expressions of a query that Spark evaluates for each record, because no kernel is proven for them: found by the
-analysis, and applied to the records of a job (`with_values`).
+"""The expressions of a query that Spark evaluates for each record, because no kernel is proven for them.
+
+The analysis finds them; they are applied to the records of a job (`with_values`).
 
 Each is a function of the columns of `records` alone: what it uses of earlier projections is written into it.
 """

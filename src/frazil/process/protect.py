@@ -1,5 +1,6 @@
-"""`protect`: which fields of the records are protected, and how. Pure: from the records' schema to a stage of the program
-that replaces these fields before anything else sees them.
+"""`protect`: which fields of the records are protected, and how. Pure.
+
+It is made from the records' schema: a stage of the program that replaces these fields before anything else sees them.
 
 The key of `protect_key` hashes values, makes tokens, and encrypts the bytes of dead letters, each with a key of its own that
 is derived from it. It is shown by nothing: neither by `repr`, nor by an error, nor in a plan.
@@ -14,7 +15,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property, lru_cache
-from typing import Literal, get_args
+from typing import Literal
 
 import pyarrow as pa
 from cryptography.exceptions import InvalidTag
@@ -36,7 +37,6 @@ _MAGIC = b"\x00frazil-sealed-1"
 """What encrypted bytes begin with: no text, JSON or wire format does."""
 _ID_BYTES, _NONCE_BYTES, _BLOCK = 4, 12, 64
 Action = Literal["drop", "null", "hash", "mask", "tokenize", "truncate", "constant"]
-ACTIONS: tuple[Action, ...] = get_args(Action)
 PROTECT, PROTECT_HEADERS = "Protect", "ProtectHeaders"
 """The functions of the stage: they take a column and the key; the option `actions` names what happens inside it."""
 KEY, HEADERS = "_key", "_headers"

@@ -1,5 +1,6 @@
-"""The port of the schema registry: a schema by the id in a record, by the GUID in a header, or the latest of a subject,
-each with the schemas that it refers to.
+"""The port of the schema registry: schemas by id, by GUID, and the latest of a subject.
+
+The id is in the record, the GUID in a header. Each schema comes with those that it refers to.
 
 Only the driver uses it. An unknown id is an answer (None), an outage is an UnavailableError: the first may make a dead
 letter, the second never does.

@@ -39,7 +39,7 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from frazil.decode.json_texts import as_json, json_texts
+from frazil.decode.values_as_json import as_json, json_texts
 from frazil.schema.arrow import children_of, unsliced, with_children
 from frazil.write.avro import avro_rows, avro_schema
 

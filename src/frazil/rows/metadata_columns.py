@@ -12,9 +12,9 @@ from pyiceberg.types import BinaryType, IcebergType, NestedField, StringType
 from frazil.decode.columns import Decoded, Mismatch
 from frazil.decode.conversion import Conversion
 from frazil.decode.epochs import inside_years, outside_years
-from frazil.decode.json_texts import as_json
 from frazil.decode.plain import read_text
 from frazil.decode.settings import Reading
+from frazil.decode.values_as_json import as_json
 from frazil.decode.wire_format import last_header
 from frazil.errors import SpecError
 from frazil.literals import parse_constant

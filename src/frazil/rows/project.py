@@ -1,5 +1,6 @@
-"""Records to the columns of their table, for every format: decoded with the names of the record, then projected to
-columns.
+"""Records to the columns of their table, for every format.
+
+They are decoded with the names of the record, then projected to columns.
 """
 
 from __future__ import annotations

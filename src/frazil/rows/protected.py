@@ -1,6 +1,4 @@
-"""What a record leaves beside its columns, in a protected table: reasons why it is refused, rescued values, its key and its
-headers.
-"""
+"""What a record leaves beside its columns in a protected table: reasons of refusal, rescued values, key and headers."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""Record keys, and values of headers, as a column: text, JSON of any type, or a format of the schema registry. A null
-key gives null.
+"""Record keys, and values of headers, as a column: text, JSON of any type, or a format of the registry.
+
+A null key gives null.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""The setting `tombstones` (`ignore`, `dead_letter`, `row`), which overrides what the table's mode does with records without
-a value: an upsert table deletes the row of the key, an append table of rows makes a dead letter, an append table of
-changes ignores and counts them.
+"""The setting `tombstones` (`ignore`, `dead_letter`, `row`): what becomes of records without a value.
+
+It overrides what the table's mode does: an upsert table deletes the row of the key, an append table of rows makes a dead
+letter, an append table of changes ignores and counts them.
 """
 
 from __future__ import annotations

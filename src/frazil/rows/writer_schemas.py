@@ -1,6 +1,4 @@
-"""Records that name the schema they were written with: grouped by schema, decoded, converted to the columns, and merged
-in order.
-"""
+"""Records that name their schema: grouped by schema, decoded, converted to the columns, merged in order."""
 
 from __future__ import annotations
 

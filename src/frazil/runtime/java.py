@@ -1,5 +1,6 @@
-"""Finds the Java that Spark, Ivy and the embedded broker run on; starts a JVM only for `-version`, once. `python -m
-frazil.runtime.java` reports what is wrong with it; any Python runs that, before anything is installed.
+"""Finds the Java that Spark, Ivy and the embedded broker run on; starts a JVM only for `-version`, once.
+
+`python -m frazil.runtime.java` reports what is wrong with it; any Python runs that, before anything is installed.
 
 JAVA_HOME wins over PATH, as in Spark: a JAVA_HOME that does not exist is an error and no reason to search further, or
 Spark would start another Java than the checked one.

@@ -1,5 +1,6 @@
-"""A small JVM with Iceberg's classes and without Spark, for commands that read no topic. It starts in a fraction of the
-time of spark-submit, with a quarter of the memory, and ends with this process.
+"""A small JVM with Iceberg's classes and without Spark, for commands that read no topic.
+
+It starts in a fraction of the time of spark-submit, with a quarter of the memory, and ends with this process.
 """
 
 from __future__ import annotations

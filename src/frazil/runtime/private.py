@@ -1,5 +1,6 @@
-"""What this process leaves to others: files and folders for this user alone, as they contain record contents or
-credentials of services; and memory, which it returns to the system.
+"""What this process leaves to others: files for this user alone, and memory that it returns.
+
+Files and folders contain records or credentials of services.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""Does once what a first start would otherwise wait for: compiles the decoder's loops, which are kept, and runs a small
-pipeline on a broker of its own, and a command that looks at it, so that the three JVMs record the classes they load (see
-`gateway`).
+"""Does once, for `frazil setup`, what a first start would otherwise wait for.
+
+It compiles the decoder's loops, which are kept, and runs a small pipeline on a broker of its own, and a command that
+looks at it, so that the three JVMs record the classes they load (see `gateway`).
 """
 
 from __future__ import annotations

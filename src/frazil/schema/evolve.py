@@ -1,5 +1,6 @@
-"""Schema evolution: the fields that records have and the table lacks, and the schema with columns added, widened or
-made optional. Pure; no column is ever dropped or renamed.
+"""Schema evolution: the fields that records have and the table lacks, and the schema that has them. Pure.
+
+Columns are added, widened or made optional; none is ever dropped or renamed.
 """
 
 from __future__ import annotations

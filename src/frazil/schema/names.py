@@ -1,5 +1,6 @@
-"""Names of fields that mean one column: names that differ only in case, and the other names in the table property
-`schema.name-mapping.default`.
+"""Names of fields that mean one column: other cases, and the names in `schema.name-mapping.default`.
+
+The latter is a property of the table.
 """
 
 from __future__ import annotations

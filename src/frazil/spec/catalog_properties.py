@@ -1,6 +1,8 @@
-"""Properties of a catalog that Iceberg would not obey, without a word or only once it needs them: a switch whose value is
-neither true nor false, a number or a choice that is none, an empty value, a property without another one that it needs, and
-a name that it does not have. A pipeline would log in as nobody, or write as somebody else.
+"""Refuses properties of a catalog that Iceberg would not obey, and names those that it ignores.
+
+Iceberg does so without a word, or only once it needs them: a switch whose value is neither true nor false, a number or a
+choice that is none, an empty value, a property without another one that it needs, and a name that it does not have. A
+pipeline would log in as nobody, or write as somebody else. Properties of stores are in `store.properties`.
 """
 
 from __future__ import annotations

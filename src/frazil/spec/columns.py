@@ -44,8 +44,6 @@ _STRANGE_IN_COLUMN = {
     "properties": "write it in the table's `properties`, under Iceberg's name, which ends with the column's, such as"
     " write.parquet.bloom-filter-enabled.column.id"
 }
-_MAX_DEPTH = 100
-_REMEDY = "write as_seen, double, or a decimal such as decimal(18,4)"
 
 
 def read_columns(table: Fields, key: str) -> tuple[ColumnSpec, ...]:

@@ -1,5 +1,6 @@
-"""How the values of keys are written and read: text, quantities, counts, lists of paths, addresses of services and those
-that a process listens on, and what only one key takes.
+"""How the values of keys are written and read: text, quantities, counts, paths, addresses.
+
+Also what only one key takes.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
-"""What a table does to its records before its rows are written: the single steps `rename`, `drop_fields`, `keep_fields`,
-`cast` and `add_fields`; `udf`, the Python functions that its query may call; `lookup`, reference tables that its records are
-joined with, by the name of the column that each fills; `expect`, the conditions that its rows are expected to meet.
+"""The keys of what a table does to its records before its rows are written.
+
+They are the single steps `rename`, `drop_fields`, `keep_fields`, `cast` and `add_fields`; `udf`, the Python functions
+that its query may call; `lookup`, reference tables that its records are joined with, by the name of the column that each
+fills; `expect`, the conditions that its rows are expected to meet. What the steps do is in `process.steps`.
 """
 
 from __future__ import annotations

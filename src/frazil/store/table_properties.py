@@ -1,5 +1,7 @@
-"""The values of a table's properties that files are written with. Iceberg keeps any text as a value, and a writer finds out
-only when it begins a file; so they are compared here, in the pipeline file and in tables that others have made.
+"""The values of a table's properties that files are written with.
+
+Iceberg keeps any text as a value, and a writer finds out only when it begins a file; so they are compared here, in the
+pipeline file and in tables that others have made.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
-"""Metrics and traces for an OpenTelemetry collector, as Protobuf over HTTP, by OpenTelemetry's own exporters. The standard
-variables hold: headers, certificates, compression and time-out (OTEL_EXPORTER_OTLP_…), the resource (OTEL_SERVICE_NAME,
-OTEL_RESOURCE_ATTRIBUTES), and which signals are sent (OTEL_TRACES_EXPORTER, OTEL_METRICS_EXPORTER: `none` for not).
+"""Metrics and traces for an OpenTelemetry collector, as Protobuf over HTTP, by OpenTelemetry's own exporters.
+
+The standard variables hold: headers, certificates, compression and time-out (OTEL_EXPORTER_OTLP_…), the resource
+(OTEL_SERVICE_NAME, OTEL_RESOURCE_ATTRIBUTES), and which signals are sent (OTEL_TRACES_EXPORTER, OTEL_METRICS_EXPORTER:
+`none` for not).
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
-"""The trace of a batch: one span for the whole, and under it the reading, each task, and the commit. Tasks export nothing:
-their reports have the times.
+"""The trace of a batch: one span for the whole, and under it the reading, each task, and the commit.
+
+Tasks export nothing: their reports have the times.
 
 Names follow OpenTelemetry's semantic conventions for messaging; what they have no name for begins with `frazil.`.
 """

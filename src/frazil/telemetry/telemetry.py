@@ -1,5 +1,7 @@
-"""The senders of one process, from their start to its end. Telemetry goes to the addresses of the pipeline file, or of the
-standards' environment variables; without an address none of the libraries is loaded, which are extras of the package.
+"""The senders of one process, from their start to its end.
+
+Telemetry goes to the addresses of the pipeline file, or of the standards' environment variables; without an address none
+of the libraries is loaded, which are extras of the package.
 
 Each destination has a bounded queue and a thread of its own: a service that is away, hangs or refuses costs the loop
 nothing. What could not be sent is counted, and logged once until something can be sent again.

@@ -1,3 +1,4 @@
-"""Upsert tables: changes are read, deduplicated to the latest change per key, and committed together with the deletes
-of the rows that they replace.
+"""Upsert tables: changes are read, deduplicated to the latest per key, and committed.
+
+The commit has the deletes of the rows that they replace too.
 """

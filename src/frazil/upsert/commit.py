@@ -1,5 +1,4 @@
-"""Commits a batch of changes: finds the live rows that the changes replace, and deletes them in the commit that adds
-the new rows.
+"""Commits a batch of changes: finds the live rows that they replace, and deletes these in the same commit.
 
 Where another writer changes the table before the commit, the rows are looked up again in the changed table. The batch
 itself, which is deduplicated and written, is reused.

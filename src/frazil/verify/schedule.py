@@ -1,5 +1,6 @@
-"""Compares some of the newest commits of a running pipeline with the topics, every hour or as the pipeline file has it: one
-thread finds the commits, and a process of lower priority compares them. Ingestion never waits for either.
+"""Compares some of the newest commits of a running pipeline with the topics, every hour unless written.
+
+One thread finds the commits, and a process of lower priority compares them. Ingestion never waits for either.
 
 A window is one commit of this run with the ranges that it has read, and the snapshots of other writers since the commit
 before it. Earlier runs may have had other settings, so their commits are not compared.

@@ -1,5 +1,7 @@
-"""Avro data files with Iceberg's field ids, row by row by fastavro. PyIceberg's schemas of Avro files know no optional
-list elements, no repeated types and no time zones, so only its primitive types are used.
+"""Avro data files with Iceberg's field ids, row by row by fastavro.
+
+PyIceberg's schemas of Avro files know no optional list elements, no repeated types and no time zones, so only its
+primitive types are used.
 
 Source: Iceberg specification, appendix A, "Avro".
 """

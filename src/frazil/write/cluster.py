@@ -1,5 +1,4 @@
-"""Clustering: rows in the order in which they are written, by partition and, inside a partition, by the table's sort
-order.
+"""Clustering: rows in the order in which they are written, by partition and then by the table's sort order.
 
 All rows at hand are ordered first and written then, partition by partition: so only one file has to be open, however
 many partitions there are.

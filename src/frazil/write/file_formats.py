@@ -1,5 +1,7 @@
-"""The formats of data files. Frazil's own is Parquet; a file in ORC or Avro is converted from Parquet when it is complete,
-and to Parquet before it is read. So statistics, lookups and rewrites know one format, at the price of processor time.
+"""The formats of data files.
+
+Frazil's own is Parquet; a file in ORC or Avro is converted from Parquet when it is complete, and to Parquet before it is
+read. So statistics, lookups and rewrites know one format, at the price of processor time.
 """
 
 from __future__ import annotations

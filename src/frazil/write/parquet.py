@@ -1,5 +1,6 @@
-"""One Parquet file while it is written. Arrow's writer takes nulls of required fields inside structs that are null for
-missing values, so these are replaced.
+"""One Parquet file while it is written.
+
+Arrow's writer takes nulls of required fields inside structs that are null for missing values, so these are replaced.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
-"""The description of a table that a task needs to write rows for it: sent with the job, small, and comparable (tasks
-keep values derived from it for the next batch).
+"""The description of a table that a task needs to write rows for it.
+
+It is sent with the job, small, and comparable (tasks keep values derived from it for the next batch).
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""Columns to data files with Iceberg's field ids and metrics; each file is described in Iceberg's own JSON.
+"""Columns to data files with Iceberg's field ids and metrics; the options of Parquet, such as compression.
 
-A path is used only once: each file of each attempt has a new id. A file that was not finished is removed at once.
+Each file is described in Iceberg's own JSON. A path is used only once: each file of each attempt has a new id. A file
+that was not finished is removed at once.
 """
 
 from __future__ import annotations

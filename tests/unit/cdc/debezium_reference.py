@@ -97,7 +97,6 @@ _WKB = base64.b64encode(bytes.fromhex("0101000000000000000000f03f000000000000004
 _VARIABLE = (("scale", "int32"), ("value", "bytes"))
 _SHAPE = (("wkb", "bytes"), ("srid", "int32"))
 _POINT = (("x", "float64"), ("y", "float64"), ("wkb", "bytes"), ("srid", "int32"))
-_DOUBLES = (("element", "float64"),)
 _TIME = f"{_DEBEZIUM}time."
 
 ROWS = [

@@ -19,7 +19,7 @@ TYPES = {"id": "int(11)", "v": "varchar(20)", "n": "decimal(6,2)"}
 
 
 class CanalScenario(UpsertSource):
-    """A table that upsert tables topic `a`, whose records are Canal's."""
+    """An upsert table of topic `a`, whose records are Canal's."""
 
     def __init__(self, root: Path, tasks: int = 1, **settings: Any) -> None:
         super(UpsertSource, self).__init__(root, tasks, envelope=CANAL, dead_letters={"stop_above": 1.0}, **settings)

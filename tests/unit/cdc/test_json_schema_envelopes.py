@@ -1,4 +1,4 @@
-"""Envelopes and rows behind the frame of a JSON schema."""
+"""Envelopes and rows behind the wire format of JSON Schema."""
 
 from __future__ import annotations
 

@@ -54,7 +54,6 @@ _VALUES = st.one_of(
     ),
 )
 _KEYED = (("id",),)
-_OPERATION: tuple[str, Any] = ("operation", ("ops", ("I", "c"), ("u",), ("D", "d")))
 _EVERY_MISMATCH = 2**31
 """Of the rows of a few messages there may be more mismatches than are kept otherwise."""
 ENVELOPES = [

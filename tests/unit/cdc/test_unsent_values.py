@@ -1,4 +1,4 @@
-"""Values that a source has not sent, as they stand in JSON and in columns."""
+"""Values that a source has not sent, as they are in JSON and in columns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows that Debezium has unwrapped: what it left beside them tells the change, whatever else the row has."""
+"""Rows that Debezium has unwrapped: the fields beside them show the change, whatever else the row has."""
 
 from __future__ import annotations
 

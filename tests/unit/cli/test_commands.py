@@ -50,8 +50,13 @@ def test_doctor_exits_zero_when_all_is_well(
     assert capsys.readouterr().out == "ok       java            17\n"
 
 
-def test_setup_takes_one_bundle_at_a_time(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_setup_takes_one_bundle_at_a_time(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     assert main(["setup", "--bundle", "a.tar", "--from", "b.tar"]) == 2
+    assert "remedy: leave one of the two out" in capsys.readouterr().err
+    monkeypatch.setenv("FRAZIL_SETUP_FROM", "b.tar")
+    assert main(["setup", "--bundle", "a.tar"]) == 2, "each option can be set with a variable of its own name"
     assert "remedy: leave one of the two out" in capsys.readouterr().err
     assert main(["setup", "--from", str(tmp_path / "b.tar")]) == 1
     assert "error: the bundle cannot be read: No such file or directory" in capsys.readouterr().err

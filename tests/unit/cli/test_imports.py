@@ -1,4 +1,4 @@
-"""`frazil import …` as its users call it: exit codes, standard output, what is refused and how to go on."""
+"""`frazil import …` as its users call it: exit codes, standard output, what is refused, and the remedies."""
 
 from __future__ import annotations
 

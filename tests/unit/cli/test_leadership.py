@@ -1,4 +1,4 @@
-"""How a process knows which tables it works on: what the pipeline file says of elections, made a Leadership."""
+"""How a process knows which tables it works on: the pipeline file's elections, made a Leadership."""
 
 from __future__ import annotations
 

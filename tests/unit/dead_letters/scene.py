@@ -39,7 +39,7 @@ class Scene:
         self.declare(columns)
 
     def declare(self, columns: dict[str, str], **settings: Any) -> None:
-        """What the pipeline file reports from now on."""
+        """What the pipeline file has from now on."""
         self.settings = {**self.settings, **settings}
         self.spec = TableSpec(
             name=TABLE,

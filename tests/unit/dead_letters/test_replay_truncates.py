@@ -23,7 +23,7 @@ _MARKED = {**PLACES, "deleted": "_deleted", "deleted_at": "_deleted_at"}
 
 
 class _Unwrapped(Source):
-    """What envelopes tell are dead letters, until the file reports that they are some."""
+    """Records in envelopes are dead letters until the file has `envelope`."""
 
     def __init__(self, root: Path, **settings: Any) -> None:
         super().__init__(root, **settings)
@@ -36,7 +36,7 @@ class _Unwrapped(Source):
         return self.understand(**settings)
 
     def understand(self, **settings: Any) -> Upserted:
-        """The file reports what they are."""
+        """Gives the file the envelope."""
         self.catch_up()
         return self.cure(envelope=EnvelopeSpec(kind="debezium"), **settings)
 

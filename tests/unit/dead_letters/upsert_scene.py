@@ -22,7 +22,7 @@ KNOWERS = ("columns", "topic", "both")
 
 
 class Upserted(Scene):
-    """A table that upsert tables topic `a`; `v` is too narrow for large numbers until `cure`. knows: who can tell what
+    """An upsert table of topic `a`; `v` is too narrow for large numbers until `cure`. knows: who can tell what
     came after a dead letter: the `columns` of the rows, the `topic`, both or none of them.
     """
 

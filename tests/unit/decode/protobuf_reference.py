@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import sys
 from collections.abc import Iterator
 from datetime import datetime
@@ -13,8 +12,8 @@ from typing import Any
 
 from google.protobuf import text_format
 from google.protobuf.message_factory import GetMessageClass
-from pyiceberg.types import IcebergType
 
+from frazil.decode.lossless import format_type
 from frazil.decode.protobuf.reader import ProtobufReader
 from frazil.decode.protobuf.schema import load_message
 from tests.unit.decode.protobuf_schemas import bodies_of, descriptors_of, fault_of, reader_of, rows_of
@@ -223,16 +222,11 @@ def _sections() -> Iterator[str]:
         yield f"\n## {title}\n\n| Protobuf | Iceberg | examples |\n|---|---|---|"
         for n, (words, declaration, texts) in enumerate(rows):
             kinds = "<br>".join(
-                f"`{field.name} {field.field_type}`" for field in reader_of_row(section, n).struct.fields
+                f"`{field.name} {format_type(field.field_type)}`" for field in reader_of_row(section, n).struct.fields
             )
             examples = "<br>".join(f"`{text or '(nothing)'}`: {read_row(section, n, text)}" for text in texts)
             about = f"{words}<br>" if words else ""
             yield f"| {about}`{declaration}` | {kinds or 'no column'} | {_cell(examples)} |"
-
-
-def _type(kind: IcebergType) -> str:
-    """A type as a pipeline file spells it: without ids, which are placeholders, and `optional`, which all are."""
-    return re.sub(r"\b0: (\w+): optional ", r"\1: ", str(kind))
 
 
 def _troubles() -> Iterator[str]:

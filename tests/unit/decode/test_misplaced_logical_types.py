@@ -1,4 +1,4 @@
-"""Avro's logical types beside their type: ignored and told, or read as meant where the file reports it."""
+"""Avro's logical types beside their type: ignored and reported, or read as meant where the pipeline file asks for it."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from frazil.spec.settings import ValueSpec
 from tests.unit.ingest.test_schemas import Scenario
 from tests.unit.ops.conftest import Scenario as OpsScenario
 from tests.unit.ops.conftest import scenario as ops_scenario
-from tests.unit.ops.test_gate import look
 from tests.unit.ops.test_plan import columns, plan, produce
+from tests.unit.ops.test_schema_check import look
 
 __all__ = ["ops_scenario"]
 _MILLIS = {"logicalType": "timestamp-millis"}

@@ -1,4 +1,4 @@
-"""The message indexes of Confluent's framing."""
+"""The message indexes of Confluent's wire format."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Frames of record values, and schema ids in headers."""
+"""Wire formats of record values, and schema ids in headers."""
 
 from __future__ import annotations
 

@@ -8,12 +8,16 @@ from pathlib import Path
 
 import pytest
 
+from docs.generate import typer_command
 from docs.scan import ROOT
+from frazil.cli.commands import COMMANDS
 from frazil.spec import load_spec
+from frazil.spec.types import parse_type
 
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 _CODE = re.compile(r"^```(\w*)\n(.*?)^```", re.DOTALL | re.MULTILINE)
+_CALL = re.compile(r"(?:^|[`/(] ?|&& )frazil ([a-z](?:(?! &&)[^`\n|])*)", re.MULTILINE)
 # Linked to and still being made: take a page out as it arrives.
 _AWAITED: set[str] = set()
 _ENVIRONMENT = {
@@ -57,6 +61,57 @@ def test_every_whole_pipeline_file_loads(page: Path, tmp_path: Path) -> None:
             file = tmp_path / "frazil.yaml"
             file.write_text(text)
             load_spec(file, _ENVIRONMENT)
+
+
+_WITH_SECRETS = {
+    "kafka": "",
+    "registry": 'registry: {url: "http://${env:NAME}"}',
+    "catalog": 'catalog: {type: rest, uri: "http://${env:NAME}"}',
+    "spark": 'spark: {conf: {spark.x: "${env:NAME}"}}',
+    "http": 'http: {tls: {certificate: "${env:NAME}", key: k}}',
+    "telemetry": 'telemetry: {otlp: "http://${env:NAME}"}',
+    "ha": 'ha: {elect: postgres, uri: "postgresql://${env:NAME}/lake"}',
+    "protect_key": 'defaults: {protect: {a: hash}, protect_key: "${env:NAME}"}',
+}
+
+
+def test_the_pages_name_what_may_refer_to_secrets(tmp_path: Path) -> None:
+    file = tmp_path / "frazil.yaml"
+    for section, text in _WITH_SECRETS.items():
+        kafka = 'kafka: {bootstrap.servers: "${env:NAME}:9092"}'
+        file.write_text(f"pipeline: shop\n{kafka}\n{text}\ntables: {{shop.orders: {{topic: a}}}}\n")
+        assert load_spec(file, {"NAME": "x" * 32}).secrets == {"x" * 32}, section
+    for page in ("how-to/secrets.md", "reference/pipeline-file.md"):
+        named = (ROOT / "docs" / page).read_text()
+        assert [section for section in _WITH_SECRETS if f"`{section}`" not in named] == [], page
+
+
+def test_every_target_of_make_is_in_the_table_of_targets() -> None:
+    rules = re.findall(r"^([a-z -]+):(?!=)", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    targets = {name for rule in rules for name in rule.split()}
+    described = set(re.findall(r"`make ([a-z-]+)`", (ROOT / "CONTRIBUTING.md").read_text()))
+    assert (len(targets) > 20, targets - described - {"setup", "machine", "check"}) == (True, set())
+
+
+def test_commands_on_pages_have_the_options_that_they_are_given() -> None:
+    options = {one.name: {name for option in typer_command(one).params for name in option.opts} for one in COMMANDS}
+    calls = [(page, call.split()) for page in PAGES for call in _CALL.findall(page.read_text())]
+    named = [(page, " ".join(words[:2]), words) for page, words in calls if " ".join(words[:2]) in options]
+    named += [(page, words[0], words) for page, words in calls if words[0] in options]
+    given = [
+        (page.name, name, {word.split("=")[0] for word in words if word.startswith("--")})
+        for page, name, words in named
+    ]
+    wrong = [f"{page}: frazil {name} {one}" for page, name, found in given for one in found - options[name]]
+    assert (len(given) > 300, wrong) == (True, [])
+
+
+@pytest.mark.parametrize("page", ["avro", "debezium", "json-schema", "protobuf"])
+def test_the_types_of_columns_can_be_declared_as_the_page_has_them(page: str) -> None:
+    text = (ROOT / "docs" / "reference" / f"{page}.md").read_text()
+    found = re.findall(r"`(?:\w+ )?((?:list|map|struct)<[^`]*>)`", text)
+    assert [word for word in found if parse_type(word).is_primitive] == []
+    assert len(found) > 4
 
 
 def test_every_python_example_compiles() -> None:

@@ -12,6 +12,7 @@ from docs import outputs
 from docs.generate import REFERENCE, is_written, stale_pages
 from docs.meanings import ENVIRONMENT, FAILPOINTS, LOG_EVENTS, REPLAY_KEYS, SUMMARY_KEYS
 from docs.scan import environment_variables, error_classes, failpoints, log_events
+from docs.texts import LIKE, SECTIONS
 from frazil import errors
 from frazil.adopt.adopt import Handover
 from frazil.catalog import progress
@@ -38,7 +39,7 @@ from frazil.ops.plan import PlannedTable
 from frazil.ops.reports import MaintenanceReport, PipelineReport, Process, TableReport, VerificationReport, as_document
 from frazil.ops.state_file import describe, leadership_document
 from frazil.ops.trial import TriedTable
-from frazil.ops.tried import TriedRecord
+from frazil.ops.tried_record import TriedRecord
 from frazil.replay.replay import ReplayProgress, Request
 from frazil.spec import TableSpec, json_schema
 from frazil.types import Balance, LastDelete, PendingDeadLetters, Progress, Resolved, RoutedTable, Watermark
@@ -139,6 +140,19 @@ def test_every_setting_is_described() -> None:
         (name, key): setting for name, found in sections.items() for key, setting in found["properties"].items()
     }
     assert [place for place, setting in settings.items() if not setting.get("description")] == []
+
+
+def test_keys_that_the_page_has_once_mean_the_same_in_both_sections() -> None:
+    found = {name: section["properties"] for name, section in json_schema()["$defs"].items()}
+    assert [
+        (section, key)
+        for section, like in LIKE.items()
+        for key in found[section].keys() & found[like].keys()
+        if found[section][key] != found[like][key]
+    ] == []
+    without = {section: found[like].keys() - found[section].keys() for section, like in LIKE.items()}
+    named = {section: set(re.findall(r"`(\w+)`", SECTIONS[section][1].partition("except")[2])) for section in LIKE}
+    assert [section for section in LIKE if not without[section] <= named[section]] == []
 
 
 def test_every_command_and_error_has_its_place() -> None:

@@ -126,6 +126,12 @@ def test_the_source_has_no_retired_words() -> None:
     assert [f"{name}: {word}" for name, text in texts.items() for word in retired_words(text_of(name, text))] == []
 
 
+def test_the_first_line_of_each_module_is_a_sentence() -> None:
+    """The first lines are the index of a room."""
+    opening = {name: (ROOT / name).read_text(encoding="utf-8").partition("\n")[0] for name in _files(SOURCES)}
+    assert [name for name, line in opening.items() if re.fullmatch(r'"""[^"].*\.("""| """)?', line) is None] == []
+
+
 def test_tests_have_no_retired_names() -> None:
     names = [name for name in _files(("tests/**/*.py",)) if name != "tests/unit/docs/test_words.py"]
     texts = {name: (ROOT / name).read_text(encoding="utf-8").replace("_", " ") for name in names}

@@ -1,4 +1,4 @@
-"""The link between processes lets in who knows the key of the leader's claim, and tells a death from silence."""
+"""The link between processes lets in who knows the key of the leader's claim, and distinguishes a death from silence."""
 
 from __future__ import annotations
 

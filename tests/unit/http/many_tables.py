@@ -174,7 +174,7 @@ def served(many: ManyTables) -> Iterator[Address]:
 
 
 def _state(name: str, progress: Progress) -> TableState:
-    return TableState(name, "u", Schema(), f"/t/{name}", {}, 2, 0, False, progress)
+    return TableState(name, "u", Schema(), f"/t/{name}", {}, 2, 0, progress)
 
 
 def _trouble(table: Table, number: int) -> None:

@@ -18,6 +18,7 @@ from frazil.kafka.memory import MemoryOutbox
 from frazil.spec import CatalogSpec, PipelineSpec, TableSpec, TopicSelector
 from frazil.spec.settings import CommitSpec
 from frazil.testing import FakeClock, MemoryCatalog, MemoryJobs, MemorySource, StepWorkers, live_rows
+from frazil.types import Progress
 from tests.unit.ingest.leaders import Script, Scripted
 
 
@@ -170,6 +171,12 @@ class Scene:
     def rows(self, table: str) -> list[dict[str, Any]]:
         """The rows of a table, oldest first."""
         return live_rows(self.catalog, table)
+
+    def progress(self, table: str = "n.a") -> Progress:
+        """The progress of a table, as the catalog has it."""
+        state = self.catalog.load(table)
+        assert state is not None
+        return state.progress
 
     def dead_letters(self, table: str) -> list[tuple[str, int, int]]:
         """The places of the records in the table's dead-letter table."""

@@ -22,9 +22,7 @@ FAR_MS = 10**15
 
 def balance(scene: Scene) -> Balance | None:
     """The balance of the newest commit."""
-    state = scene.catalog.load("n.a")
-    assert state is not None
-    return state.progress.balance
+    return scene.progress().balance
 
 
 def test_the_balance_of_a_commit_has_its_records_alone(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from frazil.dead_letters.replay import Replayer
 from frazil.ingest.state import RunState
 from frazil.ingest.table import Table
 from frazil.spec.settings import EnvelopeSpec, ExpectationSpec, ProtectRule
-from frazil.types import Balance, Progress
+from frazil.types import Balance
 from tests.unit.ingest.service_scene import Scene, only, turn_until
 
 GOOD, BAD, NULL = {"id": 1, "amount": 5}, {"id": 2, "amount": -5}, {"id": 3, "amount": None}
@@ -25,13 +25,6 @@ UPSERT = {"mode": "upsert", "key_columns": ("id",), "format_version": 3}
 def expect(action: str, that: str = "amount >= 0", name: str = "positive") -> ExpectationSpec:
     """One expectation."""
     return ExpectationSpec.model_validate({"name": name, "that": that, "action": action})
-
-
-def progress(scene: Scene) -> Progress:
-    """The progress of the table."""
-    state = scene.catalog.load("n.a")
-    assert state is not None
-    return state.progress
 
 
 def ids(scene: Scene) -> list[int]:
@@ -61,8 +54,8 @@ def test_with_warn_rows_stay_and_what_does_not_meet_the_condition_is_counted(sce
         made.feed("a", BAD)
         made.catch_up()
     assert ids(made) == [1, 2, 3, 2]
-    assert progress(made).unmet == {"positive": 3, "identified": 0}
-    assert progress(made).ignored_records == {}
+    assert made.progress().unmet == {"positive": 3, "identified": 0}
+    assert made.progress().ignored_records == {}
     (first, second) = [one for one in logs if one["event"] == "expectation_not_met"]
     assert (first["expectation"], first["count"], first["offset"], first["action"]) == ("positive", 2, 1, "warn")
     assert first["reason"] == "the record does not meet positive (amount >= 0): amount = -5"
@@ -93,9 +86,9 @@ def test_with_drop_the_record_makes_no_row_and_is_counted_by_the_name(scene: Any
     made.feed("a", GOOD, BAD, NULL, {"id": 9, "amount": -1})
     made.catch_up()
     assert ids(made) == [1]
-    assert progress(made).ignored_records == {"positive": 2, "where": 1}
-    assert progress(made).unmet == {"positive": 2, "small": 1}
-    assert progress(made).balance == Balance(4, 1, 0, {"positive": 2, "where": 1})
+    assert made.progress().ignored_records == {"positive": 2, "where": 1}
+    assert made.progress().unmet == {"positive": 2, "small": 1}
+    assert made.progress().balance == Balance(4, 1, 0, {"positive": 2, "where": 1})
 
 
 def test_with_dead_letter_the_record_is_kept_aside_with_the_condition_and_the_values(scene: Any) -> None:
@@ -107,7 +100,7 @@ def test_with_dead_letter_the_record_is_kept_aside_with_the_condition_and_the_va
         (1, "failed_expectation", "the record does not meet positive (amount >= 0): amount = -5"),
         (2, "failed_expectation", "the record does not meet positive (amount >= 0): amount = null"),
     ]
-    assert progress(made).balance == Balance(4, 1, 2, {"first": 1})
+    assert made.progress().balance == Balance(4, 1, 2, {"first": 1})
 
 
 def test_a_condition_judges_the_rows_of_the_query_and_a_failing_one_is_not_met(scene: Any) -> None:
@@ -133,7 +126,7 @@ def test_of_a_record_with_several_rows_none_is_written_where_one_does_not_meet_i
     made.feed("a", {"id": 1, "many": [1, 2]}, {"id": 2, "many": [3, -1]}, {"id": 3, "many": []})
     made.catch_up()
     assert ids(made) == [1, 1]
-    assert progress(made).balance == Balance(3, 1, 0, {"positive": 1, "explode": 1})
+    assert made.progress().balance == Balance(3, 1, 0, {"positive": 1, "explode": 1})
 
 
 def test_with_stop_nothing_of_the_batch_is_committed_until_the_consequence_is_another(scene: Any) -> None:
@@ -148,7 +141,7 @@ def test_with_stop_nothing_of_the_batch_is_committed_until_the_consequence_is_an
     assert "offset 2" in table.status.where
     assert "write another `else`" in table.status.remedy
     assert ids(made) == [1]
-    assert progress(made).offsets == {"a": {0: 1}}
+    assert made.progress().offsets == {"a": {0: 1}}
     made.settings = {"expect": (expect("dead_letter"),)}
     made.catch_up()
     assert ids(made) == [1, 4]
@@ -162,7 +155,7 @@ def test_an_upsert_table_keeps_the_row_that_a_refused_or_dropped_change_would_re
     made.feed("a", {"id": 1, "amount": -1}, {"id": 2, "amount": 7}, {"id": 2, "amount": None}, {"id": 3, "amount": 1})
     made.catch_up()
     assert made.rows("n.a") == [{"id": 1, "amount": 5}, {"id": 2, "amount": 7}]
-    assert progress(made).balance == Balance(4, 1, 1, {"positive": 2})
+    assert made.progress().balance == Balance(4, 1, 1, {"positive": 2})
     assert [offset for offset, *_ in reasons(made)] == [5]
 
 
@@ -170,7 +163,7 @@ def test_an_upsert_table_stops_too_and_a_row_that_the_query_drops_is_not_judged(
     made = scene(where="id <> 9", expect=(expect("stop"),), **UPSERT)
     made.feed("a", GOOD, {"id": 9, "amount": -9})
     made.catch_up()
-    assert progress(made).balance == Balance(2, 1, 0, {"where": 1})
+    assert made.progress().balance == Balance(2, 1, 0, {"where": 1})
     made.feed("a", BAD)
     assert "positive (amount >= 0): amount = -5" in stopped(made).status.reason
     assert ids(made) == [1]
@@ -224,7 +217,7 @@ def test_a_condition_that_tasks_cannot_judge_stops_the_table(
     assert table.status.remedy
     made.settings = {"expect": (expect("warn", "amount > 0"),), **settings}
     made.catch_up()
-    assert progress(made).unmet == {"positive": 0}
+    assert made.progress().unmet == {"positive": 0}
 
 
 def test_a_protected_table_shows_no_value_that_its_rows_do_not_have(scene: Any) -> None:
@@ -251,7 +244,7 @@ def test_expectations_of_an_existing_table_are_met_by_what_comes_and_may_go_agai
     made.feed("a", BAD)
     made.catch_up()
     assert ids(made) == [2, 4, 2]
-    assert progress(made).unmet == {}
+    assert made.progress().unmet == {}
 
 
 def test_a_share_of_recent_records_may_be_otherwise_and_a_greater_one_stops_the_table(scene: Any) -> None:
@@ -262,7 +255,7 @@ def test_a_share_of_recent_records_may_be_otherwise_and_a_greater_one_stops_the_
     made.catch_up()
     made.feed("a", *({"id": n, "email": None} for n in range(99, 102)))
     made.catch_up()
-    assert (len(ids(made)), progress(made).unmet) == (102, {"has_email": 4})
+    assert (len(ids(made)), made.progress().unmet) == (102, {"has_email": 4})
     made.feed("a", *({"id": n, "email": None if n % 2 else "e"} for n in range(102, 202)))
     table = stopped(made)
     assert table.status.reason == (
@@ -272,7 +265,7 @@ def test_a_share_of_recent_records_may_be_otherwise_and_a_greater_one_stops_the_
     assert (len(ids(made)), table.status.where) == (102, "topic a, partition 0, offset 103")
     made.settings = {"expect": (few.model_copy(update={"action": "warn"}),)}
     made.catch_up()
-    assert (len(ids(made)), progress(made).unmet) == (202, {"has_email": 54})
+    assert (len(ids(made)), made.progress().unmet) == (202, {"has_email": 54})
 
 
 @pytest.mark.parametrize("settings", [{}, UPSERT], ids=["append", "upsert"])
@@ -289,7 +282,7 @@ def test_a_commit_with_fewer_rows_than_expected_stops_the_table_or_is_counted(
     made.settings = {**settings, "expect": (enough.model_copy(update={"action": "warn"}), expect("drop"))}
     with structlog.testing.capture_logs() as logs:
         made.catch_up()
-    assert (ids(made), progress(made).unmet) == ([1, 4, 5], {"enough": 1, "positive": 2})
+    assert (ids(made), made.progress().unmet) == ([1, 4, 5], {"enough": 1, "positive": 2})
     assert "a commit has fewer than 2 rows" in [one.get("reason") for one in logs]
 
 
@@ -297,7 +290,7 @@ def test_expectations_of_commits_need_no_query(scene: Any) -> None:
     made = scene(expect=(ExpectationSpec(name="enough", min_rows=1),))
     made.feed("a", GOOD)
     made.catch_up()
-    assert (made.spec("a").tables[0].has_query, progress(made).unmet) == (False, {"enough": 0})
+    assert (made.spec("a").tables[0].has_query, made.progress().unmet) == (False, {"enough": 0})
 
 
 def _change(op: str, row: Any) -> dict[str, Any]:
@@ -322,4 +315,4 @@ def test_a_change_without_the_value_that_a_condition_names_keeps_what_was_judged
     made.catch_up()
     assert made.rows("n.a") == [{"id": 1, "text": "t", "state": "off"}]
     assert [offset for offset, *_ in reasons(made)] == [1]
-    assert progress(made).balance == Balance(4, 2, 1, {"good": 1})
+    assert made.progress().balance == Balance(4, 2, 1, {"good": 1})

@@ -1,4 +1,4 @@
-"""What is reported of a task that failed: the line of Spark's long answer that tells what happened, and where."""
+"""What is reported of a task that failed: the line of Spark's long answer with what happened, and where."""
 
 from __future__ import annotations
 

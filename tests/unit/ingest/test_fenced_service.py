@@ -28,9 +28,7 @@ def test_a_run_that_is_taken_over_begins_nothing_while_another_table_is_in_hand(
     scene.catalog.losses += ["", "question"]  # Its commit lands; that of the dead letters never arrives.
     (table,) = later.tables
     assert turn_until(later, lambda: table.schedule.failures)
-    state = scene.catalog.load("n.a")
-    assert state is not None
-    assert state.progress.dead_letters is not None, "the dead letters are promised"
+    assert scene.progress().dead_letters is not None, "the dead letters are promised"
     assert scene.dead_letters("n.a") == []
 
     workers.do("commit", "n.a")

@@ -1,4 +1,4 @@
-"""Tables of one topic in a running service: read together while they stand together, each with a progress of its own."""
+"""Tables of one topic in a running service: read together while their progress is equal, each with a progress of its own."""
 
 from __future__ import annotations
 

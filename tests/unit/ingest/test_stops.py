@@ -1,4 +1,4 @@
-"""What Kafka and the table say of each other before a batch is read, and when the table must stop instead."""
+"""Topics compared with the table's progress before a batch is read, and when the table must stop instead."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What records tell of transactions: real ones of PostgreSQL, and the shapes of other sources."""
+"""Transactions in records: real ones of PostgreSQL, and the shapes of other sources."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Workers that are threads: waited for, or given up."""
+"""Workers that are threads: waited for, or abandoned."""
 
 from __future__ import annotations
 

@@ -310,7 +310,7 @@ def test_nothing_is_left_of_what_could_not_be_written(tmp_path: Path, action: st
 
 def state_of(columns: dict[str, str], version: int, **other: Any) -> TableState:
     fields = {name: parse_type(word) for name, word in columns.items()}
-    return TableState("n.t", "u", new_schema(fields.items()), "file:/x", {}, version, 0, False, Progress(), **other)
+    return TableState("n.t", "u", new_schema(fields.items()), "file:/x", {}, version, 0, Progress(), **other)
 
 
 def test_tables_that_only_icebergs_own_writer_can_write_are_left_to_it() -> None:

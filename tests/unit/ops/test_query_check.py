@@ -21,7 +21,7 @@ from frazil.registry.memory import MemoryRegistry
 from frazil.schema.evolve import new_schema
 from frazil.spec.types import parse_type
 from tests.unit.ops.conftest import Scenario
-from tests.unit.ops.test_gate import avro
+from tests.unit.ops.test_schema_check import avro
 
 RECORDS = ({"id": 1, "email": "a", "at": "2026-01-01"}, {"id": 2, "email": None, "n": 7})
 

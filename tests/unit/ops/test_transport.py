@@ -1,4 +1,4 @@
-"""Secrets that travel without encryption, and settings without effect, are told by `check`."""
+"""`check` reports secrets that travel without encryption, and settings without effect."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from frazil.errors import SpecError, UnavailableError
 from frazil.ingest.queries import SparkQueries
 from frazil.ingest.schemas import Schemas
 from frazil.ops.trial import Trial, TriedTable
-from frazil.ops.tried import TriedRecord
+from frazil.ops.tried_record import TriedRecord
 from frazil.registry.memory import MemoryRegistry
 from frazil.schema.evolve import new_schema
 from tests.unit.ingest.test_route_formats import FORMATS

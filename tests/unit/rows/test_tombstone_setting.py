@@ -1,4 +1,4 @@
-"""The setting `tombstones`: records without a value are left out and counted, dead letters, or rows, as the file reports."""
+"""The setting `tombstones`: records without a value are counted alone, dead letters, or rows, as it has them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What py4j is told of Java's names is asked for once; what may change is asked for each time."""
+"""Java's names are requested once through py4j; names that may change are requested each time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a pipeline file reports of whole transactions."""
+"""What a pipeline file may have for whole transactions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a pipeline file reports of changes."""
+"""What a pipeline file may have for changes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What tells that a file was replaced."""
+"""How a replaced file is recognised."""
 
 from __future__ import annotations
 

@@ -98,7 +98,7 @@ def test_a_file_that_is_older_than_a_wider_type_or_a_name_is_asked_rightly(tmp_p
     asked = _keys("long", [7, 100_000])
     (hit,) = find_rows(wide, [file], [asked], [("k",)]).hits
     assert (hit.rows.tolist(), hit.keys.tolist()) == ([7], [0])
-    # Another column had the name once: its filter reports nothing of this one.
+    # Another column had the name once: its filter has nothing of this one.
     strange = pa.schema([pa.field(name, pa.int64(), metadata={b"PARQUET:field_id": number})
                          for name, number in (("k", b"9"), ("was", b"1"))])  # fmt: skip
     path, numbers = tmp_path / "renamed.parquet", np.arange(500)

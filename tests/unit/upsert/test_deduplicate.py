@@ -1,4 +1,4 @@
-"""Folding changes to the last of each key, against a dictionary that is told them one by one."""
+"""Keeping the latest change of each key, compared with a dictionary that gets them one by one."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ Row = dict[str, Any]
 
 
 class MaxwellScenario(UpsertScenario):
-    """A table that upsert tables topic `a`, to which Maxwell writes. form: `kafka_key_format`."""
+    """An upsert table of topic `a`, to which Maxwell writes. form: `kafka_key_format`."""
 
     def __init__(self, root: Path, form: str, primary: tuple[str, ...]) -> None:
         super().__init__(root, envelope=EnvelopeSpec(kind="maxwell"), dead_letters={"stop_above": 1.0})

@@ -1,4 +1,4 @@
-"""Where a batch may end so that it has both halves of every change of a key, or none of them."""
+"""Where a batch may end so that it has both parts of every primary-key update, or none of them."""
 
 from __future__ import annotations
 

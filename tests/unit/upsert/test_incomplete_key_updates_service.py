@@ -1,4 +1,4 @@
-"""The two halves of a change of the key, in two partitions: how long one waits for the other, and what ends the wait."""
+"""The two parts of a primary-key update, in two partitions: how long one waits for the other, and what ends the wait."""
 
 from __future__ import annotations
 

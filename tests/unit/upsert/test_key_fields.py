@@ -1,4 +1,4 @@
-"""A source's table that gets another primary key: what its changes say then is not taken for what it is not."""
+"""A source's table that gets another primary key: its changes are not taken for those of the old key."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows that can have one of many keys, told by a table of numbers."""
+"""Rows that can have one of many keys, found by a table of numbers."""
 
 from __future__ import annotations
 

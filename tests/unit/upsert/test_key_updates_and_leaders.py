@@ -1,4 +1,4 @@
-"""Halves of changes of the key whose other half is in a partition that has no leader."""
+"""Primary-key updates whose other part is in a partition that has no leader."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Updates of rows whose key is none of the source's own: whether it has changed must be told by the row before."""
+"""Updates of rows whose key is none of the source's own: whether it has changed must be in the row before."""
 
 from __future__ import annotations
 

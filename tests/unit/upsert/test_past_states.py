@@ -1,4 +1,4 @@
-"""The query of docs/how-to/cdc.md that tells what a table was at some time, run over a changelog."""
+"""The query of docs/how-to/cdc.md for the state of a table at some time, run over a changelog."""
 
 from __future__ import annotations
 

@@ -167,7 +167,7 @@ KEY = {"type": "record", "name": "Key", "fields": [{"name": "id", "type": "long"
 
 
 class AvroScenario(UpsertSource):
-    """An upsert table of changes in Avro of whose keys the file reports nothing. how: where records name their schemas."""
+    """An upsert table of changes in Avro whose keys the file does not mention. how: where records name their schemas."""
 
     SCHEMAS: Mapping[str, dict[str, Any]] = {"value": ENVELOPE, "key": KEY}
 

@@ -35,7 +35,7 @@ def settle(service: Service, clock: FakeClock) -> None:
 
 
 class UpsertSource(UpsertScenario):
-    """A table that upsert tables topic `a`, whose records are Debezium's."""
+    """An upsert table of topic `a`, whose records are Debezium's."""
 
     def __init__(self, root: Path, tasks: int = 1, **settings: Any) -> None:
         given = {"key": JSON_KEYS, "dead_letters": {"stop_above": 1.0}, "envelope": EnvelopeSpec(kind="debezium")}

@@ -288,7 +288,7 @@ class IcebergCatalog:
     def rewrite(self, rewrite: Rewrite) -> None:
         java = self._tables[rewrite.table]
         validator = HistoryValidator(
-            self.pipeline, REWRITE_ID, lambda history: is_undisturbed(history, REWRITE_ID, rewrite.read_at)
+            self.pipeline, REWRITE_ID, lambda history: is_undisturbed(history, rewrite.read_at)
         )
         sending = Sending(java, validator, (key(self.pipeline, REWRITE_ID), rewrite.id))
         try:

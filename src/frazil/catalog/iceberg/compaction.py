@@ -1,5 +1,6 @@
-"""Compacts data files group by group, each committed soon: by Frazil's own reader and writer where they support the
-files, else by Iceberg's through Spark.
+"""Compacts data files group by group, each committed soon.
+
+Frazil's own reader and writer do it where they support the files, else Iceberg's through Spark.
 
 Iceberg's action for a whole table is not used: it cannot read a table with a column such as `_partition`, does not
 report why a group failed, and commits everything at the end or in batches of its own choice.

@@ -1,5 +1,6 @@
-"""Opens a catalog of Iceberg's by its properties, and explains what it refuses for good: to be opened, new tables, and
-answers about what a client may not see.
+"""Opens a catalog of Iceberg's by its properties, and explains what it refuses for good.
+
+That is to be opened, new tables, and answers about what a client may not see.
 
 Loads of tables for commands that somebody waits for end after seconds where a metadata file cannot be read. Iceberg tries to
 read one 20 times, for 90 seconds, and has no setting for that. It logs the file's name and what each try failed with: both

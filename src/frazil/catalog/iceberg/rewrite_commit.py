@@ -1,5 +1,6 @@
-"""Commits of table maintenance, each in the table at most once: rewritten delete files and manifests, and compacted data
-files with the deletes that were added to them meanwhile.
+"""Commits of table maintenance, each in the table at most once.
+
+They replace delete files and manifests, and data files by compacted ones with the deletes that were added meanwhile.
 """
 
 from __future__ import annotations

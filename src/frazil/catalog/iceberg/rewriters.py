@@ -1,5 +1,6 @@
-"""Two ways to rewrite data files without Spark's reader: column by column in Python tasks, and record by record in the
-driver's JVM for tables with column types that Spark does not support.
+"""Two ways to rewrite data files without Spark's reader: column by column, and record by record.
+
+The first are Python tasks; the second is the driver's JVM, for tables with column types that Spark does not support.
 """
 
 from __future__ import annotations

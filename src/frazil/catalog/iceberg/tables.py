@@ -75,7 +75,6 @@ class StateReader:
             properties=properties,
             format_version=metadata.formatVersion(),
             spec_id=java.spec().specId(),
-            is_partitioned=java.spec().isPartitioned(),
             progress=progress,
             history_lost=is_cut and progress.snapshot_id is None and key(self._pipeline, "created") in properties,
             io_properties=self._io_properties(java, table),

@@ -1,6 +1,4 @@
-"""Envelopes in JSON while they are opened: the text slice of each member, and the values other than the
-images of the row.
-"""
+"""The members of envelopes in JSON: the text slice of each, and the values other than the row's images."""
 
 from __future__ import annotations
 

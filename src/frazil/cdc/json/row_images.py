@@ -1,5 +1,6 @@
-"""Images of rows in JSON envelopes: objects, JSON texts as MongoDB's connector writes them, and values that were not
-sent.
+"""Images of rows in JSON envelopes: objects, or the JSON texts that MongoDB's connector writes.
+
+Values that were not sent are found here too.
 """
 
 from __future__ import annotations

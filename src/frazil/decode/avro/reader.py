@@ -1,5 +1,6 @@
-"""Avro bodies to columns (Avro specification 1.12, "Binary Encoding"): without wire-format header and container, one
-schema for all.
+"""Avro bodies to columns, with one schema for all.
+
+Bodies are without wire-format header and container (Avro specification 1.12, "Binary Encoding").
 
 There are two passes: a compiled walk checks every byte and records where each value is; then each column is made at
 once. A record found faulty in the second pass is left out, and both passes are repeated without it, so that nothing of

@@ -1,5 +1,6 @@
-"""Avro schema texts parsed: names resolved, logical types that do not apply left out (Avro specification 1.12, "Schema
-Declaration", "Names" and "Logical Types").
+"""Avro schema texts parsed: names resolved, logical types that do not apply left out.
+
+Source: Avro specification 1.12, "Schema Declaration", "Names" and "Logical Types".
 
 Nothing named in a schema is loaded or instantiated: `java-class` and similar attributes are ignored.
 

@@ -1,5 +1,4 @@
-"""Schemas of Kafka Connect: those inside JSON messages, and the attributes that Connect's converter adds to Avro
-schemas.
+"""Schemas of Kafka Connect: those in JSON messages, and the attributes that its converter adds to Avro schemas.
 
 Connect has few types of its own and gives others a name: `io.debezium.time.MicroTimestamp` is a long. The types here
 are those as written, and `logical_types` has the fields with such a name (docs/reference/debezium.md).
@@ -39,8 +38,8 @@ from pyiceberg.types import (
 from frazil.decode.avro.schema import connect_attributes, parse_avro
 from frazil.decode.columns import Columns, Fault, filled
 from frazil.decode.connect.values import ConnectValues, LogicalType, read_logical_type
-from frazil.decode.json_texts import json_text
 from frazil.decode.renames import FedColumns
+from frazil.decode.values_as_json import json_text
 from frazil.registry.port import UnusableSchema
 from frazil.schema.arrow import children_of, replace_children, unsliced
 from frazil.schema.parts import Path, parts_of, retyped, with_parts

@@ -1,5 +1,7 @@
-"""Unscaled integers in two's complement and big-endian order, with the scale of a column or of their own: as decimals,
-and as digits. Java's `BigDecimal` is written so, by Kafka Connect's Decimal and by Debezium's VariableScaleDecimal.
+"""Unscaled integers in two's complement and big-endian order, as decimals and as digits.
+
+Their scale is that of the column or their own. Java's `BigDecimal` is written so, by Kafka Connect's Decimal and by
+Debezium's VariableScaleDecimal.
 """
 
 from __future__ import annotations

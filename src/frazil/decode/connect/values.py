@@ -1,5 +1,6 @@
-"""Values of Kafka Connect's and Debezium's logical types converted from their written form, a column at once:
-losslessly, except for parts of a microsecond, which are truncated.
+"""Values of Kafka Connect's and Debezium's logical types (times, decimals, UUIDs) from their written form.
+
+A column is converted at once: losslessly, except for parts of a microsecond, which are truncated.
 """
 
 from __future__ import annotations

@@ -1,5 +1,7 @@
-"""Value slices of one column of any declared Iceberg type, read to Arrow arrays: objects by their members, lists and maps by
-their elements, all else by `scalars`. What becomes of members that have no column is decided here.
+"""Values of one JSON column of any declared Iceberg type, read to Arrow arrays.
+
+Objects are read by their members, lists and maps by their elements, all else by `scalars`. What becomes of members that
+have no column is decided here.
 
 Maps whose keys are no texts are written by Kafka Connect's JsonConverter as an array of pairs, [[key, value], …]. Where the
 keys are not primitive either, the column is a list of structs with `key` and `value`.

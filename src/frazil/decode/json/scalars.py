@@ -1,5 +1,6 @@
-"""Value slices of one column that is no object, list or map, read as a declared Iceberg type: Arrow arrays, and a mismatch
-for each value that is not of the type.
+"""Values of one JSON column that is no object, list or map, read as a declared Iceberg type.
+
+The result is an Arrow array, and a mismatch for each value that is not of the type.
 
 Nothing is rounded or converted between kinds, and nothing truncated but parts of a microsecond: a string is no number,
 1.5 is no integer. docs/reference/json.md has the table; tests/unit/decode/test_json_types.py verifies it.

@@ -1,6 +1,4 @@
-"""Column types that JSON writes as text: one vectorised reading each, and an exact reading of single values when it
-fails.
-"""
+"""Column types that JSON writes as text: one vectorised reading each, and an exact one of single values if it fails."""
 
 from __future__ import annotations
 

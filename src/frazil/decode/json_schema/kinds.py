@@ -1,5 +1,6 @@
-"""The kinds of value that a JSON Schema allows, before they become an Iceberg type: a schema may allow several, or
-leave the type open.
+"""The kinds of value that a JSON Schema allows, before they become an Iceberg type.
+
+A schema may allow several, or leave the type open.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
-"""The documents of a JSON Schema, and the targets of its `$ref`s. Nothing is ever fetched: a reference to anything
-other than the schema and its registered references is refused.
+"""The documents of a JSON Schema, and the targets of its `$ref`s.
+
+Nothing is ever fetched: a reference to anything other than the schema and its registered references is refused.
 """
 
 from __future__ import annotations

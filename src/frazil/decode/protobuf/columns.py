@@ -12,7 +12,7 @@ from google.protobuf.message import DecodeError
 from numpy.typing import NDArray
 
 from frazil.decode.columns import Fault, bitmap, fixed_width, offsets_from, validity
-from frazil.decode.json_text import WriteValues, text_array, write_texts
+from frazil.decode.json_writer import WriteValues, text_array, write_texts
 from frazil.decode.memory import U8
 from frazil.decode.protobuf.json import NOT_TEXT, fault_of, to_json
 from frazil.decode.protobuf.json_structs import LIST, STRUCT, VALUE, write_structs

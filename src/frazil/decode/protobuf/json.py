@@ -1,5 +1,6 @@
-"""The JSON text of messages that have no columns, because they contain themselves or are JSON anyway: as Protobuf's own
-library writes it (google.protobuf.json_format), message by message.
+"""The JSON text of messages without columns, as they contain themselves or are JSON anyway.
+
+Protobuf's own library writes it (google.protobuf.json_format), message by message.
 
 Source: https://protobuf.dev/programming-guides/json, with the field names of the .proto file. Keys are in alphabetical
 order, so that equal bytes give equal text: Protobuf keeps maps in an order that it does not promise.

@@ -1,5 +1,6 @@
-"""Templates to answers, and the files they refer to. Every text in a template is escaped, and shows the characters that
-nobody would see; large pages are compressed.
+"""Templates to answers, and the files they refer to.
+
+Every text in a template is escaped, and shows the characters that nobody would see; large pages are compressed.
 """
 
 from __future__ import annotations

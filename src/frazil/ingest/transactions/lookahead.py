@@ -1,5 +1,4 @@
-"""Ends batches where transactions end: the driver reads the topic ahead of the tasks, for the ids of transactions
-alone.
+"""Ends batches where transactions end: the driver reads the topic ahead, for the ids of transactions alone.
 
 The result is kept until it is committed, so that a process reads every record once. It need not outlive the process:
 another one that reads from the table's progress finds the same ends.

@@ -1,6 +1,4 @@
-"""Transactions in records: the transaction and position of each change, and the events of Debezium's topic of
-transactions.
-"""
+"""Transactions in records: those of each change with its position, and the events of Debezium's transaction topic."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""The functions of `protect` on Arrow arrays. NULL stays NULL. Equal values give equal results, so each distinct value of an
-array is worked on once.
+"""The functions of `protect` on Arrow arrays.
+
+NULL stays NULL. Equal values give equal results, so each distinct value of an array is worked on once.
 """
 
 from __future__ import annotations

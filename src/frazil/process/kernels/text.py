@@ -1,5 +1,7 @@
-"""Functions of texts. Lengths and positions count code points. Lower and upper case are those of Unicode 16, as Spark's ICU
-has them, whatever version this Python has.
+"""Functions of texts.
+
+Lengths and positions count code points. Lower and upper case are those of Unicode 16, as Spark's ICU has them, whatever
+version this Python has.
 """
 
 from __future__ import annotations
@@ -143,11 +145,8 @@ def _pad(call: Call, texts: pa.Array, length: pa.Scalar, pad: pa.Scalar) -> pa.A
     return by_value(texts, pa.string(), padded)
 
 
-def _is_bounded(place: int) -> Any:
-    def objection(call: Call) -> str:
-        return "" if _literal(call, place) <= _MOST else f"it makes texts longer than {_MOST}"
-
-    return objection
+def _too_long(call: Call) -> str:
+    return "" if _literal(call, 1) <= _MOST else f"it makes texts longer than {_MOST}"
 
 
 def _repeat(_: Call, texts: pa.Array, times: pa.Scalar) -> pa.Array:
@@ -243,9 +242,9 @@ KERNELS = {
     "StringTrimRight": Kernel(("text", "text, text!"), _trim(pc.utf8_rtrim)),
     "StringReplace": Kernel(("text, text!, text!",), _replace),
     "StringTranslate": Kernel(("text, text!, text!",), _translate, objection=_no_null_sign),
-    "StringLPad": Kernel(("text, int!, text!",), _pad, objection=_is_bounded(1)),
-    "StringRPad": Kernel(("text, int!, text!",), _pad, objection=_is_bounded(1)),
-    "StringRepeat": Kernel(("text, int!",), _repeat, objection=_is_bounded(1)),
+    "StringLPad": Kernel(("text, int!, text!",), _pad, objection=_too_long),
+    "StringRPad": Kernel(("text, int!, text!",), _pad, objection=_too_long),
+    "StringRepeat": Kernel(("text, int!",), _repeat, objection=_too_long),
     "Reverse": Kernel(("text",), lambda _, texts: pc.utf8_reverse(texts)),
     "StringInstr": Kernel(("text, text!",), _instr),
     "StringLocate": Kernel(("text!, text, int!",), _locate),

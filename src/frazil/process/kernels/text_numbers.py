@@ -132,10 +132,10 @@ def read_doubles(texts: pa.StringArray) -> Result:
     odd = _odd_texts(texts)
     plain = pc.if_else(pa.array(~odd), texts, pa.scalar(None, pa.string())) if odd.any() else texts
     fast = plain.cast(pa.float64())
-    return _with_odd(texts, fast, odd, _double, CAST_INVALID_INPUT)
+    return _with_odd(texts, fast, odd, _double)
 
 
-def _with_odd(texts: pa.Array, fast: pa.Array, odd: Bools, function: Any, error: int) -> Result:
+def _with_odd(texts: pa.Array, fast: pa.Array, odd: Bools, function: Any) -> Result:
     """Returns `fast`, with a function of the odd texts in their place; it returns None for a text that is invalid."""
     if not odd.any():
         return Result(fast)
@@ -143,7 +143,7 @@ def _with_odd(texts: pa.Array, fast: pa.Array, odd: Bools, function: Any, error:
     found = by_value(texts.filter(rows), fast.type, function)
     bad = np.zeros(len(texts), np.bool_)
     bad[np.flatnonzero(odd)[np.asarray(found.is_null())]] = True
-    return failing(pc.replace_with_mask(fast, rows, found), bad, error)
+    return failing(pc.replace_with_mask(fast, rows, found), bad, CAST_INVALID_INPUT)
 
 
 def _double(text: str) -> float | None:

@@ -1,5 +1,4 @@
-"""Deleted rows as files: deletion vectors in a Puffin file (format version 3), position deletes in Parquet (format
-version 2).
+"""Deleted rows as files: deletion vectors (format version 3) in Puffin, position deletes (version 2) in Parquet.
 
 A deletion vector is a length and a CRC-32 checksum, both big-endian, around a magic number and a 64-bit Roaring bitmap,
 both little-endian. Source: Iceberg specification, "Deletion Vectors"; Puffin specification, "deletion-vector-v1". One

@@ -1,5 +1,7 @@
-"""Data files that contain none of a few keys are not read: by the bounds of their columns, by their Bloom filters, and by
-their partition where the key determines it.
+"""Data files that contain none of a few keys, which are not read.
+
+They are found by the bounds of their columns, by their Bloom filters, and by their partition where the key determines
+it.
 """
 
 from __future__ import annotations

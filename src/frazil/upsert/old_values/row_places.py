@@ -1,5 +1,6 @@
-"""Places of rows as arrays: a catch-up needs millions of them, and an object per row would take as much memory as the
-rows.
+"""Places of rows as arrays.
+
+A catch-up needs millions of them, and an object per row would take as much memory as the rows.
 """
 
 from __future__ import annotations

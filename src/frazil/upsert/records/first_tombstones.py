@@ -1,6 +1,7 @@
-"""Tombstones that are the first record a task reads of a partition. The delete before such a tombstone may be the last
-record of another task, so these tombstones are reported separately and decided when the reports of all tasks are
-merged.
+"""Tombstones that are the first record a task reads of a partition.
+
+The delete before such a tombstone may be the last record of another task, so these tombstones are reported separately
+and decided when the reports of all tasks are merged.
 """
 
 from __future__ import annotations

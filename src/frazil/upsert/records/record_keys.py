@@ -23,8 +23,8 @@ from frazil.decode.columns import Decoded, Mismatch, shortened
 from frazil.decode.connect.values import VARIABLE_SCALE, read_logical_type
 from frazil.decode.conversion import Conversion
 from frazil.decode.json.any import payloads_of
-from frazil.decode.json_texts import json_text
 from frazil.decode.settings import NO_ENVELOPE, Reading
+from frazil.decode.values_as_json import json_text
 from frazil.rows.metadata_columns import own_column
 from frazil.rows.record_keys import decode_keys, has_record
 from frazil.schema.arrow import Bools, Ints, Records, pick, spread_places

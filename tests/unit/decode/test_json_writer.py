@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from frazil.decode.json_text import (
+from frazil.decode.json_writer import (
     ROOM,
     has_room,
     shortest_digits,

@@ -17,7 +17,7 @@ from frazil.schema.evolve import new_schema
 from frazil.spec.types import parse_type
 from frazil.types import Commit, Progress
 from tests.unit.ops.conftest import Scenario
-from tests.unit.ops.test_gate import HEAD, avro
+from tests.unit.ops.test_schema_check import HEAD, avro
 
 PLAIN = '"string"'
 

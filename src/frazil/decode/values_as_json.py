@@ -1,6 +1,7 @@
-"""Values as JSON texts, for people, for the column `_rescued` and for replays: bytes as base64, times in ISO 8601,
-decimals in plain digits as text, and numbers that JSON lacks as the texts NaN, Infinity and -Infinity, which Kafka
-Connect writes and reads.
+"""Values as JSON texts, for people, for the column `_rescued` and for replays.
+
+Bytes are base64, times ISO 8601, decimals plain digits as text, and numbers that JSON lacks the texts NaN, Infinity and
+-Infinity, which Kafka Connect writes and reads.
 
 A column of scalars becomes texts at once; bytes and nested values, which Arrow does not format, one by one.
 """

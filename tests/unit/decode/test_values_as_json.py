@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from frazil.decode.json_texts import as_json, json_text, json_texts
+from frazil.decode.values_as_json import as_json, json_text, json_texts
 
 MOMENT = datetime(2026, 1, 31, 1, 2, 3, 50, UTC)
 MOMENTS = [datetime(1, 1, 1, tzinfo=UTC), MOMENT, datetime(1969, 12, 31, 10, 0, 10, tzinfo=UTC)]

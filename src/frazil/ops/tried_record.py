@@ -10,8 +10,8 @@ from typing import Any
 import pyarrow as pa
 
 from frazil.decode.json.slices import MAX_MISMATCHES
-from frazil.decode.json_texts import json_text
 from frazil.decode.limits import read_bounded
+from frazil.decode.values_as_json import json_text
 from frazil.ingest.task import ReadRecords, read_records
 from frazil.ingest.task_job import Job, quoting_no_record
 from frazil.kafka.port import ReadRecord
