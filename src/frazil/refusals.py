@@ -32,6 +32,12 @@ _OTHER_NAME = re.compile(
     r"|doesn't match any of the subject|certificate is not valid for|NotValidForName",
     re.I,
 )
+# What Python demands of certificates from 3.13 on (RFC 5280), in the words of OpenSSL.
+_MALFORMED = re.compile(
+    r"missing (authority|subject) key identifier|key identifier marked critical|does not include key usage"
+    r"|basic constraints of ca cert not|empty subject alternative name|issuer name empty|requires at least x509v3",
+    re.I,
+)
 _UNTRUSTED = re.compile(
     r"verify failed|CERTIFICATE_VERIFY_FAILED|valid certification path|PKIX|self.signed|local issuer|UnknownIssuer",
     re.I,
@@ -64,13 +70,15 @@ def refusal_remedy(words: str, settings: Settings) -> str:
         return "use a host name that the service's certificate has, or give it a certificate with this name"
     if _ALERT.search(words):
         return f"the service refuses the certificate of this client, or wants one: check {settings.certificate}"
+    if _MALFORMED.search(words):
+        return (
+            "issue the certificate again without this fault, which Python 3.13 refuses, or run Frazil with Python 3.12"
+        )
     if _UNTRUSTED.search(words):
         return f"name the authority of the service's certificate in {settings.trust}"
-    if _KEYS.search(words):
-        return f"check {settings.login}; Frazil retries with back-off"
-    if _RIGHT.search(words):
+    if _RIGHT.search(words) and not _KEYS.search(words):
         return "grant this user the right; the reference lists all that Frazil needs (docs/reference/privileges.md)"
-    if _LOGIN.search(words):
+    if _KEYS.search(words) or _LOGIN.search(words):
         return f"check {settings.login}; Frazil retries with back-off"
     return ""
 

@@ -8,7 +8,7 @@ import sqlite3
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -61,7 +61,7 @@ class Scene:
 
     def table(self) -> StaticTable | None:
         """The table; None before it exists."""
-        with sqlite3.connect(self.folder / "frazil-data" / "catalog.db") as catalog:
+        with closing(sqlite3.connect(self.folder / "frazil-data" / "catalog.db")) as catalog:
             if not catalog.execute("select 1 from sqlite_master where name = 'iceberg_tables'").fetchone():
                 return None
             query = "select metadata_location from iceberg_tables where table_name = 'orders'"

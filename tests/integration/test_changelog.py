@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Iterable, Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -38,7 +39,7 @@ def produce(ledger: Ledger, messages: Iterable[Mapping[str, Any]]) -> None:
 
 
 def rows(folder: Path, table: str) -> list[dict[str, Any]]:
-    with sqlite3.connect(folder / "frazil-data" / "catalog.db") as catalog:
+    with closing(sqlite3.connect(folder / "frazil-data" / "catalog.db")) as catalog:
         query = "select metadata_location from iceberg_tables where table_name = ?"
         ((location,),) = catalog.execute(query, (table,))
     found: list[dict[str, Any]] = StaticTable.from_metadata(location).scan().to_arrow().to_pylist()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -38,7 +39,7 @@ def produce(ledger: Ledger, numbers: range) -> None:
 
 
 def table(folder: Path) -> StaticTable:
-    with sqlite3.connect(folder / "frazil-data" / "catalog.db") as catalog:
+    with closing(sqlite3.connect(folder / "frazil-data" / "catalog.db")) as catalog:
         ((location,),) = catalog.execute("select metadata_location from iceberg_tables where table_name = 't'")
     return StaticTable.from_metadata(location)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ _TRANSFORMS = "org.apache.kafka.connect.transforms"
 
 def rows(folder: Path, table: str) -> list[dict[str, Any]]:
     """The rows of a table, by their ids."""
-    with sqlite3.connect(folder / "catalog.db") as catalog:
+    with closing(sqlite3.connect(folder / "catalog.db")) as catalog:
         query = "select metadata_location from iceberg_tables where table_name = ?"
         ((location,),) = catalog.execute(query, (table,))
     found: list[dict[str, Any]] = StaticTable.from_metadata(str(location)).scan().to_arrow().to_pylist()

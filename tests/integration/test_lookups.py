@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -82,7 +83,7 @@ class Scene:
         assert self._producer.flush(30) == 0
 
     def table(self, name: str) -> StaticTable:
-        with sqlite3.connect(self.folder / "frazil-data" / "catalog.db") as catalog:
+        with closing(sqlite3.connect(self.folder / "frazil-data" / "catalog.db")) as catalog:
             query = "select metadata_location from iceberg_tables where table_name = ?"
             found = catalog.execute(query, (name,)).fetchall()
         if not found:

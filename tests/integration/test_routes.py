@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 from confluent_kafka import Producer
@@ -19,7 +20,7 @@ _KINDS = ("order", "refund", "page view", None)
 
 def numbers(folder: Path, table: str) -> list[int]:
     """The numbers of the rows of a table `s.<table>`."""
-    with sqlite3.connect(folder / "frazil-data" / "catalog.db") as catalog:
+    with closing(sqlite3.connect(folder / "frazil-data" / "catalog.db")) as catalog:
         query = "select metadata_location from iceberg_tables where table_name = ?"
         ((location,),) = catalog.execute(query, (table,))
     return sorted(StaticTable.from_metadata(str(location)).scan().to_arrow().column("n").to_pylist())

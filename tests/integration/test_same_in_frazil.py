@@ -7,6 +7,7 @@ import re
 import sqlite3
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -94,7 +95,7 @@ def _produce(servers: str, examples: Sequence[Example]) -> None:
 
 
 def _rows(folder: Path, name: str) -> list[dict[str, Any]]:
-    with sqlite3.connect(folder / "frazil-data" / "catalog.db") as catalog:
+    with closing(sqlite3.connect(folder / "frazil-data" / "catalog.db")) as catalog:
         query = "select metadata_location from iceberg_tables where table_namespace || '.' || table_name = ?"
         ((location,),) = catalog.execute(query, (name,))
     found: list[dict[str, Any]] = StaticTable.from_metadata(location).scan().to_arrow().to_pylist()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -68,7 +69,7 @@ def produce(ledger: Ledger, key: str | None, trace: str | None, value: Mapping[s
 
 
 def metadata_of(folder: Path, namespace: str) -> str:
-    with sqlite3.connect(folder / "frazil-data" / "catalog.db") as catalog:
+    with closing(sqlite3.connect(folder / "frazil-data" / "catalog.db")) as catalog:
         query = "select metadata_location from iceberg_tables where table_namespace = ?"
         ((location,),) = catalog.execute(query, (namespace,))
     return str(location)

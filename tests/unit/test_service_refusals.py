@@ -10,6 +10,7 @@ _RENEW = "renew the service's certificate"
 _NAME = "use a host name that the service's certificate has"
 _MINE = "the service refuses the certificate of this client, or wants one: check CERTIFICATE"
 _TRUST = "name the authority of the service's certificate in TRUST"
+_AGAIN = "issue the certificate again"
 _RIGHT = "grant this user the right"
 _LOGIN = "check LOGIN"
 
@@ -30,6 +31,8 @@ _LOGIN = "check LOGIN"
         ("PSQLException: FATAL: connection requires a valid client certificate", _MINE),
         ("SunCertPathBuilderException: unable to find valid certification path to requested target", _TRUST),
         ("[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed: self-signed certificate", _TRUST),
+        ("certificate verify failed: CA cert does not include key usage extension (_ssl.c:1029)", _AGAIN),
+        ("certificate verify failed: Missing Authority Key Identifier (_ssl.c:1029)", _AGAIN),
         ("SSL certificate OpenSSL verify result: unable to get local issuer certificate (20)", _TRUST),
         ("PSQLException: ERROR: permission denied for table iceberg_tables", _RIGHT),
         ("S3Exception: Access Denied (Service: S3, Status Code: 403)", _RIGHT),

@@ -51,6 +51,18 @@ def find_java(environment: Mapping[str, str] | None = None) -> Java:
     return Java(path, version)
 
 
+def why_unrecorded(java: Java) -> str:
+    """Returns why this Java records no classes; empty where it does. Those that `jlink` makes have none of their own, and
+    others are recorded only on top of them.
+    """
+    command = [str(java.path), "-Xshare:on", "-version"]
+    if subprocess.run(command, capture_output=True, timeout=_VERSION_TIMEOUT_S, check=False).returncode == 0:
+        return ""
+    return (
+        f"this Java has no archive of its own classes; run `{java.path} -Xshare:dump` once, then `frazil setup` again"
+    )
+
+
 def with_one_collector(options: Sequence[str], own: Sequence[str] = ()) -> list[str]:
     """Returns JVM options, without a garbage collector and its young generation where the user's options, or the
     environment's for every Java, choose another collector: Java accepts one, and G1 does not adapt a generation of a

@@ -17,6 +17,7 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 from frazil.runtime.broker import EmbeddedBroker, broker_archive
 from frazil.runtime.gateway import RECORD_VARIABLE, class_archive
 from frazil.runtime.jars import own_jars
+from frazil.runtime.java import find_java, why_unrecorded
 from frazil.runtime.jvm import JVM_OPTIONS
 from frazil.runtime.light_jvm import archive_of_small_jvm
 from frazil.temporary import temporary_folder
@@ -68,7 +69,9 @@ def _record(words: tuple[str, ...], file: Path, archive: Path) -> str:
     command = [sys.executable, "-m", "frazil.cli.main", *words, "-f", str(file)]
     environment = os.environ if archive.exists() else {**os.environ, RECORD_VARIABLE: "1"}
     ended = subprocess.run(command, env=environment, cwd=file.parent, capture_output=True, text=True, check=False)
-    return "" if archive.exists() else ended.stderr or f"the JVM has written no {archive}"
+    if archive.exists():
+        return ""
+    return ended.stderr if ended.returncode else why_unrecorded(find_java()) or f"the JVM has written no {archive}"
 
 
 def _produce(servers: str) -> None:

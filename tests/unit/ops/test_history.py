@@ -87,7 +87,7 @@ def test_what_is_too_old_leaves_the_file(tmp_path: Path) -> None:
     clock.sleep(2 * MONTH_S)
     past.live(60)
     past.history.flush()
-    with sqlite3.connect(file) as database:
+    with closing(sqlite3.connect(file)) as database:
         kept = dict(database.execute("select step_s, begin_s from chunks").fetchall())
     assert kept == {one.step_s: one.begin_of(clock.now_ms() // 1000) for one in (FINE, COARSE)}
     assert file.stat().st_mode & 0o777 == 0o600

@@ -55,6 +55,7 @@ BY_PEOPLE: Mapping[str, str] = {
     "write the certificates to a file, and name it in https.ca.location": _FILE,
     "write … in place of `sasl.jaas.config`": _FILE,
     "check …; Frazil retries with back-off": _SERVICE,
+    "issue the certificate again without this fault, which Python 3.13 refuses, or run Frazil with Python 3.12": _SERVICE,
     "name the authority of the service's certificate in …": _SERVICE,
     "renew the service's certificate, or set this machine's clock; Frazil retries with back-off": _SERVICE,
     "the service refuses the certificate of this client, or wants one: check …": _SERVICE,

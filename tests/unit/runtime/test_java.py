@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from frazil.errors import UnavailableError
-from frazil.runtime.java import REMEDY, Java, find_java
+from frazil.runtime.java import REMEDY, Java, find_java, why_unrecorded
 
 
 @pytest.mark.parametrize(("told", "version"), [("17.0.15", 17), ("21", 21), ("21.0.2-ea", 21)])
@@ -57,3 +58,19 @@ def test_a_java_is_started_once_to_learn_its_version(fake_java: Callable[..., Pa
     found = find_java()
     program.write_text("#!/bin/sh\nexit 3\n")
     assert find_java() == found
+
+
+def test_a_java_without_an_archive_of_its_own_classes_is_named_with_what_makes_one(
+    fake_java: Callable[..., Path],
+) -> None:
+    program = fake_java() / "bin" / "java"
+    # As java does: it ends with 1 where `-Xshare:on` finds none.
+    program.write_text(
+        f"#!/bin/sh\n[ $1 = -Xshare:dump ] && touch {program.parent}/made\n[ -e {program.parent}/made ]\n"
+    )
+    java = Java(program, 21)
+    told = why_unrecorded(java)
+    assert "has no archive of its own classes" in told
+    command = told.split("`")[1].split()
+    assert subprocess.run(command, check=False).returncode == 0
+    assert why_unrecorded(java) == ""

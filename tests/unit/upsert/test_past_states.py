@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -49,7 +50,7 @@ def test_what_a_table_was_is_told_by_its_changelog(tmp_path: Path, at: str, rows
     scenario.say(_reported(4, "u", 1, "new", 20), _reported(4, "d", 2, None, 21))
     scenario.say(_reported(5, "t", None, None, 40), partition=1)
     scenario.say(_reported(6, "c", 2, "again", 50))
-    with sqlite3.connect(":memory:") as lake:
+    with closing(sqlite3.connect(":memory:")) as lake:
         lake.execute("attach ':memory:' as shop")
         lake.execute("create table shop.orders_history (id, v, _op, _image, _source_ts, _offset, _position)")
         for row in scenario.upsert_table():
