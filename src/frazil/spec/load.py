@@ -29,7 +29,7 @@ from frazil.spec.sections import (
 from frazil.spec.settings import CommitSpec, MaintenanceSpec
 from frazil.spec.tables import read_defaults, read_table
 
-_MOVES: Mapping[str, str] = {
+_STRANGE_REMEDIES: Mapping[str, str] = {
     "kafka": "write it under `kafka`",
     "tables": "indent it, so that it is under `tables`",
     "defaults": "write it in a table, or under `defaults`",
@@ -61,7 +61,7 @@ def _read(document: Section, path: Path, environment: Mapping[str, str], problem
     """Returns the spec, with placeholders where there are problems, which are noted."""
     local = Path.cwd() / LOCAL_DIRECTORY
     secrets = Secrets(environment)
-    strange = {key: _MOVES[section] for key, section in _misplaced(document).items()}
+    strange = {key: _STRANGE_REMEDIES[section] for key, section in _misplaced(document).items()}
     fields = Fields(document, keys_of(PipelineSpec), "", problems, "the pipeline file", strange)
     commit = read_commit(fields.get("commit"), CommitSpec(), problems)
     maintenance = read_maintenance(fields.get("maintenance"), MaintenanceSpec(), problems)
