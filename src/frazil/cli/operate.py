@@ -121,7 +121,7 @@ def _ask(spec: HttpSpec, method: str, path: str) -> dict[str, Any]:
     except ssl.SSLCertVerificationError as error:
         raise UnavailableError(
             f"the certificate of the pipeline at {spec.listen} is refused: {error.verify_message}",
-            remedy=f"{RENEW}; the running pipeline and this command read the same ones",
+            remedy=RENEW,
             where=str(spec.listen),
         ) from None
     except (OSError, http.client.HTTPException) as error:

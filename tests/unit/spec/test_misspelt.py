@@ -61,7 +61,7 @@ routes:
 
 
 def misspelt() -> list[str]:
-    """The file with one key after the other whose last letters have changed places."""
+    """The file with one key after the other whose last characters have changed places."""
     keys = re.finditer(r"(?<![.\w])[a-z_]{3,}(?=:[ \n])", WHOLE)
     return [
         WHOLE[: key.start()] + key[0][:-2] + key[0][-1] + key[0][-2] + WHOLE[key.end() :]
