@@ -83,8 +83,8 @@ def lines_of(node: Node | None) -> frozenset[int]:
 
 
 def corrected(section: Section, meant: Mapping[int, str]) -> Section:
-    """Returns the section with other keys and values. meant: by the id() of an entry or a scalar in it. A section that has the
-    key that was meant keeps both.
+    """Returns the section with other keys and values. meant: by the id() of an entry or a scalar in it. A section that has
+    the key that was meant keeps both.
     """
     keys = {entry.key for entry in section.entries}
     entries = []
