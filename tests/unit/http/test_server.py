@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import http.client
 import json
 import socket
 import ssl
@@ -18,6 +19,7 @@ from structlog.testing import capture_logs
 from frazil.cli.check import check_http
 from frazil.clock import SystemClock
 from frazil.errors import SpecError, UnavailableError
+from frazil.http import connections
 from frazil.http.certificate import Validity
 from frazil.http.server import open_server
 from frazil.ops.running import RunningPipeline
@@ -25,6 +27,7 @@ from frazil.ops.state_file import StateFile
 from frazil.spec.connections import HttpSpec, HttpTlsSpec
 from frazil.spec.forms import Address
 from tests.fixtures.certificates import EXPIRED, Authority, Files
+from tests.unit.http.many_tables import ManyTables, served
 from tests.unit.ingest.service_scene import Scene
 
 APP = "frazil.http.app:make_app"
@@ -195,6 +198,25 @@ def test_a_certificate_is_about_to_expire_in_two_weeks_or_a_tenth_of_its_time() 
     early = Validity(day_ms, 2 * day_ms)
     assert early.refusal(0) == "the certificate is not valid before 1970-01-02 00:00+00:00"
     assert (early.warning(0), early.refusal(day_ms)) == (None, None)
+
+
+def test_connections_without_a_whole_request_do_not_keep_others_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections, "REQUEST_WITHIN_S", 0.5)
+    with served(ManyTables(tmp_path, 1)) as address:
+        kept = http.client.HTTPConnection(*address, timeout=20)
+        kept.request("GET", "/healthz")
+        assert kept.getresponse().read() == b'{"ok":true}'
+        silent = [socket.create_connection(address, 20) for _ in range(210)]
+        for begun, one in enumerate(silent):
+            if begun % 2:
+                one.sendall(b"GET /healthz HTTP/1.1\r\nX-Slow: ")
+        kept.sock.sendall(b"GET /healthz HTTP")  # In a connection that has had an answer.
+        assert [one.recv(1) for one in (*silent, kept.sock)] == [b""] * 211
+        assert ask(address, "/healthz") == {"ok": True}
+        for one in (*silent, kept):
+            one.close()
 
 
 def test_it_answers_until_it_is_stopped(tmp_path: Path) -> None:
