@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import signal
 import subprocess
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +13,8 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+from frazil.cli.demo import command
+from frazil.cli.output import Output, OutputFormat
 from frazil.demo.lake import Arrival, Lake
 from frazil.demo.producers import KINDS, Course, Event, Kind, Sent, counts
 from frazil.demo.session import Session, claim, pipeline_file
@@ -94,6 +97,14 @@ def test_a_pipeline_that_is_too_new_to_handle_the_signal_is_no_failure_of_the_de
             started.stdout.readline()  # By then it handles the signal.
         assert session.stop_pipeline() == exit_code
         started.communicate()
+
+
+def test_ctrl_c_before_the_pipeline_is_started_ends_the_demo_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Session, "start", lambda _: signal.raise_signal(signal.SIGINT))
+    with pytest.raises(KeyboardInterrupt):
+        command(Output(OutputFormat.json, results=io.StringIO()), directory=tmp_path / "demo")
 
 
 def drawn(frame: Frame, width: int) -> str:
