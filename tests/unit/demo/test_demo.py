@@ -103,8 +103,12 @@ def test_ctrl_c_before_the_pipeline_is_started_ends_the_demo_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Session, "start", lambda _: signal.raise_signal(signal.SIGINT))
-    with pytest.raises(KeyboardInterrupt):
-        command(Output(OutputFormat.json, results=io.StringIO()), directory=tmp_path / "demo")
+    former = signal.signal(signal.SIGINT, signal.default_int_handler)  # As in a new process.
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            command(Output(OutputFormat.json, results=io.StringIO()), directory=tmp_path / "demo")
+    finally:
+        signal.signal(signal.SIGINT, former)
 
 
 def drawn(frame: Frame, width: int) -> str:
