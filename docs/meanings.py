@@ -177,6 +177,10 @@ LOG_EVENTS: dict[str, str] = {
     " last hours alone.",
     "fenced_to_standby": "A later run has written the table: this process [stands by](../how-to/standby.md) for it.",
     "http_command": "Somebody called a command of the HTTP service: `operation`, its table and its parameters.",
+    "http_certificate_expiring": "The certificate of `http.tls` is in its last two weeks, or in the last tenth of a shorter"
+    " time (`reason`). Renewed files are used without a restart.",
+    "http_certificate_invalid": "The certificate of `http.tls` has expired or is not valid yet (`reason`): it is served, and"
+    " clients refuse it. Renewed files are used without a restart.",
     "http_certificate_kept": "The files of `http.tls` have changed and cannot be used (`reason`), such as while a key is yet"
     " to be replaced: the last certificate stays in use. They are tried again when they change.",
     "http_certificate_renewed": "The files of `http.tls` have changed: the new certificate is in use.",

@@ -30,6 +30,7 @@ from frazil.cli.wiring import (
 from frazil.clock import SystemClock
 from frazil.errors import FrazilError, SpecError, UnavailableError
 from frazil.ha.kafka import claims_id, control_topic, denied
+from frazil.http.certificate import RENEW, Validity, validity
 from frazil.http.server import try_address
 from frazil.ingest.discovery import Discovery
 from frazil.ingest.published_offsets import group_of
@@ -118,10 +119,13 @@ def findings_of(spec: PipelineSpec) -> Iterator[Finding]:
 
 def check_http(spec: PipelineSpec) -> Iterator[Finding]:
     """Yields whether the declared HTTP service could start: without a declared address a run continues without it, and
-    beside a running process of the pipeline the address is in use by it.
+    beside a running process of the pipeline the address is in use by it. Yields too whether clients accept the dates of its
+    certificate.
     """
     if spec.http is None or not (spec.http.is_declared or spec.http.tls):
         return
+    if spec.http.tls is not None and (dates := validity(spec.http.tls)) is not None:
+        yield _check_dates(dates, spec.http.tls.certificate)
     if find_process(known_state(spec), SystemClock().now_ms()).is_running:
         return
     tried, address = "listened for a moment", str(spec.http.listen)
@@ -131,6 +135,15 @@ def check_http(spec: PipelineSpec) -> Iterator[Finding]:
         yield failed("http", tried, error)
     else:
         yield Finding("http", True, tried, f"can listen on {address}" if can_listen else f"no: {address} is in use")
+
+
+def _check_dates(dates: Validity, file: str) -> Finding:
+    now_ms = SystemClock().now_ms()
+    name, tried = "http certificate", f"read its dates in {file}"
+    if refusal := dates.refusal(now_ms):
+        return Finding(name, False, tried, refusal, RENEW, file)
+    warning = dates.warning(now_ms)
+    return Finding(name, True, tried, f"warning: {warning}; {RENEW}" if warning else "clients accept its dates")
 
 
 def _check_telemetry(spec: PipelineSpec) -> Iterator[Finding]:

@@ -36,6 +36,7 @@ def command(
 
     After a while the events get new fields, and the tables get the columns. Ctrl-C ends the demo: all sent records are
     read, committed and compared with the tables, and a query is printed. A second Ctrl-C does not wait for unread records.
+    Before the pipeline is started, Ctrl-C ends the command at once.
     No process keeps running; the tables stay until the next demo in the same folder.
 
     Exit code: 0 when the tables have every sent record exactly once; 1 when they do not, or when a process failed.
@@ -43,10 +44,10 @@ def command(
     clock = SystemClock()
     course = Course(rate, counts(records) if once else None, counts(records // 2 if once else rate * _LATE_AFTER_S))
     with Session(directory, course, clock) as session:
-        show = Show(session, clock, output.note)
-        show.listen()
         output.note("starting a Kafka broker, producers and the pipeline")
         session.start()
+        show = Show(session, clock, output.note)
+        show.listen()  # Not before: Ctrl-C in a terminal ends the programs that the start waits for too.
         show.run()
         exit_code = session.stop_pipeline()
         if exit_code:

@@ -15,6 +15,7 @@ import typer
 from frazil.cli.output import DEFAULT_FILE, Output, SpecFile
 from frazil.cli.wiring import read_spec
 from frazil.errors import ConflictError, FrazilError, UnavailableError
+from frazil.http.certificate import RENEW
 from frazil.ops.reports import behind
 from frazil.printable import plural
 from frazil.spec import PipelineSpec
@@ -117,6 +118,12 @@ def _ask(spec: HttpSpec, method: str, path: str) -> dict[str, Any]:
         connection.request(method, path, headers=headers)
         answer = connection.getresponse()
         text = answer.read()
+    except ssl.SSLCertVerificationError as error:
+        raise UnavailableError(
+            f"the certificate of the pipeline at {spec.listen} is refused: {error.verify_message}",
+            remedy=RENEW,
+            where=str(spec.listen),
+        ) from None
     except (OSError, http.client.HTTPException) as error:
         raise UnavailableError(
             f"no running pipeline answers at {spec.listen}: {error}",

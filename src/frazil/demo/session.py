@@ -91,16 +91,19 @@ class Session:
         return all(rows.get(kind.table, 0) >= self.producers.ledger[kind.topic].records for kind in KINDS)
 
     def stop_pipeline(self) -> int:
-        """Sends SIGTERM: the pipeline commits its batch and ends. Returns its exit code."""
+        """Sends SIGTERM: the pipeline commits its batch and ends. Returns its exit code; 0 where it was so new
+        that the signal itself has ended it.
+        """
         process, self._pipeline = self._pipeline, None
         if process is None:
             return 0
         process.send_signal(signal.SIGTERM)
         try:
-            return process.wait(_END_TIMEOUT_S)
+            exit_code = process.wait(_END_TIMEOUT_S)
         except subprocess.TimeoutExpired:
             process.kill()
             return process.wait()
+        return 0 if exit_code == -signal.SIGTERM else exit_code
 
     def close(self) -> None:
         """Ends everything that still runs; the tables stay."""

@@ -71,7 +71,7 @@ class HttpServer:
         tls = self._http.tls
         config = uvicorn.Config(
             app,
-            http="h11",
+            http="frazil.http.connections:Connection",
             ws="none",
             lifespan="off",
             loop="asyncio",

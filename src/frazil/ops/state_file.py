@@ -63,7 +63,8 @@ class StateFile:
         leaders = None if leadership is None else leadership_document(leadership)
         now_ms = self._clock.now_ms()
         shown = (described, leaders, None if offsets is None else offsets.failure)
-        if shown == self._last and not ended and now_ms - self._written_ms < _REWRITE_EVERY_MS:
+        is_recent = 0 <= now_ms - self._written_ms < _REWRITE_EVERY_MS  # The clock may have been set back.
+        if shown == self._last and not ended and is_recent:
             return
         for name in [name for name, entry in described.items() if entry != self._last[0].get(name)]:
             entry = self._redacted(described[name])

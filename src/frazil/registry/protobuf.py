@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import signal
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -22,6 +23,8 @@ from frazil.temporary import temporary_folder
 
 MAX_TEXT_BYTES = 4 * 1024 * 1024
 COMPILE_TIMEOUT_S = 30
+_ENDED_BY_OTHERS = (signal.SIGHUP, signal.SIGINT, signal.SIGKILL, signal.SIGTERM)
+"""Signals that a program does not get for what it reads: from a terminal, an operator, or a machine without memory."""
 _MAX_MESSAGE = 2000
 _KNOWN_PROTOS = Path(__file__).parent / "protos"
 
@@ -34,7 +37,7 @@ def compile_proto(text: str, references: tuple[tuple[str, str], ...] = ()) -> by
     known.
 
     Raises: UnusableSchema for a text that protoc refuses, for names that lead out of a directory, and for more than
-    MAX_TEXT_BYTES in total; UnavailableError after COMPILE_TIMEOUT_S.
+    MAX_TEXT_BYTES in total; UnavailableError after COMPILE_TIMEOUT_S, and where others end protoc.
     """
     files = dict(references)
     _check_references(references, files)
@@ -109,11 +112,18 @@ def _run_protoc(sources: Path, target: Path, own_name: str, described: Path | No
         command.insert(-1, f"--descriptor_set_in={described}")
     try:
         done = subprocess.run(
-            command, stdin=subprocess.DEVNULL, capture_output=True, timeout=COMPILE_TIMEOUT_S, check=False
+            command,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=COMPILE_TIMEOUT_S,
+            check=False,
+            start_new_session=True,  # Ctrl-C in the terminal does not reach it.
         )
     except subprocess.TimeoutExpired:
         # protoc takes milliseconds: the machine is overloaded, and the schema is not at fault.
         raise UnavailableError(f"protoc has not read a schema within {COMPILE_TIMEOUT_S} s", where="protoc") from None
+    if -done.returncode in _ENDED_BY_OTHERS:
+        raise UnavailableError(f"protoc was ended by signal {-done.returncode}", where="protoc")
     if done.returncode or not target.exists():
         raise UnusableSchema(_complaint(done, sources))
 

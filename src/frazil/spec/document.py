@@ -8,8 +8,8 @@ process on deep nesting.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -80,6 +80,27 @@ Node = Scalar | Items | Section
 def lines_of(node: Node | None) -> frozenset[int]:
     """Every line on which something of it begins."""
     return frozenset() if node is None else frozenset(line for _, line in texts_of(node))
+
+
+def corrected(section: Section, meant: Mapping[int, str]) -> Section:
+    """Returns the section with other keys and values. meant: by the id() of an entry or a scalar in it. A section that has
+    the key that was meant keeps both.
+    """
+    keys = {entry.key for entry in section.entries}
+    entries = []
+    for entry in section.entries:
+        key = meant.get(id(entry), entry.key)
+        entries.append(Entry(entry.key if key in keys else key, entry.line, _corrected(entry.value, meant)))
+        keys.add(key)
+    return replace(section, entries=tuple(entries))
+
+
+def _corrected(node: Node, meant: Mapping[int, str]) -> Node:
+    if isinstance(node, Scalar):
+        return replace(node, text=meant.get(id(node), node.text))
+    if isinstance(node, Items):
+        return replace(node, items=tuple(_corrected(item, meant) for item in node.items))
+    return corrected(node, meant)
 
 
 def read_document(path: Path) -> Section:

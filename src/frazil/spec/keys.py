@@ -384,12 +384,12 @@ class Fields:
         words = [_spell(choice) for choice in setting.words]
         if word is None:
             message = f"`{label}` is {describe(entry.value)} where one of its words is expected"
-            remedy = f"write one of: {', '.join(words)}"
-        else:
+            self.problems.add(entry.value.line, message, f"write one of: {', '.join(words)}")
+        elif _spell(word) in words:
             message = f"`{label}` cannot be `{_spell(word)}`"
-            unquoted = _spell(word) in words
-            remedy = "write it without quotes" if unquoted else advice(_spell(word), words)
-        self.problems.add(entry.value.line, message, remedy)
+            self.problems.add(entry.value.line, message, "write it without quotes")
+        else:
+            self.problems.add_unknown(entry.value, f"`{label}` cannot be `{_spell(word)}`", _spell(word), words)
 
     def _admit(self, entry: Entry) -> None:
         setting = self._keys.get(entry.key)
@@ -397,8 +397,7 @@ class Fields:
             message = f"`{self.path(entry.key)}` does not belong here"
             self.problems.add(entry.line, message, self._strange[entry.key], is_cause=True)
         elif setting is None:
-            remedy = advice(entry.key, self._keys)
-            self.problems.add(entry.line, f"unknown key `{entry.key}` in {self._owner}", remedy, is_cause=True)
+            self.problems.add_unknown(entry, f"unknown key `{entry.key}` in {self._owner}", entry.key, self._keys)
         else:
             self._entries[entry.key] = entry
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from frazil.spec.connections import TOPICS_FROM
-from frazil.spec.document import Entry, Items, Section, read_document, texts_of
+from frazil.spec.document import Entry, Items, Section, corrected, read_document, texts_of
 from frazil.spec.keys import Fields, keys_of
 from frazil.spec.models import DEFAULTS_KEYS, TABLE_KEYS, PipelineSpec, RouteSpec, TableSpec
 from frazil.spec.problems import Problems
@@ -28,7 +29,12 @@ from frazil.spec.sections import (
 from frazil.spec.settings import CommitSpec, MaintenanceSpec
 from frazil.spec.tables import read_defaults, read_table
 
-_STRANGE_AT_THE_TOP: Mapping[str, str] = dict.fromkeys(DEFAULTS_KEYS, "write it in a table, or under `defaults`")
+_STRANGE_REMEDIES: Mapping[str, str] = {
+    "kafka": "write it under `kafka`",
+    "tables": "indent it, so that it is under `tables`",
+    "defaults": "write it in a table, or under `defaults`",
+}
+"""What to do about a key at the top of the file, by the section that it belongs to."""
 _OF_KAFKA = ("bootstrap.", "security.", "sasl.", "ssl.")
 LOCAL_DIRECTORY = "frazil-data"
 """The default folder of catalog, warehouse and state, in the current working directory."""
@@ -39,11 +45,23 @@ def load_spec(path: Path, environment: Mapping[str, str] = os.environ) -> Pipeli
 
     Raises a SpecError with the first problem in the file, and the others in its `others`.
     """
-    local = Path.cwd() / LOCAL_DIRECTORY
     document = read_document(path)
     problems = Problems(path)
+    spec = _read(document, path, environment, problems)
+    misplaced = _misplaced(document)
+    if problems.meant or misplaced:
+        as_meant = Problems(path)
+        _read(_with_moved(corrected(document, problems.meant), misplaced), path, environment, as_meant)
+        problems.keep_effects(as_meant)
+    problems.raise_any()
+    return spec
+
+
+def _read(document: Section, path: Path, environment: Mapping[str, str], problems: Problems) -> PipelineSpec:
+    """Returns the spec, with placeholders where there are problems, which are noted."""
+    local = Path.cwd() / LOCAL_DIRECTORY
     secrets = Secrets(environment)
-    strange = {**_outdented(document), **_STRANGE_AT_THE_TOP}
+    strange = {key: _STRANGE_REMEDIES[section] for key, section in _misplaced(document).items()}
     fields = Fields(document, keys_of(PipelineSpec), "", problems, "the pipeline file", strange)
     commit = read_commit(fields.get("commit"), CommitSpec(), problems)
     maintenance = read_maintenance(fields.get("maintenance"), MaintenanceSpec(), problems)
@@ -75,19 +93,34 @@ def load_spec(path: Path, environment: Mapping[str, str] = os.environ) -> Pipeli
     _check_whole(spec, fields, document, problems)
     if problems.is_empty:  # A section with a problem may not be read to its end.
         _check_references(document, secrets, problems)
-    problems.raise_any()
     return spec
 
 
-def _outdented(document: Section) -> dict[str, str]:
-    """Keys at the top of the file that belong into a section, as their names show, with what to do about them."""
+def _misplaced(document: Section) -> dict[str, str]:
+    """Keys at the top of the file that belong into a section, as their names show, with the section."""
     found = {}
     for entry in document.entries:
-        if entry.key.startswith(_OF_KAFKA):
-            found[entry.key] = "write it under `kafka`"
+        if entry.key in keys_of(PipelineSpec):
+            continue
+        if entry.key in DEFAULTS_KEYS:
+            found[entry.key] = "defaults"
+        elif entry.key.startswith(_OF_KAFKA):
+            found[entry.key] = "kafka"
         elif "." in entry.key and isinstance(entry.value, Section):
-            found[entry.key] = "indent it, so that it is under `tables`"
+            found[entry.key] = "tables"
     return found
+
+
+def _with_moved(document: Section, misplaced: Mapping[str, str]) -> Section:
+    """Returns the document with keys at its top moved to the sections that they belong to."""
+    entries = {entry.key: entry for entry in document.entries if entry.key not in misplaced}
+    for entry in document.entries:
+        name = misplaced.get(entry.key)
+        if name is not None:
+            there = entries.get(name, Entry(name, entry.line, Section((), entry.line)))
+            others = there.value.entries if isinstance(there.value, Section) else ()
+            entries[name] = replace(there, value=Section((*others, entry), there.line))
+    return replace(document, entries=tuple(entries.values()))
 
 
 def _read_kafka(fields: Fields, secrets: Secrets, problems: Problems) -> dict[str, str]:

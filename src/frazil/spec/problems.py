@@ -10,9 +10,12 @@ import difflib
 from collections.abc import Callable, Container, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import ParamSpec, TypeVar
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 from frazil.errors import SpecError
+
+if TYPE_CHECKING:
+    from frazil.spec.document import Entry, Node
 
 _Given = ParamSpec("_Given")
 _Read = TypeVar("_Read")
@@ -48,6 +51,8 @@ class Problems:
         self._path = path
         #: The folder of the file, whole.
         self.folder = str(path.resolve().parent)
+        #: The known word that an unknown one is nearest to, by the id() of its entry or scalar in the document.
+        self.meant: dict[int, str] = {}
         self._found: dict[tuple[bool, int, str, str], None] = {}
 
     def add(self, line: int, message: str, remedy: str, *, is_cause: bool = False) -> None:
@@ -55,6 +60,13 @@ class Problems:
         such as a missing key, may come of it.
         """
         self._found[not is_cause, line, message, remedy] = None
+
+    def add_unknown(self, found: Entry | Node, message: str, name: str, known: Iterable[str]) -> None:
+        """Notes that a name is not a known one; others may come of it. found: what has the name as its key or text."""
+        names = list(known)
+        if close := nearest(name, names):
+            self.meant[id(found)] = close
+        self.add(found.line, message, advice(name, names), is_cause=True)
 
     def attempt(
         self,
@@ -70,6 +82,10 @@ class Problems:
         except SpecError as error:
             self.add(line, error.message, error.remedy)
             return fallback
+
+    def keep_effects(self, as_meant: Problems) -> None:
+        """Drops problems that others explain: those that are no cause, and that the file read as it was meant has not."""
+        self._found = {found: None for found in self._found if not found[0] or found in as_meant._found}
 
     @property
     def is_empty(self) -> bool:

@@ -18,7 +18,7 @@ from frazil.cli.output import Output, OutputFormat
 from frazil.errors import ConflictError, UnavailableError
 from frazil.http.server import open_server
 from frazil.spec import load_spec
-from tests.fixtures.certificates import Authority
+from tests.fixtures.certificates import EXPIRED, Authority
 from tests.unit.http.running_scene import RunningScene, wait_for
 
 TOKEN = "t" * 32
@@ -64,6 +64,14 @@ def file(tmp_path: Path, port: int) -> Iterator[Path]:
         wait_for(lambda: service.tables[0].counts.records == 2)
         yield file
     server.stop()
+
+
+def test_a_command_names_the_certificate_that_has_expired(file: Path, tmp_path: Path) -> None:
+    expired = Authority(tmp_path, "other").make("service", until=EXPIRED)
+    assert str(expired.certificate) in file.read_text()
+    with pytest.raises(UnavailableError, match="is refused: certificate has expired") as no:
+        called(pause, "n.a", file)
+    assert no.value.remedy == "renew the files of `http.tls`, or set this machine's clock"
 
 
 def test_a_table_is_paused_reset_and_resumed(file: Path) -> None:

@@ -74,7 +74,9 @@ def test_every_mistake_of_a_file_is_shown_with_its_line_and_its_remedy(
 ) -> None:
     file = tmp_path / "p.yaml"
     table = "{topic: c, mode: upset, start: x, limits: {columns: 0}}"
-    file.write_text(f"pipeline: p\nkafka: {{bootstrap.servers: b:1}}\ntables:\n  a.b: {table}\n  a.c: {{topik: d}}\n")
+    file.write_text(
+        f"pipeline: p\nkafka: {{bootstrap.servers: b:1}}\ntables:\n  a.b: {table}\n  a.c: {{topik: d, start: x}}\n"
+    )
     assert main([command, "-f", str(file)]) == 2
     reported = capsys.readouterr().err.splitlines()
     places = [line.removeprefix(f"where: {file}:") for line in reported if line.startswith("where: ")]
@@ -117,13 +119,15 @@ def test_a_character_that_the_locale_lacks_is_escaped(encoding: str, tmp_path: P
 
 
 def test_an_error_is_a_line_of_a_log_in_json(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "p.yaml").write_text("pipeline: p\nkafka: {bootstrap.servers: b:1}\ntables: {n.t: {topik: t}}\n")
+    (tmp_path / "p.yaml").write_text(
+        "pipeline: p\nkafka: {bootstrap.servers: b:1}\ntables: {n.t: {topik: t, start: x}}\n"
+    )
     assert main(["run", "--file", str(tmp_path / "p.yaml"), "--log-format", "json"]) == 2
     first, second = map(json.loads, capfd.readouterr().err.splitlines())
     assert (first["event"], first["level"], first["exit_code"]) == ("command_failed", "error", 2)
     assert (first["where"], first["remedy"]) == (f"{tmp_path / 'p.yaml'}:3", "did you mean `topic`?")
     assert first["message"].startswith("unknown key `topik` in table `n.t`")
-    assert second["message"] == "table `n.t` names no topic"
+    assert second["message"] == "`start` cannot be `x`"
 
 
 def test_an_error_that_cannot_be_written_as_json_is_a_note() -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import json
+import signal
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,12 +13,15 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+from frazil.cli.demo import command
+from frazil.cli.output import Output, OutputFormat
 from frazil.demo.lake import Arrival, Lake
-from frazil.demo.producers import KINDS, Event, Kind, Sent, counts
-from frazil.demo.session import claim, pipeline_file
+from frazil.demo.producers import KINDS, Course, Event, Kind, Sent, counts
+from frazil.demo.session import Session, claim, pipeline_file
 from frazil.demo.show import DONE, Frame, Row, command_from, draw, line, save_picture, summarise
 from frazil.errors import SpecError
 from frazil.spec import load_spec
+from frazil.testing import FakeClock
 
 ROW = Row("iot.sensor_readings", "running", 1_250_000, 1_249_400, 1200.4, 600, 640, 1321, 14_000_000, 99_000)
 FRAME = Frame(
@@ -80,6 +85,30 @@ def test_a_demo_empties_only_the_folder_of_a_demo(tmp_path: Path) -> None:
 def test_two_demos_do_not_share_a_folder(tmp_path: Path) -> None:
     with claim(tmp_path / "demo"), pytest.raises(SpecError, match="a demo runs in this folder already"):
         claim(tmp_path / "demo")
+
+
+def test_a_pipeline_that_is_too_new_to_handle_the_signal_is_no_failure_of_the_demo(tmp_path: Path) -> None:
+    session = Session(tmp_path / "demo", Course(10, None, {}), FakeClock())
+    ends = {"exec sleep 60": 0, "trap 'exit 4' TERM; echo; while :; do sleep 0.01; done": 4}
+    for script, exit_code in ends.items():
+        session._pipeline = started = subprocess.Popen(["sh", "-c", script], stdout=subprocess.PIPE)
+        if exit_code:
+            assert started.stdout is not None
+            started.stdout.readline()  # By then it handles the signal.
+        assert session.stop_pipeline() == exit_code
+        started.communicate()
+
+
+def test_ctrl_c_before_the_pipeline_is_started_ends_the_demo_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Session, "start", lambda _: signal.raise_signal(signal.SIGINT))
+    former = signal.signal(signal.SIGINT, signal.default_int_handler)  # As in a new process.
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            command(Output(OutputFormat.json, results=io.StringIO()), directory=tmp_path / "demo")
+    finally:
+        signal.signal(signal.SIGINT, former)
 
 
 def drawn(frame: Frame, width: int) -> str:

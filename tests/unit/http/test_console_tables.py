@@ -228,13 +228,31 @@ def test_a_stream_sends_what_a_page_lacks_and_then_each_change(
     in_a_loop(follow)
 
 
+def test_a_page_of_an_earlier_process_gets_everything_also_where_the_clock_was_set_back(few: ManyTables) -> None:
+    tables = LiveTables(few.state_file, few.pipeline.history, few.clock)
+    tables.refresh()
+    hour_ms = 3_600_000
+
+    async def follow() -> None:
+        stream = Streams(tables).follow(tables.version + hour_ms)
+        version, rows = await next_rows(stream)
+        assert (version, len(rows)) == (tables.version, 40)
+        await stream.aclose()  # type: ignore[attr-defined]
+
+    in_a_loop(follow)
+
+
 def test_an_idle_stream_sends_a_comment_and_fifty_are_enough(few: ManyTables, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(live, "PING_EVERY_S", 0.01)
     tables = LiveTables(few.state_file, few.pipeline.history, few.clock)
+    for table in few.tables:
+        table.offsets.lag_records = 0
+    few.publish()
+    tables.refresh()
 
     async def follow() -> None:
         streams = Streams(tables)
-        opened = [streams.follow(tables.version + 10_000) for _ in range(live.MOST_STREAMS)]
+        opened = [streams.follow(tables.version) for _ in range(live.MOST_STREAMS)]
         assert {await anext(one) for one in opened} == {"retry: 2000\n\n"}
         assert await anext(opened[0]) == ": ping\n\n"
         assert streams.is_full

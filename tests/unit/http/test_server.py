@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import datetime
+import http.client
 import json
 import socket
 import ssl
@@ -17,12 +19,15 @@ from structlog.testing import capture_logs
 from frazil.cli.check import check_http
 from frazil.clock import SystemClock
 from frazil.errors import SpecError, UnavailableError
+from frazil.http import connections
+from frazil.http.certificate import Validity
 from frazil.http.server import open_server
 from frazil.ops.running import RunningPipeline
 from frazil.ops.state_file import StateFile
 from frazil.spec.connections import HttpSpec, HttpTlsSpec
 from frazil.spec.forms import Address
-from tests.fixtures.certificates import Authority, Files
+from tests.fixtures.certificates import EXPIRED, Authority, Files
+from tests.unit.http.many_tables import ManyTables, served
 from tests.unit.ingest.service_scene import Scene
 
 APP = "frazil.http.app:make_app"
@@ -133,6 +138,86 @@ def test_a_renewed_certificate_is_used_without_a_restart(tmp_path: Path) -> None
         assert served() == new.certificate.read_text()
     finally:
         server.stop()
+
+
+def test_a_certificate_that_clients_refuse_for_its_dates_is_logged_and_a_problem_of_check(tmp_path: Path) -> None:
+    authority, address, scene = Authority(tmp_path), free(), Scene(tmp_path, "a")
+    soon = datetime.datetime.fromtimestamp(SystemClock().now_ms() // 1000 + 3 * 24 * 3600, datetime.UTC)
+    expired, ending, good = (
+        authority.make("expired", until=EXPIRED), authority.make("ending", until=soon), authority.make("good"),
+    )  # fmt: skip
+
+    def found(files: Files) -> list[tuple[str, bool, str, str]]:
+        http = HttpSpec(listen=address, tls=HttpTlsSpec(certificate=str(files.certificate), key=str(files.key)))
+        spec = scene.spec("a").model_copy(update={"http": http})
+        return [(one.name, one.is_ok, one.found, one.remedy) for one in check_http(spec)]
+
+    listens = ("http", True, f"can listen on {address}", "")
+    remedy = "renew the files of `http.tls`, or set this machine's clock"
+    reason = "the certificate has expired at 2021-01-01 00:00+00:00"
+    warning = f"the certificate expires at {soon.isoformat(sep=' ', timespec='minutes')}"
+    assert found(expired) == [("http certificate", False, reason, remedy), listens]
+    assert found(ending) == [("http certificate", True, f"warning: {warning}; {remedy}", ""), listens]
+    assert found(good) == [("http certificate", True, "clients accept its dates", ""), listens]
+
+    used = Files(tmp_path / "tls.crt", tmp_path / "tls.key")
+    tls = HttpTlsSpec(certificate=str(used.certificate), key=str(used.key))
+
+    def serve(files: Files) -> None:
+        for one, other in ((files.certificate, used.certificate), (files.key, used.key)):
+            other.write_bytes(one.read_bytes())
+
+    serve(expired)
+    running = RunningPipeline(
+        scene.spec("a"), StateFile(tmp_path, "p", scene.clock, str), scene.clock, lambda found: found
+    )
+    server = open_server(HttpSpec(listen=address, tls=tls), APP, running)
+    assert server is not None
+    with capture_logs() as logs:
+        server.start()
+        server.begin()
+        try:
+            for files in (expired, expired, ending, good):
+                if files is not expired:
+                    serve(files)
+                assert ssl.get_server_certificate(address) == files.certificate.read_text()
+        finally:
+            server.stop()
+    told = [(one["event"], one["reason"], one["remedy"]) for one in logs if "reason" in one]
+    assert told == [
+        ("http_certificate_invalid", reason, remedy),
+        ("http_certificate_expiring", warning, remedy),
+    ]
+
+
+def test_a_certificate_is_about_to_expire_in_two_weeks_or_a_tenth_of_its_time() -> None:
+    day_ms = 24 * 3600 * 1000
+    year, short = Validity(0, 365 * day_ms), Validity(0, 10 * day_ms)
+    assert [year.warning(at * day_ms) is not None for at in (350, 352, 366)] == [False, True, False]
+    assert [short.warning(at * day_ms) is not None for at in (1, 8, 9.5)] == [False, False, True]
+    early = Validity(day_ms, 2 * day_ms)
+    assert early.refusal(0) == "the certificate is not valid before 1970-01-02 00:00+00:00"
+    assert (early.warning(0), early.refusal(day_ms)) == (None, None)
+
+
+def test_connections_without_a_whole_request_do_not_keep_others_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections, "REQUEST_WITHIN_S", 0.5)
+    with served(ManyTables(tmp_path, 1)) as address:
+        kept = http.client.HTTPConnection(*address, timeout=20)
+        kept.request("GET", "/healthz")
+        assert kept.getresponse().read() == b'{"ok":true}'
+        silent = [socket.create_connection(address, 20) for _ in range(210)]
+        for begun, one in enumerate(silent):
+            if begun % 2:
+                one.sendall(b"GET /healthz HTTP/1.1\r\nX-Slow: ")
+        kept.sock.sendall(b"GET /healthz HTTP")  # In a connection that has had an answer.
+        assert [one.recv(1) for one in (*silent, kept.sock)] == [b""] * 211
+        assert ask(address, "/healthz") == {"ok": True}
+        kept.close()
+        for one in silent:
+            one.close()
 
 
 def test_it_answers_until_it_is_stopped(tmp_path: Path) -> None:

@@ -38,6 +38,16 @@ def test_no_secret_breaks_the_file_and_none_is_in_it(tmp_path: Path, secret: str
     assert f"<{secret}>" not in reported["reason"]
 
 
+def test_the_time_of_an_idle_pipeline_follows_a_clock_that_is_set_back(tmp_path: Path) -> None:
+    clock = FakeClock()
+    file = StateFile(tmp_path, "p", clock, str)
+    file.write([])
+    first_ms = file.read()["updated_ms"]
+    clock.sleep(-3600)
+    file.write([])
+    assert file.read()["updated_ms"] == first_ms - 3_600_000
+
+
 def test_a_process_of_another_user_is_alive(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(pid: int, signal: int) -> None:
         raise PermissionError(pid, signal)

@@ -179,3 +179,15 @@ def test_a_machine_without_time_for_protoc_is_an_outage_and_no_fault_of_the_sche
     monkeypatch.setattr("frazil.registry.protobuf.COMPILE_TIMEOUT_S", 0)
     with pytest.raises(UnavailableError, match="protoc has not read a schema within 0 s"):
         compile_proto(_SIMPLE)
+
+
+@pytest.mark.parametrize("name", ["INT", "TERM", "KILL", "SEGV"])
+def test_a_schema_is_not_at_fault_where_others_end_protoc(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "python"
+    program.write_text(f"#!/bin/sh\nkill -{name} $$\n")
+    program.chmod(0o700)
+    monkeypatch.setattr("frazil.registry.protobuf.sys.executable", str(program))
+    with pytest.raises(UnusableSchema if name == "SEGV" else UnavailableError):
+        compile_proto(_SIMPLE)

@@ -171,6 +171,10 @@ SERVICES: Mapping[str, str] = {
         ),
         "unit/http/test_server.py::test_an_address_or_a_certificate_that_cannot_be_used_is_named_with_its_remedy",
     ),
+    "renew the files of `http.tls`, or set this machine's clock": (
+        "unit/http/test_server.py::"
+        "test_a_certificate_that_clients_refuse_for_its_dates_is_logged_and_a_problem_of_check"
+    ),
     "ask again in a few seconds": "unit/http/test_api.py::test_a_pipeline_that_starts_answers_soon",
     **dict.fromkeys(
         ("begin it again", "see /openapi.json"),

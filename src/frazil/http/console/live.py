@@ -59,7 +59,7 @@ class LiveTables:
         self._clock = clock
         self._lock = threading.Lock()
         self.rows: dict[str, Row] = {}
-        #: Greater than every version of an earlier process.
+        #: Greater than every version of an earlier process, unless the clock was set back since.
         self.version = clock.now_ms()
 
     def refresh(self) -> int:
@@ -142,7 +142,11 @@ class Streams:
         self._changed.set()
 
     async def follow(self, after: int) -> AsyncIterator[str]:
-        """Yields an event for each change since the version `after`, and a comment where there is none for a while."""
+        """Yields an event for each change since the version `after`, and a comment where there is none for a while. Of a
+        version that this process has not come to nothing is known: all rows have changed since then.
+        """
+        if after > self._tables.version:
+            after = 0
         self._count += 1
         self._loop = asyncio.get_running_loop()
         try:
