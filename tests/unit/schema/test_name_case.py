@@ -161,6 +161,7 @@ def test_a_record_with_both_is_refused_and_the_remedies_work(
 SHAPED: list[tuple[dict[str, Any], str, str, str]] = [
     ({"column_case": "lower"}, "userId", "USERID", "userid"),
     ({"column_case": "snake"}, "userId", "USERID", "user_id"),
+    ({"column_case": "snake", "columns": (ColumnSpec(name="userId", type=LONG),)}, "userId", "USERID", "userId"),
     ({"flatten": FlattenSpec()}, "user.id", "user.ID", "user_id"),
     ({"flatten": FlattenSpec(), "column_case": "snake"}, "user.lineNo", "user.LINENO", "user_line_no"),
 ]
@@ -371,7 +372,11 @@ def test_what_is_left_out_of_a_record_reports_the_same_of_it_beside_any_other(tm
         ({"column_case": "lower"}, {"FOOBAR": 1}, "FooBar"),
         ({"column_case": "snake"}, {"fooBar": 1}, "FOO_BAR"),
         ({"column_case": "camel"}, {"foo_bar": 1}, "foobar"),
+        ({"column_case": "snake"}, {"fooBar": 1}, "fooBar"),
+        ({"column_case": "snake"}, {"fooBar": 1}, "FOOBAR"),
+        ({"column_case": "camel"}, {"foo_bar": 1}, "foo_bar"),
         ({"flatten": FlattenSpec()}, {"foo": {"bar": 1}}, "Foo_Bar"),
+        ({"flatten": FlattenSpec(), "column_case": "snake"}, {"foo": {"barBaz": 1}}, "foo_barBaz"),
         ({"flatten": FlattenSpec(), "column_case": "lower"}, {"Foo": {"Bar": 1}}, "FOO_BAR"),
     ],
 )
@@ -390,6 +395,14 @@ def test_a_name_that_is_made_finds_its_column_in_whatever_case(
         assert (table.status.run_state, table.status.reason) == (RunState.WAITING, "")
     assert columns_of(scene) == {column: "long"}
     assert scene.rows("n.a") == [{column: 1}] * 2
+
+
+def test_a_field_whose_own_name_is_declared_feeds_that_column_beside_one_of_its_made_name(tmp_path: Path) -> None:
+    scene = Scene(tmp_path, "a", column_case="snake", columns=(ColumnSpec(name="fooBar", type=LONG),))
+    scene.feed("a", {"foo_bar": 1}, {"fooBar": 2})
+    assert only(scene.catch_up()).status.run_state is RunState.WAITING
+    assert scene.rows("n.a") == [{"fooBar": None, "foo_bar": 1}, {"fooBar": 2, "foo_bar": None}]
+    assert dead_letters_of(scene) == []
 
 
 def test_a_made_name_that_two_columns_may_mean_is_refused(tmp_path: Path) -> None:
