@@ -18,11 +18,11 @@ from pyiceberg.types import (
     StructType,
 )
 
+from frazil.cdc.json.payloads import payloads_of
 from frazil.cdc.mongodb.document_ids import ID, read_ids
 from frazil.decode.columns import Decoded, Mismatch, shortened
 from frazil.decode.connect.values import VARIABLE_SCALE, read_logical_type
 from frazil.decode.conversion import Conversion
-from frazil.decode.json.any import payloads_of
 from frazil.decode.json_texts import json_text
 from frazil.decode.settings import NO_ENVELOPE, Reading
 from frazil.rows.metadata_columns import own_column
