@@ -156,6 +156,11 @@ def format_path(path: Path) -> str:
     return json.dumps(list(path), ensure_ascii=False)
 
 
+def shown_path(path: Path) -> Path:
+    """Returns a path as people are shown it: that of a field in a record's key begins with `_key`."""
+    return ("_key", *path[1:]) if path[0] == KEY_ROOT else path
+
+
 def doc_of(path: Path, old: str | None = None) -> str:
     """Returns a column's `doc` with the field that feeds it added; the rest of the text is kept."""
     kept = _DOC.sub("", old or "")

@@ -25,8 +25,8 @@ from tests.unit.rows.test_writer_schemas import framed
 from tests.unit.spec.pipeline_file import with_table
 
 _UUID = "12345678-abcd-4234-9234-567812345678"
-_LOCAL = datetime(2026, 1, 31, 12)  # noqa: DTZ001  (a time without a zone)
-_AT = _LOCAL.replace(tzinfo=UTC)
+_NOON = datetime(2026, 1, 31, 12)  # noqa: DTZ001  (a time without a zone)
+_NOON_UTC = _NOON.replace(tzinfo=UTC)
 _OPEN = {"dead_letters": {"stop_above": 1.0}}
 
 
@@ -130,8 +130,8 @@ _DAY = {"type": "int", "logicalType": "date"}
     [
         ((_fixed(2), b"ab"), (_fixed(4), b"abcd"), "binary"),
         ((_decimal(10, 2), Decimal("1.20")), (_decimal(12, 4), Decimal("1.2345")), "decimal(12, 4)"),
-        ((_DAY, date(1970, 1, 1)), ({"type": "long", "logicalType": "timestamp-millis"}, _AT), "timestamptz"),
-        ((_DAY, date(1970, 1, 1)), ({"type": "long", "logicalType": "local-timestamp-millis"}, _LOCAL), "timestamp"),
+        ((_DAY, date(1970, 1, 1)), ({"type": "long", "logicalType": "timestamp-millis"}, _NOON_UTC), "timestamptz"),
+        ((_DAY, date(1970, 1, 1)), ({"type": "long", "logicalType": "local-timestamp-millis"}, _NOON), "timestamp"),
     ],
 )
 def test_where_iceberg_widens_no_column_the_remedy_gives_the_later_type_one(

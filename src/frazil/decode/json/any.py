@@ -29,7 +29,7 @@ def decode_any(
     """
     texts, error, slices = texts_of(values, options, has_canonical_keys), unreadable(values), text_slices(values)
     scan.scan_any(texts.base, slices.start, slices.end, slices.kind, error, texts.stack)
-    findings = Findings(options.unknown_fields)
+    findings = Findings(options.unknown_fields, rejected=options.rejected)
     columns = []
     if kind is None:
         inferred = infer_type(texts, slices, (name,))
