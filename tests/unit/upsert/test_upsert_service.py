@@ -281,9 +281,9 @@ def test_a_bare_key_of_text_may_have_its_schema_beside_it(tmp_path: Path, key: s
 def test_a_key_whose_fields_are_called_schema_and_payload_is_no_message_of_a_converter(
     tmp_path: Path, settings: dict[str, Any], schema: Any
 ) -> None:
-    scenario = UpsertScenario(tmp_path, key=JSON_KEYS, **settings)
+    scenario = UpsertScenario(tmp_path, key=JSON_KEYS, envelope=EnvelopeSpec(kind="debezium"), **settings)
     keys = [{"schema": schema, "payload": n} for n in (1, 2)]
-    scenario.tell(*((json.dumps(key), {**key, "v": "a"}) for key in keys))
+    scenario.tell(*((json.dumps(key), {"op": "c", "after": {**key, "v": "a"}}) for key in keys))
     table = scenario.tell((json.dumps(keys[0]), None))
     assert (table.status.run_state, scenario.catalog.load("n.t__dead_letters")) == (RunState.WAITING, None)
     assert scenario.upsert_table() == [{**keys[1], "v": "a"}]
