@@ -28,6 +28,7 @@ from frazil.cdc.envelope import (
     Opened,
     Plan,
 )
+from frazil.cdc.json.payloads import payloads_of
 from frazil.cdc.json.row_images import MONGODB
 from frazil.cdc.mongodb.document_ids import ID
 from frazil.decode.columns import Fault
@@ -251,8 +252,7 @@ def _old_key_in_header(context: ChangeContext, record: int, kinds: Sequence[pa.D
     """Returns the old key in Debezium's header, in the order of the key columns; None without a readable one."""
     raw = next(iter(_headers(context, record, OLD_KEY)), None)
     try:
-        fields = json.loads(raw or b"")
-        fields = fields["payload"] if isinstance(fields, dict) and fields.keys() == {"schema", "payload"} else fields
+        fields = json.loads(payloads_of(pa.array([raw or b""], pa.binary()))[0].as_py())
         names, spellings = [_field_of(context.target, path[0]) for path in context.envelope.keys], Spellings(fields)
         return [pa.scalar(fields[spellings.find(name)], kind) for name, kind in zip(names, kinds, strict=True)]
     except (ValueError, KeyError, TypeError, OverflowError, RecursionError, pa.ArrowException):

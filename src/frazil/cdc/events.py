@@ -18,8 +18,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from frazil.cdc.envelope import BAD_HEADER, OTHER_DATA, OTHER_FORMAT
+from frazil.cdc.json.payloads import payloads_of
 from frazil.decode.json import scan
-from frazil.decode.json.any import payloads_of
 from frazil.decode.json.records import JsonOptions, text_slices, texts_of, unreadable
 from frazil.decode.settings import OWN_TYPES
 from frazil.schema.arrow import Records, arrow_type

@@ -17,6 +17,7 @@ from pyiceberg.types import (
     BooleanType,
     DateType,
     DecimalType,
+    FixedType,
     IcebergType,
     IntegerType,
     ListType,
@@ -454,10 +455,24 @@ def _convert(
         )
         fault, verdict = ("out_of_range", "is out of the range of") if is_number else ("type_mismatch", "does not fit")
         reason = f"{{value}} ({type_word(written)}) {verdict} {type_word(wanted)}"
-        if differ_in_zone(written, wanted):
-            remedy = f": {zone_settings(conversion.in_row(place.path), wanted)}"
+        remedy = _remedy_of_values(conversion, kinds, place) or remedy
         conversion.refuse(shown, bad, place.owner, place.path, fault, reason + remedy)
     return back
+
+
+def _remedy_of_values(conversion: Conversion, kinds: tuple[IcebergType, IcebergType], place: Place) -> str:
+    """Returns the remedy for a column of a type that holds some values of the written type, as the end of a message;
+    empty where none helps, or a single record may be wrong.
+    """
+    written, wanted = kinds
+    path = conversion.in_row(place.path)
+    if differ_in_zone(written, wanted):
+        return f": {zone_settings(path, wanted)}"
+    has_digits = isinstance(written, DecimalType) and isinstance(wanted, DecimalType) and written.scale > wanted.scale
+    if conversion.reading.is_key_column or not (isinstance(wanted, FixedType) or has_digits):
+        return ""
+    declared = declaration_for(path, type_word(written), type_word(wanted))
+    return declared and f"; {declared}"
 
 
 def _refuse_type(

@@ -50,7 +50,7 @@ from frazil.schema.evolve import (
     with_identifiers,
 )
 from frazil.schema.inference import agree_on_times, hints_of
-from frazil.schema.projection import KEY_ROOT, document
+from frazil.schema.projection import KEY_ROOT, document, shown_path
 from frazil.types import Batch, OffsetRange, Offsets, by_partition
 
 log = structlog.get_logger("frazil")
@@ -164,7 +164,7 @@ class SchemaUpdates:
                 if table.spec.on_bad_record == "stop" and not table.spec.rescue:
                     raise NameConflict(next(iter(rejected.values())))
                 # Other fields of these records may be in no good record, so that they are not added.
-                refusals = {f"column {'.'.join(path)}: {reason}" for path, reason in rejected.items()}
+                refusals = {f"column {'.'.join(shown_path(path))}: {reason}" for path, reason in rejected.items()}
                 refused = replace(report, schema=replace(report.schema, refusals=report.schema.refusals | refusals))
                 return Replan(table.state, refused, (RejectedFields(rejected), *key_updates_in(report)))
             if table.state is not None:

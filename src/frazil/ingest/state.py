@@ -23,7 +23,7 @@ from frazil.process.analysis import Query
 from frazil.process.references import Reference
 from frazil.report import TaskReport
 from frazil.schema.evolve import RequestedFields
-from frazil.schema.projection import KEY_ROOT, format_path
+from frazil.schema.projection import format_path, shown_path
 from frazil.schema.selection import Path
 from frazil.types import BadRecord, Offsets, Resolved, by_partition, by_topic
 from frazil.upsert.records.read_changes import PendingUpdate, Place
@@ -281,7 +281,7 @@ def find_no_op_change(
     found = NoOpChange(frozenset(fields.union(made_optional)), after.uuid, after.shape, after.marks)
     if found != last:
         return found
-    names = sorted(format_path(("_key", *path[1:]) if path[0] == KEY_ROOT else path) for path in found.fields)
+    names = sorted(format_path(shown_path(path)) for path in found.fields)
     raise SpecError(
         f"records need a schema change that changes nothing: field {', '.join(names)}",
         remedy="leave the field out with `exclude`, or declare a column for it or for the field that contains it, and"

@@ -26,6 +26,7 @@ from frazil.process.analysis import Query
 from frazil.process.program import origins_of, spark_columns
 from frazil.rows.record_keys import HEADER_SCHEMA, KEY_SCHEMA
 from frazil.schema.names import PROPERTY, Aliases, aliases_of
+from frazil.schema.projection import KEY_ROOT
 from frazil.spec.settings import ValueSpec
 from frazil.write.plain_target import plain_target
 from frazil.write.target import ChangeReading, TableTarget
@@ -195,6 +196,7 @@ def _key_reading(table: Table, written: ValueSpec | None = None) -> Reading:
         unknown_fields="refuse" if spec.schema_evolution == "freeze" else "add",
         may_widen=spec.schema_evolution == "evolve",
         on_bad=spec.on_bad_record,
+        rejected=tuple(sorted((path, why) for path, why in table.schema.rejected.items() if path[0] == KEY_ROOT)),
         numbers=spec.numbers,
     )
 

@@ -1,12 +1,12 @@
 """Fields that settings name and no record has.
 
-The settings are `protect`, the single steps, `include` and `exclude`. Records may have the fields later, so nothing
-stops for them; but a misspelt one leaves in the table what was to be dropped or protected.
+The settings are `protect`, the single steps, `include`, `exclude` and `columns`. Records may have the fields later, so
+nothing stops for them; but a misspelt one leaves in the table what was to be dropped or protected.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 
 from pyiceberg.schema import Schema
@@ -17,13 +17,14 @@ from frazil.ingest.schemas import Schemas
 from frazil.ingest.settings import protection_of
 from frazil.ingest.table import Table
 from frazil.kafka.port import ReadRecord
-from frazil.name_case import fold_case
+from frazil.name_case import change_case, fold_case, fold_path
 from frazil.ops.sampling import decode_sample
 from frazil.printable import plural
 from frazil.process.protect import HEADERS, KEY, Protection, protected_paths
 from frazil.process.steps import compile_steps
 from frazil.schema.evolve import RequestedFields
-from frazil.schema.parts import Path, parts_of
+from frazil.schema.parts import Path, parts_of, types_in
+from frazil.spec import TableSpec
 from frazil.spec.problems import nearest
 from frazil.types import RESCUED_COLUMN
 
@@ -44,22 +45,45 @@ def unused_fields(table: Table, fields: Schema, records: Sequence[ReadRecord], c
 def unselected_fields(
     table: Table, records: Sequence[ReadRecord], schemas: Schemas | None, count: int
 ) -> Iterator[str]:
-    """Yields a warning for each path of `include` and `exclude` that no record has. records: the sample. count: how many of
-    them can be rows.
+    """Yields a warning for each path of `include` and `exclude` that no record has, and for each member of a declared column
+    that is written in the case of columns, where records have another. records: the sample. count: how many of them can be
+    rows.
     """
     spec = table.spec
-    if not count or not (spec.include or spec.exclude):
+    renames_members = spec.column_case != "keep" and any(not one.type.is_primitive for one in spec.columns)
+    listed = {"include": spec.include, "exclude": spec.exclude} if count else {}
+    if not records or not (any(listed.values()) or renames_members):
         return
     all_fields = {"include": (), "exclude": (), "flatten": None, "column_case": "keep", "columns": ()}
     takes_all = spec.model_copy(update=all_fields | {"unknown_fields": "add", "schema_evolution": "evolve"})
     found = decode_sample(replace(table, spec=takes_all, state=None), records, Schema(), schemas).requested_fields
-    known = {".".join(path) for path in _paths_in(found)}
+    paths = set(_paths_in(found))
+    known = {".".join(path) for path in paths}
     plain = set(map(fold_case, known))
-    for setting, paths in (("include", spec.include), ("exclude", spec.exclude)):
-        for path in paths:
-            name = ".".join(path)
+    for setting, settings in listed.items():
+        for name in map(".".join, settings):
             if fold_case(name) not in plain:
                 yield _warning(setting, name, nearest(name, known), count)
+    # Records of which no other can be a row are bad for this very reason.
+    for name, meant in _renamed_members(spec, paths) if renames_members else ():
+        yield _warning("columns", name, meant, len(records))
+
+
+def _renamed_members(spec: TableSpec, paths: Collection[Path]) -> Iterator[tuple[str, str]]:
+    """Yields the members of declared columns that no record has, and of which records have the name in another case. paths:
+    of the records' fields. Members of declared columns have the names that records give them.
+    """
+
+    def in_case(path: Path) -> Path:
+        return fold_path(tuple(change_case(name, spec.column_case) for name in path))
+
+    fields = {in_case(path): path for path in paths if len(path) > 1}
+    have = set(map(fold_path, paths))
+    for column in spec.columns:
+        for path, _ in types_in(column.type, column.field or (column.name,)):
+            known = fields.get(in_case(path))
+            if known is not None and fold_path((*known[:-1], path[-1])) not in have:
+                yield ".".join((column.name, *path[len(column.field or (column.name,)) :])), ".".join(known)
 
 
 def _warning(setting: str, path: str, close: str | None, count: int) -> str:

@@ -39,7 +39,8 @@ def decode_keys(reading: Reading, name: str, kind: IcebergType | None, records: 
     KEY_SCHEMA.
     """
     headers = records["headers"] if reading.is_by_header else None
-    reading = replace(reading, is_key_column=True)
+    rejected = tuple(((name, *path[1:]), why) for path, why in reading.rejected)
+    reading = replace(reading, is_key_column=True, rejected=rejected)
     found = _decode_present(reading, name, kind, {"value": records["key"], "headers": headers}, limit, "key")
     return replace(
         found,
@@ -92,7 +93,13 @@ def _read_json(
     reading: Reading, name: str, kind: IcebergType | None, raw: pa.BinaryArray, limit: int, what: str
 ) -> Decoded:
     """Returns the column for JSON of any type; messages of Kafka Connect's converter have the types of their schema."""
-    options = JsonOptions(reading.unknown_fields, limit=limit, is_extended=reading.is_extended, numbers=reading.numbers)
+    options = JsonOptions(
+        reading.unknown_fields,
+        limit=limit,
+        rejected=reading.rejected_at,
+        is_extended=reading.is_extended,
+        numbers=reading.numbers,
+    )
     groups, others, rest = decode_key_messages(raw, name, kind, reading, options)
     if not groups:
         return decode_any(rest, name, kind, options, f"the {what}")
@@ -139,7 +146,9 @@ def _read_with_schemas(
         fields = kind.fields
     elif kind is not None:
         fields = (NestedField(0, "value", kind, required=False),)
-    found = decode_with_schemas(replace(reading, schemas=schemas), fields, records, limit)
+    around = () if is_record else ("value",)
+    rejected = tuple(((*around, *path[1:]), why) for path, why in reading.rejected)
+    found = decode_with_schemas(replace(reading, schemas=schemas, rejected=rejected), fields, records, limit)
     columns = found.columns
     if isinstance(kind, StructType):
         arrow = [pa.field(field.name, column.type) for field, column in zip(fields, columns, strict=True)]

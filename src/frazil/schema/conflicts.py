@@ -11,7 +11,9 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from pyiceberg.types import IcebergType, MapType, NestedField, StructType
 
 from frazil.schema.evolve import NameConflict, Path, RequestedFields, extend_fields
+from frazil.schema.names import key_settings
 from frazil.schema.parts import change_parts, parts_of, retyped, types_in, with_parts
+from frazil.schema.projection import KEY_ROOT
 
 MAX_REJECTED = 100
 """The largest number of rejected fields: a producer that makes up more of them is no case of single bad records."""
@@ -32,8 +34,16 @@ def accept(
     accepted = set(
         _accept(list(_leaves(requested_fields)), [], lambda kept: check(_only(requested_fields, set(kept))), clashes)
     )
-    rejected = {_rejected(path, clash.field, requested_fields, accepted): str(clash) for path, clash in clashes.items()}
+    rejected = {
+        _rejected(path, clash.field, requested_fields, accepted): _reason(path, clash)
+        for path, clash in clashes.items()
+    }
     return _only(requested_fields, accepted), rejected
+
+
+def _reason(path: Path, clash: NameConflict) -> str:
+    """Returns why a field is rejected, with what to do. Fields of keys get no columns of their own."""
+    return f"{clash.reason}: {key_settings()}" if path[0] == KEY_ROOT else str(clash)
 
 
 def _accept(

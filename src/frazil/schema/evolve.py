@@ -255,7 +255,7 @@ def _check_spellings(kind: IcebergType, known: frozenset[int], path: Path) -> No
         inner, others = (*path, part.name), spellings.others(part.name)
         if not part.name and part.field_id not in known:
             raise NameConflict(
-                "the name of a field is empty, and no column can have such a name", column_settings(inner)
+                "the name of a field is empty, and no column can have such a name", column_settings(inner), inner
             )
         if others and part.field_id not in known:
             raise NameConflict(only_case_differs(inner, others), column_settings(inner, others))

@@ -65,6 +65,11 @@ def column_settings(path: Path, others: Iterable[str] = ()) -> str:
     return f"give the field a column, `columns: {{NAME: {{type: TYPE, field: {field}}}}}`, or {out}"
 
 
+def key_settings() -> str:
+    """Returns the settings of a table whose keys have fields that no column can have."""
+    return "keep the keys as text in another column, `key: {format: text}` and `metadata: {key: NAME}`"
+
+
 def fraction_settings(path: Path, is_json: bool = True) -> str:
     """Returns the settings that allow fractions in a field whose column holds integers. Iceberg widens no integer type
     to a type with fractions.

@@ -91,10 +91,30 @@ class Shaping:
         columns = NamedColumns(self.kept_columns, self.depth, self.separator, self.case) if self.kept_columns else None
         return Selection(self.include + declared, self.exclude, self.kept, columns)
 
-    def column_name(self, path: Path, known: Spellings) -> str:
-        """Returns the name of the column for the field at `path`: of one of the `known` columns in whatever case."""
-        name = self.separator.join(change_case(name, self.case) for name in path)
-        return known.find(name) or name
+    def column_name(self, path: Path, known: ColumnNames) -> str:
+        """Returns the name of the column for the field at `path`: of one of the `known` columns in whatever case. A
+        column that no known field feeds may have the field's own name too, as a declaration writes it.
+        """
+        own, name = (self.separator.join(change_case(name, case) for name in path) for case in ("keep", self.case))
+        found = known.unbound.find(own)
+        if found == own:
+            return own
+        return known.every.find(name) or found or name
+
+
+@dataclass(frozen=True)
+class ColumnNames:
+    """The names of a table's columns that are made from the record's value."""
+
+    #: Of all columns.
+    every: Spellings
+    #: Of the columns that no known field feeds.
+    unbound: Spellings
+
+    @classmethod
+    def of(cls, bound: Mapping[str, Path | None]) -> ColumnNames:
+        """Returns the names of columns with the path of the field that feeds each; see `bind_columns`."""
+        return cls(Spellings(bound), Spellings(name for name, path in bound.items() if path is None))
 
 
 @dataclass(frozen=True)
@@ -108,8 +128,8 @@ class Layout:
     paths: Mapping[str, Path]
     #: Columns that no known field feeds, with their types: no record with a field of such a name was read yet.
     unbound: Mapping[str, IcebergType]
-    #: The names of all columns.
-    names: Spellings = field(default_factory=Spellings)
+    #: The names of the columns.
+    names: ColumnNames
     #: Paths of time fields with the unit of numbers in them.
     units: tuple[tuple[Path, str], ...] = ()
     #: Paths of fields whose string columns accept values of other types.
@@ -134,6 +154,11 @@ def format_path(path: Path) -> str:
     if all(_PLAIN_NAME.fullmatch(name) for name in path):
         return ".".join(path)
     return json.dumps(list(path), ensure_ascii=False)
+
+
+def shown_path(path: Path) -> Path:
+    """Returns a path as people are shown it: that of a field in a record's key begins with `_key`."""
+    return ("_key", *path[1:]) if path[0] == KEY_ROOT else path
 
 
 def doc_of(path: Path, old: str | None = None) -> str:
@@ -205,7 +230,7 @@ def make_layout(fields: Sequence[NestedField], shaping: Shaping) -> Layout:
     units += tuple(((*paths[name], *inner), unit) for name, inner, unit in shaping.counted if name in paths)
     coerced = tuple(paths[name] for name in shaping.coerced if name in paths)
     zones = tuple((paths[name], zone) for name, zone in shaping.zones if name in paths)
-    return Layout(struct.fields, paths, unbound, Spellings(bound), units, coerced, zones)
+    return Layout(struct.fields, paths, unbound, ColumnNames.of(bound), units, coerced, zones)
 
 
 @dataclass
@@ -340,8 +365,8 @@ class _Plan:
         self._shaping = shaping
         self._own = own
         self._known = {member.name: member for member in schema.fields if member.name not in own}
-        self._names = Spellings(self._known)
         self._bound = bind_columns(tuple(self._known.values()), shaping)
+        self._names = ColumnNames.of(self._bound)
         self._columns = fed_columns(self._bound, shaping)
         self._inside: dict[Path, dict[str, IcebergType]] = {}
         self._new: dict[Path, IcebergType] = {}

@@ -16,6 +16,8 @@ _MISMATCH = re.compile(r"column ([^:]+): (.+) does not fit (\w+)")
 _WORD = re.compile(r"\w*")
 _BYTES = ("binary", "fixed")
 _NO_TEXT = ("string", "uuid", *_BYTES)
+_OF_THEIR_OWN = ("float", "double", "decimal", "uuid", "date", "time", "timestamp", "timestamptz")
+"""Types that a column of their own keeps better than one of text."""
 _COUNTED = {"date": "days since the epoch", "time": "milliseconds since midnight"}
 _SINCE = {"timestamp": "the epoch", "timestamptz": "the epoch", "time": "midnight"}
 OF_KEYS = ", in keys of records"
@@ -84,7 +86,7 @@ def declaration_for(path: Sequence[str], written: str, wanted: str) -> str:
             "the column was made of a message or record without fields: give the field a column of its own, such as"
             f' `columns: {{{name}_fields: {{type: "{written}", field: {field}}}}}`'
         )
-    if had in _BYTES and has not in _BYTES and is_member:
+    if had in _BYTES and has != "binary" and is_member:
         return (
             f"give the field a column of bytes instead: `columns: {{{name}_bytes: {{type: binary, field: {field}}}}}`"
         )
@@ -98,6 +100,8 @@ def declaration_for(path: Sequence[str], written: str, wanted: str) -> str:
         return fraction_settings(tuple(path), is_json=False)
     if had == "string" and is_member and (has in _SINCE or has in _COUNTED):
         return f"to keep the text, give it a column: `columns: {{{name}_text: {{type: string, field: {field}}}}}`"
+    if had in _OF_THEIR_OWN and is_member:
+        return f'give the field a column of its own: `columns: {{{name}_{had}: {{type: "{written}", field: {field}}}}}`'
     return _unit_for(path, had, has) if had in ("int", "long") else ""
 
 

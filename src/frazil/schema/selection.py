@@ -29,9 +29,12 @@ class NamedColumns:
     around: int = 0
 
     def have(self, field: Path) -> bool:
-        """Whether the field at this path feeds one of the columns."""
-        names = [change_case(name, self.case) for name in field[self.around :]]
-        return fold_path((self.separator.join(names[: self.depth + 1]), *names[self.depth + 1 :])) in self.paths
+        """Whether the field at this path feeds one of the columns, which may have its own name."""
+        return any(fold_path(self._column(field[self.around :], case)) in self.paths for case in ("keep", self.case))
+
+    def _column(self, field: Path, case: str) -> Path:
+        names = [change_case(name, case) for name in field]
+        return (self.separator.join(names[: self.depth + 1]), *names[self.depth + 1 :])
 
 
 @dataclass(frozen=True)

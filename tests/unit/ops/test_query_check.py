@@ -123,6 +123,26 @@ def test_misspelt_fields_of_include_and_exclude_are_warnings_of_a_table_without_
 
 
 @pytest.mark.parametrize(
+    ("declared", "names", "meant"),
+    [
+        ("user_info: struct<first_name: string>", "user_info.first_name", "userInfo.firstName"),
+        ("lines: list<struct<line_no: long>>", "lines.element.line_no", "lines.element.lineNo"),
+        ("user_info: struct<firstName: string>", "", ""),
+        ("lines: list<struct<lineNo: long>>", "", ""),
+    ],
+)
+def test_members_of_declared_columns_in_another_case_than_records_have_are_warnings(
+    scenario: Scenario, queries: SparkQueries, declared: str, names: str, meant: str
+) -> None:
+    column, _, kind = declared.partition(": ")
+    settings = f'column_case: snake, columns: {{{column}: "{kind}"}}'
+    record = {"userInfo": {"firstName": "a"}, "lines": [{"lineNo": 1}]}
+    found = look(scenario, queries, settings, record)
+    wanted = f"warning: `columns` names `{names}`, and none of 1 record in the sample has it; did you mean `{meant}`?"
+    assert [one.found for one in found] == ([wanted] if names else [])
+
+
+@pytest.mark.parametrize(
     ("settings", "words", "remedy"),
     [
         ('select: "select emial from records"', "unknown column `emial`", "did you mean `email`?"),

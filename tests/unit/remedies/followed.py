@@ -346,6 +346,7 @@ FOLLOWED: Mapping[str, str] = {
     "correct the schema, or give the field another name; a new table with `columns: {NAME: {type: string, coerce: true,"
     " field: PATH}}` keeps both as text": CHANGES,
     "give the field a column of bytes instead: `columns: {…_bytes: {type: binary, field: …}}`": _ENCODINGS,
+    'give the field a column of its own: `columns: {…_…: {type: "…", field: …}}`': CHANGES,
     "to convert times with and without a zone, write `columns: {…: {type: …, zone: UTC}}`": _ENCODINGS,
     "to convert times with and without a zone, write `columns: {…: {type: …, zone: UTC, field: …}}`": _ENCODINGS,
     "say what its numbers count since …, such as `columns: {…: {type: …, field: …}}`": CHANGES,

@@ -225,6 +225,9 @@ def _hollow(*fields: str) -> dict[str, Any]:
     return {"type": "record", "name": "E", "fields": [{"name": name, "type": "string"} for name in fields]}
 
 
+_DAY = {"type": "int", "logicalType": "date"}
+_MOMENT = {"type": "long", "logicalType": "timestamp-millis"}
+_MONEY = {"type": "bytes", "logicalType": "decimal", "precision": 4, "scale": 2}
 _FIRST_FIELD = (
     "the column was made of a message or record without fields: give the field a column of its own, such as"
     ' `columns: {…_fields: {type: "…", field: …}}`'
@@ -362,6 +365,24 @@ CHANGES = [
             ("timestamp", {"type": "long", "logicalType": "timestamp-millis"}),
             ("date", {"type": "int", "logicalType": "date"}),
             ("time of day", {"type": "int", "logicalType": "time-millis"}),
+        )
+    ),
+    *(
+        Changed(
+            f"own column of {kind}",
+            "",
+            first,
+            second,
+            'give the field a column of its own: `columns: {…_…: {type: "…", field: …}}`',
+            f"columns: {{x_{kind}: {{type: {kind}, field: x}}}}",
+            [wanted],
+            column=f"x_{kind}",
+            is_new=False,
+        )
+        for kind, first, second, wanted in (
+            ("timestamptz", (_DAY, 0), (_MOMENT, 0), 1970),
+            ("date", (_MOMENT, 0), (_DAY, 0), 1970),
+            ("double", (_MONEY, b"\1"), ("double", 1.005), 1.005),
         )
     ),
     Changed(

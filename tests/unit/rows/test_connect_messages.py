@@ -182,6 +182,7 @@ def test_a_table_with_columns_of_the_members_names_keeps_records_with_a_schema_t
         (_message(_struct(_field("string", "t", name=f"{_DEBEZIUM}time.ZonedTimestamp")), {"t": "later"}), "type_mismatch"),
         (_message(_struct({"field": "id"}), {"id": 1}), "unusable_schema"),
         (_message(_struct(_field("strange", "id")), {"id": 1}), "unusable_schema"),
+        (_message(_struct(_field("int64", "id"), _field("string", "id")), {"id": 1}), "unusable_schema"),
         (b'{"schema":{"type":"struct","fields":[]},"payload":{"id":1}', "malformed"),
     ],
 )  # fmt: skip

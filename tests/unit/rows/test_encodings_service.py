@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+from datetime import UTC, date, datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +25,8 @@ from tests.unit.rows.test_writer_schemas import framed
 from tests.unit.spec.pipeline_file import with_table
 
 _UUID = "12345678-abcd-4234-9234-567812345678"
+_NOON = datetime(2026, 1, 31, 12)  # noqa: DTZ001  (a time without a zone)
+_NOON_UTC = _NOON.replace(tzinfo=UTC)
 _OPEN = {"dead_letters": {"stop_above": 1.0}}
 
 
@@ -107,6 +111,41 @@ def test_where_a_logical_type_goes_the_remedy_gives_the_numbers_their_meaning(
     one, other = (row["v"] for row in scenario.rows())
     assert one == other
     assert columns(scenario) == {"v": column}
+    assert len(dead_letters(scenario)) == 1
+
+
+def _decimal(precision: int, scale: int) -> dict[str, Any]:
+    return {"type": "bytes", "logicalType": "decimal", "precision": precision, "scale": scale}
+
+
+def _fixed(size: int) -> dict[str, Any]:
+    return {"type": "fixed", "name": "F", "size": size}
+
+
+_DAY = {"type": "int", "logicalType": "date"}
+
+
+@pytest.mark.parametrize(
+    ("first", "later", "added"),
+    [
+        ((_fixed(2), b"ab"), (_fixed(4), b"abcd"), "binary"),
+        ((_decimal(10, 2), Decimal("1.20")), (_decimal(12, 4), Decimal("1.2345")), "decimal(12, 4)"),
+        ((_DAY, date(1970, 1, 1)), ({"type": "long", "logicalType": "timestamp-millis"}, _NOON_UTC), "timestamptz"),
+        ((_DAY, date(1970, 1, 1)), ({"type": "long", "logicalType": "local-timestamp-millis"}, _NOON), "timestamp"),
+    ],
+)
+def test_where_iceberg_widens_no_column_the_remedy_gives_the_later_type_one(
+    tmp_path: Path, first: tuple[Any, Any], later: tuple[Any, Any], added: str
+) -> None:
+    scenario = Scenario(tmp_path, **_OPEN)
+    put(scenario, avro(v=first[0]), {"v": first[1]})
+    put(scenario, avro(v=later[0]), {"v": later[1]})
+    (reason,) = dead_letters(scenario)
+    (column,) = columns_of(reason, tmp_path / "remedy.yaml")
+    scenario.table = scenario.table.model_copy(update={"columns": (column,)})
+    put(scenario, avro(v=later[0]), {"v": later[1]})
+    assert [(row["v"], row.get(column.name)) for row in scenario.rows()] == [(first[1], None), (None, later[1])]
+    assert columns(scenario)[column.name] == added
     assert len(dead_letters(scenario)) == 1
 
 

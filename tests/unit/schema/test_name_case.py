@@ -16,7 +16,7 @@ from frazil.ingest.state import RunState
 from frazil.name_case import Spellings, fold_case
 from frazil.schema.evolve import NameConflict, extend_schema, new_schema
 from frazil.spec.forms import parse_path
-from frazil.spec.settings import ColumnSpec, EnvelopeSpec, FlattenSpec
+from frazil.spec.settings import ColumnSpec, DeadLettersSpec, EnvelopeSpec, FlattenSpec, ValueSpec
 from frazil.spec.types import parse_type
 from tests.unit.ingest.service_scene import Scene, only
 from tests.unit.ingest.test_schemas import Scenario, avro
@@ -161,6 +161,7 @@ def test_a_record_with_both_is_refused_and_the_remedies_work(
 SHAPED: list[tuple[dict[str, Any], str, str, str]] = [
     ({"column_case": "lower"}, "userId", "USERID", "userid"),
     ({"column_case": "snake"}, "userId", "USERID", "user_id"),
+    ({"column_case": "snake", "columns": (ColumnSpec(name="userId", type=LONG),)}, "userId", "USERID", "userId"),
     ({"flatten": FlattenSpec()}, "user.id", "user.ID", "user_id"),
     ({"flatten": FlattenSpec(), "column_case": "snake"}, "user.lineNo", "user.LINENO", "user_line_no"),
 ]
@@ -371,7 +372,11 @@ def test_what_is_left_out_of_a_record_reports_the_same_of_it_beside_any_other(tm
         ({"column_case": "lower"}, {"FOOBAR": 1}, "FooBar"),
         ({"column_case": "snake"}, {"fooBar": 1}, "FOO_BAR"),
         ({"column_case": "camel"}, {"foo_bar": 1}, "foobar"),
+        ({"column_case": "snake"}, {"fooBar": 1}, "fooBar"),
+        ({"column_case": "snake"}, {"fooBar": 1}, "FOOBAR"),
+        ({"column_case": "camel"}, {"foo_bar": 1}, "foo_bar"),
         ({"flatten": FlattenSpec()}, {"foo": {"bar": 1}}, "Foo_Bar"),
+        ({"flatten": FlattenSpec(), "column_case": "snake"}, {"foo": {"barBaz": 1}}, "foo_barBaz"),
         ({"flatten": FlattenSpec(), "column_case": "lower"}, {"Foo": {"Bar": 1}}, "FOO_BAR"),
     ],
 )
@@ -390,6 +395,35 @@ def test_a_name_that_is_made_finds_its_column_in_whatever_case(
         assert (table.status.run_state, table.status.reason) == (RunState.WAITING, "")
     assert columns_of(scene) == {column: "long"}
     assert scene.rows("n.a") == [{column: 1}] * 2
+
+
+def test_a_field_whose_own_name_is_declared_feeds_that_column_beside_one_of_its_made_name(tmp_path: Path) -> None:
+    scene = Scene(tmp_path, "a", column_case="snake", columns=(ColumnSpec(name="fooBar", type=LONG),))
+    scene.feed("a", {"foo_bar": 1}, {"fooBar": 2})
+    assert only(scene.catch_up()).status.run_state is RunState.WAITING
+    assert scene.rows("n.a") == [{"fooBar": None, "foo_bar": 1}, {"fooBar": 2, "foo_bar": None}]
+    assert dead_letters_of(scene) == []
+
+
+@pytest.mark.parametrize(
+    ("first", "key"), [(b'{"a": 1}', b'{"": 1}'), (b'{"a": {"b": 1}}', b'{"a.b": 1}'), (None, b'{"": 1}')]
+)
+def test_a_name_in_a_key_that_no_column_can_have_refuses_its_record_alone(
+    tmp_path: Path, first: bytes | None, key: bytes
+) -> None:
+    metadata, json_keys = {"key": "_key"}, ValueSpec(format="json")
+    scene = Scene(tmp_path, "a", key=json_keys, metadata=metadata, dead_letters=DeadLettersSpec(stop_above=1.0))
+    for one in (first, key, b'{"a": {"b": 2}}' if b"." in key else b'{"a": 2}'):
+        if one is not None:
+            scene.source.produce("a", 0, b'{"id": 1}', scene.clock.now_ms(), key=one)
+            assert only(scene.catch_up()).status.run_state is RunState.WAITING
+    assert [row["_key"]["a"] for row in scene.rows("n.a")][-1] in (2, {"b": 2})
+    [(_, kind, _, reason)] = dead_letters_of(scene)
+    assert (kind, "`key: {format: text}` and `metadata: {key: NAME}`" in reason) == ("name_conflict", True)
+    scene.settings |= {"key": ValueSpec(format="text"), "metadata": {"key": "key_text"}}
+    scene.source.produce("a", 0, b'{"id": 1}', scene.clock.now_ms(), key=key)
+    assert only(scene.catch_up()).status.run_state is RunState.WAITING
+    assert scene.rows("n.a")[-1]["key_text"] == key.decode()
 
 
 def test_a_made_name_that_two_columns_may_mean_is_refused(tmp_path: Path) -> None:

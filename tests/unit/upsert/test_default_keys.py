@@ -84,17 +84,24 @@ def test_a_key_column_named_as_the_table_names_a_member_of_a_key_finds_its_tombs
     assert scenario.upsert_table() == [{"the_key": {"order_id": 2}, "v": 1}]
 
 
-def test_a_key_whose_field_has_a_dot_in_its_name_is_refused_until_the_field_has_a_column(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["a.b", "", "_file", "_POS"])
+def test_a_key_whose_field_no_key_column_can_have_is_refused_until_the_field_has_a_column(
+    tmp_path: Path, name: str
+) -> None:
     scenario = UpsertScenario(tmp_path, key=JSON_KEYS, dead_letters=DeadLettersSpec(stop_above=1.0))
-    change = (json.dumps({"a.b": 1}), {"a.b": 1, "v": 1})
-    scenario.tell(change)
+    change = (json.dumps({name: 1}), {name: 1, "v": 1})
+    scenario.tell((change[0], {"v": 1}))
     [(kind, reason)] = scenario.dead_letters()
-    assert (kind, "field: '[\"a.b\"]'}}`" in reason) == ("no_key", True)
-    column = ColumnSpec(name="a_b", type=parse_type("long"), field=("a.b",))
+    written = name if name.startswith("_") else f"'[\"{name}\"]'"
+    assert (kind, f"field: {written}}}}}`" in reason) == ("no_key", True)
+    # The first record decides nothing for those after it.
+    scenario.tell((json.dumps({"id": 1}), {"id": 1}))
+    assert scenario.upsert_table("id") == [{"id": 1}]
+    column = ColumnSpec(name="a_b", type=parse_type("long"), field=(name,))
     (tmp_path / "other").mkdir()
     other = UpsertScenario(tmp_path / "other", key=JSON_KEYS, columns=(column,), key_columns=("a_b",))
-    other.tell(change, (json.dumps({"a.b": 2}), {"a.b": 2, "v": 2}))
-    other.tell((json.dumps({"a.b": 1}), None))
+    other.tell(change, (json.dumps({name: 2}), {name: 2, "v": 2}))
+    other.tell((json.dumps({name: 1}), None))
     assert other.upsert_table() == [{"a_b": 2, "v": 2}]
 
 

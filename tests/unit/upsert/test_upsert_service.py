@@ -276,6 +276,19 @@ def test_a_bare_key_of_text_may_have_its_schema_beside_it(tmp_path: Path, key: s
     assert scenario.upsert_table() == [{"id": "other"}]
 
 
+@pytest.mark.parametrize("settings", [{}, {"key_columns": ("schema", "payload")}])
+@pytest.mark.parametrize("schema", ["public", 7])
+def test_a_key_whose_fields_are_called_schema_and_payload_is_no_message_of_a_converter(
+    tmp_path: Path, settings: dict[str, Any], schema: Any
+) -> None:
+    scenario = UpsertScenario(tmp_path, key=JSON_KEYS, envelope=EnvelopeSpec(kind="debezium"), **settings)
+    keys = [{"schema": schema, "payload": n} for n in (1, 2)]
+    scenario.tell(*((json.dumps(key), {"op": "c", "after": {**key, "v": "a"}}) for key in keys))
+    table = scenario.tell((json.dumps(keys[0]), None))
+    assert (table.status.run_state, scenario.catalog.load("n.t__dead_letters")) == (RunState.WAITING, None)
+    assert scenario.upsert_table() == [{**keys[1], "v": "a"}]
+
+
 def test_a_record_without_a_key_is_a_dead_letter(tmp_path: Path) -> None:
     scenario = UpsertScenario(tmp_path, key_columns=("id",), key=JSON_KEYS, dead_letters={"stop_above": 1.0})
     scenario.tell(("1", {"id": 1, "v": 1}), (None, None), ("2", {"v": 2}), ("3", {"id": None, "v": 3}))

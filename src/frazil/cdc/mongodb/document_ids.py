@@ -18,9 +18,9 @@ import pyarrow.compute as pc
 from pyiceberg.types import IcebergType, ListType, NestedField, StringType, StructType
 
 from frazil.cdc.envelope import BY_KEY
+from frazil.cdc.json.payloads import payloads_of
 from frazil.cdc.json.row_images import replace_rows
 from frazil.decode.columns import Decoded
-from frazil.decode.json.any import payloads_of
 from frazil.decode.json.records import JsonOptions, decode_json
 from frazil.decode.settings import Reading
 from frazil.rows.record_keys import decode_keys

@@ -113,6 +113,8 @@ def _type_of(node: dict[str, Any], path: Path, logical_types: dict[Path, Logical
     if kind == "struct":
         members = node.get("fields") or []
         inner = [(one["field"], _type_of(one, (*path, one["field"]), logical_types)) for one in members]
+        if len({name for name, _ in inner}) < len(inner):
+            raise UnusableSchema(f"the schema has two fields of one name in {'.'.join(path) or 'its struct'}")
         return StructType(*(NestedField(0, name, of, required=False) for name, of in inner))
     if kind == "array":
         element = _type_of(node["items"], (*path, "element"), logical_types)

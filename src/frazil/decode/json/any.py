@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyiceberg.types import IcebergType
 
 from frazil.decode.columns import Decoded, Fault, first_mismatches
 from frazil.decode.json import scan
 from frazil.decode.json.columns import Findings, read_value
-from frazil.decode.json.grammar import ABSENT, MAX_DEPTH
+from frazil.decode.json.grammar import MAX_DEPTH
 from frazil.decode.json.infer import infer_type
 from frazil.decode.json.records import text_slices, texts_of, unescape_keys, unreadable
-from frazil.decode.json.slices import JsonOptions, members_under
+from frazil.decode.json.slices import JsonOptions
 
 
 def decode_any(
@@ -31,7 +29,7 @@ def decode_any(
     """
     texts, error, slices = texts_of(values, options, has_canonical_keys), unreadable(values), text_slices(values)
     scan.scan_any(texts.base, slices.start, slices.end, slices.kind, error, texts.stack)
-    findings = Findings(options.unknown_fields)
+    findings = Findings(options.unknown_fields, rejected=options.rejected)
     columns = []
     if kind is None:
         inferred = infer_type(texts, slices, (name,))
@@ -53,19 +51,3 @@ def _faults(what: str) -> dict[int, Fault]:
         scan.TOO_DEEP: Fault("too_deep", f"{what} is nested more than {MAX_DEPTH} levels deep"),
         scan.NOT_UTF8: Fault("invalid_text", f"{what} is not UTF-8"),
     }
-
-
-def payloads_of(keys: pa.Array) -> pa.Array:
-    """Returns the keys without the schema, where they have one. A key that is no JSON is returned unchanged, for the
-    reader of the keys to refuse.
-    """
-    if not np.asarray(pc.fill_null(pc.match_substring(keys.cast(pa.binary()), b'"payload"'), False)).any():
-        return keys
-    texts, objects, error = texts_of(keys, JsonOptions("drop")), text_slices(keys), unreadable(keys)
-    scan.scan_texts(texts.base, objects.start, objects.end, objects.kind, error)
-    schema, payload = members_under(texts, objects, ("schema", "payload"), error)
-    wrapped = np.flatnonzero((schema.kind != ABSENT) & (payload.kind != ABSENT) & (error == scan.OK))
-    payloads = keys.to_pylist()
-    for row in wrapped.tolist():
-        payloads[row] = texts.buffer[payload.start[row] : payload.end[row]].tobytes()
-    return pa.array(payloads, pa.binary())

@@ -21,12 +21,13 @@ from numpy.typing import NDArray
 from pyiceberg.types import IcebergType, NestedField, StructType
 
 from frazil.cdc.json.members import either, masked
+from frazil.cdc.json.payloads import find_payloads, may_have_payloads
 from frazil.cdc.mongodb.document_ids import ID
 from frazil.decode.columns import Mismatch
 from frazil.decode.json import scan
 from frazil.decode.json.grammar import ABSENT, ARRAY, NULL, OBJECT
 from frazil.decode.json.records import JsonOptions, text_slices, texts_of, unescape_keys, unreadable
-from frazil.decode.json.slices import Slices, Texts, all_members, elements_of, members_under
+from frazil.decode.json.slices import Slices, Texts, all_members, elements_of
 from frazil.decode.protobuf.wire import split_message_indexes
 from frazil.decode.settings import Reading, WriterSchema
 from frazil.decode.wire_format import group_rows, guids_of, select_bodies, split_headers
@@ -331,10 +332,10 @@ def _of_texts(keys: pa.BinaryArray, is_maxwell: bool, has_canonical_keys: bool =
 
 def _unwrapped(texts: Texts, keys: pa.BinaryArray, roots: Slices, error: NDArray[np.uint8]) -> Slices:
     """Returns the keys; for keys with their schema embedded, the payloads."""
-    if not pc.any(pc.match_substring(keys.cast(pa.binary()), b'"payload"')).as_py():
+    if not may_have_payloads(keys):
         return roots
-    schema, payload = members_under(texts, roots.only(OBJECT), ("schema", "payload"), error)
-    return either((schema.kind != ABSENT) & (payload.kind != ABSENT), payload, roots)
+    is_message, payload = find_payloads(texts, roots.only(OBJECT), error)
+    return either(is_message, payload, roots)
 
 
 def _listed(texts: Texts, roots: Slices) -> Slices:

@@ -18,26 +18,28 @@ from pyiceberg.types import (
     StructType,
 )
 
+from frazil.cdc.json.payloads import payloads_of
 from frazil.cdc.mongodb.document_ids import ID, read_ids
 from frazil.decode.columns import Decoded, Mismatch, shortened
 from frazil.decode.connect.values import VARIABLE_SCALE, read_logical_type
 from frazil.decode.conversion import Conversion
-from frazil.decode.json.any import payloads_of
 from frazil.decode.settings import NO_ENVELOPE, Reading
 from frazil.decode.values_as_json import json_text
+from frazil.name_case import fold_case
 from frazil.rows.metadata_columns import own_column
 from frazil.rows.record_keys import decode_keys, has_record
 from frazil.schema.arrow import Bools, Ints, Records, pick, spread_places
 from frazil.schema.evolve import type_at
 from frazil.schema.names import as_columns, column_names, column_settings
-from frazil.schema.projection import KEY_ROOT
+from frazil.schema.projection import KEY_ROOT, format_path
 from frazil.schema.selection import Path
+from frazil.types import RESERVED_COLUMNS
 from frazil.upsert.lookup.live_rows import has_column, member
 from frazil.upsert.records.key_fields import PRIMARY, column_of, flat_keys, leaves_of, places_of, struct_at
 from frazil.write.target import ChangeReading, TableTarget
 
 _ROOT = "key"
-_DOTTED = "the key's field {} has a dot in its name, which no key column may have: {}, and name it under `key_columns`"
+_UNNAMEABLE = "the key's field {} has a name that no key column may have: {}, and name it under `key_columns`"
 _ALL: tuple[Path, ...] = ((),)
 _SCALED = struct_at({("scale",): IntegerType(), ("value",): BinaryType()})
 
@@ -283,11 +285,9 @@ def _discover(target: TableTarget, records: Records, limit: int) -> Keys:
         is_value = np.full(decoded.refused.size, kind is not None)
         is_framed = target.changes.key.format not in ("json", "raw", "text")
         return Keys(_without_fields(replace(decoded, requested_fields={}), is_value, limit, is_framed))
-    dotted = next(
-        (path for path in _of_table(target, leaves_of(kind)) if "." in "".join(column_of(target, path))), None
-    )
-    if dotted is not None:
-        reason = _DOTTED.format(".".join(dotted), column_settings(dotted))
+    unnameable = next((path for path in _of_table(target, leaves_of(kind)) if _is_unnameable(target, path)), None)
+    if unnameable is not None:
+        reason = _UNNAMEABLE.format(format_path(unnameable), column_settings(unnameable))
         return Keys(_refuse_all(replace(decoded, requested_fields={}), is_record, reason, limit))
     names = column_names(target.reading.aliases)
     mine = as_columns(kind, names) if names else kind
@@ -296,6 +296,12 @@ def _discover(target: TableTarget, records: Records, limit: int) -> Keys:
         (): {member_.name: member_.field_type for member_ in mine.fields}
     }
     return Keys(replace(decoded, requested_fields=requested_fields), fields=tuple(_of_table(target, leaves_of(kind))))
+
+
+def _is_unnameable(target: TableTarget, field: Path) -> bool:
+    """Whether no key column can have the name of this field of keys: it has a dot, is empty, or is one of Iceberg's."""
+    column = column_of(target, field)
+    return "." in "".join(column) or "" in column or fold_case(column[0]) in RESERVED_COLUMNS
 
 
 def _without_fields(decoded: Decoded, is_value: Bools, limit: int, is_framed: bool = False) -> Decoded:
