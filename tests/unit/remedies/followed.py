@@ -217,6 +217,7 @@ FOLLOWED: Mapping[str, str] = {
             "write `from …`, the only relation",
             "write `select … from …`",
             "write `… as NAME`",
+            "write `… as (POSITION, NAME)`",
             "write a number up to …",
             "write one `select … from records` in Spark's SQL; a name with other signs needs back-quotes",
             "write the condition after WHERE",
