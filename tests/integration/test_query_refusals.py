@@ -204,6 +204,9 @@ def test_a_refusal_says_where_in_the_query_it_is(catalyst: Catalyst) -> None:
 def test_columns_need_names_of_their_own(catalyst: Catalyst) -> None:
     unnamed = refusal_of(catalyst, "select id, lower(name) from records")
     assert (unnamed.message, unnamed.remedy) == ("the column `lower(name)` has no name", "write `lower(name) as NAME`")
+    pair = refusal_of(catalyst, "select id, POSEXPLODE_OUTER(tags) from records")
+    assert pair.remedy == "write `POSEXPLODE_OUTER(tags) as (POSITION, NAME)`"
+    assert len(query_of(catalyst, "select id, POSEXPLODE_OUTER(tags) as (POSITION, NAME) from records").columns) == 3
     twice = "the query has two columns `id`"
     assert refusal_of(catalyst, "select id, i as id from records").message == twice
     assert refusal_of(catalyst, "select * from records lateral view explode(tags) t as id").message == twice

@@ -35,6 +35,10 @@ _REMEDIES: Mapping[str, str] = {
         'write the expression so that it cannot fail, with `try_cast` or another `try_` function, or `on_error: "null"`'
         " for null in its place; or fix the producer"
     ),
+    "unavailable_value": (
+        "let the source send whole rows, as with PostgreSQL's `replica identity full`, or let the query take such a field as"
+        " it is, and have no condition over it"
+    ),
     "lookup_miss": 'add the row to the reference table, or write `on_miss: "null"` or `on_miss: drop` for the lookup',
 }
 """The remedy for bad records, by the class of their error."""

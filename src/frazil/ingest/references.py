@@ -6,7 +6,7 @@ A version is asked for before every batch, and read only where this process does
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Protocol
@@ -40,6 +40,7 @@ MOST_BYTES = 256 * 1024 * 1024
 # Of the table's own credentials it is as much before their end.
 _MARGIN_MS = 5 * 60 * 1000
 Fields = Mapping[str, IcebergType]
+_USABLE_REMEDY = "take another column, or store it as text, a number, a boolean, a date or a time"
 
 
 class _Source(Protocol):
@@ -49,8 +50,10 @@ class _Source(Protocol):
     identity: str
     #: The version, as a commit names it.
     version: Mapping[str, Any]
-    #: Its columns.
+    #: Its columns that lookups can use.
     fields: Fields
+    #: The names of all of its columns: of a file one can occur several times.
+    names: Sequence[str]
 
     def read(self, names: list[str]) -> list[pa.Array]:
         """Returns these columns.
@@ -94,11 +97,7 @@ class References:
             source = self._open(table, lookup, states, where)
             on, take = [column for _, column in lookup.on], list(lookup.take)
             for name in (*on, *take):
-                if name not in source.fields:
-                    remedy = advice(name, source.fields)
-                    raise SpecError(
-                        f"{_named(lookup)} has no column `{name}` that lookups can use", remedy=remedy, where=where
-                    )
+                _check_column(source, lookup, name, where)
             name = as_json([source.identity, on, take])
             known = find_reference(key_of(name, source.version))
             return known or note(_read(source, lookup, name, where))
@@ -135,7 +134,8 @@ class References:
 def _failing_as_unavailable(lookup: LookupSpec, where: str) -> Iterator[None]:
     try:
         yield
-    except (OSError, pa.ArrowException) as error:
+    # Names of columns may be no UTF-8.
+    except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
         raise UnavailableError(
             f"{_named(lookup)} cannot be read: {error}",
             remedy="put the file in place, or correct it; Frazil retries with back-off",
@@ -145,6 +145,27 @@ def _failing_as_unavailable(lookup: LookupSpec, where: str) -> Iterator[None]:
 
 def _named(lookup: LookupSpec) -> str:
     return f"the reference table {lookup.table or lookup.file}"
+
+
+def _check_column(source: _Source, lookup: LookupSpec, name: str, where: str) -> None:
+    """Refuses a column that cannot be read.
+
+    Raises: SpecError where there is none of that name, or of its type; UnavailableError where there are several.
+    """
+    if source.names.count(name) > 1:
+        raise UnavailableError(
+            f"{_named(lookup)} has several columns `{name}`",
+            remedy="give each column of the file a name of its own; Frazil retries with back-off",
+            where=where,
+        )
+    if name in source.fields:
+        return
+    is_there = name in source.names
+    which = (
+        f"the column `{name}` with a type that lookups cannot" if is_there else f"no column `{name}` that lookups can"
+    )
+    remedy = _USABLE_REMEDY if is_there or not source.fields else advice(name, source.fields)
+    raise SpecError(f"{_named(lookup)} has {which} use", remedy=remedy, where=where)
 
 
 def _read(source: _Source, lookup: LookupSpec, name: str, where: str) -> Reference:
@@ -184,6 +205,7 @@ class _IcebergTable:
         self._state = state
         self.identity = f"{state.name} {state.uuid} {state.schema.schema_id}"
         self.fields: Fields = {field.name: field.field_type for field in state.schema.fields}
+        self.names: Sequence[str] = tuple(self.fields)
         self.version: Mapping[str, Any] = {"table": state.name, "snapshot-id": state.head_id}
 
     def read(self, names: list[str]) -> list[pa.Array]:
@@ -214,16 +236,31 @@ class _File:
         self.version: Mapping[str, Any] = {"file": location, "version": store.version_of(location)}
         self._reader: Any = _Csv if location.lower().endswith(".csv") else _Parquet
         with store.new_input(location).open() as stream:
-            self.fields: Fields = dict(self._reader.fields(stream))
+            columns = list(self._reader.columns(stream))
+        self.names: Sequence[str] = tuple(name for name, _ in columns)
+        self.fields: Fields = {name: kind for name, kind in columns if kind is not None}
 
     def read(self, names: list[str]) -> list[pa.Array]:
         with self._store.new_input(self._location).open() as stream:
-            found = self._reader.read(stream, names)
+            found = self._read_within_limits(*self._reader.open(stream, names))
         if self._store.version_of(self._location) != self.version["version"]:
             raise UnavailableError(
                 "the file was replaced while it was read", remedy="Frazil reads it again", where=self._location
             )
         return [one_array(found[name]).cast(arrow_type(self.fields[name])) for name in names]
+
+    def _read_within_limits(self, schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> pa.Table:
+        """Returns the batches as one table; of a file that is too large no more than that is in memory.
+
+        Raises: UnavailableError where there are too many rows or bytes.
+        """
+        found, rows, size = list[pa.RecordBatch](), 0, 0
+        for batch in batches:
+            found.append(batch)
+            rows, size = rows + batch.num_rows, size + batch.nbytes
+            if rows > MOST_ROWS or size > MOST_BYTES:
+                raise _too_large(f"at least {plural(rows, 'row')}, {plural(size, 'byte')}", self._location)
+        return pa.Table.from_batches(found, schema)
 
 
 # Without it, a line break between quotes ends a value where Arrow divides the file into blocks.
@@ -236,14 +273,14 @@ class _Csv:
     """
 
     @staticmethod
-    def fields(stream: Any) -> Iterator[tuple[str, IcebergType]]:
+    def columns(stream: Any) -> Iterator[tuple[str, IcebergType | None]]:
         """Yields the columns."""
         for name in csv.open_csv(stream, parse_options=_PARSED).schema.names:
             yield name, StringType()
 
     @staticmethod
-    def read(stream: Any, names: list[str]) -> pa.Table:
-        """Returns these columns."""
+    def open(stream: Any, names: list[str]) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+        """Returns these columns, and their batches."""
         options = csv.ConvertOptions(
             include_columns=names,
             column_types=dict.fromkeys(names, pa.string()),
@@ -251,24 +288,26 @@ class _Csv:
             strings_can_be_null=True,
             quoted_strings_can_be_null=False,
         )
-        return csv.read_csv(stream, parse_options=_PARSED, convert_options=options)
+        reader = csv.open_csv(stream, parse_options=_PARSED, convert_options=options)
+        return reader.schema, iter(reader)
 
 
 class _Parquet:
-    """Parquet, of which nested columns are left out."""
+    """Parquet."""
 
     @staticmethod
-    def fields(stream: Any) -> Iterator[tuple[str, IcebergType]]:
-        """Yields the columns."""
+    def columns(stream: Any) -> Iterator[tuple[str, IcebergType | None]]:
+        """Yields the columns; with None those of types that lookups cannot use, such as nested ones."""
         for column in pq.read_schema(stream):
             kind = _written_type(column.type)
-            if kind is not None:
-                yield column.name, iceberg_type(kind, itertools.count(FIRST_PLACEHOLDER_ID))
+            yield column.name, iceberg_type(kind, itertools.count(FIRST_PLACEHOLDER_ID)) if kind is not None else None
 
     @staticmethod
-    def read(stream: Any, names: list[str]) -> pa.Table:
-        """Returns these columns."""
-        return pq.ParquetFile(stream).read(columns=names, use_threads=False)
+    def open(stream: Any, names: list[str]) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+        """Returns these columns, and their batches."""
+        file = pq.ParquetFile(stream)
+        batches = file.iter_batches(columns=names, use_threads=False)
+        return pa.schema([file.schema_arrow.field(name) for name in names]), (one.select(names) for one in batches)
 
 
 def _written_type(kind: pa.DataType) -> pa.DataType | None:
@@ -290,8 +329,8 @@ _WRITTEN = (
     (lambda kind: pa.types.is_int64(kind) or pa.types.is_uint32(kind), pa.int64()),
     (pa.types.is_float32, pa.float32()),
     (pa.types.is_float64, pa.float64()),
-    (lambda kind: pa.types.is_string(kind) or pa.types.is_large_string(kind), pa.string()),
-    (lambda kind: pa.types.is_binary(kind) or pa.types.is_large_binary(kind), pa.binary()),
+    (lambda kind: kind in (pa.string(), pa.large_string(), pa.string_view()), pa.string()),
+    (lambda kind: kind in (pa.binary(), pa.large_binary(), pa.binary_view()), pa.binary()),
     (pa.types.is_date, pa.date32()),
     (pa.types.is_time, pa.time64("us")),
 )

@@ -216,20 +216,27 @@ def refuse_unprotected(spec: TableSpec, query: Query, protection: Protection, kn
             )
 
 
+def _folded(path: Iterable[str]) -> Path:
+    return tuple(map(fold_case, path))
+
+
 def _lost(spec: TableSpec, setting: str, name: str, made: Sequence[str]) -> SpecError | UnavailableError:
     does = "identifies rows" if setting == "key_columns" else "orders changes"
     if spec.select and "*" not in spec.select:
         return SpecError(
             f"the query leaves out {name}, which {does}", remedy=f"add `{name}` to `select`", where=spec.name
         )
-    path = tuple(map(fold_case, name.split(".")))
-    new = next((new for old, new in spec.rename if tuple(map(fold_case, old)) == path), None)
+    path = _folded(name.split("."))
+    new = next((new for old, new in spec.rename if _folded(old) == path), None)
     if new is not None:
         message = f"`{setting}` names `{name}`, which `rename` makes `{new}`"
         return SpecError(message, remedy=f"write `{new}` under `{setting}`", where=spec.name)
-    if any(tuple(map(fold_case, one)) == path for one in spec.drop_fields):
+    if any(_folded(one) == path[: len(one)] for one in spec.drop_fields):
         message = f"`drop_fields` leaves out `{name}`, which {does}"
         return SpecError(message, remedy="take it out of `drop_fields`", where=spec.name)
+    if spec.keep_fields and not any(_folded(one) == path[: len(one)] for one in spec.keep_fields):
+        message = f"`keep_fields` leaves out `{name}`, which {does}"
+        return SpecError(message, remedy="add it to `keep_fields`", where=spec.name)
     message, remedy = f"`{setting}` names `{name}`, which no record has had yet", advice(name, made)
     if spec.unknown_fields != "add":
         return SpecError(message, remedy=remedy, where=spec.name)

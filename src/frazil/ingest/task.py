@@ -31,6 +31,7 @@ from frazil.process.evaluate import Unmet
 from frazil.process.references import receive
 from frazil.report import ChangeReport, TaskReport, TaskTime, Touched, WrittenFiles, dump_report
 from frazil.rows.decoder import fields_requested_by_rows
+from frazil.rows.dropped_unread import drop_unread
 from frazil.rows.project import decode_rows, shape_rows
 from frazil.rows.protected import without_values
 from frazil.rows.query_rows import QueryRows, are_any, query_rows
@@ -216,6 +217,8 @@ def _process(target: TableTarget, found: ReadRecords, records: Records, limit: i
         changes = query_changes(target, found.changes, records, limit)
         return replace(found, decoded=changes.decoded, changes=changes)
     decoded, made = query_rows(target, found.decoded, records, found.ignored, limit)
+    if made is not None:
+        decoded, made = drop_unread(target, decoded, made, records)
     return replace(found, decoded=decoded, made=made)
 
 

@@ -14,6 +14,7 @@ from frazil.process.analysis import Query
 from frazil.process.protect import ProtectedField
 from frazil.schema.parts import Path
 from frazil.schema.projection import format_path, path_in_doc
+from frazil.spec.settings import METADATA_COLUMNS
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,8 @@ def _of_query(table: Table, query: Query | None) -> TableLineage:
 
     columns = [ColumnLineage(one.name, fields(one.sources)) for one in query.columns]
     own = own_columns(table.spec).keys() - {one.name for one in columns}
-    columns += [ColumnLineage(name, (name,)) for name in sorted(own)]
+    metadata = _metadata_of(table)
+    columns += [ColumnLineage(name, (metadata.get(name, name),)) for name in sorted(own)]
     return TableLineage(table.name, tuple(columns), fields(query.conditions), query.protected)
 
 
@@ -73,12 +75,18 @@ def _plain(table: Table, schema: Schema) -> Iterator[ColumnLineage]:
     shaping, own = shaping_of(table.spec), own_columns(table.spec)
     declared = dict(shaping.fields) if shaping is not None else {}
     headers = dict(shaping.headers) if shaping is not None else {}
+    metadata = _metadata_of(table)
     for field in schema.fields:
         name = field.name
         if name in headers:
             yield ColumnLineage(name, (f"_headers.{headers[name]}",))
         elif name in own or name == key_column_of(table.spec):
             constants = dict(shaping.constants) if shaping is not None else {}
-            yield ColumnLineage(name, () if name in constants else (name,))
+            yield ColumnLineage(name, () if name in constants else (metadata.get(name, name),))
         else:
             yield ColumnLineage(name, (format_path(declared.get(name) or path_in_doc(field.doc) or (name,)),))
+
+
+def _metadata_of(table: Table) -> dict[str, str]:
+    """Returns the metadata in each column that `metadata` names, by the name that queries use."""
+    return {column: METADATA_COLUMNS[field] for field, column in table.spec.metadata.items()}

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
+from uuid import UUID
 
 import pyarrow as pa
+from pyiceberg.schema import Schema
+from pyiceberg.types import IcebergType, ListType, MapType, StructType, UUIDType
 
 from frazil.decode.json.slices import MAX_MISMATCHES
 from frazil.decode.limits import read_bounded
@@ -21,7 +25,7 @@ from frazil.process.program import Field, Program, Project
 from frazil.process.protect import protecting
 from frazil.rows.protected import origins_of
 from frazil.rows.query_rows import input_columns
-from frazil.schema.arrow import Records, pick
+from frazil.schema.arrow import Records, arrow_type, pick
 from frazil.upsert.changes import DELETE, TRUNCATE, UPSERT
 from frazil.upsert.query_changes import read_upserts
 from frazil.upsert.records.read_changes import rows_of
@@ -117,7 +121,7 @@ def _input(target: TableTarget, topic: str, records: Records) -> tuple[Row, ...]
         found = input_columns(source, changes.columns, pick(records, changes.records), changes.own)
     if target.protection is not None:
         found = _protected(target, source, found)
-    return tuple(_documents(found))
+    return tuple(_documents(found, source.schema))
 
 
 def _protected(target: TableTarget, source: TableTarget, columns: dict[str, pa.Array]) -> dict[str, pa.Array]:
@@ -138,13 +142,13 @@ def _output(target: TableTarget, records: Records, read: ReadRecords) -> Iterato
     """Yields what a good record changes in the table."""
     if target.changes is None or read.changes is None:
         rows = read.rows(target, records)
-        yield from (TriedChange(_APPEND, row) for row in _documents(_by_name(rows)))
+        yield from (TriedChange(_APPEND, row) for row in _documents(_by_name(rows), target.schema))
         return
     changes = read.changes
     rows = rows_of(target, changes, pick(records, changes.records))
     keys = {path[0] for path in target.changes.paths}
     unavailable = {target.fields[n].name: mask for n, mask in changes.unavailable.items()}
-    for number, row in enumerate(_documents(_by_name(rows))):
+    for number, row in enumerate(_documents(_by_name(rows), target.schema)):
         op = int(changes.ops[number])
         absent = {name for name, mask in unavailable.items() if mask[number]}
         absent |= row.keys() - keys if op == DELETE else row.keys() if op == TRUNCATE else set()
@@ -155,7 +159,26 @@ def _by_name(rows: pa.Table) -> dict[str, pa.Array]:
     return {name: rows.column(name).combine_chunks() for name in rows.column_names}
 
 
-def _documents(columns: dict[str, pa.Array]) -> Iterator[Row]:
-    """Yields the rows as JSON."""
+def _documents(columns: dict[str, pa.Array], schema: Schema) -> Iterator[Row]:
+    """Yields the rows as JSON. schema: of the table; columns that are protected have another type."""
+    kinds = {one.name: one.field_type for one in schema.fields if one.name in columns}
+    known = {name: kind for name, kind in kinds.items() if arrow_type(kind).equals(columns[name].type)}
     for row in range(len(next(iter(columns.values()), ()))):
-        yield {name: json.loads(json_text(column[row])) for name, column in columns.items()}
+        yield {
+            name: _with_uuids(json.loads(json_text(column[row])), known.get(name)) for name, column in columns.items()
+        }
+
+
+def _with_uuids(value: Any, kind: IcebergType | None) -> Any:
+    """Returns a value in JSON with UUIDs as they are written: Arrow has no type of its own for them."""
+    if value is None:
+        return None
+    if isinstance(kind, UUIDType):
+        return str(UUID(bytes=base64.b64decode(value)))
+    if isinstance(kind, StructType):
+        return {one.name: _with_uuids(value[one.name], one.field_type) for one in kind.fields}
+    if isinstance(kind, ListType):
+        return [_with_uuids(one, kind.element_type) for one in value]
+    if isinstance(kind, MapType):
+        return [[_with_uuids(key, kind.key_type), _with_uuids(one, kind.value_type)] for key, one in value]
+    return value

@@ -248,8 +248,9 @@ def _check_name(item: Any) -> None:
     """Refuses a column of the result that is an expression without a name."""
     if class_of(item) == "UnresolvedAlias":
         text = str(item.child().sql())
+        names = "(POSITION, NAME)" if text.lower().startswith("posexplode") else "NAME"
         raise SpecError(
-            f"the column `{text}` has no name", remedy=f"write `{text} as NAME`", where=position_of(item.child())
+            f"the column `{text}` has no name", remedy=f"write `{text} as {names}`", where=position_of(item.child())
         )
 
 

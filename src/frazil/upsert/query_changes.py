@@ -150,7 +150,7 @@ def _refuse_unsent(origins: Origins, unsent: Mapping[str, Bools], changes: Chang
             lacks &= ~np.logical_and.reduce(masks)
         first = min(name for name in names if name in unsent)
         reason = _NOT_SENT.format(first, f"the column {column}" if column else "the query's condition")
-        found += [Mismatch(row, column, "failed_expression", reason) for row in changes.records[lacks].tolist()]
+        found += [Mismatch(row, column, "unavailable_value", reason) for row in changes.records[lacks].tolist()]
     return found
 
 

@@ -348,18 +348,6 @@ def test_a_csv_file_has_text_and_its_commit_names_what_the_store_says_of_it(scen
     assert made.progress().lookups["country"] != first
 
 
-def test_values_of_a_csv_file_have_line_breaks_wherever_they_are_in_it(scene: Any, tmp_path: Path) -> None:
-    file = tmp_path / "shops.csv"  # Of several of Arrow's blocks.
-    names = [f"Shop {n}\n" + '"one", two\n' * 1000 for n in range(300)]
-    file.write_text(
-        "code,name\n" + "".join('{},"{}"\n'.format(n, one.replace('"', '""')) for n, one in enumerate(names))
-    )
-    made = scene({**COUNTRY, "table": "", "file": str(file), "take": ("name",)}, select="select country.* from records")
-    made.feed("a", *({"id": n, "country_code": str(n)} for n in range(300)))
-    made.catch_up()
-    assert [row["name"] for row in made.rows("n.a")] == names
-
-
 def _refused(scene: Scene, *records: Any) -> str:
     scene.feed("a", *records)
     table = waiting(scene)
@@ -398,7 +386,12 @@ def test_a_file_that_cannot_be_joined_is_waited_for(
     assert "cannot be read" in _refused(made, {"id": 1, "country_code": "de"})
     file.write_bytes(b"code,name")
     assert "cannot be read" in _refused(made)
-    pq.write_table(pa.table({"code": ["de"], "name": ["Germany"], "region": ["EU"]}), file)
+    columns = [pa.array([one]) for one in ("de", "Germany", "EU", "D")]
+    for twin in ("name", "code"):
+        pq.write_table(pa.Table.from_arrays(columns, ["code", "name", "region", twin]), file)
+        assert f"has several columns `{twin}` / give each column of the file a name of its own" in _refused(made)
+    twins_of_no_use = pa.Table.from_arrays([*columns, columns[3]], ["code", "name", "region", "o", "o"])
+    pq.write_table(twins_of_no_use, file)
     with monkeypatch.context() as patched:
         versions = itertools.count()
         patched.setattr(StoreIO, "version_of", lambda *_: str(next(versions)))

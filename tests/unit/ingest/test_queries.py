@@ -275,6 +275,19 @@ def test_the_lineage_of_a_query_names_the_fields_that_feed_flattened_columns(sce
     assert lineage.protected == (ProtectedField("user.id", "hash"),)
 
 
+@pytest.mark.parametrize("settings", [{}, {"where": "id > 0"}])
+def test_the_lineage_of_metadata_names_it_whatever_its_column_is_called(scene: Any, settings: dict[str, Any]) -> None:
+    made = scene(metadata={"offset": "place", "topic": "_topic"}, **settings)
+    made.feed("a", {"id": 1})
+    table = only(made.catch_up())
+    lineage = lineage_of(table, table.schema.query)
+    assert {one.name: one.fields for one in lineage.columns} == {
+        "id": ("id",),
+        "place": ("_offset",),
+        "_topic": ("_topic",),
+    }
+
+
 class _Killed(BaseException):
     """The process ends here."""
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.types import IntegerType, ListType, LongType, NestedField, StringType
 
+from frazil.decode.settings import PLACEHOLDER
 from frazil.errors import SpecError
 from frazil.ingest.queries import SparkQueries
 from frazil.ingest.settings import query_columns
@@ -56,6 +58,12 @@ _AS_ORDER_ID = (("id",), "order_id")
             "`drop_fields` leaves out `id`, which identifies rows",
             "take it out of `drop_fields`",
             {"drop_fields": ()},
+        ),
+        (
+            {"keep_fields": (("n",),), "key_columns": ("id",)},
+            "`keep_fields` leaves out `id`, which identifies rows",
+            "add it to `keep_fields`",
+            {"keep_fields": (("n",), ("ID",))},
         ),
         (
             {"drop_fields": (("id",),), "key": KeySpec(format="json")},
@@ -224,6 +232,25 @@ def test_a_value_for_which_an_expression_fails_stops_the_table_until_the_express
     made.settings = {"on_bad_record": "stop", **followed}
     made.catch_up()
     assert made.rows("n.a") == [{"id": 1, "a": None}]
+
+
+def test_a_change_without_a_value_that_a_column_needs_stops_the_table_until_the_field_is_taken_as_it_is(
+    scene: Any,
+) -> None:
+    """No expression could be written otherwise: what it computes with is in the old row alone."""
+    upserts = {"mode": "upsert", "key": KeySpec(format="json"), "key_columns": ("id",), "format_version": 2}
+    settings = {**upserts, "envelope": EnvelopeSpec(kind="debezium"), "on_bad_record": "stop"}
+    made = scene(select="select id, concat(n, m) as n, m from records", **settings)
+    for op, n, m in (("c", "a", "b"), ("u", PLACEHOLDER, "c")):
+        value = json.dumps({"op": op, "after": {"id": 1, "n": n, "m": m}}).encode()
+        made.source.produce("a", 0, value, made.clock.now_ms(), key=b'{"id": 1}')
+        status = only(made.catch_up()).status
+    assert status.run_state is RunState.STOPPED
+    assert status.reason == "field n: the change does not have the value of n, which the column n is made from"
+    assert status.remedy.startswith("let the source send whole rows")
+    made.settings = {**settings, "select": "select id, n, m from records"}
+    made.catch_up()
+    assert made.rows("n.a") == [{"id": 1, "n": "ab", "m": "c"}]
 
 
 def test_rows_of_one_message_are_not_sparks(queries: SparkQueries) -> None:

@@ -85,6 +85,16 @@ def test_what_spark_computes_of_a_query_is_shown(scenario: Scenario, run: Try) -
     assert shown(last) == ("written", [("append", {"id": 3, "line": None, "note": "n", "number": None})])
 
 
+def test_a_uuid_is_shown_as_it_is_written_at_any_depth(scenario: Scenario, run: Try) -> None:
+    one = "00000000-0000-0000-0000-0000000000ff"
+    value = {"uid": one, "of": {"uid": one, "all": [one, None]}, "by": {"k": one}}
+    produce(scenario, value)
+    columns = "{uid: uuid, of: 'struct<uid: uuid, all: list<uuid>>', by: 'map<string, uuid>'}"
+    [found] = run(f"tables: {{s.a: {{topic: a, columns: {columns}, where: 'true'}}}}\n").records
+    expected = value | {"by": [["k", one]]}
+    assert (found.input, shown(found)[1]) == ((expected,), [("append", expected)])
+
+
 def test_records_without_fields_are_rows_of_a_table_with_metadata_alone(scenario: Scenario, run: Try) -> None:
     produce(scenario, {}, {"a": None})
     found = run("tables: {s.a: {topic: a, metadata: [offset]}}\n")

@@ -106,6 +106,7 @@ FOLLOWED: Mapping[str, str] = {
         (
             "write `…` under `…`",
             "take it out of `drop_fields`",
+            "add it to `keep_fields`",
             "add `…` to `select`, or keep it in the steps",
         ),
         "unit/ingest/test_stopped_queries.py::"
@@ -148,7 +149,11 @@ FOLLOWED: Mapping[str, str] = {
         f"{_LOOKUPS}a_reference_table_that_cannot_be_joined_is_waited_for",
     ),
     **dict.fromkeys(
-        ("put the file in place, or correct it; Frazil retries with back-off", "Frazil reads it again"),
+        (
+            "put the file in place, or correct it; Frazil retries with back-off",
+            "Frazil reads it again",
+            "give each column of the file a name of its own; Frazil retries with back-off",
+        ),
         f"{_LOOKUPS}a_file_that_cannot_be_joined_is_waited_for",
     ),
     **dict.fromkeys(
@@ -162,6 +167,9 @@ FOLLOWED: Mapping[str, str] = {
             "write one of: …",
         ),
         f"{_LOOKUPS}a_lookup_that_cannot_be_stops_the_table_until_it_is_corrected",
+    ),
+    "take another column, or store it as text, a number, a boolean, a date or a time": (
+        "unit/ingest/test_lookup_files.py::test_a_column_of_a_file_whose_type_cannot_be_taken_is_named"
     ),
     "name a column of the record's own fields": f"{_LOOKUPS}a_key_column_of_an_upsert_table_is_not_looked_up",
     # The key of `protect`.
@@ -209,6 +217,7 @@ FOLLOWED: Mapping[str, str] = {
             "write `from …`, the only relation",
             "write `select … from …`",
             "write `… as NAME`",
+            "write `… as (POSITION, NAME)`",
             "write a number up to …",
             "write one `select … from records` in Spark's SQL; a name with other signs needs back-quotes",
             "write the condition after WHERE",
@@ -411,6 +420,11 @@ FOLLOWED: Mapping[str, str] = {
     " in its place; or fix the producer": (
         "unit/ingest/test_stopped_queries.py::"
         "test_a_value_for_which_an_expression_fails_stops_the_table_until_the_expression_cannot"
+    ),
+    "let the source send whole rows, as with PostgreSQL's `replica identity full`, or let the query take such a field as it"
+    " is, and have no condition over it": (
+        "unit/ingest/test_stopped_queries.py::"
+        "test_a_change_without_a_value_that_a_column_needs_stops_the_table_until_the_field_is_taken_as_it_is"
     ),
     'add the row to the reference table, or write `on_miss: "null"` or `on_miss: drop` for the lookup': (
         f"{_LOOKUPS}a_miss_stops_a_table_that_stops_at_bad_records_until_there_is_the_row"
