@@ -21,6 +21,9 @@ Source = Annotated[
     Path | None, typer.Option("--from", metavar="FILE", help="Take the jars from this bundle; no network is needed.")
 ]
 
+_ERROR = "error: "
+"""How the line begins in which a command reports its failure."""
+
 
 def command(output: Output, bundle: Bundle = None, source: Source = None) -> int:
     """Fetch the jars now, compile what is compiled at a first start, and record the classes that every start loads.
@@ -61,4 +64,5 @@ def _prepare(output: Output) -> str:
     if not failure:
         output.note("recording the classes of a first run")
         failure = record_start()
-    return failure.strip().rpartition("\n")[2]
+    lines = failure.strip().splitlines() or [""]
+    return next((line.removeprefix(_ERROR) for line in reversed(lines) if line.startswith(_ERROR)), lines[-1])

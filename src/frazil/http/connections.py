@@ -1,5 +1,7 @@
-"""Connections of the HTTP service: one that brings no whole request for ten seconds is closed. uvicorn keeps such ones for
-ever, and as many as the service has places for, which need no token, would keep out Prometheus and the probes.
+"""Connections of the HTTP service: one that brings no whole request for ten seconds is closed.
+
+uvicorn keeps such ones for ever, and as many as the service has places for, which need no token, would keep out Prometheus
+and the probes.
 """
 
 from __future__ import annotations

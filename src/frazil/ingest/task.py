@@ -216,9 +216,7 @@ def _process(target: TableTarget, found: ReadRecords, records: Records, limit: i
     if found.changes is not None:
         changes = query_changes(target, found.changes, records, limit)
         return replace(found, decoded=changes.decoded, changes=changes)
-    decoded, made = query_rows(target, found.decoded, records, found.ignored, limit)
-    if made is not None:
-        decoded, made = drop_unread(target, decoded, made, records)
+    decoded, made = drop_unread(target, *query_rows(target, found.decoded, records, found.ignored, limit), records)
     return replace(found, decoded=decoded, made=made)
 
 

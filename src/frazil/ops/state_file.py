@@ -139,12 +139,10 @@ def _is_the_same(document: dict[str, Any]) -> bool:
 
 
 def started_at(pid: int) -> str | None:
-    """Returns when a process was started, as boot id and clock ticks since boot; None where the system does not say."""
+    """Returns when a process was started, in clock ticks since boot; None where the system does not say."""
     try:
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         # The name of the program, in parentheses, may contain anything.
-        fields = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
-        return f"{boot} {fields[19]}"
+        return Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()[19]
     except (OSError, IndexError):
         return None
 

@@ -55,13 +55,15 @@ def _first_condition(program: Program | None) -> _Condition | None:
     return _Condition(last.name, Program(tuple(stages), ()), frozenset(names))
 
 
-def drop_unread(target: TableTarget, decoded: Decoded, made: QueryRows, records: Records) -> tuple[Decoded, QueryRows]:
-    """Returns the results with the refused records dropped that the query's first condition drops; those too for which
-    only another expression fails.
+def drop_unread(
+    target: TableTarget, decoded: Decoded, made: QueryRows | None, records: Records
+) -> tuple[Decoded, QueryRows | None]:
+    """Returns the results of `query_rows` with the refused records dropped that the query's first condition drops; those
+    too for which only another expression fails.
     """
     source, condition = target.source, _first_condition(target.program)
     rows = np.flatnonzero(decoded.refused)
-    if source is None or condition is None or not rows.size:
+    if source is None or condition is None or made is None or not rows.size:
         return decoded, made
     rows = rows[has_value(source.reading, pick(records, rows)["value"])]
     if not rows.size:

@@ -119,10 +119,12 @@ def start_jvm(
 
 def _environment(home: Path, settings: Mapping[str, str]) -> dict[str, str]:
     """Returns the JVM's environment. Where its own Python workers run the tasks, it does not know Spark's home: they would
-    import PySpark from the archive there, which keeps no bytecode, and compile it at each start.
+    import PySpark from the archive there, which keeps no bytecode, and compile it at each start. Nor does it look up this
+    machine's name, which has no address on some.
     """
     if settings["spark.master"].partition("[")[0] == "local":
-        return {name: value for name, value in os.environ.items() if name != "SPARK_HOME"}
+        here = {name: value for name, value in os.environ.items() if name != "SPARK_HOME"}
+        return {"SPARK_LOCAL_HOSTNAME": "localhost", **here}
     return {**os.environ, "SPARK_HOME": str(home)}
 
 

@@ -50,6 +50,17 @@ def test_doctor_exits_zero_when_all_is_well(
     assert capsys.readouterr().out == "ok       java            17\n"
 
 
+def test_setup_gives_the_error_of_a_first_run_as_the_reason_for_slower_starts(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("frazil.cli.setup.jars", lambda _: [])
+    monkeypatch.setattr("frazil.cli.setup.compile_all", lambda: "")
+    told = "level=info event=starting\nerror: the JVM did not start\nwhere: /usr/bin/java\nremedy: read it\n"
+    monkeypatch.setattr("frazil.cli.setup.record_start", lambda: told)
+    assert main(["setup"]) == 0
+    assert capsys.readouterr().out == "ready; starts will be slower: the JVM did not start\n"
+
+
 def test_setup_takes_one_bundle_at_a_time(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

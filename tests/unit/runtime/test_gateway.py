@@ -97,12 +97,18 @@ def test_jars_that_are_installed_again_get_an_archive_of_their_own_in_place_of_t
     assert (former.exists(), other.exists()) == (False, True)
 
 
-@pytest.mark.parametrize(("master", "home"), [("local[*]", None), ("local", None), ("spark://host:7077", "/spark")])
-def test_only_executors_elsewhere_are_led_to_the_home_of_spark(
-    monkeypatch: pytest.MonkeyPatch, master: str, home: str | None
+@pytest.mark.parametrize(
+    ("master", "home", "name"),
+    [("local[*]", None, "localhost"), ("local", None, "localhost"), ("spark://host:7077", "/spark", None)],
+)
+def test_only_executors_elsewhere_are_led_to_the_home_of_spark_and_to_this_machine(
+    monkeypatch: pytest.MonkeyPatch, master: str, home: str | None, name: str | None
 ) -> None:
+    """Java ends where it looks up the name of a machine that has no address, as some have."""
     monkeypatch.setenv("SPARK_HOME", "/another")
-    assert gateway._environment(Path("/spark"), {"spark.master": master}).get("SPARK_HOME") == home
+    monkeypatch.delenv("SPARK_LOCAL_HOSTNAME", raising=False)
+    found = gateway._environment(Path("/spark"), {"spark.master": master})
+    assert (found.get("SPARK_HOME"), found.get("SPARK_LOCAL_HOSTNAME")) == (home, name)
 
 
 def test_a_jvm_ends_whose_start_is_interrupted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

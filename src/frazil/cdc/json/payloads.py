@@ -1,5 +1,6 @@
-"""Payloads of JSON messages of Kafka Connect's converter whose schema is not needed: of keys, whose fields have the types
-of the row, and of events.
+"""Payloads of JSON messages of Kafka Connect's converter whose schema is not needed.
+
+They are those of keys, whose fields have the types of the row, and of events.
 """
 
 from __future__ import annotations
