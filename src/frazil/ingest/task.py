@@ -216,7 +216,9 @@ def _process(target: TableTarget, found: ReadRecords, records: Records, limit: i
     if found.changes is not None:
         changes = query_changes(target, found.changes, records, limit)
         return replace(found, decoded=changes.decoded, changes=changes)
-    decoded, made = drop_unread(target, *query_rows(target, found.decoded, records, found.ignored, limit), records)
+    decoded, made = drop_unread(
+        target, *query_rows(target, found.decoded, records, found.ignored, limit), records, limit
+    )
     return replace(found, decoded=decoded, made=made)
 
 

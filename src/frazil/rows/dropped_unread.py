@@ -11,13 +11,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 from pyiceberg.schema import Schema
 
-from frazil.decode.columns import Decoded
+from frazil.decode.columns import Decoded, Mismatch, first_mismatches
 from frazil.process.evaluate import evaluate
 from frazil.process.program import BY_SPARK, Filter, Program, Project, Stage, calls_in, fields_of
 from frazil.rows.decoder import has_value
 from frazil.rows.project import decode_rows
-from frazil.rows.query_rows import QueryRows, input_columns
-from frazil.schema.arrow import Records, pick, spread_mask
+from frazil.rows.query_rows import QueryRows, input_columns, query_rows
+from frazil.schema.arrow import Records, Rows, pick, spread_mask
 from frazil.write.target import TableTarget
 
 
@@ -56,10 +56,10 @@ def _first_condition(program: Program | None) -> _Condition | None:
 
 
 def drop_unread(
-    target: TableTarget, decoded: Decoded, made: QueryRows | None, records: Records
+    target: TableTarget, decoded: Decoded, made: QueryRows | None, records: Records, limit: int
 ) -> tuple[Decoded, QueryRows | None]:
     """Returns the results of `query_rows` with the refused records dropped that the query's first condition drops; those
-    too for which only another expression fails.
+    too for which only another expression fails. limit: the number of mismatches that are kept.
     """
     source, condition = target.source, _first_condition(target.program)
     rows = np.flatnonzero(decoded.refused)
@@ -73,12 +73,25 @@ def drop_unread(
     columns = input_columns(narrow, read.columns, some, {})
     found = evaluate(condition.program, columns, rows.size).dropped.get(condition.name, np.zeros(rows.size, np.bool_))
     dropped = spread_mask(found & ~read.refused, rows, decoded.refused.size)
-    others = [one for one in decoded.mismatches if not dropped[one.row]]
+    if not dropped.any():
+        return decoded, made
+    left = decoded.refused & ~dropped
+    known = [one for one in decoded.mismatches if not dropped[one.row]]
+    # Those of dropped records may have left no place for theirs.
+    unexplained = np.setdiff1d(np.flatnonzero(left)[:limit], [one.row for one in known])
+    more = _mismatches(target, source, records, unexplained.astype(np.int32)) if unexplained.size else []
     dropped_before = made.dropped.get(condition.name, np.False_)
     return (
-        replace(decoded, refused=decoded.refused & ~dropped, mismatches=others),
+        replace(decoded, refused=left, mismatches=first_mismatches([*known, *more], limit)),
         replace(made, dropped={**made.dropped, condition.name: dropped_before | dropped}),
     )
+
+
+def _mismatches(target: TableTarget, source: TableTarget, records: Records, rows: Rows) -> list[Mismatch]:
+    """Returns why these records cannot become rows."""
+    some = pick(records, rows)
+    again, _ = query_rows(target, decode_rows(source, some, rows.size), some, None, rows.size)
+    return [replace(one, row=int(rows[one.row])) for one in again.mismatches]
 
 
 def _only(source: TableTarget, names: frozenset[str]) -> TableTarget:

@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 from pyiceberg.types import IntegerType
 
+from frazil.decode.json.slices import MAX_MISMATCHES
+from frazil.ingest.state import RunState
 from frazil.spec.settings import FlattenSpec, ProtectRule
 from tests.unit.ingest.service_scene import Scene
 
@@ -84,3 +86,14 @@ def test_steps_before_a_filter_make_no_dead_letter_of_what_it_drops(scene: Any) 
     made.feed("a", {"id": "four", "kind": "visit", "amount": "4"})
     made.catch_up()
     assert _outcome(made) == ([1], [2], {"filter": 2})
+
+
+def test_a_bad_record_behind_many_that_are_dropped_is_named(scene: Any) -> None:
+    made = scene(where="kind = 'order'", on_bad_record="stop")
+    made.feed("a", {"id": 1, "kind": "order", "amount": 5})
+    made.catch_up()
+    visits = ({"id": n, "kind": "visit", "amount": "n/a"} for n in range(2 * MAX_MISMATCHES))
+    made.feed("a", *visits, {"id": 99, "kind": "order", "amount": "n/a"}, {"id": 100, "kind": "order", "amount": 6})
+    [table] = made.catch_up()
+    assert table.status.run_state is RunState.STOPPED
+    assert table.status.where.endswith(f"offset {2 * MAX_MISMATCHES + 1}")
