@@ -17,7 +17,7 @@ import pyarrow as pa
 from pyiceberg.types import IcebergType, LongType, StringType
 
 from frazil.decode.settings import Envelope, Reading, WriterSchema
-from frazil.ingest.task import read_records
+from frazil.ingest.tasks.task import read_records
 from frazil.schema.evolve import new_schema
 from frazil.spec.settings import METADATA_COLUMNS, MetadataField
 from frazil.write.target import TableTarget, metadata_columns

@@ -15,8 +15,8 @@ from bench.place import Place, Run, say
 from frazil.cli.output import Redaction
 from frazil.clock import SystemClock
 from frazil.http.server import open_server
-from frazil.ingest.service import Service
-from frazil.ingest.services import Services
+from frazil.ingest.batches.services import Services
+from frazil.ingest.loop.service import Service
 from frazil.ops.running import OwnServices, Parts, RunningPipeline
 from frazil.ops.state_file import StateFile
 from frazil.spec import CatalogSpec, PipelineSpec, TableSpec, TopicSelector

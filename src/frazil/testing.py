@@ -16,11 +16,11 @@ import pyarrow.parquet as pq
 
 from frazil.catalog.memory import MemoryCatalog, MemorySnapshot
 from frazil.errors import SpecError, UnavailableError
-from frazil.ingest.isolate import Found, load_found, search
+from frazil.ingest.batches.workers import Done
 from frazil.ingest.plan import read_once
-from frazil.ingest.task import run_task
-from frazil.ingest.task_job import Job, source_columns
-from frazil.ingest.workers import Done
+from frazil.ingest.tasks.isolate import Found, load_found, search
+from frazil.ingest.tasks.task import run_task
+from frazil.ingest.tasks.task_job import Job, source_columns
 from frazil.kafka.memory import MemoryRecord, MemorySource, MemoryTopic
 from frazil.kafka.port import Partition
 from frazil.report import TaskReport, load_report

@@ -152,7 +152,7 @@ def test_where_fields_are_dropped_bad_values_are_dead_letters_and_odd_ones_rows(
     assert (len(rows), len(dead_letters)) == (len(records) - len(bad), len(bad))
 
 
-# In time: unit/ingest/test_task.py, unit/ingest/test_spark_inputs.py.
+# In time: unit/ingest/tasks/test_task.py, unit/ingest/tasks/test_spark_inputs.py.
 def test_records_that_suddenly_are_large_are_read_in_smaller_pieces(pipeline: Pipeline) -> None:
     table, topic = pipeline.add_fed_table("flood", 1)
     pipeline.readers[table] = DIGESTS  # All at once would be too much for the memory of some.

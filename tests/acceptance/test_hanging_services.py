@@ -21,7 +21,7 @@ from tests.fixtures.registry import ApicurioRegistry
 from tests.fixtures.waiting import wait_until
 from tests.integration.pipelines import Pipeline, Running
 from tests.integration.servers import RestCatalogServer, catalog_section
-from tests.unit.ingest.test_schemas import avro
+from tests.unit.ingest.tables.test_schemas import avro
 from tests.unit.rows.test_writer_schemas import framed
 
 pytestmark = [pytest.mark.timeout(600), pytest.mark.soak]  # It measures times, which needs a machine of its own.

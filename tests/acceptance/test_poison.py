@@ -1,6 +1,6 @@
 """Records that end the worker which reads them: each becomes a dead letter, and its table and all others flow on.
 
-In time: one way to die here, all of them in unit/ingest/test_isolate.py.
+In time: one way to die here, all of them in unit/ingest/tasks/test_isolate.py.
 """
 
 from __future__ import annotations

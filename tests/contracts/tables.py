@@ -8,8 +8,8 @@ from pyiceberg.types import LongType, NestedField, StructType
 
 from frazil.catalog.port import Catalog, TableState
 from frazil.clock import new_id
-from frazil.ingest.table import Table
-from frazil.ingest.target import target_of
+from frazil.ingest.tables.table import Table
+from frazil.ingest.tables.target import target_of
 from frazil.rows.project import shape_rows
 from frazil.schema.evolve import new_schema
 from frazil.spec.models import TableSpec, TopicSelector

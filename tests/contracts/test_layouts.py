@@ -14,8 +14,8 @@ from frazil.catalog.port import Catalog, TableState
 from frazil.catalog.scans import Scan
 from frazil.clock import new_id
 from frazil.errors import SpecError
-from frazil.ingest.table import Table
-from frazil.ingest.target import target_of
+from frazil.ingest.tables.table import Table
+from frazil.ingest.tables.target import target_of
 from frazil.schema.evolve import extend_schema, new_schema
 from frazil.spec.models import TableSpec, TopicSelector
 from frazil.spec.partitioning import parse_sort, parse_term

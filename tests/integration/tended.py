@@ -17,7 +17,7 @@ from frazil.catalog.iceberg.catalog import IcebergCatalog
 from frazil.catalog.layout import Layout
 from frazil.clock import SystemClock, new_id
 from frazil.decode.settings import Reading
-from frazil.ingest.task_job import Job
+from frazil.ingest.tasks.task_job import Job
 from frazil.maintenance.plan import ORPHANS_NOTE
 from frazil.schema.evolve import new_schema, with_identifiers
 from frazil.spec.partitioning import parse_sort, parse_term

@@ -19,7 +19,7 @@ from pyiceberg.types import IntegerType, MapType, NestedField, StructType, TimeT
 from frazil.catalog.iceberg.java import each
 from frazil.clock import SystemClock, new_id
 from frazil.decode.settings import Reading
-from frazil.ingest.task_job import Job
+from frazil.ingest.tasks.task_job import Job
 from frazil.maintenance.plan import ORPHANS_NOTE
 from frazil.runtime.jvm import Jvm
 from frazil.schema.evolve import new_schema

@@ -81,7 +81,7 @@ def test_where_it_is_killed_its_jvm_sees_that(tmp_path: Path) -> None:
 def _daemon(folder: Path) -> tuple[subprocess.Popen[bytes], int, int]:
     """What a JVM starts, the process that stands behind it, and the port of that."""
     mark = new_id()
-    words = [str(python_of_commands()), "-m", "frazil.ingest.daemon", "pyspark.worker"]
+    words = [str(python_of_commands()), "-m", "frazil.ingest.tasks.daemon", "pyspark.worker"]
     environment = {**plain_environment(), "FRAZIL_TESTS_MARK": mark}
     started = subprocess.Popen(words, cwd=folder, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert started.stdout is not None

@@ -10,8 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from frazil.clock import new_id
-from frazil.ingest.job import SparkJobs
-from frazil.ingest.task_job import OVERSIZED_BYTES, Job
+from frazil.ingest.batches.job import SparkJobs
+from frazil.ingest.tasks.task_job import OVERSIZED_BYTES, Job
 from frazil.report import TaskReport
 from frazil.runtime.broker import EmbeddedBroker
 from frazil.runtime.jvm import Jvm

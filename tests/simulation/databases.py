@@ -15,8 +15,8 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from frazil.catalog.progress import from_summary
-from frazil.ingest.service import Service
-from frazil.ingest.state import RunState
+from frazil.ingest.loop.service import Service
+from frazil.ingest.tables.state import RunState
 from frazil.spec import PipelineSpec
 from frazil.spec.models import TableSpec, TopicSelector
 from frazil.spec.settings import ColumnSpec, CommitSpec, EnvelopeSpec, ValueSpec

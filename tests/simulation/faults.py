@@ -15,9 +15,9 @@ from frazil.catalog.progress import LoggedSnapshot
 from frazil.catalog.scans import Scan
 from frazil.clock import seed_randomness
 from frazil.errors import ConflictError, UnavailableError
-from frazil.ingest.isolate import Found
 from frazil.ingest.plan import read_once
-from frazil.ingest.task_job import Job
+from frazil.ingest.tasks.isolate import Found
+from frazil.ingest.tasks.task_job import Job
 from frazil.kafka.memory import MemoryOutbox
 from frazil.kafka.port import OutFields, Partition, ReadRecord, TopicDescription
 from frazil.report import TaskReport

@@ -19,9 +19,9 @@ from frazil.catalog.port import Catalog
 from frazil.dead_letters.files import Selection
 from frazil.dead_letters.replay import Replayer
 from frazil.errors import ConflictError, FencedError, UnavailableError
-from frazil.ingest.service import Service
-from frazil.ingest.services import Services
-from frazil.ingest.table import Table
+from frazil.ingest.batches.services import Services
+from frazil.ingest.loop.service import Service
+from frazil.ingest.tables.table import Table
 from frazil.spec import PipelineSpec
 from frazil.spec.models import TableSpec, TopicSelector
 from frazil.spec.settings import ColumnSpec, CommitSpec, DeadLettersSpec

@@ -9,8 +9,8 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from frazil.ingest.service import Service
-from frazil.ingest.state import RunState
+from frazil.ingest.loop.service import Service
+from frazil.ingest.tables.state import RunState
 from frazil.routing import Route, parse_source, parse_template
 from frazil.spec import PipelineSpec
 from frazil.spec.models import RouteSpec, TopicSelector

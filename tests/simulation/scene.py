@@ -11,9 +11,9 @@ from pathlib import Path
 import pyarrow.parquet as pq
 
 from frazil.errors import FencedError
-from frazil.ingest.leadership import Leadership
-from frazil.ingest.service import Service
-from frazil.ingest.services import Services
+from frazil.ingest.batches.services import Services
+from frazil.ingest.loop.leadership import Leadership
+from frazil.ingest.loop.service import Service
 from frazil.kafka.memory import MemoryOutbox
 from frazil.spec import PipelineSpec
 from frazil.spec.connections import CatalogSpec

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from frazil.ingest.leadership import Leadership
+from frazil.ingest.loop.leadership import Leadership
 from tests.simulation.faults import Fate
 from tests.simulation.history import History
 from tests.simulation.upserts import UpsertHistory

@@ -12,7 +12,7 @@ import pytest
 from pyiceberg.types import IcebergType, ListType, StructType
 from structlog.testing import capture_logs
 
-from frazil.ingest.state import RunState
+from frazil.ingest.tables.state import RunState
 from frazil.spec.settings import DeadLettersSpec, FlattenSpec
 from tests.fixtures.slices import sliced
 from tests.simulation.faults import Fate

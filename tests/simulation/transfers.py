@@ -9,8 +9,8 @@ import json
 from pathlib import Path
 
 from frazil.catalog.progress import from_summary
-from frazil.ingest.service import Service
-from frazil.ingest.state import RunState
+from frazil.ingest.loop.service import Service
+from frazil.ingest.tables.state import RunState
 from frazil.spec import PipelineSpec
 from frazil.spec.models import TableSpec, TopicSelector
 from frazil.spec.settings import AtomicSpec, EnvelopeSpec, ValueSpec

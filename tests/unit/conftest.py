@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from py4j.java_gateway import JavaGateway
 
-from frazil.ingest.queries import SparkQueries
+from frazil.ingest.tables.queries import SparkQueries
 from frazil.runtime.light_jvm import LightJvm
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from frazil.ingest.state import SchemaState
-from frazil.ingest.table import Table
+from frazil.ingest.tables.state import SchemaState
+from frazil.ingest.tables.table import Table
 from frazil.ops.state_file import StateFile
 from frazil.report import (
     BadRecords,

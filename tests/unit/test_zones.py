@@ -10,9 +10,9 @@ import pytest
 
 from frazil import zones
 from frazil.errors import SpecError, UnavailableError
-from frazil.ingest.job import _failure_of
-from frazil.ingest.task import task_of
-from frazil.ingest.task_job import Job
+from frazil.ingest.batches.job import _failure_of
+from frazil.ingest.tasks.task import task_of
+from frazil.ingest.tasks.task_job import Job
 from frazil.runtime.gateway import start_jvm
 from frazil.runtime.machine import Check, check_zones
 from frazil.spec import load_spec

@@ -16,10 +16,10 @@ from frazil.adopt.found import Found, Services, read_group, read_offsets
 from frazil.catalog.port import TableState
 from frazil.clock import new_id
 from frazil.errors import ConflictError, SpecError
-from frazil.ingest.discovery import Discovery
 from frazil.ingest.failures import TableStopped
+from frazil.ingest.loop.discovery import Discovery
 from frazil.ingest.plan import lag_records
-from frazil.ingest.table import Table
+from frazil.ingest.tables.table import Table
 from frazil.ops.reports import Problem
 from frazil.ops.status import problem_of
 from frazil.types import Commit, Offsets, by_partition, by_topic

@@ -23,7 +23,7 @@ from frazil.dead_letters.tables import DeadLetterTables
 from frazil.errors import ConflictError, SpecError
 from frazil.ingest.failures import TableStopped
 from frazil.ingest.plan import lag_records
-from frazil.ingest.table import Table
+from frazil.ingest.tables.table import Table
 from frazil.kafka.port import GroupOffset
 from frazil.types import Commit, Offsets, as_json, by_partition
 

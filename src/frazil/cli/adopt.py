@@ -19,7 +19,7 @@ from frazil.cli.output import DEFAULT_FILE, Json, Output, SpecFile
 from frazil.cli.wiring import catalog_for_reading, read_spec, topics_for_reading
 from frazil.clock import SystemClock
 from frazil.dead_letters.tables import DeadLetterTables
-from frazil.ingest.discovery import Discovery
+from frazil.ingest.loop.discovery import Discovery
 from frazil.kafka.group import KafkaGroup
 from frazil.kafka.outbox import KafkaOutbox
 from frazil.kafka.reader import KafkaReader

@@ -32,10 +32,10 @@ from frazil.errors import FrazilError, SpecError, UnavailableError
 from frazil.ha.kafka import claims_id, control_topic, denied
 from frazil.http.certificate import RENEW, Validity, validity
 from frazil.http.server import try_address
-from frazil.ingest.discovery import Discovery
-from frazil.ingest.published_offsets import group_of
-from frazil.ingest.queries import Queries, QueryTables
-from frazil.ingest.table import Table
+from frazil.ingest.loop.discovery import Discovery
+from frazil.ingest.loop.published_offsets import group_of
+from frazil.ingest.tables.queries import Queries, QueryTables
+from frazil.ingest.tables.table import Table
 from frazil.kafka.group import KafkaGroup
 from frazil.kafka.properties import java_properties
 from frazil.kafka.topics import KafkaTopics, denied_topics

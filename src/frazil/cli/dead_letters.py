@@ -25,8 +25,8 @@ from frazil.dead_letters.record import FAR_TIME
 from frazil.dead_letters.replay import Replayer
 from frazil.errors import UnavailableError
 from frazil.ingest.failures import TableStopped, named_jvm_death
-from frazil.ingest.schemas import Schemas
-from frazil.ingest.table import Table
+from frazil.ingest.tables.schemas import Schemas
+from frazil.ingest.tables.table import Table
 from frazil.kafka.reader import KafkaReader
 from frazil.ops.dead_letters import (
     DeadLetterClass,

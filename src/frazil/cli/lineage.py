@@ -10,7 +10,7 @@ import typer
 
 from frazil.cli.output import DEFAULT_FILE, Output, SpecFile
 from frazil.cli.wiring import catalog_and_queries, known_state, read_spec, topics_for_reading
-from frazil.ingest.queries import QueryTables
+from frazil.ingest.tables.queries import QueryTables
 from frazil.ops.dead_letters import find_tables
 from frazil.ops.lineage import TableLineage, describe_protected, lineage_of
 

@@ -9,7 +9,7 @@ from frazil.catalog.port import Catalog
 from frazil.cli.output import DEFAULT_FILE, Output, SpecFile
 from frazil.cli.wiring import catalog_and_queries, open_schemas, read_spec, topics_for_reading
 from frazil.clock import SystemClock
-from frazil.ingest.queries import Queries
+from frazil.ingest.tables.queries import Queries
 from frazil.kafka.reader import read_sample
 from frazil.kafka.topics import KafkaTopics
 from frazil.ops.lineage import describe_protected

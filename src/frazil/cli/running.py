@@ -31,17 +31,17 @@ from frazil.clock import Clock, SystemClock, jitter, new_id
 from frazil.dead_letters.changes import TopicReaders
 from frazil.errors import UnavailableError
 from frazil.http.server import HttpServer, open_server
-from frazil.ingest.ended_batch import EndedBatch
+from frazil.ingest.batches.ended_batch import EndedBatch
+from frazil.ingest.batches.job import SparkJobs
+from frazil.ingest.batches.services import RunTimeouts, Services
 from frazil.ingest.failures import named_jvm_death
-from frazil.ingest.job import SparkJobs
-from frazil.ingest.leadership import Leadership, LeadershipState
-from frazil.ingest.published_offsets import OffsetPublisher, group_of
-from frazil.ingest.queries import SparkQueries
-from frazil.ingest.service import Service
-from frazil.ingest.services import RunTimeouts, Services
-from frazil.ingest.state import RunState
-from frazil.ingest.table import Table
-from frazil.ingest.topics import tolerate_empty_patterns
+from frazil.ingest.loop.leadership import Leadership, LeadershipState
+from frazil.ingest.loop.published_offsets import OffsetPublisher, group_of
+from frazil.ingest.loop.service import Service
+from frazil.ingest.loop.topics import tolerate_empty_patterns
+from frazil.ingest.tables.queries import SparkQueries
+from frazil.ingest.tables.state import RunState
+from frazil.ingest.tables.table import Table
 from frazil.kafka.group import KafkaGroup
 from frazil.kafka.outbox import KafkaOutbox
 from frazil.kafka.reader import KafkaReader, read_sample

@@ -19,7 +19,7 @@ from frazil.catalog.port import Catalog
 from frazil.cli.output import DEFAULT_FILE, Output, SpecFile
 from frazil.cli.wiring import catalog_for_reading, has_catalog, known_state, read_spec, topics_for_reading
 from frazil.clock import SystemClock
-from frazil.ingest.table import Table as IngestTable
+from frazil.ingest.tables.table import Table as IngestTable
 from frazil.ops.maintenance import report_maintenance
 from frazil.ops.reports import (
     NOTHING,

@@ -16,13 +16,13 @@ from frazil.catalog.iceberg.comparison import Difference, NotComparable, compare
 from frazil.cli.output import DEFAULT_FILE, Output, SpecFile
 from frazil.cli.wiring import has_catalog, known_state, open_catalog, open_schemas, open_topics, read_spec
 from frazil.clock import SystemClock, new_id
+from frazil.ingest.batches.job import SparkJobs
+from frazil.ingest.batches.services import RunTimeouts, Services
 from frazil.ingest.failures import named_jvm_death
-from frazil.ingest.job import SparkJobs
-from frazil.ingest.queries import SparkQueries
-from frazil.ingest.service import Service
-from frazil.ingest.services import RunTimeouts, Services
-from frazil.ingest.state import RunState
-from frazil.ingest.table import Table
+from frazil.ingest.loop.service import Service
+from frazil.ingest.tables.queries import SparkQueries
+from frazil.ingest.tables.state import RunState
+from frazil.ingest.tables.table import Table
 from frazil.kafka.port import Source
 from frazil.kafka.reader import KafkaReader
 from frazil.ops.dead_letters import find_tables

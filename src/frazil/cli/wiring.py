@@ -21,9 +21,9 @@ from frazil.cli.output import Output
 from frazil.clock import Clock, SystemClock
 from frazil.errors import SpecError, UnavailableError
 from frazil.ha.elector import Elector
-from frazil.ingest.leadership import Alone, Leadership, Member
-from frazil.ingest.queries import Queries, SparkQueries
-from frazil.ingest.schemas import Schemas
+from frazil.ingest.loop.leadership import Alone, Leadership, Member
+from frazil.ingest.tables.queries import Queries, SparkQueries
+from frazil.ingest.tables.schemas import Schemas
 from frazil.kafka.properties import java_properties
 from frazil.kafka.topics import KafkaTopics
 from frazil.ops.state_file import StateFile

@@ -21,7 +21,7 @@ from frazil.dead_letters.requirements import Needs, split_crashing
 from frazil.decode.columns import Mismatch
 from frazil.decode.json.slices import MAX_MISMATCHES
 from frazil.decode.limits import read_bounded
-from frazil.ingest.queries import QueryTables
+from frazil.ingest.tables.queries import QueryTables
 from frazil.kafka.port import Partition, ReadRecord, RecordReader, Source
 from frazil.report import ChangeReport, TaskReport, Touched, WrittenFiles
 from frazil.rows.decoder import has_value

@@ -51,12 +51,12 @@ from frazil.dead_letters.tables import DeadLetterTables
 from frazil.decode.limits import read_bounded
 from frazil.errors import ConflictError, FrazilError, SpecError
 from frazil.failpoints import hit
-from frazil.ingest.queries import Queries, QueryTables
-from frazil.ingest.schema_changes import declared_adder
-from frazil.ingest.schemas import Schemas
-from frazil.ingest.table import Table
-from frazil.ingest.target import target_of
-from frazil.ingest.task import ReadRecords, read_records
+from frazil.ingest.tables.queries import Queries, QueryTables
+from frazil.ingest.tables.schema_changes import declared_adder
+from frazil.ingest.tables.schemas import Schemas
+from frazil.ingest.tables.table import Table
+from frazil.ingest.tables.target import target_of
+from frazil.ingest.tasks.task import ReadRecords, read_records
 from frazil.types import DataFile
 from frazil.write.plain_target import plain_target
 from frazil.write.target import TableTarget

@@ -53,10 +53,10 @@ from frazil.dead_letters.superseded import (
 from frazil.decode.columns import Mismatch
 from frazil.errors import ConflictError, FrazilError
 from frazil.failpoints import hit
-from frazil.ingest.queries import QueryTables
-from frazil.ingest.schemas import Schemas
-from frazil.ingest.table import Table
-from frazil.ingest.target import target_of
+from frazil.ingest.tables.queries import QueryTables
+from frazil.ingest.tables.schemas import Schemas
+from frazil.ingest.tables.table import Table
+from frazil.ingest.tables.target import target_of
 from frazil.schema.arrow import Bools
 from frazil.types import DataFile, Progress, RowDelta
 from frazil.upsert.changes import UPSERT

@@ -16,13 +16,13 @@ from frazil.dead_letters.files import Place, places_of, records_of
 from frazil.decode.columns import Decoded, Mismatch
 from frazil.errors import SpecError
 from frazil.failpoints import hit
-from frazil.ingest.isolate import MOST_FOUND, load_found, search
-from frazil.ingest.queries import QueryTables
-from frazil.ingest.schema_changes import accept_columns, adder, within_limit
-from frazil.ingest.schemas import Schemas
-from frazil.ingest.state import find_no_op_change
-from frazil.ingest.table import Table, set_key_columns
-from frazil.ingest.task_job import Job
+from frazil.ingest.tables.queries import QueryTables
+from frazil.ingest.tables.schema_changes import accept_columns, adder, within_limit
+from frazil.ingest.tables.schemas import Schemas
+from frazil.ingest.tables.state import find_no_op_change
+from frazil.ingest.tables.table import Table, set_key_columns
+from frazil.ingest.tasks.isolate import MOST_FOUND, load_found, search
+from frazil.ingest.tasks.task_job import Job
 from frazil.schema.evolve import NameConflict, RequestedFields, merge_requested_fields
 from frazil.write.target import TableTarget
 

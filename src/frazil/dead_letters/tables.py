@@ -29,7 +29,7 @@ from frazil.dead_letters.record import DEAD_LETTER_TYPES, FAR_TIME
 from frazil.errors import ConflictError, SpecError, UnavailableError
 from frazil.failpoints import hit
 from frazil.ingest.failures import TableStopped
-from frazil.ingest.table import Table
+from frazil.ingest.tables.table import Table
 from frazil.kafka.port import Outbox, OutRecord
 from frazil.literals import format_moment
 from frazil.schema.evolve import new_schema

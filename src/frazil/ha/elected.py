@@ -19,7 +19,7 @@ from frazil.errors import FrazilError, SpecError
 from frazil.ha.elector import Claim, Elector
 from frazil.ha.link import BEAT_S, SILENCE_S, Beat, Guest, Host
 from frazil.ha.spread import Division, Holding, divide
-from frazil.ingest.leadership import LeadershipState, Member
+from frazil.ingest.loop.leadership import LeadershipState, Member
 
 log = structlog.get_logger("frazil")
 

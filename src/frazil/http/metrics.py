@@ -16,8 +16,8 @@ from prometheus_client import CollectorRegistry, ProcessCollector, generate_late
 from pyspark import __version__ as spark_version
 
 import frazil
-from frazil.ingest.state import Histogram, RunCounts, RunState
-from frazil.ingest.table import Table
+from frazil.ingest.tables.state import Histogram, RunCounts, RunState
+from frazil.ingest.tables.table import Table
 from frazil.ops.reports import MaintenanceReport, PipelineReport, TableReport, VerificationReport
 from frazil.ops.running import RunningPipeline
 

@@ -11,7 +11,7 @@ from starlette.responses import JSONResponse
 
 from frazil.errors import ConflictError, FrazilError, SpecError, UnavailableError
 from frazil.ingest.failures import TableStopped, describe_error
-from frazil.ingest.requests import UnknownTable
+from frazil.ingest.loop.requests import UnknownTable
 
 _RETRY_AFTER_S = "5"
 

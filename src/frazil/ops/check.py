@@ -19,13 +19,13 @@ from frazil.catalog.layout import partition_terms
 from frazil.catalog.port import Catalog, TableState
 from frazil.errors import FrazilError, SpecError, UnavailableError, unforeseen
 from frazil.ha.elector import Elector
-from frazil.ingest.discovery import Discovery
 from frazil.ingest.failures import TableStopped
-from frazil.ingest.preflight import refuse_foreseen, warnings_of
-from frazil.ingest.references import References
-from frazil.ingest.schema_changes import declared_adder
-from frazil.ingest.table import Table
-from frazil.ingest.topics import missing_topics, refuse_empty_patterns
+from frazil.ingest.loop.discovery import Discovery
+from frazil.ingest.loop.topics import missing_topics, refuse_empty_patterns
+from frazil.ingest.tables.preflight import refuse_foreseen, warnings_of
+from frazil.ingest.tables.references import References
+from frazil.ingest.tables.schema_changes import declared_adder
+from frazil.ingest.tables.table import Table
 from frazil.kafka.port import Source
 from frazil.name_case import fold_case
 from frazil.ops.layouts import order_mismatch

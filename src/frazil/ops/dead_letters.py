@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from frazil.catalog.port import Catalog, TableState
 from frazil.dead_letters.files import Selection, pieces
 from frazil.errors import SpecError, UnavailableError
-from frazil.ingest.table import Table
+from frazil.ingest.tables.table import Table
 from frazil.kafka.port import Source
 from frazil.literals import format_moment
 from frazil.ops.status import known_tables

@@ -20,7 +20,7 @@ import numpy.typing as npt
 import structlog
 
 from frazil.clock import Clock
-from frazil.ingest.table import Table
+from frazil.ingest.tables.table import Table
 from frazil.ops.reports import lag_s
 from frazil.runtime.private import make_private_directory, make_private_file
 

@@ -10,9 +10,9 @@ from pyiceberg.schema import Schema
 from frazil.catalog.layout import order_of, partition_terms, sort_terms
 from frazil.catalog.port import TableState
 from frazil.errors import SpecError
-from frazil.ingest.preflight import check_measured_columns, term_mismatch
-from frazil.ingest.settings import layout_of, own_columns
-from frazil.ingest.table import Table
+from frazil.ingest.tables.preflight import check_measured_columns, term_mismatch
+from frazil.ingest.tables.settings import layout_of, own_columns
+from frazil.ingest.tables.table import Table
 from frazil.spec import TableSpec
 from frazil.spec.sections import check_order
 

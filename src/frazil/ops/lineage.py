@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from pyiceberg.schema import Schema
 
-from frazil.ingest.queries import field_origins
-from frazil.ingest.settings import key_column_of, own_columns, shaping_of
-from frazil.ingest.table import Table
+from frazil.ingest.tables.queries import field_origins
+from frazil.ingest.tables.settings import key_column_of, own_columns, shaping_of
+from frazil.ingest.tables.table import Table
 from frazil.process.analysis import Query
 from frazil.process.protect import ProtectedField
 from frazil.schema.parts import Path

@@ -16,8 +16,8 @@ from frazil.catalog.maintenance_port import TableMaintenance, Transfer
 from frazil.catalog.port import Catalog
 from frazil.clock import Clock
 from frazil.errors import FrazilError, SpecError
-from frazil.ingest.table import Table
-from frazil.ingest.target import target_of
+from frazil.ingest.tables.table import Table
+from frazil.ingest.tables.target import target_of
 from frazil.maintenance.due import TableActivity
 from frazil.maintenance.plan import Action, MaintenanceTask, Plan
 from frazil.maintenance.run import MaintainedTable, MaintenanceRunner, Outcome

@@ -14,18 +14,18 @@ from frazil.catalog.port import Catalog
 from frazil.decode.columns import Decoded
 from frazil.decode.lossless import format_type
 from frazil.errors import FrazilError, SpecError, UnavailableError, unforeseen
-from frazil.ingest.bad_records import TOO_MANY_REMEDY, remedy_for
-from frazil.ingest.discovery import Discovery
+from frazil.ingest.batches.bad_records import TOO_MANY_REMEDY, remedy_for
 from frazil.ingest.failures import TableStopped, describe_error
+from frazil.ingest.loop.discovery import Discovery
+from frazil.ingest.loop.topics import missing_topics, refuse_empty_patterns
 from frazil.ingest.plan import lag_records, limit_ranges
-from frazil.ingest.preflight import refuse_columns, refuse_foreseen, warnings_of
-from frazil.ingest.queries import Queries, QueryTables
-from frazil.ingest.schema_changes import CLASH_REMEDY, adder, query_adder
-from frazil.ingest.schemas import Schemas, ignored_in, ignored_phrases
-from frazil.ingest.settings import declared_columns, key_column_of, own_columns, query_columns, shaping_of
-from frazil.ingest.state import Tally
-from frazil.ingest.table import Table
-from frazil.ingest.topics import missing_topics, refuse_empty_patterns
+from frazil.ingest.tables.preflight import refuse_columns, refuse_foreseen, warnings_of
+from frazil.ingest.tables.queries import Queries, QueryTables
+from frazil.ingest.tables.schema_changes import CLASH_REMEDY, adder, query_adder
+from frazil.ingest.tables.schemas import Schemas, ignored_in, ignored_phrases
+from frazil.ingest.tables.settings import declared_columns, key_column_of, own_columns, query_columns, shaping_of
+from frazil.ingest.tables.state import Tally
+from frazil.ingest.tables.table import Table
 from frazil.kafka.port import Partition, ReadRecord, Source
 from frazil.ops.layouts import PlannedLayout, plan_layout
 from frazil.ops.reports import Problem

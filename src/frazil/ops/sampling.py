@@ -20,11 +20,11 @@ from pyiceberg.types import (
 from frazil.decode.columns import Decoded
 from frazil.decode.json.slices import MAX_MISMATCHES
 from frazil.decode.limits import plain_columns, read_bounded
-from frazil.ingest.schemas import Schemas
-from frazil.ingest.shares import shares_of
-from frazil.ingest.table import Table
-from frazil.ingest.target import target_of
-from frazil.ingest.task import read_records
+from frazil.ingest.tables.schemas import Schemas
+from frazil.ingest.tables.table import Table
+from frazil.ingest.tables.target import target_of
+from frazil.ingest.tasks.shares import shares_of
+from frazil.ingest.tasks.task import read_records
 from frazil.kafka.port import ReadRecord
 from frazil.rows.decoder import fields_requested_by_rows
 from frazil.schema.arrow import arrow_type

@@ -20,13 +20,13 @@ from frazil.decode.lossless import format_type
 from frazil.decode.renames import Renames
 from frazil.decode.settings import Envelope, Reading, WriterSchema
 from frazil.errors import SpecError, UnavailableError
-from frazil.ingest.preflight import term_mismatch
-from frazil.ingest.queries import QueryTables
-from frazil.ingest.schema_changes import adder
-from frazil.ingest.schemas import UNKNOWN, Schemas, as_read, ignored_in, ignored_phrases
-from frazil.ingest.settings import key_column_of
-from frazil.ingest.table import Table
-from frazil.ingest.target import target_of
+from frazil.ingest.tables.preflight import term_mismatch
+from frazil.ingest.tables.queries import QueryTables
+from frazil.ingest.tables.schema_changes import adder
+from frazil.ingest.tables.schemas import UNKNOWN, Schemas, as_read, ignored_in, ignored_phrases
+from frazil.ingest.tables.settings import key_column_of
+from frazil.ingest.tables.table import Table
+from frazil.ingest.tables.target import target_of
 from frazil.name_case import fold_case
 from frazil.ops.check import Finding, declared_schema, failed
 from frazil.registry.port import UnusableSchema

@@ -17,9 +17,9 @@ from typing import Any
 from pydantic import ValidationError
 
 from frazil.clock import Clock
-from frazil.ingest.leadership import LeadershipState
-from frazil.ingest.published_offsets import Published
-from frazil.ingest.table import Table
+from frazil.ingest.loop.leadership import LeadershipState
+from frazil.ingest.loop.published_offsets import Published
+from frazil.ingest.tables.table import Table
 from frazil.ops.recorded import RecordedProcess
 from frazil.runtime.private import make_private_directory, make_private_file
 from frazil.types import list_names

@@ -17,12 +17,12 @@ from frazil.catalog.memory import MemoryCatalog
 from frazil.catalog.port import Catalog
 from frazil.catalog.progress import DEAD_LETTERS_MARK
 from frazil.errors import FrazilError, UnavailableError, unforeseen, without_retry
-from frazil.ingest.discovery import Discovery
 from frazil.ingest.failures import TableStopped, describe_error
+from frazil.ingest.loop.discovery import Discovery
+from frazil.ingest.loop.topics import empty_patterns, missing_topics
 from frazil.ingest.plan import known_lag
-from frazil.ingest.state import RunState
-from frazil.ingest.table import Table
-from frazil.ingest.topics import empty_patterns, missing_topics
+from frazil.ingest.tables.state import RunState
+from frazil.ingest.tables.table import Table
 from frazil.kafka.port import Partition, Source
 from frazil.ops.reports import (
     MaintenanceReport,

@@ -20,16 +20,16 @@ from frazil.decode.columns import Decoded
 from frazil.decode.limits import read_bounded
 from frazil.decode.lossless import format_type
 from frazil.errors import InvariantError, SpecError, UnavailableError
-from frazil.ingest.discovery import Discovery
-from frazil.ingest.queries import Queries, QueryTables
-from frazil.ingest.schema_changes import CLASH_REMEDY, accept_columns, adder, checked_change
-from frazil.ingest.schema_updates import NewTables
-from frazil.ingest.schemas import Schemas
-from frazil.ingest.shares import shares_of
-from frazil.ingest.table import Table, set_key_columns
-from frazil.ingest.target import target_of
-from frazil.ingest.task_job import Job, quoting_no_record
-from frazil.ingest.topics import missing_topics
+from frazil.ingest.batches.schema_updates import NewTables
+from frazil.ingest.loop.discovery import Discovery
+from frazil.ingest.loop.topics import missing_topics
+from frazil.ingest.tables.queries import Queries, QueryTables
+from frazil.ingest.tables.schema_changes import CLASH_REMEDY, accept_columns, adder, checked_change
+from frazil.ingest.tables.schemas import Schemas
+from frazil.ingest.tables.table import Table, set_key_columns
+from frazil.ingest.tables.target import target_of
+from frazil.ingest.tasks.shares import shares_of
+from frazil.ingest.tasks.task_job import Job, quoting_no_record
 from frazil.kafka.port import ReadRecord, Source
 from frazil.ops.sampling import batch_of, routed_sample
 from frazil.ops.status import MissingTopics

@@ -16,8 +16,8 @@ from pyiceberg.types import IcebergType, ListType, MapType, StructType, UUIDType
 from frazil.decode.json.slices import MAX_MISMATCHES
 from frazil.decode.limits import read_bounded
 from frazil.decode.values_as_json import json_text
-from frazil.ingest.task import ReadRecords, read_records
-from frazil.ingest.task_job import Job, quoting_no_record
+from frazil.ingest.tasks.task import ReadRecords, read_records
+from frazil.ingest.tasks.task_job import Job, quoting_no_record
 from frazil.kafka.port import ReadRecord
 from frazil.ops.sampling import batch_of
 from frazil.process.evaluate import evaluate

@@ -12,10 +12,10 @@ from dataclasses import replace
 from pyiceberg.schema import Schema
 from pyiceberg.types import IcebergType
 
-from frazil.ingest.queries import field_origins, steps_of
-from frazil.ingest.schemas import Schemas
-from frazil.ingest.settings import protection_of
-from frazil.ingest.table import Table
+from frazil.ingest.tables.queries import field_origins, steps_of
+from frazil.ingest.tables.schemas import Schemas
+from frazil.ingest.tables.settings import protection_of
+from frazil.ingest.tables.table import Table
 from frazil.kafka.port import ReadRecord
 from frazil.name_case import change_case, fold_case, fold_path
 from frazil.ops.sampling import decode_sample

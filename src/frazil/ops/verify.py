@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from frazil.catalog.port import Catalog
-from frazil.ingest.table import Table
+from frazil.ingest.tables.table import Table
 from frazil.kafka.port import Partition, Source, TopicDescription
 from frazil.spec import PipelineSpec
 from frazil.spec.connections import CatalogSpec

@@ -58,9 +58,9 @@ _DEFAULTS = {
     "spark.sql.execution.arrow.maxRecordsPerBatch": "20000",
     "spark.sql.execution.arrow.maxBytesPerBatch": "64m",
     "spark.python.worker.reuse": "true",
-    "spark.python.daemon.module": "frazil.ingest.daemon",
+    "spark.python.daemon.module": "frazil.ingest.tasks.daemon",
     "spark.kafka.consumer.cache.capacity": "2000",
-    # Longer than standbys leave a client unused (`ingest/ownership.py`).
+    # Longer than standbys leave a client unused (`ingest/loop/ownership.py`).
     "spark.kafka.consumer.cache.timeout": "15m",
     "spark.redaction.regex": SPARK_REDACTION,
 }

@@ -59,7 +59,7 @@ _LEFT_OUT_FILES = re.compile(r".*\.(pyx|pxd|pyi|hpp|h|a)$|(libarrow)?_flight\b")
 _NAME = re.compile(r"[\w.-]+(?=(?P<extra>.*\bextra\s*==)?)")
 _PACKAGES, _CODE = "frazil-packages", "frazil-code"
 _FASTEST = 1
-_WARM_UP = "from frazil.ingest.warm_up import warm_up; warm_up(compiles_all=True)"
+_WARM_UP = "from frazil.ingest.tasks.warm_up import warm_up; warm_up(compiles_all=True)"
 _COMPILE_TIMEOUT_S = 900.0
 _LOOPBACK = re.compile(r"^\w+://(127\.[\d.]+|localhost|\[::1\])[:/]")
 

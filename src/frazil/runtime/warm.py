@@ -34,7 +34,7 @@ def compile_all() -> str:
     """Compiles also the loops that few pipelines need, in a process of its own, which may import what this module may
     not. Returns why it failed; empty where it did not.
     """
-    command = [sys.executable, "-c", "from frazil.ingest.warm_up import warm_up; warm_up(compiles_all=True)"]
+    command = [sys.executable, "-c", "from frazil.ingest.tasks.warm_up import warm_up; warm_up(compiles_all=True)"]
     ended = subprocess.run(command, capture_output=True, text=True, check=False)
     return ended.stderr if ended.returncode else ""
 

@@ -38,9 +38,9 @@ from requests.exceptions import Timeout
 import frazil
 from frazil.catalog.port import TableState
 from frazil.clock import Clock, new_id
-from frazil.ingest.ended_batch import EndedBatch, words_of
-from frazil.ingest.state import RunState as DoingState
-from frazil.ingest.table import Table
+from frazil.ingest.batches.ended_batch import EndedBatch, words_of
+from frazil.ingest.tables.state import RunState as DoingState
+from frazil.ingest.tables.table import Table
 from frazil.ops.lineage import TableLineage, lineage_of
 from frazil.ops.running import RunningPipeline
 from frazil.spec import PipelineSpec

@@ -21,7 +21,7 @@ from opentelemetry.sdk.trace.export import SpanExportResult
 import frazil
 from frazil.clock import Clock, new_id
 from frazil.errors import UnavailableError
-from frazil.ingest.ended_batch import EndedBatch
+from frazil.ingest.batches.ended_batch import EndedBatch
 from frazil.ops.running import RunningPipeline
 from frazil.telemetry.metrics import Times, otel_metrics
 from frazil.telemetry.spans import Spans

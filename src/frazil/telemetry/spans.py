@@ -16,7 +16,7 @@ from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor, TracerProvider
 from opentelemetry.trace import Span, SpanKind, StatusCode, set_span_in_context
 
 import frazil
-from frazil.ingest.ended_batch import EndedBatch, Interval, words_of
+from frazil.ingest.batches.ended_batch import EndedBatch, Interval, words_of
 
 MESSAGING: Mapping[str, str] = {
     "messaging.system": "kafka",

@@ -24,7 +24,7 @@ import structlog
 
 from frazil.clock import Clock
 from frazil.errors import SpecError
-from frazil.ingest.ended_batch import EndedBatch
+from frazil.ingest.batches.ended_batch import EndedBatch
 from frazil.ops.running import RunningPipeline, TelemetryCounts
 from frazil.spec.connections import TelemetrySpec
 

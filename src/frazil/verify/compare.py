@@ -21,9 +21,9 @@ import pyarrow as pa
 from frazil.catalog.scans import LiveFile
 from frazil.clock import SystemClock
 from frazil.errors import FrazilError, UnavailableError
-from frazil.ingest.task import read_all
-from frazil.ingest.task_job import Job, quoting_no_record
-from frazil.ingest.task_limits import each_in_time, limited_memory
+from frazil.ingest.tasks.task import read_all
+from frazil.ingest.tasks.task_job import Job, quoting_no_record
+from frazil.ingest.tasks.task_limits import each_in_time, limited_memory
 from frazil.kafka.port import Partition, ReadRecord
 from frazil.kafka.reader import KafkaReader
 from frazil.ops.sampling import batch_of

@@ -25,9 +25,9 @@ from frazil.catalog.iceberg.java import java_errors, unavailable
 from frazil.catalog.progress import from_summary, key
 from frazil.clock import Clock, shuffled
 from frazil.errors import FrazilError
-from frazil.ingest.state import RunState
-from frazil.ingest.table import Table
-from frazil.ingest.target import target_of
+from frazil.ingest.tables.state import RunState
+from frazil.ingest.tables.table import Table
+from frazil.ingest.tables.target import target_of
 from frazil.kafka.port import Source
 from frazil.ops.reports import VerificationReport
 from frazil.replay.snapshots import Snapshots

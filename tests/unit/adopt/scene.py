@@ -11,7 +11,7 @@ from frazil.adopt.adopt import Handover, Origin, Tool, chosen, commit, handed_ov
 from frazil.adopt.found import Services
 from frazil.adopt.release import plan_release, release
 from frazil.dead_letters.tables import DeadLetterTables
-from frazil.ingest.discovery import Discovery
+from frazil.ingest.loop.discovery import Discovery
 from frazil.kafka.memory import MemoryGroup
 from frazil.kafka.port import GroupOffset
 from frazil.schema.evolve import new_schema

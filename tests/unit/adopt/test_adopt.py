@@ -13,8 +13,8 @@ import pytest
 from frazil.adopt.adopt import Origin, Tool, commit, plan_adoptions
 from frazil.adopt.found import Services
 from frazil.errors import SpecError, UnavailableError
-from frazil.ingest.discovery import Discovery
-from frazil.ingest.state import RunState
+from frazil.ingest.loop.discovery import Discovery
+from frazil.ingest.tables.state import RunState
 from frazil.kafka.memory import MemoryGroup
 from tests.unit.adopt.scene import CONTROL, POSITION, SINK, TABLE, TOPIC, Scene
 from tests.unit.ingest.test_routes import Routed

@@ -15,7 +15,7 @@ from frazil.adopt.release import plan_release
 from frazil.adopt.spark import find_progress
 from frazil.clock import new_id
 from frazil.errors import SpecError
-from frazil.ingest.table import Table
+from frazil.ingest.tables.table import Table
 from frazil.kafka.port import GroupOffset
 from frazil.schema.evolve import new_schema
 from frazil.types import Commit

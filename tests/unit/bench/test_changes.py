@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bench.changes import Form, forms, records_of, table_of
-from frazil.ingest.task import read_records
+from frazil.ingest.tasks.task import read_records
 
 
 @pytest.mark.parametrize("form", list(forms()), ids=lambda form: form.name)

@@ -10,7 +10,7 @@ from typing import Any
 
 import fastavro
 
-from frazil.ingest.table import Table
+from frazil.ingest.tables.table import Table
 from frazil.spec.settings import ValueSpec
 from tests.unit.upsert.upsert_source import UpsertSource
 

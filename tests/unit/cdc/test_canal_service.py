@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from frazil.ingest.state import RunState
-from frazil.ingest.table import Table
+from frazil.ingest.tables.state import RunState
+from frazil.ingest.tables.table import Table
 from frazil.spec.settings import EnvelopeSpec
 from tests.unit.upsert.upsert_source import UpsertSource
 

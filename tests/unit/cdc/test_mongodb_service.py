@@ -14,7 +14,7 @@ import pytest
 
 from frazil.cdc.mongodb.document_ids import read_ids
 from frazil.decode.settings import Reading
-from frazil.ingest.state import RunState
+from frazil.ingest.tables.state import RunState
 from frazil.spec.settings import ColumnSpec, FlattenSpec
 from frazil.spec.types import parse_type
 from tests.unit.cdc.mongodb_source import FORMS, DocumentScenario, change

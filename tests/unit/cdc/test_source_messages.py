@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from frazil.decode.settings import PLACEHOLDER
-from frazil.ingest.state import RunState
+from frazil.ingest.tables.state import RunState
 from tests.unit.upsert.upsert_source import Row, SourceRecord, UpsertSource
 
 _TIME, _CONNECT, _DATA = "io.debezium.time.", "org.apache.kafka.connect.data.", "io.debezium.data."

@@ -10,7 +10,7 @@ import pytest
 from frazil.cli.wiring import declared_tables, open_leadership
 from frazil.clock import SystemClock
 from frazil.errors import UnavailableError
-from frazil.ingest.leadership import Leadership
+from frazil.ingest.loop.leadership import Leadership
 from frazil.spec import load_spec
 
 

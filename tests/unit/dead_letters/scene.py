@@ -10,11 +10,11 @@ import pyarrow.parquet as pq
 from structlog.testing import capture_logs
 
 from frazil.dead_letters.replay import Replayer
-from frazil.ingest.schemas import Schemas
-from frazil.ingest.service import Service
-from frazil.ingest.services import Services
-from frazil.ingest.state import RunState
-from frazil.ingest.table import Table
+from frazil.ingest.batches.services import Services
+from frazil.ingest.loop.service import Service
+from frazil.ingest.tables.schemas import Schemas
+from frazil.ingest.tables.state import RunState
+from frazil.ingest.tables.table import Table
 from frazil.registry.memory import MemoryRegistry
 from frazil.spec import CatalogSpec, PipelineSpec, TableSpec, TopicSelector
 from frazil.spec.settings import ColumnSpec, CommitSpec, DeadLettersSpec

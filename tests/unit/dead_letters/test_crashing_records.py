@@ -12,8 +12,9 @@ import pytest
 
 from frazil.dead_letters import changes, replay
 from frazil.dead_letters.files import ReplayResult, Selection
-from frazil.ingest import job, task
-from frazil.ingest.target import target_of
+from frazil.ingest.batches import job
+from frazil.ingest.tables.target import target_of
+from frazil.ingest.tasks import task
 from frazil.types import BadRecord
 from tests.unit.dead_letters.scene import Scene
 from tests.unit.dead_letters.upsert_scene import Upserted

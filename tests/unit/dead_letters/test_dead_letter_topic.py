@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from frazil.dead_letters import tables
-from frazil.ingest.state import RunState
+from frazil.ingest.tables.state import RunState
 from frazil.spec.settings import DeadLettersSpec
 from tests.unit.ingest.service_scene import Scene, only, turn_until
 

@@ -22,7 +22,7 @@ from frazil.decode.columns import Bodies
 from frazil.decode.json.grammar import MAX_DEPTH
 from frazil.decode.json.records import JsonOptions, decode_json
 from frazil.decode.settings import Envelope, Reading
-from frazil.ingest.task import read_records
+from frazil.ingest.tasks.task import read_records
 from tests.unit.decode.avro_bodies import plain as plain_avro
 from tests.unit.decode.avro_bodies import read as read_avro
 from tests.unit.decode.avro_bodies import reader_of as avro_reader_of

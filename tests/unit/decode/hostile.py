@@ -20,9 +20,9 @@ from pyiceberg.types import IcebergType, StringType
 
 from frazil.dead_letters.record import DEAD_LETTER_TYPES
 from frazil.decode.settings import Envelope, Reading, WriterSchema
-from frazil.ingest.schemas import UNKNOWN
-from frazil.ingest.task import read_records
-from frazil.ingest.task_job import Job
+from frazil.ingest.tables.schemas import UNKNOWN
+from frazil.ingest.tasks.task import read_records
+from frazil.ingest.tasks.task_job import Job
 from frazil.registry.protobuf import compile_proto
 from frazil.schema.evolve import new_schema
 from frazil.schema.projection import Shaping

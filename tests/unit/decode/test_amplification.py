@@ -17,7 +17,7 @@ from frazil.dead_letters.record import DEAD_LETTER_TYPES
 from frazil.decode import limits
 from frazil.decode.json.records import JsonOptions, decode_json, unescape_keys
 from frazil.decode.settings import Reading, WriterSchema
-from frazil.ingest.task_job import Job
+from frazil.ingest.tasks.task_job import Job
 from frazil.registry.protobuf import compile_proto
 from frazil.report import TaskReport
 from frazil.write.target import TableTarget

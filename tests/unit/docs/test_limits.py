@@ -14,7 +14,8 @@ from frazil.decode.json_schema import types as json_schema
 from frazil.decode.protobuf import json as protobuf_json
 from frazil.decode.protobuf import layout, wire
 from frazil.decode.protobuf import schema as protobuf
-from frazil.ingest import references, task_limits
+from frazil.ingest.tables import references
+from frazil.ingest.tasks import task_limits
 from frazil.name_length import MAX_NAME_BYTES
 from frazil.spec.settings import LimitsSpec
 

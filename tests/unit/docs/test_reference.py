@@ -25,8 +25,8 @@ from frazil.cli.replay import replay_document
 from frazil.cli.trial import tried_document, try_document
 from frazil.dead_letters.record import DEAD_LETTER_TYPES
 from frazil.imports.draft import Imported
-from frazil.ingest.leadership import Alone
-from frazil.ingest.table import Table
+from frazil.ingest.loop.leadership import Alone
+from frazil.ingest.tables.table import Table
 from frazil.kafka.port import ReadRecord
 from frazil.maintenance.health import TableHealth
 from frazil.maintenance.plan import Action, Plan

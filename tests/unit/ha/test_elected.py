@@ -17,7 +17,7 @@ from frazil.ha.elected import Elected
 from frazil.ha.elector import Claim
 from frazil.ha.link import Guest, Host
 from frazil.ha.memory import MemoryElector, MemoryRegister
-from frazil.ingest.leadership import Member
+from frazil.ingest.loop.leadership import Member
 from tests.fixtures.waiting import wait_until
 
 _CLOCK = SystemClock()

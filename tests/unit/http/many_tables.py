@@ -20,9 +20,9 @@ from frazil.cli.output import Redaction
 from frazil.clock import SystemClock
 from frazil.errors import SpecError, UnavailableError
 from frazil.http.server import open_server
-from frazil.ingest.requests import UnknownTable
-from frazil.ingest.state import RunState
-from frazil.ingest.table import Table
+from frazil.ingest.loop.requests import UnknownTable
+from frazil.ingest.tables.state import RunState
+from frazil.ingest.tables.table import Table
 from frazil.kafka.port import TopicDescription
 from frazil.ops.history import FINE, Sample
 from frazil.ops.running import OwnServices, Parts, RunningPipeline

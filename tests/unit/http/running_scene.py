@@ -17,9 +17,9 @@ from frazil.cli.output import Redaction
 from frazil.clock import SystemClock
 from frazil.dead_letters.changes import TopicReaders
 from frazil.http.app import make_app
-from frazil.ingest.ended_batch import EndedBatch
-from frazil.ingest.service import Service
-from frazil.ingest.services import Services
+from frazil.ingest.batches.ended_batch import EndedBatch
+from frazil.ingest.batches.services import Services
+from frazil.ingest.loop.service import Service
 from frazil.ops.running import OwnServices, Parts, RunningPipeline
 from frazil.ops.state_file import StateFile
 from frazil.spec.connections import HttpSpec

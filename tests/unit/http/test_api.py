@@ -17,7 +17,7 @@ from structlog.testing import capture_logs
 from frazil.http.api import ENDPOINTS
 from frazil.http.operations import Operations
 from frazil.http.problems import Refused
-from frazil.ingest.requests import Requests
+from frazil.ingest.loop.requests import Requests
 from frazil.ops import running
 from frazil.ops.reports import as_document
 from frazil.ops.status import report_pipeline

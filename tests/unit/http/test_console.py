@@ -11,7 +11,7 @@ import pytest
 from frazil.errors import SpecError, UnavailableError
 from frazil.http.console.table_page import settings_of
 from frazil.http.security import cookie_of
-from frazil.ingest.state import RunState
+from frazil.ingest.tables.state import RunState
 from frazil.spec import load_spec
 from frazil.spec.connections import HttpSpec, HttpTlsSpec, HttpTokensSpec
 from frazil.spec.forms import Address

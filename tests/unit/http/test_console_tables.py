@@ -19,7 +19,7 @@ from frazil.http.console import live
 from frazil.http.console.charts import sparkline
 from frazil.http.console.figures import last_hour_of
 from frazil.http.console.live import LiveTables, Streams
-from frazil.ingest.state import RunState
+from frazil.ingest.tables.state import RunState
 from frazil.ops.history import Samples
 from frazil.spec.connections import HttpSpec
 from tests.unit.http.many_tables import ManyTables

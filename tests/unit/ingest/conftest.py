@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from frazil.ingest.queries import SparkQueries
-from frazil.ingest.services import Services
+from frazil.ingest.batches.services import Services
+from frazil.ingest.tables.queries import SparkQueries
 from tests.unit.ingest import service_scene
 from tests.unit.ingest.service_scene import Scene
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 
 from frazil.errors import SpecError
-from frazil.ingest.leadership import LeadershipState, Member
+from frazil.ingest.loop.leadership import LeadershipState, Member
 
 
 class Script:

@@ -10,10 +10,10 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from frazil.ingest.service import Service
-from frazil.ingest.services import Services
-from frazil.ingest.table import Table
-from frazil.ingest.workers import Done, Workers
+from frazil.ingest.batches.services import Services
+from frazil.ingest.batches.workers import Done, Workers
+from frazil.ingest.loop.service import Service
+from frazil.ingest.tables.table import Table
 from frazil.kafka.memory import MemoryOutbox
 from frazil.spec import CatalogSpec, PipelineSpec, TableSpec, TopicSelector
 from frazil.spec.settings import CommitSpec

@@ -8,8 +8,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from frazil.ingest.task import run_task
-from frazil.ingest.task_job import Job
+from frazil.ingest.tasks.task import run_task
+from frazil.ingest.tasks.task_job import Job
 from frazil.report import TaskReport, load_report
 from frazil.schema.evolve import new_schema
 from frazil.spec.settings import METADATA_COLUMNS, MetadataField

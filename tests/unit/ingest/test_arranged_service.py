@@ -11,7 +11,7 @@ import pytest
 
 from frazil.catalog.layout import METRICS_OF, Layout, partition_terms
 from frazil.catalog.memory import MemoryCatalog
-from frazil.ingest.state import RunState
+from frazil.ingest.tables.state import RunState
 from frazil.schema.evolve import new_schema
 from frazil.spec import ColumnSpec
 from frazil.spec.partitioning import PartitionTerm, parse_sort, parse_term

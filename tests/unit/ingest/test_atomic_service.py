@@ -12,10 +12,10 @@ import fastavro
 import pytest
 
 from frazil.catalog.progress import from_summary
-from frazil.ingest.load import RELOAD_IDLE_EVERY_S
-from frazil.ingest.service import Service
-from frazil.ingest.state import RunState
-from frazil.ingest.table_updates import INCOMPLETE_TRANSACTION
+from frazil.ingest.loop.load import RELOAD_IDLE_EVERY_S
+from frazil.ingest.loop.service import Service
+from frazil.ingest.loop.table_updates import INCOMPLETE_TRANSACTION
+from frazil.ingest.tables.state import RunState
 from frazil.ingest.transactions import lookahead
 from frazil.spec.models import TopicSelector
 from frazil.spec.settings import AtomicSpec, EnvelopeSpec, ValueSpec

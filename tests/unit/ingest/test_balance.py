@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from frazil.ingest import task
-from frazil.ingest.state import RunState
-from frazil.ingest.table import Table
+from frazil.ingest.tables.state import RunState
+from frazil.ingest.tables.table import Table
+from frazil.ingest.tasks import task
 from frazil.report import TaskReport
 from frazil.spec.settings import EnvelopeSpec
 from frazil.types import Balance

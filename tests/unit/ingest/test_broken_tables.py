@@ -14,11 +14,11 @@ from structlog.testing import capture_logs
 
 from frazil.catalog.port import TableState
 from frazil.errors import SpecError
-from frazil.ingest.load import RELOAD_IDLE_EVERY_S
-from frazil.ingest.planner import Planner
-from frazil.ingest.service import Service
-from frazil.ingest.state import RunState
-from frazil.ingest.table import Table
+from frazil.ingest.loop.load import RELOAD_IDLE_EVERY_S
+from frazil.ingest.loop.planner import Planner
+from frazil.ingest.loop.service import Service
+from frazil.ingest.tables.state import RunState
+from frazil.ingest.tables.table import Table
 from frazil.testing import MemoryCatalog
 from tests.unit.ingest.service_scene import Scene, turn_until
 

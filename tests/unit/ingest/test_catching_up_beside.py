@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from frazil.errors import UnavailableError
-from frazil.ingest.service import Service
-from frazil.ingest.services import RunTimeouts
-from frazil.ingest.state import RunState
+from frazil.ingest.batches.services import RunTimeouts
+from frazil.ingest.loop.service import Service
+from frazil.ingest.tables.state import RunState
 from tests.unit.ingest.leaders import Script
 from tests.unit.ingest.service_scene import Scene, only, turn_until
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from frazil.ingest.batches.services import Services
+from frazil.ingest.loop.planner import LONGEST_POLL_S
+from frazil.ingest.loop.service import Service
 from frazil.ingest.plan import pace_s, slowed_s
-from frazil.ingest.planner import LONGEST_POLL_S
-from frazil.ingest.service import Service
-from frazil.ingest.services import Services
 from frazil.kafka.port import Partition
 from frazil.spec import CatalogSpec, PipelineSpec, TableSpec, TopicSelector
 from frazil.spec.settings import CommitSpec, ValueSpec

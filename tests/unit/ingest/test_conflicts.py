@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from frazil.errors import ConflictError
-from frazil.ingest.state import RunState
-from frazil.ingest.table_updates import CONFLICTS_AT_ONCE
+from frazil.ingest.loop.table_updates import CONFLICTS_AT_ONCE
+from frazil.ingest.tables.state import RunState
 from frazil.types import Commit, Progress
 from tests.unit.ingest.service_scene import Scene, only, turn_until
 

@@ -8,15 +8,15 @@ from typing import Any
 import pytest
 
 from frazil.ingest import plan
-from frazil.ingest.schema_updates import sample_reads
-from frazil.ingest.state import RunState
+from frazil.ingest.batches.schema_updates import sample_reads
+from frazil.ingest.tables.state import RunState
 from frazil.spec.forms import parse_path
 from frazil.spec.settings import ColumnSpec, FlattenSpec
 from frazil.spec.types import parse_type
 from frazil.types import OffsetRange
 from tests.fixtures.slices import sliced
 from tests.unit.ingest.service_scene import Scene, only
-from tests.unit.ingest.test_schemas import Scenario, avro
+from tests.unit.ingest.tables.test_schemas import Scenario, avro
 from tests.unit.schema.test_name_case import columns_of, dead_letters_of
 
 RECORDS: list[Any] = [

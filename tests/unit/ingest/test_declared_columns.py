@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from pyiceberg.types import IcebergType
 
-from frazil.ingest.state import RunState
-from frazil.ingest.table import Table
+from frazil.ingest.tables.state import RunState
+from frazil.ingest.tables.table import Table
 from frazil.spec.settings import ColumnSpec
 from frazil.spec.types import parse_type
 from tests.unit.ingest.service_scene import Scene, only

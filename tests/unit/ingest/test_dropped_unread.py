@@ -8,7 +8,7 @@ import pytest
 from pyiceberg.types import IntegerType
 
 from frazil.decode.json.slices import MAX_MISMATCHES
-from frazil.ingest.state import RunState
+from frazil.ingest.tables.state import RunState
 from frazil.spec.settings import FlattenSpec, ProtectRule
 from tests.unit.ingest.service_scene import Scene
 

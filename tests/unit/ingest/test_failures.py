@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pyspark.errors import PySparkException
 
-from frazil.ingest.job import cause_of
+from frazil.ingest.batches.job import cause_of
 
 SPARK = "org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 in stage 1.0 failed 1 times"
 KAFKA = "org.apache.kafka.common"

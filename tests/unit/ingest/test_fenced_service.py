@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from frazil.errors import FencedError
-from frazil.ingest.service import Service
+from frazil.ingest.loop.service import Service
 from tests.unit.ingest.service_scene import HandWorkers, Scene, turn_until
 
 

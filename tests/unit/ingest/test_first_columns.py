@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from frazil.ingest.outcome import EMPTY_RETRY_S
+from frazil.ingest.batches.outcome import EMPTY_RETRY_S
 from frazil.ingest.plan import FIRST_BATCH_RECORDS, TableClock, batch_limit, plan_batch
-from frazil.ingest.state import RunState
+from frazil.ingest.tables.state import RunState
 from frazil.spec.settings import EnvelopeSpec
 from frazil.types import Batch, OffsetRange
 from tests.unit.ingest.service_scene import Scene, only, turn_until

@@ -21,7 +21,7 @@ for _ in range(5):
     batch()
 print(fault_count() - before)
 """
-KEEPING = "from frazil.ingest.task_limits import keep_freed_memory; keep_freed_memory()"
+KEEPING = "from frazil.ingest.tasks.task_limits import keep_freed_memory; keep_freed_memory()"
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="a matter of glibc")

@@ -12,9 +12,9 @@ import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField, StringType
 
-from frazil.ingest.preflight import identified_otherwise
-from frazil.ingest.settings import identifier_names
-from frazil.ingest.table import Table
+from frazil.ingest.tables.preflight import identified_otherwise
+from frazil.ingest.tables.settings import identifier_names
+from frazil.ingest.tables.table import Table
 from frazil.spec.settings import KeySpec
 from tests.unit.ingest.service_scene import Scene
 

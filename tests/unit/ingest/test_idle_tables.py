@@ -13,15 +13,15 @@ from pyiceberg.schema import Schema
 from frazil.catalog.layout import Layout
 from frazil.catalog.port import TableSize, TableState
 from frazil.errors import UnavailableError
-from frazil.ingest.discovery import Discovery
+from frazil.ingest.batches.services import Services
 from frazil.ingest.failures import TableStopped
-from frazil.ingest.load import RELOAD_IDLE_EVERY_S
-from frazil.ingest.refresh import TOPICS_EVERY_S
-from frazil.ingest.service import Service
-from frazil.ingest.services import Services
-from frazil.ingest.state import RunState
-from frazil.ingest.table import Table
-from frazil.ingest.table_updates import pause_table, resume_table, stop_table
+from frazil.ingest.loop.discovery import Discovery
+from frazil.ingest.loop.load import RELOAD_IDLE_EVERY_S
+from frazil.ingest.loop.refresh import TOPICS_EVERY_S
+from frazil.ingest.loop.service import Service
+from frazil.ingest.loop.table_updates import pause_table, resume_table, stop_table
+from frazil.ingest.tables.state import RunState
+from frazil.ingest.tables.table import Table
 from frazil.kafka.port import TopicDescription
 from frazil.ops.history import freshness_of, sample_of
 from frazil.ops.reports import lag_s

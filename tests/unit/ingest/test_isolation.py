@@ -14,11 +14,11 @@ from frazil.catalog.port import TableState
 from frazil.clock import SystemClock
 from frazil.decode.settings import WriterSchema
 from frazil.errors import UnavailableError
-from frazil.ingest.schemas import Schemas
-from frazil.ingest.service import Service
-from frazil.ingest.services import Services
-from frazil.ingest.task_job import Job
-from frazil.ingest.workers import ThreadWorkers
+from frazil.ingest.batches.services import Services
+from frazil.ingest.batches.workers import ThreadWorkers
+from frazil.ingest.loop.service import Service
+from frazil.ingest.tables.schemas import Schemas
+from frazil.ingest.tasks.task_job import Job
 from frazil.kafka.port import TopicDescription
 from frazil.registry.memory import MemoryRegistry
 from frazil.registry.port import RegisteredSchema
@@ -28,7 +28,7 @@ from frazil.spec import CatalogSpec, PipelineSpec, TableSpec, TopicSelector
 from frazil.spec.settings import CommitSpec
 from frazil.testing import MemoryCatalog, MemoryJobs, MemorySource
 from frazil.types import Batch, Commit, Progress
-from tests.unit.ingest.test_schemas import avro
+from tests.unit.ingest.tables.test_schemas import avro
 from tests.unit.rows.test_writer_schemas import framed
 
 V1 = avro(id="int")
@@ -216,7 +216,7 @@ def test_a_table_that_does_not_need_what_hangs_stays_as_fresh_as_before(
         return compile_proto(text, references)
 
     if hung == "protoc":
-        monkeypatch.setattr("frazil.ingest.schemas.compile_proto", compile_late)
+        monkeypatch.setattr("frazil.ingest.tables.schemas.compile_proto", compile_late)
     tables_service.start()
     undisturbed = tables_service.freshness()
     one = tables_service.registry.register(
@@ -240,8 +240,8 @@ def test_a_table_in_another_store_or_led_by_another_broker_stays_as_fresh_as_bef
     make_tables_service: Callable[[str], ManyTables], monkeypatch: pytest.MonkeyPatch, hung: str
 ) -> None:
     """More tables are in need than there are places: each of them hangs."""
-    monkeypatch.setattr("frazil.ingest.load.RELOAD_IDLE_EVERY_S", 1.0)
-    monkeypatch.setattr("frazil.ingest.refresh.TOPICS_EVERY_S", 0.5)
+    monkeypatch.setattr("frazil.ingest.loop.load.RELOAD_IDLE_EVERY_S", 1.0)
+    monkeypatch.setattr("frazil.ingest.loop.refresh.TOPICS_EVERY_S", 0.5)
     tables_service, others = make_tables_service("json"), [f"n.t{number}" for number in range(TABLES_IN_NEED)]
     tables_service.start()
     for topic in others:

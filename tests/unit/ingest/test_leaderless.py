@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from frazil.errors import UnavailableError
-from frazil.ingest.refresh import TOPICS_EVERY_S
-from frazil.ingest.state import RunState
+from frazil.ingest.loop.refresh import TOPICS_EVERY_S
+from frazil.ingest.tables.state import RunState
 from frazil.kafka.port import Partition
 from frazil.spec.models import Start
 from tests.unit.ingest.service_scene import Scene, only, turn_until

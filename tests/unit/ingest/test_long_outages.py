@@ -10,9 +10,9 @@ import pytest
 
 from frazil.catalog.port import TableState
 from frazil.errors import UnavailableError
-from frazil.ingest.load import RELOAD_IDLE_EVERY_S
-from frazil.ingest.state import RunState
-from frazil.ingest.table_updates import LONGEST_BACKOFF_S, backoff_s
+from frazil.ingest.loop.load import RELOAD_IDLE_EVERY_S
+from frazil.ingest.loop.table_updates import LONGEST_BACKOFF_S, backoff_s
+from frazil.ingest.tables.state import RunState
 from frazil.testing import FakeClock, MemoryCatalog
 from tests.unit.ingest.service_scene import Scene, turn_until
 

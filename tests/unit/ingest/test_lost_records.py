@@ -9,7 +9,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from frazil.errors import UnavailableError
-from frazil.ingest.task_job import Job
+from frazil.ingest.tasks.task_job import Job
 from frazil.report import TaskReport
 from frazil.types import Batch
 from tests.unit.ingest.service_scene import Scene, only, turn_until

@@ -17,14 +17,14 @@ from pyiceberg.types import LongType
 from structlog.testing import capture_logs
 
 from frazil.errors import UnavailableError
-from frazil.ingest.isolate import Found
+from frazil.ingest.batches.services import Services
+from frazil.ingest.batches.workers import COMMIT_THREADS, Done
+from frazil.ingest.loop.planner import Planner
+from frazil.ingest.loop.service import Service
 from frazil.ingest.plan import MAX_TABLES_PER_JOB
-from frazil.ingest.planner import Planner
-from frazil.ingest.service import Service
-from frazil.ingest.services import Services
-from frazil.ingest.table import Planned, Table
-from frazil.ingest.task_job import Job
-from frazil.ingest.workers import COMMIT_THREADS, Done
+from frazil.ingest.tables.table import Planned, Table
+from frazil.ingest.tasks.isolate import Found
+from frazil.ingest.tasks.task_job import Job
 from frazil.kafka.port import Partition
 from frazil.report import Counts, TaskReport
 from frazil.spec import CatalogSpec, ColumnSpec, PipelineSpec, TableSpec, TopicSelector

@@ -13,8 +13,8 @@ from pyiceberg.schema import Schema
 from frazil.catalog.port import TableState
 from frazil.dead_letters.files import Selection
 from frazil.errors import SpecError
-from frazil.ingest.state import RunState, find_no_op_change
-from frazil.ingest.table import Table
+from frazil.ingest.tables.state import RunState, find_no_op_change
+from frazil.ingest.tables.table import Table
 from frazil.schema.evolve import RequestedFields, extend_schema, new_schema
 from frazil.schema.projection import KEY_ROOT
 from frazil.spec.settings import LimitsSpec

@@ -13,7 +13,7 @@ from structlog.testing import capture_logs
 
 from frazil.catalog.port import TableState
 from frazil.dead_letters.tables import DELETES_OLD
-from frazil.ingest.load import RELOAD_IDLE_EVERY_S
+from frazil.ingest.loop.load import RELOAD_IDLE_EVERY_S
 from frazil.schema.evolve import new_schema
 from tests.unit.ingest.service_scene import Scene, turn_until
 

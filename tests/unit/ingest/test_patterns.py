@@ -8,8 +8,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from frazil.errors import SpecError
-from frazil.ingest.refresh import TOPICS_EVERY_S
-from frazil.ingest.state import RunState
+from frazil.ingest.loop.refresh import TOPICS_EVERY_S
+from frazil.ingest.tables.state import RunState
 from frazil.spec import PipelineSpec, TopicSelector
 from tests.unit.ingest.service_scene import Scene, turn_until
 

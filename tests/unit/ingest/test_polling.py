@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from frazil.ingest.planner import IDLE_AFTER_S, LONGEST_IDLE_POLL_S, LONGEST_POLL_S, SHORTEST_POLL_S, Polling
+from frazil.ingest.loop.planner import IDLE_AFTER_S, LONGEST_IDLE_POLL_S, LONGEST_POLL_S, SHORTEST_POLL_S, Polling
 
 
 def polled(took_s: float, last_change_s: float, now_s: float) -> Polling:

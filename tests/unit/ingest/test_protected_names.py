@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pyiceberg.types import StringType
 
-from frazil.ingest.state import RunState
+from frazil.ingest.tables.state import RunState
 from frazil.spec.settings import ColumnSpec, FlattenSpec, KeySpec, ProtectRule, ValueSpec
 from frazil.spec.types import parse_type
 from tests.unit.ingest.service_scene import only

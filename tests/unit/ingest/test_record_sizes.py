@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from frazil.catalog.port import TableSize
-from frazil.ingest.job import slices_of
+from frazil.ingest.batches.job import slices_of
 from frazil.ingest.plan import (
     LEAST_TYPICAL_BYTES,
     buffered_row_bytes,
@@ -16,7 +16,7 @@ from frazil.ingest.plan import (
     stored_row_bytes,
     whole_files,
 )
-from frazil.ingest.state import Sizes
+from frazil.ingest.tables.state import Sizes
 from frazil.report import Counts, RouteReport, TaskReport, WrittenFiles
 from frazil.types import Batch, DataFile, OffsetRange
 

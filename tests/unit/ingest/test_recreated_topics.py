@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from frazil.ingest.refresh import TOPICS_EVERY_S
-from frazil.ingest.service import Service
+from frazil.ingest.loop.refresh import TOPICS_EVERY_S
+from frazil.ingest.loop.service import Service
 from frazil.spec.models import Start
 from tests.unit.ingest.service_scene import Scene, turn_until
 

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from frazil.decode.settings import WriterSchema
-from frazil.ingest.schemas import Schemas
-from frazil.ingest.services import Services
+from frazil.ingest.batches.services import Services
+from frazil.ingest.tables.schemas import Schemas
 from frazil.registry.memory import MemoryRegistry
 from tests.unit.ingest import service_scene
 from tests.unit.ingest.test_routes import Routed

@@ -12,9 +12,9 @@ from structlog.testing import capture_logs
 from frazil.catalog.memory import MemoryCatalog
 from frazil.catalog.port import TableState
 from frazil.errors import UnavailableError
-from frazil.ingest.service import Service
-from frazil.ingest.state import RunState
-from frazil.ingest.task_job import Job
+from frazil.ingest.loop.service import Service
+from frazil.ingest.tables.state import RunState
+from frazil.ingest.tasks.task_job import Job
 from frazil.report import TaskReport
 from frazil.spec import PipelineSpec, load_spec
 from frazil.testing import MemoryJobs, MemorySource

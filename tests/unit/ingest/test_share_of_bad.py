@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from frazil.ingest.service import Service
-from frazil.ingest.state import RunState
-from frazil.ingest.table import Table
+from frazil.ingest.loop.service import Service
+from frazil.ingest.tables.state import RunState
+from frazil.ingest.tables.table import Table
 from frazil.spec.settings import ColumnSpec, DeadLettersSpec
 from frazil.spec.types import parse_type
 from tests.unit.ingest.service_scene import Scene, only

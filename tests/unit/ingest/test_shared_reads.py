@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from frazil.errors import UnavailableError
-from frazil.ingest.service import Service
-from frazil.ingest.state import RunState
-from frazil.ingest.task_job import Job
+from frazil.ingest.loop.service import Service
+from frazil.ingest.tables.state import RunState
+from frazil.ingest.tasks.task_job import Job
 from frazil.report import TaskReport
 from frazil.spec import PipelineSpec, TableSpec, TopicSelector
 from frazil.spec.settings import CommitSpec, EnvelopeSpec

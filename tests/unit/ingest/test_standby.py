@@ -10,9 +10,9 @@ import pytest
 
 from frazil.errors import ConflictError, SpecError, UnavailableError
 from frazil.ingest.failures import TaskFailedError
-from frazil.ingest.ownership import WARM_JOBS
-from frazil.ingest.service import Service
-from frazil.ingest.state import RunState
+from frazil.ingest.loop.ownership import WARM_JOBS
+from frazil.ingest.loop.service import Service
+from frazil.ingest.tables.state import RunState
 from frazil.report import TaskReport
 from frazil.spec.topics import Start
 from frazil.types import Batch

@@ -11,10 +11,10 @@ from pyiceberg.types import IntegerType, ListType, LongType, NestedField, String
 
 from frazil.decode.settings import PLACEHOLDER
 from frazil.errors import SpecError
-from frazil.ingest.queries import SparkQueries
-from frazil.ingest.settings import query_columns
-from frazil.ingest.state import RunState
-from frazil.ingest.table import Table
+from frazil.ingest.tables.queries import SparkQueries
+from frazil.ingest.tables.settings import query_columns
+from frazil.ingest.tables.state import RunState
+from frazil.ingest.tables.table import Table
 from frazil.schema.evolve import new_schema
 from frazil.spec import TableSpec
 from frazil.spec.models import TopicSelector

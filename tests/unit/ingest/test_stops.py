@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from frazil.catalog.memory import MemoryCatalog
-from frazil.ingest.discovery import Discovery
 from frazil.ingest.failures import TableStopped
-from frazil.ingest.table import Table
+from frazil.ingest.loop.discovery import Discovery
+from frazil.ingest.tables.table import Table
 from frazil.kafka.memory import MemorySource
 from frazil.schema.evolve import new_schema
 from frazil.spec import CatalogSpec, PipelineSpec, TableSpec, TopicSelector

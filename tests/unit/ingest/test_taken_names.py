@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from frazil.ingest.state import RunState
+from frazil.ingest.tables.state import RunState
 from tests.unit.ingest.service_scene import only
 
 _QUERIES: tuple[tuple[dict[str, Any], dict[str, Any], str], ...] = (

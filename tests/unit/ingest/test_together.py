@@ -14,9 +14,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from frazil.decode.settings import Reading
-from frazil.ingest import shares
-from frazil.ingest.shares import Together
-from frazil.ingest.task_job import Job
+from frazil.ingest.tasks import shares
+from frazil.ingest.tasks.shares import Together
+from frazil.ingest.tasks.task_job import Job
 from frazil.report import TaskReport
 from frazil.routing import Route, parse_template
 from frazil.schema.projection import Shaping

@@ -10,11 +10,11 @@ import pytest
 from structlog.testing import capture_logs
 
 from frazil.errors import SpecError
-from frazil.ingest.discovery import Discovery
 from frazil.ingest.failures import TableStopped
-from frazil.ingest.refresh import TOPICS_EVERY_S
-from frazil.ingest.service import Service
-from frazil.ingest.state import RunState
+from frazil.ingest.loop.discovery import Discovery
+from frazil.ingest.loop.refresh import TOPICS_EVERY_S
+from frazil.ingest.loop.service import Service
+from frazil.ingest.tables.state import RunState
 from frazil.kafka.port import ReadRecord
 from frazil.ops.check import comparison
 from frazil.ops.plan import plan_tables

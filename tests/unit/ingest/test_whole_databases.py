@@ -8,9 +8,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-from frazil.ingest.refresh import TOPICS_EVERY_S
-from frazil.ingest.service import Service
-from frazil.ingest.state import RunState
+from frazil.ingest.loop.refresh import TOPICS_EVERY_S
+from frazil.ingest.loop.service import Service
+from frazil.ingest.tables.state import RunState
 from frazil.spec import PipelineSpec, TableSpec, TopicSelector
 from frazil.spec.settings import CommitSpec, DeadLettersSpec, EnvelopeSpec, ValueSpec
 from tests.unit.ingest.service_scene import Scene, turn_until

@@ -13,9 +13,9 @@ from pyiceberg.types import LongType, NestedField, StringType, StructType
 from frazil.dead_letters.tables import DELETES_OLD
 from frazil.errors import SpecError, UnavailableError
 from frazil.ha.memory import MemoryElector, MemoryRegister
-from frazil.ingest.discovery import Discovery
 from frazil.ingest.failures import TableStopped
-from frazil.ingest.table import Table
+from frazil.ingest.loop.discovery import Discovery
+from frazil.ingest.tables.table import Table
 from frazil.ops.check import (
     Finding,
     check_election,

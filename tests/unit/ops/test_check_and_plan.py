@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from frazil.catalog.layout import Layout
-from frazil.ingest.discovery import Discovery
-from frazil.ingest.service import Service
-from frazil.ingest.services import Services
-from frazil.ingest.state import RunState
-from frazil.ingest.table import Table
+from frazil.ingest.batches.services import Services
+from frazil.ingest.loop.discovery import Discovery
+from frazil.ingest.loop.service import Service
+from frazil.ingest.tables.state import RunState
+from frazil.ingest.tables.table import Table
 from frazil.kafka.memory import MemoryOutbox
 from frazil.kafka.port import ReadRecord
 from frazil.ops.check import Finding, check_records, check_tables, comparison

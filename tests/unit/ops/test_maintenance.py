@@ -11,8 +11,8 @@ import pytest
 from frazil.catalog.maintenance_port import TableMaintenance
 from frazil.catalog.port import TableSize
 from frazil.catalog.table_metadata import StoredData, StoredDeletes, TableMetadata
-from frazil.ingest.state import CatalogState
-from frazil.ingest.table import Table
+from frazil.ingest.tables.state import CatalogState
+from frazil.ingest.tables.table import Table
 from frazil.maintenance.health import MOST_SMALL_FILES
 from frazil.maintenance.plan import DAILY_MS
 from frazil.maintenance.run import MaintenanceRunner

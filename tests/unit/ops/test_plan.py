@@ -11,7 +11,7 @@ from pyiceberg.types import DecimalType, IntegerType, ListType, LongType, MapTyp
 from frazil.catalog.port import TableState
 from frazil.decode.lossless import format_type
 from frazil.errors import SpecError
-from frazil.ingest.schemas import Schemas
+from frazil.ingest.tables.schemas import Schemas
 from frazil.kafka.port import ReadRecord
 from frazil.ops.plan import PlannedTable, plan_tables
 from frazil.schema.evolve import new_schema

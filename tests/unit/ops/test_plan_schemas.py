@@ -9,7 +9,7 @@ import pytest
 
 from frazil.decode.settings import WriterSchema
 from frazil.errors import UnavailableError
-from frazil.ingest.schemas import Schemas
+from frazil.ingest.tables.schemas import Schemas
 from frazil.ops.plan import PlannedTable
 from frazil.registry.memory import MemoryRegistry
 from frazil.registry.port import SchemaKind

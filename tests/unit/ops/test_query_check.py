@@ -10,10 +10,10 @@ import pytest
 from pyiceberg.types import StringType
 
 from frazil.cli.plan import _lines
-from frazil.ingest.discovery import Discovery
-from frazil.ingest.queries import QueryTables, SparkQueries
-from frazil.ingest.schemas import Schemas
-from frazil.ingest.table import RECORDS_SCHEMA
+from frazil.ingest.loop.discovery import Discovery
+from frazil.ingest.tables.queries import QueryTables, SparkQueries
+from frazil.ingest.tables.schemas import Schemas
+from frazil.ingest.tables.table import RECORDS_SCHEMA
 from frazil.ops.check import Finding, check_queries, check_records
 from frazil.ops.plan import plan_tables
 from frazil.ops.schema_check import check_schemas

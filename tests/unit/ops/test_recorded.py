@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from frazil.ingest.failures import TableStopped
-from frazil.ingest.leadership import Alone
-from frazil.ingest.published_offsets import Published
-from frazil.ingest.state import RunState
-from frazil.ingest.table import Table
+from frazil.ingest.loop.leadership import Alone
+from frazil.ingest.loop.published_offsets import Published
+from frazil.ingest.tables.state import RunState
+from frazil.ingest.tables.table import Table
 from frazil.ops.reports import PipelineReport, VerificationReport, as_document
 from frazil.ops.state_file import StateFile
 from frazil.ops.status import report_pipeline

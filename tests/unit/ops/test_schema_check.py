@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from frazil.ingest.discovery import Discovery
-from frazil.ingest.schemas import Schemas
+from frazil.ingest.loop.discovery import Discovery
+from frazil.ingest.tables.schemas import Schemas
 from frazil.ops.check import Finding
 from frazil.ops.schema_check import check_registry, check_schemas
 from frazil.registry.memory import MemoryRegistry

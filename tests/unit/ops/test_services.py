@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from frazil.errors import SpecError
-from frazil.ingest.discovery import Discovery
+from frazil.ingest.loop.discovery import Discovery
 from frazil.ops.check import check_service, check_tables, comparison
 from frazil.schema.evolve import new_schema
 from frazil.spec.types import parse_type

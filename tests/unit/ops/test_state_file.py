@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from frazil.cli.output import Redaction
-from frazil.ingest.leadership import Alone
-from frazil.ingest.state import RunState
-from frazil.ingest.table import Table
+from frazil.ingest.loop.leadership import Alone
+from frazil.ingest.tables.state import RunState
+from frazil.ingest.tables.table import Table
 from frazil.ops.state_file import StateFile, is_process_alive
 from frazil.spec import TableSpec, TopicSelector
 from frazil.testing import FakeClock

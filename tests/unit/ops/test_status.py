@@ -21,7 +21,7 @@ from frazil.catalog.memory import MemoryCatalog
 from frazil.catalog.port import Catalog, TableState
 from frazil.cli.status import render
 from frazil.errors import SpecError, UnavailableError
-from frazil.ingest.table import Table
+from frazil.ingest.tables.table import Table
 from frazil.kafka.memory import MemorySource
 from frazil.ops.reports import MaintenanceReport, PipelineReport, as_document
 from frazil.ops.state_file import describe

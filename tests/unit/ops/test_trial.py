@@ -11,8 +11,8 @@ from pyiceberg.types import LongType
 
 from frazil.decode.settings import WriterSchema
 from frazil.errors import SpecError, UnavailableError
-from frazil.ingest.queries import SparkQueries
-from frazil.ingest.schemas import Schemas
+from frazil.ingest.tables.queries import SparkQueries
+from frazil.ingest.tables.schemas import Schemas
 from frazil.ops.trial import Trial, TriedTable
 from frazil.ops.tried_record import TriedRecord
 from frazil.registry.memory import MemoryRegistry

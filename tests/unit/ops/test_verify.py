@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from frazil.ingest.service import Service
-from frazil.ingest.services import Services
-from frazil.ingest.table import Table
+from frazil.ingest.batches.services import Services
+from frazil.ingest.loop.service import Service
+from frazil.ingest.tables.table import Table
 from frazil.ops.verify import UpTo, copying, has_lost_records, load_for_copy, plan_copies
 from frazil.spec.models import Start
 from frazil.spec.settings import ExpectationSpec, LookupSpec

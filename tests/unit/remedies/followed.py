@@ -24,11 +24,11 @@ _SECURE_KAFKA = "integration/test_secure_kafka.py::test_"
 _DEAD_LETTERS = "dead_letters_are_written_with_the_least_rights_and_a_missing_one_is_named"
 _QUERIES = "integration/test_query_refusals.py::test_a_refused_query_is_accepted_once_its_remedy_is_done"
 _STEPS = "unit/process/test_steps.py::test_steps_that_contradict_each_other_are_refused_until_the_remedy_is_done"
-_WAITS = "unit/ingest/test_queries.py::test_a_table_whose_first_records_have_no_field_for_it_waits_for_others"
-_EXPECT = "unit/ingest/test_expectations.py::test_"
+_WAITS = "unit/ingest/tables/test_queries.py::test_a_table_whose_first_records_have_no_field_for_it_waits_for_others"
+_EXPECT = "unit/ingest/tables/test_expectations.py::test_"
 _ENCODINGS = "unit/rows/test_encodings_service.py::test_the_remedy_of_a_refused_change_gives_later_values_a_place"
 _TOPICS = "unit/ingest/test_topic_tables.py::test_"
-_LOOKUPS = "unit/ingest/test_lookups.py::test_"
+_LOOKUPS = "unit/ingest/tables/test_lookups.py::test_"
 _UNUSABLE = "integration/test_unusable_catalogs.py::test_"
 _FUNCTIONS = "integration/test_query_functions.py::test_"
 
@@ -169,7 +169,7 @@ FOLLOWED: Mapping[str, str] = {
         f"{_LOOKUPS}a_lookup_that_cannot_be_stops_the_table_until_it_is_corrected",
     ),
     "take another column, or store it as text, a number, a boolean, a date or a time": (
-        "unit/ingest/test_lookup_files.py::test_a_column_of_a_file_whose_type_cannot_be_taken_is_named"
+        "unit/ingest/tables/test_lookup_files.py::test_a_column_of_a_file_whose_type_cannot_be_taken_is_named"
     ),
     "name a column of the record's own fields": f"{_LOOKUPS}a_key_column_of_an_upsert_table_is_not_looked_up",
     # The key of `protect`.
@@ -448,7 +448,7 @@ FOLLOWED: Mapping[str, str] = {
     ),
     "give `spark.driver.memory` more under `spark: {conf: …}` and delete the file named here, or delete the records"
     " with kafka-delete-records and set `on_data_loss: skip`; the file: …": (
-        "unit/ingest/test_crash_suspects.py::test_a_table_that_the_jvm_dies_of_stops_after_restarts_and_the_others_flow"
+        "unit/ingest/batches/test_crash_suspects.py::test_a_table_that_the_jvm_dies_of_stops_after_restarts_and_the_others_flow"
     ),
     "…; files are not rewritten until then": (
         "unit/ops/test_check.py::test_an_order_of_rows_that_a_table_cannot_have_is_a_problem"
@@ -487,7 +487,7 @@ FOLLOWED: Mapping[str, str] = {
         "unit/contributing/test_catalog.py::test_a_pipeline_file_takes_the_catalog_of_a_package"
     ),
     "start `frazil run` again; its log has the cause": (
-        "unit/ingest/test_crash_suspects.py::test_a_table_is_no_suspect_any_more_once_it_was_read"
+        "unit/ingest/batches/test_crash_suspects.py::test_a_table_is_no_suspect_any_more_once_it_was_read"
     ),
 }
 """The test that shows each message, does what it reports and sees it work."""

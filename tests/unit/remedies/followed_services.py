@@ -186,7 +186,7 @@ SERVICES: Mapping[str, str] = {
     ),
     **dict.fromkeys(
         ("run `frazil pause …` first", "wait for its first commit"),
-        "unit/ingest/test_requests.py::test_a_table_begins_again_and_the_dry_run_reports_what_is_read_twice",
+        "unit/ingest/loop/test_requests.py::test_a_table_begins_again_and_the_dry_run_reports_what_is_read_twice",
     ),
     "send the command to that process; `frazil status` shows it": (
         "unit/ingest/test_standby.py::test_commands_on_a_table_are_refused_by_a_standby"
@@ -205,7 +205,7 @@ SERVICES: Mapping[str, str] = {
         "unit/cli/test_leadership.py::test_an_address_that_another_process_has_is_refused_until_another_is_written"
     ),
     "stop the pipeline, drop the table, and start the pipeline again": (
-        "unit/ingest/test_requests.py::test_a_table_whose_progress_is_more_than_offsets_is_refused"
+        "unit/ingest/loop/test_requests.py::test_a_table_whose_progress_is_more_than_offsets_is_refused"
     ),
     "ask again later": "unit/http/test_api.py::test_too_much_work_is_refused_until_some_is_done",
     "free the disk, or delete the file: it holds the console's charts alone": (

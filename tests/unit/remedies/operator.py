@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from frazil.ingest.schemas import Schemas
-from frazil.ingest.service import Service
-from frazil.ingest.services import Services
-from frazil.ingest.table import Table
+from frazil.ingest.batches.services import Services
+from frazil.ingest.loop.service import Service
+from frazil.ingest.tables.schemas import Schemas
+from frazil.ingest.tables.table import Table
 from frazil.registry.memory import MemoryRegistry
 from frazil.spec import PipelineSpec, load_spec
 from frazil.testing import StepWorkers

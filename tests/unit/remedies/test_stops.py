@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from frazil.errors import SpecError
-from frazil.ingest.state import RunState
-from frazil.ingest.table import Table
+from frazil.ingest.tables.state import RunState
+from frazil.ingest.tables.table import Table
 from frazil.schema.evolve import new_schema
 from frazil.spec.types import parse_type
 from tests.unit.remedies.followed import is_told

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from frazil.decode.settings import WriterSchema
-from frazil.ingest.state import RunState
-from frazil.ingest.table import Table
+from frazil.ingest.tables.state import RunState
+from frazil.ingest.tables.table import Table
 from frazil.schema.rejected_changes import refused_changes
 from tests.unit.remedies.followed import is_told
 from tests.unit.remedies.operator import Operator

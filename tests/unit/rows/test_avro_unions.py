@@ -19,7 +19,7 @@ from frazil.schema.selection import Selection
 from frazil.spec import ColumnSpec
 from frazil.spec.settings import EnvelopeSpec
 from frazil.spec.types import parse_type
-from tests.unit.ingest.test_schemas import Scenario, avro
+from tests.unit.ingest.tables.test_schemas import Scenario, avro
 from tests.unit.rows.test_writer_schemas import decode, faults, fields_of, framed, rows
 
 _ENUM = {"type": "enum", "name": "E", "symbols": ["A", "B"]}

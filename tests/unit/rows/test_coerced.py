@@ -21,8 +21,8 @@ from frazil.spec import TableSpec
 from frazil.spec.load import load_spec
 from frazil.spec.types import parse_column_type, parse_type
 from tests.unit.decode.columns import fields_of, values_of
-from tests.unit.ingest.test_schemas import Scenario as Registered
-from tests.unit.ingest.test_schemas import avro
+from tests.unit.ingest.tables.test_schemas import Scenario as Registered
+from tests.unit.ingest.tables.test_schemas import avro
 from tests.unit.rows.test_encodings import SHAPES, found, message, proto, schema_of, written
 from tests.unit.rows.test_shaped_service import Scenario
 from tests.unit.rows.test_writer_schemas import decode, framed

@@ -17,14 +17,14 @@ from hypothesis import strategies as st
 from pyiceberg.types import IcebergType, ListType, MapType, StructType
 
 from frazil.clock import new_id
-from frazil.ingest.state import RunState
-from frazil.ingest.table import Table
+from frazil.ingest.tables.state import RunState
+from frazil.ingest.tables.table import Table
 from frazil.schema.projection import Shaping, make_layout
 from frazil.spec import ColumnSpec
 from frazil.spec.settings import DeadLettersSpec, FlattenSpec
 from frazil.spec.types import parse_type
 from tests.unit.ingest.service_scene import Scene, only
-from tests.unit.ingest.test_schemas import Scenario, avro
+from tests.unit.ingest.tables.test_schemas import Scenario, avro
 
 _CASES: list[tuple[str, tuple[str, ...], Any, Any, str]] = [
     ("struct<p: int>", ("v", "p"), {"p": 1}, "x", "v"),

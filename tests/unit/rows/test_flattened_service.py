@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from frazil.ingest.state import RunState
-from frazil.ingest.table import Table
+from frazil.ingest.tables.state import RunState
+from frazil.ingest.tables.table import Table
 from frazil.spec import ColumnSpec
 from frazil.spec.settings import FlattenSpec
 from frazil.spec.types import parse_type
 from tests.unit.ingest.service_scene import Scene, only
-from tests.unit.ingest.test_schemas import Scenario
+from tests.unit.ingest.tables.test_schemas import Scenario
 
 _ADDRESS = (ColumnSpec(name="address", type=parse_type("struct<zip: string>")),)
 _A_B = (ColumnSpec(name="a_b", type=parse_type("string")),)

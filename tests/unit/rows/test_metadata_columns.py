@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from frazil.decode.settings import Reading, WriterSchema
-from frazil.ingest.task_job import Job, source_columns
+from frazil.ingest.tasks.task_job import Job, source_columns
 from frazil.schema.projection import Shaping
 from tests.unit.ingest.targets import records_of, run, target_of
 from tests.unit.rows.test_shaped_tasks import rows_of

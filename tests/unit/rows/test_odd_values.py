@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from frazil.ingest.state import RunState
+from frazil.ingest.tables.state import RunState
 from frazil.spec import ColumnSpec
 from frazil.spec.types import parse_type
 from tests.fixtures.odd_values import BAD, BAD_AT_FIRST, DECLARED, ODD, VALUES

@@ -14,15 +14,15 @@ from pyiceberg.types import LongType, NestedField, StringType
 from structlog.testing import capture_logs
 
 from frazil.dead_letters.files import ReplayResult, Selection
-from frazil.ingest.state import RunState
+from frazil.ingest.tables.state import RunState
 from frazil.schema.conflicts import MAX_REJECTED, accept
 from frazil.schema.evolve import NameConflict, RequestedFields, new_schema
 from frazil.spec import ColumnSpec
 from frazil.spec.settings import DeadLettersSpec, FlattenSpec, LimitsSpec
 from frazil.spec.types import parse_type
 from tests.unit.dead_letters.scene import Scene as PendingDeadLetters
-from tests.unit.ingest import test_schemas
 from tests.unit.ingest.service_scene import Scene, only
+from tests.unit.ingest.tables import test_schemas
 
 LONG = parse_type("long")
 Case = tuple[dict[str, Any], dict[str, Any], str, str | None]

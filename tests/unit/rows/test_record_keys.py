@@ -11,7 +11,7 @@ from pyiceberg.types import StringType
 
 from frazil.decode.lossless import format_type
 from frazil.decode.settings import Reading, WriterSchema
-from frazil.ingest.task_job import Job, source_columns
+from frazil.ingest.tasks.task_job import Job, source_columns
 from frazil.report import TaskReport
 from frazil.schema.evolve import NameConflict, load_requested_fields, merge_requested_fields, new_schema
 from frazil.schema.projection import KEY_ROOT, Shaping, extend_shaped

@@ -12,8 +12,8 @@ import pytest
 from frazil.dead_letters.record import DEAD_LETTER_TYPES
 from frazil.decode.epochs import FIRST_US, LAST_US
 from frazil.decode.settings import Reading
-from frazil.ingest.task import read_records
-from frazil.ingest.task_job import Job
+from frazil.ingest.tasks.task import read_records
+from frazil.ingest.tasks.task_job import Job
 from frazil.report import TaskReport
 from frazil.spec.settings import MetadataField
 from tests.unit.ingest.targets import records_of, run, target_of

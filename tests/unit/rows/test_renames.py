@@ -12,10 +12,10 @@ import pytest
 
 from frazil.decode.renames import find_renames
 from frazil.decode.settings import WriterSchema
-from frazil.ingest.state import RunState
+from frazil.ingest.tables.state import RunState
 from frazil.spec import ColumnSpec
 from frazil.spec.types import parse_type
-from tests.unit.ingest.test_schemas import Scenario
+from tests.unit.ingest.tables.test_schemas import Scenario
 from tests.unit.rows.test_writer_schemas import decode, fields_of, framed, rows
 
 LONG = parse_type("long")

@@ -10,7 +10,7 @@ import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.types import IcebergType, IntegerType, ListType, MapType, NestedField, StringType, StructType
 
-from frazil.ingest.state import RunState
+from frazil.ingest.tables.state import RunState
 from frazil.spec.settings import DeadLettersSpec
 from frazil.write.parquet import hides_nulls, without_hidden_nulls
 from tests.unit.ingest.service_scene import Scene, only

@@ -21,7 +21,7 @@ from pyiceberg.schema import Schema
 from frazil.dead_letters.record import DEAD_LETTER_TYPES
 from frazil.decode.lossless import format_type
 from frazil.decode.settings import Reading, WriterSchema
-from frazil.ingest.task_job import Job
+from frazil.ingest.tasks.task_job import Job
 from frazil.registry.protobuf import compile_proto
 from frazil.report import TaskReport
 from frazil.schema.evolve import RequestedFields, load_requested_fields, merge_requested_fields, new_schema

@@ -15,9 +15,9 @@ from frazil.catalog.layout import spec_of
 from frazil.dead_letters.record import DEAD_LETTER_TYPES
 from frazil.decode.columns import Decoded
 from frazil.decode.settings import Envelope, Reading
-from frazil.ingest.shares import Together
-from frazil.ingest.task import read_records
-from frazil.ingest.task_job import Job
+from frazil.ingest.tasks.shares import Together
+from frazil.ingest.tasks.task import read_records
+from frazil.ingest.tasks.task_job import Job
 from frazil.rows.storable import partition_floors
 from frazil.spec.partitioning import parse_term
 from frazil.upsert.query_changes import read_upserts

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from frazil.ingest.state import RunState
+from frazil.ingest.tables.state import RunState
 from frazil.spec.settings import ColumnSpec, EnvelopeSpec, ValueSpec
 from frazil.spec.types import parse_type
 from tests.unit.ingest.service_scene import Scene, only, turn_until

@@ -10,8 +10,8 @@ import pytest
 from pyiceberg.types import IntegerType
 
 from frazil.spec.settings import EnvelopeSpec
-from tests.unit.ingest.test_schemas import Scenario as AvroScenario
-from tests.unit.ingest.test_schemas import avro
+from tests.unit.ingest.tables.test_schemas import Scenario as AvroScenario
+from tests.unit.ingest.tables.test_schemas import avro
 from tests.unit.upsert.test_upsert_service import JSON_KEYS, UpsertScenario
 from tests.unit.upsert.upsert_source import UpsertSource, made
 

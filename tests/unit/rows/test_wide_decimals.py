@@ -13,7 +13,7 @@ import pytest
 from frazil.spec import ColumnSpec
 from frazil.spec.types import parse_type
 from tests.unit.ingest.service_scene import Scene
-from tests.unit.ingest.test_schemas import Scenario, avro
+from tests.unit.ingest.tables.test_schemas import Scenario, avro
 
 _WIDE = {"logicalType": "decimal", "precision": 60, "scale": 2}
 _BYTES, _FIXED = {"type": "bytes", **_WIDE}, {"type": "fixed", "name": "F", "size": 26, **_WIDE}

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from frazil.errors import UnavailableError
-from frazil.ingest.job import _failure_of
+from frazil.ingest.batches.job import _failure_of
 from frazil.ops.check import check_machine
 from frazil.runtime.machine import (
     Check,

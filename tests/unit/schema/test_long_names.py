@@ -10,14 +10,14 @@ import pyarrow.parquet as pq
 import pytest
 from pyiceberg.types import ListType, LongType, NestedField, StructType
 
-from frazil.ingest.state import RunState
+from frazil.ingest.tables.state import RunState
 from frazil.name_length import MAX_NAME_BYTES, drop_long_names, is_long, long_name_in
 from frazil.schema.evolve import NameConflict, extend_schema, new_schema
 from frazil.spec import ColumnSpec
 from frazil.spec.settings import EnvelopeSpec, FlattenSpec
 from frazil.spec.types import parse_type
-from tests.unit.ingest import test_schemas
 from tests.unit.ingest.service_scene import Scene, only
+from tests.unit.ingest.tables import test_schemas
 
 LONG = "n" * 256
 FITS = "n" * 255

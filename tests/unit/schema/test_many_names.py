@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from frazil.ingest.service import Service
-from frazil.ingest.table import Table
+from frazil.ingest.loop.service import Service
+from frazil.ingest.tables.table import Table
 from frazil.spec.settings import ColumnSpec
 from frazil.spec.types import parse_type
 from frazil.types import MAX_REMEMBERED_NAMES, MORE_NAMES

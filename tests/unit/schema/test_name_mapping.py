@@ -13,8 +13,8 @@ from frazil.schema.evolve import new_schema
 from frazil.schema.names import PROPERTY, aliases_of
 from frazil.spec.settings import ColumnSpec, EnvelopeSpec
 from frazil.spec.types import parse_type
-from tests.unit.ingest.test_schemas import Scenario as AvroScenario
-from tests.unit.ingest.test_schemas import avro
+from tests.unit.ingest.tables.test_schemas import Scenario as AvroScenario
+from tests.unit.ingest.tables.test_schemas import avro
 from tests.unit.rows.test_shaped_service import Scenario
 from tests.unit.upsert.test_upsert_service import JSON_KEYS, UpsertScenario
 from tests.unit.upsert.upsert_source import UpsertSource

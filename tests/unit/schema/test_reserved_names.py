@@ -12,7 +12,7 @@ from frazil.spec.settings import ColumnSpec
 from frazil.spec.types import parse_type
 from frazil.types import RESERVED_COLUMNS
 from tests.unit.ingest.service_scene import Scene, only
-from tests.unit.ingest.test_schemas import Scenario, avro
+from tests.unit.ingest.tables.test_schemas import Scenario, avro
 from tests.unit.schema.test_name_case import columns_of, dead_letters_of, make
 
 LONG = parse_type("long")

@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 
 from frazil.catalog.layout import partition_terms, sort_terms
-from frazil.ingest.state import RunState
+from frazil.ingest.tables.state import RunState
 from frazil.schema.parts import Path as FieldPath
 from frazil.schema.selection import Selection
 from frazil.spec.partitioning import parse_sort, parse_term
 from frazil.spec.settings import ColumnSpec, EnvelopeSpec
 from frazil.spec.types import parse_type
 from tests.unit.ingest.service_scene import Scene, only
-from tests.unit.ingest.test_schemas import Scenario, avro
+from tests.unit.ingest.tables.test_schemas import Scenario, avro
 from tests.unit.schema.test_name_case import columns_of, dead_letters_of
 
 RECORD: dict[str, Any] = {"Id": 1, "Email": "e", "User": {"Phone": "p", "Name": "n"}, "Rows": [{"Card": "c", "N": 1}]}

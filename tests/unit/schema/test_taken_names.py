@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from frazil.ingest.refresh import TOPICS_EVERY_S
-from frazil.ingest.state import RunState
+from frazil.ingest.loop.refresh import TOPICS_EVERY_S
+from frazil.ingest.tables.state import RunState
 from frazil.schema.evolve import new_schema
 from frazil.spec import PipelineSpec, TopicSelector
 from tests.unit.ingest.service_scene import Scene, only, turn_until

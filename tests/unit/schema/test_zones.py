@@ -11,7 +11,7 @@ import pytest
 from frazil.spec.settings import ColumnSpec
 from frazil.spec.types import parse_type
 from tests.unit.ingest.service_scene import Scene, only
-from tests.unit.ingest.test_schemas import Scenario, avro
+from tests.unit.ingest.tables.test_schemas import Scenario, avro
 from tests.unit.schema.test_name_case import dead_letters_of, make
 
 _SKIPPED = "does not exist in Europe/Berlin, where clocks were set forward past it"

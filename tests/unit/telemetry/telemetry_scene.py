@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from frazil.clock import SystemClock
-from frazil.ingest.service import Service
+from frazil.ingest.loop.service import Service
 from frazil.spec import PipelineSpec
 from frazil.spec.connections import TelemetrySpec
 from frazil.telemetry.telemetry import Telemetry

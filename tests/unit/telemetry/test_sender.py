@@ -12,7 +12,7 @@ import structlog
 
 from frazil.clock import SystemClock
 from frazil.errors import SpecError
-from frazil.ingest.service import Service
+from frazil.ingest.loop.service import Service
 from frazil.spec.connections import TelemetrySpec
 from frazil.telemetry import telemetry as places
 from frazil.telemetry import telemetry as senders

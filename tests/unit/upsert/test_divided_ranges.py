@@ -13,7 +13,7 @@ import pytest
 
 from frazil.decode.settings import PLACEHOLDER
 from frazil.ingest.plan import read_once
-from frazil.ingest.task_job import Job
+from frazil.ingest.tasks.task_job import Job
 from frazil.report import ChangeReport, Counts, FirstTombstone, TaskReport, Touched
 from frazil.testing import MemoryJobs, MemorySource
 from frazil.types import Batch, LastDelete

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from frazil.ingest import plan
-from frazil.ingest.primary_key_updates import PENDING
-from frazil.ingest.state import RunState
+from frazil.ingest.batches.primary_key_updates import PENDING
+from frazil.ingest.tables.state import RunState
 from frazil.report import TaskReport
 from frazil.testing import FakeClock, MemoryJobs
 from tests.unit.upsert.upsert_source import Log, UpsertSource, settle

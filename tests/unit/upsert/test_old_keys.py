@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from frazil.ingest.state import RunState
+from frazil.ingest.tables.state import RunState
 from frazil.spec.models import TopicSelector
 from frazil.spec.settings import ColumnSpec, EnvelopeSpec
 from frazil.spec.types import parse_type

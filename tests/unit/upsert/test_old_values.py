@@ -18,7 +18,7 @@ from pyiceberg.types import NestedField
 from frazil.catalog.scans import LiveFile
 from frazil.decode.settings import PLACEHOLDER
 from frazil.ingest.plan import read_once
-from frazil.ingest.task_job import Job
+from frazil.ingest.tasks.task_job import Job
 from frazil.report import TaskReport
 from frazil.testing import MemoryJobs
 from frazil.types import Batch

@@ -15,7 +15,7 @@ from pyiceberg.types import LongType, NestedField, StringType
 
 from frazil.catalog.scans import LiveFile
 from frazil.decode.settings import PLACEHOLDER
-from frazil.ingest.state import RunState
+from frazil.ingest.tables.state import RunState
 from frazil.spec.settings import ColumnSpec, ValueSpec
 from frazil.spec.types import parse_type
 from frazil.testing import MemoryJobs

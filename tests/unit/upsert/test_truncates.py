@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 from frazil.decode.settings import PLACEHOLDER
-from frazil.ingest.state import RunState
-from frazil.ingest.table import Table
+from frazil.ingest.tables.state import RunState
+from frazil.ingest.tables.table import Table
 from tests.unit.upsert.upsert_source import MARKS, Row, UpsertSource
 
 _TIMES = int(os.environ.get("FRAZIL_EXAMPLES", "1"))

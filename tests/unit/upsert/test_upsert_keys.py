@@ -14,7 +14,7 @@ from uuid import UUID
 import fastavro
 import pytest
 
-from frazil.ingest.state import RunState
+from frazil.ingest.tables.state import RunState
 from frazil.spec.settings import ColumnSpec, EnvelopeSpec, FlattenSpec, ValueSpec
 from frazil.spec.types import parse_type
 from tests.unit.upsert.test_upsert_service import JSON_KEYS, UpsertScenario, Value

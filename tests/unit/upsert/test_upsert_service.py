@@ -16,8 +16,8 @@ from structlog.testing import capture_logs
 from frazil.catalog.port import TableState
 from frazil.ingest import plan
 from frazil.ingest.plan import buffered_row_bytes
-from frazil.ingest.state import RunState
-from frazil.ingest.table import Table
+from frazil.ingest.tables.state import RunState
+from frazil.ingest.tables.table import Table
 from frazil.spec.settings import ColumnSpec, DeadLettersSpec, EnvelopeSpec, ValueSpec
 from frazil.spec.types import parse_type
 from frazil.testing import MemoryJobs, live_rows

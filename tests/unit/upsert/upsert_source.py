@@ -9,8 +9,8 @@ from typing import Any
 import pyarrow as pa
 
 from frazil.decode.settings import PLACEHOLDER
-from frazil.ingest.service import Service
-from frazil.ingest.table import Table
+from frazil.ingest.loop.service import Service
+from frazil.ingest.tables.table import Table
 from frazil.schema.evolve import new_schema
 from frazil.spec.settings import EnvelopeSpec
 from frazil.spec.types import parse_type

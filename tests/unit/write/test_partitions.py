@@ -21,7 +21,7 @@ from pyiceberg.io.pyarrow import (
 
 from frazil import failpoints
 from frazil.catalog.layout import order_of, spec_of
-from frazil.ingest.task_job import Job
+from frazil.ingest.tasks.task_job import Job
 from frazil.spec.partitioning import parse_sort, parse_term
 from frazil.types import DataFile
 from frazil.write import write

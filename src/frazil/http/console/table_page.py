@@ -13,7 +13,7 @@ from pydantic import BaseModel
 from frazil.catalog.progress import REPLAY_ID, from_summary, key
 from frazil.catalog.table_metadata import Snapshot, StoredData, TableMetadata
 from frazil.http.console.charts import bars
-from frazil.ingest.table import Table
+from frazil.ingest.tables.table import Table
 from frazil.ops.reports import size
 from frazil.spec import PipelineSpec, TableSpec
 from frazil.spec.keys import Key, keys_of

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field, replace
 from frazil.decode.settings import Reading, WriterSchema
 from frazil.errors import SpecError
 from frazil.ingest.failures import TableStopped
-from frazil.ingest.schemas import Schemas, may_change
-from frazil.ingest.table import Planned, Table
-from frazil.ingest.target import target_of
+from frazil.ingest.tables.schemas import Schemas, may_change
+from frazil.ingest.tables.table import Planned, Table
+from frazil.ingest.tables.target import target_of
 from frazil.ingest.transactions.markers import Event, TransactionEnds, read_events, read_marks, reading_of_marks
 from frazil.ingest.transactions.runs import Cut, Log, Mark, find_ends, unknown_of
 from frazil.kafka.port import Partition, ReadRecord, RecordReader, Source

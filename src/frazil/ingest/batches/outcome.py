@@ -1,0 +1,260 @@
+"""The end of a batch: one of five outcomes, and the findings that come before a commit.
+
+The service handles outcomes in one `match`. A finding is one class each: its log event, and its effect on the next plan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+import structlog
+
+from frazil.catalog.port import TableState
+from frazil.clock import Clock
+from frazil.decode.settings import WriterSchema
+from frazil.errors import ConflictError, UnavailableError
+from frazil.ingest.batches.bad_records import FORMAT_REMEDY, remedy_for
+from frazil.ingest.plan import lag_records
+from frazil.ingest.tables.state import FEWEST_TO_JUDGE, NoOpChange, RunState
+from frazil.ingest.tables.table import Planned
+from frazil.ingest.tasks.task_job import OVERSIZED_BYTES
+from frazil.report import TaskReport
+from frazil.schema.selection import Path
+from frazil.spec import TableSpec
+from frazil.types import Resolved, RoutedTable, advance
+
+
+class Finding(Protocol):
+    """A finding of a batch that must be handled before its offsets can be committed: one class, with its own log event
+    and its own effect on the next plan.
+    """
+
+    def apply(self, planned: Planned, report: TaskReport, clock: Clock) -> None:
+        """Logs the finding, and sets the fields of the table that the next plan of these offsets needs."""
+
+
+@dataclass(frozen=True)
+class Committed:
+    """The batch is committed."""
+
+    #: The table with its new progress.
+    state: TableState
+    #: The merged report of its tasks.
+    report: TaskReport
+    #: How the changes affected the rows of an upsert table; None for other tables.
+    resolved: Resolved | None = None
+    #: How long the commit took, in seconds.
+    took_s: float = 0.0
+
+
+@dataclass(frozen=True)
+class Replan:
+    """Nothing of the batch is committed; its offsets are planned again, with its findings."""
+
+    #: The table after the batch; its schema may have changed. None while the table does not exist.
+    state: TableState | None
+    #: The merged report of its tasks.
+    report: TaskReport
+    #: The findings, in the order in which they are applied.
+    findings: tuple[Finding, ...]
+
+
+@dataclass(frozen=True)
+class Reload:
+    """The commit was refused, or records that were read are gone: the table is loaded, and planned again."""
+
+    #: The error of the commit or of the read.
+    error: ConflictError
+
+
+@dataclass(frozen=True)
+class Retry:
+    """A service did not answer: the table backs off, is loaded, and is planned again."""
+
+    #: The error of the service; of a shared job, of whichever table's service.
+    error: UnavailableError | ConflictError
+    #: Whether other tables were read in the same job: each is planned again at once, alone, and finds its own error.
+    is_shared: bool = False
+
+
+@dataclass(frozen=True)
+class Stop:
+    """Another attempt would fail as well: the table stops, or all tables where `error` concerns the process."""
+
+    #: The error that another attempt would repeat.
+    error: BaseException
+
+
+Outcome = Committed | Replan | Reload | Retry | Stop
+
+
+def outcome_of(error: BaseException, *, is_shared: bool = False) -> Reload | Retry | Stop:
+    """Returns the outcome of a batch that failed with `error`, or whose job did, which several tables may share."""
+    if is_shared and isinstance(error, ConflictError | UnavailableError):
+        return Retry(error, is_shared)
+    if isinstance(error, ConflictError):
+        return Reload(error)
+    return Retry(error) if isinstance(error, UnavailableError) else Stop(error)
+
+
+log = structlog.get_logger("frazil")
+
+EMPTY_RETRY_S = 5.0
+# A search for columns begins at the same offsets each time: it may take a tenth of the time.
+EMPTY_RETRY_TIMES = 9
+TOO_BAD = "too many of the table's first records are bad: some dead letters are committed before the table stops"
+
+
+@dataclass(frozen=True)
+class OversizedRecords:
+    """A batch that was planned for small records has an oversized one. It is read again in Arrow batches of limited
+    size, as are later batches, since `Sizes.update` has recorded the size.
+    """
+
+    def apply(self, planned: Planned, report: TaskReport, clock: Clock) -> None:  # noqa: ARG002  (one signature for all)
+        """See Finding."""
+        log.info("oversized_records_found", table=planned.table.name, threshold_bytes=OVERSIZED_BYTES)
+
+
+@dataclass(frozen=True)
+class NewSchemas:
+    """The records refer to registry schemas that the tasks did not have."""
+
+    #: The schemas by id, as the registry returned them, including ids that it does not know.
+    schemas: Mapping[str, WriterSchema]
+
+    def apply(self, planned: Planned, report: TaskReport, clock: Clock) -> None:  # noqa: ARG002
+        """See Finding."""
+        planned.table.schema.add_schemas(self.schemas)
+        log.info("schemas_fetched", table=planned.table.name, schemas=sorted(self.schemas))
+
+
+@dataclass(frozen=True)
+class SchemaChanged:
+    """The table was created, or received the columns or wider types that the records need."""
+
+    #: The number of top-level columns.
+    column_count: int
+    #: The change that the records requested, where it left the table unchanged.
+    no_op_change: NoOpChange | None = None
+
+    def apply(self, planned: Planned, report: TaskReport, clock: Clock) -> None:  # noqa: ARG002
+        """See Finding."""
+        planned.table.schema.no_op_change = self.no_op_change
+        planned.table.counts.schema_changes["applied"] += self.no_op_change is None
+        log.info("schema_changed", table=planned.table.name, columns=self.column_count)
+
+
+@dataclass(frozen=True)
+class RejectedFields:
+    """Some fields cannot be columns of the table: records with them are bad records. `add_refusals` logs the reasons."""
+
+    #: The reason by path.
+    fields: Mapping[Path, str]
+
+    def apply(self, planned: Planned, report: TaskReport, clock: Clock) -> None:  # noqa: ARG002
+        """See Finding."""
+        planned.table.schema.rejected |= self.fields
+
+
+@dataclass(frozen=True)
+class NewTables:
+    """Records of a route have values that get a table of their own. A commit of the table of the rest has named these
+    tables, without a row, with the offsets that they begin at: from there one read serves them and the table of the rest.
+    """
+
+    #: The new tables.
+    tables: tuple[RoutedTable, ...]
+
+    def apply(self, planned: Planned, report: TaskReport, clock: Clock) -> None:  # noqa: ARG002
+        """See Finding."""
+        table = planned.table
+        route = table.spec.route
+        assert route is not None
+        log.info("routed_tables_found", table=table.name, tables=[one.name for one in self.tables])
+        if len(table.routed) >= route.limit:
+            remedy = "raise `limit` of the route, or route by a value of which there are fewer"
+            log.warning("route_limit_reached", table=table.name, limit=route.limit, remedy=remedy)
+
+
+@dataclass(frozen=True)
+class NoColumns:
+    """No record has a column for a table that declares none: the next plan reads further, at once, or later where there
+    are no more records.
+    """
+
+    def apply(self, planned: Planned, report: TaskReport, clock: Clock) -> None:
+        """See Finding."""
+        table = planned.table
+        table.offsets.empty_to = advance(planned.position, planned.batch.ranges)
+        if lag_records(table.offsets.empty_to, planned.reach):
+            table.offsets.empty_batches += 1
+            return
+        now_s = clock.monotonic_s()
+        table.schedule.next_due_s = now_s + max(EMPTY_RETRY_S, EMPTY_RETRY_TIMES * (now_s - planned.planned_at_s))
+        # Offsets without records (aborted transactions, compacted records) are no reason to back off.
+        state = RunState.BACKING_OFF if report.counts.record_count else RunState.WAITING
+        table.status.set(state, no_columns(report, table.spec))
+
+
+@dataclass(frozen=True)
+class BadStart:
+    """Too many of a new table's first records are bad: the next batch is so small that its dead letters are committed,
+    and can be examined, before the table stops.
+    """
+
+    def apply(self, planned: Planned, report: TaskReport, clock: Clock) -> None:  # noqa: ARG002
+        """See Finding."""
+        table = planned.table
+        table.schedule.most_records = FEWEST_TO_JUDGE - 1
+        log.warning("batch_size_reduced", table=table.name, records=table.schedule.most_records, reason=TOO_BAD)
+
+
+@dataclass(frozen=True)
+class FirstBadRecord:
+    """The first bad record, in a batch without the columns of dead letters: later batches read them."""
+
+    #: The dead-letter table, created or loaded.
+    dead_letters: TableState
+
+    def apply(self, planned: Planned, report: TaskReport, clock: Clock) -> None:  # noqa: ARG002
+        """See Finding."""
+        table = planned.table
+        table.bad_records.dead_letters, table.bad_records.good_batches = self.dead_letters, 0
+        log.info("dead_letter_capture_started", table=table.name, dead_letter_table=self.dead_letters.name)
+
+
+@dataclass(frozen=True)
+class MissingRequired:
+    """Records have no value for a required column, and no earlier row had one: they are bad records."""
+
+    #: Topic, partition and offset of each record.
+    places: tuple[tuple[str, int, int], ...]
+
+    def apply(self, planned: Planned, report: TaskReport, clock: Clock) -> None:  # noqa: ARG002
+        """See Finding."""
+        table = planned.table
+        table.key_updates.missing_required |= frozenset(self.places)
+        log.info("required_values_missing", table=table.name, dead_letters=len(table.key_updates.missing_required))
+
+
+_OF_ANOTHER_FORMAT = ("malformed", "invalid_text", "not_an_object")
+"""Classes of error that every record of a topic has whose values are in another format than the pipeline file names."""
+
+
+def no_columns(report: TaskReport, spec: TableSpec) -> UnavailableError:
+    """Returns the error of a table for which no record has had a column yet."""
+    remedy = "produce records with fields, or declare `columns`"
+    if not report.bad_records.first:
+        kinds = ", ".join(sorted(report.counts.ignored_records))
+        why = f"; those that were read change no row ({kinds})" if kinds else ""
+        left_out = "leave the topic out if it has no other records, " if kinds else ""
+        reason = f"no record has a field yet, so the table has no column{why}"
+        return UnavailableError(reason, remedy=left_out + remedy)
+    first = report.bad_records.first[0]
+    return UnavailableError(
+        f"no record could become a row yet, so the table has no column; the first: {first.reason}",
+        remedy=remedy_for(first.kind, spec, FORMAT_REMEDY if first.kind in _OF_ANOTHER_FORMAT else remedy),
+    )

@@ -1,0 +1,334 @@
+"""Checks of a loaded table that need no record, and changes of its layout that the pipeline file asks for.
+
+`check` and `plan` run them before a run would stop for the same reason.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
+from pyiceberg.types import IcebergType, ListType, MapType, StringType, StructType
+
+from frazil.catalog.layout import (
+    METRICS_OF,
+    bind,
+    find_column,
+    is_arranged,
+    refuse_partition_field_names,
+    unknown_transform,
+)
+from frazil.catalog.port import Catalog, TableState
+from frazil.dead_letters.tables import DELETES_OLD, refuse_other_table
+from frazil.errors import FrazilError, SpecError
+from frazil.ingest.failures import TableStopped, describe_error
+from frazil.ingest.tables.schema_changes import CLASH_REMEDY, declared_adder
+from frazil.ingest.tables.settings import declared_columns, identifier_names, layout_of
+from frazil.ingest.tables.table import Table
+from frazil.ingest.tables.target import target_of
+from frazil.ingest.transactions.lookahead import check_partitions
+from frazil.name_case import Spellings
+from frazil.schema.evolve import NameConflict, can_promote, new_schema
+from frazil.schema.names import spelled
+from frazil.schema.parts import Path as FieldPath
+from frazil.schema.parts import parts_of
+from frazil.spec import TableSpec
+from frazil.spec.problems import advice
+from frazil.spec.settings import MetadataField
+from frazil.upsert.lookup.live_rows import check_columns
+from frazil.write.file_formats import check_properties
+
+
+def has_layout_columns(spec: TableSpec) -> bool:
+    """Whether every column of the table's partitioning, sort order and properties is declared or a metadata column;
+    otherwise the table is created when records have shown its columns.
+    """
+    schema = new_schema(declared_columns(spec).items())
+    named = [*(term.column for term in layout_of(spec).terms), *measured_columns(spec)]
+    return all(find_column(schema, name) is not None for name in named)
+
+
+def measured_columns(spec: TableSpec) -> list[str]:
+    """Returns the columns that table properties of the pipeline file name."""
+    return [name.removeprefix(METRICS_OF) for name in spec.properties if name.startswith(METRICS_OF)]
+
+
+def check_measured_columns(spec: TableSpec, schema: Schema) -> None:
+    """Raises SpecError for a property of a column that a new table does not have: Iceberg would refuse to create it."""
+    for name in measured_columns(spec):
+        setting = METRICS_OF + name
+        column = find_column(schema, name)
+        if column is None or schema.find_column_name(column.field_id) != name:  # Iceberg finds it in its own case only.
+            raise SpecError(
+                f"`{setting}`: the table has no column `{name}`",
+                remedy=f"declare it under `columns`, or correct the name: {advice(name, schema.column_names)}",
+                where=spec.name,
+            )
+
+
+def arranged(catalog: Catalog, spec: TableSpec, state: TableState) -> TableState:
+    """Returns the table after setting the partition spec and sort order of the pipeline file.
+
+    Raises: the errors of `Catalog.arrange`.
+    """
+    layout = layout_of(spec)
+    if is_arranged(layout, state.schema, state.partitioning, state.sorting, state.name):
+        return state
+    return catalog.arrange(state.name, layout)
+
+
+def layout_mismatch(spec: TableSpec, state: TableState, file: Path) -> SpecError | None:
+    """Returns the error, with file and line, of a table that cannot have the file's layout; None when it can."""
+    spec_kept = state.partitioning if spec.partition_by is None else PartitionSpec()
+    unknown = unknown_transform(spec_kept, state.sorting if spec.sort_by is None else UNSORTED_SORT_ORDER)
+    if unknown:
+        return SpecError(
+            f"the table is partitioned or sorted by {unknown}, which is not a known transform",
+            remedy="write `partition_by` and `sort_by` with known transforms, or use another table",
+            where=state.name,
+        )
+    return term_mismatch(spec, state.schema, file)
+
+
+def term_mismatch(spec: TableSpec, found: Schema, file: Path) -> SpecError | None:
+    """Returns the error, with file and line, of the terms of `partition_by` and `sort_by` that have no column among the
+    schema `found`, the declared columns and the metadata columns: the first one, which names the others; None when all
+    have one.
+    """
+    there = {field.name: field.field_type for field in found.fields}
+    spellings = Spellings(there)
+    declared = {name: kind for name, kind in declared_columns(spec).items() if spellings.find(name) is None}
+    schema = new_schema((declared | there).items())
+    errors: list[SpecError] = []
+    for term in layout_of(spec).terms:
+        try:
+            bind(term, schema)
+        except SpecError as error:
+            error.where = f"{file}:{term.line}" if term.line else spec.name
+            errors.append(error)
+    if not errors:
+        return None
+    first, *others = errors
+    words = "; ".join([first.message, *(error.message for error in others)])
+    return SpecError(words, remedy=first.remedy, where=first.where, others=others)
+
+
+def refuse_foreseen(table: Table, catalog: Catalog) -> None:
+    """Raises TableStopped for the first reason for which a run would stop this table."""
+    try:
+        check_partitions(table)
+        _check_declared(table)
+        if table.spec.on_bad_record == "dead_letter":
+            found = catalog.load(table.dead_letter_table_name)
+            if found is not None:
+                refuse_other_table(found, table.name)
+    except FrazilError as error:
+        if error.exit_code != 2:
+            raise
+        raise TableStopped(*describe_error(error)) from None
+
+
+def _check_declared(table: Table) -> None:
+    """Raises an error when the declared columns cannot be added to the existing table, or cannot be those of a new one."""
+    spec, state = table.spec, table.state
+    if state is None:
+        schema = new_schema(declared_columns(spec).items())
+        if spec.unknown_fields != "add":
+            check_measured_columns(spec, schema)
+    else:
+        check_properties(state.properties, table.name)
+        try:
+            schema = declared_adder(spec)(state.schema)
+        except NameConflict as error:
+            raise TableStopped(str(error), CLASH_REMEDY, table.name) from None
+        refuse_partition_field_names(state.schema, schema, (state.partitioning,), table.name)
+    refuse_columns(table, schema)
+
+
+def refuse_columns(table: Table, schema: Schema) -> None:
+    """Raises SpecError where a table with this schema cannot be an upsert table."""
+    if table.spec.mode == "upsert":
+        check_columns(target_of(table, schema), ())
+
+
+_SHOWN_DEFAULTS = 5
+_PLACES: tuple[MetadataField, ...] = ("source_order", "position")
+
+
+def warnings_of(table: Table, schema: Schema) -> list[str]:
+    """Returns what an operator should know of a table that does not stop it. schema: of the table, also of one to be
+    created.
+    """
+    state = table.state
+    metadata = keeps_old_metadata(state), removes_needed_metadata(state)
+    own = text_order(table.spec, schema), identified_otherwise(table), unwritten_defaults(table)
+    return [words for words in (*own, *metadata) if words]
+
+
+def unwritten_defaults(table: Table) -> str:
+    """Returns a warning for a table with columns that have a default for new rows (Iceberg spec "Default values"); empty
+    for other tables, and where a query makes the columns. Records do not show whether a null was meant.
+    """
+    names = [] if table.state is None or table.spec.has_query else _with_defaults(table.state.schema)
+    if not names:
+        return ""
+    shown = ", ".join(f"`{name}`" for name in names[:_SHOWN_DEFAULTS]) + (", …" if names[_SHOWN_DEFAULTS:] else "")
+    first = names[0].partition(".")[0]
+    return (
+        f"the default of {shown} is not written: a record without the field leaves null, or is a bad record where the column"
+        f" is required. A query can write it: `select: select …, coalesce({first}, …) as {first} from records`"
+    )
+
+
+def _with_defaults(schema: Schema) -> list[str]:
+    """Returns the paths of columns with a default for new rows."""
+    fields = [schema.find_field(number) for number in schema.field_ids]
+    return [schema.find_column_name(one.field_id) or one.name for one in fields if one.write_default is not None]
+
+
+def text_order(spec: TableSpec, schema: Schema) -> str:
+    """Returns a warning where `order_by` names a text column; empty where it does not, or where it names a position in
+    the source's log, whose text form sorts correctly. schema: the schema of the table, or of the table to be created.
+    """
+    name = spec.order_by
+    if name is None or name in [spec.metadata.get(place) for place in _PLACES]:
+        return ""
+    column = spelled(name, schema)
+    kind = next((field.field_type for field in schema.fields if field.name == column), None)
+    if not isinstance(kind, StringType):
+        return ""
+    return (
+        f"`order_by: {name}` is text, and texts are compared by their bytes: `9` counts as newer than `10`, and"
+        " `03:04:05Z` as newer than `03:04:05.5Z`, so newer changes may be dropped. Declare the column, as"
+        " `timestamptz` or `decimal(p,s)`, before the table is created, unless all of its texts have one form"
+    )
+
+
+def identified_otherwise(table: Table) -> str:
+    """Returns a warning for an upsert table whose rows are identified by other columns than its identifier fields; empty
+    for other tables.
+    """
+    changes = target_of(table).changes
+    names = identifier_names(table.state.schema) if table.state is not None else ()
+    if changes is None or not names or set(changes.key_columns) in (set(), set(names)):
+        return ""
+    return (
+        f"rows are identified by {', '.join(changes.key_columns)}, and the table's identifier fields are"
+        f" {', '.join(names)}, by which other engines identify them. Write `key_columns: [{', '.join(names)}]`, or `ALTER"
+        f" TABLE {table.name} SET IDENTIFIER FIELDS {', '.join(changes.key_columns)}`"
+    )
+
+
+def keeps_old_metadata(state: TableState | None) -> str:
+    """Returns a warning for a table without Iceberg's property about old metadata files; empty for other tables, and
+    where the catalog needs the files.
+    """
+    if state is None or state.must_keep_metadata or DELETES_OLD in state.properties:
+        return ""
+    return (
+        "every commit leaves a metadata file behind, 86,400 a day with a commit a second, until table maintenance"
+        f" removes it as an orphan. `ALTER TABLE {state.name} SET TBLPROPERTIES ('{DELETES_OLD}' = 'true')`: then each"
+        " commit removes the oldest one"
+    )
+
+
+def removes_needed_metadata(state: TableState | None) -> str:
+    """Returns a warning for a table that removes old metadata files although its catalog needs them; empty for others."""
+    if state is None or not state.must_keep_metadata or state.properties.get(DELETES_OLD, "").lower() != "true":
+        return ""
+    return (
+        "every commit removes the oldest metadata file, and this catalog needs them: without them a process that was"
+        " paused can hide later commits of others, and another branch of the catalog may not be readable. `ALTER TABLE"
+        f" {state.name} SET TBLPROPERTIES ('{DELETES_OLD}' = 'false')`"
+    )
+
+
+def declared_mismatch(spec: TableSpec, schema: Schema | None) -> SpecError | None:
+    """Returns the reason why the table (None: it will be created) cannot have the declared columns; None when it can,
+    also where a run adds or widens some.
+    """
+    there = {field.name: field.field_type for field in schema.fields} if schema is not None else {}
+    spellings = Spellings([*there])
+    for column in spec.columns:
+        pair = _member_pair(column.type, there.get(column.name), (column.name,))
+        if pair is not None:
+            return _members_alike(spec, *pair)
+        if column.name in there:
+            if not _is_or_becomes(there[column.name], column.type):
+                return _of_another_type(spec, column.name, there[column.name], column.type)
+            continue
+        others = spellings.others(column.name)
+        if others:
+            return _respelt(spec, column.name, others[0], is_there=others[0] in there)
+        spellings.add(column.name)
+    return None
+
+
+def _is_or_becomes(table: IcebergType, declared: IcebergType) -> bool:
+    """Whether a column has the declared type, or a wider one that records have required since, or can be widened to it."""
+    if isinstance(table, StructType) and isinstance(declared, StructType):
+        there = {member.name: member.field_type for member in table.fields}
+        return all(
+            _is_or_becomes(there[member.name], member.field_type) for member in declared.fields if member.name in there
+        )
+    if isinstance(table, ListType) and isinstance(declared, ListType):
+        return _is_or_becomes(table.element_type, declared.element_type)
+    if isinstance(table, MapType) and isinstance(declared, MapType):
+        return table.key_type == declared.key_type and _is_or_becomes(table.value_type, declared.value_type)
+    return table == declared or can_promote(table, declared) or can_promote(declared, table)
+
+
+def _member_pair(declared: IcebergType, table: IcebergType | None, path: FieldPath) -> tuple[FieldPath, str] | None:
+    """Returns the path of a declared member, and the name of another one beside it that differs in case alone; None where
+    there is none, or the table has both. table: the type of the column in the table. path: of the declared type.
+    """
+    spellings, known = Spellings(), {part.name: part.field_type for part in parts_of(table)} if table else {}
+    for part in parts_of(declared):
+        others = spellings.others(part.name)
+        if others and not known.keys() >= {part.name, others[0]}:
+            return (*path, part.name), others[0]
+        spellings.add(part.name)
+    inner = (_member_pair(part.field_type, known.get(part.name), (*path, part.name)) for part in parts_of(declared))
+    return next(filter(None, inner), None)
+
+
+def _members_alike(spec: TableSpec, path: FieldPath, other: str) -> SpecError:
+    *around, name = path
+    is_inside = "element" in path or "value" in path
+    column = f"; the column `{around[-1]}_{name}: {{type: …, field: {'.'.join(path)}}}` takes its values"
+    return SpecError(
+        f"`columns` declares `{other}` and `{name}` in `{'.'.join(around)}`, which differ only in letter case: engines"
+        " cannot distinguish them",
+        remedy=f"take `{name}` out of the declared type{'' if is_inside else column}",
+        where=spec.name,
+    )
+
+
+def _of_another_type(spec: TableSpec, name: str, table: IcebergType, declared: IcebergType) -> SpecError:
+    have, asked = (str(kind).split("<")[0] for kind in (table, declared))
+    differs = have if have != asked else f"another {have}"
+    column = next(one for one in spec.columns if one.name == name)
+    field = ".".join(column.field or (name,))
+    as_text = ", coerce: true" if column.coerce else ""
+    return SpecError(
+        f"`columns` declares `{name}` as {asked}, and the table has it as {differs}, which Iceberg cannot widen to"
+        " that",
+        remedy=(
+            f"take `{name}` out of `columns`, or write its type as the table has it; or declare the field under another"
+            f" name, `columns: {{NAME: {{type: {asked}{as_text}, field: {field}}}}}`"
+        ),
+        where=spec.name,
+    )
+
+
+def _respelt(spec: TableSpec, name: str, other: str, is_there: bool) -> SpecError:
+    if is_there:
+        message = f"`columns` declares `{name}`, and the table has `{other}`, which differs only in letter case"
+        return SpecError(message, remedy=f"write `{other}` under `columns`, as the table has it", where=spec.name)
+    message = (
+        f"`columns` declares `{other}` and `{name}`, which differ only in letter case: engines cannot distinguish them"
+    )
+    remedy = f"give one of them another name, such as `{name}_2: {{type: …, field: {name}}}`"
+    return SpecError(message, remedy=remedy, where=spec.name)

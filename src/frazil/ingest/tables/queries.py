@@ -1,0 +1,499 @@
+"""Tables whose rows a query makes: the schema of their records, kept in a mark of the table, and the query analysed for it.
+
+The fields of records change by the rules of any table's schema; the table's own columns follow what the query makes of
+them.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from typing import Any, Protocol, TypeVar
+
+import pyarrow as pa
+from pyiceberg.schema import Schema
+
+from frazil.catalog.port import Catalog, TableState
+from frazil.errors import SpecError, UnavailableError
+from frazil.failpoints import hit
+from frazil.ingest.tables.references import References
+from frazil.ingest.tables.schema_changes import (
+    columns_with_query,
+    naming_in_query,
+    query_adder,
+    refuse_lost_columns,
+    refuse_taken_names,
+    refuse_unprotected,
+    rejecting_taken_names,
+    same_table,
+    waiting_for_fields,
+)
+from frazil.ingest.tables.settings import (
+    declared_columns,
+    metadata_in_query,
+    own_columns,
+    program_of,
+    protection_of,
+    query_columns,
+    with_key,
+)
+from frazil.ingest.tables.table import RECORDS_SCHEMA, Table, loaded
+from frazil.ingest.tables.target import columns_of_keys, target_of
+from frazil.ingest.tasks.spark_inputs import inputs_of
+from frazil.name_case import Spellings
+from frazil.plugins.functions import Function
+from frazil.process.analysis import Column, Query, analyse, analyse_condition
+from frazil.process.catalyst import RECORDS, RULES, Catalyst
+from frazil.process.in_spark import Outside, values_here
+from frazil.process.kernels.table import reason
+from frazil.process.lookups import joined, lookup_stage, with_lookups
+from frazil.process.program import Call, Expectation, Field, Program, Project, SparkPart, spark_columns
+from frazil.process.program import origins_of as origins_of_columns
+from frazil.process.protect import KEY, Protection, protected_fields, protected_paths, protecting
+from frazil.process.refusals import check_condition, check_query
+from frazil.process.steps import NoFieldLeft, Steps, compile_steps
+from frazil.rows.protected import origins_of
+from frazil.schema.arrow import arrow_type, iceberg_type
+from frazil.schema.evolve import extend_schema, new_schema, with_identifiers
+from frazil.schema.names import spelled
+from frazil.schema.parts import Path
+from frazil.spec import TableSpec
+from frazil.spec.settings import ExpectationSpec
+from frazil.spec.steps import metadata_names
+from frazil.types import FIRST_PLACEHOLDER_ID, RESCUED_COLUMN
+from frazil.write.target import TableTarget
+
+PROTECT_KEY_ID = "protect-key-id"
+"""Property of a protected table: the id of the key of its newest rows."""
+
+Read = TypeVar("Read")
+
+
+class Queries(Protocol):
+    """Analyses queries."""
+
+    def analyse(self, spec: TableSpec, records: Schema) -> Query:
+        """Returns the table's query for records with these fields and columns of metadata.
+
+        Raises: SpecError for a query that is wrong; UnavailableError for a field that no record has had yet, and where Spark
+        does not answer.
+        """
+
+    def check(self, spec: TableSpec) -> None:
+        """Checks what of the table's query is wrong whatever fields the records have.
+
+        Raises: SpecError where it is no query, no condition, or has what queries may not have.
+        """
+
+    def expectations(self, spec: TableSpec, rows: Schema) -> tuple[Expectation, ...]:
+        """Returns the table's expectations for rows with these columns.
+
+        Raises: as `analyse`.
+        """
+
+    def values(self, part: SparkPart, inputs: Sequence[pa.Array], count: int) -> dict[str, pa.Array]:
+        """Returns the values of expressions that Spark evaluates, by the column of `SparkPart.values`, without a job.
+        inputs: the columns that they use, of `count` records.
+        """
+
+
+class SparkQueries:
+    """Implements `Queries` in a JVM with Spark's classes; thread-safe. Each query is analysed once for a schema."""
+
+    def __init__(self, jvm: Callable[[], Any]) -> None:
+        """Stores the settings. jvm: returns py4j's view of the JVM."""
+        self._jvm = jvm
+        self._lock = threading.Lock()
+        #: By the Python functions that queries may call.
+        self._catalysts: dict[tuple[Function, ...], Catalyst] = {}
+        self._known: dict[tuple[str, str], Query] = {}
+        self._expectations: dict[tuple[str, str], tuple[Expectation, ...]] = {}
+
+    def analyse(self, spec: TableSpec, records: Schema) -> Query:
+        """See Queries."""
+        place = repr((spec.udf, spec.where, steps_of(spec), spec.select, spec.metadata)), records.model_dump_json()
+        with self._lock:
+            if place not in self._known:
+                self._known[place] = self._analysed(spec, records)
+            return self._known[place]
+
+    def check(self, spec: TableSpec) -> None:
+        """See Queries."""
+        with self._lock:
+            catalyst = self._catalyst(spec.udf)
+            if spec.select:
+                check_query(spec.select, catalyst.parse(spec.select), catalyst.functions)
+            _check_conditions(spec, catalyst)
+
+    def expectations(self, spec: TableSpec, rows: Schema) -> tuple[Expectation, ...]:
+        """See Queries."""
+        place = repr((spec.udf, spec.expect)), rows.model_dump_json()
+        with self._lock:
+            if place not in self._expectations:
+                self._expectations[place] = tuple(
+                    self._expectation(spec, one, rows) for one in spec.expect if one.is_of_rows
+                )
+            return self._expectations[place]
+
+    def _expectation(self, spec: TableSpec, one: ExpectationSpec, rows: Schema) -> Expectation:
+        where = f"{spec.name}, expect.{one.name}"
+        try:
+            with waiting_for_fields(spec, where, may_come=not spec.select or "*" in spec.select):
+                found = analyse_condition(self._catalyst(spec.udf), one.that, rows, one.name)
+        except SpecError as error:
+            error.where = ", ".join(filter(None, (where, error.where)))
+            raise
+        _refuse_outside(found.outside, where, _EXPECT_REMEDY)
+        assert found.stage is not None
+        action = one.action if one.at_most is None else "warn"  # A share is judged when all tasks have reported.
+        expectation = Expectation(one.name, found.stage.condition, one.that, action)
+        _refuse_unproven(Program((), (), expectations=(expectation,)), where, _EXPECT_REMEDY)
+        return expectation
+
+    def values(self, part: SparkPart, inputs: Sequence[pa.Array], count: int) -> dict[str, pa.Array]:
+        """See Queries."""
+        with self._lock:
+            return values_here(self._catalyst(), part, inputs, count) if count else {}
+
+    def _catalyst(self, functions: tuple[Function, ...] = ()) -> Catalyst:
+        if functions not in self._catalysts:
+            self._catalysts[functions] = Catalyst(self._jvm(), functions)
+        return self._catalysts[functions]
+
+    def _analysed(self, spec: TableSpec, records: Schema) -> Query:
+        # `*` stands for none of these: a table has its own metadata whatever its query makes.
+        named = {*metadata_in_query(spec).values(), *spec.metadata.values()}
+        metadata = tuple(field.name for field in records.fields if field.name in named)
+        fields = Schema(*(field for field in records.fields if field.name not in metadata))
+        _check_conditions(spec, self._catalyst(spec.udf))
+        with waiting_for_fields(spec, spec.name):
+            steps = compile_steps(steps_of(spec), fields, metadata).sql if spec.has_steps else ""
+            text = spec.select or f"select * from {RECORDS}"
+            query = analyse(self._catalyst(spec.udf), text, records, spec.where, steps, metadata)
+        _refuse_outside(query.outside, spec.name, _OTHERWISE_REMEDY)
+        _refuse_unproven(program_of(query), spec.name, _OTHERWISE_REMEDY)
+        if program_of(query).spark_part is not None:
+            _refuse_spark_part(spec, program_of(query))
+        return query
+
+
+def _check_conditions(spec: TableSpec, catalyst: Catalyst) -> None:
+    """Raises SpecError for a `where` or `filter` that is no condition, with the place in it: it becomes part of a query."""
+    for name, condition in (("where", spec.where), ("filter", spec.filter)):
+        try:
+            if condition:
+                check_condition(condition, catalyst.parse_condition(condition).condition(), catalyst.functions)
+        except SpecError as error:
+            error.where = ", ".join(filter(None, (spec.name, name, error.where.replace("query", "condition"))))
+            raise
+
+
+_OTHERWISE_REMEDY = f"write it otherwise; {RULES}"
+_EXPECT_REMEDY = "let Spark compute it: make it a column, `select *, … as NAME from records`, and expect that"
+
+
+def _refuse_outside(outside: Outside | None, where: str, remedy: str) -> None:
+    if outside is not None:
+        message = f"tasks cannot compute `{outside.expression}`: {outside.reason}"
+        raise SpecError(message, remedy=remedy, where=where)
+
+
+def _refuse_unproven(program: Program, where: str, remedy: str) -> None:
+    unproven = reason(program)
+    if unproven is not None:
+        raise SpecError(f"tasks cannot compute {unproven}", remedy=remedy, where=where)
+
+
+def _refuse_spark_part(spec: TableSpec, program: Program) -> None:
+    """Refuses expressions that Spark would have to evaluate for several rows of a record, for rows without a record, or
+    behind a lookup.
+    """
+    part = program.spark_part
+    assert part is not None
+    what = f"Spark computes {part.reason}"
+    looked_up = {one.name for one in spec.lookup} & {one.name for one in part.inputs.output}
+    if looked_up:
+        raise SpecError(
+            f"{what}, and `{min(looked_up)}` is looked up behind that",
+            remedy=f"use functions that tasks compute themselves; {RULES}",
+            where=spec.name,
+        )
+    if spec.envelope is not None and spec.envelope.kind == "canal":
+        raise SpecError(
+            f"{what}, and only one row of a message, where those of Canal have several",
+            remedy=f"use functions that tasks compute themselves; {RULES}",
+            where=spec.name,
+        )
+    made = Spellings(spark_columns(program))
+    for name in (*spec.key_columns, *filter(None, (spec.order_by,))):
+        if made.find(name):
+            raise SpecError(
+                f"{what}, and `{name}`, by which rows are found, needs a value in deletes too",
+                remedy=f"make `{name}` of functions that tasks compute themselves; {RULES}",
+                where=spec.name,
+            )
+
+
+def steps_of(spec: TableSpec) -> Steps:
+    """Returns the steps before a table's query. Where a query follows, all rows are kept by a condition, which keeps the
+    metadata too.
+    """
+    return Steps(
+        dict(spec.rename),
+        spec.drop_fields,
+        spec.keep_fields,
+        dict(spec.cast),
+        dict(spec.add_fields),
+        spec.filter or ("true" if spec.select else ""),
+        metadata_names(spec),
+    )
+
+
+class QueryTables:
+    """Creates and changes tables with a query. queries: None where no table has one."""
+
+    def __init__(self, catalog: Catalog, queries: Queries | None) -> None:
+        self._catalog = catalog
+        self._queries = queries
+        self._references = References(catalog)
+
+    def refresh(self, tables: Iterable[Table]) -> None:
+        """Gives the next batch of the tables the newest versions of their reference tables; analyses a query again where
+        their columns have changed.
+
+        Raises: UnavailableError; other errors show when the table is loaded again, alone.
+        """
+        states: dict[str, TableState | None] = {}
+        for table in tables:
+            if not table.spec.lookup:
+                continue
+            known = {name: reference.types for name, reference in table.schema.references.items()}
+            try:
+                self._references.refresh(table, states)
+                found = {name: reference.types for name, reference in table.schema.references.items()}
+                if table.schema.query is not None and found != known:
+                    table.state = self.load(table)
+            except SpecError as error:
+                raise UnavailableError(error.message, remedy=error.remedy, where=error.where) from None
+
+    def first_schema(self, table: Table, records: Schema, key_columns: Sequence[str]) -> Schema:
+        """Returns the schema of a new table. records: the fields of its records. key_columns: the fields of the records'
+        keys, where these identify the rows.
+
+        Raises: as `Queries.analyse`; SpecError where the query leaves out a field of the key; UnavailableError where
+            no column is left.
+        """
+        query = table.schema.query = self._analysed(table, records)
+        with naming_in_query(table.spec), waiting_for_fields(table.spec, table.name):
+            schema = new_schema(columns_with_query(table.spec, query).items())
+            if not schema.fields:  # Steps have refused it.
+                raise NoFieldLeft("`protect` drops every field that records have had", remedy="drop fewer")
+        if table.spec.mode != "upsert":
+            return schema
+        keys = [spelled(name, schema) for name in table.spec.key_columns]
+        return with_identifiers(schema, keys or columns_of_keys(query, key_columns))
+
+    def check(self, table: Table) -> None:
+        """Checks what of the table's query is wrong whatever fields the records have.
+
+        Raises: as `Queries.check`.
+        """
+        if self._queries is not None:
+            self._queries.check(table.spec)
+
+    def asking_spark(
+        self, target: TableTarget, topic: str, read: Callable[[dict[str, pa.Array]], Read]
+    ) -> Callable[[dict[str, pa.Array]], Read]:
+        """Returns a function that reads records with the values that Spark makes of them, as a job does. topic: the records'
+        topic, empty where they name it. read: reads records with these values.
+        """
+        part, queries = target.spark_part, self._queries
+        if part is None or queries is None:
+            return read
+
+        def asking(records: dict[str, pa.Array]) -> Read:
+            inputs = inputs_of(target, topic, records)
+            return read({**records, **queries.values(part, inputs, len(records["value"]))})
+
+        return asking
+
+    def known(self, table: Table) -> Query | None:
+        """Returns the query of a loaded table for the known fields of its records; None where none are known yet.
+
+        Raises: as `Queries.analyse`.
+        """
+        records = table.records.state
+        if records is None or RECORDS_SCHEMA not in records.marks:
+            return None
+        return self._analysed(table, records.schema)
+
+    def load(self, table: Table) -> TableState:
+        """Analyses the query of a loaded table for the known fields of its records, and adds the columns that the table
+        lacks; returns the table.
+
+        Raises: as `Queries.analyse`; SpecError for a query that makes no such table.
+        """
+        state = table.state
+        assert state is not None
+        table.schema.query = None
+        self._note_key(table, state)
+        records = table.records.state
+        if RECORDS_SCHEMA not in state.marks or records is None:
+            return state
+        query = table.schema.query = self._analysed(table, records.schema)
+        change = query_adder(table.spec, query)
+        return self._catalog.evolve(table.name, change) if change(state.schema) != state.schema else state
+
+    def checking(self, table: Table) -> Callable[[Schema], None]:
+        """Returns a function that raises NameConflict for new fields of the records that take a name of the query."""
+
+        def check(records: Schema) -> None:
+            if table.spec.has_query and table.state is not None and RECORDS_SCHEMA in table.state.marks:
+                with rejecting_taken_names():
+                    refuse_taken_names(table, self._analysed(table, records), records)
+
+        return check
+
+    def evolve(self, table: Table, change: Callable[[Schema], Schema]) -> TableState:
+        """Applies a change to the schema of the table's records; returns the table.
+
+        Raises: as `load`; ConflictError where the table was recreated.
+        """
+        assert table.state is not None
+        if not table.spec.has_query:
+            return same_table(table.state, self._catalog.evolve(table.name, change))
+        view = table.records.state
+        assert view is not None
+        records = change(view.schema)
+        query = self._analysed(table, records)
+        # The columns first: were the fields known without them, no batch would ask for them again.
+        same_table(table.state, self._catalog.evolve(table.name, query_adder(table.spec, query)))
+        hit("query.evolved")
+        table.schema.query = query
+        return self.remember(table, records)
+
+    def remember(self, table: Table, records: Schema) -> TableState:
+        """Keeps the fields of the table's records in the table; returns the table."""
+        own = own_columns(table.records.spec)
+        fields = Schema(*(field for field in records.fields if field.name not in own))
+        self._catalog.mark(table.name, RECORDS_SCHEMA, fields.model_dump_json())
+        made = loaded(self._catalog, table.name)
+        self._note_key(table, made)
+        return made
+
+    def _note_key(self, table: Table, state: TableState) -> None:
+        """Keeps the id of the key of `protect` in the table.
+
+        Raises: SpecError for another key where rows are found by a hash.
+        """
+        protection, known = protection_of(table.spec), state.marks.get(PROTECT_KEY_ID)
+        if protection is None or known == protection.key.id:
+            return
+        if known is not None and table.spec.mode == "upsert" and _is_key_hashed(table, protection):
+            raise SpecError(
+                f"the table's keys are hashed with the key {known}, and `protect_key` is the key {protection.key.id}",
+                remedy="give it the old `protect_key`, or the table a new name",
+                where=table.name,
+            )
+        self._catalog.mark(table.name, PROTECT_KEY_ID, protection.key.id)
+
+    def _analysed(self, table: Table, records: Schema) -> Query:
+        whole = extend_schema(records, {(): declared_columns(table.records.spec)})
+        # Rescued values are beside the columns of the records.
+        fields = Schema(*(one for one in whole.fields if one.name != RESCUED_COLUMN))
+        protection, stage = protection_of(table.spec), None
+        if protection is not None:
+            origins = field_origins(table, fields)
+            stage = protecting(fields, protection, origins)
+        seen = fields if stage is None else protected_schema(fields, stage)
+        self._references.refresh(table, {})
+        with waiting_for_fields(table.spec, table.name):
+            lookups = [lookup_stage(one, table.schema.references[one.name], seen) for one in table.spec.lookup]
+        seen = with_lookups(seen, lookups)
+        if not (table.spec.select or table.spec.where or table.spec.has_steps):
+            query = _unchanged(table, seen)
+        elif self._queries is None:
+            raise _no_spark(table)
+        else:
+            query = self._queries.analyse(table.spec, seen)
+            if protection is not None:
+                refuse_unprotected(table.spec, query, protection, protected_paths(fields, protection, origins))
+        query = with_key(table.spec, joined(query, lookups, bool(table.spec.where)), seen)
+        _refuse_keys_looked_up(table.spec, query)
+        refuse_lost_columns(table.spec, query)
+        if protection is not None and stage is not None:
+            named = protected_fields(fields, protection, origins)
+            query = replace(query, program=_behind(stage, program_of(query)), protected=named)
+        return self._expecting(table, query)
+
+    def _expecting(self, table: Table, query: Query) -> Query:
+        """Returns the query with what its rows are expected to meet."""
+        if not table.spec.judges_rows:
+            return query
+        if self._queries is None:
+            raise _no_spark(table)
+        found = self._queries.expectations(table.spec, new_schema(query_columns(query).items()))
+        return replace(query, program=replace(program_of(query), expectations=found))
+
+
+def _no_spark(table: Table) -> SpecError:
+    return SpecError("the table has a query, and there is no Spark to analyse it", where=table.name)
+
+
+def _behind(stage: Project, program: Program) -> Program:
+    """Returns the program for records that `stage` protects."""
+    part = program.spark_part
+    if part is not None:
+        carried = tuple((one.name, one) for one in part.values)
+        inputs = replace(part.inputs, stages=(stage, *part.inputs.stages))
+        stage, program = (
+            Project((*stage.columns, *carried)),
+            replace(program, spark_part=replace(part, inputs=inputs)),
+        )
+    return replace(program, stages=(stage, *program.stages))
+
+
+def _is_key_hashed(table: Table, protection: Protection) -> bool:
+    changes = target_of(table).changes
+    names = changes.key_columns if changes is not None else ()
+    return any(protection.rule_for((name, KEY)) is not None for name in names or (KEY,))
+
+
+def field_origins(table: Table, fields: Schema) -> dict[str, Path | None]:
+    """Returns the field that feeds each column of the records, where it has another name; None for metadata."""
+    source = target_of(table, fields).source
+    assert source is not None
+    return origins_of(source)
+
+
+def _unchanged(table: Table, seen: Schema) -> Query:
+    """Returns the query of a table whose rows are its records, as they are behind `protect` and `lookup`."""
+    kept = [one for one in seen.fields if one.name not in own_columns(table.spec)]
+    made = tuple(Column(one.name, one.field_type, False, frozenset(((one.name,),))) for one in kept)
+    output = tuple(Field(one.name, arrow_type(one.field_type)) for one in kept)
+    return Query(made, frozenset(), Program((Project(tuple((one.name, one) for one in output)),), output), None)
+
+
+def _refuse_keys_looked_up(spec: TableSpec, query: Query) -> None:
+    """Raises SpecError where what identifies or orders rows is looked up: it would change with the reference table."""
+    looked_up = Spellings(origins_of_columns(program_of(query)).looked_up)
+    for setting, names in (("key_columns", spec.key_columns), ("order_by", (spec.order_by,))):
+        for name in filter(None, names):
+            if looked_up.find(name):
+                raise SpecError(
+                    f"`{setting}` names `{name}`, which is looked up and changes with the reference table",
+                    remedy="name a column of the record's own fields",
+                    where=spec.name,
+                )
+
+
+def protected_schema(fields: Schema, stage: Project) -> Schema:
+    """Returns the fields as a query sees them behind `protect`."""
+    ids = itertools.count(fields.highest_field_id + FIRST_PLACEHOLDER_ID)
+    kinds = {
+        name: iceberg_type(column.type, ids) if isinstance(column, Call) else fields.find_type(name)
+        for name, column in stage.columns
+    }
+    return new_schema(kinds.items())

@@ -1,0 +1,348 @@
+"""Changes of a table's schema that its records request, checked against the limits of the table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+from pyiceberg.schema import Schema
+from pyiceberg.types import IcebergType, NestedField, StructType
+
+from frazil.catalog.port import TableState
+from frazil.errors import ConflictError, SpecError, UnavailableError
+from frazil.ingest.tables.settings import (
+    declared_columns,
+    own_columns,
+    program_of,
+    query_columns,
+    records_spec,
+    shaping_of,
+)
+from frazil.ingest.tables.table import Table
+from frazil.ingest.tables.target import target_of
+from frazil.name_case import Spellings, fold_case
+from frazil.process.analysis import METADATA, Query
+from frazil.process.catalyst import NameTaken, UnknownColumn
+from frazil.process.program import Call, Field, Project
+from frazil.process.protect import HEADERS, KEY, PROTECT, PROTECT_HEADERS, Protection, Rule, find_unprotected
+from frazil.process.steps import NoFieldLeft
+from frazil.schema.arrow import arrow_type
+from frazil.schema.conflicts import MAX_REJECTED, accept
+from frazil.schema.evolve import NameConflict, Path, RequestedFields, can_promote, extend_schema, new_schema
+from frazil.schema.names import column_settings, spelled_as_declared
+from frazil.schema.projection import check_reserved, extend_shaped
+from frazil.spec import TableSpec
+from frazil.spec.problems import advice
+from frazil.upsert.lookup.live_rows import check_columns
+
+CLASH_REMEDY = (
+    "leave one of the fields out with `exclude`, or give it a column: `columns: {NAME: {type: …, field: PATH}}`"
+)
+"""The remedy for two fields with one column name."""
+WIDE_REMEDY = (
+    "declare a column whose objects have names that vary as map<string, …>, leave fields out with `exclude`, or raise"
+    " `limits.columns`"
+)
+
+
+def accept_columns(
+    table: Table, requested_fields: RequestedFields, check: Callable[[Schema], object]
+) -> tuple[RequestedFields, dict[Path, str]]:
+    """Returns the fields that can be columns of the table, and the other fields with the reason. check: raises NameConflict
+    where the table's query cannot read records with these fields.
+
+    Raises: NameConflict where too many fields are rejected, or where fields that were rejected before are requested
+    again.
+    """
+    spec = table.spec
+    schema = table.state.schema if table.state is not None else new_schema(declared_columns(spec).items())
+    accepted, rejected = accept(requested_fields, lambda some: check(adder(spec, some)(schema)))
+    is_known = not accepted and rejected.keys() <= table.schema.rejected.keys()
+    if rejected and (is_known or len(rejected.keys() | table.schema.rejected.keys()) > MAX_REJECTED):
+        raise NameConflict(next(iter(rejected.values())))
+    return accepted, rejected
+
+
+def as_declared(table: Table, requested_fields: RequestedFields) -> RequestedFields:
+    """Returns the fields that records request, for a table that does not exist with the names by which the pipeline file
+    declares columns for them: of an existing one tasks know these columns.
+    """
+    if table.state is not None or () not in requested_fields:
+        return requested_fields
+    paths = [column.field or (column.name,) for column in table.spec.columns if not column.is_own]
+    fields = (NestedField(0, name, kind, required=False) for name, kind in requested_fields[()].items())
+    row = spelled_as_declared(StructType(*fields), paths)
+    assert isinstance(row, StructType)
+    return {**requested_fields, (): {member.name: member.field_type for member in row.fields}}
+
+
+def checked_change(table: Table, change: Callable[[Schema], Schema], keys: Sequence[str]) -> Callable[[Schema], Schema]:
+    """Returns the change with checks: it raises SpecError when the table would have too many columns, or key columns or
+    an ordering column that are no plain values. keys: the key columns that the records name.
+    """
+
+    def checked(schema: Schema) -> Schema:
+        after = within_limit(table, change)(schema)
+        if table.spec.mode == "upsert":
+            check_columns(target_of(table, after), keys)
+        return after
+
+    return checked
+
+
+def within_limit(table: Table, change: Callable[[Schema], Schema]) -> Callable[[Schema], Schema]:
+    """Returns the change with a check: it raises SpecError when the table would have more columns than its limit."""
+
+    def limited(schema: Schema) -> Schema:
+        after, most = change(schema), table.spec.limits.columns
+        if len(after.field_ids) > max(most, len(schema.field_ids)):
+            raise SpecError(
+                f"records bring the table to {len(after.field_ids)} columns, nested ones counted, and its limit is"
+                f" {most}",
+                remedy=WIDE_REMEDY,
+                where=table.name,
+            )
+        return after
+
+    return limited
+
+
+def declared_adder(spec: TableSpec) -> Callable[[Schema], Schema]:
+    """Returns the change that adds missing declared and metadata columns to a table."""
+    return lambda schema: extend_schema(schema, {(): declared_columns(spec)})
+
+
+def query_adder(spec: TableSpec, query: Query) -> Callable[[Schema], Schema]:
+    """Returns the change that gives a table the columns which its query makes.
+
+    The change raises SpecError where the table has a column of another type, or may not be changed.
+    """
+    columns, may_widen = columns_with_query(spec, query), spec.schema_evolution == "evolve"
+
+    def change(schema: Schema) -> Schema:
+        with naming_in_query(spec):
+            after = extend_schema(schema, {(): columns}, may_widen=may_widen)
+        if spec.schema_evolution == "freeze" and len(after.field_ids) > len(schema.field_ids):
+            raise SpecError(
+                "the query makes a column that the table lacks, and `schema_evolution` is freeze",
+                remedy="add the column to the table, or take it out of `select`",
+                where=spec.name,
+            )
+        _compare(spec, columns, {field.name: field.field_type for field in after.fields})
+        return after
+
+    return change
+
+
+def _compare(spec: TableSpec, made: Mapping[str, IcebergType], types: Mapping[str, IcebergType]) -> None:
+    """Raises SpecError where a column of the query has another type, or other letter case, than the table's."""
+    for name, kind in made.items():
+        if name not in types:
+            other = next(one for one in types if fold_case(one) == fold_case(name))
+            raise NameTaken(
+                f"the query makes a column `{name}`, and the table has it as `{other}`",
+                remedy=_name_otherwise(spec),
+                where=spec.name,
+            )
+        if kind.is_primitive and kind != types[name] and not can_promote(kind, types[name]):
+            raise SpecError(
+                f"the query makes {name} as {kind}, and the table has it as {types[name]}",
+                remedy=f"write `cast({name} as …)` in `select`, or name the column otherwise",
+                where=spec.name,
+            )
+
+
+def columns_with_query(spec: TableSpec, query: Query) -> dict[str, IcebergType]:
+    """Returns the columns of a table with a query: those that it makes, and the table's own.
+
+    Raises: SpecError where two of them have one name, letter case aside.
+    """
+    made, own = query_columns(query), own_columns(spec)
+    taken = {fold_case(name): name for name in own}
+    in_records = {
+        spec.metadata[field]: name
+        for field, name in records_spec(spec, None).metadata.items()
+        if field in spec.metadata
+    }
+    for column in query.columns:
+        other = taken.get(fold_case(column.name))
+        if other is not None and not (
+            other == column.name and _is_handed_on(query, other, in_records.get(other, other))
+        ):
+            raise NameTaken(
+                f"the query makes a column `{column.name}`, and the table has a column of its own `{other}`",
+                remedy=_name_otherwise(spec),
+                where=spec.name,
+            )
+    return made | own
+
+
+def _is_handed_on(query: Query, name: str, in_records: str) -> bool:
+    """Whether the query's column is the records' own of this name, unchanged, as it is in `*`. in_records: what the records
+    call it.
+    """
+    source = name
+    for stage in reversed(program_of(query).stages):
+        if isinstance(stage, Project):
+            made = dict(stage.columns).get(source)
+            if isinstance(made, Call) and made.function in (PROTECT, PROTECT_HEADERS):
+                made = made.arguments[0]
+            if not isinstance(made, Field):
+                return False
+            source = made.name
+    return source == in_records
+
+
+def refuse_lost_columns(spec: TableSpec, query: Query) -> None:
+    """Refuses a query that makes no column which `key_columns` or `order_by` names: its rows could not be found again.
+
+    Raises: UnavailableError where records may still bring the column; SpecError where none can.
+    """
+    made = Spellings(columns_with_query(spec, query))
+    for setting, names in (("key_columns", spec.key_columns), ("order_by", filter(None, (spec.order_by,)))):
+        for name in names:
+            if not (made.find(name) or made.find(name.split(".")[0])):
+                raise _lost(spec, setting, name, list(columns_with_query(spec, query)))
+
+
+def refuse_unprotected(spec: TableSpec, query: Query, protection: Protection, known: Mapping[str, Rule]) -> None:
+    """Raises SpecError for a rule of `protect` that finds a column which the query makes, and none of the fields that it is
+    made of. `protect` is for fields, keys and headers of records alone. known: the protected ones.
+    """
+    others = {one.name for one in spec.lookup} | {one for one in METADATA if one not in (KEY, HEADERS)}
+    for column in query.columns:
+        sources = [path for path in column.sources if path[0] not in others]
+        found = find_unprotected(column.name, arrow_type(column.type), sources, protection, known)
+        if found is not None:
+            made_of = " and ".join(f"`{one}`" for one in found.sources)
+            rules = ", ".join(f"{one}: {found.rule.action}" for one in found.sources)
+            raise SpecError(
+                f"`protect` has `{found.rule.selector}` for `{found.path}`, which the query makes of {made_of}",
+                remedy=f"write the rule for the field, `protect: {{{rules}}}`: fields are protected before the query",
+                where=spec.name,
+            )
+
+
+def _folded(path: Iterable[str]) -> Path:
+    return tuple(map(fold_case, path))
+
+
+def _lost(spec: TableSpec, setting: str, name: str, made: Sequence[str]) -> SpecError | UnavailableError:
+    does = "identifies rows" if setting == "key_columns" else "orders changes"
+    if spec.select and "*" not in spec.select:
+        return SpecError(
+            f"the query leaves out {name}, which {does}", remedy=f"add `{name}` to `select`", where=spec.name
+        )
+    path = _folded(name.split("."))
+    new = next((new for old, new in spec.rename if _folded(old) == path), None)
+    if new is not None:
+        message = f"`{setting}` names `{name}`, which `rename` makes `{new}`"
+        return SpecError(message, remedy=f"write `{new}` under `{setting}`", where=spec.name)
+    if any(_folded(one) == path[: len(one)] for one in spec.drop_fields):
+        message = f"`drop_fields` leaves out `{name}`, which {does}"
+        return SpecError(message, remedy="take it out of `drop_fields`", where=spec.name)
+    if spec.keep_fields and not any(_folded(one) == path[: len(one)] for one in spec.keep_fields):
+        message = f"`keep_fields` leaves out `{name}`, which {does}"
+        return SpecError(message, remedy="add it to `keep_fields`", where=spec.name)
+    message, remedy = f"`{setting}` names `{name}`, which no record has had yet", advice(name, made)
+    if spec.unknown_fields != "add":
+        return SpecError(message, remedy=remedy, where=spec.name)
+    return UnavailableError(message, remedy=f"correct it ({remedy}); Frazil looks at further records", where=spec.name)
+
+
+@contextmanager
+def waiting_for_fields(spec: TableSpec, where: str, may_come: bool = True) -> Iterator[None]:
+    """Makes of an unknown column in its block, or of steps that leave no field, an error for which the table waits, where
+    records may bring a field.
+    """
+    try:
+        yield
+    except UnknownColumn as error:
+        if spec.unknown_fields != "add" or not may_come:
+            raise
+        raise UnavailableError(
+            f"{error.message}, and no record has had it yet",
+            remedy=f"declare its type under `columns`, or correct it ({error.remedy}); Frazil looks at further records",
+            where=where,
+        ) from None
+    except NoFieldLeft as error:
+        if spec.unknown_fields != "add":
+            raise
+        raise UnavailableError(
+            error.message, remedy=f"{error.remedy}; Frazil looks at further records", where=where
+        ) from None
+
+
+@contextmanager
+def naming_in_query(spec: TableSpec) -> Iterator[None]:
+    """Makes of a column-name conflict in its block an error with the remedy for a table whose columns a query makes."""
+    try:
+        yield
+    except NameConflict as error:
+        raise NameTaken(error.reason, remedy=_name_otherwise(spec), where=spec.name) from None
+
+
+def refuse_taken_names(table: Table, query: Query, records: Schema) -> None:
+    """Raises NameTaken where the table cannot have the columns of its query, or a new field would be what the query's later
+    columns are made of in place of its own earlier one. records: the fields, with new ones.
+    """
+    assert table.state is not None
+    known = table.records.state.schema.column_names if table.records.state is not None else ()
+    for field in records.fields:
+        if field.name not in known and fold_case(field.name) in query.aliases:
+            raise NameTaken(f"other columns are made of its column `{field.name}`")
+    query_adder(table.spec, query)(table.state.schema)
+
+
+@contextmanager
+def rejecting_taken_names() -> Iterator[None]:
+    """Makes of a query whose columns cannot have one name each, in its block, a column-name conflict of the new fields."""
+    try:
+        yield
+    except NameTaken as error:
+        advice = "leave the field out with `exclude`, or give it a column of its own under `columns`"
+        raise NameConflict(f"a new field takes a name of the query: {error.message}", advice) from None
+
+
+def _name_otherwise(spec: TableSpec) -> str:
+    return "name the column otherwise in `select`" if spec.select else "name the column otherwise with `rename`"
+
+
+def adder(
+    spec: TableSpec, requested_fields: RequestedFields, made_optional: Sequence[Path] = ()
+) -> Callable[[Schema], Schema]:
+    """Returns the change that adds the requested fields to a table. The change raises NameConflict."""
+    own, shaping, may_widen = own_columns(spec), shaping_of(spec), spec.schema_evolution == "evolve"
+    if shaping is not None:
+        return lambda schema: extend_shaped(schema, shaping, own, requested_fields, made_optional, may_widen)
+    check_metadata_names(requested_fields, own)
+
+    def change(schema: Schema) -> Schema:
+        there = {column.name for column in schema.fields}
+        for name in requested_fields.get((), {}):
+            if name not in there:
+                check_reserved(name, (name,))
+        return extend_schema(schema, requested_fields, made_optional, may_widen)
+
+    return change
+
+
+def check_metadata_names(requested_fields: RequestedFields, columns: Iterable[str]) -> None:
+    """Raises NameConflict when a requested field has the name of a metadata column: one of the two would be lost."""
+    fields = {fold_case(name): name for name in requested_fields.get((), {})}
+    for column in columns:
+        name = fields.get(fold_case(column))
+        if name is not None:
+            raise NameConflict(
+                f"field {name}: the table has a column of its own with this name: {column_settings((name,))}"
+            )
+
+
+def same_table(before: TableState, found: TableState) -> TableState:
+    """Returns `found`, the table after a change.
+
+    Raises: ConflictError when it is another table than `before`, which must be loaded.
+    """
+    if found.uuid != before.uuid:
+        raise ConflictError("the table was dropped and recreated", where=found.name)
+    return found

@@ -1,0 +1,223 @@
+"""The description of a table that tasks receive."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import replace
+
+from pyiceberg.schema import Schema
+
+from frazil.decode.settings import Reading
+from frazil.decode.wire_format import KEY_HEADER
+from frazil.errors import SpecError
+from frazil.ingest.tables.settings import (
+    envelope_of,
+    framing_of,
+    identifier_names,
+    key_column_of,
+    own_columns,
+    program_of,
+    protection_of,
+    shaping_of,
+)
+from frazil.ingest.tables.table import KEY_COLUMNS, Table, target_file_size
+from frazil.process.analysis import Query
+from frazil.process.program import origins_of, spark_columns
+from frazil.rows.record_keys import HEADER_SCHEMA, KEY_SCHEMA
+from frazil.schema.names import PROPERTY, Aliases, aliases_of
+from frazil.schema.projection import KEY_ROOT
+from frazil.spec.settings import ValueSpec
+from frazil.write.plain_target import plain_target
+from frazil.write.target import ChangeReading, TableTarget
+
+
+def target_of(table: Table, schema: Schema | None = None) -> TableTarget:
+    """Returns the description of the table for tasks. schema: replaces the table's schema; of a table with a query, that
+    of its records.
+    """
+    if not table.spec.has_query:
+        return _target_of(table, schema)
+    query = table.schema.query
+    return replace(
+        _target_of(table, None),
+        shaping=None,
+        key=None,
+        headers=(),
+        source=replace(_target_of(table.records, schema), protection=None),
+        program=program_of(query) if query is not None and schema is None else None,
+        lookups=tuple((name, reference.key) for name, reference in table.schema.references.items()),
+        fails_to_null=table.spec.on_error == "null",
+    )
+
+
+def _target_of(table: Table, schema: Schema | None) -> TableTarget:
+    state, key_column = table.state, key_column_of(table.spec)
+    known = schema or (state.schema if state else None)
+    changes = _change_reading(table).spelled(known) if table.spec.mode == "upsert" else None
+    return TableTarget(
+        name=table.name,
+        schema_json=known.model_dump_json() if known else "",
+        location=state.location if state else "",
+        properties=tuple(sorted(state.properties.items())) if state else (),
+        io_properties=tuple(sorted(state.io_properties.items())) if state else (),
+        spec_id=state.spec_id if state else 0,
+        metadata=tuple((name, column) for name, column in table.spec.metadata.items() if column != key_column),
+        target_file_size_bytes=target_file_size(table),
+        reading=replace(_reading(table), aliases=_aliases(table, known)),
+        dead_letters=_dead_letters_target(table),
+        shaping=shaping_of(table.spec),
+        key=_key_reading(table) if key_column else None,
+        headers=_header_readings(table),
+        partition_spec=state.partition_spec if state else "",
+        sort_order=state.sort_order if state else "",
+        older_specs=state.older_specs if state else (),
+        max_partitions=table.spec.limits.partitions,
+        changes=changes,
+        route=table.spec.route,
+        route_values=table.spec.route_values,
+        routed=table.routed,
+        envelope=envelope_of(table.spec, changes.paths if changes else ()),
+        is_single_task=table.key_updates.is_single_task,
+        unpaired=tuple(sorted(table.key_updates.unpaired)),
+        missing_required=tuple(sorted(table.key_updates.missing_required)),
+        crashing=tuple(sorted(table.bad_records.crashing, key=lambda one: (one.topic, one.partition, one.offset))),
+        abandoned=tuple(sorted(table.key_updates.abandoned)),
+        applied_early=tuple(sorted(table.key_updates.applied_early)),
+        last_deletes=table.progress.last_deletes,
+        before_key=_envelope_key_reading(table) if table.spec.envelope is not None else None,
+        tombstones=table.spec.tombstones if table.spec.tombstones != "delete" else "",
+        protection=protection_of(table.spec),
+    )
+
+
+def _dead_letters_target(table: Table) -> TableTarget | None:
+    state = table.bad_records.dead_letters
+    return replace(plain_target(state), protection=protection_of(table.spec)) if state else None
+
+
+def _aliases(table: Table, schema: Schema | None) -> Aliases:
+    """Returns the other names of the table's columns, except for columns that the pipeline file assigns a field; none
+    where names of new columns differ from those of fields.
+    """
+    mapping = table.state.properties.get(PROPERTY, "") if table.state is not None else ""
+    shaping = shaping_of(table.spec)
+    if not mapping or schema is None or (shaping is not None and shaping.makes_names):
+        return ()
+    given = {column for column, _ in shaping.fields} if shaping is not None else set()
+    given.update(own_columns(table.spec))
+    return tuple((path, names) for path, names in aliases_of(mapping, schema) if path[0] not in given)
+
+
+def _change_reading(table: Table) -> ChangeReading:
+    spec = table.spec
+    columns, is_key_of_record = spec.key_columns, not spec.key_columns
+    reading = _envelope_key_reading(table) if spec.envelope is not None else _key_reading(table)
+    is_plain_key = spec.key.format == "text" or (spec.key.format == "raw" and spec.envelope is None)
+    if is_key_of_record and is_plain_key:
+        # The column with the whole key is already decoded.
+        columns, is_key_of_record = (spec.metadata["key"],), False
+    if is_key_of_record and table.state is not None:
+        marked = table.state.marks.get(KEY_COLUMNS)
+        columns = tuple(json.loads(marked)) if marked else identifier_names(table.state.schema)
+        if marked and spec.has_query and table.schema.query is not None:
+            columns = columns_of_keys(table.schema.query, columns)
+    return ChangeReading(
+        reading,
+        columns,
+        is_key_of_record,
+        order_by=spec.order_by or "",
+        marks_deletes=spec.deletes == "soft",
+        has_source_order=spec.order_by is not None and spec.metadata.get("source_order") == spec.order_by,
+        is_one_partition=len(table.partitions()) <= 1,
+        is_one_topic=len(spec.topics) == 1 and spec.topics[0].literal is not None,
+        is_key_known=table.is_key_known,
+    )
+
+
+def columns_of_keys(query: Query, fields: Iterable[str]) -> tuple[str, ...]:
+    """Returns the columns that a query makes of fields of the records' keys, each of one field alone.
+
+    Raises: SpecError where it leaves out one of them.
+    """
+    made: dict[str, str] = {}
+    by_spark, origins = spark_columns(program_of(query)), origins_of(program_of(query))
+    for column, names in origins.columns.items():
+        if len(names) == 1 and column not in origins.looked_up and column not in by_spark:
+            made.setdefault(next(iter(names)), column)
+    for name in fields:
+        if name not in made:
+            message, remedy = f"the query leaves out {name}, which identifies rows", f"add `{name}` to `select`"
+            raise SpecError(message, remedy=f"{remedy}, or keep it in the steps")
+    return tuple(made[name] for name in fields)
+
+
+def _envelope_key_reading(table: Table) -> Reading:
+    """Returns how keys of envelopes are read: with the format of the values, where the pipeline file has none for keys."""
+    spec = table.spec
+    return _key_reading(table, spec.value.model_copy(update={"message": None}) if spec.key.format == "raw" else None)
+
+
+def _reading(table: Table) -> Reading:
+    spec = table.spec
+    unknown_fields: str = spec.unknown_fields
+    if spec.schema_evolution == "freeze" and unknown_fields == "add":
+        unknown_fields = "rescue" if spec.rescue else "refuse"
+    value = spec.value
+    return Reading(
+        format=value.format,
+        framing=framing_of(value),
+        is_by_header=value.framing == "header" and value.source != "latest",
+        message=value.message or "",
+        schemas=tuple(sorted(table.schema.of_values)),
+        unknown_fields=unknown_fields,
+        is_rescuing=spec.rescue,
+        may_widen=spec.schema_evolution == "evolve",
+        on_bad=spec.on_bad_record,
+        max_record_bytes=spec.limits.record_bytes,
+        rejected=tuple(sorted(table.schema.rejected.items())),
+        columns_left=max(0, spec.limits.columns - (len(table.state.schema.field_ids) if table.state else 0)),
+        numbers=spec.numbers,
+        infers_times=spec.infers_timestamps,
+    )
+
+
+def _key_reading(table: Table, written: ValueSpec | None = None) -> Reading:
+    """Returns how keys are read. written: the format to use in place of the pipeline file's format of keys."""
+    spec = table.spec
+    key = written or spec.key
+    return Reading(
+        format=key.format,
+        framing=framing_of(key),
+        is_by_header=key.framing == "header" and key.source != "latest",
+        header=KEY_HEADER,
+        message=key.message or "",
+        schemas=table.schema.under(KEY_SCHEMA),
+        unknown_fields="refuse" if spec.schema_evolution == "freeze" else "add",
+        may_widen=spec.schema_evolution == "evolve",
+        on_bad=spec.on_bad_record,
+        rejected=tuple(sorted((path, why) for path, why in table.schema.rejected.items() if path[0] == KEY_ROOT)),
+        numbers=spec.numbers,
+    )
+
+
+def _header_readings(table: Table) -> tuple[tuple[str, Reading], ...]:
+    """Returns how the header of each column is read: with its declared type only. Text and bytes need no decoding."""
+    decoded = ((one.name, one.value) for one in table.spec.columns if one.value is not None)
+    return tuple(
+        (column, _header_reading(table, column, value))
+        for column, value in decoded
+        if value.format not in ("text", "raw")
+    )
+
+
+def _header_reading(table: Table, column: str, value: ValueSpec) -> Reading:
+    return Reading(
+        format=value.format,
+        framing=framing_of(value),
+        message=value.message or "",
+        schemas=table.schema.under(f"{HEADER_SCHEMA}{column}:"),
+        unknown_fields="drop",
+        may_widen=False,
+        on_bad=table.spec.on_bad_record,
+    )

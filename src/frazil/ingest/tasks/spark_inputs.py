@@ -1,0 +1,102 @@
+"""What Spark gets of records whose table has expressions that Spark evaluates.
+
+It gets the records as they are, and beside them the columns that these expressions use, decoded exactly as the task
+behind will decode them.
+
+A record that the task would refuse has nulls here; whatever is wrong with a batch, the task meets it too, and reports it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
+
+import numpy as np
+import pyarrow as pa
+
+from frazil.decode.limits import read_bounded
+from frazil.ingest.tasks.shares import OVERSIZED_PARTITION
+from frazil.ingest.tasks.task import read_records
+from frazil.ingest.tasks.task_job import Job, by_topic
+from frazil.ingest.tasks.task_limits import each_in_time, limited_memory
+from frazil.process.evaluate import evaluate
+from frazil.process.program import INPUT
+from frazil.rows.query_rows import input_columns
+from frazil.schema.arrow import Bools, Ints, pick, spread_places
+from frazil.upsert.changes import UPSERT
+from frazil.upsert.query_changes import read_upserts
+from frazil.upsert.records.read_changes import with_topic
+from frazil.write.target import TableTarget
+
+
+def with_inputs(job: Job, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yields the records with the columns of `in_spark.input_schema`. The job has one table."""
+    with limited_memory():
+        for batch in each_in_time(batches):
+            for topic, records in by_topic(job, batch):
+                yield _with_inputs(job.targets[topic], topic, records)
+
+
+def _with_inputs(target: TableTarget, topic: str, records: pa.RecordBatch) -> pa.RecordBatch:
+    rows = np.flatnonzero(_are_read(target, topic, records))
+    read = partial(inputs_of, target, topic)
+    pieces = read_bounded(records.take(pa.array(rows)), read, target.reading.columns_left)
+    try:
+        found = [values for _, _, values in pieces]
+    except Exception:  # noqa: BLE001  (whatever it is, the task raises it too, where it is found and reported)
+        found = []
+    part = target.spark_part
+    assert part is not None
+    places = spread_places(rows, records.num_rows) if found else pa.nulls(records.num_rows, pa.int64())
+    arrays = list(records.columns)
+    for n, column in enumerate(part.inputs.output):
+        values = pa.concat_arrays([one[n] for one in found]) if found else pa.array([], column.type)
+        arrays.append(values.take(places))
+    names = [*records.schema.names, *(INPUT.format(n) for n in range(len(part.inputs.output)))]
+    return pa.RecordBatch.from_arrays(arrays, names=names)
+
+
+def _are_read(target: TableTarget, topic: str, records: pa.RecordBatch) -> Bools:
+    """Returns which records the task will read: bool of shape (n_records,)."""
+    partitions = np.asarray(records.column("partition"))
+    found: Bools = partitions != OVERSIZED_PARTITION
+    for one in target.crashing:
+        if one.topic == topic:
+            found &= ~((partitions == one.partition) & (np.asarray(records.column("offset")) == one.offset))
+    return found
+
+
+def inputs_of(target: TableTarget, topic: str, records: Mapping[str, pa.Array]) -> list[pa.Array]:
+    """Returns the columns that Spark's expressions use, with a value for each record; null for one that makes no row."""
+    source, program = target.source, target.program
+    assert source is not None
+    assert program is not None
+    assert program.spark_part is not None
+    records = with_topic(target, topic, records)
+    count = len(records["value"])
+    columns, owner = _columns(target, source, topic, records)
+    made = evaluate(program.spark_part.inputs, columns, owner.size, "null").columns
+    places = spread_places(owner, count)
+    return [one.take(places) for one in made]
+
+
+def _columns(
+    target: TableTarget, source: TableTarget, topic: str, records: Mapping[str, pa.Array]
+) -> tuple[dict[str, pa.Array], Ints]:
+    """Returns the columns of `records` for those that make a row, and which these are."""
+    if target.changes is None:
+        found = read_records(source, records, limit=0)
+        changes, decoded = found.changes, found.decoded
+    else:
+        changes = read_upserts(source, topic, records, limit=0)
+        decoded = changes.decoded
+    if decoded.requested_fields or decoded.made_optional or decoded.missing:
+        nobody: Ints = np.empty(0, np.int64)
+        return pick(input_columns(source, decoded.columns, records, {}), nobody), nobody
+    if changes is None:
+        good: Ints = np.flatnonzero(~decoded.refused)
+        return pick(input_columns(source, decoded.columns, records, {}), good), good
+    rows: Ints = np.flatnonzero((changes.ops == UPSERT) & ~decoded.refused[changes.records])
+    columns = input_columns(source, changes.columns, pick(records, changes.records), changes.own)
+    owner: Ints = changes.records[rows].astype(np.int64)
+    return pick(columns, rows), owner

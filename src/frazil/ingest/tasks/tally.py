@@ -1,0 +1,131 @@
+"""What a task counts and notes of one table for its report: numbers, bad records, requests for the schema."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import pyarrow as pa
+
+from frazil.decode.columns import Decoded
+from frazil.ingest.tasks.shares import value_sizes
+from frazil.process.evaluate import Unmet
+from frazil.report import MOST_BAD, BadRecords, Counts, ExpectationReport, RouteReport, SchemaRequests
+from frazil.rows.query_rows import reason_of
+from frazil.schema.arrow import Ints, Records
+from frazil.schema.evolve import dump_requested_fields
+from frazil.schema.parts import Path
+from frazil.types import BadRecord, add_names
+
+
+@dataclass
+class Tally:
+    """The numbers of one table so far; each read of records adds to them."""
+
+    #: Numbers and sizes of the records.
+    counts: Counts = field(default_factory=Counts)
+    #: Schema requests.
+    requests: SchemaRequests = field(default_factory=SchemaRequests)
+    #: Bad records.
+    bad: BadRecords = field(default_factory=BadRecords)
+    #: The records of other tables of the route.
+    routed: RouteReport = field(default_factory=RouteReport)
+    #: The records that do not meet an expectation.
+    unmet: ExpectationReport = field(default_factory=ExpectationReport)
+
+    @property
+    def must_read_again(self) -> bool:
+        """Whether the records must be read once more, with another schema or in another batch."""
+        asked = self.requests
+        needs = asked.requested_fields or asked.made_optional or asked.missing or asked.key_columns
+        return bool(needs or self.counts.has_oversized or self.routed.new_values)
+
+    def count(self, topic: str, columns: Records, ignored: Mapping[str, int]) -> None:
+        """Counts records of a topic. ignored: the number of those that make no row and are no bad records, by kind."""
+        values = columns["value"]
+        counts = Counts(len(values), latest_ms={topic: latest_of(columns)}, ignored_records=ignored)
+        if len(values):
+            sizes = value_sizes(values)
+            counts = replace(counts, value_bytes=int(sizes.sum()), largest_bytes=int(sizes.max()))
+        self.counts = Counts.merge([self.counts, counts])
+
+    def count_written(self, record_count: int, row_count: int) -> None:
+        """Counts records that were written, and the rows or changes that they became."""
+        self.counts = Counts.merge([self.counts, Counts(written_count=record_count, row_count=row_count)])
+
+    def count_rows(self, value_bytes: Ints, latest: Mapping[str, Mapping[int, int]], is_writing: bool) -> None:
+        """Counts records whose rows are made together with those of other tables. value_bytes: of each record. latest: the
+        timestamps up to which all records of the route were read. is_writing: whether the rows are written.
+        """
+        counted = Counts(latest_ms=latest)
+        if value_bytes.size and not self.counts.has_oversized:
+            counted = Counts(value_bytes.size, int(value_bytes.sum()), int(value_bytes.max()), latest_ms=latest)
+            if is_writing:
+                counted = replace(counted, written_count=value_bytes.size, row_count=value_bytes.size)
+        self.counts = Counts.merge([self.counts, counted])
+
+    def note_oversized(self) -> None:
+        """Notes that a batch planned with small records has an oversized one."""
+        self.counts = replace(self.counts, has_oversized=True)
+
+    def note_route(self, routed: RouteReport, missing: frozenset[str]) -> None:
+        """Notes records of other tables of the route. missing: ids of schemas without which their table is unknown."""
+        self.routed = RouteReport.merge([self.routed, routed])
+        if missing:
+            self.requests = SchemaRequests.merge([self.requests, SchemaRequests(missing=missing)])
+
+    def note_key_columns(self, names: tuple[str, ...]) -> None:
+        """Notes the fields of the records' keys, for an upsert table whose key columns are not known yet."""
+        self.requests = SchemaRequests.merge([self.requests, SchemaRequests(key_columns=names)])
+
+    def note_bad(self, topic: str, columns: Records, decoded: Decoded) -> None:
+        """Notes the records that were refused."""
+        if not decoded.mismatch_count:
+            return
+        first = []
+        for mismatch in decoded.mismatches[:MOST_BAD]:
+            offset = columns["offset"][mismatch.row].as_py() if "offset" in columns else -1
+            partition = columns["partition"][mismatch.row].as_py()
+            first.append(BadRecord(topic, partition, offset, mismatch.kind, mismatch.path, mismatch.reason))
+        classes = Counter({mismatch.row: mismatch.kind for mismatch in decoded.mismatches}.values())
+        self.bad = BadRecords.merge([self.bad, BadRecords(tuple(first), decoded.mismatch_count, classes)])
+
+    def note_unread(self, named: Sequence[BadRecord]) -> None:
+        """Notes records that are not read because they crash the task which reads them."""
+        classes = Counter(one.kind for one in named)
+        self.bad = BadRecords.merge([self.bad, BadRecords(tuple(named), len(named), classes)])
+
+    def note_unmet(self, topic: str, columns: Records, unmet: Sequence[Unmet]) -> None:
+        """Notes the expectations that records do not meet, each with its first record."""
+        for one in unmet:
+            name, (row, values) = one.expectation.name, next(iter(one.rows.items()))
+            partition, offset = columns["partition"][row].as_py(), columns["offset"][row].as_py()
+            first = BadRecord(topic, partition, offset, "failed_expectation", "", reason_of(one, values))
+            found = ExpectationReport({name: int(np.count_nonzero(one.records))}, {name: first})
+            self.unmet = ExpectationReport.merge([self.unmet, found])
+
+    def note_requests(self, decoded: Decoded, fixed: frozenset[Path]) -> None:
+        """Notes what the records request of the schema. fixed: paths of columns that stay required."""
+        known = self.requests
+        found = SchemaRequests(
+            (dump_requested_fields(decoded.requested_fields),) if decoded.requested_fields else (),
+            frozenset(json.dumps(path) for path in decoded.made_optional - fixed),
+            missing=frozenset(decoded.missing),
+        )
+        refusals, dropped = add_names(known.refusals, decoded.refusals), add_names(known.dropped, decoded.dropped)
+        self.requests = replace(SchemaRequests.merge([known, found]), refusals=refusals, dropped=dropped)
+
+
+def latest_of(columns: Records) -> dict[int, int]:
+    """Returns the latest record timestamp of each partition, in milliseconds since the epoch."""
+    partitions = np.asarray(columns["partition"])
+    times = np.asarray(columns["timestamp"].cast(pa.int64())) // 1000
+    starts = np.flatnonzero(np.r_[True, partitions[1:] != partitions[:-1]]) if partitions.size else np.empty(0, int)
+    latest: dict[int, int] = {}
+    for start, most in zip(starts.tolist(), np.maximum.reduceat(times, starts) if starts.size else [], strict=True):
+        partition = int(partitions[start])
+        latest[partition] = max(int(most), latest.get(partition, int(most)))
+    return latest

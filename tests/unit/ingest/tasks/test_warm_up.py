@@ -1,0 +1,73 @@
+"""What is loaded before the first batch: all that is on disk, and nothing that takes long to compile unasked."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from frazil.decode.memory import is_on_disk
+from frazil.decode.protobuf import json_structs
+from frazil.decode.protobuf.json_structs import write_structs
+from frazil.rows import writer_schemas
+from tests.unit.decode.protobuf_schemas import read, reader_of
+
+
+@pytest.mark.parametrize(("compiles_all", "is_there"), [(False, False), (False, True), (True, False)])
+def test_what_writes_json_is_loaded_when_it_is_on_disk_or_asked_for(
+    compiles_all: bool, is_there: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loaded = []
+
+    def noting(*arguments: Any) -> int:
+        loaded.append("write_structs")
+        return int(write_structs(*arguments))
+
+    monkeypatch.setattr(json_structs, "is_on_disk", lambda _: is_there)
+    monkeypatch.setattr(json_structs, "write_structs", noting)
+    writer_schemas.warm_up(compiles_all)
+    assert loaded == (["write_structs"] if compiles_all or is_there else [])
+
+
+def test_a_compiled_function_is_on_disk() -> None:
+    writer_schemas.warm_up(compiles_all=True)
+    assert is_on_disk(write_structs)
+
+
+def test_what_writes_json_is_compiled_for_the_arrays_that_it_gets() -> None:
+    json_structs.warm_up(compiles_all=True)
+    schema = 'syntax = "proto3"; import "google/protobuf/struct.proto"; message M { google.protobuf.Struct s = 1; }'
+    assert read(reader_of(schema, "M"), [b"\n\0"]).arrays[0].to_pylist() == ["{}"]
+    assert len(write_structs.signatures) == 1
+
+
+_UNCOMPILED = """
+from importlib import import_module
+from pkgutil import walk_packages
+
+from numba.core.registry import CPUDispatcher
+
+import frazil
+from frazil.ingest.tasks.warm_up import warm_up
+
+warm_up(compiles_all=True)
+for module in walk_packages(frazil.__path__, "frazil."):
+    if not module.name.endswith((".daemon", ".__main__")):
+        for name, one in vars(import_module(module.name)).items():
+            if isinstance(one, CPUDispatcher) and one.py_func.__module__ == module.name and not one.signatures:
+                print(module.name, name)
+"""
+
+
+@pytest.mark.soak
+def test_the_set_up_compiles_every_loop(tmp_path: Path) -> None:
+    """A first batch that compiles holds its table up for a minute where others keep the processor busy."""
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
+    ended = subprocess.run(
+        [sys.executable, "-c", _UNCOMPILED], env=environment, capture_output=True, text=True, check=True
+    )
+    assert ended.stdout == ""
