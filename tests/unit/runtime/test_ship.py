@@ -82,7 +82,7 @@ def test_frazil_itself_runs_from_its_archive(tmp_path: Path) -> None:
     ]
     found = subprocess.run([*words, str(tmp_path / "there")], capture_output=True, text=True, check=True).stdout
     assert str(tmp_path / "there" / "frazil") in found
-    assert (tmp_path / "there" / "frazil" / "ingest" / "daemon.py").exists()
+    assert (tmp_path / "there" / "frazil" / "ingest" / "tasks" / "daemon.py").exists()
 
 
 def test_an_archive_is_made_once_for_its_content(cache: Path) -> None:
@@ -125,7 +125,7 @@ def test_code_that_cannot_be_compiled_here_is_sent_without_and_compiled_the_next
         plain = ship.code_archive()
     assert [(event["event"], event["reason"]) for event in logged] == [("decoder_not_compiled", "no memory")]
     code = unpack(plain, tmp_path / "code")
-    assert (code / "frazil" / "ingest" / "daemon.py").exists()
+    assert (code / "frazil" / "ingest" / "tasks" / "daemon.py").exists()
     monkeypatch.setattr(ship, "_WARM_UP", "import frazil")
     assert ship.code_archive() != plain
 
