@@ -17,7 +17,7 @@ from pathlib import Path
 from bench.place import Place, Run, say
 from bench.tree import Tree
 from frazil.ingest.tables.table import Table
-from frazil.spec.forms import Address
+from frazil.spec.syntax.forms import Address
 from tests.fixtures.browser import browser
 from tests.unit.http.many_tables import ManyTables, served
 

@@ -21,8 +21,8 @@ from frazil.ops.running import OwnServices, Parts, RunningPipeline
 from frazil.ops.state_file import StateFile
 from frazil.spec import CatalogSpec, PipelineSpec, TableSpec, TopicSelector
 from frazil.spec.connections import HttpSpec
-from frazil.spec.forms import Address
 from frazil.spec.settings import CommitSpec
+from frazil.spec.syntax.forms import Address
 from frazil.testing import FakeClock, MemoryCatalog, MemoryJobs, MemorySource, StepWorkers
 
 TABLES = 1000

@@ -37,7 +37,7 @@ _DEPTH = 4
 
 @dataclass(frozen=True, order=True)
 class Remedy:
-    """One advice as its reader meets it. module: of the source, such as `spec/units.py`. text: its values are GAP."""
+    """One advice as its reader meets it. module: of the source, such as `spec/syntax/units.py`. text: its values are GAP."""
 
     module: str
     text: str

@@ -27,7 +27,7 @@ from frazil.catalog.port import Catalog
 from frazil.errors import ConflictError, SpecError, UnavailableError
 from frazil.runtime.jvm import Jvm
 from frazil.schema.evolve import extend_schema, new_schema
-from frazil.spec.types import parse_type
+from frazil.spec.syntax.types import parse_type
 from frazil.types import Progress
 from tests.contracts.catalogs import IcebergLake, Lake
 from tests.contracts.tables import SCHEMA, TABLE, commit_of, create, load

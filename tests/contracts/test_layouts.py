@@ -19,7 +19,7 @@ from frazil.ingest.tables.target import target_of
 from frazil.schema.evolve import extend_schema, new_schema
 from frazil.spec.models import TableSpec, TopicSelector
 from frazil.spec.partitioning import parse_sort, parse_term
-from frazil.spec.types import parse_type
+from frazil.spec.syntax.types import parse_type
 from frazil.types import Commit, DataFile, Progress, RowDelta
 from frazil.upsert.lookup.delete_files import read_deletes, write_deletes
 from frazil.write.plain_target import plain_target

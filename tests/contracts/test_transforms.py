@@ -16,7 +16,7 @@ from frazil.errors import SpecError
 from frazil.schema.arrow import arrow_type
 from frazil.schema.evolve import new_schema
 from frazil.spec.partitioning import PartitionTerm, check_type
-from frazil.spec.types import parse_type
+from frazil.spec.syntax.types import parse_type
 from frazil.write.transforms import partition_texts, path_of, transformed
 from tests.fixtures.jvms import light_jvm
 

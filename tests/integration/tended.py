@@ -22,7 +22,7 @@ from frazil.maintenance.plan import ORPHANS_NOTE
 from frazil.schema.evolve import new_schema, with_identifiers
 from frazil.spec.partitioning import parse_sort, parse_term
 from frazil.spec.settings import METADATA_COLUMNS, MetadataField
-from frazil.spec.types import parse_type
+from frazil.spec.syntax.types import parse_type
 from frazil.types import Commit, DataFile, Progress, Resolved
 from frazil.upsert.commit import commit_changes
 from frazil.write.plain_target import plain_target

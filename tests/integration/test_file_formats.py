@@ -23,7 +23,7 @@ from frazil.ingest.tasks.task_job import Job
 from frazil.maintenance.plan import ORPHANS_NOTE
 from frazil.runtime.jvm import Jvm
 from frazil.schema.evolve import new_schema
-from frazil.spec.types import parse_type
+from frazil.spec.syntax.types import parse_type
 from frazil.types import Commit, Progress
 from frazil.upsert.commit import commit_changes, transfer_deletes
 from frazil.write.plain_target import plain_target

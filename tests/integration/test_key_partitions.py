@@ -18,7 +18,7 @@ from frazil.clock import new_id
 from frazil.runtime.jvm import Jvm
 from frazil.schema.evolve import extend_schema, new_schema
 from frazil.spec.partitioning import parse_term
-from frazil.spec.types import parse_type
+from frazil.spec.syntax.types import parse_type
 from frazil.types import Commit, Progress
 from frazil.upsert.lookup.search import find_rows
 from frazil.write.plain_target import plain_target

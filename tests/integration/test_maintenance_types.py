@@ -23,7 +23,7 @@ from frazil.maintenance.plan import ORPHANS_NOTE
 from frazil.runtime.jvm import Jvm
 from frazil.schema.evolve import new_schema
 from frazil.spec.partitioning import parse_term
-from frazil.spec.types import parse_type
+from frazil.spec.syntax.types import parse_type
 from frazil.types import Commit, Progress, RowDelta
 from frazil.upsert.lookup.delete_files import write_deletes
 from frazil.write.plain_target import plain_target

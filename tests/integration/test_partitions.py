@@ -32,7 +32,7 @@ from frazil.clock import SystemClock, new_id
 from frazil.runtime.broker import EmbeddedBroker
 from frazil.schema.evolve import new_schema
 from frazil.spec.partitioning import parse_sort, parse_term
-from frazil.spec.types import parse_type
+from frazil.spec.syntax.types import parse_type
 from tests.acceptance.verifier import local_path, metadata_file, open_duckdb
 from tests.fixtures.foreign_spark import ForeignSpark
 from tests.fixtures.jvms import light_jvm

@@ -20,7 +20,7 @@ from frazil.ingest.tables.state import RunState
 from frazil.spec import PipelineSpec
 from frazil.spec.models import TableSpec, TopicSelector
 from frazil.spec.settings import ColumnSpec, CommitSpec, EnvelopeSpec, ValueSpec
-from frazil.spec.types import parse_type
+from frazil.spec.syntax.types import parse_type
 from frazil.testing import FakeClock
 from frazil.types import Progress
 from tests.simulation.forms import UNSENT

@@ -19,7 +19,7 @@ from frazil.ingest.tables.state import RunState
 from frazil.spec import PipelineSpec
 from frazil.spec.models import TableSpec, TopicSelector
 from frazil.spec.settings import ColumnSpec, CommitSpec, DeadLettersSpec, FlattenSpec, MetadataField
-from frazil.spec.types import parse_type
+from frazil.spec.syntax.types import parse_type
 from frazil.types import Progress
 from tests.simulation.faults import Fate
 from tests.simulation.scene import Place, Scene, arranged, pipeline_of

@@ -21,7 +21,7 @@ from frazil.dead_letters.replay import Replayer
 from frazil.spec import PipelineSpec
 from frazil.spec.models import TableSpec, TopicSelector
 from frazil.spec.settings import ColumnSpec, CommitSpec, DeadLettersSpec, EnvelopeSpec, MetadataField, ValueSpec
-from frazil.spec.types import parse_type
+from frazil.spec.syntax.types import parse_type
 from frazil.testing import live_rows
 from frazil.types import DataFile
 from tests.simulation.faults import UnsureSource

@@ -18,7 +18,7 @@ from pyiceberg.types import NestedField, StructType
 from frazil.errors import SpecError
 from frazil.name_case import Spellings
 from frazil.spec.partitioning import PartitionTerm, SortTerm, check_type, transform_of
-from frazil.spec.problems import advice
+from frazil.spec.syntax.problems import advice
 
 METRICS_OF = "write.metadata.metrics.column."
 """Prefix of the table properties that choose the metrics of a column. Iceberg refuses to create a table without the

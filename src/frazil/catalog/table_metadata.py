@@ -18,7 +18,7 @@ from pyiceberg.schema import Schema
 
 from frazil.catalog.progress import COMMITTED_AT, MAINTENANCE_ID, key
 from frazil.errors import SpecError
-from frazil.spec.types import parse_type
+from frazil.spec.syntax.types import parse_type
 from frazil.types import as_json
 
 _OFFSETS = re.compile(r"frazil\.(.+)\.offsets")

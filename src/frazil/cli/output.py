@@ -22,7 +22,7 @@ import typer
 from frazil.catalog.vended import VENDED, Vended
 from frazil.errors import FrazilError, SpecError, UnavailableError
 from frazil.printable import plain
-from frazil.spec.secrets import mask
+from frazil.spec.syntax.secrets import mask
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

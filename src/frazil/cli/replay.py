@@ -32,7 +32,7 @@ from frazil.replay.replay import Pace, Replay, ReplayProgress, Request, rows_whe
 from frazil.replay.snapshots import Snapshots
 from frazil.replay.values import AvroEncoder, ConnectJsonEncoder, Encoder, JsonEncoder
 from frazil.spec import PipelineSpec
-from frazil.spec.problems import advice
+from frazil.spec.syntax.problems import advice
 from frazil.write.plain_target import plain_target
 
 _RATE = re.compile(r"([1-9][0-9]*)/s")

@@ -18,7 +18,7 @@ from frazil.cli.output import DEFAULT_FILE, Output, SpecFile
 from frazil.errors import SpecError
 from frazil.runtime.connect import running_jvm
 from frazil.spec import load_spec
-from frazil.spec.units import parse_duration
+from frazil.spec.syntax.units import parse_duration
 
 log = structlog.get_logger("frazil")
 

@@ -13,8 +13,8 @@ from frazil.errors import SpecError
 from frazil.imports.automq import AUTOMQ
 from frazil.kafka.control_topic import ControlTopic
 from frazil.spec import PipelineSpec
-from frazil.spec.document import line_of
-from frazil.spec.problems import nearest, place
+from frazil.spec.syntax.document import line_of
+from frazil.spec.syntax.problems import nearest, place
 from frazil.spec.topic_keys import PREFIX, read_topic_table
 
 TopicName = Annotated[str, typer.Argument(metavar="TOPIC", help="The topic, such as orders.", show_default=False)]

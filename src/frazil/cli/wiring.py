@@ -33,8 +33,8 @@ from frazil.runtime.light_jvm import LightJvm
 from frazil.runtime.private import make_private_directory, make_private_file
 from frazil.spec import PipelineSpec, load_spec
 from frazil.spec.connections import HaSpec
-from frazil.spec.document import line_of
-from frazil.spec.problems import place
+from frazil.spec.syntax.document import line_of
+from frazil.spec.syntax.problems import place
 
 _READ_TIMEOUT_S = 5.0
 

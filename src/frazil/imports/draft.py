@@ -18,7 +18,7 @@ import yaml
 
 from frazil.errors import SpecError
 from frazil.spec import load_spec
-from frazil.spec.secrets import secrets_of
+from frazil.spec.syntax.secrets import secrets_of
 from frazil.temporary import temporary_folder
 
 _PROVIDER = re.compile(r"\$\{([A-Za-z][\w-]*):([^}]*)\}")

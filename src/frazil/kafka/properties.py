@@ -18,7 +18,7 @@ from confluent_kafka import KafkaError
 
 from frazil.errors import SpecError
 from frazil.refusals import Settings, refusal_remedy
-from frazil.spec.problems import nearest
+from frazil.spec.syntax.problems import nearest
 
 HOST_CHECK = "ssl.endpoint.identification.algorithm"
 _VERIFICATION = "enable.ssl.certificate.verification"

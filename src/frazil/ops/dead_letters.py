@@ -19,7 +19,7 @@ from frazil.literals import format_moment
 from frazil.ops.status import known_tables
 from frazil.process.protect import key_id_of
 from frazil.spec import PipelineSpec
-from frazil.spec.problems import nearest
+from frazil.spec.syntax.problems import nearest
 from frazil.write.plain_target import plain_target
 
 _ORDER = [("timestamp", "descending"), ("topic", "ascending"), ("partition", "ascending"), ("offset", "descending")]

@@ -23,7 +23,7 @@ from frazil.maintenance.plan import Action, MaintenanceTask, Plan
 from frazil.maintenance.run import MaintainedTable, MaintenanceRunner, Outcome
 from frazil.maintenance.scheduler import ROUND_BYTES
 from frazil.ops.reports import MaintenanceReport
-from frazil.spec.problems import nearest
+from frazil.spec.syntax.problems import nearest
 from frazil.upsert.commit import transfer_deletes
 
 _OFF = "`maintenance` is false in this pipeline file"

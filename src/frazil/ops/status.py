@@ -36,7 +36,7 @@ from frazil.ops.reports import (
 from frazil.ops.state_file import is_process_alive
 from frazil.schema.rejected_changes import refused_changes
 from frazil.spec import PipelineSpec
-from frazil.spec.problems import nearest
+from frazil.spec.syntax.problems import nearest
 
 NOT_RUNNING = "not running"
 SILENT_AFTER_MS = 60_000

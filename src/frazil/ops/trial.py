@@ -38,7 +38,7 @@ from frazil.rows.decoder import fields_requested_by_rows
 from frazil.schema.arrow import Records
 from frazil.schema.evolve import NameConflict, merge_requested_fields
 from frazil.spec import PipelineSpec
-from frazil.spec.problems import nearest
+from frazil.spec.syntax.problems import nearest
 from frazil.types import OffsetRange
 from frazil.write.target import TableTarget
 

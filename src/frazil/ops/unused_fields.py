@@ -25,7 +25,7 @@ from frazil.process.steps import compile_steps
 from frazil.schema.evolve import RequestedFields
 from frazil.schema.parts import Path, parts_of, types_in
 from frazil.spec import TableSpec
-from frazil.spec.problems import nearest
+from frazil.spec.syntax.problems import nearest
 from frazil.types import RESCUED_COLUMN
 
 

@@ -20,8 +20,8 @@ from pyiceberg.schema import Schema
 from frazil.errors import SpecError
 from frazil.plugins.functions import Function
 from frazil.process.spark_types import spark_struct, spark_type
-from frazil.spec.problems import nearest
-from frazil.spec.types import parse_type
+from frazil.spec.syntax.problems import nearest
+from frazil.spec.syntax.types import parse_type
 
 RECORDS = "records"
 RULES = "the rules of queries are in docs/reference/queries.md"

@@ -22,8 +22,8 @@ from frazil.process.spark_types import has_fixed_bytes
 from frazil.schema.arrow import arrow_type, iceberg_type
 from frazil.schema.evolve import extend_schema
 from frazil.schema.parts import Path
-from frazil.spec.problems import advice
 from frazil.spec.settings import LookupSpec
+from frazil.spec.syntax.problems import advice
 from frazil.types import FIRST_PLACEHOLDER_ID
 
 

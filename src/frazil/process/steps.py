@@ -25,7 +25,7 @@ from frazil.errors import SpecError
 from frazil.name_case import Spellings, fold_case
 from frazil.process.analysis import METADATA
 from frazil.process.catalyst import RECORDS, NameTaken
-from frazil.spec.problems import nearest
+from frazil.spec.syntax.problems import nearest
 
 Path = tuple[str, ...]
 _SQL_TYPES = {

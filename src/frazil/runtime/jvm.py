@@ -28,7 +28,7 @@ from frazil.errors import UnavailableError
 from frazil.runtime.gateway import OF_JVM, forget_address, hadoop_settings, remember_names, start_jvm, wait_for_end
 from frazil.runtime.jars import jars, own_jars
 from frazil.runtime.ship import executor_python, ship_settings
-from frazil.spec.secrets import SPARK_REDACTION
+from frazil.spec.syntax.secrets import SPARK_REDACTION
 from frazil.temporary import temporary_folder
 
 if TYPE_CHECKING:

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from typing import TypeVar, cast
 
 from frazil.plugins.envelopes import ENVELOPES
-from frazil.spec.document import Scalar, Section
-from frazil.spec.keys import Fields
 from frazil.spec.models import TableSpec
 from frazil.spec.settings import METADATA_COLUMNS, AtomicSpec, EnvelopeSpec, MetadataField
+from frazil.spec.syntax.document import Scalar, Section
+from frazil.spec.syntax.keys import Fields
 
 _OPERATIONS = ("insert", "update", "delete")
 _OF_CHANGES: tuple[MetadataField, ...] = ("op", "image")

@@ -22,13 +22,13 @@ from frazil.errors import SpecError
 from frazil.literals import parse_constant
 from frazil.name_length import is_long, long_name_in, long_name_reason, shorten
 from frazil.plugins.formats import FORMATS
-from frazil.spec.document import Entry, Node, Scalar, Section
-from frazil.spec.keys import Fields, describe, keys_of, read_string, read_text
 from frazil.spec.models import TableSpec
-from frazil.spec.problems import Problems
-from frazil.spec.secrets import has_reference
 from frazil.spec.settings import ColumnSpec, FlattenSpec, ValueSpec
-from frazil.spec.types import parse_column_type
+from frazil.spec.syntax.document import Entry, Node, Scalar, Section
+from frazil.spec.syntax.keys import Fields, describe, keys_of, read_string, read_text
+from frazil.spec.syntax.problems import Problems
+from frazil.spec.syntax.secrets import has_reference
+from frazil.spec.syntax.types import parse_column_type
 from frazil.types import RESCUED_COLUMN, RESERVED_COLUMNS
 
 _SOURCES = ("field", "constant", "header")

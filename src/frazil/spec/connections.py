@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from frazil.plugins.catalogs import CATALOGS, CatalogKind, Service, service_at
-from frazil.spec.forms import (
+from frazil.spec.syntax.forms import (
     ADDRESS,
     ADDRESSES,
     CONTEXT,
@@ -21,7 +21,7 @@ from frazil.spec.forms import (
     TEXTS,
     Address,
 )
-from frazil.spec.keys import NOT_A_KEY, Declared, Form, Key, SecretStrings, SecretText, SecretWord, section
+from frazil.spec.syntax.keys import NOT_A_KEY, Declared, Form, Key, SecretStrings, SecretText, SecretWord, section
 
 OWNED_REGISTRY_PROPERTIES: Mapping[str, str] = {
     "url": "write it as `registry.url`",

@@ -9,12 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from frazil.spec.connections import TOPICS_FROM
-from frazil.spec.document import Entry, Items, Section, corrected, read_document, texts_of
-from frazil.spec.keys import Fields, keys_of
 from frazil.spec.models import DEFAULTS_KEYS, TABLE_KEYS, PipelineSpec, RouteSpec, TableSpec
-from frazil.spec.problems import Problems
 from frazil.spec.routes import check_routes, read_routes, rest_tables
-from frazil.spec.secrets import Secrets, has_reference
 from frazil.spec.sections import (
     read_catalog,
     read_commit,
@@ -27,6 +23,10 @@ from frazil.spec.sections import (
     read_telemetry,
 )
 from frazil.spec.settings import CommitSpec, MaintenanceSpec
+from frazil.spec.syntax.document import Entry, Items, Section, corrected, read_document, texts_of
+from frazil.spec.syntax.keys import Fields, keys_of
+from frazil.spec.syntax.problems import Problems
+from frazil.spec.syntax.secrets import Secrets, has_reference
 from frazil.spec.tables import read_defaults, read_table
 
 _STRANGE_REMEDIES: Mapping[str, str] = {

@@ -1,4 +1,4 @@
-"""A pipeline file after reading: complete, frozen values, which declare its keys (see `keys`).
+"""A pipeline file after reading: complete, frozen values, which declare its keys (see `syntax.keys`).
 
 What may hold a secret (Kafka's properties, the registry, the catalog, Spark's configuration) is neither shown by `repr`
 nor serialised.
@@ -18,21 +18,7 @@ from frazil.plugins.envelopes import ENVELOPES
 from frazil.plugins.functions import Function
 from frazil.routing import Route, Template, ValueSource, parse_source, parse_template
 from frazil.spec.connections import TOPICS_FROM, CatalogSpec, HaSpec, HttpSpec, RegistrySpec, SparkSpec, TelemetrySpec
-from frazil.spec.document import Section
-from frazil.spec.forms import (
-    PATHS,
-    STRINGS,
-    TEXT,
-    TEXT_OR_TEXTS,
-    TYPE_WORD,
-    count,
-    parsed_text,
-    text_like,
-    with_switch,
-)
-from frazil.spec.keys import NOT_A_KEY, Declared, Form, Key, SecretStrings, SecretWord, keys_of, section
 from frazil.spec.partitioning import PARTITION_BY, SORT_BY, PartitionTerm, SortTerm
-from frazil.spec.secrets import redact
 from frazil.spec.settings import (
     METADATA_COLUMNS,
     PROTECT_ACTIONS,
@@ -52,10 +38,24 @@ from frazil.spec.settings import (
     ValueSpec,
     VerifySpec,
 )
+from frazil.spec.syntax.document import Section
+from frazil.spec.syntax.forms import (
+    PATHS,
+    STRINGS,
+    TEXT,
+    TEXT_OR_TEXTS,
+    TYPE_WORD,
+    count,
+    parsed_text,
+    text_like,
+    with_switch,
+)
+from frazil.spec.syntax.keys import NOT_A_KEY, Declared, Form, Key, SecretStrings, SecretWord, keys_of, section
+from frazil.spec.syntax.secrets import redact
+from frazil.spec.syntax.types import parse_numbers
 from frazil.spec.topics import SELECTORS, START, TOPIC, namespace_name, pipeline_name, select_topics, table_name
 from frazil.spec.topics import Start as Start
 from frazil.spec.topics import TopicSelector as TopicSelector
-from frazil.spec.types import parse_numbers
 from frazil.types import RoutedTable
 
 _ENVELOPES = ("none", *(name for name in ENVELOPES.built_in if name != "operation"))

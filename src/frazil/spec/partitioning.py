@@ -24,10 +24,10 @@ from pyiceberg.types import (
 
 from frazil.errors import SpecError
 from frazil.name_case import Spellings, fold_case
-from frazil.spec.document import Scalar
-from frazil.spec.forms import text_like
-from frazil.spec.keys import Fields, Form, JsonSchema, read_items, read_text
-from frazil.spec.problems import Problems, advice
+from frazil.spec.syntax.document import Scalar
+from frazil.spec.syntax.forms import text_like
+from frazil.spec.syntax.keys import Fields, Form, JsonSchema, read_items, read_text
+from frazil.spec.syntax.problems import Problems, advice
 
 TRANSFORMS = ("year", "month", "day", "hour", "bucket", "truncate", "void")
 METADATA_TYPES: Mapping[str, IcebergType] = {

@@ -6,13 +6,13 @@ import re
 
 from frazil.errors import SpecError
 from frazil.name_case import fold_case
-from frazil.spec.document import Entry, Scalar, Section
-from frazil.spec.forms import parse_path
-from frazil.spec.keys import Fields, describe, keys_of
 from frazil.spec.models import TableSpec
-from frazil.spec.problems import Problems, advice
-from frazil.spec.secrets import Secrets, has_reference
 from frazil.spec.settings import METADATA_COLUMNS, PROTECT_ACTIONS, ProtectRule
+from frazil.spec.syntax.document import Entry, Scalar, Section
+from frazil.spec.syntax.forms import parse_path
+from frazil.spec.syntax.keys import Fields, describe, keys_of
+from frazil.spec.syntax.problems import Problems, advice
+from frazil.spec.syntax.secrets import Secrets, has_reference
 from frazil.spec.topics import parse_selector
 
 MIN_KEY_BYTES = 32

@@ -8,13 +8,13 @@ from collections.abc import Collection, Iterable, Iterator
 from frazil.plugins.catalogs import CatalogKind
 from frazil.routing import Route, parse_template
 from frazil.spec.changes import added_metadata
-from frazil.spec.document import Entry, Section, lines_of
-from frazil.spec.keys import Fields, read_items
 from frazil.spec.models import ROUTE_KEYS, PipelineSpec, RouteSpec, TableSpec
-from frazil.spec.problems import Problems
 from frazil.spec.protect import rule_of
-from frazil.spec.secrets import Secrets
 from frazil.spec.settings import METADATA_COLUMNS, CommitSpec, MaintenanceSpec, MetadataField
+from frazil.spec.syntax.document import Entry, Section, lines_of
+from frazil.spec.syntax.keys import Fields, read_items
+from frazil.spec.syntax.problems import Problems
+from frazil.spec.syntax.secrets import Secrets
 from frazil.spec.tables import STRANGE_IN_TABLE, check_topics, read_settings, with_defaults
 from frazil.spec.topics import select_topics
 

@@ -12,7 +12,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from frazil.spec import connections, models, settings
-from frazil.spec.keys import Key, keys_of
+from frazil.spec.syntax.keys import Key, keys_of
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _PROPERTY = {"type": ["string", "number", "boolean"]}

@@ -46,15 +46,15 @@ from frazil.spec.connections import (
     TelemetrySpec,
     TlsSpec,
 )
-from frazil.spec.document import Entry, Items, Node, Scalar, Section
-from frazil.spec.forms import parse_url, read_texts
-from frazil.spec.keys import Fields, Key, Read, describe, keys_of, read_items, read_strings, read_text
 from frazil.spec.models import MAINTENANCE_KEYS, OF_ALL_TABLES
 from frazil.spec.partitioning import find_type, is_declared_otherwise
-from frazil.spec.problems import Problems, advice, nearest
-from frazil.spec.secrets import Secrets, is_unresolved
 from frazil.spec.settings import SKIPPABLE, CommitSpec, MaintenanceSpec
-from frazil.spec.units import DURATION_PATTERN
+from frazil.spec.syntax.document import Entry, Items, Node, Scalar, Section
+from frazil.spec.syntax.forms import parse_url, read_texts
+from frazil.spec.syntax.keys import Fields, Key, Read, describe, keys_of, read_items, read_strings, read_text
+from frazil.spec.syntax.problems import Problems, advice, nearest
+from frazil.spec.syntax.secrets import Secrets, is_unresolved
+from frazil.spec.syntax.units import DURATION_PATTERN
 from frazil.store.addresses import address_of
 from frazil.store.properties import check_property
 

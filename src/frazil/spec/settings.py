@@ -10,7 +10,7 @@ from pyiceberg.types import IcebergType
 
 from frazil.plugins.formats import FORMATS
 from frazil.plugins.maintenance_actions import ACTIONS
-from frazil.spec.forms import (
+from frazil.spec.syntax.forms import (
     DEPTH,
     DURATION,
     INTERVAL,
@@ -29,9 +29,9 @@ from frazil.spec.forms import (
     share,
     text_like,
 )
-from frazil.spec.keys import NOT_A_KEY, Declared, Form, Key, section
+from frazil.spec.syntax.keys import NOT_A_KEY, Declared, Form, Key, section
+from frazil.spec.syntax.units import WINDOW_PATTERN, parse_window
 from frazil.spec.topics import TOPIC, table_name
-from frazil.spec.units import WINDOW_PATTERN, parse_window
 
 MetadataField = Literal[
     "topic", "partition", "offset", "timestamp", "headers", "key", "op", "image", "source_ts", "connector_ts",

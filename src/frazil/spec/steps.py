@@ -16,14 +16,14 @@ from frazil.errors import SpecError
 from frazil.name_length import is_long, long_name_reason
 from frazil.plugins.envelopes import ENVELOPES
 from frazil.plugins.functions import Function, import_function
-from frazil.spec.document import Entry, Items, Scalar, Section
-from frazil.spec.forms import parse_path
-from frazil.spec.keys import Fields, Path, describe, keys_of, read_text
 from frazil.spec.models import TableSpec
-from frazil.spec.problems import Problems, advice
 from frazil.spec.settings import METADATA_COLUMNS, REFERENCE_FILES, Constant, ExpectationSpec, LookupSpec, MetadataField
+from frazil.spec.syntax.document import Entry, Items, Scalar, Section
+from frazil.spec.syntax.forms import parse_path
+from frazil.spec.syntax.keys import Fields, Path, describe, keys_of, read_text
+from frazil.spec.syntax.problems import Problems, advice
+from frazil.spec.syntax.types import parse_type
 from frazil.spec.topics import table_name
-from frazil.spec.types import parse_type
 from frazil.store.addresses import address_of
 from frazil.types import RESERVED_COLUMNS
 

@@ -19,9 +19,6 @@ from frazil.spec.columns import (
     read_flatten,
     read_value,
 )
-from frazil.spec.document import Entry, Items, Node, Scalar, Section, lines_of
-from frazil.spec.forms import read_paths
-from frazil.spec.keys import Fields, Path, Read, keys_of, read_items, read_text
 from frazil.spec.models import (
     DEFAULTS_KEYS,
     OF_ONE_TABLE,
@@ -32,9 +29,7 @@ from frazil.spec.models import (
     TopicSelector,
 )
 from frazil.spec.partitioning import METADATA_TYPES, check_terms
-from frazil.spec.problems import Problems, advice
 from frazil.spec.protect import check_protect, read_protect, read_protect_key
-from frazil.spec.secrets import Secrets, has_reference, secrets_of
 from frazil.spec.sections import check_order, read_commit, read_maintenance
 from frazil.spec.settings import (
     METADATA_COLUMNS,
@@ -57,8 +52,13 @@ from frazil.spec.steps import (
     read_lookups,
     read_rename,
 )
+from frazil.spec.syntax.document import Entry, Items, Node, Scalar, Section, lines_of
+from frazil.spec.syntax.forms import read_paths
+from frazil.spec.syntax.keys import Fields, Path, Read, keys_of, read_items, read_text
+from frazil.spec.syntax.problems import Problems, advice
+from frazil.spec.syntax.secrets import Secrets, has_reference, secrets_of
+from frazil.spec.syntax.units import parse_size
 from frazil.spec.topics import check_offset_topics, parse_topic, table_name
-from frazil.spec.units import parse_size
 from frazil.store.properties import check_table_properties
 from frazil.store.table_properties import CODEC, CODECS, SIZES, wrong_values
 from frazil.types import RESCUED_COLUMN, RESERVED_COLUMNS

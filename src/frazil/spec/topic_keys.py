@@ -16,13 +16,13 @@ from typing import Any
 import yaml
 
 from frazil.errors import SpecError
-from frazil.spec.document import parse_document
 from frazil.spec.models import PipelineSpec, TableSpec
 from frazil.spec.partitioning import split_terms
-from frazil.spec.problems import Problems
-from frazil.spec.secrets import Secrets
+from frazil.spec.syntax.document import parse_document
+from frazil.spec.syntax.problems import Problems
+from frazil.spec.syntax.secrets import Secrets
+from frazil.spec.syntax.units import duration_text
 from frazil.spec.tables import read_table
-from frazil.spec.units import duration_text
 
 PREFIX = "automq.table.topic."
 ENABLE = f"{PREFIX}enable"

@@ -10,11 +10,11 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict
 
 from frazil.errors import SpecError
-from frazil.spec.document import Items, Node, Scalar, Section
-from frazil.spec.forms import parsed_text, read_different
-from frazil.spec.keys import Fields, Form, JsonSchema, describe, read_items, whole_number
-from frazil.spec.problems import advice
-from frazil.spec.secrets import has_reference
+from frazil.spec.syntax.document import Items, Node, Scalar, Section
+from frazil.spec.syntax.forms import parsed_text, read_different
+from frazil.spec.syntax.keys import Fields, Form, JsonSchema, describe, read_items, whole_number
+from frazil.spec.syntax.problems import advice
+from frazil.spec.syntax.secrets import has_reference
 
 _START_REMEDY = "write earliest, latest, a timestamp such as 2026-01-31T00:00:00Z, or {partition: offset}"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

@@ -13,7 +13,7 @@ from pyiceberg.types import IcebergType
 from frazil.decode.settings import PLACEHOLDER, Envelope, Reading
 from frazil.schema.evolve import new_schema
 from frazil.spec.settings import METADATA_COLUMNS, MetadataField
-from frazil.spec.types import parse_type
+from frazil.spec.syntax.types import parse_type
 from frazil.upsert.changes import DELETE, TRUNCATE, UPSERT, Changes
 from frazil.write.target import TableTarget, metadata_columns
 

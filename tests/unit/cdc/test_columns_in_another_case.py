@@ -13,7 +13,7 @@ import pytest
 from frazil.cdc.changes import read_envelope
 from frazil.spec import ColumnSpec
 from frazil.spec.settings import EnvelopeSpec
-from frazil.spec.types import parse_type
+from frazil.spec.syntax.types import parse_type
 from tests.unit.cdc.envelope_messages import UPSERT_ENVELOPE, avro
 from tests.unit.cdc.envelope_reference import target_for
 from tests.unit.ingest.service_scene import Scene, only

@@ -16,7 +16,7 @@ from frazil.cdc.mongodb.document_ids import read_ids
 from frazil.decode.settings import Reading
 from frazil.ingest.tables.state import RunState
 from frazil.spec.settings import ColumnSpec, FlattenSpec
-from frazil.spec.types import parse_type
+from frazil.spec.syntax.types import parse_type
 from tests.unit.cdc.mongodb_source import FORMS, DocumentScenario, change
 from tests.unit.upsert.upsert_source import MARKS
 

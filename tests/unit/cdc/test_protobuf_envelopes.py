@@ -17,7 +17,7 @@ from frazil.registry.protobuf import compile_proto
 from frazil.rows.decoder import decode_values
 from frazil.schema.evolve import new_schema
 from frazil.spec.settings import ValueSpec
-from frazil.spec.types import parse_type
+from frazil.spec.syntax.types import parse_type
 from tests.unit.upsert.upsert_source import UpsertSource
 
 Row = dict[str, Any]

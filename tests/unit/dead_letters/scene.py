@@ -18,7 +18,7 @@ from frazil.ingest.tables.table import Table
 from frazil.registry.memory import MemoryRegistry
 from frazil.spec import CatalogSpec, PipelineSpec, TableSpec, TopicSelector
 from frazil.spec.settings import ColumnSpec, CommitSpec, DeadLettersSpec
-from frazil.spec.types import parse_type
+from frazil.spec.syntax.types import parse_type
 from frazil.testing import FakeClock, MemoryCatalog, MemoryJobs, MemorySource, StepWorkers
 
 TABLE, DEAD_LETTERS = "lake.a", "lake.a__dead_letters"

@@ -9,7 +9,7 @@ from pyiceberg.types import IcebergType, NestedField
 
 from frazil.decode.columns import Decoded
 from frazil.decode.json.records import JsonOptions, decode_json
-from frazil.spec.types import parse_type
+from frazil.spec.syntax.types import parse_type
 
 
 def values_of(texts: Iterable[str | bytes | None]) -> pa.BinaryArray:

@@ -26,7 +26,7 @@ from frazil.ingest.tasks.task_job import Job
 from frazil.registry.protobuf import compile_proto
 from frazil.schema.evolve import new_schema
 from frazil.schema.projection import Shaping
-from frazil.spec.types import parse_type
+from frazil.spec.syntax.types import parse_type
 from frazil.types import RESCUED_COLUMN
 from frazil.write.target import TableTarget
 from tests.unit.cdc.canal_reference import Message as CanalMessage

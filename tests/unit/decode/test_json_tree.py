@@ -14,7 +14,7 @@ from pyiceberg.types import NestedField
 from frazil.decode.columns import Decoded
 from frazil.decode.json.records import JsonOptions, decode_json
 from frazil.schema.selection import Selection
-from frazil.spec.types import parse_type
+from frazil.spec.syntax.types import parse_type
 from tests.unit.decode.columns import values_of
 
 _TIMES = int(os.environ.get("FRAZIL_EXAMPLES", "1"))

@@ -15,7 +15,7 @@ from frazil.decode.columns import Columns, Decoded
 from frazil.decode.conversion import Conversion
 from frazil.decode.settings import Reading
 from frazil.schema.arrow import arrow_type
-from frazil.spec.types import parse_type
+from frazil.spec.syntax.types import parse_type
 
 _PAGE = ROOT / "docs" / "how-to" / "evolve.md"
 _ROW = re.compile(r"^\| `([^`]+)` \| `([^`]+)` \| ([^|]*)\| ([^|]*)\|$", re.MULTILINE)

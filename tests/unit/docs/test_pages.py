@@ -12,7 +12,7 @@ from docs.generate import typer_command
 from docs.scan import ROOT
 from frazil.cli.commands import COMMANDS
 from frazil.spec import load_spec
-from frazil.spec.types import parse_type
+from frazil.spec.syntax.types import parse_type
 
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")

@@ -29,7 +29,7 @@ from frazil.ops.running import OwnServices, Parts, RunningPipeline
 from frazil.ops.state_file import StateFile
 from frazil.spec import CatalogSpec, PipelineSpec, TableSpec, TopicSelector
 from frazil.spec.connections import HttpSpec
-from frazil.spec.forms import Address
+from frazil.spec.syntax.forms import Address
 from frazil.types import Progress, Watermark
 
 _NAMES = (

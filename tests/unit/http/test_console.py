@@ -14,7 +14,7 @@ from frazil.http.security import cookie_of
 from frazil.ingest.tables.state import RunState
 from frazil.spec import load_spec
 from frazil.spec.connections import HttpSpec, HttpTlsSpec, HttpTokensSpec
-from frazil.spec.forms import Address
+from frazil.spec.syntax.forms import Address
 from tests.unit.http.pages import BROWSER, crawl, page_of
 from tests.unit.http.running_scene import RunningScene, wait_for
 

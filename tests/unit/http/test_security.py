@@ -9,7 +9,7 @@ import pytest
 
 from frazil.http.security import cookie_of
 from frazil.spec.connections import HttpSpec, HttpTlsSpec, HttpTokensSpec
-from frazil.spec.forms import Address
+from frazil.spec.syntax.forms import Address
 from tests.unit.http.running_scene import RunningScene
 
 READ, OPERATE, OLD = "r" * 32, "o" * 32, "x" * 40

@@ -25,7 +25,7 @@ from frazil.http.server import open_server
 from frazil.ops.running import RunningPipeline
 from frazil.ops.state_file import StateFile
 from frazil.spec.connections import HttpSpec, HttpTlsSpec
-from frazil.spec.forms import Address
+from frazil.spec.syntax.forms import Address
 from tests.fixtures.certificates import EXPIRED, Authority, Files
 from tests.unit.http.many_tables import ManyTables, served
 from tests.unit.ingest.service_scene import Scene

@@ -13,7 +13,7 @@ from frazil.ingest.tasks.task_job import Job
 from frazil.report import TaskReport, load_report
 from frazil.schema.evolve import new_schema
 from frazil.spec.settings import METADATA_COLUMNS, MetadataField
-from frazil.spec.types import parse_type
+from frazil.spec.syntax.types import parse_type
 from frazil.write.target import TableTarget, metadata_columns
 
 _RECORD_TYPES: dict[str, pa.DataType] = {

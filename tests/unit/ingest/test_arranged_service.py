@@ -16,7 +16,7 @@ from frazil.schema.evolve import new_schema
 from frazil.spec import ColumnSpec
 from frazil.spec.partitioning import PartitionTerm, parse_sort, parse_term
 from frazil.spec.settings import LimitsSpec
-from frazil.spec.types import parse_type
+from frazil.spec.syntax.types import parse_type
 from frazil.testing import MemoryJobs
 from tests.unit.rows.test_shaped_service import Scenario
 

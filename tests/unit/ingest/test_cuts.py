@@ -10,9 +10,9 @@ import pytest
 from frazil.ingest import plan
 from frazil.ingest.batches.schema_updates import sample_reads
 from frazil.ingest.tables.state import RunState
-from frazil.spec.forms import parse_path
 from frazil.spec.settings import ColumnSpec, FlattenSpec
-from frazil.spec.types import parse_type
+from frazil.spec.syntax.forms import parse_path
+from frazil.spec.syntax.types import parse_type
 from frazil.types import OffsetRange
 from tests.fixtures.slices import sliced
 from tests.unit.ingest.service_scene import Scene, only

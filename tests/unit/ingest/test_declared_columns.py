@@ -11,7 +11,7 @@ from pyiceberg.types import IcebergType
 from frazil.ingest.tables.state import RunState
 from frazil.ingest.tables.table import Table
 from frazil.spec.settings import ColumnSpec
-from frazil.spec.types import parse_type
+from frazil.spec.syntax.types import parse_type
 from tests.unit.ingest.service_scene import Scene, only
 from tests.unit.schema.test_name_case import columns_of, make
 

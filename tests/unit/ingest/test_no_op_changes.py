@@ -18,7 +18,7 @@ from frazil.ingest.tables.table import Table
 from frazil.schema.evolve import RequestedFields, extend_schema, new_schema
 from frazil.schema.projection import KEY_ROOT
 from frazil.spec.settings import LimitsSpec
-from frazil.spec.types import parse_type
+from frazil.spec.syntax.types import parse_type
 from frazil.testing import MemoryCatalog
 from frazil.types import Progress
 from tests.unit.dead_letters import scene as dead_letter_scene

@@ -11,7 +11,7 @@ from frazil.ingest.loop.service import Service
 from frazil.ingest.tables.state import RunState
 from frazil.ingest.tables.table import Table
 from frazil.spec.settings import ColumnSpec, DeadLettersSpec
-from frazil.spec.types import parse_type
+from frazil.spec.syntax.types import parse_type
 from tests.unit.ingest.service_scene import Scene, only
 
 X = ColumnSpec(name="x", type=parse_type("long"))

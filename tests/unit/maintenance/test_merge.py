@@ -28,7 +28,7 @@ from frazil.catalog.scans import LiveFile, numbered
 from frazil.maintenance import merge_task
 from frazil.maintenance.merge_task import merge_files, merge_of
 from frazil.schema.evolve import new_schema
-from frazil.spec.types import parse_type
+from frazil.spec.syntax.types import parse_type
 from frazil.types import DataFile, DeleteFile, Progress
 from frazil.upsert.lookup.delete_files import write_deletes
 from frazil.write.target import TableTarget

@@ -27,7 +27,7 @@ from frazil.ops.check import (
 from frazil.ops.store_check import check_store
 from frazil.schema.evolve import new_schema
 from frazil.spec import TableSpec
-from frazil.spec.types import parse_type
+from frazil.spec.syntax.types import parse_type
 from tests.unit.ops.conftest import Scenario
 
 TABLES = "tables: {s.orders: {topic: orders}, s.views: {topics: /^page/}}\n"

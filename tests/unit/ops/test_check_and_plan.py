@@ -21,7 +21,7 @@ from frazil.ops.plan import plan_tables
 from frazil.schema.evolve import new_schema
 from frazil.spec import PipelineSpec
 from frazil.spec.partitioning import parse_term
-from frazil.spec.types import parse_type
+from frazil.spec.syntax.types import parse_type
 from frazil.testing import FakeClock, MemoryJobs, StepWorkers
 from frazil.types import OffsetRange
 from tests.unit.ops.conftest import Scenario

@@ -19,7 +19,7 @@ from frazil.ops.plan import plan_tables
 from frazil.ops.schema_check import check_schemas
 from frazil.registry.memory import MemoryRegistry
 from frazil.schema.evolve import new_schema
-from frazil.spec.types import parse_type
+from frazil.spec.syntax.types import parse_type
 from tests.unit.ops.conftest import Scenario
 from tests.unit.ops.test_schema_check import avro
 

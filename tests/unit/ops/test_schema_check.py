@@ -14,7 +14,7 @@ from frazil.ops.schema_check import check_registry, check_schemas
 from frazil.registry.memory import MemoryRegistry
 from frazil.registry.port import SchemaKind
 from frazil.schema.evolve import new_schema
-from frazil.spec.types import parse_type
+from frazil.spec.syntax.types import parse_type
 from tests.unit.ops.conftest import Scenario
 
 HEAD = "registry: {url: http://r}\n"

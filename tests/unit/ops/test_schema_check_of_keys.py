@@ -14,7 +14,7 @@ from frazil.ops.schema_check import check_schemas
 from frazil.registry.memory import MemoryRegistry
 from frazil.registry.port import Naming
 from frazil.schema.evolve import new_schema
-from frazil.spec.types import parse_type
+from frazil.spec.syntax.types import parse_type
 from frazil.types import Commit, Progress
 from tests.unit.ops.conftest import Scenario
 from tests.unit.ops.test_schema_check import HEAD, avro

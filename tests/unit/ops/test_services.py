@@ -8,7 +8,7 @@ from frazil.errors import SpecError
 from frazil.ingest.loop.discovery import Discovery
 from frazil.ops.check import check_service, check_tables, comparison
 from frazil.schema.evolve import new_schema
-from frazil.spec.types import parse_type
+from frazil.spec.syntax.types import parse_type
 from tests.unit.ops.conftest import Scenario
 
 S3_TABLES = "catalog: {type: rest, uri: 'https://s3tables.eu-west-1.amazonaws.com/iceberg', warehouse: 'arn:x'}\n"

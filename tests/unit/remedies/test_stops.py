@@ -12,7 +12,7 @@ from frazil.errors import SpecError
 from frazil.ingest.tables.state import RunState
 from frazil.ingest.tables.table import Table
 from frazil.schema.evolve import new_schema
-from frazil.spec.types import parse_type
+from frazil.spec.syntax.types import parse_type
 from tests.unit.remedies.followed import is_told
 from tests.unit.remedies.operator import Operator
 

@@ -18,7 +18,7 @@ from frazil.schema.evolve import extend_schema, new_schema
 from frazil.schema.selection import Selection
 from frazil.spec import ColumnSpec
 from frazil.spec.settings import EnvelopeSpec
-from frazil.spec.types import parse_type
+from frazil.spec.syntax.types import parse_type
 from tests.unit.ingest.tables.test_schemas import Scenario, avro
 from tests.unit.rows.test_writer_schemas import decode, faults, fields_of, framed, rows
 

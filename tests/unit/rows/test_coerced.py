@@ -19,7 +19,7 @@ from frazil.decode.settings import Reading, WriterSchema
 from frazil.schema.parts import counted_in
 from frazil.spec import TableSpec
 from frazil.spec.load import load_spec
-from frazil.spec.types import parse_column_type, parse_type
+from frazil.spec.syntax.types import parse_column_type, parse_type
 from tests.unit.decode.columns import fields_of, values_of
 from tests.unit.ingest.tables.test_schemas import Scenario as Registered
 from tests.unit.ingest.tables.test_schemas import avro

@@ -20,7 +20,7 @@ from frazil.rows.decoder import decode_values, has_value
 from frazil.rows.record_keys import decode_keys
 from frazil.schema.evolve import new_schema
 from frazil.spec.settings import ColumnSpec, EnvelopeSpec
-from frazil.spec.types import parse_type
+from frazil.spec.syntax.types import parse_type
 from tests.unit.rows.test_encodings import message, proto
 from tests.unit.rows.test_shaped_service import Scenario
 from tests.unit.upsert.test_upsert_service import JSON_KEYS, UpsertScenario

@@ -22,7 +22,7 @@ from frazil.ingest.tables.table import Table
 from frazil.schema.projection import Shaping, make_layout
 from frazil.spec import ColumnSpec
 from frazil.spec.settings import DeadLettersSpec, FlattenSpec
-from frazil.spec.types import parse_type
+from frazil.spec.syntax.types import parse_type
 from tests.unit.ingest.service_scene import Scene, only
 from tests.unit.ingest.tables.test_schemas import Scenario, avro
 

@@ -14,7 +14,7 @@ from frazil.decode.renames import FedColumns, find_renames
 from frazil.decode.settings import Envelope, WriterSchema
 from frazil.spec import ColumnSpec
 from frazil.spec.load import load_spec
-from frazil.spec.types import parse_type
+from frazil.spec.syntax.types import parse_type
 from tests.unit.cdc.envelope_messages import UPSERT_ENVELOPE, avro
 from tests.unit.cdc.envelope_reference import target_for
 from tests.unit.ingest.service_scene import Scene

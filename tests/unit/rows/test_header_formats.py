@@ -18,7 +18,7 @@ from frazil.report import TaskReport
 from frazil.schema.projection import Shaping
 from frazil.spec import ColumnSpec, TableSpec
 from frazil.spec.settings import ValueSpec
-from frazil.spec.types import parse_type
+from frazil.spec.syntax.types import parse_type
 from frazil.write.target import TableTarget
 from tests.unit.ingest.tables.test_schemas import Scenario, avro
 from tests.unit.ingest.targets import records_of, run, target_of

@@ -8,7 +8,7 @@ import pytest
 
 from frazil.ingest.tables.state import RunState
 from frazil.spec import ColumnSpec
-from frazil.spec.types import parse_type
+from frazil.spec.syntax.types import parse_type
 from tests.fixtures.odd_values import BAD, BAD_AT_FIRST, DECLARED, ODD, VALUES
 from tests.unit.ingest.service_scene import Scene, only, turn_until
 

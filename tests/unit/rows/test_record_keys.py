@@ -15,7 +15,7 @@ from frazil.ingest.tasks.task_job import Job, source_columns
 from frazil.report import TaskReport
 from frazil.schema.evolve import NameConflict, load_requested_fields, merge_requested_fields, new_schema
 from frazil.schema.projection import KEY_ROOT, Shaping, extend_shaped
-from frazil.spec.types import parse_type
+from frazil.spec.syntax.types import parse_type
 from frazil.write.target import TableTarget
 from tests.unit.ingest.targets import records_of, run, target_of
 from tests.unit.rows.test_shaped_tasks import rows_of

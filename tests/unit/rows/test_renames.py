@@ -14,7 +14,7 @@ from frazil.decode.renames import find_renames
 from frazil.decode.settings import WriterSchema
 from frazil.ingest.tables.state import RunState
 from frazil.spec import ColumnSpec
-from frazil.spec.types import parse_type
+from frazil.spec.syntax.types import parse_type
 from tests.unit.ingest.tables.test_schemas import Scenario
 from tests.unit.rows.test_writer_schemas import decode, fields_of, framed, rows
 

@@ -19,7 +19,7 @@ from frazil.registry.memory import MemoryRegistry
 from frazil.spec import CatalogSpec, ColumnSpec, PipelineSpec, TableSpec, TopicSelector
 from frazil.spec.models import Start
 from frazil.spec.settings import FlattenSpec, ValueSpec
-from frazil.spec.types import parse_type
+from frazil.spec.syntax.types import parse_type
 from frazil.testing import FakeClock, MemoryCatalog, MemoryJobs, MemorySource, StepWorkers
 from tests.unit.rows.test_writer_schemas import framed
 

@@ -26,7 +26,7 @@ from frazil.registry.protobuf import compile_proto
 from frazil.report import TaskReport
 from frazil.schema.evolve import RequestedFields, load_requested_fields, merge_requested_fields, new_schema
 from frazil.schema.projection import Shaping, extend_shaped
-from frazil.spec.types import parse_type
+from frazil.spec.syntax.types import parse_type
 from frazil.write.target import TableTarget
 from tests.unit.ingest.targets import records_of, run, target_of
 from tests.unit.rows.test_writer_schemas import framed

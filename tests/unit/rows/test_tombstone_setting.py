@@ -10,7 +10,7 @@ import pytest
 
 from frazil.ingest.tables.state import RunState
 from frazil.spec.settings import ColumnSpec, EnvelopeSpec, ValueSpec
-from frazil.spec.types import parse_type
+from frazil.spec.syntax.types import parse_type
 from tests.unit.ingest.service_scene import Scene, only, turn_until
 from tests.unit.upsert.test_upsert_service import UpsertScenario
 from tests.unit.upsert.upsert_source import UpsertSource, changed, gone, made, tombstone

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from frazil.spec import ColumnSpec
-from frazil.spec.types import parse_type
+from frazil.spec.syntax.types import parse_type
 from tests.unit.ingest.service_scene import Scene
 from tests.unit.ingest.tables.test_schemas import Scenario, avro
 

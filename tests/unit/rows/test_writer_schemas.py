@@ -20,7 +20,7 @@ from frazil.decode.epochs import FIRST_US, LAST_US
 from frazil.decode.settings import Reading, WriterSchema
 from frazil.registry.protobuf import compile_proto
 from frazil.rows.decoder import decode_values
-from frazil.spec.types import parse_type
+from frazil.spec.syntax.types import parse_type
 
 
 def _record(*fields: Mapping[str, Any], name: str = "R") -> WriterSchema:

@@ -22,7 +22,7 @@ from frazil.schema.evolve import (
     merge_requested_fields,
     new_schema,
 )
-from frazil.spec.types import parse_type
+from frazil.spec.syntax.types import parse_type
 
 _PAGES = sorted((Path(__file__).parents[2] / "fixtures" / "evolve").glob("*.yaml"))
 _CASES = [case for page in _PAGES for case in yaml.safe_load(page.read_text())]

@@ -11,7 +11,7 @@ from frazil.decode.lossless import format_type
 from frazil.ingest import plan
 from frazil.schema.evolve import merge_requested_fields
 from frazil.schema.inference import agree_on_times
-from frazil.spec.types import parse_type
+from frazil.spec.syntax.types import parse_type
 from tests.unit.ingest.service_scene import Scene, only
 from tests.unit.ingest.test_cuts import cut_into
 from tests.unit.schema.test_name_case import columns_of, dead_letters_of

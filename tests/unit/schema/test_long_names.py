@@ -15,7 +15,7 @@ from frazil.name_length import MAX_NAME_BYTES, drop_long_names, is_long, long_na
 from frazil.schema.evolve import NameConflict, extend_schema, new_schema
 from frazil.spec import ColumnSpec
 from frazil.spec.settings import EnvelopeSpec, FlattenSpec
-from frazil.spec.types import parse_type
+from frazil.spec.syntax.types import parse_type
 from tests.unit.ingest.service_scene import Scene, only
 from tests.unit.ingest.tables import test_schemas
 

@@ -12,7 +12,7 @@ from structlog.testing import capture_logs
 from frazil.ingest.loop.service import Service
 from frazil.ingest.tables.table import Table
 from frazil.spec.settings import ColumnSpec
-from frazil.spec.types import parse_type
+from frazil.spec.syntax.types import parse_type
 from frazil.types import MAX_REMEMBERED_NAMES, MORE_NAMES
 from tests.unit.ingest.service_scene import Scene, only, turn_until
 

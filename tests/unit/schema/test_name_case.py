@@ -15,9 +15,9 @@ from frazil.decode.lossless import format_type
 from frazil.ingest.tables.state import RunState
 from frazil.name_case import Spellings, fold_case
 from frazil.schema.evolve import NameConflict, extend_schema, new_schema
-from frazil.spec.forms import parse_path
 from frazil.spec.settings import ColumnSpec, DeadLettersSpec, EnvelopeSpec, FlattenSpec, ValueSpec
-from frazil.spec.types import parse_type
+from frazil.spec.syntax.forms import parse_path
+from frazil.spec.syntax.types import parse_type
 from tests.unit.ingest.service_scene import Scene, only
 from tests.unit.ingest.tables.test_schemas import Scenario, avro
 from tests.unit.upsert.test_upsert_service import JSON_KEYS, UpsertScenario

@@ -12,7 +12,7 @@ from pyiceberg.schema import Schema, assign_fresh_schema_ids
 from frazil.schema.evolve import new_schema
 from frazil.schema.names import PROPERTY, aliases_of
 from frazil.spec.settings import ColumnSpec, EnvelopeSpec
-from frazil.spec.types import parse_type
+from frazil.spec.syntax.types import parse_type
 from tests.unit.ingest.tables.test_schemas import Scenario as AvroScenario
 from tests.unit.ingest.tables.test_schemas import avro
 from tests.unit.rows.test_shaped_service import Scenario

@@ -12,7 +12,7 @@ from frazil.name_case import change_case
 from frazil.schema.evolve import NameConflict, RequestedFields, new_schema
 from frazil.schema.projection import Shaping, doc_of, extend_shaped, format_path, make_layout, path_in_doc
 from frazil.schema.selection import Level, Path, Selection
-from frazil.spec.types import parse_type
+from frazil.spec.syntax.types import parse_type
 
 FLAT = Shaping(depth=100)
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from frazil.spec.forms import parse_path
 from frazil.spec.settings import ColumnSpec
-from frazil.spec.types import parse_type
+from frazil.spec.syntax.forms import parse_path
+from frazil.spec.syntax.types import parse_type
 from frazil.types import RESERVED_COLUMNS
 from tests.unit.ingest.service_scene import Scene, only
 from tests.unit.ingest.tables.test_schemas import Scenario, avro

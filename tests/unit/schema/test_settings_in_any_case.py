@@ -14,7 +14,7 @@ from frazil.schema.parts import Path as FieldPath
 from frazil.schema.selection import Selection
 from frazil.spec.partitioning import parse_sort, parse_term
 from frazil.spec.settings import ColumnSpec, EnvelopeSpec
-from frazil.spec.types import parse_type
+from frazil.spec.syntax.types import parse_type
 from tests.unit.ingest.service_scene import Scene, only
 from tests.unit.ingest.tables.test_schemas import Scenario, avro
 from tests.unit.schema.test_name_case import columns_of, dead_letters_of

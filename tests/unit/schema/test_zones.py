@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from frazil.spec.settings import ColumnSpec
-from frazil.spec.types import parse_type
+from frazil.spec.syntax.types import parse_type
 from tests.unit.ingest.service_scene import Scene, only
 from tests.unit.ingest.tables.test_schemas import Scenario, avro
 from tests.unit.schema.test_name_case import dead_letters_of, make

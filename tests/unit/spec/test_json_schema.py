@@ -22,7 +22,6 @@ from frazil.spec.connections import (
     TelemetrySpec,
     TlsSpec,
 )
-from frazil.spec.keys import keys_of
 from frazil.spec.models import OF_ALL_TABLES, OF_ONE_TABLE, PipelineSpec, RouteSpec, TableSpec
 from frazil.spec.settings import (
     AtomicSpec,
@@ -40,6 +39,7 @@ from frazil.spec.settings import (
     ValueSpec,
     VerifySpec,
 )
+from frazil.spec.syntax.keys import keys_of
 from tests.unit.spec.pipeline_file import HEAD, Load
 
 PROMISED = """

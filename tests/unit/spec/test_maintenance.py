@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from frazil.errors import SpecError
-from frazil.spec.forms import YOUNGEST_ORPHAN_VARIABLE
 from frazil.spec.settings import MaintenanceSpec
+from frazil.spec.syntax.forms import YOUNGEST_ORPHAN_VARIABLE
 from tests.unit.spec.pipeline_file import HEAD, Load
 
 TOP = "maintenance: {cores: 2, window: '22:00-06:00', snapshots: {age: 1h, count: 50}, orphans: {age: 24h}}\n"

@@ -20,7 +20,7 @@ from frazil.decode.columns import Decoded
 from frazil.decode.settings import Reading
 from frazil.report import ChangeReport, TaskReport, Touched, WrittenFiles
 from frazil.schema.evolve import new_schema
-from frazil.spec.types import parse_type
+from frazil.spec.syntax.types import parse_type
 from frazil.testing import live_rows
 from frazil.types import Commit, Progress, Resolved
 from frazil.upsert.change_rows import ChangeRows

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from frazil.spec.settings import ColumnSpec, DeadLettersSpec, EnvelopeSpec, ValueSpec
-from frazil.spec.types import parse_type
+from frazil.spec.syntax.types import parse_type
 from tests.unit.cdc.mongodb_source import connect_fields, wrapped
 from tests.unit.upsert.test_upsert_keys import AvroScenario
 from tests.unit.upsert.test_upsert_service import JSON_KEYS, UpsertScenario

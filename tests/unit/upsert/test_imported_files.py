@@ -22,7 +22,7 @@ from frazil.catalog.scans import LiveFile
 from frazil.decode.settings import Reading
 from frazil.schema.arrow import arrow_type
 from frazil.spec.partitioning import parse_term
-from frazil.spec.types import parse_type
+from frazil.spec.syntax.types import parse_type
 from frazil.upsert.lookup.live_rows import column_pieces, read_columns
 from frazil.upsert.lookup.search import find_rows
 from frazil.write.target import ChangeReading, TableTarget

@@ -11,7 +11,7 @@ import pytest
 from frazil.ingest.tables.state import RunState
 from frazil.spec.models import TopicSelector
 from frazil.spec.settings import ColumnSpec, EnvelopeSpec
-from frazil.spec.types import parse_type
+from frazil.spec.syntax.types import parse_type
 from tests.unit.upsert.test_upsert_service import JSON_KEYS, UpsertScenario
 from tests.unit.upsert.upsert_source import Row, SourceRecord, UpsertSource
 

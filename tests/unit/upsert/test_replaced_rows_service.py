@@ -17,7 +17,7 @@ from frazil.catalog.scans import LiveFile
 from frazil.decode.settings import PLACEHOLDER
 from frazil.ingest.tables.state import RunState
 from frazil.spec.settings import ColumnSpec, ValueSpec
-from frazil.spec.types import parse_type
+from frazil.spec.syntax.types import parse_type
 from frazil.testing import MemoryJobs
 from frazil.upsert.lookup.live_rows import read_columns
 from frazil.write.target import TableTarget

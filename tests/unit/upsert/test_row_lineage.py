@@ -18,7 +18,7 @@ from frazil.ingest.plan import read_once
 from frazil.schema.evolve import new_schema
 from frazil.spec.partitioning import parse_sort, parse_term
 from frazil.spec.settings import ColumnSpec
-from frazil.spec.types import parse_type
+from frazil.spec.syntax.types import parse_type
 from frazil.testing import MemoryJobs
 from frazil.types import Commit, Progress
 from frazil.upsert.lookup import live_rows

@@ -15,7 +15,7 @@ import pytest
 
 from frazil.decode.settings import PLACEHOLDER
 from frazil.spec.settings import ColumnSpec, ValueSpec
-from frazil.spec.types import parse_type
+from frazil.spec.syntax.types import parse_type
 from tests.unit.upsert.upsert_source import UpsertSource
 
 Row = dict[str, Any]

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from frazil.spec.settings import ColumnSpec
-from frazil.spec.types import parse_type
+from frazil.spec.syntax.types import parse_type
 from tests.unit.rows.test_shaped_service import Scenario
 from tests.unit.upsert.test_upsert_service import JSON_KEYS, UpsertScenario
 from tests.unit.upsert.upsert_source import SourceRecord, UpsertSource, tombstone

@@ -16,7 +16,7 @@ import pytest
 
 from frazil.ingest.tables.state import RunState
 from frazil.spec.settings import ColumnSpec, EnvelopeSpec, FlattenSpec, ValueSpec
-from frazil.spec.types import parse_type
+from frazil.spec.syntax.types import parse_type
 from tests.unit.upsert.test_upsert_service import JSON_KEYS, UpsertScenario, Value
 from tests.unit.upsert.upsert_source import UpsertSource
 

@@ -19,7 +19,7 @@ from frazil.ingest.plan import buffered_row_bytes
 from frazil.ingest.tables.state import RunState
 from frazil.ingest.tables.table import Table
 from frazil.spec.settings import ColumnSpec, DeadLettersSpec, EnvelopeSpec, ValueSpec
-from frazil.spec.types import parse_type
+from frazil.spec.syntax.types import parse_type
 from frazil.testing import MemoryJobs, live_rows
 from frazil.upsert.lookup.delete_files import read_deletes
 from tests.fixtures.slices import sliced

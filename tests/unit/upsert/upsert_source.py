@@ -13,7 +13,7 @@ from frazil.ingest.loop.service import Service
 from frazil.ingest.tables.table import Table
 from frazil.schema.evolve import new_schema
 from frazil.spec.settings import EnvelopeSpec
-from frazil.spec.types import parse_type
+from frazil.spec.syntax.types import parse_type
 from frazil.testing import FakeClock
 from frazil.types import DataFile
 from frazil.write.plain_target import plain_target

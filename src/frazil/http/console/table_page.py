@@ -16,8 +16,8 @@ from frazil.http.console.charts import bars
 from frazil.ingest.tables.table import Table
 from frazil.ops.reports import size
 from frazil.spec import PipelineSpec, TableSpec
-from frazil.spec.keys import Key, keys_of
 from frazil.spec.models import TABLE_KEYS
+from frazil.spec.syntax.keys import Key, keys_of
 from frazil.types import Offsets, Progress, by_partition
 
 MOST_COMMITS = 50

@@ -19,7 +19,7 @@ from frazil.ingest.loop.ownership import Ownership
 from frazil.ingest.loop.table_updates import await_resume, pause_table, resume_table
 from frazil.ingest.tables.state import RunState
 from frazil.ingest.tables.table import Table
-from frazil.spec.problems import nearest
+from frazil.spec.syntax.problems import nearest
 
 _Result = TypeVar("_Result")
 

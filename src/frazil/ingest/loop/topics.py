@@ -17,8 +17,8 @@ from frazil.ingest.failures import describe_error
 from frazil.ingest.tables.table import Table
 from frazil.kafka.port import Source, TopicDescription
 from frazil.spec import PipelineSpec, TableSpec, TopicSelector
-from frazil.spec.document import line_of
-from frazil.spec.problems import place
+from frazil.spec.syntax.document import line_of
+from frazil.spec.syntax.problems import place
 from frazil.spec.topic_keys import ENABLE, PREFIX, is_enabled, read_topic_table, table_of
 
 log = structlog.get_logger("frazil")

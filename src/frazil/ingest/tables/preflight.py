@@ -35,8 +35,8 @@ from frazil.schema.names import spelled
 from frazil.schema.parts import Path as FieldPath
 from frazil.schema.parts import parts_of
 from frazil.spec import TableSpec
-from frazil.spec.problems import advice
 from frazil.spec.settings import MetadataField
+from frazil.spec.syntax.problems import advice
 from frazil.upsert.lookup.live_rows import check_columns
 from frazil.write.file_formats import check_properties
 

@@ -25,8 +25,8 @@ from frazil.printable import plural
 from frazil.process.kernels.keys import comparable
 from frazil.process.references import Reference, find_reference, key_of, note
 from frazil.schema.arrow import arrow_type, iceberg_type, one_array
-from frazil.spec.problems import advice
 from frazil.spec.settings import LookupSpec
+from frazil.spec.syntax.problems import advice
 from frazil.store.addresses import Address, address_of
 from frazil.store.file_io import StoreIO, store_of
 from frazil.store.properties import credentials_end_ms

@@ -32,7 +32,7 @@ from frazil.schema.evolve import NameConflict, Path, RequestedFields, can_promot
 from frazil.schema.names import column_settings, spelled_as_declared
 from frazil.schema.projection import check_reserved, extend_shaped
 from frazil.spec import TableSpec
-from frazil.spec.problems import advice
+from frazil.spec.syntax.problems import advice
 from frazil.upsert.lookup.live_rows import check_columns
 
 CLASH_REMEDY = (

@@ -19,7 +19,7 @@ from frazil.ingest.tables.state import RunState
 from frazil.registry.memory import MemoryRegistry
 from frazil.registry.port import RegisteredSchema, UnusableSchema
 from frazil.spec import CatalogSpec, ColumnSpec, PipelineSpec, TableSpec, TopicSelector
-from frazil.spec.types import parse_type
+from frazil.spec.syntax.types import parse_type
 from frazil.testing import FakeClock, MemoryCatalog, MemoryJobs, MemorySource, StepWorkers
 from tests.unit.rows.test_writer_schemas import framed
 

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from frazil.errors import SpecError
-from frazil.spec.problems import nearest
+from frazil.spec.syntax.problems import nearest
 
 MASK = "***"
 LIMIT_BYTES = 1024 * 1024

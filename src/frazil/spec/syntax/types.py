@@ -34,7 +34,7 @@ from pyiceberg.types import (
 )
 
 from frazil.errors import SpecError
-from frazil.spec.problems import nearest
+from frazil.spec.syntax.problems import nearest
 from frazil.types import FIRST_PLACEHOLDER_ID
 
 LIMIT_DEPTH = 30

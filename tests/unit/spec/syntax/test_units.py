@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from frazil.errors import SpecError
-from frazil.spec.units import LONGEST_S, duration_text, parse_duration, parse_size
+from frazil.spec.syntax.units import LONGEST_S, duration_text, parse_duration, parse_size
 
 
 @pytest.mark.parametrize(

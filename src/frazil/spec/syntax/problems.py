@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, ParamSpec, TypeVar
 from frazil.errors import SpecError
 
 if TYPE_CHECKING:
-    from frazil.spec.document import Entry, Node
+    from frazil.spec.syntax.document import Entry, Node
 
 _Given = ParamSpec("_Given")
 _Read = TypeVar("_Read")

@@ -16,7 +16,7 @@ from typing import Literal
 import yaml
 
 from frazil.errors import SpecError
-from frazil.spec.problems import place
+from frazil.spec.syntax.problems import place
 
 LIMIT_BYTES = 2 * 1024 * 1024
 LIMIT_NODES = 200_000

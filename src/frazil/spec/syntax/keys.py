@@ -18,9 +18,9 @@ from pydantic import BaseModel, ConfigDict, Field
 from pydantic.fields import FieldInfo
 
 from frazil.plugins.registration import Registered
-from frazil.spec.document import Entry, Items, Node, Scalar, Section
-from frazil.spec.problems import Problems, advice
-from frazil.spec.secrets import Secrets
+from frazil.spec.syntax.document import Entry, Items, Node, Scalar, Section
+from frazil.spec.syntax.problems import Problems, advice
+from frazil.spec.syntax.secrets import Secrets
 
 SecretText = Annotated[str, Field(repr=False, exclude=True)]
 SecretWord = Annotated[str | None, Field(repr=False, exclude=True)]

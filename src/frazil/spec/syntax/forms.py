@@ -16,10 +16,10 @@ from annotated_types import MinLen
 from pydantic import TypeAdapter, ValidationError
 
 from frazil.errors import SpecError, UnavailableError
-from frazil.spec.document import Items, Node, Scalar
-from frazil.spec.keys import Fields, Form, JsonSchema, Path, Word, read_items, read_text, whole_number
-from frazil.spec.problems import Problems, advice, nearest
-from frazil.spec.units import (
+from frazil.spec.syntax.document import Items, Node, Scalar
+from frazil.spec.syntax.keys import Fields, Form, JsonSchema, Path, Word, read_items, read_text, whole_number
+from frazil.spec.syntax.problems import Problems, advice, nearest
+from frazil.spec.syntax.units import (
     DURATION_PATTERN,
     SIZE_PATTERN,
     duration_text,

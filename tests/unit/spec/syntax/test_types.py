@@ -24,7 +24,7 @@ from pyiceberg.types import (
 )
 
 from frazil.errors import SpecError
-from frazil.spec.types import parse_type
+from frazil.spec.syntax.types import parse_type
 
 
 @pytest.mark.parametrize(
