@@ -81,7 +81,8 @@ class Scene:
     def _row_count(self) -> int:
         table = self.table()
         snapshot = table.current_snapshot() if table is not None else None
-        return int(snapshot.summary["total-records"]) if snapshot is not None and snapshot.summary is not None else 0
+        summary = snapshot.summary if snapshot is not None else None
+        return int(summary["total-records"] or 0) if summary is not None else 0
 
     def adopt(self, *words: str, code: int = 0) -> dict[str, str]:
         """What the command says of the table."""
