@@ -35,7 +35,7 @@ from tests.acceptance.verifier import (
 )
 from tests.fixtures.foreign_spark import ForeignSpark
 from tests.fixtures.forks import run_to_end, start
-from tests.fixtures.in_process import answer_on
+from tests.fixtures.in_process import maintained_on
 from tests.fixtures.jvms import QUICK_JVM
 from tests.fixtures.readers import Read, assert_equal_everywhere
 from tests.fixtures.waiting import PATIENCE_S, wait_until
@@ -124,11 +124,10 @@ class Pipeline:
         document: Document = json.loads(done.stdout or "{}")
         return document
 
-    def command_on(self, jvm: Jvm, *words: str) -> Document:
-        """Runs `maintain` or `verify` in the process of the tests; what it printed."""
-        code, document = answer_on(jvm, self._write_file(), *words, environment=self._environment(""))
+    def maintain_on(self, jvm: Jvm) -> None:
+        """Runs `maintain` in the process of the tests, with the file as it is now."""
+        code, document = maintained_on(jvm, self._write_file(), self._environment(""))
         assert code == 0, document
-        return document
 
     def attempt(self, *words: str, failpoints: str = "", within_s: float = PATIENCE_S) -> int:
         """Runs another command; its exit code. SIGKILL after so long."""

@@ -12,7 +12,7 @@ from pyiceberg.table import StaticTable
 from frazil.clock import new_id
 from frazil.runtime.broker import EmbeddedBroker
 from frazil.runtime.jvm import Jvm
-from tests.fixtures.in_process import answer_on
+from tests.fixtures.in_process import maintained_on
 from tests.fixtures.jvms import quick_jvms
 from tests.fixtures.slices import sliced
 from tests.integration.pipelines import Ledger, Pipeline
@@ -46,7 +46,7 @@ def test_a_store_that_lacks_a_tables_metadata_is_an_outage_of_every_command_and_
     with quick_jvms():
         answers = {word: forked(tmp_path, word) for word in ("status", "plan")}
     found = {word: (answer.code, answer.out) for word, answer in answers.items()}
-    code, document = answer_on(jvm, pipeline.file, "maintain")
+    code, document = maintained_on(jvm, pipeline.file)
     found["maintain"] = code, json.dumps(document)
     assert {word: code for word, (code, _) in found.items()} == {"status": 4, "plan": 1, "maintain": 1}
     for _, text in found.values():
