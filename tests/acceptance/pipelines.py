@@ -14,6 +14,7 @@ from typing import Any
 import yaml
 
 from frazil.clock import new_id
+from frazil.runtime.jvm import Jvm
 from tests.acceptance.lakes import Lake
 from tests.acceptance.ledger import Feed, Ledger, TransactionalFeed
 from tests.acceptance.running import Run
@@ -34,6 +35,7 @@ from tests.acceptance.verifier import (
 )
 from tests.fixtures.foreign_spark import ForeignSpark
 from tests.fixtures.forks import run_to_end, start
+from tests.fixtures.in_process import maintained_on
 from tests.fixtures.jvms import QUICK_JVM
 from tests.fixtures.readers import Read, assert_equal_everywhere
 from tests.fixtures.waiting import PATIENCE_S, wait_until
@@ -121,6 +123,11 @@ class Pipeline:
         assert done.returncode == expected, done.stdout + done.stderr
         document: Document = json.loads(done.stdout or "{}")
         return document
+
+    def maintain_on(self, jvm: Jvm) -> None:
+        """Runs `maintain` in the process of the tests, with the file as it is now."""
+        code, document = maintained_on(jvm, self._write_file(), self._environment(""))
+        assert code == 0, document
 
     def attempt(self, *words: str, failpoints: str = "", within_s: float = PATIENCE_S) -> int:
         """Runs another command; its exit code. SIGKILL after so long."""

@@ -75,8 +75,14 @@ class Scene:
         return found
 
     def wait_for(self, count: int) -> None:
-        """Until the table has as many rows."""
-        wait_until(lambda: len(self.numbers()) >= count, f"{count} rows")
+        """Until the table has as many rows, by its snapshot: the rows themselves are not read again and again."""
+        wait_until(lambda: self._row_count() >= count, f"{count} rows")
+
+    def _row_count(self) -> int:
+        table = self.table()
+        snapshot = table.current_snapshot() if table is not None else None
+        summary = snapshot.summary if snapshot is not None else None
+        return int(summary["total-records"] or 0) if summary is not None else 0
 
     def adopt(self, *words: str, code: int = 0) -> dict[str, str]:
         """What the command says of the table."""

@@ -19,7 +19,8 @@ from tests.integration.servers import RestCatalogServer
 pytestmark = pytest.mark.timeout(900)
 
 IN_TIME = (("cut after", 1),)
-SLOW = (("502 before", 3), ("twice", 1))  # In time: by chance in test_unreliable_catalogs.py.
+# In time: on the same catalog in integration/test_lost_answers.py, and what they mean in unit/catalog/test_answers.py.
+SLOW = (("502 before", 3), ("twice", 1))
 """Faults, and how often they strike, in `make test` and in `make test-all`."""
 
 

@@ -1,5 +1,5 @@
-"""Kills, two drivers, lost answers and a silent store, on a REST catalog with an S3 store: nothing of the table is on this
-disk, and its commits go over the network.
+"""Kills, two drivers and lost answers, on a REST catalog with an S3 store: nothing of the table is on this disk, and its
+commits go over the network.
 """
 
 from __future__ import annotations
@@ -11,19 +11,13 @@ import pytest
 
 from frazil.runtime.broker import EmbeddedBroker
 from tests.acceptance.lakes import RemoteLake
-from tests.acceptance.ledger import events
 from tests.acceptance.pipelines import Pipeline, opened
-from tests.acceptance.points import Points
 from tests.acceptance.proxy import Fault, Proxy
 from tests.acceptance.scenes import BLOWS, Contested, Struck, Unsure
 from tests.fixtures.foreign_spark import ForeignSpark
-from tests.integration.servers import HOST, Relay
 
 pytestmark = pytest.mark.timeout(900)
 
-# So that a test need not wait for as long as a user may have to.
-IMPATIENT = {"http-client.apache.socket-timeout-ms": "2000", "s3.retry.num-retries": "0"}
-NAMED_WITHIN_S = 60.0
 NewPipeline = Callable[[], Pipeline]
 
 
@@ -54,17 +48,8 @@ def proxied(new_pipeline: NewPipeline, remote_lake: RemoteLake) -> Iterator[tupl
     proxy.close()
 
 
-@pytest.fixture
-def way(remote_lake: RemoteLake) -> Iterator[Relay]:
-    """The pipeline's way to the store."""
-    relay = Relay(remote_lake.store_port)
-    relay.join()
-    yield relay
-    relay.cut()
-
-
 # In time: on the local disk in test_kills.py, on another catalog in test_catalogs.py, and on a REST catalog with an S3 store
-# where a commit has landed in integration/test_lake.py, and an outage in the middle of one in the last test here.
+# in integration/test_lake.py, where a commit has landed, with outages in the middle of others.
 @pytest.mark.parametrize(
     "blow",
     [
@@ -91,42 +76,3 @@ def test_a_driver_that_was_frozen_is_refused_when_another_has_continued(new_pipe
 def test_a_commit_that_is_not_answered_is_cleared_up(proxied: tuple[Unsure, Proxy], fault: Fault) -> None:
     unsure, proxy = proxied
     unsure.lose_response(proxy, fault)
-
-
-def test_a_store_that_takes_connections_and_reports_nothing_is_named_and_waited_out(
-    new_pipeline: NewPipeline, way: Relay
-) -> None:
-    """By a task, by `check`, and in the middle of a commit. The verifier sees every row in the store."""
-    pipeline = new_pipeline()
-    pipeline.document["catalog"]["properties"] |= {"s3.endpoint": f"http://{HOST}:{way.port}", **IMPATIENT}
-    table, topic = pipeline.add_fed_table("unanswered")
-    points = Points(pipeline.folder / "points", ("commit.before", "hold"))
-    point = points["commit.before", "hold"]
-    pipeline.feed.produce(topic, events(300))
-    with pipeline.running(failpoints=points.declaration) as run:
-        pipeline.wait_for_commit_of(table, run)
-        with way.silent():
-            pipeline.feed.produce(topic, events(300, 300))
-            assert "a task failed" in run.wait_for("table_backing_off", within_s=NAMED_WITHIN_S)["reason"]
-            checks = pipeline.command("check", expected=1, within_s=NAMED_WITHIN_S)["checks"]
-            [problem] = [check for check in checks if not check["ok"]]
-            assert problem["name"] == "store"
-            assert problem["where"] in problem["tried"]
-            assert "the store cannot be reached" in problem["found"]
-        pipeline.wait_for_commit_of(table, run)
-        with point.armed():
-            pipeline.feed.produce(topic, events(300, 600))
-            point.wait(run)
-            backed_off = len(run.seen("table_backing_off"))
-            with way.silent():
-                point.disarm()
-                run.wait_for("table_backing_off", count=backed_off + 1, within_s=NAMED_WITHIN_S)
-        pipeline.wait_for_commit_of(table, run)
-        assert run.stop() == 0, run.tail()
-    pipeline.check(table)
-    records, place = pipeline.ledger.records, next(reversed(pipeline.ledger.of(topic)))
-    del records[place]
-    problems = pipeline.verify(table).problems
-    assert problems
-    assert all(f"invented 1 ([{place}])" in problem for problem in problems), problems
-    assert "read by PyIceberg" in problems[-1]

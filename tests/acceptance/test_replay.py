@@ -25,7 +25,7 @@ from tests.fixtures.registry import ApicurioRegistry
 
 pytestmark = [pytest.mark.jvm, pytest.mark.timeout(900)]
 
-ROWS, RATE = 3000, 1000
+ROWS, RATE = 900, 300
 Row = dict[str, Any]
 KILLS = ("outbox.before=kill@1", "outbox.after=kill@1", "outbox.before=kill@2")
 IN_TIME = KILLS[1:]

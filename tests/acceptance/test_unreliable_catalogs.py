@@ -1,6 +1,7 @@
 """Catalogs whose answers to commits are wrong or get lost, chosen by a seed: data, dead letters, changes of keys, columns
-and table maintenance are committed all the time, and at the end the topics are what the tables have. A slice of it is part
-of the suite, on a REST catalog; what the answers of the others mean: unit/catalog/test_answers.py.
+and table maintenance are committed all the time, and at the end the topics are what the tables have. `make test-all` has a
+slice of it on each catalog. In time: a run whose commits get no answer in test_lost_answers.py, wrong answers to every kind
+of commit in integration/test_lost_answers.py, and what the answers of each catalog mean in unit/catalog/test_answers.py.
 
 `make soak-answers` runs a quarter of an hour of each catalog; FRAZIL_SOAK_SECONDS for another time.
 """
@@ -119,7 +120,6 @@ def glue(folder: Path) -> Iterator[tuple[Lake, Way, Section]]:
 
 
 CATALOGS: Mapping[str, Callable[[Path], Any]] = {"rest": rest, "jdbc": jdbc, "hive": hive, "glue": glue}
-IN_TIME = "rest"
 
 
 @contextmanager
@@ -136,7 +136,7 @@ def rest_and_store(lake: RemoteLake) -> Iterator[tuple[Lake, Way, Section]]:
 
 @pytest.fixture(
     scope="module",
-    params=[pytest.param(kind, marks=[] if kind == IN_TIME else [pytest.mark.slow]) for kind in CATALOGS],
+    params=list(CATALOGS),
 )
 def unreliable(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Any:
     """A lake, the way to its catalog, and what a pipeline file has of that."""
@@ -248,6 +248,7 @@ def faults_of(way: Way) -> int:
     return sum(count for fault, count in way.met.items() if fault)
 
 
+@pytest.mark.slow
 def test_a_slice_of_bad_luck_loses_and_doubles_nothing(
     pipeline: Pipeline, unreliable: tuple[Lake, Way, Section]
 ) -> None:

@@ -10,17 +10,18 @@ from contextlib import suppress
 
 import pytest
 
+from frazil.runtime.jvm import Jvm
 from tests.acceptance.pipelines import Pipeline
 from tests.acceptance.running import Run
 from tests.acceptance.soaking import live_on
 from tests.acceptance.upsert_tables import UpsertTable
 from tests.acceptance.verifier import unnamed
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = [pytest.mark.jvm, pytest.mark.timeout(900)]
 
 EAGER = {"min_input_files": 4, "snapshots": {"count": 10}}
 KILLS = ("maintenance.compact.written=kill", "upsert.resolved=kill@7")
-PAUSE_S = 0.5
+PAUSE_S = 1.0
 """Between changes, so that time does not pass by their number: what is due is looked for every ten seconds."""
 
 
@@ -39,7 +40,9 @@ def load(run: Run, upsert_tables: list[UpsertTable], times: int) -> None:
 
 # In time: a driver is killed at the other step, in ingestion, in test_upserts.py.
 @pytest.mark.parametrize("kills", [KILLS[:1], pytest.param(KILLS, marks=pytest.mark.slow)], ids=len)
-def test_upsert_tables_are_maintained_under_load_whatever_is_killed(pipeline: Pipeline, kills: Sequence[str]) -> None:
+def test_upsert_tables_are_maintained_under_load_whatever_is_killed(
+    pipeline: Pipeline, jvm: Jvm, kills: Sequence[str]
+) -> None:
     pipeline.document["maintenance"] = EAGER
     upsert_tables = [
         UpsertTable(pipeline, "two", format_version=2, partition_by=["bucket(id, 2)"]),
@@ -52,15 +55,15 @@ def test_upsert_tables_are_maintained_under_load_whatever_is_killed(pipeline: Pi
     for upsert_table in upsert_tables:
         upsert_table.check()
     with pipeline.running() as run:
-        load(run, upsert_tables, times=6)
+        load(run, upsert_tables, times=3)
         for upsert_table in upsert_tables:
             run.wait_for("maintenance_done", action="compact", table=upsert_table.table, conflicts=0)
-        load(run, upsert_tables, times=3)
+        load(run, upsert_tables, times=2)
         assert run.stop() == 0, run.tail()
         assert not run.seen("table_stopped")
         assert not run.seen("unexpected_error")
     pipeline.document["maintenance"] = {**EAGER, "orphans": {"age": "1ms"}}
-    pipeline.command("maintain")
+    pipeline.maintain_on(jvm)
     for upsert_table in upsert_tables:
         upsert_table.check_all()
         assert unnamed(pipeline.metadata(upsert_table.table)) == frozenset()

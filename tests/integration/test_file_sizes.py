@@ -21,7 +21,7 @@ pytestmark = pytest.mark.timeout(900)
 
 MIB = 1024 * 1024
 _PARTITIONS = 3
-_FIRST, _ALL = 60_000, 420_000
+_FIRST, _ALL = 30_000, 210_000
 _ROW_BYTES = 68
 
 
@@ -58,7 +58,7 @@ def test_files_reach_their_size_in_catch_up_and_before_the_interval_has_passed(
         "pipeline": "sizes",
         "kafka": {"bootstrap.servers": ledger.servers},
         "spark": {"master": "local[2]"},
-        "commit": {"interval": "1h", "min_file_size": "4MiB", "target_file_size": "8MiB"},
+        "commit": {"interval": "1h", "min_file_size": "2MiB", "target_file_size": "4MiB"},
         "tables": {"s.t": {"topic": ledger.topic}},
     }
     pipeline = Pipeline(tmp_path, document)
@@ -67,14 +67,14 @@ def test_files_reach_their_size_in_catch_up_and_before_the_interval_has_passed(
     produce(ledger, range(_FIRST, _ALL))
     with pipeline.start() as running:
         # No hour passes: all but the last of it comes because there is enough for files.
-        running.wait_until_committed(_ALL - _FIRST - 4 * MIB // _ROW_BYTES)
+        running.wait_until_committed(_ALL - _FIRST - 2 * MIB // _ROW_BYTES)
         running.stop()
     later = sizes(tmp_path)
     for size in first:
         later.remove(size)
-    assert min(later) >= 0.9 * 4 * MIB
-    assert max(later) <= 1.2 * 8 * MIB
-    assert later[len(later) // 2] >= 0.85 * 8 * MIB
+    assert min(later) >= 0.9 * 2 * MIB
+    assert max(later) <= 1.2 * 4 * MIB
+    assert later[len(later) // 2] >= 0.85 * 4 * MIB
     numbers = np.sort(table(tmp_path).scan(selected_fields=("number",)).to_arrow()["number"].to_numpy())
     for partition in range(_PARTITIONS):
         own = numbers[numbers % _PARTITIONS == partition]

@@ -1,5 +1,5 @@
-"""A REST catalog with an S3 store, so that nothing is local by accident: exactly once, through outages, no secrets, and
-credentials of the file's or of the catalog's.
+"""A REST catalog with an S3 store, so that nothing is local by accident: exactly once, through outages and a store that
+says nothing, no secrets, and credentials of the file's or of the catalog's.
 """
 
 from __future__ import annotations
@@ -13,10 +13,15 @@ import pytest
 from frazil.clock import new_id
 from frazil.failpoints import VARIABLE
 from frazil.runtime.broker import EmbeddedBroker
+from tests.acceptance.points import Point, Points
 from tests.fixtures.processes import frozen
 from tests.fixtures.store_proxy import StoreProxy
-from tests.integration.pipelines import Ledger, Pipeline
+from tests.integration.pipelines import Ledger, Pipeline, Running
 from tests.integration.servers import ObjectStore, Relay, RestCatalogServer, assert_whole, pipeline_on
+
+# So that a test need not wait for as long as a user may have to.
+IMPATIENT = {"http-client.apache.socket-timeout-ms": "2000", "s3.retry.num-retries": "0"}
+NAMED_WITHIN_S = 60.0
 
 
 @contextmanager
@@ -39,12 +44,61 @@ def relay(port: int) -> Iterator[Relay]:
         way.cut()
 
 
+def be_silent(way: Relay, running: Running, pipeline: Pipeline, ledger: Ledger, point: Point) -> None:
+    """The store takes connections and reports nothing: it is named by a task and by `check`, and waited out, in the middle
+    of a commit, too.
+    """
+
+    def times() -> int:
+        return len(running.events_named("table_backing_off"))
+
+    before = times()
+    with way.silent():
+        ledger.produce(300)
+        reported = running.wait_for("table_backing_off", before + 1, NAMED_WITHIN_S)[-1]
+        assert "a task failed" in reported["reason"]
+        [problem] = [check for check in pipeline.checks() if not check["ok"]]
+        assert problem["name"] == "store"
+        assert problem["where"] in problem["tried"]
+        assert "the store cannot be reached" in problem["found"]
+    running.wait_until_committed(ledger.count - 1000)
+    with point.armed():
+        ledger.produce(300)
+        point.wait_for_all(1, NAMED_WITHIN_S)
+        before = times()
+        with way.silent():
+            point.disarm()
+            running.wait_for("table_backing_off", before + 1, NAMED_WITHIN_S)
+    running.wait_until_committed(ledger.count - 1000)
+
+
+def go_away(catalog: RestCatalogServer, way: Relay, running: Running, ledger: Ledger) -> None:
+    """Both, one after the other, in the middle."""
+    for leave, come_back in ((catalog.kill, catalog.start), (way.cut, way.join)):
+        backed_off = len(running.events_named("table_backing_off"))
+        leave()
+        ledger.produce(500)
+        running.wait_for("table_backing_off", backed_off + 1)
+        come_back()
+        running.wait_until_committed(ledger.count - 1000)
+
+
+def assert_nothing_is_shown(store: ObjectStore, pipeline: Pipeline) -> None:
+    """No secret is in what was reported or written."""
+    metadata = list(store.texts(".metadata.json"))
+    assert metadata
+    for text in (pipeline.reported, pipeline.state_text, *metadata):
+        assert text
+        assert store.secret not in text
+        assert store.key not in text
+
+
 def test_records_reach_s3_once_through_a_kill_in_a_commit_and_outages_and_no_secret_is_shown(
     broker: EmbeddedBroker, store: ObjectStore, tmp_path: Path
 ) -> None:
     """The first run dies when its commit has landed, before the catalog's answer counts for anything. Of the second, which
     has the credentials that the catalog hands out, both are away at the start; then one after the other goes away in the
-    middle.
+    middle, and the store falls silent. The verifier sees every row in it.
     """
     ledger = Ledger(broker.bootstrap_servers, new_id())
     warehouse, words = "s3://lake/outages", ("--debug", "--log-level", "debug")
@@ -60,8 +114,10 @@ def test_records_reach_s3_once_through_a_kill_in_a_commit_and_outages_and_no_sec
     with closing(StoreProxy(store.port)) as proxy, relay(proxy.port) as way:
         vending = {**store.properties(), "include-credentials": "true"}
         catalog = RestCatalogServer(tmp_path / "catalog", warehouse, vending)
-        own = {name: value for name, value in store.references(way.port).items() if "key" not in name}
-        pipeline = Pipeline(tmp_path / "run", pipeline_on(catalog, ledger.servers, ledger.topic, own))
+        own = {name: value for name, value in store.references(way.port).items() if "key" not in name} | IMPATIENT
+        points = Points(tmp_path / "points", ("commit.before", "hold"))
+        spec = pipeline_on(catalog, ledger.servers, ledger.topic, own)
+        pipeline = Pipeline(tmp_path / "run", spec, {VARIABLE: points.declaration})
         try:
             with pipeline.start(*words) as running:
                 assert running.wait_for("service_unavailable")[0]["where"] == catalog.url
@@ -69,24 +125,16 @@ def test_records_reach_s3_once_through_a_kill_in_a_commit_and_outages_and_no_sec
                 assert "lake" in running.wait_for("table_backing_off")[0]["reason"]
                 way.join()
                 running.wait_until_committed(1000)
-                for go_away, come_back in ((catalog.kill, catalog.start), (way.cut, way.join)):
-                    backed_off = len(running.events_named("table_backing_off"))
-                    go_away()
-                    ledger.produce(500)
-                    running.wait_for("table_backing_off", backed_off + 1)
-                    come_back()
-                    running.wait_until_committed(ledger.count - 1000)
+                go_away(catalog, way, running, ledger)
+                be_silent(way, running, pipeline, ledger, points["commit.before", "hold"])
                 running.stop()
             assert_whole(catalog, ledger, store.properties())
+            with pytest.raises(AssertionError, match=r"invented 1 .*read by PyIceberg"):
+                assert_whole(catalog, ledger, store.properties(), but=max(ledger.records))
         finally:
             catalog.kill()
     assert {one.access_key for one in proxy.requests if one.path.endswith(".parquet")} == {store.key}
-    metadata = list(store.texts(".metadata.json"))
-    assert metadata
-    for text in (pipeline.reported, pipeline.state_text, *metadata):
-        assert text
-        assert store.secret not in text
-        assert store.key not in text
+    assert_nothing_is_shown(store, pipeline)
 
 
 @pytest.mark.slow

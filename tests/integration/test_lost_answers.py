@@ -123,8 +123,7 @@ def backlog(lake: Lake, action: str) -> str:
     if action == "deletes":
         java.updateSchema().renameColumn("_partition", "word").commit()  # Spark's reader refuses the name.
         spark = lake.spark()
-        for number in (1, 11):
-            spark.sql(f"DELETE FROM frazil.{table} WHERE id = {number}")
+        spark.sql(f"DELETE FROM frazil.{table} WHERE id IN (1, 11)")
     if action == "carry":
         lake.java(table).newFastAppend().commit()
     return table

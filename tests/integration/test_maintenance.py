@@ -388,8 +388,8 @@ def test_deletes_of_another_engine_are_taken_out(lake: Lake, table: str) -> None
     lake.java(table).updateSchema().renameColumn("_partition", "word").commit()
     lake.fill(table, 3)
     spark = lake.spark()
-    for number in (1, 2, 11, 12, 13, 14, 21):
-        spark.sql(f"DELETE FROM frazil.{table} WHERE id = {number}")
+    for numbers in ("1, 2, 11, 12, 13, 21", "14"):
+        spark.sql(f"DELETE FROM frazil.{table} WHERE id IN ({numbers})")
     rows = lake.rows(table)
     assert len(rows) == 23
     assert {file.kind for file in lake.metadata(table).deletes} == {"position"}

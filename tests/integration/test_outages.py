@@ -11,6 +11,8 @@ from pyiceberg.table import StaticTable
 
 from frazil.clock import new_id
 from frazil.runtime.broker import EmbeddedBroker
+from frazil.runtime.jvm import Jvm
+from tests.fixtures.in_process import maintained_on
 from tests.fixtures.jvms import quick_jvms
 from tests.fixtures.slices import sliced
 from tests.integration.pipelines import Ledger, Pipeline
@@ -32,8 +34,9 @@ def ledger(broker: EmbeddedBroker) -> Ledger:
     return made
 
 
+@pytest.mark.jvm
 def test_a_store_that_lacks_a_tables_metadata_is_an_outage_of_every_command_and_never_a_dropped_table(
-    ledger: Ledger, tmp_path: Path
+    ledger: Ledger, jvm: Jvm, tmp_path: Path
 ) -> None:
     pipeline = Pipeline(tmp_path, document_of(ledger))
     pipeline.run()
@@ -41,12 +44,15 @@ def test_a_store_that_lacks_a_tables_metadata_is_an_outage_of_every_command_and_
     newest = max(warehouse.rglob("*.metadata.json"), key=lambda path: path.name)
     warehouse.rename(tmp_path / "away")
     with quick_jvms():
-        answers = {word: forked(tmp_path, word) for word in ("status", "plan", "maintain")}
-    assert {word: answer.code for word, answer in answers.items()} == {"status": 4, "plan": 1, "maintain": 1}
-    for answer in answers.values():
-        assert newest.name in answer.out
-        assert "a file of it is not in the store" in answer.out
-        assert "no longer exists" not in answer.out
+        answers = {word: forked(tmp_path, word) for word in ("status", "plan")}
+    found = {word: (answer.code, answer.out) for word, answer in answers.items()}
+    code, document = maintained_on(jvm, pipeline.file)
+    found["maintain"] = code, json.dumps(document)
+    assert {word: code for word, (code, _) in found.items()} == {"status": 4, "plan": 1, "maintain": 1}
+    for _, text in found.values():
+        assert newest.name in text
+        assert "a file of it is not in the store" in text
+        assert "no longer exists" not in text
     with pipeline.start() as running:
         assert newest.name in running.wait_for("table_backing_off")[0]["reason"]
         shutil.rmtree(warehouse, ignore_errors=True)
