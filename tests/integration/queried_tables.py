@@ -78,6 +78,8 @@ TOPICS: dict[str, list[tuple[Any, Any]]] = {
     "visitors": [(None, value) for value in VISITORS],
 }
 """The keys and values of each topic."""
+SIZES = "sizes.parquet"
+"""The file of a lookup."""
 UNWELL = ("s.short", "s.strict", "s.absent")
 """Tables that stop, and one whose topic is missing."""
 
@@ -85,10 +87,15 @@ UNWELL = ("s.short", "s.strict", "s.absent")
 def tables(topics: dict[str, str], folder: Path) -> dict[str, dict[str, Any]]:
     """The tables of the pipeline. topics: the name of each topic on the broker."""
     secret = f"${{file:{folder}/key}}"
-    return _queried(topics) | _expecting(topics["sales"]) | _by_spark(topics, secret) | _calling(topics, secret)
+    return (
+        _queried(topics, folder / SIZES)
+        | _expecting(topics["sales"])
+        | _by_spark(topics, secret)
+        | _calling(topics, secret)
+    )
 
 
-def _queried(topics: dict[str, str]) -> dict[str, dict[str, Any]]:
+def _queried(topics: dict[str, str], sizes: Path) -> dict[str, dict[str, Any]]:
     changes = {"topic": topics["people"], "envelope": "debezium", "mode": "upsert"}
     return {
         "s.orders": {"topic": topics["orders"], "select": SELECT.format(amount=STRICT)},
@@ -106,6 +113,11 @@ def _queried(topics: dict[str, str]) -> dict[str, dict[str, Any]]:
         },
         "s.kept": {**changes, "key_columns": ["id"], "filter": "state = 'on'", "deletes": "soft"},
         "s.absent": {"topic": f"{topics['orders']}x"},
+        "s.sized": {
+            "topic": topics["sales"],
+            "lookup": {"size": {"file": str(sizes), "on": "id = code", "take": ["cm"], "on_miss": "dead_letter"}},
+            "select": "select id, size.cm as cm from records",
+        },
     }
 
 

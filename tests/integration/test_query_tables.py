@@ -10,6 +10,8 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from confluent_kafka import Producer
 
@@ -22,6 +24,7 @@ from tests.integration.queried_tables import (
     MAIL_SELECT,
     SALES,
     SELECT,
+    SIZES,
     SPARK_SELECT,
     TOPICS,
     UNWELL,
@@ -49,6 +52,8 @@ class Scene:
         assert producer.flush(30) == 0
         (folder / "key").write_text("k" * 40)
         (folder / "shop_functions.py").write_text(MODULE)
+        codes = pa.array(range(5), pa.int64())
+        pq.write_table(pa.table({"code": codes, "cm": pa.array(range(80, 85))}), folder / SIZES)
         self.document: dict[str, Any] = {
             "pipeline": "p",
             "kafka": {"bootstrap.servers": servers},
@@ -146,7 +151,7 @@ def test_try_shows_each_record_with_its_row_its_drop_or_its_error(scene: Scene) 
     assert "\n  delete  {" in text
 
 
-def test_lineage_names_the_fields_of_each_column(scene: Scene) -> None:
+def test_lineage_names_the_fields_and_keys_of_each_column(scene: Scene) -> None:
     code, found = scene.command("lineage")
     assert code == 0
     orders = found["tables"]["s.orders"]
@@ -158,6 +163,10 @@ def test_lineage_names_the_fields_of_each_column(scene: Scene) -> None:
     }
     assert orders["conditions"] == ["kind"]
     assert found["tables"]["s.visits"]["columns"][1] == {"name": "origin", "fields": []}
+    sized = found["tables"]["s.sized"]
+    assert {one["name"]: one["fields"] for one in sized["columns"]} == {"id": ["id"], "cm": ["id", "size.cm"]}
+    assert sized["conditions"] == ["id"]
+    assert sorted((row["id"], row["cm"]) for row in rows(scene.folder, "sized"))[-1] == (4, 84)
 
 
 def test_a_dead_letter_of_an_expression_becomes_a_row_when_the_query_is_corrected(scene: Scene) -> None:
