@@ -239,8 +239,6 @@ def test_without_kafka_check_names_it_and_status_still_shows_the_tables(shop: Sh
     status = forked(shop.directory, "status", "-f", away)
     assert (status.code, status.tables()["shop.good"]["rows"]) == (4, 1000)
     assert "Kafka is not reachable" in status.document["problems"][0]["message"]
-    planned = forked(shop.directory, "plan", "-f", away)
-    assert (planned.code, planned.document["error"]["exit_code"]) == (1, 1)
 
 
 def test_without_the_catalog_check_names_it_and_status_still_shows_what_the_last_run_reported(shop: Shop) -> None:
@@ -262,7 +260,7 @@ def test_before_the_first_run_nothing_is_made_and_all_is_reported(broker: Embedd
     ledger = Ledger(broker.bootstrap_servers, f"new-{new_id()}")
     ledger.produce(100)
     file = write(tmp_path, ledger.servers, f"namespace: n\ntopics: [/^{ledger.topic}$/]")
-    status, planned, checked = (forked(tmp_path, command, "-f", file) for command in ("status", "plan", "check"))
+    status, planned = (forked(tmp_path, command, "-f", file) for command in ("status", "plan"))
     table = f"n.{ledger.topic}"
     assert (status.code, status.tables()[table]["lag_records"], status.tables()[table]["rows"]) == (0, 100, None)
     assert (planned.code, planned.tables()[table]["action"], planned.tables()[table]["sampled"]) == (4, "create", 100)
@@ -271,7 +269,6 @@ def test_before_the_first_run_nothing_is_made_and_all_is_reported(broker: Embedd
         ("word", "string", "inferred"),
         ("half", "double", "inferred"),
     ]
-    assert checked.code == 0
     assert [path.name for path in tmp_path.iterdir()] == [file]
 
 
