@@ -138,7 +138,7 @@ def _document(broker: EmbeddedBroker, name: str, topic: str) -> dict[str, Any]:
 def test_a_group_is_left_alone_until_it_may_be_written_and_then_kafkas_own_command_shows_the_lag(
     broker: EmbeddedBroker, tmp_path: Path
 ) -> None:
-    """While a consumer is a member of it; by a pipeline that publishes nothing, in test_routes."""
+    """While a consumer is a member of it; by a pipeline that publishes nothing, in test_lookups."""
     name, topic = f"p-{new_id()[:8]}", f"t-{new_id()[:8]}"
     group, places = f"frazil-{name}", [(topic, 0), (topic, 1)]
     ledger = Ledger(broker.bootstrap_servers, topic)
