@@ -140,6 +140,7 @@ def scene(broker: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory) -> S
         made.produce(made.people, _person("c", 1, "de"), _person("c", 2, "fr"), _person("c", 3, "us"))
         made.wait_for("orders", (1, "Germany", 80))
         made.wait_for("people", (1, "de", {"name": "Germany"}), (2, "fr", {"name": "France"}))
+        running.wait_until_committed(2 + 2 + 3)
         # The first commit of the route is that of the rest, which names the tables that are made next.
         made.deadly.touch()
         made.routed.produce()
