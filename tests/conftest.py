@@ -2,29 +2,21 @@
 
 from __future__ import annotations
 
-import logging
 import signal
 from collections.abc import Iterator
 
 import pytest
-import structlog
 
 from frazil.runtime.broker import EmbeddedBroker
 from frazil.runtime.jars import jars
 from frazil.runtime.jvm import Jvm
 from tests.fixtures.foreign_spark import ForeignSpark
 from tests.fixtures.jvms import QUICK_JVM
+from tests.fixtures.loggers import kept_loggers, quick_logs
 from tests.integration.servers import ObjectStore, RestCatalogServer
 
 _BUCKET = "lake"
-_PROCESSORS = [
-    *structlog.get_config()["processors"][:-1],
-    structlog.dev.ConsoleRenderer(colors=False, exception_formatter=structlog.dev.plain_traceback),
-]
-"""Structlog's own, but for how an exception is written: with the values of all variables, in colours and frames, one takes a
-second of a processor.
-"""
-structlog.configure(_PROCESSORS)
+quick_logs()
 # A script's shell lets what it starts in the background ignore Ctrl-C, and what that starts, too.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -88,11 +80,6 @@ def spark() -> Iterator[ForeignSpark]:
 
 @pytest.fixture(autouse=True)
 def loggers_as_before() -> Iterator[None]:
-    """A command that a test runs in its own process sets up all loggers of it."""
-    root = logging.getLogger()
-    handlers, level = root.handlers[:], root.level
-    yield
-    root.handlers[:] = handlers
-    root.setLevel(level)
-    structlog.reset_defaults()
-    structlog.configure(_PROCESSORS)
+    """See kept_loggers."""
+    with kept_loggers():
+        yield

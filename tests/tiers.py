@@ -49,7 +49,6 @@ LONGEST = (
     "test_changelog.py",
     "test_sources.py",
     "test_file_sizes.py",
-    "test_shape.py",
     "test_upsert_dead_letters.py",
     "test_two_drivers.py",
     "test_bad_records.py",

@@ -296,6 +296,8 @@ class _Answerer(BaseHTTPRequestHandler):
         for name, value in headers.items():
             self.send_header(name, value)
         self.send_header("Content-Length", str(len(content)))
+        if self.close_connection:  # A proxy in front of this one asks for it, and is to be told.
+            self.send_header("Connection", "close")
         self.end_headers()
         if self.command != "HEAD":
             self.wfile.write(content)

@@ -1,7 +1,7 @@
 """All that can be done to records before a table, in one pipeline: queries in tasks and in Spark, steps, a route, a look-up,
 expectations, protected fields, Python functions, an upsert table. Killed at any moment, now and then beside a second
 process, it ends with the tables that one undisturbed run makes of the same records. In time: kills of a look-up and a
-route in integration/test_lookups.py and integration/test_routes.py, queries in integration/test_query_tables.py.
+route in integration/test_lookups.py, queries in integration/test_query_tables.py.
 
 `make soak-processing` kills 200 times; FRAZIL_KILLS for another number, FRAZIL_FIRST_SEED for other moments.
 """

@@ -19,6 +19,7 @@ from frazil.clock import new_id
 from frazil.errors import UnavailableError
 from frazil.runtime.broker import EmbeddedBroker, broker_archive
 from tests.fixtures.processes import wait_until_ended
+from tests.fixtures.slices import sliced
 
 _LARGE = 16 * 1024 * 1024
 _PARENT = """
@@ -163,7 +164,8 @@ def test_a_property_the_broker_refuses_is_named(tmp_path: Path) -> None:
         EmbeddedBroker(tmp_path, properties={"num.io.threads": "many"}).start()
 
 
-@pytest.mark.parametrize(("how", "locale"), [(signal.SIGINT, "C"), (signal.SIGTERM, "C.UTF-8")])
+# In time: Ctrl-C, of the demo, in test_commands.py.
+@pytest.mark.parametrize(("how", "locale"), sliced([(signal.SIGTERM, "C"), (signal.SIGINT, "C.UTF-8")], 1))
 def test_dev_broker_runs_in_any_folder_and_locale_until_it_is_told_to_stop(
     tmp_path: Path, how: signal.Signals, locale: str
 ) -> None:

@@ -6,10 +6,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 from pyiceberg.catalog.rest import RestCatalog
@@ -26,7 +27,7 @@ from frazil.runtime.broker import EmbeddedBroker
 from frazil.runtime.light_jvm import LightJvm
 from frazil.spec.settings import MaintenanceSpec
 from tests.contracts.tables import SCHEMA, commit_of
-from tests.fixtures.gatekeeper import OwnReply, refusal
+from tests.fixtures.gatekeeper import CLIENT, SECRET, OAuth2Gatekeeper, OwnReply, refusal
 from tests.fixtures.jvms import light_jvm
 from tests.fixtures.services import (
     DEMANDS_LOCATION,
@@ -43,7 +44,7 @@ from tests.fixtures.services import (
     shows_one_snapshot,
 )
 from tests.integration.pipelines import Ledger, Pipeline
-from tests.integration.servers import RestCatalogServer
+from tests.integration.servers import RestCatalogServer, assert_whole, pipeline_on
 
 REMEDY = "correct what the catalog names: the table's name, `properties`, `format_version` or `location`"
 
@@ -208,28 +209,41 @@ def test_nothing_is_removed_where_the_catalog_forbids_it(client: Client) -> None
     assert plan.waiting == ("nothing is removed from a table whose property gc.enabled is false",)
 
 
-def test_a_pipeline_runs_on_a_service_that_refuses_much(client: Client, broker: EmbeddedBroker, tmp_path: Path) -> None:
-    """Unity Catalog's simulator makes tables of format version 2 of those of 3: an upsert table uses position deletes."""
+def _port_of(service: Service) -> int:
+    port = urlsplit(service.url).port
+    assert port is not None
+    return port
+
+
+def test_a_pipeline_runs_on_a_service_that_refuses_much_and_outlives_its_tokens(
+    client: Client, server: RestCatalogServer, broker: EmbeddedBroker, tmp_path: Path
+) -> None:
+    """Unity Catalog's simulator makes tables of format version 2 of those of 3: an upsert table uses position deletes. Its
+    tokens last for four seconds, and are exchanged before.
+    """
     ledger = Ledger(broker.bootstrap_servers, new_id())
     table = f"n{new_id()[:8]}.words"
-    with client.of(*SIMULATED["Unity Catalog"]) as service:
-        document = {
-            "pipeline": f"p-{ledger.topic}",
-            "kafka": {"bootstrap.servers": ledger.servers},
-            "catalog": {"type": "rest", "uri": service.url},
-            "tables": {table: {"topic": ledger.topic, "mode": "upsert", "key_columns": ["word"]}},
-        }
-        pipeline = Pipeline(tmp_path, document)
+    with client.of(*SIMULATED["Unity Catalog"]) as service, closing(OAuth2Gatekeeper(_port_of(service), 4)) as gate:
+        log_in = {"credential": f"{CLIENT}:${{env:SECRET}}", "oauth2-server-uri": f"{gate.url}/oauth/tokens"}
+        document = pipeline_on(server, ledger.servers, ledger.topic, {})
+        document["catalog"] = {"type": "rest", "uri": gate.url, "properties": {**log_in, "scope": "lake"}}
+        document["tables"][table] = {"topic": ledger.topic, "mode": "upsert", "key_columns": ["word"]}
+        pipeline = Pipeline(tmp_path, document, {"SECRET": SECRET})
         with pipeline.start() as running:
-            for count in (200, 97):
-                ledger.produce(count)
-                running.wait_until_committed(ledger.count)
+            while len(gate.grants) < 5:
+                ledger.produce(97)  # Each word once.
+                running.wait_until_committed(2 * ledger.count)
             running.stop()
+        assert set(gate.grants) == {"client_credentials", "token-exchange"}
         checks = {check["name"]: check for check in pipeline.checks()}
         with RestCatalog("reader", uri=service.url) as reader:
             rows = reader.load_table(table).scan().to_arrow().to_pylist()
-    assert {row["word"]: row["number"] for row in rows} == {f"w{n % 97}": n for n in range(200, 297)}
-    assert len(rows) == 97
+    assert not running.events_named("table_backing_off") + running.events_named("service_unavailable")
+    assert all(check["ok"] for check in checks.values())
+    newest = range(ledger.count - 97, ledger.count)
+    assert sorted((row["number"], row["word"]) for row in rows) == [(n, f"w{n % 97}") for n in newest]
     assert "has format version 2, which `format_version` does not change" in checks[f"table {table}"]["found"]
     for event in ("properties_refused", "other_format_version"):
-        assert pipeline.reported.count(f'"event": "{event}"') == 1
+        assert [one["table"] for one in running.events_named(event)].count(table) == 1
+    assert_whole(server, ledger, {})
+    assert SECRET not in pipeline.reported + pipeline.state_text

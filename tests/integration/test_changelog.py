@@ -16,7 +16,9 @@ from confluent_kafka import Producer
 from pyiceberg.table import StaticTable
 
 from frazil.clock import new_id
+from frazil.failpoints import VARIABLE, reached
 from frazil.runtime.broker import EmbeddedBroker
+from tests.fixtures.waiting import wait_until
 from tests.integration.pipelines import Ledger, Pipeline
 
 SAMPLES = Path(__file__).parents[1] / "fixtures" / "debezium_messages.jsonl"
@@ -69,11 +71,13 @@ def records_read(folder: Path) -> int:
 
 @dataclass(frozen=True)
 class Ran:
-    """A pipeline that has read the first customers and all orders."""
+    """A pipeline that was killed as only some tables of a topic had committed what one read was for, and has caught up.
+    read: the records of Kafka that its last run has had.
+    """
 
     folder: Path
-    document: Mapping[str, Any]
-    customers: Ledger
+    reported: str
+    read: int
 
 
 @pytest.fixture(scope="module")
@@ -89,7 +93,8 @@ def ran(broker: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory) -> Ran
         "s.orders": {**log, "columns": {"placed": "timestamp(us)"}},
     }
     document = {"pipeline": "cdc", "kafka": {"bootstrap.servers": ledger.servers}, "tables": tables}
-    produce(ledger, samples("fz.public.customers")[:6])
+    customers = samples("fz.public.customers")
+    produce(ledger, customers[:6])
     lie: dict[str, Any] = {
         "partition": 1,
         "key": None,
@@ -99,29 +104,31 @@ def ran(broker: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory) -> Ran
     produce(ledger, [lie, {**lie, "value": '{"ts_ms":1}'}])
     produce(orders, samples("fz.public.orders"))
     folder = tmp_path_factory.mktemp("cdc")
-    Pipeline(folder, document).run()
-    return Ran(folder, document, ledger)
+    # It is killed when the first of the others has committed, while the upsert table is held before its commit.
+    held = folder / "held"
+    with Pipeline(folder, document, {VARIABLE: f"upsert.resolved=hold@{held}"}).start() as running:
+        running.wait_until_committed(3 * (6 + 2) + len(samples("fz.public.orders")))
+        held.touch()
+        produce(ledger, customers[7:])
+        wait_until(lambda: any(3 in ids(folder, table) for table in ("history", "rows")), "one has committed")
+        wait_until(reached(held).exists, "the upsert table is held")
+        running.kill()
+    assert ids(folder, "upsert_table") == [1, 2]
+    produce(ledger, customers[6:7])
+    pipeline = Pipeline(folder, noting_what_is_read(document, folder / "read"))
+    pipeline.run()
+    return Ran(folder, pipeline.reported, records_read(folder / "read"))
+
+
+def ids(folder: Path, table: str) -> list[int]:
+    return sorted(one["id"] for one in rows(folder, table))
 
 
 def test_one_topic_feeds_a_changelog_a_table_of_the_rows_that_were_written_and_an_upsert_table_from_one_read(
     ran: Ran,
 ) -> None:
-    folder, document, ledger = ran.folder, ran.document, ran.customers
-    customers = samples("fz.public.customers")
-    pipeline = Pipeline(folder, document)
-    # It dies when the first of the others has committed, while the upsert table is held before its commit.
-    produce(ledger, customers[7:])
-    held = folder / "held"
-    held.touch()
-    points = f"commit.after=kill;upsert.resolved=hold@{held}"
-    with Pipeline(folder, document, {"FRAZIL_FAILPOINTS": points}).start("--until-caught-up") as running:
-        running.wait_for_death()
-    assert any(one["id"] == 3 for table in ("history", "rows") for one in rows(folder, table))
-    assert sorted(one["id"] for one in rows(folder, "upsert_table")) == [1, 2]
-    produce(ledger, customers[6:7])
-    Pipeline(folder, noting_what_is_read(document, folder / "read")).run()
-    assert records_read(folder / "read") == len(customers[6:])
-
+    folder = ran.folder
+    assert ran.read == len(samples("fz.public.customers")[6:])
     history = in_order(rows(folder, "history"))
     assert [
         (one["_partition"], one["_offset"], one["_op"], one["_image"], one["id"], one["name"]) for one in history
@@ -151,8 +158,8 @@ def test_one_topic_feeds_a_changelog_a_table_of_the_rows_that_were_written_and_a
     assert [(one["partition"], one["error_class"], one["message"]) for one in dead_letters] == [
         (1, "unknown_operation", 'the envelope has no such operation: "x"')
     ]
-    assert '"kind": "delete"' in pipeline.reported
-    assert '"kind": "heartbeat"' in pipeline.reported
+    assert '"kind": "delete"' in ran.reported
+    assert '"kind": "heartbeat"' in ran.reported
 
 
 def test_values_that_were_not_sent_are_named_in_their_row(ran: Ran) -> None:

@@ -1,10 +1,15 @@
-"""Configurations of other tools, imported and run: the records become the rows that the tool would have made of them."""
+"""Configurations of other tools, imported and run: the records become the rows that the tool would have made of them. So
+do those of the examples of the pages "the same in Frazil", in the same pipeline.
+"""
 
 from __future__ import annotations
 
+import io
 import json
 import sqlite3
-from contextlib import closing
+from collections.abc import Iterator, Sequence
+from contextlib import closing, redirect_stdout
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,21 +23,29 @@ from bench.registry import Registry
 from frazil.cli.main import main
 from frazil.clock import new_id
 from frazil.runtime.broker import EmbeddedBroker
+from tests.fixtures.loggers import kept_loggers
 from tests.integration.import_pages import ADOPTED, Page, Services, fill, leave, read_page
 from tests.integration.pipelines import Ledger, Pipeline
+from tests.integration.same_pages import EXAMPLES, Example, produce
 from tests.integration.servers import RestCatalogServer
+
+pytestmark = pytest.mark.timeout(600)
 
 PAGES = ("kafka-connect", "automq", "flink-cdc", "flink-sql", "debezium-server", "tableflow")
 _TRANSFORMS = "org.apache.kafka.connect.transforms"
 
 
-def rows(folder: Path, table: str) -> list[dict[str, Any]]:
-    """The rows of a table, by their ids."""
+def all_rows(folder: Path, table: str) -> list[dict[str, Any]]:
     with closing(sqlite3.connect(folder / "catalog.db")) as catalog:
-        query = "select metadata_location from iceberg_tables where table_name = ?"
+        query = "select metadata_location from iceberg_tables where table_namespace || '.' || table_name = ?"
         ((location,),) = catalog.execute(query, (table,))
     found: list[dict[str, Any]] = StaticTable.from_metadata(str(location)).scan().to_arrow().to_pylist()
-    return sorted(found, key=lambda row: int(row["id"]))
+    return found
+
+
+def rows(folder: Path, table: str) -> list[dict[str, Any]]:
+    """The rows of a table, by their ids."""
+    return sorted(all_rows(folder, table), key=lambda row: int(row["id"]))
 
 
 def connector(topic: str, folder: Path) -> str:
@@ -104,33 +117,48 @@ def change(operation: str, number: int, name: str) -> dict[str, Any]:
     return {"op": operation, "before": before, "after": after, "source": {"connector": "mysql"}, "ts_ms": 6}
 
 
-def test_imported_configurations_run(
-    broker: EmbeddedBroker, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+@dataclass(frozen=True)
+class Ran:
+    """A folder in which a pipeline of all imported configurations and all examples has run. database: that of the changes.
+    pages: those whose configurations were imported.
+    """
+
+    folder: Path
+    database: str
+    pages: Sequence[Page]
+
+
+@pytest.fixture(scope="module")
+def ran(broker: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ran]:
+    folder = tmp_path_factory.mktemp("imports")
     topic, database = new_id(), f"db_{new_id().replace('-', '')}"
     changes = f"pg.{database}.users"
     for name in (topic, changes):
         Ledger(broker.bootstrap_servers, name, partitions=1)
     texts = {
-        "kafka-connect": connector(topic, tmp_path),
+        "kafka-connect": connector(topic, folder),
         "flink-sql": _SCRIPT.format(topic=topic),
         "flink-cdc": _PIPELINE.format(database=database),
         "debezium-server": _SERVER.format(database=database),
     }
     documents = []
     for tool, text in texts.items():
-        (tmp_path / tool).write_text(text)
-        assert main(["import", tool, str(tmp_path / tool), "--bootstrap", broker.bootstrap_servers]) == 0
-        documents.append(yaml.safe_load(capsys.readouterr().out))
+        (folder / tool).write_text(text)
+        words = ["import", tool, str(folder / tool), "--bootstrap", broker.bootstrap_servers]
+        documents.append(yaml.safe_load(printed(words)))
     with Registry() as registry:
         services = Services(broker.bootstrap_servers, "http://unused", registry)
         pages = [read_page(tool) for tool in PAGES]
-        documents += [imported(page, services, tmp_path, capsys) for page in pages]
+        documents += [imported(page, services, folder) for page in pages]
         shared = {name: part for document in documents for name, part in document.items()} | documents[0]
-        tables = {name: table for document in documents for name, table in document["tables"].items()}
-        pipeline = Pipeline(tmp_path / "run", {**shared, "tables": tables})
+        documents += [example.lines for example in EXAMPLES]
+        tables = {name: table for document in documents for name, table in document.get("tables", {}).items()}
+        routes = [route for document in documents for route in document.get("routes", ())]
+        document = {**shared, "tables": tables, "routes": routes}
+        pipeline = Pipeline(folder / "run", document, {"PROTECT_KEY": "k" * 32})
         for page in pages:
             fill(page, services)
+        produce(broker.bootstrap_servers, EXAMPLES)
         producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "enable.idempotence": True})
         for number, kind in enumerate(("order", "sale", "return", "other")):
             value = {"id": number, "kind": kind, "cust": "ann", "internal": True}
@@ -142,27 +170,40 @@ def test_imported_configurations_run(
         assert producer.flush(30) == 0
         assert [one for one in pipeline.checks() if not one["ok"]] == []
         pipeline.run()
+        yield Ran(folder, database, pages)
+
+
+def test_imported_configurations_run(ran: Ran) -> None:
+    folder = ran.folder
     made = [{"id": number, "customer": "ann", "origin": "web", "pos": number} for number in range(3)]
-    assert (rows(tmp_path, "orders"), rows(tmp_path, "returns")) == (made[:2], made[2:])
-    assert rows(tmp_path, "upper_case") == [{"id": number, "name": "ANN", "pos": number} for number in (2, 3)]
-    assert rows(tmp_path, "declared") == [
+    assert (rows(folder, "shop.orders"), rows(folder, "shop.returns")) == (made[:2], made[2:])
+    assert rows(folder, "shop.upper_case") == [{"id": number, "name": "ANN", "pos": number} for number in (2, 3)]
+    assert rows(folder, "shop.declared") == [
         {"id": number, "cust": "ann", "pos": number, "is_late": number >= 2} for number in range(4)
     ]
-    assert rows(tmp_path, "users") == [{"id": 2, "name": "U2"}]
-    assert rows(tmp_path, f"pg_{database}_users") == [{"id": 0, "name": "c0"}, {"id": 2, "name": "u2"}]
-    for page in pages:
+    assert rows(folder, "shop.users") == [{"id": 2, "name": "U2"}]
+    assert rows(folder, f"shop.pg_{ran.database}_users") == [{"id": 0, "name": "c0"}, {"id": 2, "name": "u2"}]
+    for page in ran.pages:
         for name, expected in page.rows.items():
-            assert chosen(rows(tmp_path, name.rpartition(".")[2]), expected) == expected, page.tool
+            assert chosen(rows(folder, name), expected) == expected, page.tool
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda one: one.place)
+def test_the_records_of_an_example_become_its_rows(ran: Ran, example: Example) -> None:
+    assert example.rows, "an example shows its rows"
+    for name, expected in example.tables.items():
+        found = [json.loads(json.dumps(row, default=str)) for row in all_rows(ran.folder, name)]
+        assert sorted(found, key=str) == sorted(expected, key=str), name
 
 
 @pytest.mark.slow  # In time: the same files in one pipeline, above; what is taken over in unit/adopt.
 @pytest.mark.parametrize("tool", PAGES)
 def test_the_commands_of_a_page_lead_to_its_tables(
-    tool: str, broker: EmbeddedBroker, server: RestCatalogServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tool: str, broker: EmbeddedBroker, server: RestCatalogServer, tmp_path: Path
 ) -> None:
     with Registry() as registry, RestCatalog("reader", uri=server.url) as catalog:
         services, page = Services(broker.bootstrap_servers, server.url, registry), read_page(tool)
-        document = imported(page, services, tmp_path, capsys)
+        document = imported(page, services, tmp_path)
         pipeline = Pipeline(tmp_path, document, {"CATALOG_SECRET": "user:secret"})
         fill(page, services)
         if tool in ADOPTED:
@@ -176,16 +217,23 @@ def test_the_commands_of_a_page_lead_to_its_tables(
             if "catalog" in document:
                 found = catalog.load_table(name).scan().to_arrow().to_pylist()
             else:
-                found = rows(tmp_path / "frazil-data", name.rpartition(".")[2])
+                found = rows(tmp_path / "frazil-data", name)
             assert chosen(sorted(found, key=lambda row: int(row["id"])), expected) == expected
 
 
-def imported(page: Page, services: Services, folder: Path, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+def printed(words: Sequence[str]) -> str:
+    """What a command prints that ends well."""
+    out = io.StringIO()
+    with kept_loggers(), redirect_stdout(out):
+        assert main(list(words)) == 0
+    return out.getvalue()
+
+
+def imported(page: Page, services: Services, folder: Path) -> dict[str, Any]:
     """What the page's command makes of its configuration."""
     (folder / page.command[2]).write_text(services.put_in(page.configuration))
     words = [str(folder / word) if word == page.command[2] else services.put_in(word) for word in page.command]
-    assert main(words) == 0
-    document: dict[str, Any] = yaml.safe_load(services.put_in(capsys.readouterr().out))
+    document: dict[str, Any] = yaml.safe_load(services.put_in(printed(words)))
     return document
 
 

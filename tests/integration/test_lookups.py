@@ -1,5 +1,5 @@
 """Tables joined with reference tables, as their user runs them: a table that the same pipeline keeps, and a file, both
-changed while the pipeline runs.
+changed while the pipeline runs. And a route of the same pipeline, which dies as it names the tables of the route.
 """
 
 from __future__ import annotations
@@ -18,9 +18,12 @@ from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.table import StaticTable
 
 from frazil.clock import new_id
+from frazil.failpoints import VARIABLE
 from frazil.runtime.broker import EmbeddedBroker
 from tests.fixtures.waiting import wait_until
 from tests.integration.pipelines import Ledger, Pipeline
+from tests.integration.test_published_offsets import coordinated
+from tests.integration.test_routes import Routed
 
 pytestmark = pytest.mark.timeout(900)
 COUNTRY = {"table": "ref.countries", "on": "country_code = code", "take": ["name"]}
@@ -42,13 +45,19 @@ class Scene:
         servers = broker.bootstrap_servers
         self.folder, self.sizes = folder, folder / "sizes.parquet"
         self.countries, self.orders, self.people = (Ledger(servers, new_id(), 1).topic for _ in range(3))
+        self.name = f"p-{self.orders}"
         self._producer = Producer({"bootstrap.servers": servers, "enable.idempotence": True})
+        self.routed = Routed(servers)
+        #: While it is there, the process dies as a commit has landed.
+        self.deadly = folder / "deadly"
         size = {"file": str(self.sizes), "on": "size_code = code", "take": ["cm"]}
         self.pipeline = Pipeline(
             folder,
             {
-                "pipeline": "p",
+                "pipeline": self.name,
                 "kafka": {"bootstrap.servers": servers},
+                "publish_offsets": False,
+                "routes": [self.routed.route],
                 "tables": {
                     "ref.countries": {"topic": self.countries, "mode": "upsert", "key": {"format": "json"}},
                     "s.orders": {
@@ -64,6 +73,7 @@ class Scene:
                     },
                 },
             },
+            {VARIABLE: f"commit.landed=kill@{self.deadly}"},
         )
         #: The versions of the reference table that tables were joined with.
         self.versions: list[Any] = []
@@ -108,7 +118,8 @@ class Scene:
 
     def lookups(self, name: str) -> list[Any]:
         """What the commits of a table name of their lookups, the oldest first, each once."""
-        texts = [str(one.summary["frazil.p.lookups"]) for one in self.table(name).snapshots() if one.summary]
+        summaries = [one.summary for one in self.table(name).snapshots() if one.summary]
+        texts = [str(summary[f"frazil.{self.name}.lookups"]) for summary in summaries]
         return [json.loads(text) for text in dict.fromkeys(texts)]
 
 
@@ -129,7 +140,13 @@ def scene(broker: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory) -> S
         made.produce(made.people, _person("c", 1, "de"), _person("c", 2, "fr"), _person("c", 3, "us"))
         made.wait_for("orders", (1, "Germany", 80))
         made.wait_for("people", (1, "de", {"name": "Germany"}), (2, "fr", {"name": "France"}))
-        running.kill()
+        running.wait_until_committed(2 + 2 + 3)
+        # The first commit of the route is that of the rest, which names the tables that are made next.
+        made.deadly.touch()
+        made.routed.produce()
+        running.wait_for_death()
+    made.deadly.unlink()
+    assert made.routed.tables(made.folder) == {"rest": []}
     with made.pipeline.start() as running:
         # France is deleted, by a delete file, and Germany renamed: person 1 keeps what was looked up, person 2 is dropped.
         made.produce(made.countries, _country("de", "Deutschland"), _country("fr", None), _country("us", "USA"))
@@ -144,6 +161,8 @@ def scene(broker: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory) -> S
         made.produce(made.people, _person("u", 2, "fr"), _person("c", 4, "de"))
         made.wait_for("orders", (1, "Germany", 80), (3, "Deutschland", 81), (4, "USA", None))
         made.wait_for("people", (1, "de", {"name": "Germany"}), (4, "de", {"name": "Deutschland"}))
+        made.routed.produce_more()
+        wait_until(lambda: made.routed.is_read(made.folder), "the route is read")
         made.reported = running.stop()["tables"]
     # Before a test replays a dead letter.
     made.dead_letters = made.table("orders__dead_letters").scan().to_arrow().to_pylist()
@@ -158,13 +177,10 @@ def test_each_commit_names_the_version_that_its_rows_have(scene: Scene) -> None:
     assert len({one["size"]["version"] for one in scene.named["orders"]}) == 2
 
 
-def test_misses_are_counted_and_lineage_names_the_keys(scene: Scene) -> None:
+def test_misses_are_counted(scene: Scene) -> None:
+    """That lineage names the keys: test_query_tables.py."""
     assert scene.reported["s.people"]["ignored_records"] == {"lookup country": 2}
     assert scene.reported["s.orders"]["dead_letters"] == 1
-    _, found = scene.pipeline.command("lineage", "s.orders")
-    columns = {one["name"]: one["fields"] for one in found["tables"]["s.orders"]["columns"]}
-    assert columns == {"id": ["id"], "country": ["country.name", "country_code"], "cm": ["size.cm", "size_code"]}
-    assert found["tables"]["s.orders"]["conditions"] == ["country_code"]
 
 
 def test_a_dead_letter_becomes_a_row_once_the_reference_table_has_its_key(scene: Scene) -> None:
@@ -172,3 +188,12 @@ def test_a_dead_letter_becomes_a_row_once_the_reference_table_has_its_key(scene:
     assert (dead_letter["error_class"], dead_letter["offset"]) == ("lookup_miss", 1)
     assert scene.pipeline.command("dead-letters", "replay", "s.orders")[0].returncode == 0
     assert (2, "USA", 81) in scene.rows("orders")
+
+
+def test_every_record_of_a_route_is_in_one_table_though_the_process_dies_as_tables_are_named(scene: Scene) -> None:
+    scene.routed.assert_whole(scene.folder, scene.reported)
+
+
+def test_a_pipeline_that_is_to_publish_no_offsets_leaves_its_group_alone(scene: Scene, broker: EmbeddedBroker) -> None:
+    group = coordinated(broker, f"frazil-{scene.name}")
+    assert group.offsets([(scene.orders, 0), (scene.countries, 0)]) == {}

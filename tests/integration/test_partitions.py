@@ -1,4 +1,5 @@
-"""Partitioned tables from a real broker to Spark, PyIceberg and DuckDB: equal rows, and equal answers to filters.
+"""Partitioned tables, and those whose columns are shaped and named by the file, from a real broker to Spark, PyIceberg and
+DuckDB: equal rows, and equal answers to filters.
 
 A filter is the sharper question: an engine that is told a wrong partition value leaves out files that have what is asked
 for.
@@ -37,6 +38,7 @@ from tests.acceptance.verifier import local_path, metadata_file, open_duckdb
 from tests.fixtures.foreign_spark import ForeignSpark
 from tests.fixtures.jvms import light_jvm
 from tests.integration.pipelines import Ledger, Pipeline, ended
+from tests.integration.shaped import NAMES, Shaped
 
 _COLUMNS = {
     "id": "long", "n": "int", "b": "boolean", "s": "string", "d": "decimal(9,2)", "day": "date", "at": "timestamptz",
@@ -120,6 +122,7 @@ class Scene:
         self.layouts: dict[str, Any] = {name: {"partition_by": terms} for name, terms in _LAYOUTS.items()}
         self.layouts["times"]["sort_by"] = ["s desc", "bucket(id, 4)", "n nulls last"]
         self.layouts["adopted"] = {}
+        self.shaped = Shaped(self._servers)
 
     def pipeline(self) -> Pipeline:
         """The file as it is by now."""
@@ -127,6 +130,7 @@ class Scene:
             f"p.{name}": {"topic": self._ledgers[name].topic, "columns": _COLUMNS, "metadata": ["timestamp"], **layout}
             for name, layout in self.layouts.items()
         }
+        tables |= self.shaped.tables
         document = {"pipeline": "parts", "kafka": {"bootstrap.servers": self._servers}, "tables": tables}
         return Pipeline(self.folder, document)
 
@@ -183,12 +187,14 @@ def scene(broker: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory) -> S
     """Tables in two parts, before and after the layout of some has changed."""
     made = Scene(broker, tmp_path_factory.mktemp("partitions"))
     made.produce(120)
+    made.shaped.produce()
     made.adopt()
     made.pipeline().run()
     made.layouts["nested"] = {"partition_by": ["bucket(deep.s, 3)", "deep.in.z"], "sort_by": "id desc"}
     made.layouts["texts"] = {"partition_by": []}
     made.layouts["values"] = {}
     made.produce(80)
+    made.shaped.produce_more()
     made.pipeline().run()
     return made
 
@@ -242,14 +248,20 @@ def answers(scene: Scene) -> Mapping[str, Ids]:
     return found
 
 
-def test_filters_have_the_same_answers_in_spark(scene: Scene, answers: Mapping[str, Ids], spark: ForeignSpark) -> None:
-    """Those by columns that files are partitioned by; of the others, whether rows are left out is no question."""
+@pytest.fixture(scope="module")
+def with_tables(scene: Scene, spark: ForeignSpark) -> ForeignSpark:
+    """Another team's Spark that has the pipeline's tables, by docs/how-to/query.md."""
     spark.restart()
     spark.add_local_catalog("frazil", scene.folder)
+    return spark
+
+
+def test_filters_have_the_same_answers_in_spark(answers: Mapping[str, Ids], with_tables: ForeignSpark) -> None:
+    """Those by columns that files are partitioned by; of the others, whether rows are left out is no question."""
     for name, words in _PARTITIONED_BY.items():
         asked = [text for text in _FILTERS if text.startswith(words)]
         assert asked
-        rows = spark.sql(_union(f"frazil.p.{name}", asked, _for_spark))
+        rows = with_tables.sql(_union(f"frazil.p.{name}", asked, _for_spark))
         assert _by_filter(asked, ((row["number"], row["id"]) for row in rows)) == {
             text: answers[text] for text in asked
         }, name
@@ -384,3 +396,41 @@ def test_plan_shows_what_a_change_would_do(scene: Scene, tmp_path: Path) -> None
     assert (
         "partition spec: month(day)  (until now: truncate(id, 50), truncate(d, 300), truncate(n, 4);" in answer.stdout
     )
+
+
+def test_a_shaped_table_is_read_back_as_it_was_asked_for(scene: Scene) -> None:
+    found = sorted(scene.table("shaped").scan().to_arrow().to_pylist(), key=lambda row: int(row["_offset"]))
+    common = {"region": "eu", "customer_name": None, "customer_address_zip_code": None, "customer_vip_level": None}
+    seen = datetime.datetime(2023, 11, 14, 22, 13, 20, 123_000, datetime.UTC)
+    assert found == [
+        {
+            **common, "order_id": 1, "customer_name": "ann", "customer_address_zip_code": "10115", "trace": "00-a",
+            "seen_at": seen, "_offset": 0, "_key": "k1",
+        },
+        {**common, "order_id": 2, "trace": None, "seen_at": None, "_offset": 1, "_key": None},
+        {**common, "order_id": 3, "customer_vip_level": 2, "trace": "00-c", "seen_at": None, "_offset": 2, "_key": "k3"},
+    ]  # fmt: skip
+
+
+def test_odd_names_are_kept_and_read_as_the_page_reports(scene: Scene, with_tables: ForeignSpark) -> None:
+    expected = {name: number for number, (name, *_) in enumerate(NAMES)}
+    assert with_tables.sql(f"select {', '.join(name for _, name, _ in NAMES)} from frazil.p.odd") == [expected]
+    columns = ", ".join(name for *_, name in NAMES)
+    with open_duckdb() as connection:
+        found = connection.sql(f"select {columns} from iceberg_scan('{scene.metadata('odd')}')")
+        assert found.to_arrow_table().to_pylist() == [expected]
+
+
+def test_spark_reads_every_column_of_a_table_whose_metadata_columns_have_names_of_their_own(
+    scene: Scene, with_tables: ForeignSpark
+) -> None:
+    found = with_tables.sql("select * from frazil.p.named order by kafka_offset")
+    assert len(found) == 100
+    assert found[7] == {
+        "number": 7,
+        "word": "w7",
+        "half": 3.5,
+        "kafka_topic": scene.shaped.named.topic,
+        "kafka_partition": 0,
+        "kafka_offset": 7,
+    }

@@ -41,7 +41,7 @@ def described(broker: EmbeddedBroker, group: str) -> dict[tuple[str, int], tuple
     return {(topic, int(partition)): (int(offset), int(lag)) for topic, partition, offset, lag in found}
 
 
-def _coordinated(broker: EmbeddedBroker, name: str) -> KafkaGroup:
+def coordinated(broker: EmbeddedBroker, name: str) -> KafkaGroup:
     """A group, once its broker coordinates groups: to the first that asks it may answer that it does not yet."""
     group = KafkaGroup({"bootstrap.servers": broker.bootstrap_servers}, name)
 
@@ -129,30 +129,27 @@ def _state(broker: EmbeddedBroker, group: str) -> ConsumerGroupState:
     return state
 
 
-def _document(broker: EmbeddedBroker, name: str, topic: str, **more: Any) -> dict[str, Any]:
+def _document(broker: EmbeddedBroker, name: str, topic: str) -> dict[str, Any]:
     tables = {"s.one": {"topic": topic}, "s.two": {"topic": topic, "start": "latest"}}
     kafka = {"bootstrap.servers": broker.bootstrap_servers}
-    return {"pipeline": name, "kafka": kafka, "tables": tables, **more}
+    return {"pipeline": name, "kafka": kafka, "tables": tables}
 
 
 def test_a_group_is_left_alone_until_it_may_be_written_and_then_kafkas_own_command_shows_the_lag(
     broker: EmbeddedBroker, tmp_path: Path
 ) -> None:
-    """By a pipeline that publishes nothing, and while a consumer is a member of it."""
+    """While a consumer is a member of it; by a pipeline that publishes nothing, in test_lookups."""
     name, topic = f"p-{new_id()[:8]}", f"t-{new_id()[:8]}"
     group, places = f"frazil-{name}", [(topic, 0), (topic, 1)]
     ledger = Ledger(broker.bootstrap_servers, topic)
-    ledger.produce(10)
-    Pipeline(tmp_path, _document(broker, name, topic, publish_offsets=False)).run()
-    committed = _coordinated(broker, group)
-    assert committed.offsets(places) == {}
-    ledger.produce(4)
+    ledger.produce(14)
+    committed = coordinated(broker, group)
     pipeline = Pipeline(tmp_path, _document(broker, name, topic))
     with member(broker, group, topic), pipeline.start() as running:
         [refused] = running.wait_for("offsets_refused")
         assert "a consumer is a member of group" in refused["reason"]
         wait_until(lambda: _published(pipeline, running)["failure"] == refused["reason"], "the state has the reason")
-        running.wait_until_committed(4)
+        running.wait_until_committed(14)
         running.stop()
     assert committed.offsets(places) == {}
     with pipeline.start() as running:
@@ -170,7 +167,7 @@ def test_a_group_is_left_alone_until_it_may_be_written_and_then_kafkas_own_comma
 def test_offsets_of_a_group_are_committed_without_joining_it(broker: EmbeddedBroker) -> None:
     name, topic = new_id(), f"t-{new_id()[:8]}"
     Ledger(broker.bootstrap_servers, topic)
-    group = _coordinated(broker, name)
+    group = coordinated(broker, name)
     held = GroupOffset(5, "frazil one")
     group.commit({(topic, 0): held, ("missing", 0): held})
     assert group.offsets([(topic, 0), (topic, 1), ("missing", 0)]) == {(topic, 0): held}

@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
-import json
-from decimal import Decimal
 from pathlib import Path
-from typing import Any
 
 import pytest
-from confluent_kafka import Producer
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField, StringType
 
-from frazil.clock import new_id
 from frazil.errors import SpecError
 from frazil.plugins.functions import Function
 from frazil.process.analysis import analyse, with_metadata
 from frazil.process.catalyst import Catalyst
-from frazil.runtime.broker import EmbeddedBroker
 from frazil.runtime.jvm import Jvm
-from tests.integration.pipelines import Ledger, Pipeline
-from tests.integration.test_changelog import rows
 
 pytestmark = [pytest.mark.jvm, pytest.mark.timeout(600)]
 MODULE = """
@@ -47,7 +39,6 @@ def price(cents, factor):
 def short(cents):
     return cents.slice(1)
 """
-EMAILS = ["Ann@Example.org", "nobody", None, "Bob@Example.org"]
 
 
 @pytest.fixture(scope="module")
@@ -102,56 +93,3 @@ def test_a_function_with_the_name_of_one_of_sparks_is_refused_until_it_has_anoth
     with pytest.raises(SpecError, match="`udf` names a function `Lower`, which Spark has too"):
         Catalyst(jvm.gateway.jvm, [Function("m.Lower", str(folder), "string")])
     assert "small" in Catalyst(jvm.gateway.jvm, [Function("m.small", str(folder), "string")]).functions
-
-
-NEWEST = {
-    "mode": "upsert",
-    "key_columns": ["shop"],
-    "udf": ["shop_functions.clean", "shop_functions.price"],
-    "protect": {"email": "hash"},
-    "select": "select clean(shop) as shop, email, price(cents, 2) as price, soundex(shop) as sound from records",
-}
-"""A function makes the key, beside a protected field and a value that Spark computes."""
-
-
-def test_a_run_calls_functions_and_a_broken_one_stops_its_table_alone(broker: EmbeddedBroker, folder: Path) -> None:
-    servers = broker.bootstrap_servers
-    topic = Ledger(servers, new_id(), 1).topic
-    producer = Producer({"bootstrap.servers": servers, "enable.idempotence": True})
-    for n, email in enumerate(EMAILS):
-        record = {"id": n, "email": email, "cents": 250 * n, "shop": f"{'ABab'[n]}@x"}
-        producer.produce(topic, json.dumps(record).encode())
-    assert producer.flush(30) == 0
-    tables: dict[str, dict[str, Any]] = {
-        "s.people": {
-            "topic": topic,
-            "udf": ["shop_functions.clean", "shop_functions.price"],
-            "select": "select id, clean(email) as email, price(cents, 2) as price from records",
-            "expect": {"known": "clean(email) is not null"},
-        },
-        "s.short": {"topic": topic, "udf": "shop_functions.short", "select": "select short(cents) as c from records"},
-        "s.newest": {"topic": topic, "protect_key": f"${{file:{folder / 'key'}}}", **NEWEST},
-    }
-    (folder / "key").write_text("k" * 40)
-    pipeline = Pipeline(folder, {"pipeline": "p", "kafka": {"bootstrap.servers": servers}, "tables": tables})
-    tried, document = pipeline.command("try", "s.people")
-    assert (tried.returncode, document["written"], document["failed"]) == (4, 3, 1)
-    done, document = pipeline.command("run", "--until-caught-up")
-    assert done.returncode == 4, done.stderr[-3000:]
-    reported = document["tables"]
-    assert sorted((row["id"], row["email"], row["price"]) for row in rows(folder, "people")) == [
-        (0, "ann@example.org", Decimal("0.00")),
-        (2, None, Decimal("10.00")),
-        (3, "bob@example.org", Decimal("15.00")),
-    ]
-    assert reported["s.people"]["dead_letters"] == 1
-    (dead,) = rows(folder, "people__dead_letters")
-    assert 'ValueError: no @ in it: clean(email) of "nobody"' in dead["message"]
-    newest = {row["shop"]: row for row in rows(folder, "newest")}
-    assert {shop: (row["price"], row["sound"]) for shop, row in newest.items()} == {
-        "a@x": (Decimal("10.00"), "A200"),
-        "b@x": (Decimal("15.00"), "B200"),
-    }
-    assert (newest["a@x"]["email"], len(newest["b@x"]["email"])) == (None, 64)
-    assert reported["s.short"]["state"] == "stopped"
-    assert "`short(cents)` returns 3 values for 4 rows" in json.dumps(reported["s.short"])

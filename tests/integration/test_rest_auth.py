@@ -1,4 +1,6 @@
-"""How a pipeline logs in to a REST catalog: each way is asked for by a proxy in front of Iceberg's own server."""
+"""How a pipeline logs in to a REST catalog: each way is asked for by a proxy in front of Iceberg's own server. That a run
+outlives its tokens is in test_capabilities.
+"""
 
 from __future__ import annotations
 
@@ -15,16 +17,14 @@ import yaml
 from frazil.catalog.iceberg.catalog import IcebergCatalog
 from frazil.clock import new_id
 from frazil.errors import UnavailableError
-from frazil.runtime.broker import EmbeddedBroker
 from frazil.runtime.connect import catalog_properties
 from frazil.runtime.light_jvm import LightJvm
 from frazil.schema.evolve import new_schema
 from frazil.spec import load_spec
 from tests.acceptance.proxy import Proxy
-from tests.fixtures.gatekeeper import CLIENT, SECRET, Gatekeeper, Headers, OAuth2Gatekeeper
+from tests.fixtures.gatekeeper import Gatekeeper, Headers
 from tests.fixtures.jvms import light_jvm
-from tests.integration.pipelines import Ledger, Pipeline
-from tests.integration.servers import RestCatalogServer, assert_whole, pipeline_on
+from tests.integration.servers import RestCatalogServer
 
 _SIGNED = (
     r"AWS4-HMAC-SHA256 Credential=AKEXAMPLE/\d{8}/eu-central-1/glue/aws4_request, SignedHeaders=[^,]*host[^,]*,"
@@ -115,29 +115,6 @@ def test_what_the_server_overrides_counts_for_tables_and_for_files_before_the_fi
         of_table = catalog.create(f"o{new_id()[:8]}.t", new_schema([]), {}, 2).io_properties
     for found in (of_file, of_table):
         assert found.items() >= {**own, **OVERRIDDEN}.items()
-
-
-def test_a_run_outlives_its_tokens(server: RestCatalogServer, broker: EmbeddedBroker, tmp_path: Path) -> None:
-    """They last for four seconds, and are exchanged before."""
-    ledger = Ledger(broker.bootstrap_servers, new_id())
-    with _closing(OAuth2Gatekeeper(server.port, lifetime_s=4)) as gate:
-        log_in = {"credential": f"{CLIENT}:${{env:SECRET}}", "oauth2-server-uri": f"{gate.url}/oauth/tokens"}
-        document = pipeline_on(server, ledger.servers, ledger.topic, {**log_in, "scope": "lake"})
-        document["catalog"]["uri"] = gate.url
-        pipeline = Pipeline(tmp_path, document, {"SECRET": SECRET})
-        with pipeline.start() as running:
-            count = 0
-            while len(gate.grants) < 5:
-                ledger.produce(100)
-                count += 100
-                running.wait_until_committed(count)
-            running.stop()
-        assert not running.events_named("table_backing_off")
-        assert not running.events_named("service_unavailable")
-        assert set(gate.grants) == {"client_credentials", "token-exchange"}
-        assert all(check["ok"] for check in pipeline.checks())
-    assert_whole(server, ledger, {})
-    assert SECRET not in pipeline.reported + pipeline.state_text
 
 
 @contextmanager

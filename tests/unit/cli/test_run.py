@@ -14,10 +14,12 @@ from typing import Any
 
 import pytest
 
+from frazil.cli.output import Output
 from frazil.cli.run import NothingInHand, Stopping
-from frazil.cli.running import wait_for_catalog
+from frazil.cli.running import report, wait_for_catalog
 from frazil.clock import SystemClock
 from frazil.spec import CatalogSpec, PipelineSpec
+from tests.unit.ingest.service_scene import Scene
 
 LONG_S = 60.0
 KINDS = (signal.SIGTERM, signal.SIGINT)
@@ -74,6 +76,15 @@ def test_a_stop_whose_exception_got_lost_is_made_up_for() -> None:
         signal.raise_signal(signal.SIGINT)
     stopping.then(lambda: asked.append("stop"))
     assert asked == ["stop"]
+
+
+def test_catching_up_with_all_but_a_table_without_its_topic_is_no_success(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tables = Scene(tmp_path, "a").catch_up("a", "missing")
+    assert report(Output(), tables, until_caught_up=True) == 4
+    assert "n.missing: backing off: topic missing does not exist; " in capsys.readouterr().out
+    assert report(Output(), tables[:1], until_caught_up=True) == 0
 
 
 def test_what_a_run_imports_before_its_jvm_starts_is_little() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,11 +11,14 @@ import pytest
 from frazil.ingest.batches.services import Services
 from frazil.ingest.loop.service import Service
 from frazil.ingest.tables.table import Table
+from frazil.ops.dead_letters import find_tables
 from frazil.ops.verify import UpTo, copying, has_lost_records, load_for_copy, plan_copies
+from frazil.spec import PipelineSpec
 from frazil.spec.models import Start
 from frazil.spec.settings import ExpectationSpec, LookupSpec
 from frazil.testing import MemoryCatalog, MemoryJobs, StepWorkers, live_rows
 from tests.unit.ingest.service_scene import Scene, turn_until
+from tests.unit.ingest.test_topic_tables import ON, TEXT, Keyed
 
 
 def _scene(root: Path) -> tuple[Scene, list[Table]]:
@@ -28,18 +32,38 @@ def _scene(root: Path) -> tuple[Scene, list[Table]]:
     return scene, tables
 
 
-def test_a_copy_has_the_rows_of_its_table_and_none_of_later_records(tmp_path: Path) -> None:
-    scene, tables = _scene(tmp_path)
+def _copied(scene: Scene, tables: Sequence[Table], spec: PipelineSpec) -> MemoryCatalog:
+    """The catalog of a copy of the tables, made as far as they have read."""
+    folder = scene.root / "copy"
     (copies,) = plan_copies(tables)
-    source, catalog = UpTo(scene.source, copies.goal), MemoryCatalog(tmp_path / "copy", "p")
-    jobs, workers = MemoryJobs(scene.source), StepWorkers(scene.clock)
-    services = Services(source, catalog, jobs, scene.clock, workers=workers)
-    copy = Service(copying(scene.spec("a", "b"), copies, tmp_path / "copy"), services, "run", lambda _: None)
+    catalog = MemoryCatalog(folder, "p")
+    source, workers = UpTo(scene.source, copies.goal), StepWorkers(scene.clock)
+    services = Services(source, catalog, MemoryJobs(scene.source), scene.clock, workers=workers)
+    copy = Service(copying(spec, copies, folder), services, "run", lambda _: None)
     copy.connect()
     assert turn_until(copy, lambda: copy.is_over(until_caught_up=True), until_caught_up=True)
+    return catalog
+
+
+def test_a_copy_has_the_rows_of_its_table_and_none_of_later_records(tmp_path: Path) -> None:
+    scene, tables = _scene(tmp_path)
+    catalog = _copied(scene, tables, scene.spec("a", "b"))
     for name in ("n.a", "n.b"):
         assert live_rows(catalog, name) == scene.rows(name)
     assert [len(scene.rows(name)) for name in ("n.a", "n.b")] == [2, 1]
+
+
+def test_a_table_that_the_keys_of_a_topic_ask_for_is_found_and_copied_alone(tmp_path: Path) -> None:
+    scene = Keyed(tmp_path, "orders", "others")
+    scene.source.keys |= {"orders": ON | TEXT, "others": ON | TEXT}
+    scene.feed("others", b"x")
+    scene.feed("orders", b"a")
+    scene.settle(scene.start())
+    (table,) = find_tables(scene.spec(), scene.source, {}, "shop.orders")
+    assert load_for_copy(table, scene.catalog, scene.source) == ""
+    copy = _copied(scene, [table], scene.spec())
+    assert [row["value"] for row in live_rows(copy, "shop.orders")] == ["a"]
+    assert copy.load("shop.others") is None
 
 
 def test_tables_that_have_read_one_topic_to_different_places_are_copied_apart(tmp_path: Path) -> None:

@@ -1,29 +1,21 @@
-"""The pages "the same in Frazil": every example runs, and its records become its rows."""
+"""The examples of the pages "the same in Frazil"."""
 
 from __future__ import annotations
 
 import json
 import re
-import sqlite3
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-import pytest
 import yaml
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
-from pyiceberg.table import StaticTable
 
 from docs.scan import ROOT
-from frazil.runtime.broker import EmbeddedBroker
-from tests.integration.pipelines import Pipeline
 
-pytestmark = pytest.mark.timeout(600)
 _PAGES = sorted((ROOT / "docs" / "how-to" / "same").glob("[!R]*.md"))
 _BLOCK = re.compile(r"^```(yaml|json)\n(.*?)^```", re.DOTALL | re.MULTILINE)
 
@@ -75,7 +67,8 @@ def _examples() -> Iterator[Example]:
 EXAMPLES = list(_examples())
 
 
-def _produce(servers: str, examples: Sequence[Example]) -> None:
+def produce(servers: str, examples: Sequence[Example]) -> None:
+    """Makes the topics of the examples with their records."""
     records = [(record.get("topic", example.topic), record) for example in examples for record in example.records]
     admin = AdminClient({"bootstrap.servers": servers})
     for made in admin.create_topics([NewTopic(topic, 1) for topic in {topic for topic, _ in records}]).values():
@@ -92,37 +85,3 @@ def _produce(servers: str, examples: Sequence[Example]) -> None:
             timestamp=int(whole.get("timestamp", 0)),
         )
     assert producer.flush(30) == 0
-
-
-def _rows(folder: Path, name: str) -> list[dict[str, Any]]:
-    with closing(sqlite3.connect(folder / "frazil-data" / "catalog.db")) as catalog:
-        query = "select metadata_location from iceberg_tables where table_namespace || '.' || table_name = ?"
-        ((location,),) = catalog.execute(query, (name,))
-    found: list[dict[str, Any]] = StaticTable.from_metadata(location).scan().to_arrow().to_pylist()
-    return found
-
-
-@pytest.fixture(scope="module")
-def folder(broker: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where a pipeline of all examples has run."""
-    _produce(broker.bootstrap_servers, EXAMPLES)
-    document: dict[str, Any] = {
-        "pipeline": "same",
-        "kafka": {"bootstrap.servers": broker.bootstrap_servers},
-        "tables": {},
-        "routes": [],
-    }
-    for example in EXAMPLES:
-        document["tables"] |= example.lines.get("tables", {})
-        document["routes"] += example.lines.get("routes", [])
-    made = Pipeline(tmp_path_factory.mktemp("same"), document, {"PROTECT_KEY": "k" * 32})
-    made.run()
-    return made.directory
-
-
-@pytest.mark.parametrize("example", EXAMPLES, ids=lambda one: one.place)
-def test_the_records_of_an_example_become_its_rows(folder: Path, example: Example) -> None:
-    assert example.rows, "an example shows its rows"
-    for name, expected in example.tables.items():
-        found = [json.loads(json.dumps(row, default=str)) for row in _rows(folder, name)]
-        assert sorted(found, key=str) == sorted(expected, key=str), name
