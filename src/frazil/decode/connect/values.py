@@ -170,6 +170,9 @@ def _time(factor: int, parts: int = 1) -> _Read:
 
 def _moment(unit: str) -> _Read:
     def read(array: pa.Array, _: LogicalType, __: IcebergType | None) -> ConnectValues | None:
+        if pa.types.is_timestamp(array.type) and array.type.tz is not None:
+            # Connect's converter for Avro adds the logical type of an instant to a timestamp of any source.
+            return ConnectValues(array.cast(pa.timestamp("us")), TimestampType(), np.zeros(len(array), np.bool_))
         if not _is_integral(array):
             return None
         micros = from_numbers(array, unit).micros.cast(pa.timestamp("us"))
