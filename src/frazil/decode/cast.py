@@ -417,7 +417,8 @@ def _refuse_rejected(conversion: Conversion, array: pa.Array, kind: IcebergType,
     rejected = conversion.reading.rejected_at
     if place.path in rejected:
         there = np.asarray(array.is_valid()) & place.there
-        conversion.refuse(array, there, place.owner, place.path, "name_conflict", rejected[place.path])
+        fault = rejected_fault(place.path[-1], rejected[place.path])
+        conversion.refuse(array, there, place.owner, place.path, fault.kind, fault.message)
     elif any(other[: len(place.path)] == place.path for other in rejected):
         for values, part, inner in inside_of(array, kind, place):
             _refuse_rejected(conversion, values, part.field_type, inner)

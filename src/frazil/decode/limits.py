@@ -20,6 +20,7 @@ from pyiceberg.types import IcebergType, StructType
 from frazil.decode.columns import Fault
 from frazil.name_length import explain_long_name, is_long, long_name_reason
 from frazil.schema.names import key_settings
+from frazil.schema.parts import is_too_deep
 
 MAX_BATCH_CELLS = 24_000_000
 """Cells of the records that are decoded at once: 20,000 records of 1,000 columns and some; 8 to 30 bytes each."""
@@ -120,7 +121,9 @@ def long_name_fault(name: str, is_key: bool = False) -> Fault:
 
 def rejected_fault(name: str, reason: str) -> Fault:
     """Returns the fault of a record with a field that the table cannot have."""
-    return Fault("name_too_long", reason) if is_long(name) else Fault("name_conflict", reason)
+    if is_long(name):
+        return Fault("name_too_long", reason)
+    return Fault("too_deep" if is_too_deep(reason) else "name_conflict", reason)
 
 
 Read = TypeVar("Read")
