@@ -99,7 +99,7 @@ def convert_struct(
         member = conversion.renames.under_first(struct.fields[n], place.path, written.keys() | known)
         if new.others(member.name) and conversion.reading.unknown_fields == "add":
             path = (*place.path, member.name)
-            conversion.refuse_change(path, conflict_reason(conversion.in_row(path), new.others(member.name)[:1]))
+            conversion.refuse_change(path, _conflict(conversion, path, new.others(member.name)[:1]))
         new.add(member.name)
         _handle_unknown(conversion, member, arrays[n], place, spellings)
     return found
@@ -146,12 +146,16 @@ def _with_other_case(
     return respelt if column.null_count == len(column) else first_present(column, respelt)
 
 
+def _conflict(conversion: Conversion, path: Path, others: Sequence[str]) -> str:
+    return conflict_reason(conversion.in_row(path), others, conversion.reading.is_key_column)
+
+
 def _handle_second(
     conversion: Conversion, array: pa.Array, is_second: NDArray[np.bool_], place: Place, path: Path, column: str
 ) -> None:
     if conversion.reading.unknown_fields == "add":
-        conversion.refuse_change(path, conflict_reason(conversion.in_row(path), [column]))
-        reason = both_reason(conversion.in_row(path), column)
+        conversion.refuse_change(path, _conflict(conversion, path, [column]))
+        reason = both_reason(conversion.in_row(path), column, conversion.reading.is_key_column)
         conversion.refuse(array, is_second, place.owner, path, "name_conflict", reason)
     elif conversion.reading.unknown_fields == "drop":
         conversion.dropped.add(".".join(path))
@@ -374,14 +378,14 @@ def _add_unknown(
     there = np.asarray(array.is_valid()) & place.there
     long = _long_name(member)
     if spellings.others(member.name):
-        reason = conflict_reason(conversion.in_row(path), spellings.others(member.name))
+        reason = _conflict(conversion, path, spellings.others(member.name))
         conversion.refuse_change(path, reason)
         conversion.refuse(array, there, place.owner, path, "name_conflict", reason)
     elif path in rejected:
         fault = rejected_fault(member.name, rejected[path])
         conversion.refuse(array, there, place.owner, path, fault.kind, fault.message)
     elif long is not None:
-        fault = long_name_fault(long)
+        fault = long_name_fault(long, conversion.reading.is_key_column)
         conversion.refuse(array, there, place.owner, (*place.path, shorten(member.name)), fault.kind, fault.message)
         if not is_long(member.name):
             _request_rest(conversion, member, path)
@@ -413,7 +417,8 @@ def _refuse_rejected(conversion: Conversion, array: pa.Array, kind: IcebergType,
     rejected = conversion.reading.rejected_at
     if place.path in rejected:
         there = np.asarray(array.is_valid()) & place.there
-        conversion.refuse(array, there, place.owner, place.path, "name_conflict", rejected[place.path])
+        fault = rejected_fault(place.path[-1], rejected[place.path])
+        conversion.refuse(array, there, place.owner, place.path, fault.kind, fault.message)
     elif any(other[: len(place.path)] == place.path for other in rejected):
         for values, part, inner in inside_of(array, kind, place):
             _refuse_rejected(conversion, values, part.field_type, inner)
@@ -467,7 +472,7 @@ def _remedy_of_values(conversion: Conversion, kinds: tuple[IcebergType, IcebergT
     written, wanted = kinds
     path = conversion.in_row(place.path)
     if differ_in_zone(written, wanted):
-        return f": {zone_settings(path, wanted)}"
+        return f"; {KEYS_AS_TEXT}" if conversion.reading.is_key_column else f": {zone_settings(path, wanted)}"
     has_digits = isinstance(written, DecimalType) and isinstance(wanted, DecimalType) and written.scale > wanted.scale
     if conversion.reading.is_key_column or not (isinstance(wanted, FixedType) or has_digits):
         return ""

@@ -18,7 +18,9 @@ import pyarrow as pa
 from pyiceberg.types import IcebergType, StructType
 
 from frazil.decode.columns import Fault
-from frazil.name_length import explain_long_name, is_long
+from frazil.name_length import explain_long_name, is_long, long_name_reason
+from frazil.schema.names import key_settings
+from frazil.schema.parts import is_too_deep
 
 MAX_BATCH_CELLS = 24_000_000
 """Cells of the records that are decoded at once: 20,000 records of 1,000 columns and some; 8 to 30 bytes each."""
@@ -112,14 +114,16 @@ def leaf_count(kind: IcebergType) -> int:
     return 1
 
 
-def long_name_fault(name: str) -> Fault:
-    """Returns the fault of a record with a field whose name is too long."""
-    return Fault("name_too_long", explain_long_name(name))
+def long_name_fault(name: str, is_key: bool = False) -> Fault:
+    """Returns the fault of a record with a field whose name is too long. is_key: whether it is a field of its key."""
+    return Fault("name_too_long", f"{long_name_reason(name)}: {key_settings()}" if is_key else explain_long_name(name))
 
 
 def rejected_fault(name: str, reason: str) -> Fault:
     """Returns the fault of a record with a field that the table cannot have."""
-    return Fault("name_too_long", reason) if is_long(name) else Fault("name_conflict", reason)
+    if is_long(name):
+        return Fault("name_too_long", reason)
+    return Fault("too_deep" if is_too_deep(reason) else "name_conflict", reason)
 
 
 Read = TypeVar("Read")

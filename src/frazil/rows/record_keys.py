@@ -97,6 +97,7 @@ def _read_json(
         reading.unknown_fields,
         limit=limit,
         rejected=reading.rejected_at,
+        is_key=reading.is_key_column,
         is_extended=reading.is_extended,
         numbers=reading.numbers,
     )

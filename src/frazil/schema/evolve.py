@@ -30,8 +30,19 @@ from pyiceberg.types import (
 from frazil.name_case import Spellings
 from frazil.name_length import explain_long_name, is_long, long_name_in
 from frazil.schema.names import column_settings, merge_spellings, only_case_differs
+from frazil.schema.parts import (
+    MAX_LEVELS,
+    change_parts,
+    common_part,
+    levels_of,
+    parts_of,
+    retyped,
+    too_deep_reason,
+    type_word,
+    with_parts,
+    with_requirement,
+)
 from frazil.schema.parts import Path as Path
-from frazil.schema.parts import change_parts, common_part, parts_of, retyped, type_word, with_parts, with_requirement
 
 RequestedFields = Mapping[Path, Mapping[str, IcebergType]]
 """Fields that the table lacks, or has in a narrower type: by path of their struct, the type by name. The path parts
@@ -231,6 +242,7 @@ def extend_schema(
     known = frozenset(schema.field_ids)
     _check_spellings(struct, known, ())
     _check_full_names(struct, known)
+    _check_depth(struct, known, (), 0)
     try:
         return Schema(*parts_of(struct), schema_id=schema.schema_id, identifier_field_ids=schema.identifier_field_ids)
     except ValueError as error:
@@ -277,6 +289,16 @@ def _check_full_names(struct: IcebergType, known: frozenset[int]) -> None:
             mine = f"the field `{path[-1]}`" + (f" inside `{'.'.join(path[:-1])}`" if len(path) > 1 else "")
             reason = f"{mine}, and {held} would both be the column `{'.'.join(path)}`"
             raise NameConflict(reason, column_settings(path), path)
+
+
+def _check_depth(kind: IcebergType, known: frozenset[int], path: Path, level: int) -> None:
+    """Raises NameConflict for a new field that is nested too deep for readers of Parquet. level: of the type."""
+    level += levels_of(kind)
+    for part in parts_of(kind):
+        inner = (*path, part.name)
+        if level > MAX_LEVELS and part.field_id not in known:
+            raise NameConflict(too_deep_reason(inner[0]), column_settings(inner[:1]))
+        _check_depth(part.field_type, known, inner, level)
 
 
 def _paths(kind: IcebergType, path: Path) -> Iterator[tuple[Path, int]]:

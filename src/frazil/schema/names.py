@@ -30,12 +30,12 @@ def spelled(name: str, schema: Schema | None) -> str:
     return ".".join(names)
 
 
-def conflict_reason(path: Path, others: Iterable[str]) -> str:
+def conflict_reason(path: Path, others: Iterable[str], is_key: bool = False) -> str:
     """Returns the reason why a field gets no column of its own, with the remedy. others: names that differ in case
-    alone.
+    alone. is_key: whether it is a field of record keys, which `columns` cannot declare.
     """
     others = tuple(others)
-    return f"{only_case_differs(path, others)}: {column_settings(path, others)}"
+    return f"{only_case_differs(path, others)}: {key_settings() if is_key else column_settings(path, others)}"
 
 
 def only_case_differs(path: Path, others: Iterable[str]) -> str:
@@ -46,10 +46,12 @@ def only_case_differs(path: Path, others: Iterable[str]) -> str:
     )
 
 
-def both_reason(path: Path, other: str) -> str:
-    """Returns the reason why a record with values under both names is refused. other: the name of the column."""
-    both = f"`{other}` and `{path[-1]}`"
-    return f"the record has values in both {both}, which differ only in letter case: {column_settings(path, (other,))}"
+def both_reason(path: Path, other: str, is_key: bool = False) -> str:
+    """Returns the reason why a record with values under both names is refused. other: the name of the column. is_key: as
+    in `conflict_reason`.
+    """
+    remedy = key_settings() if is_key else column_settings(path, (other,))
+    return f"the record has values in both `{other}` and `{path[-1]}`, which differ only in letter case: {remedy}"
 
 
 def column_settings(path: Path, others: Iterable[str] = ()) -> str:

@@ -12,6 +12,27 @@ from pyiceberg.types import DateType, IcebergType, ListType, MapType, NestedFiel
 Path = tuple[str, ...]
 """Names from the top of the record downwards; `element` leads into a list, `value` into a map's values."""
 
+MAX_LEVELS = 99
+"""The deepest column, in levels of Parquet: Arrow's reader, and all that is built on it, opens no file with deeper ones."""
+_TOO_DEEP = (
+    f"more than {MAX_LEVELS} levels deep in Parquet, where a list or a map is two, and readers open no such file"
+)
+
+
+def too_deep_reason(column: str) -> str:
+    """Returns the reason why a field inside this column would be nested too deep for readers of Parquet."""
+    return f"the column {column} would be nested {_TOO_DEEP}"
+
+
+def is_too_deep(reason: str) -> bool:
+    """Whether the reason is one of `too_deep_reason`."""
+    return _TOO_DEEP in reason
+
+
+def levels_of(kind: IcebergType) -> int:
+    """Returns the levels of Parquet between a field of this type and its parts."""
+    return 1 if isinstance(kind, StructType) else 2
+
 
 def parts_of(kind: IcebergType) -> tuple[NestedField, ...]:
     """Returns the fields one level down, those of lists and maps named `element` and `value`; none of other types."""

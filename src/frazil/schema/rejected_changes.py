@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from frazil.schema.names import fraction_settings
+from frazil.schema.names import fraction_settings, key_settings
 from frazil.types import list_names
 
 _BY = re.compile(r"schema ([^:]+): (column .*)", re.DOTALL)
@@ -125,7 +125,7 @@ def _unit_for(path: Sequence[str], had: str, has: str) -> str:
 
 def remedy_of(change: str) -> str:
     """Returns the remedy for a refused change; empty where none is known."""
-    if change.endswith(OF_KEYS):
+    if change.endswith(OF_KEYS) or key_settings() in change:
         return KEYS_AS_TEXT
     found = _MISMATCH.search(change)
     if found:

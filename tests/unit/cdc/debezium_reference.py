@@ -26,6 +26,12 @@ from tests.unit.decode.avro_bodies import spell
 
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "debezium.md"
 _CONNECT, _DEBEZIUM = "org.apache.kafka.connect.data.", "io.debezium."
+_AVRO_LOGICAL = {
+    f"{_CONNECT}Date": "date",
+    f"{_CONNECT}Time": "time-millis",
+    f"{_CONNECT}Timestamp": "timestamp-millis",
+}
+"""What Connect's converter for Avro adds to types of Connect itself."""
 _AVRO = {"int16": "int", "int32": "int", "int64": "long", "float32": "float", "float64": "double"}
 
 
@@ -70,6 +76,8 @@ class Row:
             node |= {"connect.name": self.name, "connect.version": 1}
         if self.parameters:
             node["connect.parameters"] = dict(self.parameters)
+        if self.name in _AVRO_LOGICAL:
+            node["logicalType"] = _AVRO_LOGICAL[self.name]
         if self.name == f"{_CONNECT}Decimal":
             node |= {
                 "logicalType": "decimal",
@@ -229,8 +237,10 @@ def target_of(columns: Mapping[str, IcebergType], envelope: Envelope, reading: R
     return TableTarget("t", schema, "", (), (), 0, (), 0, reading=reading, envelope=envelope)
 
 
-def read_both(row: Row) -> Iterator[tuple[IcebergType, Changes]]:
-    """The column's type that records ask for, and the change that is read into it: from JSON with its schema, from Avro."""
+def read_both(row: Row, column: IcebergType | None = None) -> Iterator[tuple[IcebergType, Changes]]:
+    """The column's type that records ask for, and the change that is read into it, or into a column of another type: from
+    JSON with its schema, from Avro.
+    """
     change = {
         "before": None,
         "after": {"v": row.value},
@@ -239,13 +249,13 @@ def read_both(row: Row) -> Iterator[tuple[IcebergType, Changes]]:
         "source": {"connector": "c", "ts_ms": 1},
     }
     wrapped = {"schema": envelope_schema([("v", row)]), "payload": change}
-    yield _read(json.dumps(wrapped, separators=(",", ":")).encode(), Reading(format="json"))
+    yield _read(json.dumps(wrapped, separators=(",", ":")).encode(), Reading(format="json"), column)
     schema, body = avro_schema([("v", row)]), io.BytesIO()
     written = {"before": None, "after": {"v": row.avro_value()}, "op": "c", "ts_ms": 1}
     parsed = fastavro.parse_schema(_without_logical(schema))
     fastavro.schemaless_writer(body, parsed, written)
     reading = Reading(format="avro", schemas=(("1", WriterSchema("avro", json.dumps(schema))),))
-    yield _read(b"\0\0\0\0\1" + body.getvalue(), reading)
+    yield _read(b"\0\0\0\0\1" + body.getvalue(), reading, column)
 
 
 def _without_logical(node: Any) -> Any:
@@ -257,12 +267,12 @@ def _without_logical(node: Any) -> Any:
     return node
 
 
-def _read(value: bytes, reading: Reading) -> tuple[IcebergType, Changes]:
+def _read(value: bytes, reading: Reading, column: IcebergType | None) -> tuple[IcebergType, Changes]:
     records = {"value": pa.array([value], pa.binary())}
     found = read_envelope(target_of({}, Envelope("debezium"), reading), records)
     assert not found.decoded.mismatches, found.decoded.mismatches
     kind = found.decoded.requested_fields[()]["v"]
-    return kind, read_envelope(target_of({"v": kind}, Envelope("debezium"), reading), records)
+    return kind, read_envelope(target_of({"v": column or kind}, Envelope("debezium"), reading), records)
 
 
 _INTRODUCTION = """\

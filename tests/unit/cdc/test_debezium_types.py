@@ -14,7 +14,17 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pyiceberg.types import BinaryType, DecimalType, DoubleType, FloatType, IcebergType, ListType, LongType, StringType
+from pyiceberg.types import (
+    BinaryType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IcebergType,
+    ListType,
+    LongType,
+    StringType,
+    TimestamptzType,
+)
 
 from frazil.cdc.changes import read_envelope
 from frazil.decode.connect.schema import logical_types_of_avro
@@ -39,6 +49,12 @@ def test_a_value_means_the_same_in_json_with_its_schema_and_in_avro(row: Row) ->
     for kind, changes in read_both(row):
         assert str(kind).replace("optional ", "").split(":")[0].split("<")[0] == row.iceberg.split(":")[0].split("<")[0]
         assert changes.columns[0].to_pylist() == [_expected(row)]
+
+
+def test_a_timestamp_of_connect_fits_a_column_of_instants_as_well() -> None:
+    (row,) = (row for row in ROWS if row.words == "timestamp (connect)")
+    for _, changes in read_both(row, TimestamptzType()):
+        assert changes.columns[0].to_pylist() == [_MOMENT.replace(microsecond=678000, tzinfo=UTC)]
 
 
 def _expected(row: Row) -> Any:

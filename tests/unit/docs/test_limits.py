@@ -17,6 +17,7 @@ from frazil.decode.protobuf import schema as protobuf
 from frazil.ingest.tables import references
 from frazil.ingest.tasks import task_limits
 from frazil.name_length import MAX_NAME_BYTES
+from frazil.schema import parts
 from frazil.spec.settings import LimitsSpec
 
 DEFAULTS = LimitsSpec()
@@ -34,6 +35,7 @@ LIMITS = {
     "values of a Protobuf message that becomes JSON": f"{protobuf_json.MAX_JSON_VALUES:,}",
     "JSON": f"{grammar.MAX_DEPTH}",
     "JSON from which a column is inferred": f"{infer.MAX_INFERRED_DEPTH}",
+    "a column, in levels of Parquet: a list or a map is two": f"{parts.MAX_LEVELS}",
     "Avro values, and schemas": f"{avro.MAX_LEVELS}",
     "Protobuf messages": f"{layout.MAX_DEPTH}",
     "Protobuf schemas": f"{protobuf.MAX_LEVELS}",

@@ -321,7 +321,8 @@ FOLLOWED: Mapping[str, str] = {
     " primary key cannot be identified": TABLES,
     "name the columns inside it, or another one": f"{STOPS}a_key_that_is_a_struct",
     "name other columns under `key_columns`, or read the topic into a table with `mode: append`: a list or map cannot"
-    " identify rows": f"{STOPS}a_key_that_is_a_list",
+    " identify rows; if only some records have one there, declare the column, `columns: {NAME: TYPE}`: they become"
+    " dead letters": f"{STOPS}a_key_that_is_a_list",
     "name another column under `order_by`, such as one that `columns` makes of a field inside it, or remove it to apply"
     " changes in the order of their offsets": f"{STOPS}an_order_that_is_no_plain_value",
     "point `bootstrap.servers` at that cluster, or use another `pipeline` name for this one": f"{STOPS}another_cluster",

@@ -273,6 +273,13 @@ def test_a_key_that_is_a_struct(tmp_path: Path) -> None:
     assert operator.values() == [{"k": {"id": 1}, "x": 1}]
 
 
+_LIST_AS_KEY = (
+    "name other columns under `key_columns`, or read the topic into a table with `mode: append`: a list or map cannot"
+    " identify rows; if only some records have one there, declare the column, `columns: {NAME: TYPE}`: they become"
+    " dead letters"
+)
+
+
 @pytest.mark.parametrize(
     "settings",
     [
@@ -286,15 +293,19 @@ def test_a_key_that_is_a_list(tmp_path: Path, settings: str) -> None:
     for x in (1, 2):
         value = json.dumps({"k": [1], "id": 7, "x": x}).encode()
         operator.source.produce("a", 0, value, operator.clock.now_ms(), key=b'{"k":[1],"id":7}')
-    remedy = (
-        "name other columns under `key_columns`, or read the topic into a table with `mode: append`: a list or map cannot"
-        " identify rows"
-    )
-    assert_stopped(operator.run(f"mode: upsert, {settings}"), remedy)
+    assert_stopped(operator.run(f"mode: upsert, {settings}"), _LIST_AS_KEY)
     assert operator.catalog.load("n.a") is None
     assert operator.run("mode: upsert, key_columns: [id]").status.run_state is RunState.WAITING
     assert operator.run("mode: append", "n.b").status.run_state is RunState.WAITING
     assert (operator.values(), len(operator.values("n.b"))) == ([{"k": [1], "id": 7, "x": 2}], 2)
+
+
+def test_a_first_record_whose_key_is_a_list(tmp_path: Path) -> None:
+    operator = Operator(tmp_path, {"k": [1], "x": 1}, {"k": 2, "x": 2})
+    upsert = "mode: upsert, key_columns: [k], dead_letters: {stop_above: 100%}"
+    assert_stopped(operator.run(upsert), _LIST_AS_KEY)
+    assert operator.run(f"{upsert}, columns: {{k: long}}").status.run_state is RunState.WAITING
+    assert (operator.values(), operator.dead_letters("n.a")) == ([{"k": 2, "x": 2}], [("a", 0, 0)])
 
 
 @pytest.mark.parametrize("name", ["s", "k"])

@@ -197,3 +197,15 @@ def test_keys_go_beside_a_flattened_value(tmp_path: Path) -> None:
     target = target_of(tmp_path, {}, shaping=shaping, key=Reading(format="text"), schema_json=schema.model_dump_json())
     batch = records_of([{"key": b"k", "value": b'{"u": {"id": 1}}'}])
     assert rows_of(run(Job({"a": target}), batch)["lake.t"]) == [{"_key": "k", "u_id": 1}]
+
+
+def test_a_time_of_a_key_with_a_zone_more_or_less_than_its_column_is_kept_as_text(tmp_path: Path) -> None:
+    kind = {"type": "long", "logicalType": "local-timestamp-millis"}
+    fields = [{"name": "at", "type": kind}]
+    schema = WriterSchema("avro", json.dumps({"type": "record", "name": "K", "fields": fields}))
+    target = table(tmp_path, Reading(format="avro", schemas=(("1", schema),)), "struct<at: timestamptz>")
+    [bad] = read(target, *framed(1, schema, {"at": 1})).bad_records.first
+    assert (bad.kind, bad.path) == ("type_mismatch", "_key.at")
+    assert bad.reason.endswith(
+        "does not fit timestamptz; correct the schema; a new table with `key: {format: text}` keeps both as text"
+    )

@@ -6,7 +6,7 @@ A column is converted at once: losslessly, except for parts of a microsecond, wh
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 
 import numpy as np
@@ -178,6 +178,18 @@ def _moment(unit: str) -> _Read:
     return read
 
 
+def _timestamp(array: pa.Array, logical_type: LogicalType, wanted: IcebergType | None) -> ConnectValues | None:
+    """Returns timestamps of Connect's own type: instants in a column of instants, otherwise without a zone. Connect's
+    converter for Avro gives them the logical type of instants, whatever the source has.
+    """
+    found = _moment("ms")(array, logical_type, wanted)
+    if pa.types.is_timestamp(array.type) and array.type.tz is not None:
+        found = ConnectValues(array.cast(pa.timestamp("us")), TimestampType(), np.zeros(len(array), np.bool_))
+    if found is None or not isinstance(wanted, TimestamptzType):
+        return found
+    return replace(found, array=found.array.cast(pa.timestamp("us", tz="UTC")), kind=wanted)
+
+
 def _text(kind: IcebergType, target: pa.TimestampType, strips_zone: bool, before: str = "") -> _Read:
     def read(array: pa.Array, _: LogicalType, __: IcebergType | None) -> ConnectValues | None:
         if not pa.types.is_string(array.type):
@@ -316,7 +328,7 @@ _READERS: dict[str, _Read] = {
     f"{_CONNECT}Decimal": _decimal,
     f"{_CONNECT}Date": _days,
     f"{_CONNECT}Time": _time(1000),
-    f"{_CONNECT}Timestamp": _moment("ms"),
+    f"{_CONNECT}Timestamp": _timestamp,
     f"{_DEBEZIUM}time.Date": _days,
     f"{_DEBEZIUM}time.Time": _time(1000),
     f"{_DEBEZIUM}time.MicroTime": _time(1),

@@ -212,10 +212,10 @@ def _handle_second(
 def _reason_without_column(texts: Texts, path: tuple[str, ...], taken: list[str], findings: Findings) -> Fault | None:
     """Returns the reason why a field gets no column. taken: names of columns that differ from its own in case alone."""
     if taken:
-        return Fault("name_conflict", conflict_reason(texts.in_row(path), taken))
+        return Fault("name_conflict", conflict_reason(texts.in_row(path), taken, texts.options.is_key))
     if path in findings.rejected:
         return rejected_fault(path[-1], findings.rejected[path])
-    return long_name_fault(path[-1]) if is_long(path[-1]) else None
+    return long_name_fault(path[-1], texts.options.is_key) if is_long(path[-1]) else None
 
 
 def _handle_unknown(

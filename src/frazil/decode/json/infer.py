@@ -190,7 +190,9 @@ def infer_members(texts: Texts, members: Iterable[tuple[str, Slices]], path: tup
     for name, column in members:
         inner = (*path, name)
         reason = texts.options.rejected.get(inner)
-        fault = rejected_fault(name, reason) if reason is not None else long_name_fault(name) if is_long(name) else None
+        fault = rejected_fault(name, reason) if reason is not None else None
+        if fault is None and is_long(name):
+            fault = long_name_fault(name, texts.options.is_key)
         if fault is not None:
             there = (texts.selected(column, inner).kind > NULL).astype(np.uint8)
             texts.refuse(column, there, ".".join((*path, shorten(name))), {1: fault})
@@ -233,7 +235,7 @@ def refuse_second(texts: Texts, second: Slices, path: tuple[str, ...], column: s
     """Refuses the records with values under two names of one column."""
     there = (second.kind > NULL).astype(np.uint8)
     if there.any():
-        fault = Fault("name_conflict", both_reason(texts.in_row(path), column))
+        fault = Fault("name_conflict", both_reason(texts.in_row(path), column, texts.options.is_key))
         texts.refuse(second, there, ".".join(path), {1: fault})
 
 

@@ -87,11 +87,12 @@ def refuse_values(texts: Texts, slices: Slices, bad: U8, kind: IcebergType, path
         faults = {code: Fault(fault.kind, fault.message.replace("{type}", name)) for code, fault in FAULTS.items()}
         zone, is_time = texts.options.zone_at.get(path) or "", isinstance(kind, TimestampType | TimestamptzType)
         faults[values.SKIPPED] = replace(faults[values.SKIPPED], message=SKIPPED.replace("{zone}", zone))
+        row = () if texts.options.is_key else texts.in_row(path)
         for code in (_HAS_ZONE, _HAS_NONE) if is_time else ():
-            remedy = zone_settings(texts.in_row(path), kind)
+            remedy = zone_settings(row, kind)
             faults[code] = replace(faults[code], message=f"{faults[code].message}: {remedy}")
         fault = faults[values.NOT_INTEGRAL]
-        remedy = unit_settings(texts.in_row(path), kind) if is_time else fraction_settings(texts.in_row(path))
+        remedy = unit_settings(row, kind) if is_time else fraction_settings(row)
         faults[values.NOT_INTEGRAL] = replace(fault, message=f"{fault.message}: {remedy}")
         texts.refuse(slices, bad, ".".join(path), faults)
 

@@ -141,6 +141,8 @@ class JsonOptions:
     is_connect: bool = False
     #: The scales of Kafka Connect's decimals, by path: bytes, or numbers (`decimal.format=NUMERIC`).
     scales: Mapping[Path, int] = field(default_factory=dict)
+    #: Whether the texts are keys of records, whose fields the pipeline file cannot declare.
+    is_key: bool = False
 
     @cached_property
     def unit_at(self) -> Mapping[Path, str]:

@@ -240,7 +240,8 @@ def _type(target: TableTarget, path: Path) -> IcebergType:
 
 _NO_KEY = (
     "name other columns under `key_columns`, or read the topic into a table with `mode: append`: a list or map cannot"
-    " identify rows"
+    " identify rows; if only some records have one there, declare the column, `columns: {NAME: TYPE}`: they become"
+    " dead letters"
 )
 _STRUCT_KEY = "name the columns inside it, or another one"
 _NO_ORDER = (
