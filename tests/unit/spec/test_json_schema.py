@@ -40,6 +40,7 @@ from frazil.spec.settings import (
     ValueSpec,
     VerifySpec,
 )
+from tests.fixtures.slices import sliced
 from tests.unit.spec.pipeline_file import HEAD, Load
 
 PROMISED = """
@@ -290,8 +291,12 @@ def _refusal(load: Load, document: object) -> SpecError | None:
 
 @pytest.mark.parametrize(
     ("text", "value"),
-    [*((BUILT, value) for value in [None, True, 17, "x", ["x"], {"x": 1}, {}]), (SHAPED, 17), (SHAPED, "x")],
-)
+    sliced(
+        [*((BUILT, value) for value in (None, 17, ["x"], {"x": 1})), (SHAPED, "x"),
+         *((BUILT, value) for value in (True, "x", {})), (SHAPED, 17)],
+        5,
+    ),
+)  # fmt: skip
 def test_whatever_is_put_anywhere_is_refused_with_its_line_or_is_valid(load: Load, text: str, value: object) -> None:
     for document in _replaced(yaml.safe_load(text), value):
         _check(load, document)
