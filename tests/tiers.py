@@ -10,6 +10,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from hypothesis.internal.conjecture import providers
 
 TIERS = ("unit", "contracts", "simulation", "docs", "spark", "integration", "acceptance")
 LONGEST = (
@@ -55,6 +56,9 @@ LONGEST = (
 )
 """Longest first, those of `make test` before those that only `make test-all` runs in full."""
 _ROOT = Path(__file__).parent
+# Hypothesis takes one value of twenty from the constants of all modules, for which each worker parses all of Frazil: five
+# seconds of a processor in a new clone.
+vars(providers)["is_local_module_file"] = lambda _: False
 
 
 @pytest.hookimpl(wrapper=True)

@@ -18,6 +18,7 @@ def fold_case(name: str) -> str:
     )
 
 
+@lru_cache(maxsize=65_536)
 def fold_accents(name: str) -> str:
     """Returns the name without case and accents, as catalogs compare names whose database ignores both, which is MySQL's
     default. Names that differ in how one character is composed become one too.

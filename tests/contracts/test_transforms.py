@@ -30,7 +30,7 @@ _WORDS = (
     "identity", "year", "month", "day", "hour", "bucket[1]", "bucket[16]", "bucket[10000]", "bucket[2147483647]",
     "truncate[1]", "truncate[3]", "truncate[10]", "truncate[1000]", "truncate[2147483647]", "void",
 )  # fmt: skip
-_RANDOM_VALUES = 150
+_RANDOM_VALUES = 40
 _MICROS_OF_YEAR = 31_556_952_000_000
 
 

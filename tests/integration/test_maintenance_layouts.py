@@ -75,10 +75,10 @@ def test_rows_of_an_old_spec_go_to_very_many_partitions_one_file_at_a_time(
     lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = Tended(lake, layout_of("region"))
-    rows = [table.row(number) for number in range(1500)]
-    for start in range(0, 1500, 500):
-        table.append(rows[start : start + 500])
-    table.arrange(layout_of("bucket(id, 500)"))
+    rows = [table.row(number) for number in range(600)]
+    for start in range(0, 600, 200):
+        table.append(rows[start : start + 200])
+    table.arrange(layout_of("bucket(id, 200)"))
     asked: list[dict[str, str]] = []
     writing = compaction._writing
 
@@ -91,7 +91,7 @@ def test_rows_of_an_old_spec_go_to_very_many_partitions_one_file_at_a_time(
     assert {(words["distribution-mode"], words["fanout-enabled"]) for words in asked} == {("range", "false")}
     files = table.files()
     assert {json.loads(partition)[0] for partition in files} == {1}
-    assert (len(files) > 400, max(files.values())) == (True, 1)
+    assert (len(files) > 160, max(files.values())) == (True, 1)
     assert table.read() == in_order(rows)
 
 

@@ -23,7 +23,7 @@ def history_runs(seeds: range) -> list[list[str]]:
         for seed in seeds:
             with TemporaryDirectory() as folder, capture_logs():
                 played = history(seed, Path(folder))
-                played.play(rounds=30)
+                played.play(rounds=20)
                 found.append(played.fate.steps)
     return found
 

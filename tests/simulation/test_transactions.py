@@ -11,7 +11,7 @@ from tests.fixtures.slices import sliced
 from tests.simulation.transfers import TransferHistory
 
 
-@pytest.mark.parametrize("seed", sliced(range(16), 4))
+@pytest.mark.parametrize("seed", sliced(range(16), 2))
 def test_no_snapshot_shows_a_part_of_a_transaction(seed: int, tmp_path: Path) -> None:
     TransferHistory(seed, tmp_path).play(rounds=80)
 

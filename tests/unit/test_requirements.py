@@ -10,7 +10,7 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-from docs.scan import ROOT, SOURCE
+from docs.scan import ROOT, SOURCE, nodes
 from frazil.runtime.ship import closure
 
 
@@ -38,7 +38,7 @@ def _imported(folder: Path) -> set[str]:
     """The packages that are imported anywhere, without Python's own and Frazil itself."""
     found = set()
     for path in folder.rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in nodes(path):
             if isinstance(node, ast.Import):
                 found |= {name.name.split(".")[0] for name in node.names}
             elif isinstance(node, ast.ImportFrom) and node.module and not node.level:

@@ -11,6 +11,7 @@ from frazil.cli.output import Output
 from frazil.errors import SpecError
 from frazil.runtime.bundle import install_bundle, write_bundle
 from frazil.runtime.jars import USES, Use, jars
+from frazil.runtime.java import find_java
 from frazil.runtime.warm import compile_all, record_start
 
 Bundle = Annotated[
@@ -59,6 +60,7 @@ def _jars(output: Output, use: Use) -> int:
 
 def _prepare(output: Output) -> str:
     """Returns why starts will be slower than they could be; empty where they will not."""
+    find_java()  # Before minutes of compiling, which needs none.
     output.note("compiling the loops that read records: minutes at the first time")
     failure = compile_all()
     if not failure:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -199,7 +199,7 @@ class TableTarget:
     @cached_property
     def schema(self) -> Schema:
         """The Iceberg schema."""
-        return Schema.model_validate_json(self.schema_json) if self.schema_json else Schema()
+        return _read_schema(self.schema_json) if self.schema_json else Schema()
 
     def with_schema(self, schema: Schema) -> TableTarget:
         """Returns the table with another schema, and with key and ordering columns as it writes their names."""
@@ -288,6 +288,12 @@ class TableTarget:
     def arrow_schema(self) -> pa.Schema:
         """The schema of the table's files, with Iceberg field ids at every level."""
         return pa.schema([arrow_field(field) for field in self.schema.fields])
+
+
+@lru_cache(maxsize=64)
+def _read_schema(text: str) -> Schema:
+    # A process has the same table in every batch, and several descriptions of it in one.
+    return Schema.model_validate_json(text)
 
 
 def _path_to(field_id: int, fields: Iterable[NestedField]) -> Path:

@@ -76,21 +76,21 @@ _USES = [
 
 @pytest.mark.parametrize("use", _USES)
 @given(messages=st.lists(_messages(_DEBEZIUM, True), max_size=12))
-@settings(max_examples=30 * _TIMES, deadline=None)
+@settings(max_examples=20 * _TIMES, deadline=None)
 def test_debezium(use: dict[str, Any], messages: list[Message]) -> None:
     _check(messages, replace(Envelope("debezium"), **use))
 
 
 @pytest.mark.parametrize("use", _USES)
 @given(messages=st.lists(_messages(st.just("maxwell"), False), max_size=12))
-@settings(max_examples=20 * _TIMES, deadline=None)
+@settings(max_examples=12 * _TIMES, deadline=None)
 def test_maxwell(use: dict[str, Any], messages: list[Message]) -> None:
     _check(messages, replace(ENVELOPES["maxwell"], **use))
 
 
 @pytest.mark.parametrize("use", _USES)
 @given(messages=st.lists(_messages(st.just("operation"), False), max_size=12))
-@settings(max_examples=20 * _TIMES, deadline=None)
+@settings(max_examples=12 * _TIMES, deadline=None)
 def test_a_field_of_the_row(use: dict[str, Any], messages: list[Message]) -> None:
     _check(messages, replace(ENVELOPES["operation"], **use))
 

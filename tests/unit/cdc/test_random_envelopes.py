@@ -78,7 +78,7 @@ def _records(values: list[bytes | None]) -> Records:
 
 @pytest.mark.parametrize("envelope", ENVELOPES, ids=lambda one: f"{one.kind} {one.is_log} {one.is_upsert}")
 @given(values=st.lists(_VALUES, max_size=8))
-@settings(max_examples=15 * _TIMES, deadline=None)
+@settings(max_examples=10 * _TIMES, deadline=None)
 def test_every_record_is_a_change_a_bad_record_or_skipped(envelope: Envelope, values: list[bytes | None]) -> None:
     target = target_for(envelope, COLUMNS, ("op", "image") if envelope.is_log else ())
     records = _records(values)
@@ -93,7 +93,7 @@ def test_every_record_is_a_change_a_bad_record_or_skipped(envelope: Envelope, va
 
 @pytest.mark.parametrize("envelope", ENVELOPES, ids=lambda one: f"{one.kind} {one.is_log} {one.is_upsert}")
 @given(values=st.lists(_VALUES, min_size=1, max_size=5))
-@settings(max_examples=15 * _TIMES, deadline=None)
+@settings(max_examples=10 * _TIMES, deadline=None)
 def test_a_record_is_read_as_it_is_read_alone(envelope: Envelope, values: list[bytes | None]) -> None:
     """By the columns that there are: what type a new one gets, all records of a batch decide together."""
     target = target_for(envelope, reading=Reading(on_bad="dead_letter", unknown_fields="drop"))

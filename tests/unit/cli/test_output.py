@@ -7,7 +7,10 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+from tempfile import TemporaryFile
+from typing import IO
 
 import pytest
 from rich.console import Group, RenderableType
@@ -19,6 +22,9 @@ from frazil.cli.output import Output, OutputFormat
 from frazil.errors import UnavailableError
 from frazil.http.problems import problem_of
 from frazil.kafka.topics import KafkaTopics
+from tests.fixtures.forks import start
+from tests.fixtures.processes import plain_environment
+from tests.fixtures.slices import sliced
 
 HOSTILE = "a\x1b[31mred\x9b2J\x7f\ud800"
 
@@ -89,27 +95,32 @@ def test_every_mistake_of_a_file_is_shown_with_its_line_and_its_remedy(
     assert len(error["others"]) == 4
 
 
+def ended(words: Sequence[str], out: IO[bytes]) -> tuple[int, str]:
+    """The exit code of a command, in a process of its own, and what it has written beside its result."""
+    with TemporaryFile() as notes:
+        code = start(words, Path.cwd(), plain_environment(), out, notes).wait(60)
+        notes.seek(0)
+        return code, notes.read().decode()
+
+
 @pytest.mark.parametrize("form", ["text", "json"])
 def test_a_full_disk_under_standard_output_is_named(form: str) -> None:
-    command = [sys.executable, "-m", "frazil.cli.main", "schema", "--output", form]
-    with Path("/dev/full").open("w") as full:
-        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
-    assert done.returncode == 1
-    assert "error: the result of the command cannot be written: No space left on device" in done.stderr
-    assert "Traceback" not in done.stderr
+    with Path("/dev/full").open("wb") as full:
+        code, notes = ended(["schema", "--output", form], full)
+    assert code == 1
+    assert "error: the result of the command cannot be written: No space left on device" in notes
+    assert "Traceback" not in notes
 
 
 @pytest.mark.parametrize("form", ["text", "json"])
 def test_a_reader_that_has_enough_is_no_error(form: str) -> None:
     reader, writer = os.pipe()
     os.close(reader)
-    command = [sys.executable, "-m", "frazil.cli.main", "schema", "--output", form]
-    done = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, text=True, check=False)
-    os.close(writer)
-    assert (done.returncode, done.stderr) == (141, "")
+    with os.fdopen(writer, "wb") as out:
+        assert ended(["schema", "--output", form], out) == (141, "")
 
 
-@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+@pytest.mark.parametrize("encoding", sliced(["ascii", "latin-1"], 1))
 def test_a_character_that_the_locale_lacks_is_escaped(encoding: str, tmp_path: Path) -> None:
     (tmp_path / "p.yaml").write_text("pipeline: p\nkafka: {bootstrap.servers: b:1}\ntables: {n.ž: {topic: t}}\n")
     command = [sys.executable, "-m", "frazil.cli.main", "lineage", "--file", str(tmp_path / "p.yaml")]
@@ -131,19 +142,10 @@ def test_an_error_is_a_line_of_a_log_in_json(tmp_path: Path, capfd: pytest.Captu
 
 
 def test_an_error_that_cannot_be_written_as_json_is_a_note() -> None:
-    command = [sys.executable, "-m", "frazil.cli.main", "status", "--file", "/nothing.yaml", "--output", "json"]
-    with Path("/dev/full").open("w") as full:
-        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
-    assert (done.returncode, done.stderr.splitlines()[0]) == (2, "error: the pipeline file does not exist")
-    assert "Traceback" not in done.stderr
-
-
-def test_a_current_directory_that_was_deleted_is_named(tmp_path: Path) -> None:
-    (tmp_path / "gone").mkdir()
-    script = f"cd {tmp_path}/gone && rmdir {tmp_path}/gone && {sys.executable} -m frazil.cli.main check"
-    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=False)
-    assert done.returncode == 1
-    assert "error: the current directory has been deleted" in done.stderr
+    with Path("/dev/full").open("wb") as full:
+        code, notes = ended(["status", "--file", "/nothing.yaml", "--output", "json"], full)
+    assert (code, notes.splitlines()[0]) == (2, "error: the pipeline file does not exist")
+    assert "Traceback" not in notes
 
 
 class Screen(io.StringIO):

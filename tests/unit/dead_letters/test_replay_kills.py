@@ -12,6 +12,7 @@ import pytest
 
 from frazil import failpoints
 from frazil.catalog.port import Replacement, Rewrite
+from frazil.dead_letters import replay
 from frazil.dead_letters.files import ReplayResult, Selection
 from frazil.errors import ConflictError, SpecError, UnavailableError
 from frazil.ingest.failures import TableStopped
@@ -199,7 +200,8 @@ def test_a_slow_retry_that_was_given_up_is_refused_and_starts_over(tmp_path: Pat
     scene.check_files()
 
 
-def test_retries_that_are_refused_for_ever_say_so(tmp_path: Path) -> None:
+def test_retries_that_are_refused_for_ever_say_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(replay, "_TRIES", 3)
     scene = _struck(tmp_path)
 
     class Busy(MemoryCatalog):

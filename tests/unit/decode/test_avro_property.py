@@ -21,7 +21,7 @@ from tests.unit.decode.avro_bodies import plain_rows, record_of, write
 from tests.unit.decode.avro_strict import Refused, Strict
 
 _TIMES = int(os.environ.get("FRAZIL_EXAMPLES", "1"))
-_MODEST = settings(max_examples=30 * _TIMES, deadline=None, suppress_health_check=list(HealthCheck))
+_MODEST = settings(max_examples=20 * _TIMES, deadline=None, suppress_health_check=list(HealthCheck))
 _EXACT = Context(prec=60)
 _DAY_MS = 86_400_000
 _LONG = (-(2**63), 2**63 - 1)
@@ -239,7 +239,7 @@ def _strict(schema: Any, body: bytes) -> Any:
         return None
 
 
-@settings(_MODEST, max_examples=50 * _TIMES)
+@settings(_MODEST, max_examples=30 * _TIMES)
 @given(_damaged())
 def test_a_damaged_record_is_refused_exactly_when_it_is_damage(batch: tuple[Any, list[bytes]]) -> None:
     schema, bodies = batch
@@ -261,7 +261,7 @@ _MIXED = record_of(
 )  # fmt: skip
 
 
-@settings(_MODEST, max_examples=100 * _TIMES)
+@settings(_MODEST, max_examples=50 * _TIMES)
 @given(st.lists(st.binary(max_size=40), max_size=8))
 def test_bytes_at_random_are_refused_exactly_when_they_are_no_record(bodies: list[bytes]) -> None:
     assert repr(plain_rows(_MIXED, bodies)) == repr([_strict(_MIXED, body) for body in bodies])

@@ -26,7 +26,7 @@ from frazil.decode.json.records import decode_json, infer_json
 from tests.unit.decode.columns import decode, values_of
 
 _TIMES = int(os.environ.get("FRAZIL_EXAMPLES", "1"))
-_MODEST = settings(max_examples=30 * _TIMES, deadline=None, suppress_health_check=list(HealthCheck))
+_MODEST = settings(max_examples=20 * _TIMES, deadline=None, suppress_health_check=list(HealthCheck))
 _TEXT_FAULTS = ("well-formed", "not a JSON object", "not UTF-8", "same key twice", "surrogate", "levels deep")
 _names = st.text(st.characters(codec="utf-8"), max_size=4)
 _texts = st.text(st.characters(codec="utf-8"), max_size=12)
@@ -183,7 +183,7 @@ def _reference(text: bytes) -> dict[str, Any] | None:
     return found if isinstance(found, dict) else None
 
 
-@settings(_MODEST, max_examples=75 * _TIMES)
+@settings(_MODEST, max_examples=40 * _TIMES)
 @given(_damaged())
 def test_a_damaged_record_is_refused_exactly_when_python_refuses_it(text: bytes) -> None:
     expected = _reference(text)

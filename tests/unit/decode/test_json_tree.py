@@ -102,7 +102,7 @@ def _outcome(decoded: Decoded) -> dict[str, Any]:
     }
 
 
-@settings(max_examples=75 * _TIMES, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=40 * _TIMES, deadline=None, suppress_health_check=list(HealthCheck))
 @given(_values(), st.sampled_from(["add", "drop", "rescue", "refuse"]), st.booleans())
 def test_one_pass_finds_what_a_pass_for_each_level_finds(texts: list[bytes], unknown_fields: str, rescue: bool) -> None:
     options = JsonOptions(unknown_fields, is_rescuing=rescue, limit=1000)

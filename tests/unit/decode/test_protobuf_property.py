@@ -32,7 +32,7 @@ from tests.unit.decode.protobuf_schemas import (
 )
 
 _TIMES = int(os.environ.get("FRAZIL_EXAMPLES", "1"))
-_MODEST = settings(max_examples=15 * _TIMES, deadline=None, suppress_health_check=list(HealthCheck))
+_MODEST = settings(max_examples=10 * _TIMES, deadline=None, suppress_health_check=list(HealthCheck))
 _AT_ONCE = 6
 _seeds = st.integers(0, 2**32)
 _SCHEMAS = [
@@ -87,7 +87,7 @@ def test_what_nobody_writes_is_read_as_protobuf_reads_it(text: str, name: str, s
 
 
 @pytest.mark.parametrize(("text", "name"), _SCHEMAS)
-@settings(_MODEST, max_examples=30 * _TIMES)
+@settings(_MODEST, max_examples=20 * _TIMES)
 @given(_seeds)
 def test_damaged_records_are_refused_exactly_when_protobuf_refuses_them(text: str, name: str, seed: int) -> None:
     messages, chance = _made(text, name, seed)
@@ -97,7 +97,7 @@ def test_damaged_records_are_refused_exactly_when_protobuf_refuses_them(text: st
 
 
 @pytest.mark.parametrize(("text", "name"), _SCHEMAS)
-@settings(_MODEST, max_examples=30 * _TIMES)
+@settings(_MODEST, max_examples=20 * _TIMES)
 @given(_seeds)
 def test_texts_that_are_none_are_refused_where_protobuf_looks_at_them(text: str, name: str, seed: int) -> None:
     messages, chance = _made(text, name, seed)

@@ -56,7 +56,7 @@ def calls(draw: st.DrawFn) -> tuple[str, str, str]:
     return path, method, f"{address}?{pairs}"
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=120, deadline=None, suppress_health_check=list(HealthCheck))
 @given(calls())
 def test_every_answer_is_one_that_the_document_names(client: TestClient, call: tuple[str, str, str]) -> None:
     path, method, address = call

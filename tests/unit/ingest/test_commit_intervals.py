@@ -122,18 +122,18 @@ def test_an_upsert_table_commits_less_often_while_its_maintenance_asks_for_it_an
     scenario = Scenario(
         tmp_path, slowed_by=pace.slowed_by, a={"mode": "upsert", "key_columns": ("x",), "key": ValueSpec(format="json")}
     )
-    scenario.live(100, "a", "b")
+    scenario.live(60, "a", "b")
     pace.factor = 1.5
     scenario.live(30, "a", "b")
     before = {name: len(times) for name, times in scenario.commits.items()}
-    scenario.live(180, "a", "b")
+    scenario.live(140, "a", "b")
     slowed, usual = (gaps(scenario.commits[name][before[name] :]) for name in ("n.a", "n.b"))
     assert min(slowed) == pytest.approx(43, abs=LONGEST_POLL_S)
     assert max(usual) == pytest.approx(28, abs=LONGEST_POLL_S)
     pace.factor = 1.0
     scenario.live(60, "a", "b")
     before = {name: len(times) for name, times in scenario.commits.items()}
-    scenario.live(100, "a")
+    scenario.live(70, "a")
     assert max(gaps(scenario.commits["n.a"][before["n.a"] :])) <= INTERVAL_S
 
 

@@ -97,9 +97,9 @@ def test_an_unchanged_table_is_loaded_once_a_minute_and_nothing_more(tmp_path: P
     scene = Idle(tmp_path)
     service = scene.idle_service()
     scene.pass_minutes(service, 2)  # The first load finds the state that our own commit has made.
-    asked = scene.pass_minutes(service, 10)
+    asked = scene.pass_minutes(service, 5)
     assert set(asked) == {"load"}
-    assert 9 <= asked["load"] <= 10
+    assert 4 <= asked["load"] <= 5
 
 
 def test_a_table_that_another_writer_has_changed_is_noticed_within_a_minute(tmp_path: Path) -> None:
@@ -151,7 +151,7 @@ def test_a_record_of_an_idle_topic_makes_its_table_late_from_then_on_and_not_fro
     scene = Idle(tmp_path)
     service = scene.idle_service()
     table = only(service.tables)
-    scene.pass_minutes(service, 10)
+    scene.pass_minutes(service, 3)
     pause_table(table)  # So that the record waits.
     scene.feed("a", {"id": 3})
     assert turn_until(service, lambda: table.offsets.lag_records == 1)
@@ -268,7 +268,7 @@ def idle_turns(root: Path, tables: int) -> int:
 
 
 def test_the_loads_of_many_idle_tables_make_the_loop_turn_no_more_often(tmp_path: Path) -> None:
-    assert idle_turns(tmp_path / "many", 60) <= idle_turns(tmp_path / "one", 1) + 3
+    assert idle_turns(tmp_path / "many", 30) <= idle_turns(tmp_path / "one", 1) + 3
 
 
 @pytest.mark.parametrize(

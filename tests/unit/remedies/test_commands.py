@@ -14,6 +14,8 @@ from frazil.cli.main import main
 from frazil.errors import UnavailableError
 from frazil.kafka.outbox import _failure
 from frazil.spec import load_spec
+from tests.fixtures.forks import run_to_end
+from tests.fixtures.processes import plain_environment
 from tests.unit.remedies.followed import is_told
 from tests.unit.spec.pipeline_file import with_section
 
@@ -48,11 +50,13 @@ def test_a_bound_for_a_run_without_an_end(tmp_path: Path, capsys: Captured) -> N
 def test_a_directory_that_was_deleted(tmp_path: Path) -> None:
     gone = tmp_path / "gone"
     gone.mkdir()
-    script = f"cd {gone} && rmdir {gone} && {sys.executable} -m frazil.cli.main check; cd {tmp_path} && "
-    script += f"{sys.executable} -m frazil.cli.main schema"
+    script = f"cd {gone} && rmdir {gone} && {sys.executable} -m frazil.cli.main check"
     done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "error: the current directory has been deleted" in done.stderr
     assert "change to a directory that exists, and start the command there" in done.stderr
-    assert (done.returncode, json.loads(done.stdout)["type"]) == (0, "object")
+    followed = run_to_end(["schema"], tmp_path, plain_environment(), 60)
+    assert (followed.returncode, json.loads(followed.stdout)["type"]) == (0, "object")
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,8 @@ import pytest
 
 from docs.scan import ROOT
 from frazil.runtime.java import REMEDY
+from tests.fixtures.forks import run_to_end
+from tests.fixtures.processes import plain_environment
 
 FakeJava = Callable[..., Path]
 _STAMPS = (".created", ".requirements", ".project", ".jars")
@@ -97,10 +99,11 @@ def test_a_command_that_needs_java_reports_so_and_ends(words: str, no_java: str,
     (tmp_path / "frazil.yaml").write_text(
         'pipeline: p\nkafka: {bootstrap.servers: "127.0.0.1:1"}\ntables: {s.a: {topic: a}}\n'
     )
-    answer = run(sys.executable, "-m", "frazil.cli.main", *words.split(), directory=tmp_path)
+    answer = run_to_end(words.split(), tmp_path, plain_environment(), 60)
     assert (answer.returncode, answer.stdout) == (1, "")
     message, place, remedy = re.split(r" \(|\); ", no_java)
     assert answer.stderr.endswith(f"{message}\nwhere: {place}\nremedy: {remedy}")
+    assert "compiling" not in answer.stderr
 
 
 def test_requirements_are_locked_with_hashes_and_name_no_address() -> None:

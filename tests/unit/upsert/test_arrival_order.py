@@ -166,7 +166,7 @@ def _some(rng: np.random.Generator) -> Ranked:
 
 def test_a_batch_is_what_its_changes_are_one_by_one_however_it_is_cut() -> None:
     rng = np.random.default_rng(11)
-    for _ in range(500 * _TIMES):
+    for _ in range(250 * _TIMES):
         changes = _some(rng)
         cuts = sorted({0, len(changes), *rng.integers(0, len(changes) + 1, 2).tolist()})
         parts = [changes.take(np.arange(start, end)) for start, end in pairwise(cuts)]

@@ -101,7 +101,7 @@ def test_the_fold_is_what_a_dictionary_reports(is_ordered: bool, has_truncates: 
 @pytest.mark.parametrize("is_ordered", [False, True])
 def test_parts_that_were_folded_fold_to_the_same(is_ordered: bool) -> None:
     rng = np.random.default_rng(8)
-    for _ in range(500):
+    for _ in range(250):
         changes = some_changes(rng, is_ordered, has_truncates=False)
         cut = int(rng.integers(0, len(changes) + 1))
         parts = [changes.take(np.arange(cut)), changes.take(np.arange(cut, len(changes)))]

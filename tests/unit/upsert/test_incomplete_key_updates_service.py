@@ -12,6 +12,7 @@ from frazil.ingest.batches.primary_key_updates import PENDING
 from frazil.ingest.tables.state import RunState
 from frazil.report import TaskReport
 from frazil.testing import FakeClock, MemoryJobs
+from tests.fixtures.slices import sliced
 from tests.unit.upsert.upsert_source import Log, UpsertSource, settle
 
 NOW_MS = FakeClock().now_ms()
@@ -204,7 +205,7 @@ def test_the_delete_of_an_insert_that_is_in_the_table_waits_for_nothing(tmp_path
     assert (service.tables[0].status.reason, [found["id"] for found in scenario.by_id()]) == ("", [2, 3])
 
 
-@pytest.mark.parametrize("at_ms", [0, NOW_MS - 86_400_000, NOW_MS + 86_400_000])
+@pytest.mark.parametrize("at_ms", sliced([0, NOW_MS + 86_400_000, NOW_MS - 86_400_000], 2))
 @pytest.mark.parametrize("later_ms", [0, 3_600_000, -3_600_000])
 @pytest.mark.parametrize("first", ["delete", "insert"])
 def test_the_halves_of_a_replayed_topic_find_each_other_whatever_their_timestamps(

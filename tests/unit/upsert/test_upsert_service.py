@@ -475,7 +475,7 @@ def test_an_upsert_table_reads_no_more_at_once_than_there_is_to_be_in_memory(
     monkeypatch.setattr(plan, "MAX_BATCH_RECORDS", 10)
     scenario = UpsertScenario(tmp_path, key=JSON_KEYS, key_columns=("id",))
     table = scenario.tell(*((str(n), {"id": n, "v": "a"}) for n in range(40)))
-    assert table.clock().buffered_bytes == buffered_row_bytes(columns=2)
+    assert table.clock(0, 1).buffered_bytes == buffered_row_bytes(columns=2)
     committed = [sum(file.record_count for file in one.files) for one in scenario.catalog.ancestors("n.t")]
     assert [count for count in committed if count] == [10] * 4
     assert len(scenario.upsert_table()) == 40

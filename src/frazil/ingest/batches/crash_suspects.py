@@ -143,7 +143,8 @@ def _document(one: _Suspect) -> dict[str, Any]:
 def _read(path: Path) -> dict[str, _Suspect]:
     """Returns the suspects that an earlier process has stored; none where the file cannot be read."""
     with suppress(OSError, ValueError):  # Pydantic's error is one.
-        stored = TypeAdapter(dict[str, _Stored]).validate_json(path.read_bytes())
+        text = path.read_bytes()  # Before the adapter, which takes longer than all else here: there is seldom a file.
+        stored = TypeAdapter(dict[str, _Stored]).validate_json(text)
         return {name: _Suspect(one.deaths, tuple(OffsetRange(*r) for r in one.ranges)) for name, one in stored.items()}
     return {}
 

@@ -229,8 +229,7 @@ class Planner:
         return False
 
     def _clock(self, table: Table, now_s: float) -> TableClock:
-        left_s = table.credentials_left_s(self._time.now_ms())
-        clock = replace(table.clock(self._jobs.parallelism), credentials_left_s=left_s)
+        clock = table.clock(self._time.now_ms(), self._jobs.parallelism)
         # With a goal no more records are collected, so that no batch waits for its interval; a table without columns
         # waits, as it would otherwise be tried without a pause.
         is_hurrying = self._goal is not None and not clock.is_first

@@ -185,10 +185,9 @@ class Table:
         ends_ms = self.state.credentials_end_ms if self.state else None
         return float("inf") if ends_ms is None else (ends_ms - now_ms) / 1000
 
-    def clock(self, tasks: int = 1) -> TableClock:
+    def clock(self, now_ms: int, tasks: int) -> TableClock:
         """Returns the facts that planning needs. tasks: the number of tasks that a large batch is split into."""
         target, least = target_file_size(self), self.spec.commit.min_file_size_bytes
-        columns = len(self.state.schema.field_ids) if self.state else 0
         return TableClock(
             table=self.name,
             next_due_s=self.schedule.next_due_s,
@@ -201,9 +200,13 @@ class Table:
             records_per_s=self.sizes.records_per_s,
             tasks=tasks,
             empty_batches=self.offsets.empty_batches,
-            buffered_bytes=buffered_row_bytes(columns) if self.spec.mode == "upsert" else None,
+            buffered_bytes=self._buffered_row_bytes() if self.spec.mode == "upsert" else None,
             most_records=self.schedule.most_records,
+            credentials_left_s=self.credentials_left_s(now_ms),
         )
+
+    def _buffered_row_bytes(self) -> int:
+        return buffered_row_bytes(len(self.state.schema.field_ids) if self.state else 0)
 
     @property
     def dead_letter_table_name(self) -> str:
