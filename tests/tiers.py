@@ -18,9 +18,7 @@ LONGEST = (
     "test_object_stores.py",
     "test_by_hand.py",
     "test_upsert_maintenance.py",
-    "test_remote_lake.py",
     "test_registry.py",
-    "test_unreliable_catalogs.py",
     "test_catalogs.py",
     "test_other_writers.py",
     "test_maintenance_faults.py",
@@ -53,6 +51,8 @@ LONGEST = (
     "test_upsert_dead_letters.py",
     "test_two_drivers.py",
     "test_bad_records.py",
+    "test_remote_lake.py",
+    "test_unreliable_catalogs.py",
 )
 """Longest first, those of `make test` before those that only `make test-all` runs in full."""
 _ROOT = Path(__file__).parent

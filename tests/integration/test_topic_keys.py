@@ -18,7 +18,6 @@ from frazil.kafka import topics
 from frazil.kafka.topics import KafkaTopics
 from frazil.runtime.broker import EmbeddedBroker
 from tests.integration.pipelines import Ledger, Pipeline
-from tests.integration.test_changelog import rows
 
 _ENABLE, _INTERVAL = "automq.table.topic.enable", "automq.table.topic.commit.interval.ms"
 _NAMESPACE = "automq.table.topic.namespace"
@@ -44,7 +43,6 @@ def test_the_configuration_of_topics_is_read_where_the_broker_knows_the_keys(
 def test_keys_in_the_control_topic_make_and_end_a_table(
     broker: EmbeddedBroker, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """`frazil verify` of such a table: unit/ops/test_verify.py."""
     name, topic = f"p-{new_id()[:8]}", f"t-{new_id()[:8]}"
     kafka = {"bootstrap.servers": broker.bootstrap_servers, "topics_from": "topic_configuration"}
     pipeline = Pipeline(tmp_path, {"pipeline": name, "kafka": kafka})
@@ -78,7 +76,9 @@ def test_keys_in_the_control_topic_make_and_end_a_table(
     table = f"shop.{topic}"
     with pipeline.start() as running:
         running.wait_until_committed(10)
-        assert sorted(json.loads(row["value"])["number"] for row in rows(tmp_path, topic)) == list(range(10))
+        done, found = pipeline.command("verify", table)
+        verified = found["tables"][table]
+        assert (done.returncode, verified["equal"], verified["rows"]) == (0, True, 10), done.stdout + done.stderr
         keys("set", topic, f"{_ENABLE}=false")
         (stopped,) = running.wait_for("table_stopped")
         assert (stopped["table"], stopped["where"]) == (table, f"topic {topic}")

@@ -39,6 +39,7 @@ from frazil.spec.settings import (
     ValueSpec,
     VerifySpec,
 )
+from frazil.spec.syntax.keys import keys_of
 from tests.fixtures.slices import sliced
 from tests.unit.spec.pipeline_file import HEAD, Load
 
