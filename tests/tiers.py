@@ -47,7 +47,6 @@ LONGEST = (
     "test_plugins.py",
     "test_changelog.py",
     "test_sources.py",
-    "test_file_sizes.py",
     "test_upsert_dead_letters.py",
     "test_two_drivers.py",
     "test_bad_records.py",

@@ -90,6 +90,7 @@ def test_a_python_worker_killed_in_a_task_costs_nothing_but_time(struck: Struck,
     assert run.seen("table_backing_off", table=struck.table)
 
 
+@pytest.mark.slow  # In time: a worker, above.
 def test_a_killed_worker_daemon_costs_nothing_but_time(struck: Struck) -> None:
     run = struck.run()
     point = struck.points["task.write", "hold"]

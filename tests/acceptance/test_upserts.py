@@ -133,6 +133,7 @@ def test_every_step_is_struck_in_both_formats() -> None:
     assert sorted(struck) == sorted((step, version) for step in {step for step, _ in struck} for version in (2, 3))
 
 
+@pytest.mark.slow  # In time: integration/test_maintenance_layouts.py, and under load test_upsert_maintenance.py.
 def test_a_compaction_between_the_look_and_the_commit_makes_the_rows_be_looked_up_again(
     struck: Struck, operator: Operator
 ) -> None:

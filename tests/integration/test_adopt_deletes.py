@@ -33,6 +33,7 @@ def _rows(lake: Lake) -> list[tuple[int, str, int | None]]:
     return sorted(found)
 
 
+@pytest.mark.slow  # In time: acceptance/test_adopt.py, and test_maintenance.py, which takes deletes of another engine out.
 def test_an_upsert_table_with_equality_deletes_and_metadata_columns_is_continued(
     broker: EmbeddedBroker, jvm: Jvm, tmp_path: Path
 ) -> None:

@@ -49,6 +49,7 @@ def sizes(folder: Path) -> list[int]:
     return sorted(int(size) for size in table(folder).inspect.data_files()["file_size_in_bytes"].to_pylist())
 
 
+@pytest.mark.slow  # In time: unit/ingest/test_plan.py, and unit/write/test_write.py, which splits files.
 def test_files_reach_their_size_in_catch_up_and_before_the_interval_has_passed(
     broker: EmbeddedBroker, tmp_path: Path
 ) -> None:
