@@ -77,7 +77,11 @@ def pytest_collection(session: pytest.Session) -> Iterator[None]:  # noqa: ARG00
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     places = {name: place for place, name in enumerate(LONGEST)}
-    items.sort(key=lambda item: (_tier(item), places.get(item.path.name, len(places))))
+    items.sort(key=lambda item: (_tier(item), places.get(item.path.name, len(places)), _is_last(item)))
+
+
+def _is_last(item: pytest.Item) -> bool:
+    return item.get_closest_marker("last") is not None
 
 
 def _tier(item: pytest.Item) -> int:

@@ -32,6 +32,7 @@ class Loop:
 
     def __init__(self, pipeline: Pipeline) -> None:
         self.pipeline = pipeline
+        pipeline.document["maintenance"] = False  # Of tables that wait for their test; it writes files, which are held.
         self.points = Points(pipeline.folder / "points", ("job.before", "hold"), ("task.write", "hold"))
         self.growing = pipeline.add_fed_table("growing", 1)
         self.transactions = pipeline.add_fed_table("transactions", 2)
@@ -183,6 +184,7 @@ def _one_per_key(loop: Loop, topic: str) -> dict[Place, bytes | None] | None:
     return left if len(left) == KEYS + 1 else None
 
 
+@pytest.mark.last
 def test_a_drain_commits_what_is_in_hand_and_exits_0(loop: Loop) -> None:
     table, topic = loop.drained
     run = loop.run()
@@ -200,8 +202,6 @@ def test_a_drain_commits_what_is_in_hand_and_exits_0(loop: Loop) -> None:
     in_hand = sum(loop.pipeline.progress(table)[topic].values()) - sum(before[topic].values())
     assert 0 < in_hand <= 200
     loop.pipeline.check(table, is_complete=False)
-    loop.pipeline.wait_for_commit_of(table, loop.run())
-    loop.pipeline.check(table)
 
 
 @pytest.mark.slow  # In time: unit/ingest/test_goal.py.
