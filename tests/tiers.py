@@ -1,5 +1,6 @@
 """Runs the quick tests first: the order inside a tier stays random, the tiers come as listed. The longest files of a tier
-begin it: at the end one worker would be busy with such a file, and the others idle.
+begin it: at the end one worker would be busy with such a file, and the others idle. A test marked `last`, in one of these
+files, ends what the others of its file share.
 """
 
 from __future__ import annotations
