@@ -39,7 +39,6 @@ LONGEST = (
     "test_replay.py",
     "test_outages.py",
     "test_lost_answers.py",
-    "test_interrupts.py",
     "test_partitions.py",
     "test_poison.py",
     "test_schemas.py",
@@ -54,6 +53,8 @@ LONGEST = (
     "test_bad_records.py",
     "test_remote_lake.py",
     "test_unreliable_catalogs.py",
+    "test_full_disk.py",
+    "test_interrupts.py",
 )
 """Longest first, those of `make test` before those that only `make test-all` runs in full."""
 _ROOT = Path(__file__).parent
