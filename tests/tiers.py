@@ -1,5 +1,6 @@
 """Runs the quick tests first: the order inside a tier stays random, the tiers come as listed. The longest files of a tier
-begin it: at the end one worker would be busy with such a file, and the others idle.
+begin it: at the end one worker would be busy with such a file, and the others idle. A test marked `last`, in one of these
+files, ends what the others of its file share.
 """
 
 from __future__ import annotations
@@ -38,7 +39,6 @@ LONGEST = (
     "test_replay.py",
     "test_outages.py",
     "test_lost_answers.py",
-    "test_interrupts.py",
     "test_partitions.py",
     "test_poison.py",
     "test_schemas.py",
@@ -52,6 +52,8 @@ LONGEST = (
     "test_bad_records.py",
     "test_remote_lake.py",
     "test_unreliable_catalogs.py",
+    "test_full_disk.py",
+    "test_interrupts.py",
 )
 """Longest first, those of `make test` before those that only `make test-all` runs in full."""
 _ROOT = Path(__file__).parent
@@ -76,7 +78,11 @@ def pytest_collection(session: pytest.Session) -> Iterator[None]:  # noqa: ARG00
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     places = {name: place for place, name in enumerate(LONGEST)}
-    items.sort(key=lambda item: (_tier(item), places.get(item.path.name, len(places))))
+    items.sort(key=lambda item: (_tier(item), places.get(item.path.name, len(places)), _is_last(item)))
+
+
+def _is_last(item: pytest.Item) -> bool:
+    return item.get_closest_marker("last") is not None
 
 
 def _tier(item: pytest.Item) -> int:

@@ -1,4 +1,6 @@
-"""A disk without room: nothing half-written is committed, the reason is named, and with room again it continues."""
+"""A disk without room: nothing half-written is committed, the reason is named, and with room again it continues. The end of
+its run is a stop beyond its grace.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,8 @@ import pytest
 from frazil.runtime.broker import EmbeddedBroker
 from tests.acceptance.disks import full, small_disk
 from tests.acceptance.pipelines import Pipeline, opened
-from tests.acceptance.running import Run
+from tests.acceptance.points import wait_until_gone
+from tests.acceptance.running import A_FEW_SECONDS, Run
 from tests.acceptance.scenes import OneTable
 from tests.fixtures.foreign_spark import ForeignSpark
 
@@ -23,8 +26,13 @@ class Cramped(OneTable):
     """On a small disk of its own, where this machine lets us mount one."""
 
     def __init__(self, pipeline: Pipeline, *, has_disk: bool) -> None:
-        super().__init__(pipeline, "cramped", ("task.write", "enospc"), ("task.close", "enospc"))
+        failures = ("task.write", "enospc"), ("task.close", "enospc"), ("task.write", "hold")
+        super().__init__(pipeline, "cramped", *failures)
         self.has_disk = has_disk
+
+    def start(self) -> Run:
+        """Another run, which waits for no batch long."""
+        return self.pipeline.run("--grace", "2s", failpoints=self.points.declaration)
 
     def wait_for_failures(self, run: Run, words: str) -> None:
         """Waits until the batch has failed twice for this reason: once more than could be chance."""
@@ -60,7 +68,12 @@ def test_a_write_that_finds_no_room_is_tried_again(cramped: Cramped, step: str) 
     cramped.check()
 
 
+@pytest.mark.slow  # In time: a disk that is really full, below.
 def test_files_that_may_not_grow_are_tried_again(cramped: Cramped) -> None:
+    _wait_out_small_files(cramped)
+
+
+def _wait_out_small_files(cramped: Cramped) -> None:
     run = cramped.run()
     with run.small_files_only(SMALLEST_FILE_BYTES):
         cramped.produce()
@@ -70,6 +83,7 @@ def test_files_that_may_not_grow_are_tried_again(cramped: Cramped) -> None:
 
 def test_a_disk_that_is_really_full_is_waited_out(cramped: Cramped) -> None:
     if not cramped.has_disk:
+        _wait_out_small_files(cramped)
         pytest.skip("this machine does not let us mount a small disk; the file size limit stands for it")
     run = cramped.run()
     with full(cramped.pipeline.folder):
@@ -77,3 +91,18 @@ def test_a_disk_that_is_really_full_is_waited_out(cramped: Cramped) -> None:
         cramped.wait_for_failures(run, "")
     cramped.check()
     assert not list(cramped.pipeline.folder.glob("frazil-data/state/*.tmp"))
+
+
+@pytest.mark.last
+def test_a_stop_beyond_its_grace_waits_for_no_batch(cramped: Cramped) -> None:
+    run, point = cramped.run(), cramped.points["task.write", "hold"]
+    before = cramped.pipeline.progress(cramped.table)
+    with point.armed():
+        cramped.produce()
+        point.wait(run)
+        assert run.stop(A_FEW_SECONDS) == 0, run.tail()
+        assert run.seen("stopping", tables_in_flight=[cramped.table])
+        assert run.seen("grace_period_exceeded", grace_s=2.0)
+        wait_until_gone(run)
+    assert not run.seen("unexpected_error"), run.tail()
+    assert cramped.pipeline.progress(cramped.table) == before

@@ -1,6 +1,7 @@
 """Records that end the worker which reads them: each becomes a dead letter, and its table and all others flow on.
 
-In time: one way to die here, all of them in unit/ingest/tasks/test_isolate.py.
+In time: one way to die here, all of them in unit/ingest/tasks/test_isolate.py; a replay of what still harms its reader in
+unit/dead_letters/test_crashing_records.py.
 """
 
 from __future__ import annotations
@@ -26,13 +27,26 @@ REASONS = {
 }
 GOOD = 30
 WITHIN_S = 60.0
-IN_TIME = ("segmentation",)
+FOLDER = str(Path(planted.__path__[0]).resolve())
 
 
-@pytest.mark.parametrize("harms", [IN_TIME, pytest.param(tuple(REASONS), marks=pytest.mark.slow)], ids=len)
-def test_a_record_that_ends_its_worker_becomes_a_dead_letter(
-    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch, harms: Sequence[str]
+def test_a_record_that_ends_its_worker_becomes_a_dead_letter(pipeline: Pipeline) -> None:
+    _read(pipeline, ["segmentation"])
+
+
+@pytest.mark.slow
+def test_records_that_end_their_workers_in_every_way_become_dead_letters_that_can_be_retried(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    tables = _read(pipeline, list(REASONS))
+    monkeypatch.setenv("PYTHONPATH", FOLDER)  # The command lives, and reports it of what still harms its reader.
+    name = tables["segmentation"][0]
+    tried = pipeline.command("dead-letters", "replay", name)
+    assert tried["tables"] == {name: {"replayed": 0, "remaining": 1}}
+
+
+def _read(pipeline: Pipeline, harms: Sequence[str]) -> dict[str, tuple[str, str]]:
+    """Tables and topics, by harm, once all but the records that harm are rows."""
     tables = {name: pipeline.add_fed_table(name, 1) for name in (*harms, "neighbour")}
     for name, (_, topic) in tables.items():
         pipeline.feed.send(topic, events(GOOD))
@@ -40,8 +54,7 @@ def test_a_record_that_ends_its_worker_becomes_a_dead_letter(
             pipeline.feed.send(topic, [b'{"harm": "%s"}' % name.encode()])
             pipeline.feed.send(topic, events(GOOD, GOOD))
     pipeline.feed.flush()
-    folder = str(Path(planted.__path__[0]).resolve())
-    run = pipeline.run(environment={"PYTHONPATH": folder})
+    run = pipeline.run(environment={"PYTHONPATH": FOLDER})
     pipeline.wait_for_commit_of(tables["neighbour"][0], run)
     for name in harms:
         table, topic = tables[name]
@@ -61,7 +74,4 @@ def test_a_record_that_ends_its_worker_becomes_a_dead_letter(
     pipeline.wait_for_commit_of(tables["neighbour"][0], run)
     pipeline.check(tables["neighbour"][0])
     run.stop()
-    monkeypatch.setenv("PYTHONPATH", folder)  # The command lives, and reports it of what still harms its reader.
-    name = tables["segmentation"][0]
-    tried = pipeline.command("dead-letters", "replay", name)
-    assert tried["tables"] == {name: {"replayed": 0, "remaining": 1}}
+    return tables

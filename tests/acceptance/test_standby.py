@@ -40,7 +40,7 @@ def test_a_standby_takes_over_from_a_leader_that_is_frozen_stands_down_or_is_kil
     pair.wait_until_warm(2, first)
     assert commits(second) == 0
 
-    with pair.load(0.3):
+    with pair.load(1.0):
         with first.frozen(_LONGER_THAN_SILENCE_S):
             pair.wait_for_commit(second, 0)
         first.wait_for("tables_released")

@@ -124,7 +124,7 @@ def _renew(
 
 
 def test_credentials_are_renewed_before_they_expire(pipeline: Pipeline, remote_lake: RemoteLake) -> None:
-    store, _ = _renew(pipeline, remote_lake, lifetime_s=20.0, for_s=0.0, pause_s=1.0)
+    store, _ = _renew(pipeline, remote_lake, lifetime_s=20.0, for_s=0.0, pause_s=4.0)
     keys = _writers(store)
     assert all(key.startswith(EXPIRING) for key in keys), "the credentials of the longest prefix are the right ones"
 

@@ -20,6 +20,9 @@ import frazil
 from docs.scan import ROOT
 from frazil.clock import new_id
 from frazil.runtime.broker import EmbeddedBroker
+from frazil.runtime.gateway import class_archive, sharing_options
+from frazil.runtime.jars import own_jars
+from frazil.runtime.jvm import JVM_OPTIONS
 from tests.fixtures.jvms import QUICK_JVM
 from tests.fixtures.processes import plain_environment
 
@@ -87,7 +90,10 @@ def test_the_installed_command_reads_a_topic_into_a_table(
     )
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as service_manager:
         service_manager.bind(str(tmp_path / "notify"))
-        answer = run(str(installed / "frazil"), "run", "--until-caught-up", directory=tmp_path, NOTIFY_SOCKET="notify")
+        # The wheel's archive of classes would be another one, which `frazil setup` has not made.
+        java = [QUICK_JVM, *sharing_options(class_archive(own_jars(needs_s3=False), JVM_OPTIONS))]
+        variables = {"NOTIFY_SOCKET": "notify", "JDK_JAVA_OPTIONS": " ".join(java)}
+        answer = run(str(installed / "frazil"), "run", "--until-caught-up", directory=tmp_path, **variables)
         assert service_manager.recv(100) == b"READY=1\nWATCHDOG=1"
     assert answer.strip() == "a.b: 300 rows, 0 records behind"
 

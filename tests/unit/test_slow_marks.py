@@ -31,6 +31,12 @@ def test_the_longest_files_exist() -> None:
     assert set(LONGEST) - names == set()
 
 
+def test_files_with_a_test_that_comes_last_have_a_place_of_their_own() -> None:
+    last = {path.name for path in _TESTS.rglob("test_*.py") if "@pytest.mark.last\n" in path.read_text()}
+    assert last >= {"test_loop.py"}
+    assert last - set(LONGEST) == set()
+
+
 def test_all_jars_are_fetched_before_tests_whose_time_is_limited() -> None:
     assert {*DECLARATIONS, *JARS} == set(_TESTS.rglob("*ivy.xml"))
     _, _, recipe = (ROOT / "Makefile").read_text().partition("\ntest-all: test-setup\n")
