@@ -8,6 +8,7 @@ and the way to it is cut instead.
 from __future__ import annotations
 
 import contextlib
+import secrets
 import socket
 import subprocess
 import sys
@@ -40,10 +41,12 @@ _JVM = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto
 
 
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind((HOST, 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """A port below those that systems give to clients: it may be seconds until its server has it."""
+    while True:
+        port = 10_000 + secrets.randbelow(20_000)
+        with contextlib.suppress(OSError), socket.socket() as probe:
+            probe.bind((HOST, port))
+            return port
 
 
 class Server:
