@@ -15,6 +15,7 @@ import yaml
 
 from frazil.clock import new_id
 from frazil.runtime.jvm import Jvm
+from frazil.runtime.light_jvm import LightJvm
 from tests.acceptance.lakes import Lake
 from tests.acceptance.ledger import Feed, Ledger, TransactionalFeed
 from tests.acceptance.running import Run
@@ -35,7 +36,7 @@ from tests.acceptance.verifier import (
 )
 from tests.fixtures.foreign_spark import ForeignSpark
 from tests.fixtures.forks import run_to_end, start
-from tests.fixtures.in_process import maintained_on
+from tests.fixtures.in_process import answered_on, maintained_on
 from tests.fixtures.jvms import QUICK_JVM
 from tests.fixtures.readers import Read, assert_equal_everywhere
 from tests.fixtures.waiting import PATIENCE_S, wait_until
@@ -128,6 +129,12 @@ class Pipeline:
         """Runs `maintain` in the process of the tests, with the file as it is now."""
         code, document = maintained_on(jvm, self._write_file(), self._environment(""))
         assert code == 0, document
+
+    def command_on(self, jvm: LightJvm, *words: str) -> Document:
+        """Runs another command in the process of the tests, with the file as it is now; what it printed."""
+        code, document = answered_on(jvm, self._write_file(), self._environment(""), *words)
+        assert code == 0, document
+        return document
 
     def attempt(self, *words: str, failpoints: str = "", within_s: float = PATIENCE_S) -> int:
         """Runs another command; its exit code. SIGKILL after so long."""

@@ -20,9 +20,9 @@ from tests.fixtures.waiting import PATIENCE_S, wait_until
 from tests.integration.servers import free_port
 
 BLOWS = (
-    ("commit.after", "commit.landed", "create.landed", "commit.validating", "task.write"),
+    ("evolve.landed", "commit.landed", "create.landed", "commit.validating", "task.write"),
     ("commit.before", "create.before", "task.batch"),
-    ("evolve.landed", "task.close"),
+    ("commit.after", "task.close"),
     ("evolve.before", "job.before"),
     ("job.after",),
 )

@@ -107,23 +107,24 @@ def test_a_broker_that_is_restarted_is_read_on(served: Served, end: str) -> None
     served.wait_until_complete(run)
 
 
-@pytest.mark.parametrize("step", ["commit.before", pytest.param("task.batch", marks=pytest.mark.soak)])
-def test_a_broker_that_dies_in_the_middle_of_a_batch_is_read_on(served: Served, step: str) -> None:
+@pytest.mark.parametrize(
+    ("end", "step", "away_s"),
+    [
+        ("killed", "commit.before", AWAY_S),
+        pytest.param("stopped", "commit.before", LONG_AWAY_S, marks=pytest.mark.soak),
+        pytest.param("killed", "task.batch", AWAY_S, marks=pytest.mark.soak),
+    ],
+)
+def test_an_outage_that_begins_in_the_middle_of_a_batch_is_named_and_waited_out(
+    served: Served, end: str, step: str, away_s: float
+) -> None:
     run = served.run()
     point = served.points[step, "hold"]
     with point.armed():
         served.send()
         served.pipeline.feed.flush()
         point.wait(run)
-        served.broker.kill()
-    served.bring_back()
-    served.wait_until_complete(run)
-
-
-@pytest.mark.parametrize("away_s", [AWAY_S, pytest.param(LONG_AWAY_S, marks=pytest.mark.soak)])
-def test_an_outage_is_named_and_waited_out(served: Served, away_s: float) -> None:
-    run = served.run()
-    served.broker.stop()
+        ENDS[end](served.broker)
     began_s = time.monotonic()
     # A broker that shuts down in order gives up its partitions before it goes.
     state = served.pipeline.wait_for_state(run, served.table, "backing off", "Kafka is not reachable")

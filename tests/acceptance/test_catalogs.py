@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
@@ -21,9 +21,9 @@ from frazil.errors import SpecError
 from frazil.plugins.catalogs import CATALOGS
 from frazil.runtime.broker import EmbeddedBroker
 from frazil.runtime.connect import catalog_properties, spark_conf, uses_aws
-from frazil.runtime.gateway import hadoop_settings
+from frazil.runtime.light_jvm import LightJvm
 from frazil.schema.evolve import new_schema
-from frazil.spec import load_spec
+from frazil.spec import PipelineSpec, load_spec
 from frazil.spec.partitioning import parse_term
 from tests.acceptance.catalogs import KINDS, AnyLake, GlueLake, HiveLake, NessieLake, running_lake
 from tests.acceptance.ledger import events
@@ -59,6 +59,35 @@ def lake(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
         yield running
 
 
+@pytest.fixture(scope="module")
+def spec(lake: AnyLake, tmp_path_factory: pytest.TempPathFactory) -> PipelineSpec:
+    """A pipeline file with the catalog."""
+    file = tmp_path_factory.mktemp("file") / "frazil.yaml"
+    conf = {"spark": {"conf": dict(lake.conf)}} if lake.conf else {}
+    document = {"pipeline": "p", "kafka": {"bootstrap.servers": "localhost:9"}, "tables": {"t.any": {"topic": "any"}}}
+    file.write_text(yaml.safe_dump({**document, **conf, "catalog": lake.section()}))
+    with _environment(lake):
+        return load_spec(file)
+
+
+@pytest.fixture(scope="module")
+def jvm(lake: AnyLake, spec: PipelineSpec) -> Iterator[LightJvm]:
+    """As commands have one for this catalog."""
+    with ExitStack() as started:
+        with _environment(lake):
+            running = started.enter_context(
+                light_jvm(uses_aws(spec), spec.catalog.kind.needs_spark_jars, spark_conf(spec))
+            )
+        running.listen()
+        yield running
+
+
+@pytest.fixture(scope="module")
+def catalog(jvm: LightJvm, spec: PipelineSpec) -> IcebergCatalog:
+    """As commands open it."""
+    return IcebergCatalog(jvm.gateway, spec.pipeline, catalog_properties(spec), jvm.hadoop)
+
+
 @pytest.fixture
 def pipeline(lake: AnyLake, broker: EmbeddedBroker, spark: ForeignSpark, tmp_path: Path) -> Iterator[Pipeline]:
     """A pipeline with a namespace of its own in the catalog."""
@@ -67,7 +96,7 @@ def pipeline(lake: AnyLake, broker: EmbeddedBroker, spark: ForeignSpark, tmp_pat
         yield made
 
 
-def test_a_pipeline_is_killed_and_continues_in_every_catalog(pipeline: Pipeline) -> None:
+def test_a_pipeline_is_killed_and_continues_in_every_catalog(pipeline: Pipeline, jvm: LightJvm) -> None:
     """Tables are created, appended to, evolved and upserted to; the driver is killed between a commit and its answer."""
     table, topic = pipeline.add_fed_table("events", partition_by=["bucket(id, 4)"])
     orders = pipeline.new_topic("orders", 1)
@@ -86,9 +115,9 @@ def test_a_pipeline_is_killed_and_continues_in_every_catalog(pipeline: Pipeline)
     assert {row["id"]: row["v"] for row in rows} == {n % 10: n for n in range(95)}
     assert len(rows) == 10
     pipeline.check_readers(upserts)
-    reported = pipeline.command("status")["tables"]
+    reported = pipeline.command_on(jvm, "status")["tables"]
     assert {name: found["rows"] for name, found in reported.items()} == {table: 400, upserts: 10}
-    assert all(check["ok"] for check in pipeline.command("check")["checks"])
+    assert all(check["ok"] for check in pipeline.command_on(jvm, "check")["checks"])
 
 
 @pytest.mark.soak
@@ -105,7 +134,7 @@ def test_of_two_processes_the_later_one_continues(pipeline: Pipeline) -> None:
 
 
 @pytest.mark.soak
-def test_a_table_is_partitioned_rolled_back_and_maintained(pipeline: Pipeline, lake: AnyLake) -> None:
+def test_a_table_is_partitioned_rolled_back_and_maintained(pipeline: Pipeline, catalog: IcebergCatalog) -> None:
     pipeline.document["maintenance"] = {"min_input_files": 3, "snapshots": {"count": 3}}
     table, topic = pipeline.add_fed_table("events", 1)
     with pipeline.running() as run:
@@ -117,7 +146,7 @@ def test_a_table_is_partitioned_rolled_back_and_maintained(pipeline: Pipeline, l
     pipeline.feed.produce(topic, events(50, 250))
     pipeline.catch_up()
     pipeline.check(table)
-    _roll_back(pipeline, lake, table)
+    _roll_back(catalog, table)
     assert pipeline.verify(table).row_count == 250
     pipeline.catch_up()
     pipeline.check(table)
@@ -150,47 +179,41 @@ def test_dead_letters_are_kept_and_replayed(pipeline: Pipeline) -> None:
     [pytest.param(kind, marks=_marks(kind)) for kind in ("jdbc on PostgreSQL", "hive", "nessie")],
     indirect=True,
 )
-def test_a_view_is_not_taken_for_a_table(lake: AnyLake, tmp_path: Path) -> None:
-    file = tmp_path / "frazil.yaml"
-    table, topic = f"v{new_id()[:8]}.orders", {"topic": "orders"}
-    conf = {"spark": {"conf": dict(lake.conf)}} if lake.conf else {}
-    document = {"pipeline": "p", "kafka": {"bootstrap.servers": "localhost:9"}, "tables": {table: topic}, **conf}
-    file.write_text(yaml.safe_dump({**document, "catalog": lake.section()}))
-    with _catalog(file, lake) as catalog:
-        catalog.create(f"{table}_of_iceberg", new_schema([("id", LongType())]), {}, 2)
-        identifier, java = catalog._identifier(table), catalog._catalog
-        view = java.buildView(identifier).withSchema(catalog.java_table(f"{table}_of_iceberg").schema())
-        view.withDefaultNamespace(identifier.namespace()).withQuery("spark", "select 1 as id").create()
-        with pytest.raises(SpecError) as refused:
-            catalog.load(table)
-        assert (refused.value.message, refused.value.where) == (
-            "the catalog has a view of this name, and Frazil writes to Iceberg tables",
-            table,
-        )
-        assert java.dropView(identifier)
-        assert catalog.load(table) is None
+def test_a_view_is_not_taken_for_a_table(catalog: IcebergCatalog) -> None:
+    table = f"v{new_id()[:8]}.orders"
+    catalog.create(f"{table}_of_iceberg", new_schema([("id", LongType())]), {}, 2)
+    identifier, java = catalog._identifier(table), catalog._catalog
+    view = java.buildView(identifier).withSchema(catalog.java_table(f"{table}_of_iceberg").schema())
+    view.withDefaultNamespace(identifier.namespace()).withQuery("spark", "select 1 as id").create()
+    with pytest.raises(SpecError) as refused:
+        catalog.load(table)
+    assert (refused.value.message, refused.value.where) == (
+        "the catalog has a view of this name, and Frazil writes to Iceberg tables",
+        table,
+    )
+    assert java.dropView(identifier)
+    assert catalog.load(table) is None
 
 
 @pytest.mark.parametrize("lake", [IN_TIME], indirect=True)
-def test_a_table_whose_creation_is_not_answered_can_be_used(lake: HiveLake) -> None:
+def test_a_table_whose_creation_is_not_answered_can_be_used(lake: HiveLake, jvm: LightJvm) -> None:
     """Iceberg sends the request again, is refused, and deletes the metadata file of the table that it has just created."""
     way, namespace = LossyRelay(lake.server.port, rb"alter_table|create_table"), f"u{new_id()[:8]}"
     properties = {"type": "hive", "uri": f"thrift://{HOST}:{way.port}", "warehouse": str(lake.warehouse)}
-    waits = {"spark.hadoop.hive.metastore.client.socket.timeout": "2s"}
+    hadoop = {**jvm.hadoop, "hive.metastore.client.socket.timeout": "2s"}
     columns = new_schema([("id", LongType())])
     metadata_files = []
-    with light_jvm(needs_spark_jars=True, conf={**lake.conf, **waits}) as jvm:
-        catalog = IcebergCatalog(jvm.gateway, "p", properties, jvm.hadoop)
-        for number, fault in enumerate(way.faults):
-            table = f"{namespace}.t{number}"
-            with way.faulty(fault):
-                catalog.create(table, columns, {"owner": "us"}, 2, Layout((parse_term("bucket(id, 4)"),)))
-            assert way.met[fault] >= 1, fault
-            seen = IcebergCatalog(jvm.gateway, "q", properties, jvm.hadoop).load(table)
-            assert seen is not None, fault
-            assert (seen.schema.column_names, len(seen.partitioning.fields)) == (columns.column_names, 1)
-            assert (seen.properties["owner"], seen.location.rpartition("/")[2]) == ("us", f"t{number}")
-            metadata_files.append(lake.locations(namespace)[table])
+    catalog = IcebergCatalog(jvm.gateway, "p", properties, hadoop)
+    for number, fault in enumerate(way.faults):
+        table = f"{namespace}.t{number}"
+        with way.faulty(fault):
+            catalog.create(table, columns, {"owner": "us"}, 2, Layout((parse_term("bucket(id, 4)"),)))
+        assert way.met[fault] >= 1, fault
+        seen = IcebergCatalog(jvm.gateway, "q", properties, hadoop).load(table)
+        assert seen is not None, fault
+        assert (seen.schema.column_names, len(seen.partitioning.fields)) == (columns.column_names, 1)
+        assert (seen.properties["owner"], seen.location.rpartition("/")[2]) == ("us", f"t{number}")
+        metadata_files.append(lake.locations(namespace)[table])
     way.close()
     assert all(f"/t{number}/metadata/00000-" in file for number, file in enumerate(metadata_files))
 
@@ -230,21 +253,15 @@ def test_glue_keeps_commits_of_others_without_a_lock_alone(lake: GlueLake, monke
     assert kept == {"without": True, "with": False}
 
 
-def _roll_back(pipeline: Pipeline, lake: AnyLake, table: str) -> None:
+def _roll_back(catalog: IcebergCatalog, table: str) -> None:
     """Makes the snapshot before the newest one the current one, as an operator does with Iceberg's own API."""
-    with _catalog(pipeline.folder / "frazil.yaml", lake) as catalog:
-        java = catalog.java_table(table)
-        java.manageSnapshots().rollbackTo(java.currentSnapshot().parentId()).commit()
+    java = catalog.java_table(table)
+    java.manageSnapshots().rollbackTo(java.currentSnapshot().parentId()).commit()
 
 
 @contextmanager
-def _catalog(file: Path, lake: AnyLake) -> Iterator[IcebergCatalog]:
-    """The catalog of a pipeline file, in a JVM of its own."""
+def _environment(lake: AnyLake) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         for name, value in lake.environment().items():
             patch.setenv(name, value)
-        spec = load_spec(file)
-        with light_jvm(uses_aws(spec), spec.catalog.kind.needs_spark_jars) as jvm:
-            yield IcebergCatalog(
-                jvm.gateway, spec.pipeline, catalog_properties(spec), hadoop_settings(spark_conf(spec))
-            )
+        yield

@@ -12,8 +12,10 @@ from typing import Any
 import pytest
 from pyiceberg.table import StaticTable
 
+from frazil.runtime.light_jvm import LightJvm
 from tests.acceptance.ledger import Place, events
 from tests.acceptance.pipelines import Pipeline
+from tests.fixtures.jvms import light_jvm
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -97,13 +99,21 @@ def _is_large(value: bytes | None) -> bool:
     return value is not None and str(LARGE // 10**4).encode() in value
 
 
+@pytest.fixture
+def jvm() -> Iterator[LightJvm]:
+    """For commands that nobody kills."""
+    with light_jvm() as running:
+        running.listen()
+        yield running
+
+
 @pytest.mark.parametrize(
     ("of_runs", "of_retries"),
     [((), IN_TIME), pytest.param(KILLS_OF_A_RUN, KILLS_OF_A_RETRY, marks=pytest.mark.slow)],
     ids=["one", "every"],
 )
 def test_every_record_is_a_row_or_a_dead_letter_whatever_is_killed(
-    pipeline: Pipeline, of_runs: Sequence[str], of_retries: Sequence[str]
+    pipeline: Pipeline, jvm: LightJvm, of_runs: Sequence[str], of_retries: Sequence[str]
 ) -> None:
     held = PendingDeadLetters(pipeline)
     held.produce()
@@ -121,13 +131,14 @@ def test_every_record_is_a_row_or_a_dead_letter_whatever_is_killed(
             held.produce()
             pipeline.wait_until_settled(held.table, run)
         pipeline.document["tables"][held.table]["columns"] = held.widened()
-        done = pipeline.command("dead-letters", "replay", held.table)["tables"][held.table]
+        done = pipeline.command_on(jvm, "dead-letters", "replay", held.table)["tables"][held.table]
         assert done["replayed"] >= 2
         held.check(is_cured=True)
         assert run.stop() == 0, run.tail()
     for table in (held.table, held.dead_letters):
         pipeline.check_readers(table)
-    found = pipeline.command("dead-letters", "list")["tables"][held.table]
+    found = pipeline.command_on(jvm, "dead-letters", "list")["tables"][held.table]
     assert (found["dead_letters"], found["dead_letter_table"]) == (done["remaining"], held.dead_letters)
     assert {one["error_class"] for one in found["classes"]} == {"malformed", "tombstone", "invalid_text"}
-    assert pipeline.command("dead-letters", "drop", "--yes")["tables"][held.table]["dead_letters"] == done["remaining"]
+    dropped = pipeline.command_on(jvm, "dead-letters", "drop", "--yes")["tables"][held.table]
+    assert dropped["dead_letters"] == done["remaining"]

@@ -20,8 +20,8 @@ from tests.acceptance.scenes import BLOWS, STEPS, VICTIMS, Struck, StruckLeader
 pytestmark = pytest.mark.timeout(900)
 
 IN_TIME = {(BLOWS[0], "jvm")}
-# In time: on the twins in simulation/test_histories.py; both halves of a driver are killed at `evolve.landed` in
-# test_registry.py, and at steps of commits and tasks in test_upserts.py.
+# In time: on the twins in simulation/test_histories.py; both halves of a driver are killed at steps of commits and tasks,
+# `commit.after` among them, in test_upserts.py.
 SLOW = {(blow, "both") for blow in BLOWS}
 
 

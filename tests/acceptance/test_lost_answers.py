@@ -1,6 +1,4 @@
-"""A commit whose outcome is not known: the table is asked for our own commit id, and nothing is doubled or given up. The run
-whose commits these are is the one that continues of two that were started together.
-"""
+"""A commit whose outcome is not known: the table is asked for our own commit id, and nothing is doubled or given up."""
 
 from __future__ import annotations
 
@@ -38,7 +36,7 @@ def unsure(shared_pipeline: Pipeline) -> Unsure:
 def proxied(
     broker: EmbeddedBroker, spark: ForeignSpark, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[Unsure, Proxy]]:
-    """On a REST catalog behind a proxy, where two runs found no table and one continues."""
+    """On a REST catalog behind a proxy."""
     folder = tmp_path_factory.mktemp("rest")
     catalog = RestCatalogServer(folder / "catalog", str(folder / "warehouse"))
     catalog.start()
@@ -48,7 +46,6 @@ def proxied(
             pipeline.document["catalog"] = {"type": "rest", "uri": proxy.url}
             pipeline.catalog_file = folder / "catalog" / "rest.db"
             unsure = Unsure(pipeline)
-            unsure.start_two()
             yield unsure, proxy
             unsure.end()
     finally:
@@ -95,7 +92,3 @@ def test_a_commit_that_lands_late_is_refused_or_recognised(proxied: tuple[Unsure
         proxy.release.set()
         assert_refused(first)
     unsure.resume(second)
-
-
-def test_of_two_drivers_started_together_one_continues(proxied: tuple[Unsure, Proxy]) -> None:
-    proxied[0].check_refused()

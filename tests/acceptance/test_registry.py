@@ -1,7 +1,7 @@
 """Producers that change their schema ten times, in every format of the registry, with damaged records among theirs, a
 registry that goes away twice, and kill -9 at the steps between: every table of theirs and its dead letters hold every record
 once. One of the tables is flattened, another takes no change, rescues, and sends its dead letters to a topic too. In
-time: the first two changes.
+time: the first two changes, and the registry away; a driver is killed at `evolve.landed` in test_kills.py.
 """
 
 from __future__ import annotations
@@ -215,10 +215,20 @@ class Stream:
 
 
 class History:
-    """The streams of all formats under one pipeline, which is struck, loses its registry, and is started again."""
+    """The streams of all formats under one pipeline, which is struck, loses its registry, and is started again.
 
-    def __init__(self, pipeline: Pipeline, registry: ApicurioRegistry, relay: Relay) -> None:
+    struck_at: as STRUCK_AT.
+    """
+
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        registry: ApicurioRegistry,
+        relay: Relay,
+        struck_at: Mapping[int, Sequence[str]],
+    ) -> None:
         self.pipeline = pipeline
+        self.struck_at = struck_at
         self.streams = [Stream(pipeline, registry, writer) for writer in WRITERS]
         self.frozen, protobuf, _ = self.streams
         protobuf.add("flat", flat, flatten=True)
@@ -226,7 +236,7 @@ class History:
         no_changes = {"columns": FIRST_COLUMNS, "schema_evolution": "freeze", "rescue": True}
         self.frozen.add("frozen", stored, **no_changes, dead_letters={"topic": self.dead_letters_topic})
         self.tables = [table for stream in self.streams for table in stream.tables]
-        steps = [step for steps in STRUCK_AT.values() for step in steps]
+        steps = [step for steps in struck_at.values() for step in steps]
         self.points = Points(pipeline.folder / "points", *((step, "hold") for step in (*steps, "task.write")))
         self.troubles: Mapping[int, Callable[[], AbstractContextManager[None]]] = {
             CUT_AT: relay.away,
@@ -242,8 +252,8 @@ class History:
         """All producers have a new version."""
         if version in self.troubles:
             self._lose_registry(version)
-        elif version in STRUCK_AT:
-            self._kill_driver(STRUCK_AT[version], version)
+        elif version in self.struck_at:
+            self._kill_driver(self.struck_at[version], version)
         elif version == STRUCK_WORKER_AT:
             self._kill_worker(version)
         else:
@@ -320,9 +330,15 @@ class History:
             self.pipeline.wait_for_commit_of(table, self.run)
 
 
-@pytest.mark.parametrize("versions", [CUT_AT, pytest.param(VERSIONS, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    ("versions", "struck_at"), [(CUT_AT, {}), pytest.param(VERSIONS, STRUCK_AT, marks=pytest.mark.slow)]
+)
 def test_every_record_of_changed_schemas_is_a_row_or_a_dead_letter_whatever_goes_away(
-    pipeline: Pipeline, registry: ApicurioRegistry, operator: Operator, versions: int
+    pipeline: Pipeline,
+    registry: ApicurioRegistry,
+    operator: Operator,
+    versions: int,
+    struck_at: Mapping[int, Sequence[str]],
 ) -> None:
     relay = Relay(registry.port)
     relay.join()
@@ -330,7 +346,7 @@ def test_every_record_of_changed_schemas_is_a_row_or_a_dead_letter_whatever_goes
     for writer in WRITERS:
         if writer.is_loosening:
             operator.create(pipeline.folder, f"t.{writer.format}", {"o": "string"}, required=("o",))
-    history = History(pipeline, registry, relay)
+    history = History(pipeline, registry, relay, struck_at)
     for version in range(2, versions + 1):
         history.resume(version)
     history.replay()

@@ -1,5 +1,5 @@
 """Transfers between accounts of a real PostgreSQL: at every snapshot of the upsert table the sum is what it always was,
-whatever was killed meanwhile.
+whatever was killed meanwhile. In time: Debezium's worker.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class Bank:
         deadlock with others'.
         """
         with self.source.postgres.connected() as connection:
-            while not over.wait(0.02):
+            while not over.wait(0.05):
                 rows = sorted(rng.choice(ACCOUNTS, int(rng.integers(2, 7)), replace=False).tolist())
                 left = rng.integers(-20, 20, len(rows) - 1).tolist()
                 connection.run("begin")
@@ -118,11 +118,16 @@ class Bank:
 
 
 @pytest.mark.parametrize(
-    "has_events",
-    [pytest.param(True, id="counted by events"), pytest.param(False, id="ended by the next", marks=pytest.mark.soak)],
+    ("has_events", "is_killed"),
+    [
+        # In time: kills of the driver in simulation/test_transactions.py, and of a real one in test_upserts.py.
+        pytest.param(True, False, id="counted by events"),
+        pytest.param(True, True, id="counted by events, killed", marks=pytest.mark.slow),
+        pytest.param(False, True, id="ended by the next, killed", marks=pytest.mark.soak),
+    ],
 )
 def test_every_snapshot_has_the_same_sum(
-    has_events: bool, pipeline: Pipeline, broker: EmbeddedBroker, tmp_path: Path
+    has_events: bool, is_killed: bool, pipeline: Pipeline, broker: EmbeddedBroker, tmp_path: Path
 ) -> None:
     table = SourceTable("accounts", {"id": INTEGER}, {"balance": INTEGER}, can_be_truncated=not has_events)
     told = {"provide.transaction.metadata": str(has_events).lower()}
@@ -137,7 +142,8 @@ def test_every_snapshot_has_the_same_sum(
         source.worker.start()
         with bank.busy():
             bank.wait_for_commits(run)
-            run = bank.kill(run)
+            if is_killed:
+                run = bank.kill(run)
         run.wait_for("connected")  # Before that nobody would read what is transferred.
         with bank.busy():
             bank.wait_for_commits(run)

@@ -1,5 +1,6 @@
-"""Two processes of one pipeline: one continues, the other is refused by the table and leaves with exit code 3. In time: two
-that are started together, and one that is asleep in the middle of a commit, in test_lost_answers.py.
+"""Two processes of one pipeline: one continues, the other is refused by the table and leaves with exit code 3. In time: one
+that is asleep in the middle of a commit in test_lost_answers.py; of two that found no table one continues in
+unit/ingest/test_fenced_service.py.
 """
 
 from __future__ import annotations

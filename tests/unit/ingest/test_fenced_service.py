@@ -100,3 +100,23 @@ def test_a_later_run_takes_a_table_over_after_the_first_batch_that_an_earlier_on
     slow.do("commit", "n.a")
     later.turn()
     assert [row["x"] for row in scene.rows("n.a")] == [1, 2, 3]
+
+
+def test_of_two_runs_that_found_no_table_one_continues(tmp_path: Path) -> None:
+    scene = Scene(tmp_path, "a")
+    runs = [scene.start(), scene.start()]
+    count = 0
+    while not any(run.fatal for run in runs):
+        count += 1
+        assert count < 50, "both continue"
+        scene.feed("a", {"x": count})
+        scene.clock.sleep(2)
+        for run in runs:
+            run.turn()
+    [ended] = [run for run in runs if run.fatal]
+    [going] = [run for run in runs if run is not ended]
+    assert isinstance(ended.fatal, FencedError)
+    scene.feed("a", {"x": count + 1})
+    turn_until(going, lambda: len(scene.rows("n.a")) > count)
+    assert [row["x"] for row in scene.rows("n.a")] == list(range(1, count + 2))
+    assert going.fatal is None
