@@ -124,11 +124,11 @@ def run(
             service.run(until_caught_up, timeouts)
         finally:
             publisher.end(service.tables)
-            if not stopping.is_urgent:  # Otherwise the JVM ends together with whatever runs in it.
+            if not stopping.is_urgent:
                 telemetry.stop()
                 publisher.end_offsets(service.tables)
                 warming.join()
-                _stop_maintenance(maintenance_scheduler, jvm)
+            _stop_maintenance(maintenance_scheduler, jvm, stopping.is_urgent)
     return service.tables
 
 
@@ -259,8 +259,13 @@ def _is_busy(table: Table) -> bool:
     return table.schedule.in_flight
 
 
-def _stop_maintenance(maintenance_scheduler: MaintenanceScheduler, jvm: Jvm) -> None:
-    """Lets maintenance finish for a few seconds; a longer rewrite is cancelled, which deletes its files."""
+def _stop_maintenance(maintenance_scheduler: MaintenanceScheduler, jvm: Jvm, is_urgent: bool) -> None:
+    """Lets maintenance finish for a few seconds; a longer rewrite is cancelled, which deletes its files. is_urgent: the
+    JVM ends together with whatever runs in it, which is no error then.
+    """
+    if is_urgent:
+        maintenance_scheduler.stop(0)
+        return
     if not maintenance_scheduler.stop(_MAINTENANCE_TIMEOUT_S):
         with suppress(UnavailableError, Py4JError, ConnectionError):
             jvm.session().sparkContext.cancelAllJobs()
