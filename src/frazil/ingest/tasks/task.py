@@ -127,10 +127,9 @@ def _take_batch(
 
 def _take_rows(runs: Mapping[str, _TableRun], together: Mapping[str, Mapping[str, Together]]) -> None:
     """Hands each table its rows that were made together with those of other tables."""
-    for routes in together.values():
-        for one in routes.values():
-            for name, rows in one.take_held():
-                runs[name].take_rows(rows)
+    for one in (one for routes in together.values() for one in routes.values()):
+        for name, rows in one.take_held():
+            runs[name].take_rows(rows)
 
 
 @dataclass(frozen=True)
@@ -216,9 +215,8 @@ def _process(target: TableTarget, found: ReadRecords, records: Records, limit: i
     if found.changes is not None:
         changes = query_changes(target, found.changes, records, limit)
         return replace(found, decoded=changes.decoded, changes=changes)
-    decoded, made = drop_unread(
-        target, *query_rows(target, found.decoded, records, found.ignored, limit), records, limit
-    )
+    rows = query_rows(target, found.decoded, records, found.ignored, limit)
+    decoded, made = drop_unread(target, *rows, records, limit)
     return replace(found, decoded=decoded, made=made)
 
 
