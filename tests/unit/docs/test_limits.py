@@ -8,7 +8,7 @@ from docs.generate import REFERENCE
 from frazil.decode import limits
 from frazil.decode.avro import numbers
 from frazil.decode.avro import schema as avro
-from frazil.decode.json import grammar, infer, slices, tree
+from frazil.decode.json import grammar, infer, tree
 from frazil.decode.json_schema import kinds, refs
 from frazil.decode.json_schema import types as json_schema
 from frazil.decode.protobuf import json as protobuf_json
@@ -41,8 +41,7 @@ LIMITS = {
     "Protobuf schemas": f"{protobuf.MAX_LEVELS}",
     "JSON Schema": f"{json_schema.MAX_DEPTH}",
     "bytes of a column's name in UTF-8, at every depth": f"{MAX_NAME_BYTES}",
-    "different names of one object with inferred fields, per decoding chunk": (f"{slices.MAX_NAMES:,}"),
-    "new fields per decoding chunk, at all depths": (
+    "new fields, and fields to rescue, per decoding chunk, at all depths": (
         f"{limits.MAX_NEW_FIELDS:,}, or the columns that `limits: {{columns: …}}` leaves, if more"
     ),
     "columns of a table, at all depths": f"`limits: {{columns: …}}`, {DEFAULTS.columns:,}",

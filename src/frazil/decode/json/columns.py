@@ -30,20 +30,17 @@ from frazil.decode.json import values
 from frazil.decode.json.extended import unwrap_scalars
 from frazil.decode.json.grammar import ABSENT, ARRAY, DOUBLE, ESCAPED, FALSE, INT, NULL, OBJECT, STRING, TRUE
 from frazil.decode.json.infer import infer_members, merge_spelling_variants, refuse_objects, refuse_second
+from frazil.decode.json.names import all_members, is_text, names_of, prefer_exact, respelt_members
 from frazil.decode.json.scalars import FAULTS, read_scalar, refuse_values, text_column
 from frazil.decode.json.scan import MAX_UNKNOWN, OK
 from frazil.decode.json.slices import (
     Members,
     Slices,
     Texts,
-    all_members,
     elements_of,
     entries_of,
     find_members,
-    is_text,
-    prefer_exact,
     presence,
-    respelt_members,
 )
 from frazil.decode.limits import long_name_fault, rejected_fault
 from frazil.decode.memory import I32, U8
@@ -172,19 +169,17 @@ def _handle_other_keys(
         findings.dropped.update(".".join((*path, name)) for name in dropped if is_text(name))
         if not is_respelt:
             return members.columns
-        # The other members of a record that is refused are ignored, whatever its neighbours have.
-        others_of = all_members(texts, slices, fields + excluded, error.copy())[0][len(fields) + len(excluded) :]
-        names = [*fields, *excluded, *(name for name in others_of if spellings.find(name) is not None)]
+        seen = {*fields, *excluded}
+        respelt = (name for name in names_of(texts, slices, error, fields) if spellings.find(name) is not None)
+        names = [*fields, *excluded, *(name for name in respelt if name not in seen and level.takes(name))]
         every = find_members(texts, replace(slices, sweep=None), (), names, error)
         every.clear(error)
     else:
-        names, every = all_members(texts, slices, fields + excluded, error)
+        names, every = all_members(texts, slices, fields + excluded, error, level)
     columns = every.columns if is_respelt else members.columns
     at: dict[str | None, int] = {name: n for n, name in enumerate(fields)}
     others: list[tuple[str, Slices]] = []
     for name, column in list(zip(names, every.columns, strict=True))[len(fields) + len(excluded) :]:
-        if not level.takes(name):
-            continue
         place = at.get(spellings.find(name))
         if place is not None:
             columns[place], second = merge_spelling_variants(columns[place], column)

@@ -21,7 +21,8 @@ from frazil.decode.json.as_sent import unescape_keys
 from frazil.decode.json.columns import Findings, read_members
 from frazil.decode.json.extended import quote_bare_words
 from frazil.decode.json.grammar import MAX_DEPTH, NULL, OBJECT
-from frazil.decode.json.slices import MAX_NAMES, JsonOptions, Slices, Texts, all_members
+from frazil.decode.json.names import all_members
+from frazil.decode.json.slices import JsonOptions, Slices, Texts
 from frazil.decode.rescue import rescued_column
 from frazil.schema.parts import Path
 
@@ -31,7 +32,6 @@ FAULTS = {
     scan.DUPLICATE_KEY: Fault("duplicate_key", "the object has the same key twice"),
     scan.TOO_DEEP: Fault("too_deep", f"the value is nested more than {MAX_DEPTH} levels deep"),
     scan.HALF_KEY: Fault("invalid_text", "a key has half of a surrogate pair, which is no text"),
-    scan.TOO_MANY_KEYS: Fault("too_many_fields", f"the object has one of more than {MAX_NAMES} names"),
     scan.NOT_UTF8: Fault("invalid_text", "the value is not UTF-8"),
     scan.TOMBSTONE: Fault("tombstone", "the record has no value (a tombstone), so it is not a JSON object"),
 }
