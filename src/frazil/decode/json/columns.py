@@ -9,7 +9,7 @@ keys are not primitive either, the column is a list of structs with `key` and `v
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeGuard
 
@@ -25,7 +25,7 @@ from pyiceberg.types import (
     StructType,
 )
 
-from frazil.decode.columns import Fault, bitmap, filled, repeats_keys
+from frazil.decode.columns import Fate, Fault, bitmap, filled, repeats_keys
 from frazil.decode.json import values
 from frazil.decode.json.extended import unwrap_scalars
 from frazil.decode.json.grammar import ABSENT, ARRAY, DOUBLE, ESCAPED, FALSE, INT, NULL, OBJECT, STRING, TRUE
@@ -95,6 +95,8 @@ def read_members(
     elif members.unknown:
         columns = _handle_other_keys(texts, slices, (names, others), members, findings, path, error)
         members.clear(error)
+    if texts.fates is not None and not path:
+        _count_fields(texts, members, columns, len(names), findings)
     if path in texts.watched:
         texts.watched[path](names + others, columns)
     arrays = []
@@ -111,6 +113,19 @@ def read_value(texts: Texts, slices: Slices, kind: IcebergType, findings: Findin
         slices = unwrap_scalars(texts, slices, kind, path)
     reader = _READERS.get(type(kind))
     return reader(texts, slices, kind, findings, path) if reader else read_scalar(texts, slices, kind, path)
+
+
+def _count_fields(texts: Texts, members: Members, columns: Sequence[Slices], count: int, findings: Findings) -> None:
+    """Counts the fields of the records, and those that `count` columns or the table's settings take. Without such a
+    setting, a field that nobody has handled is left over, and the batch does not balance.
+    """
+    assert texts.fates is not None
+    texts.fates[Fate.READ] += members.value_counts
+    for column in columns[:count]:
+        texts.note_fate(Fate.COLUMN, (), column)
+    if texts.options.selection is not None or findings.unknown_fields == "drop":
+        handled = texts.fates[Fate.COLUMN] + texts.fates[Fate.RESCUED] + texts.fates[Fate.NO_COLUMN]
+        texts.fates[Fate.LEFT_OUT] = texts.fates[Fate.READ] - handled
 
 
 def _handle_included(
@@ -200,6 +215,7 @@ def _handle_second(
         return []
     if findings.unknown_fields != "add":
         return [(path[-1], second)]
+    texts.note_fate(Fate.RESCUED, path[:-1], second)
     refuse_second(texts, second, path, column)
     return []
 
@@ -227,8 +243,10 @@ def _handle_unknown(
             inner, taken = (*path, name), spellings.others(name) if spellings is not None else []
             fault = _reason_without_column(texts, inner, taken, findings)
             if fault is None:
+                texts.note_fate(Fate.NO_COLUMN, path, column)
                 free.append((name, column))
             else:
+                texts.note_fate(Fate.RESCUED, path, column)
                 there = (texts.selected(column, inner).kind > NULL).astype(np.uint8)
                 texts.refuse(column, there, ".".join((*path, shorten(name))), {1: fault})
         found = infer_members(texts, free, path)
@@ -246,6 +264,7 @@ def _handle_unknown(
 def _put_aside(texts: Texts, column: Slices, path: tuple[str, ...], findings: Findings) -> None:
     if texts.options.selection is not None and texts.options.selection.takes(path) == "none":
         return
+    texts.note_fate(Fate.RESCUED, path[:-1], column)
     if texts.options.selection is not None and texts.options.selection.is_split(path):
         column = _rescue_parts(texts, column, path, findings)
     there = column.kind > NULL

@@ -14,7 +14,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from pyiceberg.types import IcebergType, NestedField, StructType
 
-from frazil.decode.columns import Bodies, Decoded, Fault, Mismatch, bytes_of, first_mismatches, offsets_of
+from frazil.decode.columns import Bodies, Decoded, Fate, Fault, Mismatch, bytes_of, first_mismatches, offsets_of
 from frazil.decode.conversion import NOT_ADDED
 from frazil.decode.json import scan
 from frazil.decode.json.as_sent import unescape_keys
@@ -140,6 +140,7 @@ def _decode(values: pa.BinaryArray, texts: Texts, fields: tuple[NestedField, ...
     slices = text_slices(values)
     scan.scan_texts(texts.base, slices.start, slices.end, slices.kind, error)
     findings = Findings(options.unknown_fields, rejected=options.rejected)
+    texts.fates = np.zeros((len(Fate), len(values)), np.int32)
     columns = read_members(texts, slices, fields, findings, (), error)
     if (texts.has_escaped_keys or (error == scan.ESCAPED_KEY).any()) and not texts.has_canonical_keys:
         canonical = pa.array([unescape_keys(value) for value in values.to_pylist()], pa.binary())
@@ -157,6 +158,7 @@ def _decode(values: pa.BinaryArray, texts: Texts, fields: tuple[NestedField, ...
         dropped=findings.dropped,
         rescued=rescued_column(texts, len(values)) if texts.rescued or texts.unknown_fields else None,
         refusals={f"column {path}: the field is {NOT_ADDED}" for path in findings.refusals},
+        fates=texts.fates,
     )
 
 

@@ -14,7 +14,7 @@ from numba import njit
 from numpy.typing import NDArray
 from pyiceberg.types import IcebergType, NestedField
 
-from frazil.decode.columns import Fault, Mismatch, bitmap, offsets_from
+from frazil.decode.columns import Fate, Fault, Mismatch, bitmap, offsets_from
 from frazil.decode.json.grammar import ABSENT, ARRAY, NULL, OBJECT, new_stack
 from frazil.decode.json.keys import SEED, Sweep, new_sweep, tree_of
 from frazil.decode.json.scan import (
@@ -196,6 +196,8 @@ class Texts:
     cells: int = 0
     #: The fields without a column counted so far (`decode.limits`).
     new_fields: int = 0
+    #: What became of the fields of each record, int32 of shape (n_fates, n_records) (`columns.Fate`); None to count none.
+    fates: NDArray[np.int32] | None = None
 
     @property
     def base(self) -> int:
@@ -209,6 +211,11 @@ class Texts:
         """
         self.cells += cells
         check_cells(self.cells)
+
+    def note_fate(self, fate: Fate, path: Path, column: Slices) -> None:
+        """Counts the values of a field of the record itself. path: of its object."""
+        if self.fates is not None and not path:
+            self.fates[fate] += column.kind > NULL
 
     def in_row(self, path: Path) -> Path:
         """Returns a path as a pipeline file writes it: from the top of the row."""
@@ -275,8 +282,10 @@ class Members:
     columns: list[Slices]
     #: The unknown keys, MAX_UNKNOWN at most.
     unknown: list[str]
-    #: Which objects have their members in the sweep.
+    #: The kinds of all values of the pass, inside these objects too.
     under: U8
+    #: The number of members other than null of each object that this pass has read.
+    value_counts: I32
 
     def clear(self, error: U8) -> None:
         """Removes the members of faulty objects, and everything inside them."""
@@ -297,12 +306,12 @@ def find_members(
         texts.spend(len(tree.fields) * len(slices))
         root, sweep = 0, new_sweep(tree, len(slices), texts.buffer.size)
     tree = sweep.tree
-    unknown = np.empty((MAX_UNKNOWN, 4), np.int32)
+    unknown, value_counts = np.empty((MAX_UNKNOWN, 4), np.int32), np.zeros(len(slices), np.int32)
     found = scan_tree(
         texts.base, slices.start, slices.end, slices.kind, root, tree.keys.ctypes.data, tree.field_table,
         tree.node_table, tree.index, SEED, texts.has_canonical_keys, sweep.start, sweep.end, sweep.kind, sweep.done,
         sweep.integers, sweep.doubles, sweep.elements, sweep.element_kind, sweep.counts, sweep.emitted,
-        sweep.needs_pass, error, unknown, texts.stack,
+        sweep.needs_pass, value_counts, error, unknown, texts.stack,
     )  # fmt: skip
     names = [unspell(texts.buffer[at : at + length].tobytes()) for _, at, length, _ in unknown[:found].tolist()]
     first, under_last = tree.nodes[root][FIRST], tree.nodes[root][SUBTREE_LAST]
@@ -310,7 +319,7 @@ def find_members(
         Slices(sweep.start[f], sweep.end[f], sweep.kind[f], slices.owner, sweep, f)
         for f in range(first, first + len(fields) + len(others))
     ]
-    return Members(columns, names, sweep.kind[first:under_last])
+    return Members(columns, names, sweep.kind[first:under_last], value_counts)
 
 
 def members_under(texts: Texts, slices: Slices, keys: Sequence[str], error: U8) -> list[Slices]:
