@@ -112,6 +112,11 @@ def names_of(texts: Texts, slices: Slices, error: U8, like: Iterable[str] = ()) 
     occurrence. like: names, to return only the keys that may differ from one of them in case alone; none for every key.
     """
     alike = np.unique(np.array([_fold_hash(fold_case(name)) for name in like], np.int64))
+    return _texts_of(texts, _find_keys(texts, slices, error, alike))
+
+
+def _find_keys(texts: Texts, slices: Slices, error: U8, alike: NDArray[np.int64]) -> I32:
+    """Returns the first byte and the length of each key (see `list_keys`), int32 of shape (n_keys, 2)."""
     places = _FIRST_PLACES
     while True:
         index, found = np.full(2 * places, -1, np.int32), np.empty((places, 2), np.int32)
@@ -120,8 +125,12 @@ def names_of(texts: Texts, slices: Slices, error: U8, like: Iterable[str] = ()) 
             found, texts.stack,
         )  # fmt: skip
         if count >= 0:
-            return [unspell(texts.buffer[at : at + length].tobytes()) for at, length in found[:count].tolist()]
+            return found[:count]
         places *= 8
+
+
+def _texts_of(texts: Texts, keys: I32) -> list[str]:
+    return [unspell(texts.buffer[at : at + length].tobytes()) for at, length in keys.tolist()]
 
 
 def _fold_hash(name: str) -> int:
@@ -137,8 +146,10 @@ def all_members(
 
     Raises: TooMuch where these are too many fields without a column.
     """
-    seen = set(known)
-    names = [*known, *(name for name in names_of(texts, slices, error) if name not in seen and level.takes(name))]
+    keys, seen = _find_keys(texts, slices, error, np.zeros(0, np.int64)), set(known)
+    if level is EVERY_MEMBER:  # Before a million names take memory.
+        check_new_fields(texts.new_fields + len(keys) - len(known))
+    names = [*known, *(name for name in _texts_of(texts, keys) if name not in seen and level.takes(name))]
     texts.new_fields += len(names) - len(known)
     check_new_fields(texts.new_fields)
     members = find_members(texts, replace(slices, sweep=None), (), names, error)
