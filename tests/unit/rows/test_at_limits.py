@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 
 from docs.generate import REFERENCE
@@ -323,3 +324,27 @@ def test_every_limit_of_the_page_is_tested() -> None:
     here = {case.limit for case in CASES} | {name for name, *_ in (*SCHEMAS, *NEW_FIELDS)}
     assert named == here | ELSEWHERE.keys()
     assert [file for file in ELSEWHERE.values() if not (ROOT / file).is_file()] == []
+
+
+def test_each_of_hundreds_of_bad_protobuf_records_has_its_own_reason(tmp_path: Path) -> None:
+    count, size = 6, 50  # More required fields than a few dozen are refused in one message.
+    messages = " ".join(
+        f"message M{k} {{ {' '.join(f'required int64 f{k}_{n} = {n + 1};' for n in range(size))} }}"
+        for k in range(count)
+    )
+    parts = " ".join(f"optional M{k} m{k} = {k + 2};" for k in range(count))
+    how = reading("protobuf", f'syntax = "proto2"; message R {{ required int64 id = 1; {parts} }} {messages}')
+
+    def record(number: int) -> bytes:
+        """The record lacks one of the required fields; the last one has all of a message's."""
+        part, left = min(number // size, count - 1), number - size * min(number // size, count - 1)
+        inner = b"".join(varint((n + 1) << 3) + b"\x01" for n in range(size) if n != left)
+        return frame(1) + b"\0\x08" + varint(number) + varint((part + 2) << 3 | 2) + varint(len(inner)) + inner
+
+    values = [record(number) for number in range(count * size + 1)]
+    report, rows, _ = took(target(tmp_path, how, {"id": "long"}), values)
+    assert rows == [count * size]
+    tables = [pq.read_table(file.path) for file in report.written.dead_letters]
+    reasons = [(one["path"], one["message"]) for table in tables for one in table.to_pylist()]
+    names = [(f"m{k}.f{k}_{n}", f"required field f{k}_{n} is missing") for k in range(count) for n in range(size)]
+    assert reasons == names
