@@ -14,7 +14,7 @@ from urllib.request import urlopen
 
 import pytest
 from confluent_kafka import Producer, TopicPartition
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from frazil.clock import new_id
 from frazil.runtime.broker import EmbeddedBroker
@@ -192,3 +192,23 @@ def test_before_the_first_run_nothing_is_compared_and_nothing_is_made(broker: Em
     found = printed["tables"]["v.events"]
     assert (done.returncode, found["equal"], found["reason"]) == (1, None, "it does not exist yet")
     assert not (tmp_path / "frazil-data").exists()
+
+
+def test_thousands_of_columns_with_a_value_each_are_proven(broker: EmbeddedBroker, tmp_path: Path) -> None:
+    topic, client = new_id(), {"bootstrap.servers": broker.bootstrap_servers}
+    admin = AdminClient({**client})
+    admin.create_topics([NewTopic(topic, 1, 1)])[topic].result()
+    producer = Producer({**client, "log_level": 0})
+    for number in range(2500):
+        producer.produce(topic, json.dumps({"id": number, f"user_{number}": number}), partition=0)
+    assert producer.flush(30) == 0
+    document = {
+        "pipeline": "wide",
+        "kafka": {"bootstrap.servers": broker.bootstrap_servers},
+        "tables": {"v.events": {"topic": topic, "limits": {"columns": 2501}}},
+    }
+    pipeline = Pipeline(tmp_path, document)
+    pipeline.run()
+    done, printed = pipeline.command("verify")
+    found = printed["tables"]["v.events"]
+    assert (done.returncode, found["equal"], found["rows"]) == (0, True, 2500), done.stderr

@@ -16,7 +16,7 @@ from frazil.catalog.iceberg.rewriters import is_readable_by_spark
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-_COPIES = "__copies"
+_COPIES, _ROW = "__copies", "__row"
 _SHOWN = 5
 _TASKS = "spark.sql.shuffle.partitions"
 _ROWS_PER_TASK = 50_000
@@ -57,8 +57,10 @@ def compare(table: DataFrame, wanted: DataFrame) -> Difference:
         if "map<" in field.dataType.simpleString():
             both = both.withColumn(field.name, f.to_json(f.struct(f.col(f"`{field.name}`"))))
     columns = [f.col(f"`{name}`") for name in both.columns if name != _COPIES]
-    differing = both.groupBy(*columns).agg(f.sum(_COPIES).alias(_COPIES)).where(f.col(_COPIES) != 0)
-    rows = differing.select(f.to_json(f.struct(*columns)).alias("row"), f.col(_COPIES).alias("copies"))
+    # Not by each column: Spark's planner overflows its stack at some thousands of them.
+    both = both.select(f.struct(*columns).alias(_ROW), f.col(_COPIES))
+    differing = both.groupBy(_ROW).agg(f.sum(_COPIES).alias(_COPIES)).where(f.col(_COPIES) != 0)
+    rows = differing.select(f.to_json(_ROW).alias("row"), f.col(_COPIES).alias("copies"))
     conf = table.sparkSession.conf
     most_tasks = str(conf.get(_TASKS))
     try:
