@@ -49,7 +49,7 @@ from frazil.maintenance.merge_task import merge_of
 from frazil.maintenance.run import MaintenanceRunner
 from frazil.maintenance.scheduler import MaintenanceScheduler
 from frazil.ops.maintenance import Activities
-from frazil.ops.reports import behind
+from frazil.ops.reports import behind, held_back
 from frazil.ops.running import OwnServices, Parts, RunningPipeline
 from frazil.ops.state_file import StateFile, describe
 from frazil.printable import plural
@@ -326,7 +326,9 @@ def _words(table: Table) -> str:
     if table.status.run_state is RunState.BACKING_OFF:
         return f"backing off: {table.status.reason}; {table.status.remedy}"
     rows = table.catalog.size.live_row_count if table.catalog.size else 0
-    return f"{plural(rows, 'row')}, {behind(table.offsets.lag_records)}"
+    held = held_back(table.offsets.open_transactions)
+    waiting = f"; {held.message} ({held.where})" if held is not None else ""
+    return f"{plural(rows, 'row')}, {behind(table.offsets.lag_records)}{waiting}"
 
 
 def report_alive() -> None:

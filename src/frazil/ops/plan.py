@@ -18,7 +18,7 @@ from frazil.ingest.batches.bad_records import TOO_MANY_REMEDY, remedy_for
 from frazil.ingest.failures import TableStopped, describe_error
 from frazil.ingest.loop.discovery import Discovery
 from frazil.ingest.loop.topics import missing_topics, refuse_empty_patterns
-from frazil.ingest.plan import lag_records, limit_ranges
+from frazil.ingest.plan import lag_records, limit_ranges, open_transactions
 from frazil.ingest.tables.preflight import refuse_columns, refuse_foreseen, warnings_of
 from frazil.ingest.tables.queries import Queries, QueryTables
 from frazil.ingest.tables.schema_changes import CLASH_REMEDY, adder, query_adder
@@ -28,7 +28,7 @@ from frazil.ingest.tables.state import Tally
 from frazil.ingest.tables.table import Table
 from frazil.kafka.port import Partition, ReadRecord, Source
 from frazil.ops.layouts import PlannedLayout, plan_layout
-from frazil.ops.reports import Problem
+from frazil.ops.reports import Problem, held_back
 from frazil.ops.sampling import decode_sample, propose_times, routed_sample, sampled_keys
 from frazil.ops.status import MissingTopics, problem_of
 from frazil.ops.unused_fields import unselected_fields, unused_fields
@@ -101,7 +101,10 @@ class PlannedTable:
     first_offsets: tuple[FirstOffset, ...] = ()
     #: The number of records in the sample.
     sampled: int = 0
+    #: The number of unread offsets, those that wait for open transactions included.
     unread: int = 0
+    #: The unread offsets that wait for an open transaction, from its first offset on.
+    open_transactions: tuple[OffsetRange, ...] = ()
     #: The number of bad records in the sample.
     bad: int = 0
     #: Changes that records ask for and `schema_evolution` forbids.
@@ -183,7 +186,9 @@ def plan_tables(
         if selector.literal is not None and name not in tables:
             tables[name] = Table(spec.table_for(selector.literal))
             missing[name] = selector.literal
-    ends = source.ends({partition for table in tables.values() for partition in table.partitions()})
+    partitions = {partition for table in tables.values() for partition in table.partitions()}
+    log_ends = source.log_ends(partitions)
+    ends = source.ends(partitions)
     planned = []
     sample_reader = _SampleReader(read_sample, schemas, spec.path, catalog, QueryTables(catalog, queries))
     advice = MissingTopics(source)
@@ -193,7 +198,8 @@ def plan_tables(
             plan = PlannedTable(name)
             if name in missing:
                 plan.problem = advice.problem(missing[name])
-            _plan_table(discovery, tables[name], plan, ends, cluster_id, sample_reader)
+            committed = _plan_table(discovery, tables[name], plan, ends, cluster_id, sample_reader)
+            _add_offsets(tables[name], plan, ends, log_ends, committed)
             planned.append(plan)
         left = sorted(tables.keys() - {plan.name for plan in planned})  # Those that routes make of the sample.
     return sorted(planned, key=lambda plan: plan.name)
@@ -206,7 +212,8 @@ def _plan_table(
     ends: Mapping[Partition, int],
     cluster_id: str,
     sample_reader: _SampleReader,
-) -> None:
+) -> set[Partition]:
+    """Plans a table except for its offsets; returns its partitions with progress."""
     committed: set[Partition] = set()
     try:
         discovery.load(table, cluster_id)
@@ -228,7 +235,7 @@ def _plan_table(
         raise
     except Exception as error:  # noqa: BLE001  (whatever is wrong with one table, the others are planned)
         plan.action, plan.problem = "stop", problem_of(unforeseen(error, table.name))
-    _add_offsets(table, plan, ends, committed)
+    return committed
 
 
 def action_of(table: Table, plan: PlannedTable, ends: Mapping[Partition, int], committed: set[Partition]) -> str:
@@ -466,10 +473,19 @@ def _source_of(column: ColumnSpec) -> str:
     return "header" if column.header is not None else "declared"
 
 
-def _add_offsets(table: Table, plan: PlannedTable, ends: Mapping[Partition, int], committed: set[Partition]) -> None:
-    """Adds where reading begins, and how much there is to read."""
+def _add_offsets(
+    table: Table,
+    plan: PlannedTable,
+    ends: Mapping[Partition, int],
+    log_ends: Mapping[Partition, int],
+    committed: set[Partition],
+) -> None:
+    """Adds where reading begins, how much there is to read, and what waits for open transactions."""
     position = table.position()
-    plan.topics, plan.unread = tuple(sorted(table.offsets.topics)), lag_records(position, ends)
+    readable = lag_records(position, ends)
+    plan.open_transactions = open_transactions(position, ends, log_ends)
+    plan.topics = tuple(sorted(table.offsets.topics))
+    plan.unread = readable + sum(one.span for one in plan.open_transactions)
     plan.first_offsets = tuple(
         FirstOffset(topic, partition, offset, "progress" if (topic, partition) in committed else "start")
         for topic in sorted(position)
@@ -478,5 +494,8 @@ def _add_offsets(table: Table, plan: PlannedTable, ends: Mapping[Partition, int]
     plan.is_idle = plan.action == "none"
     if plan.action == "wait" and plan.problem is None:
         plan.is_idle = not plan.unread
+        if not readable and plan.open_transactions:
+            plan.problem = held_back(plan.open_transactions)
+            return
         remedy = "produce records with fields, or declare `columns`"
         plan.problem = Problem("there is no record with a field to infer columns from", remedy, table.name)

@@ -110,6 +110,7 @@ class Console:
             columns=figures.COLUMNS,
             live_version=version,
             report=report,
+            waiting=reports.held_back(report.open_transactions) if report is not None else None,
             charts=self._charts(name, SPANS.get(span, SPANS["hour"])),
             span=span if span in SPANS else "hour",
             spans=SPANS,
