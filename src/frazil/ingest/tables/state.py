@@ -207,6 +207,8 @@ class CatalogState:
     asked_at_s: float = float("-inf")
     #: Whether the table was requested since it was last checked for a due batch.
     was_asked: bool = False
+    #: Whether something other than a batch, such as maintenance, has changed the table since it was last loaded.
+    is_outdated: bool = False
     #: The table's size after the newest commit; None before it is known.
     size: TableSize | None = None
     #: Rows of the dead-letter table, as last counted.
