@@ -218,7 +218,7 @@ class _Likeness(io.StringIO):
         return self._stream.isatty()
 
     @property
-    def encoding(self) -> str:
+    def encoding(self) -> str:  # type: ignore[override]
         """The encoding of the stream."""
         return self._stream.encoding
 
