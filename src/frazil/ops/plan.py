@@ -101,7 +101,6 @@ class PlannedTable:
     first_offsets: tuple[FirstOffset, ...] = ()
     #: The number of records in the sample.
     sampled: int = 0
-    #: The number of unread offsets, those that wait for open transactions included.
     unread: int = 0
     #: The unread offsets that wait for an open transaction, from its first offset on.
     open_transactions: tuple[OffsetRange, ...] = ()
@@ -187,8 +186,7 @@ def plan_tables(
             tables[name] = Table(spec.table_for(selector.literal))
             missing[name] = selector.literal
     partitions = {partition for table in tables.values() for partition in table.partitions()}
-    log_ends = source.log_ends(partitions)
-    ends = source.ends(partitions)
+    log_ends, ends = source.log_ends(partitions), source.ends(partitions)
     planned = []
     sample_reader = _SampleReader(read_sample, schemas, spec.path, catalog, QueryTables(catalog, queries))
     advice = MissingTopics(source)
@@ -198,8 +196,8 @@ def plan_tables(
             plan = PlannedTable(name)
             if name in missing:
                 plan.problem = advice.problem(missing[name])
-            committed = _plan_table(discovery, tables[name], plan, ends, cluster_id, sample_reader)
-            _add_offsets(tables[name], plan, ends, log_ends, committed)
+            _plan_table(discovery, tables[name], plan, ends, cluster_id, sample_reader)
+            _add_open_transactions(tables[name], plan, ends, log_ends)
             planned.append(plan)
         left = sorted(tables.keys() - {plan.name for plan in planned})  # Those that routes make of the sample.
     return sorted(planned, key=lambda plan: plan.name)
@@ -212,8 +210,7 @@ def _plan_table(
     ends: Mapping[Partition, int],
     cluster_id: str,
     sample_reader: _SampleReader,
-) -> set[Partition]:
-    """Plans a table except for its offsets; returns its partitions with progress."""
+) -> None:
     committed: set[Partition] = set()
     try:
         discovery.load(table, cluster_id)
@@ -235,7 +232,7 @@ def _plan_table(
         raise
     except Exception as error:  # noqa: BLE001  (whatever is wrong with one table, the others are planned)
         plan.action, plan.problem = "stop", problem_of(unforeseen(error, table.name))
-    return committed
+    _add_offsets(table, plan, ends, committed)
 
 
 def action_of(table: Table, plan: PlannedTable, ends: Mapping[Partition, int], committed: set[Partition]) -> str:
@@ -473,19 +470,10 @@ def _source_of(column: ColumnSpec) -> str:
     return "header" if column.header is not None else "declared"
 
 
-def _add_offsets(
-    table: Table,
-    plan: PlannedTable,
-    ends: Mapping[Partition, int],
-    log_ends: Mapping[Partition, int],
-    committed: set[Partition],
-) -> None:
-    """Adds where reading begins, how much there is to read, and what waits for open transactions."""
+def _add_offsets(table: Table, plan: PlannedTable, ends: Mapping[Partition, int], committed: set[Partition]) -> None:
+    """Adds where reading begins, and how much there is to read."""
     position = table.position()
-    readable = lag_records(position, ends)
-    plan.open_transactions = open_transactions(position, ends, log_ends)
-    plan.topics = tuple(sorted(table.offsets.topics))
-    plan.unread = readable + sum(one.span for one in plan.open_transactions)
+    plan.topics, plan.unread = tuple(sorted(table.offsets.topics)), lag_records(position, ends)
     plan.first_offsets = tuple(
         FirstOffset(topic, partition, offset, "progress" if (topic, partition) in committed else "start")
         for topic in sorted(position)
@@ -494,8 +482,15 @@ def _add_offsets(
     plan.is_idle = plan.action == "none"
     if plan.action == "wait" and plan.problem is None:
         plan.is_idle = not plan.unread
-        if not readable and plan.open_transactions:
-            plan.problem = held_back(plan.open_transactions)
-            return
         remedy = "produce records with fields, or declare `columns`"
         plan.problem = Problem("there is no record with a field to infer columns from", remedy, table.name)
+
+
+def _add_open_transactions(
+    table: Table, plan: PlannedTable, ends: Mapping[Partition, int], log_ends: Mapping[Partition, int]
+) -> None:
+    """Adds what waits for open transactions: a table without other records waits for them, and not for a field."""
+    waiting = plan.open_transactions = open_transactions(table.position(), ends, log_ends)
+    if plan.action == "wait" and waiting and not plan.unread:
+        plan.problem, plan.is_idle = held_back(waiting), False
+    plan.unread += sum(one.span for one in waiting)

@@ -109,7 +109,7 @@ def test_records_behind_an_open_transaction_are_named(few: ManyTables) -> None:
     table.offsets.lag_records, table.offsets.behind_since_ms = 1_110, few.clock.now_ms() - 5_000
     table.offsets.open_transactions = (OffsetRange("orders", 2, 50, 1_060),)
     page = shown(few)
-    assert cell(page, table.name, 2) == "1,110 <small>1,010 behind an open transaction</small>"
+    assert cell(page, table.name, 2) == '1,110 <span class="reason">1,010 behind an open transaction</span>'
     assert "offset 50" not in cell(page, table.name, 0), "transactions come and go"
     one = shown(few, f"/tables/{table.name}").text
     assert "1,010 records wait behind an open transaction since offset 50 (topic orders, partition 2). To do:" in one

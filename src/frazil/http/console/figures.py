@@ -29,7 +29,7 @@ _RANKS = {"stopped": 0, "backing off": 1, "paused": 2}
 _LATE, _NEW, _DEAD_LETTERS, _WELL = 3, 4, 5, 6
 _STATE = Markup('<span class="state {kind}">{state}</span>{reason}')
 _LINE = Markup(' <span class="{kind}">{text}</span>')
-_HELD = Markup("{lag} <small>{held} behind an open transaction</small>")
+_HELD = Markup('{lag} <span class="reason">{held} behind an open transaction</span>')
 _FRESHNESS = Markup("{spark} {now} <small>{most}</small>")
 _DEAD_LETTER_LINK = Markup('<a href="{url}">{number}</a>')
 
