@@ -115,9 +115,15 @@ def test_records_behind_an_open_transaction_are_named(few: ManyTables) -> None:
     assert "1,010 records wait behind an open transaction since offset 50 (topic orders, partition 2). To do:" in one
     table.offsets.behind_since_ms = few.clock.now_ms() - 90_000
     table.state = None
+    page = shown(few, f"/tables/{table.name}")
+    assert (page.text.count("since offset 50"), "To do:" in page.text) == (1, False), "it is beside the state now"
     late = cell(shown(few), table.name, 0)
     assert "waiting, late, no commit yet" in late
     assert "since offset 50" in late
+    table.status.set(RunState.STOPPED, BAD)
+    one = shown(few, f"/tables/{table.name}").text
+    assert BAD.message in one
+    assert "since offset 50 (topic orders, partition 2). To do:" in one
 
 
 def test_the_api_has_them_too(tmp_path: Path) -> None:

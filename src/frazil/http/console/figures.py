@@ -73,6 +73,11 @@ class Figures:
         return self.hour.rate
 
     @property
+    def shown_problem(self) -> Problem | None:
+        """What is shown beside its state. Open transactions come and go: they are a problem of a table that is late."""
+        return self.problem or (self.held_back if self.rank in (_LATE, _NEW) else None)
+
+    @property
     def rank(self) -> int:
         """How urgently the table needs attention, the most urgent first."""
         if self.state in _RANKS:
@@ -147,14 +152,12 @@ def cells_of(figures: Figures, now_ms: int) -> tuple[str, ...]:
 
 def state_cell(figures: Figures) -> Markup:
     """Returns the state as text beside its shape, with the reason, its place and what to do."""
-    kind, state, problem = figures.state.replace(" ", "-"), figures.state, figures.problem
+    kind, state = figures.state.replace(" ", "-"), figures.state
     if figures.rank == _LATE:
         kind, state = "late", f"{state}, late"
     if figures.rank in (_LATE, _NEW) and figures.is_new:
         state = f"{state}, no commit yet"
-    if problem is None and figures.rank in (_LATE, _NEW):
-        problem = figures.held_back
-    return _STATE.format(kind=kind, state=state, reason=_problem(figures.state, problem))
+    return _STATE.format(kind=kind, state=state, reason=_problem(figures.state, figures.shown_problem))
 
 
 def _problem(state: str, problem: Problem | None) -> Markup:
