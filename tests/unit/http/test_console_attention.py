@@ -45,7 +45,8 @@ def states_of(page: Page) -> list[str]:
 
 def cell(page: Page, table: str, place: int) -> str:
     """A cell of a table's row, 0 for the one behind the name."""
-    return re.findall(r"<td[^>]*>(.*?)</td>", page.rows[table])[place]
+    cells: list[str] = re.findall(r"<td[^>]*>(.*?)</td>", page.rows[table])
+    return cells[place]
 
 
 def test_all_are_well_only_once_all_have_a_commit(few: ManyTables) -> None:
