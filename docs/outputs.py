@@ -89,11 +89,17 @@ TABLE = Document(
         "topics": ("list of texts", "The topics that the table reads."),
         "lag_records": (
             "number",
-            "Offsets up to the topics' ends that are not committed. Null before they are measured, and where topics are gone"
-            " or are other ones now.",
+            "Offsets up to the ends of the topics' logs that are not committed. Null before they are measured, and where"
+            " topics are gone or are other ones now.",
+        ),
+        "open_transactions": (
+            "list of objects",
+            "The offsets among them that wait for an [open transaction](../operations/open-transaction.md): `topic`,"
+            " `partition`, `start` (its first offset) and `end` (that of the log).",
         ),
         "lag_s": ("number", "For how many seconds the table has been incomplete; 0 when everything is committed."),
         "watermark_ms": (_MS, "The record timestamp up to which the table is [complete](../concepts.md#watermark)."),
+        "committed": ("boolean", "Whether the pipeline has ever committed to the table. Null where that is not known."),
         "last_commit_ms": (_MS, "The time of the pipeline's newest commit to the table."),
         "rows": (
             "number",
@@ -184,9 +190,9 @@ LAST_UPSERT = Document(
     },
 )
 _SHARED = (
-    "state", "reason", "remedy", "where", "topics", "lag_records", "watermark_ms", "last_commit_ms", "dropped_fields",
-    "dead_letters", "bad_skipped", "skipped_offsets", "ignored_records", "expectations", "rest_records",
-    "last_upsert",
+    "state", "reason", "remedy", "where", "topics", "lag_records", "open_transactions", "watermark_ms", "committed",
+    "last_commit_ms", "dropped_fields", "dead_letters", "bad_skipped", "skipped_offsets", "ignored_records", "expectations",
+    "rest_records", "last_upsert",
 )  # fmt: skip
 RUN = Document(
     "frazil run: tables.&lt;name&gt;",
@@ -226,7 +232,12 @@ PLAN = Document(
             "Where reading begins: `topic`, `partition`, `offset`, and `source`: `progress` or `start`.",
         ),
         "sampled": ("number", "Records in the sample."),
-        "unread": ("number", "Unread records."),
+        "unread": ("number", "Unread records, those that wait for an open transaction included."),
+        "open_transactions": (
+            "list of objects",
+            "The unread records that wait for an [open transaction](../operations/open-transaction.md), as in `frazil"
+            " status`.",
+        ),
         "bad": ("number", "Bad records in the sample."),
         "refused": ("list of texts", "Schema changes that `schema_evolution` forbids."),
         "warnings": (

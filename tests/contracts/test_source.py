@@ -46,6 +46,12 @@ class Log(Protocol):
     def trim(self, topic: str, partition: int, offset: int) -> None:
         """Forgets the records before an offset."""
 
+    def begin_transaction(self, topic: str, partition: int) -> None:
+        """Appends a record in a transaction that stays open."""
+
+    def end_transaction(self, topic: str, partition: int) -> None:
+        """Commits it."""
+
 
 class MemoryLog:
     """The twin."""
@@ -68,6 +74,13 @@ class MemoryLog:
     def trim(self, topic: str, partition: int, offset: int) -> None:
         self.source.trim(topic, partition, offset)
 
+    def begin_transaction(self, topic: str, partition: int) -> None:
+        self.source.begin_transaction(topic, partition)
+        self.source.produce(topic, partition, b"{}")
+
+    def end_transaction(self, topic: str, partition: int) -> None:
+        self.source.end_transaction(topic, partition)
+
 
 class BrokerLog:
     """A real broker."""
@@ -77,6 +90,7 @@ class BrokerLog:
         self.source = KafkaTopics(properties)
         self._admin = AdminClient(properties)
         self._producer = Producer(properties)
+        self._properties = properties
 
     def create(self, topic: str, partition_count: int) -> None:
         for future in self._admin.create_topics([NewTopic(topic, partition_count, 1)]).values():
@@ -110,6 +124,18 @@ class BrokerLog:
     def trim(self, topic: str, partition: int, offset: int) -> None:
         for future in self._admin.delete_records([TopicPartition(topic, partition, offset)]).values():
             future.result()
+
+    def begin_transaction(self, topic: str, partition: int) -> None:
+        self._transactional = Producer({**self._properties, "transactional.id": new_id()})
+        self._transactional.init_transactions()
+        self._transactional.begin_transaction()
+        self._transactional.produce(topic, b"{}", partition=partition)
+        self._transactional.flush()
+
+    def end_transaction(self, topic: str, partition: int) -> None:
+        self._transactional.commit_transaction()
+        place = [(topic, partition)]  # The coordinator writes the marker after its answer.
+        self._until(lambda: self.source.ends(place) == self.source.log_ends(place))
 
 
 @pytest.fixture(params=["memory", pytest.param("broker", marks=pytest.mark.jvm)])
@@ -163,6 +189,20 @@ def test_ends_and_beginnings_follow_the_log_and_unknown_partitions_are_absent(lo
     log.trim(topic, 1, 2)
     assert log.source.beginnings(partitions) == {(topic, 0): 0, (topic, 1): 2}
     assert log.source.ends(partitions) == {(topic, 0): 0, (topic, 1): 3}
+
+
+def test_an_open_transaction_holds_back_what_may_be_read_and_not_the_end_of_the_log(log: Log, topic: str) -> None:
+    log.create(topic, 2)
+    log.produce(topic, 0, 1_000)
+    partitions = [(topic, 0), (topic, 1), (topic, 7), (f"{topic}-gone", 0)]
+    log.begin_transaction(topic, 0)
+    for _ in range(3):
+        log.produce(topic, 0, 2_000)
+    assert log.source.ends(partitions) == {(topic, 0): 1, (topic, 1): 0}
+    assert log.source.log_ends(partitions) == {(topic, 0): 5, (topic, 1): 0}
+    assert log.source.at_time({(topic, 0): 1_500}) == {(topic, 0): 1}
+    log.end_transaction(topic, 0)
+    assert log.source.ends(partitions) == log.source.log_ends(partitions) == {(topic, 0): 6, (topic, 1): 0}
 
 
 def test_a_time_is_an_offset_and_after_the_last_record_the_end(log: Log, topic: str) -> None:

@@ -262,7 +262,8 @@ def test_before_the_first_run_nothing_is_made_and_all_is_reported(broker: Embedd
     file = write(tmp_path, ledger.servers, f"namespace: n\ntopics: [/^{ledger.topic}$/]")
     status, planned = (forked(tmp_path, command, "-f", file) for command in ("status", "plan"))
     table = f"n.{ledger.topic}"
-    assert (status.code, status.tables()[table]["lag_records"], status.tables()[table]["rows"]) == (0, 100, None)
+    assert (status.code, status.tables()[table]["lag_records"], status.tables()[table]["rows"]) == (4, 100, None)
+    assert status.tables()[table]["reason"] == "no run has committed to the table yet"
     assert (planned.code, planned.tables()[table]["action"], planned.tables()[table]["sampled"]) == (4, "create", 100)
     assert [(c["name"], c["type"], c["source"]) for c in planned.tables()[table]["columns"]] == [
         ("number", "long", "inferred"),

@@ -90,6 +90,10 @@ class UnsureSource:
         self._fate.step("source.ends")
         return self._some(self._source.ends(partitions))
 
+    def log_ends(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
+        self._fate.step("source.log_ends")
+        return self._some(self._source.log_ends(partitions))
+
     def beginnings(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
         self._fate.step("source.beginnings")
         return self._some(self._source.beginnings(partitions))

@@ -181,8 +181,8 @@ def _plan(discovery: Discovery, services: Services, table: Table, origin: Origin
         last_deletes=(),
     )
     table.state = replace(state, progress=progress)
-    ends = services.source.ends(table.partitions())
-    discovery.check_offsets(table, ends)
+    discovery.check_offsets(table, services.source.ends(table.partitions()))
+    ends = services.source.log_ends(table.partitions())
     commit = Commit(table.name, (), progress, before, shape=state.shape, head_id=state.head_id)
     return Handover(
         table.name, "adopt", found.place, progress.offsets, lag_records(progress.offsets, ends), commit=commit
@@ -218,4 +218,4 @@ def _complete(services: Services, table: Table, found: Found) -> Offsets:
 
 
 def _unread(services: Services, table: Table) -> int:
-    return lag_records(table.progress.offsets, services.source.ends([*by_partition(table.progress.offsets)]))
+    return lag_records(table.progress.offsets, services.source.log_ends([*by_partition(table.progress.offsets)]))

@@ -70,7 +70,7 @@ def plan_release(
             lookups={},
         )
         commit = Commit(table.name, (), released, progress, shape=state.shape, entries=entries)
-    ends = services.source.ends([*by_partition(progress.offsets)])
+    ends = services.source.log_ends([*by_partition(progress.offsets)])
     return Handover(table.name, "release", place, progress.offsets, lag_records(progress.offsets, ends), commit=commit)
 
 

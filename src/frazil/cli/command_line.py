@@ -25,7 +25,8 @@ def run(arguments: Sequence[str] | None = None) -> int:
     _share_utf8()
     _escape_unknown_characters()
     words = _to_complete() or list(sys.argv[1:] if arguments is None else arguments)
-    settings = Settings(Output(_wanted_form(words)), debug="--debug" in words)
+    output = Output(_wanted_form(words))
+    settings = Settings(output, debug="--debug" in words)
     try:
         return _run(words or ["--help"], settings)
     except typer.TyperException as error:
@@ -36,6 +37,10 @@ def run(arguments: Sequence[str] | None = None) -> int:
         raise KeyboardInterrupt from None
     except ReaderGone:
         return READER_GONE
+    except OSError as error:
+        # Until a command is called, help and completions are all that is written, and not by its output.
+        lost = output.lose_results(error) if settings.output is output else error
+        return READER_GONE if isinstance(lost, ReaderGone) else settings.output.error(lost, debug=settings.debug)
     except Exception as error:  # noqa: BLE001  (the process edge)
         return settings.output.error(error, debug=settings.debug)
     finally:

@@ -16,8 +16,8 @@ from frazil.cli.output import DEFAULT_FILE, Output, SpecFile
 from frazil.cli.wiring import open_topics
 from frazil.clock import SystemClock
 from frazil.errors import SpecError, UnavailableError
-from frazil.imports.topics import Proposal, clashing_tables, file_of, is_internal, propose
-from frazil.kafka.port import ReadRecord, Source
+from frazil.imports.topics import WAITS, Proposal, clashing_tables, file_of, is_internal, propose
+from frazil.kafka.port import Partition, ReadRecord, Source
 from frazil.kafka.reader import read_sample
 from frazil.ops.check import Finding
 from frazil.registry.confluent import ConfluentRegistry
@@ -82,8 +82,10 @@ def command(
     head = _head(bootstrap_servers, registry, warehouse, kafka or ())
     proposals = clashing_tables(_NAME, _proposals(output, head))
     if all(one.settings is None for one in proposals):
+        waiting = ", ".join(one.topic for one in proposals if one.seen == WAITS)
         raise UnavailableError(
-            "no topic has records that a table can be made of",
+            "no topic has records that a table can be made of"
+            + (f"; those of {waiting} wait behind an open transaction" if waiting else ""),
             remedy="produce some records first, or name the registry with --registry",
             where=bootstrap_servers,
         )
@@ -116,22 +118,24 @@ def _proposals(output: Output, head: dict[str, Any]) -> list[Proposal]:
     source = open_topics(spec)
     found = source.topics(lambda _: True)
     readable = [name for name in sorted(found) if not is_internal(name)]
-    records = _samples(source, spec, {name: found[name].partition_count for name in readable})
+    places = [(name, number) for name in readable for number in range(found[name].partition_count)]
+    log_ends, ends = source.log_ends(places), source.ends(places)
+    held = {place[0] for place, end in ends.items() if end < log_ends.get(place, end)}
+    records = _samples(source, spec, ends)
     if spec.registry is None:
-        return [propose(name, records.get(name, ()), None) for name in sorted(found)]
+        return [propose(name, records.get(name, ()), None, name in held) for name in sorted(found)]
     registry = ConfluentRegistry(spec.registry)
     try:
-        return [propose(name, records.get(name, ()), registry.by_id) for name in sorted(found)]
+        return [propose(name, records.get(name, ()), registry.by_id, name in held) for name in sorted(found)]
     except UnusableSchema as error:
         raise UnavailableError(f"a schema of the registry cannot be read: {error}") from None
     finally:
         registry.close()
 
 
-def _samples(source: Source, spec: PipelineSpec, counts: dict[str, int]) -> dict[str, list[ReadRecord]]:
-    """Returns the newest records of each topic. counts: its partitions."""
-    places = [(topic, number) for topic, count in counts.items() for number in range(count)]
-    first, ends = source.beginnings(places), source.ends(places)
+def _samples(source: Source, spec: PipelineSpec, ends: dict[Partition, int]) -> dict[str, list[ReadRecord]]:
+    """Returns the newest records of each topic. ends: of its partitions."""
+    first = source.beginnings(ends)
     ranges = [
         OffsetRange(*place, max(first.get(place, 0), end - _RECORDS), end) for place, end in ends.items() if end > 0
     ]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import sys
+import warnings
 from enum import StrEnum
 
 import structlog
@@ -15,7 +16,15 @@ from structlog.typing import EventDict, WrappedLogger
 from frazil.cli.output import Redaction
 from frazil.printable import plain
 
-_AT_INTERRUPTS = ("KeyboardInterrupt while sending command.", "Exception occurred while shutting down connection")
+_BESIDE_ERRORS = (
+    "KeyboardInterrupt while sending command.",
+    "Exception occurred while shutting down connection",
+    "Exception while sending command.",
+    "Tried to garbage collect non existing python proxy",
+)
+"""How messages of py4j begin that have nothing to do for an operator: of calls whose error is raised as well, each with a
+stack trace, and of Python objects that Frazil has removed before Java did.
+"""
 
 
 class LogFormat(StrEnum):
@@ -62,16 +71,18 @@ def configure_logging(form: LogFormat, level: LogLevel, redaction: Redaction) ->
             ],
         )
     )
-    sink.addFilter(_is_no_interrupt)
+    sink.addFilter(_is_for_operators)
+    # PySpark's, of a session whose JVM ends with the process.
+    warnings.filterwarnings("ignore", "Unable to cleanly shutdown Spark JVM process", RuntimeWarning)
     root = logging.getLogger()
     root.handlers[:] = [sink]
     root.setLevel(logging.WARNING)
     logging.getLogger("frazil").setLevel(logging.DEBUG)
 
 
-def _is_no_interrupt(record: logging.LogRecord) -> bool:
-    """Whether the record is none of py4j's about Ctrl-C during a call of Java, with a stack trace."""
-    return record.msg not in _AT_INTERRUPTS
+def _is_for_operators(record: logging.LogRecord) -> bool:
+    """Whether the record is none of those of py4j that repeat what is raised, or that are no error."""
+    return not str(record.msg).startswith(_BESIDE_ERRORS)
 
 
 def _renderer(form: LogFormat) -> structlog.typing.Processor:

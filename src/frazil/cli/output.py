@@ -5,6 +5,7 @@ With `--output json` standard output contains JSON documents only, one per line,
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import sys
@@ -173,23 +174,24 @@ class Output:
         except OSError as error:
             if stream is not self._results or self._is_lost:
                 return  # There is no other place to report it.
-            self._is_lost = True
-            _give_up(stream)
-            if isinstance(error, BrokenPipeError):
-                raise ReaderGone from None
-            raise UnavailableError(
-                f"the result of the command cannot be written: {error.strerror}",
-                remedy="free space where standard output is written, or redirect it, and run the command again",
-                where="standard output",
-            ) from None
+            raise self.lose_results(error) from None
 
-
-def _give_up(stream: TextIO) -> None:
-    """Redirects the rest of the stream to nowhere, so that the process does not fail on exit."""
-    with suppress(OSError, ValueError):
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, stream.fileno())
-        os.close(nowhere)
+    def lose_results(self, error: OSError) -> UnavailableError | ReaderGone:
+        """Returns the error of results that cannot be written. Redirects the rest of them to nowhere, so that the process
+        does not fail on exit.
+        """
+        self._is_lost = True
+        with suppress(OSError, ValueError):
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, self._results.fileno())
+            os.close(nowhere)
+        if isinstance(error, BrokenPipeError):
+            return ReaderGone()
+        return UnavailableError(
+            f"the result of the command cannot be written: {error.strerror}",
+            remedy="free space where standard output is written, or redirect it, and run the command again",
+            where="standard output",
+        )
 
 
 def reserve_standard_output() -> TextIO:
@@ -202,6 +204,25 @@ def reserve_standard_output() -> TextIO:
     return reserved
 
 
+class _Likeness(io.StringIO):
+    """A stream for rich that looks like `stream`, and takes what rich writes there beside what it captures: nothing, which
+    a full disk refuses too.
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        super().__init__()
+        self._stream = stream
+
+    def isatty(self) -> bool:
+        """Whether the stream is a terminal."""
+        return self._stream.isatty()
+
+    @property
+    def encoding(self) -> str:  # type: ignore[override]
+        """The encoding of the stream."""
+        return self._stream.encoding
+
+
 def _render(text: RenderableType, stream: TextIO, redacted: Callable[[str], str]) -> str:
     """Returns the text as written to the stream. redacted: masks secrets; it is applied first, because an escaped
     secret would no longer be recognised.
@@ -211,7 +232,7 @@ def _render(text: RenderableType, stream: TextIO, redacted: Callable[[str], str]
     from rich.console import Console  # noqa: PLC0415  (a tenth of a second that most commands need not pay)
     from rich.segment import Segment, Segments  # noqa: PLC0415
 
-    console = Console(file=stream, width=None if stream.isatty() else _WIDTH_OF_A_PIPE)
+    console = Console(file=_Likeness(stream), width=None if stream.isatty() else _WIDTH_OF_A_PIPE)
     with console.capture() as capture:
         segments = (Segment(plain(redacted(one.text)), one.style, one.control) for one in console.render(text))
         console.print(Segments(segments), end="")

@@ -14,7 +14,7 @@ from frazil.kafka.reader import read_sample
 from frazil.kafka.topics import KafkaTopics
 from frazil.ops.lineage import describe_protected
 from frazil.ops.plan import FirstOffset, PlannedTable, plan_document, plan_tables
-from frazil.ops.reports import count
+from frazil.ops.reports import count, held_back
 from frazil.spec import PipelineSpec
 
 SOMETHING_TO_DO = 4
@@ -36,8 +36,8 @@ def command(output: Output, file: SpecFile = DEFAULT_FILE) -> int:
     where there are so many that a run would stop, the plan shows that as well.
 
     Exit code: 0 when a run would change nothing, or wait for the first record of an empty topic; 4 when it would create or
-    change something, wait for a topic or for a record with a field, or stop at bad records; 1 when Kafka or the catalog
-    does not answer; 2 when the pipeline file is wrong.
+    change something, wait for a topic, for a record with a field or for the end of an open transaction, or stop at bad
+    records; 1 when Kafka or the catalog does not answer; 2 when the pipeline file is wrong.
     """
     spec = read_spec(output, file)
     with catalog_and_queries(spec) as (catalog, queries):
@@ -72,6 +72,9 @@ def _lines(table: PlannedTable) -> Iterator[str]:
     for warning in table.warnings:
         yield f"  warning: {warning}"
     yield from _layout(table)
+    held = held_back(table.open_transactions)
+    if held is not None and held != table.problem:
+        yield f"  note: {held.message} ({held.where})"
     for words in _offsets(table.first_offsets):
         yield f"  {words}"
 

@@ -49,7 +49,7 @@ from frazil.maintenance.merge_task import merge_of
 from frazil.maintenance.run import MaintenanceRunner
 from frazil.maintenance.scheduler import MaintenanceScheduler
 from frazil.ops.maintenance import Activities
-from frazil.ops.reports import behind
+from frazil.ops.reports import behind, held_back
 from frazil.ops.running import OwnServices, Parts, RunningPipeline
 from frazil.ops.state_file import StateFile, describe
 from frazil.printable import plural
@@ -78,7 +78,7 @@ def run(
     answer until it has caught up; None for a run that does not end by itself. awaits_topics: whether topics that do not
     exist are waited for as long.
 
-    Raises: NothingInHand where it is stopped before any table is known.
+    Raises: NothingInHand where it is stopped before any table is known, or does not wait for what is in hand.
     """
     clock, until_caught_up = SystemClock(), limit_s is not None
     timeouts = RunTimeouts(clock, limit_s, awaits_topics=awaits_topics)
@@ -96,7 +96,7 @@ def run(
         runner = MaintenanceRunner(
             IcebergMaintenance(catalog, jvm.session, spec.maintenance.cores, merge_of), spec.pipeline, clock
         )
-        maintenance_scheduler = MaintenanceScheduler(runner, clock)
+        maintenance_scheduler = MaintenanceScheduler(runner, clock, running.reload)
         services = replace(
             _services(spec, jvm, source, catalog, maintenance_scheduler.slowed_by),
             on_batch_end=partial(_end_batch, telemetry, Garbage(clock)),
@@ -112,10 +112,11 @@ def run(
             service,
             partial(_own_services, spec, jvm, services),
             maintenance_scheduler.plans,
+            maintenance_scheduler.note_round,
             Heap(lambda: jvm.gateway, clock).usage,
             telemetry.counts,
         )
-        stopping.then(service.stop)
+        stopping.then(service.stop, lambda: service.tables)
         if not until_caught_up:
             maintenance_scheduler.start()
         publisher.begin()
@@ -315,7 +316,7 @@ def report(output: Output, tables: Sequence[Table], until_caught_up: bool) -> in
     stopped = [table for table in tables if table.status.run_state in failing]
     document: dict[str, Any] = {"tables": {table.name: describe(table) for table in tables}}
     lines = [f"{table.name}: {_words(table)}" for table in tables]
-    output.result(document, "\n".join(lines) or "no tables")
+    output.result(document, "\n".join(lines) or "no table is known yet")
     return STOPPED_TABLES if stopped else 0
 
 
@@ -325,8 +326,12 @@ def _words(table: Table) -> str:
         return f"stopped: {table.status.reason}{place}; {table.status.remedy}"
     if table.status.run_state is RunState.BACKING_OFF:
         return f"backing off: {table.status.reason}; {table.status.remedy}"
+    if table.catalog.size is None and not table.catalog.loaded_at_s:
+        return "not loaded yet"
     rows = table.catalog.size.live_row_count if table.catalog.size else 0
-    return f"{plural(rows, 'row')}, {behind(table.offsets.lag_records)}"
+    held = held_back(table.offsets.open_transactions)
+    waiting = f"; {held.message} ({held.where})" if held is not None else ""
+    return f"{plural(rows, 'row')}, {behind(table.offsets.lag_records)}{waiting}"
 
 
 def report_alive() -> None:

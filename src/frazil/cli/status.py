@@ -32,6 +32,7 @@ from frazil.ops.reports import (
     as_document,
     count,
     duration,
+    held_back,
     size,
 )
 from frazil.ops.status import report_pipeline
@@ -63,7 +64,8 @@ def command(output: Output, file: SpecFile = DEFAULT_FILE, watch: Watch = False)
 
     Exit code: 0 when everything is healthy; 4 when a table is stopped, backing off, missing or without a topic, or when
     Kafka, the catalog or the running process does not answer. A pipeline that is not running is no error, and neither is
-    lag. With --watch it is that of the last status shown.
+    lag, unless records wait for a table to which no run has committed yet, or which the last run could not read to its
+    end. With --watch it is that of the last status shown.
     """
     spec = read_spec(output, file)
     clock = SystemClock()
@@ -211,7 +213,7 @@ def _numbers(table: TableReport, now_ms: int) -> tuple[str, ...]:
     return (
         lag,
         ago(table.watermark_ms, now_ms),
-        ago(table.last_commit_ms, now_ms),
+        "never" if table.committed is False else ago(table.last_commit_ms, now_ms),
         count(table.rows) if table.rows is not None else NOTHING,
         files,
         count(table.snapshots),
@@ -258,6 +260,9 @@ def _remarks(report: PipelineReport) -> Iterator[Text]:
         if table.dropped_fields:
             fields = ", ".join(table.dropped_fields)
             yield Text(f"\n{table.name} drops unknown fields: {fields}", style="dim")
+        held = held_back(table.open_transactions)
+        if held is not None:
+            yield from _explain(held, f"note: {table.name}", "yellow")
         yield from _about_layout(table)
         yield from _about_records(table)
         yield from _about_expectations(table)

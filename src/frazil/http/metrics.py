@@ -128,8 +128,13 @@ TABLE = (
     _counter("frazil_table_stops_total", "Stops of the table.", lambda t: _by(t.counts.stops), "code = error"),
     _gauge(
         "frazil_table_lag_records",
-        "Offsets up to the ends of the topics that are not committed.",
+        "Offsets up to the ends of the topics' logs that are not committed.",
         lambda r: r.lag_records,
+    ),
+    _gauge(
+        "frazil_table_open_transaction_records",
+        "Offsets among them that wait for an open transaction.",
+        lambda r: sum(one.span for one in r.open_transactions),
     ),
     _gauge("frazil_table_lag_seconds", "For how long the table has been incomplete.", lambda r: r.lag_s),
     _gauge(

@@ -62,13 +62,19 @@ def is_internal(topic: str) -> bool:
     return _INTERNAL.fullmatch(topic) is not None
 
 
-def propose(topic: str, records: Sequence[ReadRecord], schemas: Schemas | None) -> Proposal:
+WAITS = "its records wait behind an open transaction"
+"""Why a topic is left out whose records no consumer of committed records may read yet."""
+
+
+def propose(
+    topic: str, records: Sequence[ReadRecord], schemas: Schemas | None, has_open_transaction: bool = False
+) -> Proposal:
     """Returns what is proposed for a topic. schemas: the registry; None without one."""
     if is_internal(topic):
         return Proposal(topic, None, "internal")
     values = [record.value for record in records if record.value is not None]
     if not values:
-        return Proposal(topic, None, "no records to look at")
+        return Proposal(topic, None, WAITS if has_open_transaction else "no records to look at")
     form = _form_of(values, schemas)
     if not form.name:
         return Proposal(topic, None, "the values look like those of a schema registry: name it with --registry")

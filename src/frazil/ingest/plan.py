@@ -322,10 +322,28 @@ def lag_records(position: Offsets, ends: Mapping[Partition, int]) -> int:
     return sum(max(0, ends.get(place, offset) - offset) for place, offset in by_partition(position).items())
 
 
-def known_lag(position: Offsets, ends: Mapping[Partition, int]) -> int | None:
-    """Returns the same; None where an end is before the position: the topic is another one now, or has lost records."""
+def open_transactions(
+    position: Offsets, ends: Mapping[Partition, int], log_ends: Mapping[Partition, int]
+) -> tuple[OffsetRange, ...]:
+    """Returns the offsets behind `position` that wait for an open transaction, one range for each partition with one. A
+    range begins at the transaction's first offset.
+
+    ends: the ends of what may be read (Kafka's last stable offsets), requested after `log_ends`: a record that arrived
+    between the two requests would otherwise seem to wait.
+    """
+    return tuple(
+        OffsetRange(*place, ends[place], log_ends[place])
+        for place, offset in sorted(by_partition(position).items())
+        if place in ends and offset <= ends[place] < log_ends.get(place, 0)
+    )
+
+
+def known_lag(position: Offsets, ends: Mapping[Partition, int], held: Iterable[OffsetRange] = ()) -> int | None:
+    """Returns the number of offsets between the position and the ends of the logs; None where an end is before the
+    position: the topic is another one now, or has lost records. held: those that wait for open transactions.
+    """
     is_behind = any(ends.get(place, offset) < offset for place, offset in by_partition(position).items())
-    return None if is_behind else lag_records(position, ends)
+    return None if is_behind else lag_records(position, ends) + sum(r.span for r in held)
 
 
 def advance_watermark(
@@ -343,7 +361,8 @@ def advance_watermark(
 
     before: the watermark before the batch. latest_ms: the latest timestamps in the batch, in milliseconds since the
     epoch. ranges: the offsets of the batch. position: the table's offsets after the batch. ends: the ends when it was
-    planned. silent: partitions without a known end, which may have any records.
+    planned. silent: partitions that have records to read whatever their ends: those behind an open
+    transaction; those without a known end, which may have any.
     """
     marks = later(before.partitions, latest_ms)
     read_to = by_partition(position).items()

@@ -37,6 +37,8 @@ class MemoryTopic:
     first: dict[int, int] = field(default_factory=dict)
     #: By partition, the least value of its end offset.
     ends: dict[int, int] = field(default_factory=dict)
+    #: By partition, the first offset of a transaction that is still open.
+    open: dict[int, int] = field(default_factory=dict)
     #: Whether it is compacted.
     is_compacted: bool = False
     #: The topic id, which changes when the topic is deleted and recreated.
@@ -47,6 +49,10 @@ class MemoryTopic:
         records = self.partitions[partition]
         end = records[-1].offset + 1 if records else self.first.get(partition, 0)
         return max(end, self.ends.get(partition, 0))
+
+    def stable_end(self, partition: int) -> int:
+        """Returns the end of what a consumer of committed records may read."""
+        return min(self.end(partition), self.open.get(partition, self.end(partition)))
 
 
 class MemorySource:
@@ -92,6 +98,16 @@ class MemorySource:
         log = self.by_name[topic]
         log.ends[partition] = log.end(partition) + count
 
+    def begin_transaction(self, topic: str, partition: int) -> None:
+        """Holds all later records of the partition back from consumers, as a transaction does until it ends."""
+        log = self.by_name[topic]
+        log.open[partition] = log.end(partition)
+
+    def end_transaction(self, topic: str, partition: int) -> None:
+        """Commits the open transaction of the partition."""
+        del self.by_name[topic].open[partition]
+        self.mark(topic, partition)
+
     def compact(self, topic: str, partition: int, end: int, tombstones_end: int = 0) -> frozenset[int]:
         """Compacts the partition, as the log cleaner does: of the records before `end` the last one of each key stays,
         and before `tombstones_end` none without a value. Returns the offsets of deleted records.
@@ -130,6 +146,10 @@ class MemorySource:
 
     def ends(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
         self._answer()
+        return {(topic, p): self.by_name[topic].stable_end(p) for topic, p in partitions if self._has(topic, p)}
+
+    def log_ends(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
+        self._answer()
         return {(topic, p): self.by_name[topic].end(p) for topic, p in partitions if self._has(topic, p)}
 
     def beginnings(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
@@ -143,8 +163,9 @@ class MemorySource:
             if not self._has(topic, partition):
                 continue
             log = self.by_name[topic]
-            later = (r.offset for r in log.partitions[partition] if r.timestamp_ms >= ms)
-            found[topic, partition] = next(later, log.end(partition))
+            end = log.stable_end(partition)
+            later = (r.offset for r in log.partitions[partition] if r.timestamp_ms >= ms and r.offset < end)
+            found[topic, partition] = next(later, end)
         return found
 
     def read(self, ranges: Iterable[OffsetRange], enough_bytes: int) -> tuple[list[ReadRecord], dict[Partition, int]]:

@@ -54,6 +54,11 @@ class Source(Protocol):
         read, without partitions that do not exist or have no leader now.
         """
 
+    def log_ends(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
+        """Returns per partition the offset after its last record, records behind an open transaction included (Kafka's high
+        watermark), without partitions as in `ends`.
+        """
+
     def beginnings(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
         """Returns per partition the first offset that still exists, without partitions as in `ends`."""
 

@@ -237,6 +237,9 @@ class KafkaTopics:
     def ends(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
         return self._offsets(dict.fromkeys(partitions, _LATEST), is_ends=True)
 
+    def log_ends(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
+        return self._offsets(dict.fromkeys(partitions, _LATEST), isolation=IsolationLevel.READ_UNCOMMITTED)
+
     def beginnings(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
         return self._offsets(dict.fromkeys(partitions, _EARLIEST))
 
@@ -246,16 +249,18 @@ class KafkaTopics:
         known = {partition: offset for partition, offset in found.items() if offset >= 0}
         return known | self.ends(missing)
 
-    def _offsets(self, times: Mapping[Partition, int], *, is_ends: bool = False) -> dict[Partition, int]:
+    def _offsets(
+        self, times: Mapping[Partition, int], *, is_ends: bool = False, isolation: IsolationLevel | None = None
+    ) -> dict[Partition, int]:
         """Returns the offsets that brokers answer. is_ends: silent brokers are asked as well, and may answer the next
-        call.
+        call. isolation: None for the configured level.
         """
         groups: dict[int | None, _Times] = defaultdict(dict)
         for partition, time in times.items():
             groups[self._leaders.get(partition)][partition] = time
         # Where no other broker can answer, the silent ones are waited for.
         heard = {leader: group for leader, group in groups.items() if leader not in self._silent} or groups
-        asked = {leader: self._asked(group) for leader, group in heard.items()}
+        asked = {leader: self._asked(group, isolation) for leader, group in heard.items()}
         _wait(asked.values(), self._timeout_s)
         offsets: dict[Partition, int] = {}
         away: dict[int | None, _Away] = {}
@@ -265,7 +270,7 @@ class KafkaTopics:
                 offsets |= found
                 if moved:  # The client does not ask for present leaders by itself.
                     self._describe_leaders()
-                    again = self._asked({partition: times[partition] for partition in moved})
+                    again = self._asked({partition: times[partition] for partition in moved}, isolation)
                     offsets |= self._answers(again, self._timeout_s)[0]
                 self._silent.pop(leader, None)
             except _Away as error:
@@ -296,9 +301,9 @@ class KafkaTopics:
             offsets |= {partition: offset for partition, offset in found.items() if partition in group}
         return offsets
 
-    def _asked(self, times: _Times) -> _Asked:
+    def _asked(self, times: _Times, isolation: IsolationLevel | None = None) -> _Asked:
         """Sends the question for offsets; returns its future."""
-        return self._ask(lambda: self._admin.ask_offsets(times, self._isolation, self._timeout_s))
+        return self._ask(lambda: self._admin.ask_offsets(times, isolation or self._isolation, self._timeout_s))
 
     def _answers(self, asked: _Asked, patience_s: float = 0) -> tuple[dict[Partition, int], list[Partition]]:
         """Returns the offsets answered, and the partitions that the broker no longer leads as the client believes.

@@ -199,10 +199,11 @@ class Known:
             if now_s - self.changed_s >= activity.idle_s:
                 self.pauses.append((now_s, now_s - self.changed_s))
             self.changed_s = now_s
-            if (then := self.checks.inspected) is not None:
-                # Files that maintenance itself has compacted are no reason for another check.
-                self.checks.inspected = replace(then, files=max(0, then.files - self.rounds.fewer_files))
-                self.rounds.fewer_files = 0
+        has_moved = (self.activity.version, self.activity.files) != (activity.version, activity.files)
+        if has_moved and (then := self.checks.inspected) is not None:
+            # Files that maintenance itself has compacted are no reason for another check.
+            self.checks.inspected = replace(then, files=max(0, then.files - self.rounds.fewer_files))
+            self.rounds.fewer_files = 0
         self.activity = activity
 
     @property

@@ -16,7 +16,7 @@ from frazil.catalog.table_metadata import TableMetadata, normalize_path
 from frazil.clock import Clock
 from frazil.errors import ConflictError, FrazilError
 from frazil.failpoints import hit
-from frazil.maintenance.health import MAINTAINED_NOTE, TableHealth, measure
+from frazil.maintenance.health import MAINTAINED_NOTE
 from frazil.maintenance.plan import (
     BEGIN_NOTE,
     ORPHANS_NOTE,
@@ -25,7 +25,6 @@ from frazil.maintenance.plan import (
     MaintenanceTask,
     Mode,
     Plan,
-    as_the_table_says,
     mode_of,
     plan_maintenance,
 )
@@ -184,18 +183,6 @@ class MaintenanceRunner:
                 metadata, maintained.maintenance, holds, now_ms, "thorough", noted
             ).actions
         return replace(plan, files_since_ms=maintained.files_since_ms, is_settled=is_settled)
-
-    def measure(self, maintained: MaintainedTable) -> TableHealth:
-        """Returns the figures of the table; those of an empty table where it does not exist.
-
-        Raises: UnavailableError as the catalog.
-        """
-        metadata = self._table_maintenance.metadata(maintained.name, with_files=True)
-        return (
-            measure(metadata, as_the_table_says(maintained.maintenance, metadata).target_bytes)
-            if metadata is not None
-            else TableHealth()
-        )
 
     def note_round(self, table: str) -> None:
         """Notes that a round has done something: expired snapshots and removed files leave no trace of it."""

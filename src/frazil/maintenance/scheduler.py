@@ -7,7 +7,7 @@ to this thread and never waits for it.
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -19,7 +19,7 @@ from frazil.errors import FrazilError
 from frazil.maintenance.due import FAILED_RETRY_S, Known, TableActivity
 from frazil.maintenance.health import TableHealth
 from frazil.maintenance.plan import Mode, Plan, is_open
-from frazil.maintenance.run import MaintenanceRunner, Outcome
+from frazil.maintenance.run import MaintainedTable, MaintenanceRunner, Outcome
 
 log = structlog.get_logger("frazil")
 
@@ -40,8 +40,12 @@ _IDLE_PAUSES = 80
 class MaintenanceScheduler:
     """Decides which table is checked when. `start` starts the thread, `stop` ends it after the current action."""
 
-    def __init__(self, runner: MaintenanceRunner, clock: Clock) -> None:
+    def __init__(
+        self, runner: MaintenanceRunner, clock: Clock, on_change: Callable[[str], None] = lambda _: None
+    ) -> None:
+        """on_change: called with the name of a table after a round that has done something to it."""
         self._runner = runner
+        self._on_change = on_change
         self._clock = clock
         self._known: dict[str, Known] = {}
         self._spare_from_s = float("-inf")
@@ -88,6 +92,13 @@ class MaintenanceScheduler:
         with self._lock:
             return {name: known.rounds.plan for name, known in self._known.items() if known.rounds.plan is not None}
 
+    def note_round(self, table: str, plan: Plan | None) -> None:
+        """Takes the plan of a table after a round of maintenance that an operator has requested."""
+        with self._lock:
+            known = self._known.get(table)
+            if known is not None and plan is not None:
+                known.rounds.adopt(plan, self._clock.monotonic_s())
+
     def slowed_by(self, table: str) -> float:
         """Returns how many times as far apart as usual a table's commits should be, if each may undo maintenance: 1.0
         while maintenance keeps up, more while the table's health is above a cap, and doubled with every second and
@@ -113,11 +124,10 @@ class MaintenanceScheduler:
             return min(_LONGEST_PAUSE_S, max(_NAP_S, (self._clock.monotonic_s() - now_s) / _LOOK_SHARE))
         _, _, mode, known = min(due, key=lambda one: one[:2])
         are_all_small = all(one.is_small for *_, one in due)
-        self._maintain(known, mode)
+        was_idle = self._maintain(known, mode)
         # A pause as long as the work: maintenance takes at most half of its capacity. Tables that hardly need it, such
         # as the hundreds that a start finds, wait longer.
-        plan = known.rounds.plan
-        times = _IDLE_PAUSES if are_all_small and plan is not None and not plan.actions else 1
+        times = _IDLE_PAUSES if are_all_small and was_idle else 1
         return min(_LONGEST_PAUSE_S, max(_NAP_S, times * (self._clock.monotonic_s() - now_s)))
 
     def _loop(self) -> None:
@@ -125,7 +135,8 @@ class MaintenanceScheduler:
         while not self._stopping.wait(pause_s):
             pause_s = self.run_next()
 
-    def _maintain(self, known: Known, mode: Mode) -> None:
+    def _maintain(self, known: Known, mode: Mode) -> bool:
+        """Runs a round for a table; returns whether it has looked at the table and found nothing to do."""
         rounds, checks = known.rounds, known.checks
         with self._lock:
             activity = known.activity
@@ -138,17 +149,15 @@ class MaintenanceScheduler:
             plan = rounds.plan = self._runner.plan(maintained, mode, begins=maintained.maintenance.spec.is_on)
             if plan is None:
                 rounds.failure, rounds.is_behind = "", False
-                return
+                return False
             if plan.is_settled:
                 checks.note(activity, "thorough", now_s)
             plan = rounds.adopt(plan, now_s)
             outcomes = list(self._runner.run(plan, maintained.maintenance, partial(self._is_over, known)))
             if mode == "eager":
                 self._spare_from_s = _spare_from_s(outcomes, now_s, self._clock.monotonic_s())
-            rounds.settle(outcomes, mode, self._clock.monotonic_s(), self._clock.now_ms())
-            if any(map(_has_follow_up, outcomes)):
-                checks.thorough_at = ""
-            self._measure_again(known, outcomes)
+            self._settle(known, maintained, mode, outcomes)
+            return not plan.actions
         except FrazilError as error:
             self._postpone(known, error.message, mode)
         except Exception as error:  # noqa: BLE001  (maintenance must never end the pipeline)
@@ -157,18 +166,25 @@ class MaintenanceScheduler:
                 self._postpone(known, f"{type(error).__name__}: {error}", mode)
         finally:
             checks.ended_s = self._clock.monotonic_s()
+        return False
 
     def _is_over(self, known: Known) -> bool:
         """Whether no further action of the table may begin: the process ends, or the table is another process's now."""
         with self._lock:
             return self._stopping.is_set() or known not in self._known.values()
 
-    def _measure_again(self, known: Known, outcomes: Sequence[Outcome]) -> None:
-        """Finds out whether the actions have brought the table's health below its caps."""
-        rounds = known.rounds
-        if rounds.is_behind and rounds.plan is not None and outcomes:
-            health = self._runner.measure(known.activity.maintained)
-            rounds.plan, rounds.is_behind = replace(rounds.plan, health=health), bool(health.above_cap)
+    def _settle(self, known: Known, maintained: MaintainedTable, mode: Mode, outcomes: Sequence[Outcome]) -> None:
+        """Records what the actions of a round came to, and plans again: what is left to do, and whether the table's health
+        is below its caps now.
+        """
+        known.rounds.settle(outcomes, mode, self._clock.monotonic_s(), self._clock.now_ms())
+        if any(map(_has_follow_up, outcomes)):
+            known.checks.thorough_at = ""
+        if any(not outcome.failure for outcome in outcomes) and not self._is_over(known):
+            self._on_change(maintained.name)
+            plan = self._runner.plan(maintained, mode)
+            if plan is not None:
+                known.rounds.adopt(plan, self._clock.monotonic_s())
 
     def _postpone(self, known: Known, reason: str, mode: Mode) -> None:
         known.rounds.fail(reason, mode, self._clock.monotonic_s())

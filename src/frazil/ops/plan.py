@@ -18,7 +18,7 @@ from frazil.ingest.batches.bad_records import TOO_MANY_REMEDY, remedy_for
 from frazil.ingest.failures import TableStopped, describe_error
 from frazil.ingest.loop.discovery import Discovery
 from frazil.ingest.loop.topics import missing_topics, refuse_empty_patterns
-from frazil.ingest.plan import lag_records, limit_ranges
+from frazil.ingest.plan import lag_records, limit_ranges, open_transactions
 from frazil.ingest.tables.preflight import refuse_columns, refuse_foreseen, warnings_of
 from frazil.ingest.tables.queries import Queries, QueryTables
 from frazil.ingest.tables.schema_changes import CLASH_REMEDY, adder, query_adder, within_limit
@@ -28,7 +28,7 @@ from frazil.ingest.tables.state import Tally
 from frazil.ingest.tables.table import Table
 from frazil.kafka.port import Partition, ReadRecord, Source
 from frazil.ops.layouts import PlannedLayout, plan_layout
-from frazil.ops.reports import Problem
+from frazil.ops.reports import Problem, held_back
 from frazil.ops.sampling import decode_sample, propose_times, routed_sample, sampled_keys
 from frazil.ops.status import MissingTopics, problem_of
 from frazil.ops.unused_fields import unselected_fields, unused_fields
@@ -102,6 +102,8 @@ class PlannedTable:
     #: The number of records in the sample.
     sampled: int = 0
     unread: int = 0
+    #: The unread offsets that wait for an open transaction, from its first offset on.
+    open_transactions: tuple[OffsetRange, ...] = ()
     #: The number of bad records in the sample.
     bad: int = 0
     #: Changes that records ask for and `schema_evolution` forbids.
@@ -183,7 +185,8 @@ def plan_tables(
         if selector.literal is not None and name not in tables:
             tables[name] = Table(spec.table_for(selector.literal))
             missing[name] = selector.literal
-    ends = source.ends({partition for table in tables.values() for partition in table.partitions()})
+    partitions = {partition for table in tables.values() for partition in table.partitions()}
+    log_ends, ends = source.log_ends(partitions), source.ends(partitions)
     planned = []
     sample_reader = _SampleReader(read_sample, schemas, spec.path, catalog, QueryTables(catalog, queries))
     advice = MissingTopics(source)
@@ -194,6 +197,7 @@ def plan_tables(
             if name in missing:
                 plan.problem = advice.problem(missing[name])
             _plan_table(discovery, tables[name], plan, ends, cluster_id, sample_reader)
+            _add_open_transactions(tables[name], plan, ends, log_ends)
             planned.append(plan)
         left = sorted(tables.keys() - {plan.name for plan in planned})  # Those that routes make of the sample.
     return sorted(planned, key=lambda plan: plan.name)
@@ -484,3 +488,13 @@ def _add_offsets(table: Table, plan: PlannedTable, ends: Mapping[Partition, int]
         plan.is_idle = not plan.unread
         remedy = "produce records with fields, or declare `columns`"
         plan.problem = Problem("there is no record with a field to infer columns from", remedy, table.name)
+
+
+def _add_open_transactions(
+    table: Table, plan: PlannedTable, ends: Mapping[Partition, int], log_ends: Mapping[Partition, int]
+) -> None:
+    """Adds what waits for open transactions: a table without other records waits for them, and not for a field."""
+    waiting = plan.open_transactions = open_transactions(table.position(), ends, log_ends)
+    if plan.action == "wait" and waiting and not plan.unread:
+        plan.problem, plan.is_idle = held_back(waiting), False
+    plan.unread += sum(one.span for one in waiting)

@@ -53,6 +53,15 @@ class RecordedVerification(_Recorded):
     reason: str = ""
 
 
+class RecordedRange(_Recorded):
+    """As OffsetRange."""
+
+    topic: str = ""
+    partition: _Count = 0
+    start: _Count = 0
+    end: _Count = 0
+
+
 class RecordedTable(_Recorded):
     """As `frazil.ops.state_file.describe`, with what works beside the loop."""
 
@@ -62,9 +71,11 @@ class RecordedTable(_Recorded):
     where: str = ""
     topics: list[str] = []
     lag_records: _Count | None = None
+    open_transactions: list[RecordedRange] = []
     behind_since_ms: _Time | None = None
     freshness_ms: _Time | None = None
     records_per_s: _Number = 0.0
+    committed: bool | None = None
     watermark_ms: _Time | None = None
     last_commit_ms: _Time | None = None
     dropped_fields: list[str] = []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -10,6 +10,7 @@ from pydantic import TypeAdapter
 
 from frazil.printable import plural
 from frazil.schema.rejected_changes import RefusedChange
+from frazil.types import OffsetRange
 
 NOTHING = "–"
 _STEPS = ((86_400.0, "d"), (3_600.0, "h"), (60.0, "min"))
@@ -96,10 +97,14 @@ class TableReport:
     problem: Problem | None = None
     topics: tuple[str, ...] = ()
     lag_records: int | None = None
+    #: The offsets among them that wait for an open transaction, from its first offset on, by topic and partition.
+    open_transactions: tuple[OffsetRange, ...] = ()
     #: For how long the table has been incomplete, in seconds.
     lag_s: float | None = None
     #: The time up to which it is complete.
     watermark_ms: int | None = None
+    #: Whether the pipeline has ever committed to it.
+    committed: bool | None = None
     last_commit_ms: int | None = None
     rows: int | None = None
     files: int | None = None
@@ -261,6 +266,25 @@ def lag_s(lag_records: int | None, watermark_ms: int | None, behind_since_ms: in
 def behind(lag_records: int | None) -> str:
     """Returns how far a table is behind, for a sentence: `3 records behind`."""
     return "its lag is not known" if lag_records is None else f"{plural(lag_records, 'record')} behind"
+
+
+OPEN_TRANSACTION_REMEDY = (
+    "wait until its producer commits or aborts it, or Kafka does after `transaction.timeout.ms`; if it stays, find and"
+    " end it with `kafka-transactions.sh find-hanging` and `abort`"
+)
+
+
+def held_back(open_transactions: Sequence[OffsetRange]) -> Problem | None:
+    """Returns what keeps records from being read though they are in Kafka; None where nothing does."""
+    if not open_transactions:
+        return None
+    first, *others = open_transactions
+    records = sum(one.span for one in open_transactions)
+    verb = "waits" if records == 1 else "wait"
+    reason = f"{plural(records, 'record')} {verb} behind an open transaction since offset {first.start}"
+    if others:
+        reason += f", and behind others in {plural(len(others), 'more partition')}"
+    return Problem(reason, OPEN_TRANSACTION_REMEDY, f"topic {first.topic}, partition {first.partition}")
 
 
 def duration(seconds: float | None) -> str:

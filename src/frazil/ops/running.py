@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -81,6 +82,8 @@ class Parts:
     open_services: Callable[[], OwnServices]
     #: Returns the health and the due maintenance of tables, as last measured.
     plans: Callable[[], Mapping[str, Plan]] = dict
+    #: Takes the plan of a table after a round of maintenance that somebody has requested.
+    note_round: Callable[[str, Plan | None], None] = lambda _name, _plan: None
     #: Returns the heap of the JVM; None where there is no JVM.
     heap: Callable[[], HeapUsage | None] = lambda: None
     #: Returns the numbers of metrics about what was sent elsewhere, by name of the metric, each with its labels.
@@ -202,6 +205,10 @@ class RunningPipeline:
         """
         _answer_of(self._requests.resume(name))
 
+    def reload(self, name: str) -> None:
+        """Brings up to date what is shown of a table that something other than its batches has changed. Returns at once."""
+        self._requests.reload(name)
+
     def stand_down(self) -> None:
         """Lets another process take over all tables; returns once this one has released them.
 
@@ -224,8 +231,15 @@ class RunningPipeline:
         runner = MaintenanceRunner(self._own.table_maintenance, self.spec.pipeline, self.clock)
         table = self._copy(name)
         load_upsert_tables([table], self._own.catalog)
-        rounds = plan_rounds if dry_run else run_rounds
-        return document_of_rounds(list(rounds(runner, chosen_tables([table], name))), dry_run)
+        chosen = chosen_tables([table], name)
+        if dry_run:
+            return document_of_rounds(list(plan_rounds(runner, chosen)), dry_run)
+        rounds = list(run_rounds(runner, chosen))
+        self.reload(name)
+        with suppress(UnavailableError):  # The round is done; how the table is now is shown after the next check.
+            for one in chosen:
+                self._known.note_round(one.name, runner.plan(one, is_scheduled=True))
+        return document_of_rounds(rounds, dry_run)
 
     def replay(self, name: str, selection: Selection, dry_run: bool) -> dict[str, Any]:
         """Replays a table's selected dead letters; returns the JSON of `frazil dead-letters replay` of the table, or with
@@ -236,6 +250,7 @@ class RunningPipeline:
         table = self._copy(name)
         if not dry_run:
             done = self._replayer.replay(table, selection)
+            self.reload(name)
             return {"replayed": done.replayed, "remaining": done.remaining}
         dead_letters = self._replayer.settled(table)
         count = 0 if dead_letters is None else count_dead_letters(self._own.catalog, dead_letters, selection)

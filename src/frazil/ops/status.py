@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, ExitStack, suppress
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any
 
@@ -20,10 +20,10 @@ from frazil.errors import FrazilError, UnavailableError, unforeseen, without_ret
 from frazil.ingest.failures import TableStopped, describe_error
 from frazil.ingest.loop.discovery import Discovery
 from frazil.ingest.loop.topics import empty_patterns, missing_topics
-from frazil.ingest.plan import known_lag
+from frazil.ingest.plan import known_lag, open_transactions
 from frazil.ingest.tables.state import RunState
 from frazil.ingest.tables.table import Table
-from frazil.kafka.port import Partition, Source
+from frazil.kafka.port import Source
 from frazil.ops.reports import (
     MaintenanceReport,
     PipelineReport,
@@ -37,11 +37,13 @@ from frazil.ops.state_file import is_process_alive
 from frazil.schema.rejected_changes import refused_changes
 from frazil.spec import PipelineSpec
 from frazil.spec.syntax.problems import nearest
+from frazil.types import OffsetRange
 
 NOT_RUNNING = "not running"
 SILENT_AFTER_MS = 60_000
 _GIVE_UP_AFTER = 2
 _REMEDY = "check that the named service is running and accepts this machine; `frazil check` checks all services"
+_NEVER_REMEDY = "start `frazil run`; if it was started, its log has why it ended before the first commit"
 MaintenanceStatus = Callable[[Catalog, Table, Mapping[str, Any]], MaintenanceReport | None]
 _BAD_STATES = (RunState.STOPPED, RunState.BACKING_OFF)
 _MOST_COMPARED = 20
@@ -89,6 +91,7 @@ class _Found:
     problem: Problem | None = None
     maintenance: MaintenanceReport | None = None
     lag_records: int | None = None
+    open_transactions: tuple[OffsetRange, ...] = ()
     #: Whether its offsets are those of the topics that exist now.
     is_comparable: bool = True
 
@@ -308,11 +311,16 @@ def _measure_lags(
     discovery: Discovery, source: Source, found: Mapping[str, _Found], cluster_id: str, problems: list[Problem]
 ) -> None:
     try:
-        ends = source.ends({partition for held in found.values() for partition in held.table.partitions()})
+        partitions = {partition for held in found.values() for partition in held.table.partitions()}
+        log_ends = source.log_ends(partitions)
+        ends = source.ends(partitions)
         for held in found.values():
             held.is_comparable = _is_comparable(held.table, cluster_id)
             if held.is_reached and held.is_comparable:
-                held.lag_records = _lag(discovery, held.table, ends)
+                discovery.add_first_offsets(held.table)
+                position = held.table.position()
+                held.open_transactions = open_transactions(position, ends, log_ends)
+                held.lag_records = known_lag(position, ends, held.open_transactions)
     except UnavailableError as error:
         problems.append(problem_of(error))
 
@@ -320,11 +328,6 @@ def _measure_lags(
 def _is_comparable(table: Table, cluster_id: str) -> bool:
     """Whether the table's offsets mean something in the topics: they do not where one was deleted, or recreated."""
     return table.has_its_topics and table.progress.cluster_id in ("", cluster_id)
-
-
-def _lag(discovery: Discovery, table: Table, ends: Mapping[Partition, int]) -> int | None:
-    discovery.add_first_offsets(table)
-    return known_lag(table.position(), ends)
 
 
 # ---- report
@@ -342,11 +345,15 @@ def _report(found: _Found, process: Process, document: Mapping[str, Any], now_ms
         else None
     )
     state = _state(found, known_state, process, document.get("updated_ms") or 0)
-    problem = recorded if state == known_state.get("state") and recorded else found.problem or _loss(found, known_state)
-    is_note = problem is recorded and state not in _BAD_STATES
     size = _size(found, known_state)
     remembered_lag = known_state.get("lag_records") if process.is_running else None
     lag = remembered_lag if found.lag_records is None and found.is_comparable else found.lag_records
+    committed = bool(progress.offsets) if found.is_reached else known_state.get("committed")
+    waiting = found.open_transactions if found.lag_records is not None else _recorded_ranges(known_state)
+    problem = recorded if state == known_state.get("state") and recorded else found.problem or _loss(found, known_state)
+    if problem is None and state == NOT_RUNNING and lag != 0:
+        problem = _unread(found, known_state, recorded, committed, document.get("updated_ms") or 0)
+    is_note = problem is recorded and state not in _BAD_STATES
     watermark_ms = progress.watermark.complete_to_ms if found.is_reached else known_state.get("watermark_ms")
     verification = _verification(known_state.get("verification"))
     differs = verification is not None and verification.is_equal is False
@@ -357,8 +364,10 @@ def _report(found: _Found, process: Process, document: Mapping[str, Any], now_ms
         problem=problem,
         topics=tuple(sorted(table.offsets.topics) or known_state.get("topics", ())),
         lag_records=lag,
+        open_transactions=waiting if lag else (),
         lag_s=lag_s(lag, watermark_ms, known_state.get("behind_since_ms"), now_ms),
         watermark_ms=watermark_ms,
+        committed=committed,
         last_commit_ms=progress.committed_at_ms if found.is_reached else known_state.get("last_commit_ms"),
         rows=size.get("live_row_count"),
         files=size.get("file_count"),
@@ -385,8 +394,30 @@ def _state(found: _Found, known_state: Mapping[str, Any], process: Process, said
     if process.is_running:
         return str(known_state.get("state", RunState.WAITING.value))
     # What stopped a table stops the next run too, unless another process has committed to it since.
-    has_moved_on = (found.table.progress.committed_at_ms or 0) > said_at_ms
-    return RunState.STOPPED.value if known_state.get("state") == RunState.STOPPED and not has_moved_on else NOT_RUNNING
+    is_stopped = known_state.get("state") == RunState.STOPPED and not _has_moved_on(found, said_at_ms)
+    return RunState.STOPPED.value if is_stopped else NOT_RUNNING
+
+
+def _has_moved_on(found: _Found, said_at_ms: int) -> bool:
+    """Whether another process has committed to the table since its state was recorded."""
+    return (found.table.progress.committed_at_ms or 0) > said_at_ms
+
+
+def _unread(
+    found: _Found, known_state: Mapping[str, Any], recorded: Problem | None, committed: bool | None, said_at_ms: int
+) -> Problem | None:
+    """Returns why records of a pipeline that is not running wait, where its last run could not read them or none has
+    read any; None where they only wait for the next run.
+    """
+    if known_state.get("state") == RunState.BACKING_OFF and recorded and not _has_moved_on(found, said_at_ms):
+        return replace(recorded, message=f"the last run ended while the table was backing off: {recorded.message}")
+    if committed is False:
+        return Problem("no run has committed to the table yet", _NEVER_REMEDY, found.table.name)
+    return None
+
+
+def _recorded_ranges(known_state: Mapping[str, Any]) -> tuple[OffsetRange, ...]:
+    return tuple(OffsetRange(**one) for one in known_state.get("open_transactions", ()))
 
 
 def _verification(recorded: Mapping[str, Any] | None) -> VerificationReport | None:

@@ -104,15 +104,20 @@ class Start(BaseModel):
     offsets: Mapping[str | None, Mapping[int, int]] = {}
 
 
+_OWN_NAMES = frozenset(("replaying", "retrying"))
+"""What follows the name of a pipeline, with an id behind it, in properties of its dead-letter tables."""
+
+
 def pipeline_name(text: str) -> str:
     """The name of a pipeline."""
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", text, re.ASCII):
         remedy = "begin with a letter or digit and use letters, digits, dots, underscores and hyphens, at most 100"
         raise SpecError(f"`{text}` is not a name for a pipeline", remedy=remedy)
-    if "replaying" in text.split(".")[1:]:
-        # Its properties would be those of retries of the pipeline whose name is before it.
-        message = f"`{text}` is not a name for a pipeline: `replaying` behind a dot is one of Frazil's own names"
-        raise SpecError(message, remedy=f"write `{text.replace('.replaying', '-replaying')}`")
+    own = next((part for part in text.split(".")[1:] if part in _OWN_NAMES), None)
+    if own is not None:
+        # Its table properties would be those of replays of the pipeline whose name is before it.
+        message = f"`{text}` is not a name for a pipeline: `{own}` behind a dot is one of Frazil's own names"
+        raise SpecError(message, remedy=f"write `{text.replace(f'.{own}', f'-{own}')}`")
     return text
 
 

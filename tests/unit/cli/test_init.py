@@ -33,6 +33,11 @@ def test_each_refusal_ends_once_its_remedy_is_done(
     assert "give --bootstrap-servers" in capsys.readouterr().err
     assert main(named) == 1
     assert "produce some records first" in capsys.readouterr().err
+    source.begin_transaction("clicks", 0)
+    source.produce("clicks", 0, b'{"a": 1}')
+    assert main(named) == 1
+    assert "can be made of; those of clicks wait behind an open transaction\n" in capsys.readouterr().err
+    source.end_transaction("clicks", 0)
     source.produce("clicks", 0, b'{"a": 1}')
     assert main([*named, "--kafka", "sasl.password=hunter2"]) == 2
     assert "write --kafka 'NAME=${env:VARIABLE}'" in capsys.readouterr().err

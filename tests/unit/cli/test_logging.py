@@ -6,6 +6,7 @@ import io
 import json
 import logging
 import re
+import warnings
 
 import pytest
 import structlog
@@ -109,3 +110,34 @@ def test_elsewhere_it_is_keys_and_values(capsys: pytest.CaptureFixture[str]) -> 
     configure_logging(LogFormat.auto, LogLevel.info, redaction())
     structlog.get_logger("frazil").info("committed", table="shop.orders")
     assert capsys.readouterr().err.endswith("level=info event=committed table=shop.orders\n")
+
+
+@pytest.mark.parametrize(
+    ("logger", "message"),
+    [
+        ("", "Exception while sending command."),
+        ("", "KeyboardInterrupt while sending command."),
+        ("py4j.clientserver", "Exception occurred while shutting down connection"),
+        ("py4j.java_gateway", "Tried to garbage collect non existing python proxy p7"),
+    ],
+)
+def test_what_py4j_logs_beside_the_errors_that_it_raises_is_left_out(
+    capsys: pytest.CaptureFixture[str], logger: str, message: str
+) -> None:
+    configure_logging(LogFormat.text, LogLevel.info, redaction())
+    try:
+        raise ConnectionResetError("the JVM is gone")
+    except ConnectionResetError:
+        logging.getLogger(logger).exception(message)
+    logging.getLogger("py4j.java_gateway").error("Cannot authenticate with gateway server.")
+    (line,) = capsys.readouterr().err.splitlines()
+    assert 'event="Cannot authenticate with gateway server."' in line
+
+
+def test_a_session_whose_jvm_ends_with_the_process_is_no_warning() -> None:
+    with warnings.catch_warnings(record=True) as shown:
+        warnings.simplefilter("always")
+        configure_logging(LogFormat.text, LogLevel.info, redaction())
+        warnings.warn("Unable to cleanly shutdown Spark JVM process. It is possible that …", RuntimeWarning, 1)
+        warnings.warn("another", RuntimeWarning, 1)
+    assert [str(one.message) for one in shown] == ["another"]

@@ -103,10 +103,21 @@ def ended(words: Sequence[str], out: IO[bytes]) -> tuple[int, str]:
         return code, notes.read().decode()
 
 
-@pytest.mark.parametrize("form", ["text", "json"])
-def test_a_full_disk_under_standard_output_is_named(form: str) -> None:
+@pytest.mark.parametrize(
+    "command",
+    [
+        "schema", "schema --output json", "status --file p.yaml", "status --file p.yaml --output json",
+        "status --help --output json", "--help", "import --help", "--show-completion",
+    ],
+)  # fmt: skip
+def test_a_full_disk_under_standard_output_is_named(
+    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also under text that rich draws, and under help, which is not written as results are."""
+    monkeypatch.chdir(tmp_path)
+    Path("p.yaml").write_text("pipeline: p\nkafka: {bootstrap.servers: '127.0.0.1:1'}\ntables: {a.b: {topic: c}}\n")
     with Path("/dev/full").open("wb") as full:
-        code, notes = ended(["schema", "--output", form], full)
+        code, notes = ended(command.split(), full)
     assert code == 1
     assert "error: the result of the command cannot be written: No space left on device" in notes
     assert "Traceback" not in notes

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import signal
 import subprocess
@@ -15,7 +16,7 @@ from typing import Any
 import pytest
 
 from frazil.cli.output import Output
-from frazil.cli.run import NothingInHand, Stopping
+from frazil.cli.run import NothingInHand, Stopping, command
 from frazil.cli.running import report, wait_for_catalog
 from frazil.clock import SystemClock
 from frazil.spec import CatalogSpec, PipelineSpec
@@ -91,3 +92,34 @@ def test_what_a_run_imports_before_its_jvm_starts_is_little() -> None:
     loaded = "import sys, frazil.cli.run; print(*{name.partition('.')[0] for name in sys.modules})"
     names = subprocess.run([sys.executable, "-c", loaded], capture_output=True, text=True, check=True).stdout.split()
     assert not {"pyspark", "numba", "confluent_kafka", "fastavro", "google"}.intersection(names)
+
+
+def test_a_run_that_ends_before_its_first_batch_names_its_tables(tmp_path: Path) -> None:
+    scene = Scene(tmp_path, "a", "b")
+    scene.feed("a", {"x": 1})
+    unloaded, printed = scene.unconnected(), io.StringIO()
+    output = Output(results=printed)
+    assert report(output, unloaded.tables, until_caught_up=False) == 0
+    loaded = scene.start()
+    loaded.turn()
+    loaded.stop()
+    assert report(output, loaded.tables, until_caught_up=False) == 0
+    assert report(output, (), until_caught_up=False) == 0
+    assert printed.getvalue().splitlines() == [
+        "n.a: not loaded yet",
+        "n.b: not loaded yet",
+        "n.a: 0 rows, 1 record behind",
+        "n.b: 0 rows, 0 records behind",
+        "no table is known yet",
+    ]
+
+
+def test_a_run_that_is_stopped_before_it_knows_a_table_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stopped(*_: object) -> None:
+        raise NothingInHand
+
+    monkeypatch.setattr("frazil.cli.run.running_jvm", stopped)
+    file, printed = tmp_path / "p.yaml", io.StringIO()
+    file.write_text("pipeline: p\nkafka: {bootstrap.servers: b:1}\ntables: {a.b: {topic: c}}\n")
+    assert command(Output(results=printed), file) == 0
+    assert printed.getvalue() == "stopped before the tables were loaded\n"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -159,6 +160,23 @@ def test_maintenance_is_shown_and_run(scene: RunningScene, client: TestClient) -
     assert (shown["dry_run"], list(shown["tables"])) == (True, ["n.a"])
     assert done(client, path)["result"]["dry_run"] is False
     assert "metadata" in scene.maintenance.calls
+
+
+def test_what_maintenance_and_replays_have_changed_is_measured_again(
+    scene: RunningScene, client: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parts = scene.pipeline.parts
+    assert parts is not None
+    planned: dict[str, Any] = {}
+    scene.pipeline.parts = replace(parts, note_round=planned.__setitem__)
+    reloaded: list[str] = []
+    monkeypatch.setattr(parts.service.requests, "reload", reloaded.append)
+    client.post("/api/v1/tables/n.a/maintain?dry_run=true")
+    assert (reloaded, planned) == ([], {})
+    done(client, "/api/v1/tables/n.a/maintain")
+    assert (reloaded, planned["n.a"].actions) == (["n.a"], ())
+    done(client, "/api/v1/tables/n.a/dead-letters/replay")
+    assert reloaded == ["n.a", "n.a"]
 
 
 def test_too_much_work_is_refused_until_some_is_done() -> None:

@@ -13,6 +13,7 @@ from frazil.maintenance.due import BEHIND, MOST_APART, TableActivity
 from frazil.maintenance.health import MOST_SMALL_FILES
 from frazil.maintenance.plan import MaintenanceTask
 from frazil.maintenance.run import MaintainedTable, MaintenanceRunner
+from frazil.maintenance.scheduler import MaintenanceScheduler
 from frazil.spec.settings import MaintenanceSpec
 from frazil.testing import FakeClock
 from tests.unit.maintenance.scheduler_scene import MAINTENANCE, MemoryMaintenance, SchedulerScene
@@ -28,7 +29,9 @@ def test_a_table_is_looked_at_when_its_numbers_say_so() -> None:
     scene.commit(files=5)
     assert scene.after(1) == ["metadata"]
     assert scene.after(58) == [], "nothing new"
-    assert scene.after(1) == ["metadata", "compact", "carry"], "at rest, though it was looked at since its last commit"
+    assert scene.after(1) == ["metadata", "compact", "carry", "metadata"], (
+        "at rest, though it was looked at since its last commit"
+    )
     assert scene.after(60) == [], "once"
 
 
@@ -49,8 +52,8 @@ def test_a_quiet_table_is_looked_at_again_and_then_left_alone() -> None:
     assert scene.after(10) == ["metadata"]
     scene.commit()
     assert scene.after(59) == []
-    assert scene.after(1) == ["metadata", "compact", "carry"], "the newest snapshot is to tell the progress"
-    assert scene.after(120) == ["metadata", "compact", "carry"], "thoroughly"
+    assert scene.after(1) == ["metadata", "compact", "carry", "metadata"], "the newest snapshot is to tell the progress"
+    assert scene.after(120) == ["metadata", "compact", "carry", "metadata"], "thoroughly"
     assert [scene.after(3600) for _ in range(5)] == [[]] * 5
 
 
@@ -89,8 +92,8 @@ def test_first_looks_at_many_small_tables_are_far_apart(files: list[int], pause_
 
 def test_what_is_left_of_a_round_is_done_in_the_next() -> None:
     scene = SchedulerScene(files=500)
-    assert scene.after(10) == ["metadata", "compact"]
-    assert scene.after(10) == ["metadata", "compact"], "it has reached its limit"
+    assert scene.after(10) == ["metadata", "compact", "metadata"]
+    assert scene.after(10) == ["metadata", "compact", "metadata"], "it has reached its limit"
 
 
 @pytest.mark.parametrize(
@@ -103,7 +106,7 @@ def test_trouble_is_told_and_tried_again(error: FrazilError, pause_s: float) -> 
     assert scene.maintenance_scheduler.status()["t.a"]["failure"] == ("no space left" if pause_s == 60 else "")
     scene.commit(files=20)
     assert scene.after(pause_s - 1) == []
-    assert scene.after(1) == ["metadata", "compact"]
+    assert scene.after(1) == ["metadata", "compact", "metadata"]
     assert scene.maintenance_scheduler.status()["t.a"]["failure"] == ""
 
 
@@ -112,7 +115,7 @@ def test_a_rewrite_that_fails_keeps_no_books_from_being_kept() -> None:
     table_maintenance = scene.table_maintenance
     table_maintenance.tables["t.a"] = replace(table_maintenance.tables["t.a"], rewritable_manifests=(1000,) * 200)
     table_maintenance.failures = [UnavailableError("no space left")]
-    assert scene.after(10) == ["metadata", "compact", "expire"], "manifests are rewritten another time"
+    assert scene.after(10) == ["metadata", "compact", "expire", "metadata"], "manifests are rewritten another time"
     assert scene.maintenance_scheduler.status()["t.a"]["failure"] == "no space left"
     assert len(table_maintenance.tables["t.a"].snapshots) == 200
 
@@ -127,7 +130,7 @@ def test_trouble_is_over_when_the_next_round_has_none_though_nothing_is_committe
     scene.table_maintenance.failures = [error]
     assert scene.after(10) == ["metadata", "compact"]
     assert scene.after(pause_s - 1) == []
-    assert scene.after(1) == ["metadata", "compact"]
+    assert scene.after(1) == ["metadata", "compact", "metadata"]
     assert scene.maintenance_scheduler.status()["t.a"]["failure"] == ""
     assert scene.after(60) == []
 
@@ -173,11 +176,11 @@ def test_commits_are_slowed_while_compactions_are_lost_to_them_and_no_longer() -
     scene = SchedulerScene(files=20)
     scene.table_maintenance.loses = True
     assert scene.maintenance_scheduler.slowed_by("t.a") == 1.0
-    assert scene.after(10) == ["metadata", "compact"]
+    assert scene.after(10) == ["metadata", "compact", "metadata"]
     assert scene.maintenance_scheduler.slowed_by("t.a") == 1.0, "once is chance"
     found = []
     for pause_s in (60, 10, 10):
-        assert scene.after(pause_s) == ["metadata", "compact"]
+        assert scene.after(pause_s) == ["metadata", "compact", "metadata"]
         found.append(scene.maintenance_scheduler.slowed_by("t.a"))
     assert found == [2.0, 4.0, 8.0]
     assert scene.maintenance_scheduler.status()["t.a"]["slowed_by"] == 8.0
@@ -187,7 +190,7 @@ def test_commits_are_slowed_while_compactions_are_lost_to_them_and_no_longer() -
     scene.maintenance_scheduler._known["t.a"].rounds.lost_rounds = 100_000
     assert scene.maintenance_scheduler.slowed_by("t.a") == MOST_APART, "another writer may be in the way for days"
     scene.table_maintenance.loses = False
-    assert scene.after(10) == ["metadata", "compact", "carry"]
+    assert scene.after(10) == ["metadata", "compact", "carry", "metadata"]
     assert scene.maintenance_scheduler.slowed_by("t.a") == 1.0
 
 
@@ -264,7 +267,7 @@ def test_an_upsert_table_rests_after_ten_seconds_or_twice_as_long_as_it_usually_
     scene.maintained = MaintainedTable("t.a", replace(MAINTENANCE, spec=spec), is_upsert=True)
     scene.commit()
     assert scene.after(10) == ["metadata"]
-    tidied = ["metadata", "compact", "carry"]
+    tidied = ["metadata", "compact", "carry", "metadata"]
     scene.commit()
     assert scene.after(9) == []
     assert scene.after(1) == tidied, "one pause before is no habit"
@@ -291,7 +294,7 @@ def test_pauses_of_long_ago_do_not_keep_an_upsert_table_from_its_rest() -> None:
         scene.after(5)
         scene.commit(0)
     done = [call for _ in range(4) for call in scene.after(5)]
-    assert done[-3:] == ["metadata", "compact", "carry"]
+    assert done[-4:] == ["metadata", "compact", "carry", "metadata"]
 
 
 def test_a_look_right_after_the_last_commit_of_an_upsert_table_is_not_that_at_rest() -> None:
@@ -305,7 +308,7 @@ def test_a_look_right_after_the_last_commit_of_an_upsert_table_is_not_that_at_re
     scene.commit(files=20)
     assert scene.after(1) == ["metadata"], "it has more files"
     assert scene.after(9) == []
-    assert scene.after(1) == ["metadata", "compact", "carry"]
+    assert scene.after(1) == ["metadata", "compact", "carry", "metadata"]
     assert scene.after(20) == [], "once"
 
 
@@ -427,3 +430,45 @@ def test_orphans_that_were_promised_are_spared() -> None:
     assert plan is not None
     assert [outcome.failure for outcome in runner.run(plan, MAINTENANCE)] == [""] * len(plan.actions)
     assert table_maintenance.removed == ["file:/t/orphan.parquet"]
+
+
+def test_what_a_round_has_done_is_no_longer_due_and_its_change_is_announced() -> None:
+    """A thorough round of a table without commits would otherwise be shown as due for a day."""
+    scene = SchedulerScene(files=20)
+    changed: list[str] = []
+    scene.maintenance_scheduler = MaintenanceScheduler(
+        MaintenanceRunner(scene.table_maintenance, "p", scene.clock), scene.clock, changed.append
+    )
+    scene.commit(0)
+
+    def compact(*_: object) -> Rewritten:
+        there = scene.table_maintenance.tables["t.a"]
+        assert [action.kind for action in scene.maintenance_scheduler.plans()["t.a"].actions] == ["compact"]
+        scene.table_maintenance.tables["t.a"] = replace(there, files=there.files[:1])
+        return Rewritten(20, 1)
+
+    scene.table_maintenance.compact = compact  # type: ignore[method-assign]
+    scene.after(10)
+    plan = scene.maintenance_scheduler.plans()["t.a"]
+    assert (plan.actions, plan.health.files, changed) == ((), 1, ["t.a"])
+
+
+def test_the_plan_of_a_round_that_an_operator_requested_takes_the_place_of_the_last() -> None:
+    scene = SchedulerScene(files=20)
+    scene.after(10)
+    scheduler, there = scene.maintenance_scheduler, scene.table_maintenance.tables["t.a"]
+    scene.table_maintenance.tables["t.a"] = replace(there, files=there.files[:2])
+    runner = MaintenanceRunner(scene.table_maintenance, "p", scene.clock)
+    scheduler.note_round("t.a", runner.plan(scene.maintained))
+    scheduler.note_round("t.unknown", None)
+    assert scheduler.plans()["t.a"].health.files == 2
+
+
+def test_fewer_files_are_no_reason_for_another_check_where_maintenance_has_compacted_them() -> None:
+    scene = SchedulerScene(files=20)
+    assert scene.after(10)[:2] == ["metadata", "compact"]
+    compacted = scene.maintenance_scheduler._known["t.a"].rounds.fewer_files
+    assert compacted > 0
+    scene.commits -= 1
+    scene.commit(-compacted)
+    assert scene.after(10) == []

@@ -25,6 +25,11 @@ BY_PEOPLE: Mapping[str, str] = {
     "write it otherwise; docs/reference/queries.md lists what is computed": _ARGUMENT,
     "write it so that it is defined for every row, for example with `try_cast` or `try_divide`": _ARGUMENT,
     "run the pipeline first": _WAIT,
+    "start `frazil run`; if it was started, its log has why it ended before the first commit": _LOG,
+    "wait until its producer commits or aborts it, or Kafka does after `transaction.timeout.ms`; if it stays, find and end"
+    " it with `kafka-transactions.sh find-hanging` and `abort`": (
+        "unit/ingest/test_open_transactions.py::test_the_records_are_read_once_the_transaction_ends"
+    ),
     "allow this client to create topics and to write to `…`, or create it with `kafka-topics --create --partitions 1"
     " --config cleanup.policy=compact`": _SERVICE,
     "write to a topic whose subjects have no other schema, or change their compatibility": _SERVICE,

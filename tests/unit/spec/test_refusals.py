@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from frazil.spec.topics import pipeline_name
 from tests.unit.spec.pipeline_file import HEAD, Refuse, with_section
 
 UNLOCKED = "two processes lose commits of each other in this warehouse: its renames replace files"
@@ -384,7 +385,22 @@ def test_one_mistake_in_the_defaults_is_one_problem_whatever_tables_there_are(
     assert (error.message, error.where) == (message, "pipeline.yaml:3")
 
 
-def test_a_name_whose_properties_would_be_those_of_another_pipeline_is_refused(refuse: Refuse) -> None:
-    error = refuse("pipeline: x.replaying\nkafka: {bootstrap.servers: b:1}\ntables: {a.b: {topic: c}}\n")
-    assert "`replaying` behind a dot is one of Frazil's own names" in error.message
-    assert error.remedy == "write `x-replaying`"
+@pytest.mark.parametrize(
+    ("name", "own", "instead"),
+    [
+        ("x.replaying", "replaying", "x-replaying"),
+        ("x.retrying", "retrying", "x-retrying"),
+        ("shop.retrying.eu", "retrying", "shop-retrying.eu"),
+    ],
+)
+def test_a_name_whose_properties_would_be_those_of_another_pipeline_is_refused(
+    refuse: Refuse, name: str, own: str, instead: str
+) -> None:
+    error = refuse(f"pipeline: {name}\nkafka: {{bootstrap.servers: b:1}}\ntables: {{a.b: {{topic: c}}}}\n")
+    assert error.message == f"`{name}` is not a name for a pipeline: `{own}` behind a dot is one of Frazil's own names"
+    assert (error.remedy, error.where) == (f"write `{instead}`", "pipeline.yaml:1")
+
+
+@pytest.mark.parametrize("name", ["retrying", "x.retrying2", "x-replaying"])
+def test_a_name_that_only_looks_like_one_of_them_is_a_name(name: str) -> None:
+    assert pipeline_name(name) == name

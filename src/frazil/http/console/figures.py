@@ -16,8 +16,9 @@ from markupsafe import Markup, escape
 
 from frazil.http.console.charts import sparkline
 from frazil.ops.history import Samples
-from frazil.ops.reports import NOTHING, count, duration, lag_s
+from frazil.ops.reports import NOTHING, Problem, count, duration, held_back, lag_s
 from frazil.printable import plain
+from frazil.types import OffsetRange
 
 LATE_S = 60.0
 """From this lag on a table needs attention: a commit interval is seconds."""
@@ -25,9 +26,10 @@ _RATE_SAMPLES = 6
 _DAY_MS = 86_400_000
 _IDLE = frozenset(("waiting", "running"))
 _RANKS = {"stopped": 0, "backing off": 1, "paused": 2}
-_LATE, _DEAD_LETTERS, _WELL = 3, 4, 5
+_LATE, _NEW, _DEAD_LETTERS, _WELL = 3, 4, 5, 6
 _STATE = Markup('<span class="state {kind}">{state}</span>{reason}')
-_REASON = Markup(' <span class="reason">{reason}</span> <span class="remedy">{remedy}</span>')
+_LINE = Markup(' <span class="{kind}">{text}</span>')
+_HELD = Markup('{lag} <span class="reason">{held} behind an open transaction</span>')
 _FRESHNESS = Markup("{spark} {now} <small>{most}</small>")
 _DEAD_LETTER_LINK = Markup('<a href="{url}">{number}</a>')
 
@@ -48,8 +50,14 @@ class Figures:
 
     name: str
     state: str
-    reason: str
-    remedy: str
+    #: Why it is stopped, waits or backs off; None where nothing is to be reported.
+    problem: Problem | None
+    #: What it cannot read yet, though it is in Kafka; None where nothing is.
+    held_back: Problem | None
+    #: The number of records that this is about.
+    held_records: int
+    #: Whether the pipeline has not committed to it yet, though there may be records.
+    is_new: bool
     complete_to_ms: int | None
     lag_records: int | None
     lag_s: float | None
@@ -65,12 +73,19 @@ class Figures:
         return self.hour.rate
 
     @property
+    def shown_problem(self) -> Problem | None:
+        """What is shown beside its state. Open transactions come and go: they are a problem of a table that is late."""
+        return self.problem or (self.held_back if self.rank in (_LATE, _NEW) else None)
+
+    @property
     def rank(self) -> int:
         """How urgently the table needs attention, the most urgent first."""
         if self.state in _RANKS:
             return _RANKS[self.state]
         if (self.lag_s or 0) > LATE_S:
             return _LATE
+        if self.is_new:
+            return _NEW
         return _DEAD_LETTERS if self.dead_letters else _WELL
 
 
@@ -91,11 +106,14 @@ def figures_of(name: str, entry: Mapping[str, Any], hour: LastHour, now_ms: int)
     lag, complete_to_ms = entry["lag_records"], entry["watermark_ms"]
     behind_s = lag_s(lag, complete_to_ms, entry["behind_since_ms"], now_ms)
     own_ms = entry["freshness_ms"]
+    waiting = [OffsetRange(**one) for one in entry["open_transactions"]]
     return Figures(
         name=name,
         state=entry["state"],
-        reason=entry["reason"],
-        remedy=entry["remedy"],
+        problem=Problem(entry["reason"], entry["remedy"], entry["where"]) if entry["reason"] else None,
+        held_back=held_back(waiting),
+        held_records=sum(one.span for one in waiting),
+        is_new=not entry["committed"] and lag != 0,
         complete_to_ms=complete_to_ms,
         lag_records=lag,
         lag_s=behind_s,
@@ -117,8 +135,8 @@ def _average(values: Samples) -> float | None:
 def cells_of(figures: Figures, now_ms: int) -> tuple[str, ...]:
     """Returns the HTML inside the cells of a table's row behind its name, in the order of `COLUMNS`."""
     lag = count(figures.lag_records)
-    if figures.lag_s:
-        lag = f"{lag} · {duration(figures.lag_s)}"
+    if figures.held_back is not None:
+        lag = _HELD.format(lag=lag, held=count(figures.held_records))
     most = NOTHING if figures.hour.worst_freshness_s is None else f"max {duration(figures.hour.worst_freshness_s)}"
     found = (
         state_cell(figures),
@@ -133,12 +151,22 @@ def cells_of(figures: Figures, now_ms: int) -> tuple[str, ...]:
 
 
 def state_cell(figures: Figures) -> Markup:
-    """Returns the state as text beside its shape, with the reason and what to do."""
+    """Returns the state as text beside its shape, with the reason, its place and what to do."""
     kind, state = figures.state.replace(" ", "-"), figures.state
     if figures.rank == _LATE:
         kind, state = "late", f"{state}, late"
-    reason = _REASON.format(reason=plain(figures.reason), remedy=plain(figures.remedy)) if figures.reason else ""
-    return _STATE.format(kind=kind, state=state, reason=reason)
+    if figures.rank in (_LATE, _NEW) and figures.is_new:
+        state = f"{state}, no commit yet"
+    return _STATE.format(kind=kind, state=state, reason=_problem(figures.state, figures.shown_problem))
+
+
+def _problem(state: str, problem: Problem | None) -> Markup:
+    if problem is None:
+        return Markup()
+    # The page has a button for what the remedy of a paused table names.
+    remedy = "" if state == "paused" else problem.remedy
+    lines = (("reason", problem.message), ("where", problem.where), ("remedy", remedy))
+    return Markup().join(_LINE.format(kind=kind, text=plain(text)) for kind, text in lines if text)
 
 
 def _dead_letters(figures: Figures) -> str:
@@ -195,9 +223,10 @@ def _largest_first(read: Callable[[Figures], float | None]) -> Callable[[Figures
 
 COLUMNS = (
     Column("name", "Table", lambda figures: figures.name),
-    Column("state", "State", lambda figures: (figures.rank, -(figures.lag_s or 0))),
+    # Not by the lag of tables that are well: it is another at each moment, and they would change places.
+    Column("state", "State", lambda figures: (figures.rank, -(figures.lag_s or 0) if figures.rank <= _LATE else 0)),
     Column("complete", "Complete until (UTC)", lambda figures: figures.complete_to_ms or 0),
-    Column("lag", "Lag", lambda figures: (-(figures.lag_s or 0), -(figures.lag_records or 0)), True),
+    Column("lag", "Lag", _largest_first(lambda figures: figures.lag_records), True),
     Column("freshness", "Freshness, last hour", _largest_first(lambda figures: figures.freshness_s), True),
     Column("rate", "Rate", _largest_first(lambda figures: figures.rate), True),
     Column("commit", "Last commit (UTC)", lambda figures: -(figures.last_commit_ms or 0)),
@@ -209,6 +238,7 @@ FILTERS: Mapping[str, Callable[[Figures], bool]] = {
     "backing off": lambda figures: figures.state == "backing off",
     "paused": lambda figures: figures.state == "paused",
     "late": lambda figures: figures.rank == _LATE,
+    "without a commit": lambda figures: figures.rank == _NEW,
     "with dead letters": lambda figures: figures.dead_letters > 0,
     "active": lambda figures: bool(figures.rate),
     "idle": lambda figures: not figures.rate and figures.state in _IDLE,
@@ -229,5 +259,5 @@ def chosen(every: Iterable[Figures], text: str, kept: str, column: str, is_rever
 def summary_of(every: Iterable[Figures]) -> dict[str, int]:
     """Returns how many tables each filter keeps, for those that ask for attention."""
     known = list(every)
-    names = ("stopped", "backing off", "paused", "late", "with dead letters")
+    names = ("stopped", "backing off", "paused", "late", "without a commit", "with dead letters")
     return {name: sum(map(FILTERS[name], known)) for name in names}

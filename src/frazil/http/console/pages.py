@@ -110,6 +110,9 @@ class Console:
             columns=figures.COLUMNS,
             live_version=version,
             report=report,
+            waiting=None
+            if row is None or row.figures.shown_problem is row.figures.held_back
+            else row.figures.held_back,
             charts=self._charts(name, SPANS.get(span, SPANS["hour"])),
             span=span if span in SPANS else "hour",
             spans=SPANS,

@@ -35,7 +35,7 @@ from frazil.ingest.batches.outcome import (
 from frazil.ingest.batches.primary_key_updates import KeyUpdates, key_updates_in
 from frazil.ingest.batches.schema_updates import SchemaUpdates
 from frazil.ingest.batches.services import Services
-from frazil.ingest.plan import advance_watermark
+from frazil.ingest.plan import advance_watermark, open_transactions
 from frazil.ingest.tables.expectations import with_commits
 from frazil.ingest.tables.schemas import UNKNOWN
 from frazil.ingest.tables.table import Planned, Table
@@ -319,6 +319,7 @@ class Pipeline:
         """
         table, ranges = planned.table, planned.batch.ranges
         offsets = advance(planned.position, ranges)
+        held = open_transactions(offsets, planned.ends, planned.log_ends)
         skipped = report.bad_records.count if table.spec.on_bad_record == "skip" else 0
         unmet = add_counts(before.unmet, report.unmet.counts)
         return Progress(
@@ -329,7 +330,12 @@ class Pipeline:
             epoch=self._identity.epoch,
             run_id=self._identity.run_id,
             watermark=advance_watermark(
-                before.watermark, report.counts.latest_ms, ranges, offsets, planned.ends, planned.silent
+                before.watermark,
+                report.counts.latest_ms,
+                ranges,
+                offsets,
+                planned.ends,
+                planned.silent | {(r.topic, r.partition) for r in held},
             ),
             skipped=table.offsets.skipped,
             schemas=_read_with(table),

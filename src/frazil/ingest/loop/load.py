@@ -21,6 +21,7 @@ from frazil.ingest.tables.preflight import (
     text_order,
 )
 from frazil.ingest.tables.schemas import may_change
+from frazil.ingest.tables.state import RunState
 from frazil.ingest.tables.table import Table
 from frazil.ingest.tables.target import target_of
 from frazil.kafka.port import Partition
@@ -105,7 +106,7 @@ class Loader:
             UnavailableError, ConflictError: as raised by the catalog.
         """
         clock = self._services.clock
-        table.catalog.asked_at_s = clock.monotonic_s()
+        table.catalog.asked_at_s, table.catalog.is_outdated = clock.monotonic_s(), False
         was_known = table.catalog.loaded_at_s > 0
         is_changed = self._discovery.load(table, self.cluster_id)
         if self._epoch is not None:
@@ -151,6 +152,26 @@ class Loader:
         table.catalog.asked_at_s = clock.monotonic_s()
         self._discovery.load(table, self.cluster_id)
         table.catalog.loaded_at_s = clock.monotonic_s()
+
+    def measure(self, table: Table) -> None:
+        """Brings the size of a table up to date, and nothing else: whatever has stopped the table stays as it is.
+
+        Raises: UnavailableError as the catalog.
+        """
+        if self._services.catalog.load(table.name) is not None:
+            table.catalog.size = self._services.catalog.size(table.name)
+
+    def must_measure(self, table: Table) -> bool:
+        """Whether `measure` is due, of a table that is paused or stopped, which is not loaded: maintenance and other
+        writers change it all the same.
+        """
+        schedule = table.schedule
+        if not schedule.is_owned or schedule.in_flight or table.state is None:
+            return False
+        if not schedule.is_paused and table.status.run_state is not RunState.STOPPED:
+            return False
+        age_s = self._services.clock.monotonic_s() - table.catalog.asked_at_s
+        return table.catalog.is_outdated or age_s >= RELOAD_IDLE_EVERY_S
 
     def reload(self, table: Table) -> None:
         """Loads a table after its commit was refused, and takes it over from an earlier run, as the two would otherwise
@@ -214,7 +235,7 @@ class Loader:
         if table.catalog.was_asked:
             return False
         is_stale = self._services.clock.monotonic_s() - table.catalog.loaded_at_s >= RELOAD_IDLE_EVERY_S
-        return is_stale or self._needs_credentials(table)
+        return is_stale or table.catalog.is_outdated or self._needs_credentials(table)
 
     def lacks_schemas(self, table: Table) -> bool:
         """Whether `load_schemas` has schemas to load."""

@@ -13,7 +13,7 @@ from frazil.clock import Clock
 from frazil.errors import UnavailableError
 from frazil.ingest.batches.job import JobRunner
 from frazil.ingest.loop.discovery import Discovery
-from frazil.ingest.plan import TableClock, known_lag, lag_records, plan_batch
+from frazil.ingest.plan import TableClock, known_lag, lag_records, open_transactions, plan_batch
 from frazil.ingest.tables.state import RunState
 from frazil.ingest.tables.table import Planned, Table
 from frazil.kafka.port import Partition, Source
@@ -23,6 +23,8 @@ log = structlog.get_logger("frazil")
 
 # The longest time for which tables of a route wait for new ones, so that one which hangs does not hold up the others.
 _GATHER_S = 10.0
+# How often the ends of the logs are requested: only lag depends on them, and only behind an open transaction.
+LOG_ENDS_EVERY_S = 5.0
 
 
 class Planner:
@@ -43,6 +45,9 @@ class Planner:
         self.polling = Polling()
         #: The end of every partition, as last requested.
         self.ends: dict[Partition, int] = {}
+        #: The end of every partition's log, records behind an open transaction included, as last requested.
+        self.log_ends: Mapping[Partition, int] = {}
+        self._log_ends_due_s = float("-inf")
         #: Whether an end is another than at the request before.
         self.is_changed = False
         #: When the end of a partition was last another one, and when all ends are requested again.
@@ -69,12 +74,15 @@ class Planner:
         gone = self.ends.keys() - asked
         self.ends = {place: end for place, end in self.ends.items() if place in asked}
         self.silent &= asked
+        are_logs_due = now_s >= self._log_ends_due_s
+        if are_logs_due:
+            self.log_ends = source.log_ends(asked) if asked else {}
+            self._log_ends_due_s = now_s + LOG_ENDS_EVERY_S
         self._ask(source, asked, now_s)
         self.is_changed |= bool(gone)
         for table in tables:
-            if table.catalog.is_loaded and not _is_planned(table):
-                lag = known_lag(table.position(), self.ends) if table.has_its_topics else None
-                table.offsets.set_lag(lag, self._time.now_ms())
+            if table.catalog.is_loaded and (are_logs_due or not _is_planned(table)):
+                self.is_changed |= self.measure(table)
         ended_s = self._time.monotonic_s()
         self._all_due_s = ended_s + min(LONGEST_IDLE_POLL_S, (ended_s - now_s) / IDLE_POLL_SHARE)
 
@@ -88,6 +96,15 @@ class Planner:
         self.ends = {place: end for place, end in self.ends.items() if place not in silent} | ends
         self.silent = (self.silent - asked) | silent
         self._changed_s |= dict.fromkeys(moved, now_s)
+
+    def measure(self, table: Table) -> bool:
+        """Sets the lag of a table from the ends as last requested; returns whether it is another than before."""
+        offsets, position = table.offsets, table.position()
+        before = offsets.lag_records, offsets.open_transactions
+        is_known = (_is_planned(table) or table.has_its_topics) and not table.unplaced()
+        held = open_transactions(position, self.ends, self.log_ends)
+        offsets.set_lag(known_lag(position, self.ends, held) if is_known else None, self._time.now_ms(), held)
+        return before != (offsets.lag_records, offsets.open_transactions)
 
     def is_idle(self, table: Table) -> bool:
         """Whether planning the table would change nothing: a quick check, as a thousand tables may be idle."""
@@ -161,7 +178,7 @@ class Planner:
         if table.unplaced():  # After a commit `start` would no longer apply to these partitions.
             return None
         position = table.position()
-        table.offsets.set_lag(lag_records(position, self.ends), self._time.now_ms())
+        self.measure(table)
         is_behind_start = any(self.ends.get(place, o) < o for place, o in by_partition(position).items())
         if table.offsets.needs_check or is_behind_start:
             for lost in self._discovery.check_offsets(table, self.ends):
@@ -177,12 +194,14 @@ class Planner:
         batch = plan_batch(position, reach, self._clock(table, now_s), now_s)
         if batch is None:
             table.offsets.read_to = (
-                None if table.offsets.lag_records else {p: self.ends.get(p) for p in table.partitions()}
+                None if lag_records(position, self.ends) else {p: self.ends.get(p) for p in table.partitions()}
             )
             return None
         route, is_new = table.spec.route, not table.schedule.last_batch_at_s or table.progress.snapshot_id is None
         batch = replace(batch, is_apart=table.needs_one_task, route=route.rest if route else "", is_new=is_new)
-        planned = Planned(table, batch, position, dict(self.ends), dict(reach), now_s, self.silent)
+        planned = Planned(
+            table, batch, position, dict(self.ends), dict(reach), now_s, self.silent, log_ends=self.log_ends
+        )
         return planned.with_cut(table.offsets.cut)
 
     def due_s(self, table: Table, due_s: float) -> float:

@@ -122,6 +122,14 @@ class Refresher:
             if self._workers.is_free(pool_of("load", table)):
                 self.load(table)
 
+    def measure(self, now_s: float) -> None:
+        """Starts measuring tables that are paused or stopped while there are places."""
+        for table in filter(self._loader.must_measure, self._discovery.in_order):
+            pool = pool_of("load", table)
+            if self._workers.is_free(pool):
+                table.catalog.asked_at_s, table.catalog.is_outdated = now_s, False
+                self._workers.submit(pool, _after_measure, partial(self._loader.measure, table))
+
     def load_next(self) -> None:
         """Starts loads while there are places; the other tables wait until these loads end."""
         for pool, tables in self._to_load.items():
@@ -181,3 +189,11 @@ class Refresher:
                 with self._ending.guarded(table):
                     self._discovery.verify(table)
         return False
+
+
+def _after_measure(future: Future[None]) -> bool:
+    """Raises the error of a measure, unless the catalog does not answer: the size as of before is shown until then."""
+    error = future.exception()
+    if error is not None and not isinstance(error, UnavailableError):
+        raise error
+    return False

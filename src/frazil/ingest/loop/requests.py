@@ -64,6 +64,12 @@ class Requests:
         """
         return self._add(partial(self._restart, name, is_dry))
 
+    def reload(self, name: str) -> None:
+        """Loads the table again soon: something other than its batches has changed it. Does nothing for a table that the
+        pipeline does not have, such as a dead-letter table.
+        """
+        self._add(partial(self._outdate, name))
+
     def stand_down(self) -> Future[None]:
         """Lets another process take over all tables. Raises, in the future: the errors of `Ownership.stand_down`."""
         return self._add(self._ownership.stand_down)
@@ -96,6 +102,11 @@ class Requests:
     def _change(self, name: str, change: Callable[[Table], None], future: Future[None]) -> None:
         change(self._find_own(name))
         self._publish()
+        future.set_result(None)
+
+    def _outdate(self, name: str, future: Future[None]) -> None:
+        if name in self._discovery.tables:
+            self._discovery.tables[name].catalog.is_outdated = True
         future.set_result(None)
 
     def _find_own(self, name: str) -> Table:

@@ -276,6 +276,7 @@ class Service:
             self._refresher.refresh(self._free_tables(now_s), now_s)
             self._planner.request_ends(self._services.source)
             self._refresher.watch(now_s, until_caught_up)
+            self._refresher.measure(now_s)
             if not until_caught_up:  # A run that is about to end stays cold: no other process leaves tables to it.
                 self._keep_warm.begin_due(self.tables)
             if self._outages:

@@ -62,8 +62,9 @@ def note_committed(planned: Planned, outcome: Committed, planner: Planner, servi
     table.note_committed(report)
     _count_ignored(table, report)
     table.expectations.note_committed(table.spec, report, services.clock.monotonic_s())
-    table.offsets.set_lag(lag_records(table.position(), planner.ends), services.clock.now_ms())
-    table.status.set(RunState.RUNNING if table.offsets.lag_records else RunState.WAITING, None)
+    planner.measure(table)
+    has_more = lag_records(table.position(), planner.ends) > 0
+    table.status.set(RunState.RUNNING if has_more else RunState.WAITING, None)
     table.sizes.records_per_s = report.read_count / max(took_s, 1e-3)
     with suppress(UnavailableError):  # The commit is done; its numbers can wait for the next.
         table.catalog.size = services.catalog.size(table.name)

@@ -25,7 +25,7 @@ from frazil.report import TaskReport
 from frazil.schema.evolve import RequestedFields
 from frazil.schema.projection import format_path, shown_path
 from frazil.schema.selection import Path
-from frazil.types import BadRecord, Offsets, Resolved, by_partition, by_topic
+from frazil.types import BadRecord, OffsetRange, Offsets, Resolved, by_partition, by_topic
 from frazil.upsert.records.read_changes import PendingUpdate, Place
 
 
@@ -134,8 +134,10 @@ class OffsetState:
     needs_check: bool = True
     #: The ends at which there was nothing left to read; None where that is not known.
     read_to: Mapping[Partition, int | None] | None = None
-    #: Offsets between the table's position and the ends; None while that is not known.
+    #: Offsets between the table's position and the ends of the logs; None while that is not known.
     lag_records: int | None = None
+    #: Those of them that wait for an open transaction, from its first offset on.
+    open_transactions: tuple[OffsetRange, ...] = ()
     #: Since when there is lag, in milliseconds since the epoch; None without any, and where it is from before this process.
     behind_since_ms: int | None = None
     #: Whether there was nothing to read when the lag was last measured.
@@ -153,13 +155,14 @@ class OffsetState:
         """Returns the committed offsets, with the first offsets of partitions that have none."""
         return by_topic(by_partition(self.first) | by_partition(committed))
 
-    def set_lag(self, lag_records: int | None, now_ms: int) -> None:
+    def set_lag(self, lag_records: int | None, now_ms: int, open_transactions: tuple[OffsetRange, ...] = ()) -> None:
         """Sets the lag as it is measured now."""
         if not lag_records:
             self.behind_since_ms = None
         elif self.is_complete:
             self.behind_since_ms = now_ms
         self.lag_records, self.is_complete = lag_records, lag_records == 0
+        self.open_transactions = open_transactions if lag_records else ()
 
     def position(self, committed: Offsets) -> Offsets:
         """Returns the offsets to read from: those of `begun`, also of topics that do not exist, behind skipped ones."""
@@ -204,6 +207,8 @@ class CatalogState:
     asked_at_s: float = float("-inf")
     #: Whether the table was requested since it was last checked for a due batch.
     was_asked: bool = False
+    #: Whether something other than a batch, such as maintenance, has changed the table since it was last loaded.
+    is_outdated: bool = False
     #: The table's size after the newest commit; None before it is known.
     size: TableSize | None = None
     #: Rows of the dead-letter table, as last counted.

@@ -253,6 +253,8 @@ class Planned:
     #: The places in the progress after the batch, of a batch that ends at the end of a transaction; None while that end
     #: is not known.
     places: Mapping[str, Mapping[int, str]] | None = None
+    #: The ends of the logs, as last requested: of those with an open transaction behind `ends`.
+    log_ends: Mapping[Partition, int] = field(default_factory=dict)
 
     def with_cut(self, cut: Cut | None) -> Planned:
         """Returns the batch with the ranges of `cut`, or the batch itself where the cut is for another position."""
