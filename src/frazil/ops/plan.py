@@ -166,8 +166,9 @@ def plan_tables(
     read_sample: ReadSample,
     schemas: Schemas | None = None,
     queries: Queries | None = None,
+    only: str | None = None,
 ) -> list[PlannedTable]:
-    """Returns the plan of every table, by name.
+    """Returns the plan of every table, by name, or of the one named `only`, which has no route.
 
     Raises: SpecError for a pattern that matches no topic; UnavailableError where a service does not answer.
     """
@@ -187,7 +188,7 @@ def plan_tables(
     planned = []
     sample_reader = _SampleReader(read_sample, schemas, spec.path, catalog, QueryTables(catalog, queries))
     advice = MissingTopics(source)
-    left = sorted(tables)
+    left = sorted(tables) if only is None else [only]
     while left:
         for name in left:
             plan = PlannedTable(name)
@@ -195,7 +196,8 @@ def plan_tables(
                 plan.problem = advice.problem(missing[name])
             _plan_table(discovery, tables[name], plan, ends, cluster_id, sample_reader)
             planned.append(plan)
-        left = sorted(tables.keys() - {plan.name for plan in planned})  # Those that routes make of the sample.
+        # Those that routes make of the sample.
+        left = sorted(tables.keys() - {plan.name for plan in planned}) if only is None else []
     return sorted(planned, key=lambda plan: plan.name)
 
 

@@ -88,12 +88,11 @@ CARRIED_CONNECTOR = {
                 "topic": "_kafka_topic",
                 "partition": "_kafka_partition",
                 "offset": "_kafka_offset",
-                "timestamp": "_kafka_timestamp",
             },
             "add_fields": {"origin": "web"},
             "protect": {"card": {"action": "constant", "value": "****"}},
             "protect_key": "${env:PROTECT_KEY}",
-            "select": "select *, `id` as `order_id` from records",
+            "select": "select *, `id` as `order_id`, unix_millis(_timestamp) as _kafka_timestamp from records",
             "schema_evolution": "evolve",
             "partition_by": ["day(placed_at)", "bucket(id, 16)"],
         }
@@ -170,6 +169,11 @@ OUTER = {
     **_SIMPLE,
     "transforms.one.type": "org.apache.kafka.connect.transforms.HoistField$Value",
     "transforms.one.field": "event",
+}
+NESTED = {
+    **_SIMPLE,
+    "transforms.one.type": "org.apache.iceberg.connect.transforms.KafkaMetadataTransform",
+    "transforms.one.nested": "true",
 }
 CHANGES = {
     "name": "changes",
@@ -437,6 +441,7 @@ EXAMPLES = {
         json.dumps(BY_TOPIC),
         json.dumps(INNER),
         json.dumps(OUTER),
+        json.dumps(NESTED),
     ),
     "automq": (TOPICS, CLUSTER),
     "flink-cdc": (FLINK_CDC,),
