@@ -5,7 +5,7 @@ and continued, and each column has the values that the sink would have written.
 from __future__ import annotations
 
 import json
-import threading
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -44,6 +44,28 @@ _ADDED = {
 }
 
 
+def fill(scene: Scene, sink: IcebergSink, send: Callable[[], None]) -> None:
+    """Has the sink fill the table, and stops it when the table has all that it has read."""
+    place = (scene.ledger.topic, 0)
+    group = KafkaGroup({"bootstrap.servers": scene.ledger.servers}, sink.group)
+
+    def is_filled() -> bool:
+        send()  # The sink commits what it has read when more arrives.
+        return len(scene.numbers()) >= 3
+
+    try:
+        sink.start()
+        wait_until(is_filled, "the table has rows")
+        sink.ask("pause")
+        wait_until(
+            lambda: group.offsets([place])[place].offset == len(scene.numbers()), "all that was read is committed"
+        )
+        sink.ask("stop")
+        wait_until(lambda: not group.is_live(), "the group is empty")
+    finally:
+        sink.kill()
+
+
 @pytest.mark.parametrize("has_schemas", [False, True])
 def test_columns_of_record_metadata_continue_as_the_sink_wrote_them(
     has_schemas: bool, broker: EmbeddedBroker, tmp_path: Path
@@ -64,23 +86,7 @@ def test_columns_of_record_metadata_continue_as_the_sink_wrote_them(
         sent += count
         assert producer.flush(30) == 0
 
-    group, place = KafkaGroup({"bootstrap.servers": servers}, sink.group), (scene.ledger.topic, 0)
-    try:
-        sink.start()
-        ended = threading.Event()
-        writing = threading.Thread(target=lambda: [send(1) for _ in iter(lambda: ended.wait(0.2), True)])
-        writing.start()  # The sink commits what it has read when more arrives.
-        scene.wait_for(3)
-        ended.set()
-        writing.join()
-        sink.ask("pause")
-        wait_until(
-            lambda: group.offsets([place])[place].offset == len(scene.numbers()), "all that was read is committed"
-        )
-        sink.ask("stop")
-        wait_until(lambda: not group.is_live(), "the group is empty")
-    finally:
-        sink.kill()
+    fill(scene, sink, lambda: send(1))
     before = len(scene.numbers())
     imported = import_connector(json.dumps(sink.settings), servers)
     assert [loss.key for loss in imported.losses] == []

@@ -186,7 +186,7 @@ def _import(topics: Mapping[str, Mapping[str, str]], shared: Mapping[str, str], 
             del catalog["type"]
         if login := catalog.pop("auth", None):
             draft.settle(f"{PREFIX}catalog.auth", login)
-        put_catalog(draft, catalog)
+        put_catalog(draft, catalog, None)
         hadoop = draft.take_all(f"{place}{PREFIX}hadoop.").items()
         draft.put({f"spark.hadoop.{name}": value for name, value in hadoop}, "spark", "conf")
         registry = f"{place}{PREFIX}schema.registry."

@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 from frazil.imports.draft import Draft, Imported, Tool, carried, duration, number, unneeded, unsupported
-from frazil.imports.kafka_connect import put_catalog, put_registry
+from frazil.imports.kafka_connect import NAMELESS, put_catalog, put_registry
 from frazil.imports.sources import parse_properties, variables
 from frazil.spec.partitioning import split_terms
 
@@ -45,7 +45,7 @@ DEBEZIUM_SERVER = Tool(
         *unneeded("upsert tables get deletion vectors, or position deletes in format 2", _SINK + "upsert-use-dv"),
         *unneeded("the key columns of an upsert table identify its rows", _SINK + "create-identifier-fields"),
         *unneeded("inferred columns are optional", _SINK + "preserve-required-property"),
-        *unneeded("a pipeline has one catalog", _SINK + "catalog-name"),
+        *unneeded(NAMELESS, _SINK + "catalog-name"),
         *carried("`catalog`", _SINK + "warehouse", _SINK + "io-impl"),
         *carried("`catalog`; `write.…` in `properties`, `fs.…` in `spark.conf`", _SINK + "*"),
         *carried("`kafka.bootstrap.servers`", "debezium.sink.kafka.producer.bootstrap.servers"),
@@ -197,4 +197,5 @@ def _put_rest(draft: Draft) -> None:
             draft.put(value, "defaults", "properties", name)
         else:
             catalog[name] = value
-    put_catalog(draft, catalog)
+    if put_catalog(draft, catalog, draft.peek(_SINK + "catalog-name") or "default"):
+        draft.take(_SINK + "catalog-name")

@@ -11,6 +11,7 @@ from frazil.imports.draft import Draft, Imported, Tool, carried, duration, numbe
 from frazil.imports.sources import flat, parse
 from frazil.spec.partitioning import split_terms
 
+NAMELESS = "of a JDBC catalog it is `catalog.name`; others do not keep their tables under a name"
 _CONTROL = "progress is in the tables: there is no control topic, group or transaction"
 _BEFORE = "write its result as `select` or `where`, or run it before the topic"
 _OF_CONNECT = "it configures Kafka Connect itself"
@@ -104,7 +105,7 @@ KAFKA_CONNECT = Tool(
             "iceberg.connect.group-id",
             "iceberg.kafka.*",
         ),
-        *unneeded("a pipeline has one catalog", "iceberg.catalog"),
+        *unneeded(NAMELESS, "iceberg.catalog"),
         *unneeded("each record shows whether it has a schema", "*.converter.schemas.enable"),
         *unneeded(
             _BY_ID,
@@ -185,6 +186,8 @@ _CATALOGS = {
 }  # fmt: skip
 """The classes of Iceberg's types of catalogs."""
 _NAMESPACE = "lake"
+_NAME = "frazil"
+"""The name of a pipeline's catalog unless its file has another."""
 _ONE_ROW = "(_image = 'after' or _op <> 'u')"
 """The condition for one row per change: a changelog table has the row before an update as well."""
 
@@ -198,7 +201,8 @@ def import_connector(text: str, brokers: str | None) -> Imported:
     draft.name_pipeline(draft.take("name"))
     is_apache = settings.get("connector.class", "").startswith("org.apache.")
     put_kafka(draft, "iceberg.kafka.", "consumer.override.", "")
-    put_catalog(draft, draft.take_all("iceberg.catalog."))
+    if put_catalog(draft, draft.take_all("iceberg.catalog."), draft.peek("iceberg.catalog") or "iceberg"):
+        draft.take("iceberg.catalog")
     draft.put(
         {f"spark.hadoop.{name}": value for name, value in draft.take_all("iceberg.hadoop.").items()}, "spark", "conf"
     )
@@ -231,20 +235,33 @@ def put_kafka(draft: Draft, *prefixes: str) -> None:
                     draft.put(value, "kafka", name)
 
 
-def put_catalog(draft: Draft, properties: Mapping[str, str]) -> None:
-    """Writes the catalog that Iceberg's own properties describe."""
+def put_catalog(draft: Draft, properties: Mapping[str, str], named: str | None) -> bool:
+    """Writes the catalog that Iceberg's own properties describe; returns whether it keeps its tables under its name.
+    named: its name in the other tool; None where it is not known.
+    """
     left = dict(properties)
-    if left.get("type") == "jdbc":
-        draft.notes.append("a JDBC catalog keeps tables under the catalog's name, and Frazil's is `frazil`")
     kind, impl = left.get("type"), left.get("catalog-impl")
+    keeps_name = (kind or "").lower() == "jdbc" or (impl is not None and not _is_nameless(impl))
+    if keeps_name and named is None:
+        draft.notes.append("a JDBC catalog keeps its tables under its name: write it as `catalog.name`")
     if kind and impl and impl == _CATALOGS.get(kind.lower()):
         del left["catalog-impl"]
     elif kind and impl:
         draft.lose("catalog", f"it has the type `{kind}` and a class: the class is taken", "remove one of them there")
         del left["type"]
-    for name, key in (("type", "type"), ("catalog-impl", "impl"), ("uri", "uri"), ("warehouse", "warehouse")):
+    for name, key in (("type", "type"), ("catalog-impl", "impl")):
         draft.put(left.pop(name, None), "catalog", key)
+    if keeps_name and named != _NAME:
+        draft.put(named, "catalog", "name")
+    for name in ("uri", "warehouse"):
+        draft.put(left.pop(name, None), "catalog", name)
     draft.put(left, "catalog", "properties")
+    return keeps_name
+
+
+def _is_nameless(impl: str) -> bool:
+    """Whether a class is one of the catalogs that do not keep their tables under the catalog's name."""
+    return impl != _CATALOGS["jdbc"] and impl.startswith(("org.apache.iceberg.", "software.amazon."))
 
 
 def put_registry(draft: Draft, url: str | None, user_info: str | None = None, token: str | None = None) -> None:

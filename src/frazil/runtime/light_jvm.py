@@ -77,8 +77,8 @@ class _Client(GatewayClient):  # type: ignore[misc]
         return not self.is_connected or bool(super()._should_retry(retry, connection, failure))
 
     def disconnect(self) -> None:
-        """Closes the connections. Java is no longer told of objects that Python forgets, which other threads do too, and an
-        error that leaves the block of the JVM when its frames are gone.
+        """Closes the connections. Objects that Python forgets from now on are not reported to Java: other threads have some,
+        and so have the frames of an error that leaves the block of the JVM.
         """
         self.is_connected = False
         self.close()

@@ -283,7 +283,7 @@ def test_tables_of_a_route_share_their_progress(tmp_path: Path) -> None:
 
 
 def test_a_table_whose_metadata_columns_a_run_would_refuse_is_not_adopted(tmp_path: Path) -> None:
-    """The sink of Kafka Connect writes Kafka's timestamp as a number, and a run would stop after the offsets have changed."""
+    """Kafka Connect's sink writes Kafka's timestamp as a number, and a run would stop after the offsets have changed."""
     scene = Scene(tmp_path, metadata={"timestamp": "ts"})
     scene.catalog.create(TABLE, new_schema([("id", LongType()), ("ts", LongType())]), {}, 2)
     scene.catalog.append_foreign(TABLE, summary={POSITION: '{"0":0}'})
@@ -306,4 +306,5 @@ def test_a_table_whose_query_a_run_would_refuse_is_not_adopted(tmp_path: Path) -
     origin, cluster = Origin(Tool.KAFKA_CONNECT), scene.source.cluster_id()
     (refused,) = plan_adoptions(discovery, scene.services, TABLE, origin, cluster, refuse)
     assert (refused.action, refused.commit) == ("refused", None)
-    assert refused.problem is not None and refused.problem.remedy == "write it otherwise"
+    assert refused.problem is not None
+    assert refused.problem.remedy == "write it otherwise"

@@ -89,6 +89,9 @@ FOLLOWED: Mapping[str, str] = {
         ),
         "integration/test_topic_keys.py::test_keys_in_the_control_topic_make_and_end_a_table",
     ),
+    "write `catalog: {name: …}`, or give the table another name": (
+        "integration/test_catalog_names.py::test_a_table_of_another_name_is_found_by_it_and_refused_without"
+    ),
     # Tables with a query.
     **dict.fromkeys(
         (
