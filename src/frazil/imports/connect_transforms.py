@@ -252,7 +252,11 @@ def _mask_field(one: Transform) -> None:
     rule: object = {"action": "constant", "value": value} if value else "null"
     one.shape.add("protect", dict.fromkeys(one.take_list("fields"), rule))
     one.shape.settings["protect_key"] = "${env:PROTECT_KEY}"
-    one.draft.notes.append("set PROTECT_KEY to 32 random bytes or more: dead letters are encrypted with it")
+    one.draft.lose(
+        f"transforms.{one.alias}",
+        "`protect` needs a key of yours, with which dead letters are encrypted",
+        "set the environment variable PROTECT_KEY to 32 random bytes or more before starting Frazil",
+    )
     if not value:
         one.lose("the fields become null in place of 0, false or an empty text", "name a `constant` under `protect`")
 

@@ -202,6 +202,8 @@ class Draft:
             self.put(_LOCAL_REGISTRY, "registry", "url")
             self.notes.append(f"the schema registry is not known: write it in place of {_LOCAL_REGISTRY}")
         self.document = {name: self.document[name] for name in _SECTIONS if name in self.document}
+        for table in _tables(self.document):
+            _take_version(table)
         for column in [one for one in dict.fromkeys(_identities(self.document)) if one in self.unconverted]:
             self.lose(
                 f"partition_by {column}",
@@ -301,9 +303,26 @@ def _formats(section: object) -> Iterator[str]:
         yield from _formats(one)
 
 
+def _tables(document: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yields the settings of tables, of routes, and of all tables."""
+    yield from (document.get("defaults", {}), *document.get("tables", {}).values(), *document.get("routes", ()))
+
+
+def _take_version(table: dict[str, Any]) -> None:
+    """Writes the format version, which is one of Iceberg's table properties, as the setting that it is here."""
+    properties = dict(table.get("properties", {}))
+    version = properties.pop("format-version", None)
+    if version is None:
+        return
+    table["properties"] = properties
+    if not properties:
+        del table["properties"]
+    table.setdefault("format_version", number(version))
+
+
 def _identities(document: Mapping[str, Any]) -> Iterator[str]:
     """Yields the columns whose values are partitions as they are."""
-    for one in (document.get("defaults", {}), *document.get("tables", {}).values(), *document.get("routes", ())):
+    for one in _tables(document):
         yield from (term for term in one.get("partition_by", ()) if "(" not in term)
 
 

@@ -45,7 +45,7 @@ FLINK_CDC = Tool(
         *unneeded(_STAYS, "source.*"),
         *carried("`catalog`", "sink.catalog.properties.*"),
         *carried("`spark.conf`, as `spark.hadoop.…`", "sink.hadoop.conf.*"),
-        *carried("`properties`", "sink.table.properties.*"),
+        *carried("`properties`, and `format_version`", "sink.table.properties.*"),
         *carried("`partition_by`", "sink.partition.key"),
         *unneeded("table maintenance compacts", "sink.*compaction.*"),
         *unsupported(

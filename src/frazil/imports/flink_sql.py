@@ -248,7 +248,9 @@ def _source(draft: Draft, table: Table) -> dict[str, Any]:
         elif key.endswith(("avro-confluent.url", "avro-confluent.schema-registry.url")):
             login = f"{key.rpartition('avro-confluent.')[0]}avro-confluent.basic-auth."
             token = f"{key.rpartition('avro-confluent.')[0]}avro-confluent.bearer-auth.token"
-            put_registry(draft, value, options.get(f"{login}user-info"), options.get(token))
+            put_registry(
+                draft, value, options.get(f"{login}user-info"), options.get(token), f"{prefix}{login}user-info"
+            )
             draft.take(f"{prefix}{login}user-info"), draft.take(f"{prefix}{login}credentials-source")
             draft.take(prefix + token)
         elif key.endswith(".message-class-name"):

@@ -264,8 +264,10 @@ def _is_nameless(impl: str) -> bool:
     return impl != _CATALOGS["jdbc"] and impl.startswith(("org.apache.iceberg.", "software.amazon."))
 
 
-def put_registry(draft: Draft, url: str | None, user_info: str | None = None, token: str | None = None) -> None:
-    """Writes the schema registry, and how to log in."""
+def put_registry(
+    draft: Draft, url: str | None, user_info: str | None = None, token: str | None = None, login: str = ""
+) -> None:
+    """Writes the schema registry, and how to log in. login: the setting with user and password."""
     address = url.split(",") if url and "," in url else url
     if draft.document.get("registry", {}).get("url", address) != address:
         draft.lose("schema registry", "a pipeline has one registry, and another setting names it", "make two pipelines")
@@ -275,7 +277,7 @@ def put_registry(draft: Draft, url: str | None, user_info: str | None = None, to
     if user_info and not user.startswith("${"):
         draft.put({"username": user, "password": password}, "registry", "auth")
     elif user_info:
-        draft.lose("basic.auth.user.info", "user and password are in one secret", "write them under `registry.auth`")
+        draft.lose(login, "user and password are in one secret", "write them under `registry.auth`")
     draft.put({"token": token} if token else None, "registry", "auth")
 
 
@@ -297,11 +299,13 @@ def _values(draft: Draft) -> dict[str, Any]:
         found[side] = {"format": kind}
         options = f"{side}.converter."
         if kind in _FROM_REGISTRY:
-            login = [draft.take(f"{options}{prefix}basic.auth.user.info") for prefix in ("", "schema.registry.")]
+            places = [f"{options}{prefix}basic.auth.user.info" for prefix in ("", "schema.registry.")]
+            place = next((one for one in places if draft.peek(one)), places[0])
+            login = next(filter(None, [draft.take(one) for one in places]), None)
             for prefix in ("", "schema.registry."):
                 draft.take(f"{options}{prefix}basic.auth.credentials.source")
             token = draft.take(f"{options}bearer.auth.token")
-            put_registry(draft, draft.take(f"{options}schema.registry.url"), login[0] or login[1], token)
+            put_registry(draft, draft.take(f"{options}schema.registry.url"), login, token, place)
     if not found.get("value"):
         draft.notes.append("the converter of values is the worker's: write another format than JSON under `value`")
     return found

@@ -19,7 +19,7 @@ from frazil.ingest.failures import TableStopped, describe_error
 from frazil.ingest.loop.discovery import Discovery
 from frazil.ingest.loop.topics import missing_topics, refuse_empty_patterns
 from frazil.ingest.plan import lag_records, limit_ranges
-from frazil.ingest.tables.preflight import refuse_columns, refuse_foreseen, warnings_of
+from frazil.ingest.tables.preflight import moments_as_partitions, refuse_columns, refuse_foreseen, warnings_of
 from frazil.ingest.tables.queries import Queries, QueryTables
 from frazil.ingest.tables.schema_changes import CLASH_REMEDY, adder, query_adder
 from frazil.ingest.tables.schemas import Schemas, ignored_in, ignored_phrases
@@ -345,6 +345,7 @@ def _add_query_columns(
     plan.warnings = (
         *unselected_fields(view, records, sample_reader.schemas, fitting),
         *unused_fields(table, schema, records, fitting),
+        *filter(None, [moments_as_partitions(table.spec, after)]),
     )
     part = query.program.spark_part if query is not None and query.program is not None else None
     plan.in_spark = part.reason if part is not None else ""

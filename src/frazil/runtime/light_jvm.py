@@ -78,7 +78,7 @@ class _Client(GatewayClient):  # type: ignore[misc]
 
     def disconnect(self) -> None:
         """Closes the connections. Objects that Python forgets from now on are not reported to Java: other threads have some,
-        and so have the frames of an error that leaves the block of the JVM.
+        and so has the traceback of an error that leaves the block of the JVM.
         """
         self.is_connected = False
         self.close()

@@ -89,6 +89,14 @@ FOLLOWED: Mapping[str, str] = {
         ),
         "integration/test_topic_keys.py::test_keys_in_the_control_topic_make_and_end_a_table",
     ),
+    **dict.fromkeys(
+        (
+            "give the JSON of Tableflow's API, of `confluent tableflow topic describe -o json`, or of `terraform show"
+            " -json`",
+            "give the state that has one",
+        ),
+        "unit/imports/test_details.py::test_what_terraform_shows_whole_has_the_topics",
+    ),
     "write `catalog: {name: …}`, or give the table another name": (
         "integration/test_catalog_names.py::test_a_table_of_another_name_is_found_by_it_and_refused_without"
     ),
