@@ -150,6 +150,9 @@ def test_a_mask_needs_a_key_which_is_reported() -> None:
     }
     [loss] = [loss for loss in imported("kafka-connect", sink(**mask)).losses if loss.key == "transforms.m"]
     assert "PROTECT_KEY" in loss.remedy
+    table = only_table("kafka-connect", sink(**mask))
+    assert table["protect"] == {"card": {"action": "constant", "value": "*"}}
+    assert table["protect_key"] == "${env:PROTECT_KEY}"
 
 
 def test_a_login_in_one_secret_is_named_by_its_whole_setting() -> None:
