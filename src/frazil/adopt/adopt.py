@@ -19,6 +19,7 @@ from frazil.errors import ConflictError, SpecError
 from frazil.ingest.failures import TableStopped
 from frazil.ingest.loop.discovery import Discovery
 from frazil.ingest.plan import lag_records
+from frazil.ingest.tables.preflight import refuse_foreseen
 from frazil.ingest.tables.table import Table
 from frazil.ops.reports import Problem
 from frazil.ops.status import problem_of
@@ -102,14 +103,20 @@ class Handover:
 
 
 def plan_adoptions(
-    discovery: Discovery, services: Services, name: str | None, origin: Origin, cluster_id: str
+    discovery: Discovery,
+    services: Services,
+    name: str | None,
+    origin: Origin,
+    cluster_id: str,
+    refuse: Callable[[Table], None] = lambda _: None,
 ) -> list[Handover]:
-    """Returns what adopting would do with the tables of a pipeline, or with the one of this name.
+    """Returns what adopting would do with the tables of a pipeline, or with the one of this name. refuse: raises
+    TableStopped where a run would stop a table at its query.
 
     Raises: SpecError for a name that no table has; UnavailableError where a service does not answer.
     """
     return [
-        handed_over(table.name, lambda one=table: _plan(discovery, services, one, origin, cluster_id))  # type: ignore[misc]
+        handed_over(table.name, lambda one=table: _plan(discovery, services, one, origin, cluster_id, refuse))  # type: ignore[misc]
         for table in chosen(discovery, name)
     ]
 
@@ -158,12 +165,21 @@ def load(services: Services, table: Table) -> TableState:
     return state
 
 
-def _plan(discovery: Discovery, services: Services, table: Table, origin: Origin, cluster_id: str) -> Handover:
+def _plan(
+    discovery: Discovery,
+    services: Services,
+    table: Table,
+    origin: Origin,
+    cluster_id: str,
+    refuse: Callable[[Table], None],
+) -> Handover:
     # Before the offsets are read: what the tool commits afterwards is another newest snapshot.
     state = load(services, table)
     before = state.progress
     if before.snapshot_id is not None and not before.released_to:
         return Handover(table.name, "none", "the pipeline's own progress", before.offsets, _unread(services, table))
+    refuse_foreseen(table, services.catalog)
+    refuse(table)
     found = _find(services, state, table, origin)
     if not any(place in found.offsets for place in table.partitions()):
         raise TableStopped(

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -15,14 +16,20 @@ from frazil.adopt.found import Services
 from frazil.adopt.release import plan_release
 from frazil.adopt.release import release as release_table
 from frazil.adopt.rows import parse_columns
+from frazil.catalog.port import Catalog
 from frazil.cli.output import DEFAULT_FILE, Json, Output, SpecFile
-from frazil.cli.wiring import catalog_for_reading, read_spec, topics_for_reading
+from frazil.cli.plan import plan_of
+from frazil.cli.wiring import catalog_and_queries, read_spec, topics_for_reading
 from frazil.clock import SystemClock
 from frazil.dead_letters.tables import DeadLetterTables
+from frazil.ingest.failures import TableStopped
 from frazil.ingest.loop.discovery import Discovery
+from frazil.ingest.tables.queries import Queries
+from frazil.ingest.tables.table import Table
 from frazil.kafka.group import KafkaGroup
 from frazil.kafka.outbox import KafkaOutbox
 from frazil.kafka.reader import KafkaReader
+from frazil.kafka.topics import KafkaTopics
 from frazil.ops.reports import count
 from frazil.printable import plural
 from frazil.spec import PipelineSpec
@@ -61,6 +68,8 @@ class _Desk:
     services: Services
     discovery: Discovery
     cluster_id: str
+    #: Raises TableStopped where a run would stop a table at its query.
+    refuse: Callable[[Table], None]
 
 
 def adopt(  # noqa: PLR0913  (each is an option)
@@ -85,7 +94,7 @@ def adopt(  # noqa: PLR0913  (each is an option)
     spec = read_spec(output, file)
     with _open(spec) as desk:
         origin = Origin(tool, group, checkpoint, offsets, parse_columns(columns) if columns is not None else None)
-        planned = plan_adoptions(desk.discovery, desk.services, table, origin, desk.cluster_id)
+        planned = plan_adoptions(desk.discovery, desk.services, table, origin, desk.cluster_id, desk.refuse)
         if apply:
             planned = [commit(desk.services, one) for one in planned]
     return _report(output, spec, planned, apply)
@@ -125,12 +134,25 @@ def release(
 @contextmanager
 def _open(spec: PipelineSpec) -> Iterator[_Desk]:
     source = topics_for_reading(spec)
-    with catalog_for_reading(spec, commits=True) as catalog:
+    with catalog_and_queries(spec, commits=True) as (catalog, queries):
         discovery = Discovery(spec, source, catalog)
         discovery.refresh_topics()
         reader = KafkaReader(spec.kafka, SystemClock())
         services = Services(catalog, source, reader, lambda name: KafkaGroup(spec.kafka, name))
-        yield _Desk(services, discovery, source.cluster_id())
+        refuse = partial(_refuse_query, spec, source, catalog, queries)
+        yield _Desk(services, discovery, source.cluster_id(), refuse)
+
+
+def _refuse_query(
+    spec: PipelineSpec, source: KafkaTopics, catalog: Catalog, queries: Queries | None, table: Table
+) -> None:
+    """Raises TableStopped where a run would stop a table at its query, as a sample of the records shows."""
+    if not table.spec.has_query:
+        return
+    [planned] = plan_of(spec, source, catalog, queries, table.name)
+    problem = planned.query_problem
+    if planned.action == "stop" and problem is not None:
+        raise TableStopped(problem.message, problem.remedy, problem.where or table.name)
 
 
 def _report(output: Output, spec: PipelineSpec, planned: Sequence[Handover], is_done: bool) -> int:

@@ -49,11 +49,13 @@ def command(output: Output, file: SpecFile = DEFAULT_FILE) -> int:
     return SOMETHING_TO_DO if document["changes"] else 0
 
 
-def plan_of(spec: PipelineSpec, source: KafkaTopics, catalog: Catalog, queries: Queries | None) -> list[PlannedTable]:
-    """Returns what a run would do with each table, from a sample of its unread records."""
+def plan_of(
+    spec: PipelineSpec, source: KafkaTopics, catalog: Catalog, queries: Queries | None, only: str | None = None
+) -> list[PlannedTable]:
+    """Returns what a run would do with each table, or the one named `only`, from a sample of its unread records."""
     clock = SystemClock()
     return plan_tables(
-        spec, source, catalog, lambda ranges: read_sample(spec.kafka, ranges, clock), open_schemas(spec), queries
+        spec, source, catalog, lambda ranges: read_sample(spec.kafka, ranges, clock), open_schemas(spec), queries, only
     )
 
 

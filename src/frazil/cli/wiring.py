@@ -235,7 +235,8 @@ def _catalog(
     jvm: Jvm | LightJvm, spec: PipelineSpec, properties: Mapping[str, str], is_impatient: bool = False
 ) -> IcebergCatalog:
     vends = spec.catalog.kind.vends_credentials
-    return IcebergCatalog(jvm.gateway, spec.pipeline, properties, jvm.hadoop, vends, is_impatient)
+    name = spec.catalog.name
+    return IcebergCatalog(jvm.gateway, spec.pipeline, properties, jvm.hadoop, vends, is_impatient, name)
 
 
 def sqlite_file(spec: PipelineSpec) -> Path | None:

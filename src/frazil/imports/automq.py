@@ -186,12 +186,13 @@ def _import(topics: Mapping[str, Mapping[str, str]], shared: Mapping[str, str], 
             del catalog["type"]
         if login := catalog.pop("auth", None):
             draft.settle(f"{PREFIX}catalog.auth", login)
-        put_catalog(draft, catalog)
+        put_catalog(draft, catalog, None)
         hadoop = draft.take_all(f"{place}{PREFIX}hadoop.").items()
         draft.put({f"spark.hadoop.{name}": value for name, value in hadoop}, "spark", "conf")
         registry = f"{place}{PREFIX}schema.registry."
         draft.take(f"{registry}config.basic.auth.credentials.source")
-        put_registry(draft, draft.take(f"{registry}url"), draft.take(f"{registry}config.basic.auth.user.info"))
+        login = f"{registry}config.basic.auth.user.info"
+        put_registry(draft, draft.take(f"{registry}url"), draft.take(login), login=login)
     namespace = draft.take(f"{PREFIX}namespace") or DEFAULT_NAMESPACE
     for name in enabled:
         _put_table(draft, name, enabled[name], namespace)

@@ -9,6 +9,18 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from frazil.imports.connect_metadata import (
+    PIECES,
+    MetadataColumn,
+    cast,
+    converted,
+    flattened,
+    has_schemas,
+    inserted,
+    kafka_metadata,
+    of_change,
+    selected,
+)
 from frazil.imports.draft import Draft
 
 _TYPES = {
@@ -16,13 +28,13 @@ _TYPES = {
     "boolean": "boolean", "string": "string",
 }  # fmt: skip
 _UNITS = {"seconds": "s", "milliseconds": "ms", "microseconds": "us", "nanoseconds": "ns"}
-_PIECES = ("topic", "partition", "offset", "timestamp")
 _UNWRAPPED = {
     "op": "op", "source.ts_ms": "source_ts", "ts_ms": "connector_ts",
     **{f"{part}{name}": f"source_{field}" for part in ("", "source.") for name, field in
        (("db", "database"), ("schema", "schema"), ("table", "table"))},
 }  # fmt: skip
 """Fields that Debezium's unwrap transform adds, and metadata with their values."""
+_WORDS = re.compile(r"[\s,:]+")
 _STEPS = ("rename", "drop_fields", "keep_fields", "cast", "add_fields", "select")
 _ALL = "*"
 _NO_STRUCT = "its values are columns of their own, not members of a struct"
@@ -40,6 +52,8 @@ class Shape:
     selected: list[str] = field(default_factory=list)
     #: Of DebeziumTransform: the pattern of the tables' names.
     target: str = ""
+    #: Columns of record metadata so far, by name.
+    metadata: dict[str, MetadataColumn] = field(default_factory=dict)
     #: Fields that hold the topic's name.
     topic_fields: set[str] = field(default_factory=set)
     #: The fields of the key, of ValueToKey.
@@ -54,6 +68,19 @@ class Shape:
             held.update(value)
         elif isinstance(held, list):
             held.extend(value)
+
+    def place_metadata(self) -> None:
+        """Writes the columns of record metadata: a field once under `metadata`, others under `add_fields` or in a query."""
+        fields: dict[str, str] = {}
+        for name, column in self.metadata.items():
+            if column.field and column.field not in fields and "keep_fields" not in self.settings:
+                fields[column.field] = name
+            elif column.added_name:
+                self.add("add_fields", {name: column.added_name})
+            else:
+                self.selected += [*([] if self.selected else ["*"]), selected(name, column)]
+        if fields:
+            self.add("metadata", fields)
 
     def as_settings(self) -> dict[str, object]:
         """Returns the settings of a table."""
@@ -84,6 +111,8 @@ class Transform:
         return [one.strip() for one in self.take(name).split(",") if one.strip()]
 
     def lose(self, reason: str, instead: str, option: str = "") -> None:
+        """Reports the transform, or one option of it. The columns that it names are not what they are in the sink."""
+        self.draft.unconverted |= {word for text in self.options.values() for word in _WORDS.split(text)}
         key = f"transforms.{self.alias}.{option}" if option else f"transforms.{self.alias}"
         self.draft.lose(key, f"{self.name}: {reason}", instead)
 
@@ -124,6 +153,7 @@ def read_chain(draft: Draft) -> Shape:
                 draft.settle(f"transforms.{alias}.{name}", options[name], f"{kind}.{name}")
         else:
             one.lose("it is a class that Frazil does not know", _ITSELF)
+    shape.place_metadata()
     return shape
 
 
@@ -167,37 +197,54 @@ def _replace_field(one: Transform) -> None:
     renamed = dict(pair.split(":", 1) for pair in one.take_list("renames") if ":" in pair)
     dropped = one.take_list("exclude") + one.take_list("blacklist")
     kept = one.take_list("include") + one.take_list("whitelist")
-    one.step("rename", {old: new for old, new in renamed.items() if old not in dropped})
-    one.step("drop_fields", [name for name in dropped if name not in renamed.values()])
+    made = _replace_metadata(one.shape, renamed, dropped, kept)
+    one.step("rename", {old: new for old, new in renamed.items() if old not in {*dropped, *made}})
+    one.step("drop_fields", [name for name in dropped if name not in {*renamed.values(), *made}])
     if kept:
         one.shape.settings.pop("keep_fields", None)
-    one.step("keep_fields", [renamed.get(name, name) for name in kept])
+    fields = [renamed.get(name, name) for name in kept if name not in made]
+    one.step("keep_fields", fields)
+    if kept and not fields:
+        one.lose("no field of the records is kept", "write a `select`", "include")
     if swapped := [name for name in dropped if name in renamed.values()]:
         one.lose(f"{', '.join(swapped)} is dropped and the name of a renamed field", "write a `select`")
+
+
+def _replace_metadata(shape: Shape, renamed: Mapping[str, str], dropped: list[str], kept: list[str]) -> set[str]:
+    """Renames and removes columns of metadata, and returns the names that they had."""
+    before = shape.metadata
+    stay = [name for name in before if name not in dropped and (not kept or name in kept)]
+    shape.metadata = {renamed.get(name, name): before[name] for name in stay}
+    shape.topic_fields |= {renamed[name] for name in shape.topic_fields & renamed.keys()}
+    return set(before)
 
 
 def _cast(one: Transform) -> None:
     pairs = [pair.rpartition(":") for pair in one.take_list("spec")]
     if whole := [kind for name, _, kind in pairs if not name]:
         one.lose(f"it casts whole values to {whole[0]}", "give the column its type under `columns`", "spec")
-    one.step("cast", {name: _TYPES.get(kind, kind) for name, _, kind in pairs if name})
+    types = {name: _TYPES.get(kind, kind) for name, _, kind in pairs if name}
+    for name in types.keys() & one.shape.metadata.keys():
+        column = cast(one.shape.metadata[name], types.pop(name))
+        if column is None:
+            one.lose(f"{name} has no such cast in Frazil", "write its expression in a `select`", "spec")
+        else:
+            one.shape.metadata[name] = column
+    one.step("cast", types)
 
 
 def _insert_field(one: Transform) -> None:
-    for piece in _PIECES:
+    for piece in PIECES:
         if name := one.take(f"{piece}.field").rstrip("!?"):
-            _add_metadata(one, {piece: name})
+            _add_metadata(one.shape, {name: inserted(piece, one.draft, name)})
     if name := one.take("static.field").rstrip("!?"):
         one.step("add_fields", {name: one.take("static.value")})
 
 
-def _add_metadata(one: Transform, columns: Mapping[str, str]) -> None:
-    """Adds columns by piece of metadata; behind `keep_fields`, which would leave them out, as added fields."""
-    if one.shape.touched["keep_fields"]:
-        one.step("add_fields", {name: f"_{piece}" for piece, name in columns.items()})
-    else:
-        one.shape.add("metadata", columns)
-    one.shape.topic_fields |= {name for piece, name in columns.items() if piece == "topic"}
+def _add_metadata(shape: Shape, columns: Mapping[str, MetadataColumn]) -> None:
+    shape.metadata.update(columns)
+    shape.topic_fields |= {name for name, column in columns.items() if column.sql == "_topic"}
+    shape.topic_fields |= {f"{name}.topic" for name, column in columns.items() if column.members}
 
 
 def _mask_field(one: Transform) -> None:
@@ -205,19 +252,31 @@ def _mask_field(one: Transform) -> None:
     rule: object = {"action": "constant", "value": value} if value else "null"
     one.shape.add("protect", dict.fromkeys(one.take_list("fields"), rule))
     one.shape.settings["protect_key"] = "${env:PROTECT_KEY}"
-    one.draft.notes.append("set PROTECT_KEY to 32 random bytes or more: dead letters are encrypted with it")
+    one.draft.lose(
+        f"transforms.{one.alias}",
+        "`protect` needs a key of yours, with which dead letters are encrypted",
+        "set the environment variable PROTECT_KEY to 32 random bytes or more before starting Frazil",
+    )
     if not value:
         one.lose("the fields become null in place of 0, false or an empty text", "name a `constant` under `protect`")
 
 
 def _flatten(one: Transform) -> None:
-    one.shape.settings["flatten"] = {"separator": one.take("delimiter", ".")}
+    separator, shape = one.take("delimiter", "."), one.shape
+    shape.settings["flatten"] = {"separator": separator}
+    for name in [name for name, column in shape.metadata.items() if column.members]:
+        _add_metadata(shape, dict(flattened(name, shape.metadata.pop(name), separator)))
 
 
 def _convert_timestamp(one: Transform) -> None:
-    name, kind = one.take("field"), one.take("target.type")
+    name, kind, metadata = one.take("field"), one.take("target.type"), one.shape.metadata
     unit = _UNITS.get(one.take("unix.precision", "milliseconds"), "ms")
-    if kind == "Timestamp" and name:
+    schemas = has_schemas(one.draft)
+    column = converted(metadata[name], kind, one.options.get("format", ""), unit, schemas) if name in metadata else None
+    if column is not None:
+        one.take("format")
+        metadata[name] = column
+    elif kind == "Timestamp" and name and name not in metadata:
         one.shape.add("columns", {name: f"timestamptz({unit})"})
     else:
         one.lose(
@@ -238,6 +297,7 @@ def _value_to_key(one: Transform) -> None:
 
 def _extract_field(one: Transform) -> None:
     name = one.take("field")
+    one.shape.metadata.clear()
     if name == "after":
         one.shape.settings["envelope"] = "debezium"
     else:
@@ -271,11 +331,11 @@ def _copy_value(one: Transform) -> None:
 
 def _kafka_metadata(one: Transform) -> None:
     prefix = one.take("field_name", "_kafka_metadata")
-    _add_metadata(one, {piece: f"{prefix}_{piece}" for piece in _PIECES})
-    one.draft.notes.append(f"the column {prefix}_timestamp is a timestamp, and no number of milliseconds")
-    name, _, value = one.take("external_field").partition(",")
-    if name.strip():
-        one.step("add_fields", {f"{prefix}_{name.strip()}": value.strip()})
+    name, _, value = (text.strip() for text in one.take("external_field").partition(","))
+    is_nested = one.take("nested").lower() == "true"
+    _add_metadata(one.shape, kafka_metadata(prefix, is_nested, (name, value), one.draft))
+    if name and not is_nested:
+        one.step("add_fields", {f"{prefix}_{name}": value})
 
 
 def _json_to_map(one: Transform) -> None:
@@ -313,7 +373,7 @@ def _unwrap(one: Transform) -> None:
     for name in one.take_list("add.fields"):
         piece, _, alias = name.partition(":")
         if piece in _UNWRAPPED:
-            one.shape.add("metadata", {_UNWRAPPED[piece]: prefix + (alias or piece.replace(".", "_"))})
+            one.shape.metadata[prefix + (alias or piece.replace(".", "_"))] = of_change(_UNWRAPPED[piece])
         else:
             one.lose(
                 f"`metadata` has no {piece}", "leave it out, or keep the envelope's field with a `select`", "add.fields"

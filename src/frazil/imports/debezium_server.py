@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 from frazil.imports.draft import Draft, Imported, Tool, carried, duration, number, unneeded, unsupported
-from frazil.imports.kafka_connect import put_catalog, put_registry
+from frazil.imports.kafka_connect import NAMELESS, put_catalog, put_registry
 from frazil.imports.sources import parse_properties, variables
 from frazil.spec.partitioning import split_terms
 
@@ -15,6 +15,9 @@ _STAYS = "Debezium keeps it: run it with debezium.sink.type=kafka"
 _LITERAL = re.compile(r"[\w$-]+(?:(?:\\)?\.[\w$-]+)*")
 _DEFAULTS = {"debezium.source.decimal.handling.mode": "double", "debezium.source.time.precision.mode": "isostring"}
 """What the Iceberg sink's distribution sets for Debezium, and Debezium alone does not."""
+_TIMES = {"__source_ts_ms": "source_ts", "__ts_ms": "connector_ts"}
+"""The fields of metadata that the sink makes timestamps with a zone, each with its field of `metadata`."""
+_UNWRAPS = re.compile(r"\.ExtractNew\w+State$")
 _OF_TABLES = ("write.", "read.", "commit.", "history.")
 _OF_HADOOP = ("fs.", "hadoop.")
 _OPERATIONS = {"insert": ["c", "r", "i"], "update": ["u"], "delete": ["d"]}
@@ -45,7 +48,7 @@ DEBEZIUM_SERVER = Tool(
         *unneeded("upsert tables get deletion vectors, or position deletes in format 2", _SINK + "upsert-use-dv"),
         *unneeded("the key columns of an upsert table identify its rows", _SINK + "create-identifier-fields"),
         *unneeded("inferred columns are optional", _SINK + "preserve-required-property"),
-        *unneeded("a pipeline has one catalog", _SINK + "catalog-name"),
+        *unneeded(NAMELESS, _SINK + "catalog-name"),
         *carried("`catalog`", _SINK + "warehouse", _SINK + "io-impl"),
         *carried("`catalog`; `write.…` in `properties`, `fs.…` in `spark.conf`", _SINK + "*"),
         *carried("`kafka.bootstrap.servers`", "debezium.sink.kafka.producer.bootstrap.servers"),
@@ -118,10 +121,34 @@ def _settings(draft: Draft) -> dict[str, Any]:
         **formats,
         "envelope": own,
         **changes,
+        **_times(draft, own == "debezium", order or ""),
         "exclude": [one.strip() for one in (excluded or "").split(",") if one.strip()],
         "schema_evolution": {True: "evolve", False: "freeze"}.get(additions) if additions is not None else None,
         "format_version": number(version) if version else None,
     }
+
+
+def _times(draft: Draft, has_envelope: bool, order: str) -> dict[str, Any]:
+    """Returns the settings for the two times of changes of which the sink makes timestamps with a zone, whose numbers
+    records have where Debezium unwraps them, and the envelope otherwise. order: the column that orders changes.
+    """
+    unwrapped = _unwrapped_fields(draft)
+    if unwrapped is not None or not has_envelope:
+        return {"columns": dict.fromkeys((one for one in _TIMES if one in (unwrapped or ())), "timestamptz(ms)")}
+    terms = [draft.peek(key) or "" for key in draft.names(_SINK + "partition-by")]
+    named = {word for text in (order, *terms) for word in re.findall(r"\w+", text)}
+    return {"metadata": {field: name for name, field in _TIMES.items() if name in named}}
+
+
+def _unwrapped_fields(draft: Draft) -> list[str] | None:
+    """Returns the fields that Debezium's unwrap transform adds to records; None where records are not unwrapped."""
+    for alias in (draft.peek("debezium.transforms") or "").split(","):
+        place = f"debezium.transforms.{alias.strip()}."
+        if _UNWRAPS.search(draft.peek(f"{place}type") or ""):
+            prefix = draft.peek(f"{place}add.fields.prefix") or "__"
+            added = [one.strip().partition(":") for one in (draft.peek(f"{place}add.fields") or "").split(",")]
+            return [prefix + (name or field.replace(".", "_")) for field, _, name in added]
+    return None
 
 
 def _put_tables(draft: Draft, prefix: str, table: dict[str, Any]) -> None:
@@ -197,4 +224,5 @@ def _put_rest(draft: Draft) -> None:
             draft.put(value, "defaults", "properties", name)
         else:
             catalog[name] = value
-    put_catalog(draft, catalog)
+    if put_catalog(draft, catalog, draft.peek(_SINK + "catalog-name") or "default"):
+        draft.take(_SINK + "catalog-name")

@@ -119,6 +119,8 @@ class Draft:
     def __init__(self, tool: Tool, settings: Mapping[str, str]) -> None:
         self.document: dict[str, Any] = {"pipeline": tool.name, "kafka": {}}
         self.notes: list[str] = []
+        #: Columns whose values are not those of the other tool, as their conversion is not carried over.
+        self.unconverted: set[str] = set()
         self._tool = tool
         self._given = dict(settings)
         self._left = dict(settings)
@@ -200,6 +202,14 @@ class Draft:
             self.put(_LOCAL_REGISTRY, "registry", "url")
             self.notes.append(f"the schema registry is not known: write it in place of {_LOCAL_REGISTRY}")
         self.document = {name: self.document[name] for name in _SECTIONS if name in self.document}
+        for table in _tables(self.document):
+            _take_version(table)
+        for column in [one for one in dict.fromkeys(_identities(self.document)) if one in self.unconverted]:
+            self.lose(
+                f"partition_by {column}",
+                f"its conversion is not carried over: each value of `{column}` would be a partition of its own",
+                f"write `day({column})` for a time, or make the converted column in a `select`",
+            )
         self._replace_secrets(self.document, ())
         body = yaml.dump(self.document, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=110)
         for line, error in _problems(body):
@@ -291,6 +301,29 @@ def _formats(section: object) -> Iterator[str]:
         yield from ([section["format"]] if isinstance(section.get("format"), str) else [])
     for one in section.values() if isinstance(section, dict) else section if isinstance(section, list) else ():
         yield from _formats(one)
+
+
+def _tables(document: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yields the settings of tables, of routes, and of all tables."""
+    yield from (document.get("defaults", {}), *document.get("tables", {}).values(), *document.get("routes", ()))
+
+
+def _take_version(table: dict[str, Any]) -> None:
+    """Writes the format version, which is one of Iceberg's table properties, as the setting that it is here."""
+    properties = dict(table.get("properties", {}))
+    version = properties.pop("format-version", None)
+    if version is None:
+        return
+    table["properties"] = properties
+    if not properties:
+        del table["properties"]
+    table.setdefault("format_version", number(version))
+
+
+def _identities(document: Mapping[str, Any]) -> Iterator[str]:
+    """Yields the columns whose values are partitions as they are."""
+    for one in _tables(document):
+        yield from (term for term in one.get("partition_by", ()) if "(" not in term)
 
 
 def number(text: str) -> int | str:

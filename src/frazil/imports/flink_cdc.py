@@ -24,6 +24,8 @@ _LISTED = {
 """Metadata that a source gives where its `metadata.list` asks for it."""
 _STAYS = "Frazil reads topics and no database: run Debezium for it, with the same tables"
 _NAMESPACE = "lake"
+_CATALOG = "IcebergMetadataApplier"
+"""What Flink CDC calls the catalog in which it creates tables."""
 _DATABASE = re.compile(r"[\w-]+(\.[\w-]+)*")
 _LITERAL = re.compile(r"[\w-]+(\.[\w-]+)+")
 _BUCKETS = re.compile(r"(bucket|truncate)\[(\d+)\]\(([^()]+)\)")
@@ -43,7 +45,7 @@ FLINK_CDC = Tool(
         *unneeded(_STAYS, "source.*"),
         *carried("`catalog`", "sink.catalog.properties.*"),
         *carried("`spark.conf`, as `spark.hadoop.…`", "sink.hadoop.conf.*"),
-        *carried("`properties`", "sink.table.properties.*"),
+        *carried("`properties`, and `format_version`", "sink.table.properties.*"),
         *carried("`partition_by`", "sink.partition.key"),
         *unneeded("table maintenance compacts", "sink.*compaction.*"),
         *unsupported(
@@ -156,7 +158,8 @@ def import_pipeline(text: str, brokers: str | None) -> Imported:
     draft = Draft(FLINK_CDC, {**flat(found), **of_rules})
     draft.notes.append(f"{_STAYS}, whatever its topic.prefix")
     draft.name_pipeline(draft.take("pipeline.name") or FLINK_CDC.name)
-    put_catalog(draft, draft.take_all("sink.catalog.properties."))
+    if put_catalog(draft, draft.take_all("sink.catalog.properties."), _CATALOG):
+        draft.notes.append(f"Flink CDC creates tables under the catalog name {_CATALOG}: name another under `catalog`")
     hadoop = draft.take_all("sink.hadoop.conf.").items()
     draft.put({f"spark.hadoop.{name}": value for name, value in hadoop}, "spark", "conf")
     shared: dict[str, Any] = {"envelope": "debezium", "mode": "upsert"}

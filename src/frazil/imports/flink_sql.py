@@ -8,7 +8,7 @@ from typing import Any
 from frazil.errors import SpecError
 from frazil.imports.draft import Answer, Draft, Imported, Tool, carried, duration, number, unneeded, unsupported
 from frazil.imports.flink_script import Insert, Script, Table
-from frazil.imports.kafka_connect import put_catalog, put_kafka, put_registry
+from frazil.imports.kafka_connect import NAMELESS, put_catalog, put_kafka, put_registry
 from frazil.imports.sql import joined, plain, quoted, statements
 
 _ENVELOPES = {
@@ -75,7 +75,8 @@ FLINK_SQL = Tool(
         *carried("`catalog`", "catalog-type", "catalog-impl", "uri", "warehouse"),
         *carried("`catalog.properties`, as all other properties of a catalog", "io-impl", "s3.*", "client.*", "glue.*"),
         *carried("`spark.conf`, as `spark.hadoop.…`", "hadoop.*"),
-        *unneeded("a pipeline has one catalog", "catalog-name", "property-version"),
+        *unneeded(NAMELESS, "catalog-name"),
+        *unneeded("a pipeline has one catalog", "property-version"),
         *unneeded("a pipeline has one catalog", "cache-enabled", "clients"),
         *carried("the name of the table", "catalog-database", "catalog-table", "default-database"),
         *unsupported(
@@ -126,7 +127,7 @@ def import_script(text: str, brokers: str | None) -> Imported:
     if interval := draft.take("execution.checkpointing.interval"):
         draft.put(_interval(interval), "commit", "interval")
     for name, catalog in script.catalogs.items():
-        _put_catalog(draft, name, catalog)
+        _put_catalog(draft, name, catalog, name)
     for insert in script.inserts:
         _put_table(draft, script, insert)
     for table in script.unsuited:
@@ -144,7 +145,8 @@ def _interval(text: str) -> str:
     return duration(str(int(match[1]) * size_ms)) if match and size_ms else text
 
 
-def _put_catalog(draft: Draft, name: str, catalog: dict[str, str]) -> None:
+def _put_catalog(draft: Draft, name: str, catalog: dict[str, str], named: str | None) -> None:
+    """Writes a catalog. name: in front of its options. named: of the catalog."""
     left = draft.take_all(f"{name}/")
     left.pop("type", None)
     if kind := left.pop("catalog-type", None if "catalog-impl" in left else "hive"):
@@ -158,14 +160,14 @@ def _put_catalog(draft: Draft, name: str, catalog: dict[str, str]) -> None:
         f"spark.hadoop.{key.removeprefix('hadoop.')}": left.pop(key) for key in list(left) if key.startswith("hadoop.")
     }
     trial = Draft(FLINK_SQL, {})
-    put_catalog(trial, left)
+    put_catalog(trial, left, named)
     if catalog.get("type") != "iceberg":
         draft.lose(name, "it is no catalog of Iceberg", "write the tables that it has as CREATE TABLE")
     elif draft.document.get("catalog", trial.document["catalog"]) != trial.document["catalog"]:
         draft.lose(name, "a pipeline has one catalog", "make a pipeline of its own for the tables of this catalog")
     else:
         draft.put(hadoop, "spark", "conf")
-        put_catalog(draft, left)
+        put_catalog(draft, left, named)
 
 
 def _put_table(draft: Draft, script: Script, insert: Insert) -> None:
@@ -246,7 +248,9 @@ def _source(draft: Draft, table: Table) -> dict[str, Any]:
         elif key.endswith(("avro-confluent.url", "avro-confluent.schema-registry.url")):
             login = f"{key.rpartition('avro-confluent.')[0]}avro-confluent.basic-auth."
             token = f"{key.rpartition('avro-confluent.')[0]}avro-confluent.bearer-auth.token"
-            put_registry(draft, value, options.get(f"{login}user-info"), options.get(token))
+            put_registry(
+                draft, value, options.get(f"{login}user-info"), options.get(token), f"{prefix}{login}user-info"
+            )
             draft.take(f"{prefix}{login}user-info"), draft.take(f"{prefix}{login}credentials-source")
             draft.take(prefix + token)
         elif key.endswith(".message-class-name"):
@@ -314,7 +318,7 @@ def _target(draft: Draft, source: Table, target: Table | None) -> dict[str, Any]
         draft.take(prefix + "catalog-database"), draft.take(prefix + "catalog-table")
         if target.options.get("connector") == "iceberg":
             draft.take(prefix + "connector")
-            _put_catalog(draft, target.name, {"type": "iceberg"})
+            _put_catalog(draft, target.name, {"type": "iceberg"}, target.options.get("catalog-name"))
         else:
             kept = {
                 key.removeprefix(prefix): key for key in draft.names(prefix) if _is_property(key.removeprefix(prefix))

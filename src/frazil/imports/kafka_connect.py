@@ -11,6 +11,7 @@ from frazil.imports.draft import Draft, Imported, Tool, carried, duration, numbe
 from frazil.imports.sources import flat, parse
 from frazil.spec.partitioning import split_terms
 
+NAMELESS = "of a JDBC catalog it is `catalog.name`; others do not keep their tables under a name"
 _CONTROL = "progress is in the tables: there is no control topic, group or transaction"
 _BEFORE = "write its result as `select` or `where`, or run it before the topic"
 _OF_CONNECT = "it configures Kafka Connect itself"
@@ -104,7 +105,7 @@ KAFKA_CONNECT = Tool(
             "iceberg.connect.group-id",
             "iceberg.kafka.*",
         ),
-        *unneeded("a pipeline has one catalog", "iceberg.catalog"),
+        *unneeded(NAMELESS, "iceberg.catalog"),
         *unneeded("each record shows whether it has a schema", "*.converter.schemas.enable"),
         *unneeded(
             _BY_ID,
@@ -129,7 +130,8 @@ KAFKA_CONNECT = Tool(
         *carried("`drop_fields`", "ReplaceField.exclude"),
         *carried("`drop_fields`, `keep_fields`, by their old names", "ReplaceField.whitelist", "ReplaceField.blacklist"),
         *carried("`rename`", "ReplaceField.renames"),
-        *carried("`metadata`", *(f"InsertField.{one}.field" for one in ("topic", "partition", "offset", "timestamp"))),
+        *carried("`metadata`", *(f"InsertField.{one}.field" for one in ("topic", "partition", "offset"))),
+        *carried("`metadata`, or the `select` of a number without schemas", "InsertField.timestamp.field"),
         *carried("`add_fields`", "InsertField.static.field", "InsertField.static.value"),
         *carried("`protect`", "MaskField.fields", "MaskField.replacement"),
         *carried("`flatten`", "Flatten.delimiter"),
@@ -138,7 +140,8 @@ KAFKA_CONNECT = Tool(
         *carried("`drop_fields`, where fields are moved", "HeaderFrom.fields", "HeaderFrom.operation"),
         *carried("`key_columns`, of upsert tables", "ValueToKey.fields"),
         *carried("`select`", "CopyValue.source.field", "CopyValue.target.field"),
-        *carried("`metadata`, in columns of the same names", "KafkaMetadataTransform.field_name"),
+        *carried("`metadata`, and a `select` for the timestamp, a number", "KafkaMetadataTransform.field_name"),
+        *carried("a struct in the `select`", "KafkaMetadataTransform.nested"),
         *carried("`add_fields`", "KafkaMetadataTransform.external_field"),
         *carried("`envelope: debezium` in `routes`", "DebeziumTransform.cdc.target.pattern"),
         *carried("`metadata`", "ExtractNewRecordState.add.fields", "ExtractNewRecordState.add.fields.prefix"),
@@ -151,10 +154,6 @@ KAFKA_CONNECT = Tool(
         *unneeded("names of schemas have no effect on tables", "SetSchemaMetadata.*"),
         *unneeded("tables are named under `tables`, and topics keep their names", "RegexRouter.*", "TimestampRouter.*"),
         *unneeded("documents of MongoDB are read with the types that they have", "MongoDebeziumTransform.*"),
-        *unsupported(
-            "metadata is in columns of its own", "name members of a struct in a `select`", "KafkaMetadataTransform.nested",
-            harmless=("false",),
-        ),
         *unsupported(
             "an object becomes a struct", "declare a column as `map<string,string>` under `columns`",
             "JsonToMapTransform.json.root", harmless=("false",),
@@ -187,6 +186,8 @@ _CATALOGS = {
 }  # fmt: skip
 """The classes of Iceberg's types of catalogs."""
 _NAMESPACE = "lake"
+_NAME = "frazil"
+"""The name of a pipeline's catalog unless its file has another."""
 _ONE_ROW = "(_image = 'after' or _op <> 'u')"
 """The condition for one row per change: a changelog table has the row before an update as well."""
 
@@ -200,7 +201,8 @@ def import_connector(text: str, brokers: str | None) -> Imported:
     draft.name_pipeline(draft.take("name"))
     is_apache = settings.get("connector.class", "").startswith("org.apache.")
     put_kafka(draft, "iceberg.kafka.", "consumer.override.", "")
-    put_catalog(draft, draft.take_all("iceberg.catalog."))
+    if put_catalog(draft, draft.take_all("iceberg.catalog."), draft.peek("iceberg.catalog") or "iceberg"):
+        draft.take("iceberg.catalog")
     draft.put(
         {f"spark.hadoop.{name}": value for name, value in draft.take_all("iceberg.hadoop.").items()}, "spark", "conf"
     )
@@ -233,24 +235,39 @@ def put_kafka(draft: Draft, *prefixes: str) -> None:
                     draft.put(value, "kafka", name)
 
 
-def put_catalog(draft: Draft, properties: Mapping[str, str]) -> None:
-    """Writes the catalog that Iceberg's own properties describe."""
+def put_catalog(draft: Draft, properties: Mapping[str, str], named: str | None) -> bool:
+    """Writes the catalog that Iceberg's own properties describe; returns whether it keeps its tables under its name.
+    named: its name in the other tool; None where it is not known.
+    """
     left = dict(properties)
-    if left.get("type") == "jdbc":
-        draft.notes.append("a JDBC catalog keeps tables under the catalog's name, and Frazil's is `frazil`")
     kind, impl = left.get("type"), left.get("catalog-impl")
+    keeps_name = (kind or "").lower() == "jdbc" or (impl is not None and not _is_nameless(impl))
+    if keeps_name and named is None:
+        draft.notes.append("a JDBC catalog keeps its tables under its name: write it as `catalog.name`")
     if kind and impl and impl == _CATALOGS.get(kind.lower()):
         del left["catalog-impl"]
     elif kind and impl:
         draft.lose("catalog", f"it has the type `{kind}` and a class: the class is taken", "remove one of them there")
         del left["type"]
-    for name, key in (("type", "type"), ("catalog-impl", "impl"), ("uri", "uri"), ("warehouse", "warehouse")):
+    for name, key in (("type", "type"), ("catalog-impl", "impl")):
         draft.put(left.pop(name, None), "catalog", key)
+    if keeps_name and named != _NAME:
+        draft.put(named, "catalog", "name")
+    for name in ("uri", "warehouse"):
+        draft.put(left.pop(name, None), "catalog", name)
     draft.put(left, "catalog", "properties")
+    return keeps_name
 
 
-def put_registry(draft: Draft, url: str | None, user_info: str | None = None, token: str | None = None) -> None:
-    """Writes the schema registry, and how to log in."""
+def _is_nameless(impl: str) -> bool:
+    """Whether a class is one of the catalogs that do not keep their tables under the catalog's name."""
+    return impl != _CATALOGS["jdbc"] and impl.startswith(("org.apache.iceberg.", "software.amazon."))
+
+
+def put_registry(
+    draft: Draft, url: str | None, user_info: str | None = None, token: str | None = None, login: str = ""
+) -> None:
+    """Writes the schema registry, and how to log in. login: the setting with user and password."""
     address = url.split(",") if url and "," in url else url
     if draft.document.get("registry", {}).get("url", address) != address:
         draft.lose("schema registry", "a pipeline has one registry, and another setting names it", "make two pipelines")
@@ -260,7 +277,7 @@ def put_registry(draft: Draft, url: str | None, user_info: str | None = None, to
     if user_info and not user.startswith("${"):
         draft.put({"username": user, "password": password}, "registry", "auth")
     elif user_info:
-        draft.lose("basic.auth.user.info", "user and password are in one secret", "write them under `registry.auth`")
+        draft.lose(login, "user and password are in one secret", "write them under `registry.auth`")
     draft.put({"token": token} if token else None, "registry", "auth")
 
 
@@ -282,11 +299,13 @@ def _values(draft: Draft) -> dict[str, Any]:
         found[side] = {"format": kind}
         options = f"{side}.converter."
         if kind in _FROM_REGISTRY:
-            login = [draft.take(f"{options}{prefix}basic.auth.user.info") for prefix in ("", "schema.registry.")]
+            places = [f"{options}{prefix}basic.auth.user.info" for prefix in ("", "schema.registry.")]
+            place = next((one for one in places if draft.peek(one)), places[0])
+            login = next(filter(None, [draft.take(one) for one in places]), None)
             for prefix in ("", "schema.registry."):
                 draft.take(f"{options}{prefix}basic.auth.credentials.source")
             token = draft.take(f"{options}bearer.auth.token")
-            put_registry(draft, draft.take(f"{options}schema.registry.url"), login[0] or login[1], token)
+            put_registry(draft, draft.take(f"{options}schema.registry.url"), login, token, place)
     if not found.get("value"):
         draft.notes.append("the converter of values is the worker's: write another format than JSON under `value`")
     return found

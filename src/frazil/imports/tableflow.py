@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
 from typing import Any
 
+from frazil.errors import SpecError
 from frazil.imports.draft import Draft, Imported, Tool, carried, duration, unneeded, unsupported
 from frazil.imports.sources import flat, items, mapping, parse
 
+_RESOURCE = "confluent_tableflow_topic"
+_OF_TERRAFORM = {"terraform_version", "planned_values", "lineage"}
+_HCL = re.compile(r'^\s*(resource|module|provider|variable)\s+"[^"]*"[^{]*\{', re.MULTILINE)
+_FORMS = (
+    "give the JSON of Tableflow's API, of `confluent tableflow topic describe -o json`, or of `terraform show -json`"
+)
 _ON_BAD_RECORD = {"suspend": "stop", "skip": "skip", "log": "dead_letter"}
 _STORE = "Tableflow's tables are in Confluent's catalog, and others may only read them"
 
@@ -47,11 +56,18 @@ TABLEFLOW = Tool(
 
 def import_topics(text: str, brokers: str | None) -> Imported:
     """Returns the pipeline file for the settings of a topic, or a list, as the API or `confluent … -o json` return them."""
+    if _HCL.search(text):
+        raise SpecError("the configuration is in Terraform's own language", remedy=_FORMS)
     found = parse(
         f'{{"data": {text}}}' if text.lstrip().startswith("[") else text
     )  # As `confluent … list` prints them.
-    topics = [_plain(mapping(one)) for one in items(found.get("data", found))]
-    names = [one.get("display_name") or one.get("topic_name") or one.get("topic") or "topic" for one in topics]
+    resources = list(_resources(found))
+    if not resources and found.keys() & _OF_TERRAFORM:
+        raise SpecError(f"the configuration has no resource `{_RESOURCE}`", remedy="give the state that has one")
+    topics = [_plain(mapping(one)) for one in resources or items(found.get("data", found))]
+    names = [one.get("display_name") or one.get("topic_name") or one.get("topic") or "" for one in topics]
+    if not all(names):
+        raise SpecError("the configuration names no topic", remedy=_FORMS)
     keys = {f"{name}/{key}": value for name, one in zip(names, topics, strict=True) for key, value in one.items()}
     draft = Draft(TABLEFLOW, keys)
     draft.notes.append(
@@ -61,8 +77,23 @@ def import_topics(text: str, brokers: str | None) -> Imported:
         for key in ("display_name", "topic_name", "topic"):
             draft.take(f"{name}/{key}")
         cluster = draft.take(f"{name}/kafka_cluster.id") or draft.take(f"{name}/kafka_cluster") or "default"
-        draft.put(_settings(draft, name), "tables", f"{cluster}.{name}")
+        table = f"{cluster}.{name.replace('.', '_')}"
+        draft.put(_settings(draft, name), "tables", table)
+        if "." in name:
+            reason = f"Tableflow's table has dots in its name, which divide namespaces here: the table is `{table}`"
+            draft.lose(name, reason, "name it otherwise under `tables` if you like")
     return draft.finish(brokers)
+
+
+def _resources(found: object) -> Iterator[dict[str, Any]]:
+    """Yields the topics in what Terraform shows of a state or of a plan, or in the file of a state."""
+    if isinstance(found, dict) and found.get("type") == _RESOURCE:
+        instances = [one.get("attributes") for one in items(found.get("instances")) if isinstance(one, dict)]
+        yield from (one for one in (found.get("values"), *instances) if isinstance(one, dict))
+    elif isinstance(found, dict):
+        yield from (one for part in found.values() for one in _resources(part))
+    elif isinstance(found, list):
+        yield from (one for part in found for one in _resources(part))
 
 
 def _plain(topic: dict[str, Any]) -> dict[str, str]:

@@ -19,7 +19,7 @@ from frazil.ingest.failures import TableStopped, describe_error
 from frazil.ingest.loop.discovery import Discovery
 from frazil.ingest.loop.topics import missing_topics, refuse_empty_patterns
 from frazil.ingest.plan import lag_records, limit_ranges, open_transactions
-from frazil.ingest.tables.preflight import refuse_columns, refuse_foreseen, warnings_of
+from frazil.ingest.tables.preflight import moments_as_partitions, refuse_columns, refuse_foreseen, warnings_of
 from frazil.ingest.tables.queries import Queries, QueryTables
 from frazil.ingest.tables.schema_changes import CLASH_REMEDY, adder, query_adder, within_limit
 from frazil.ingest.tables.schemas import Schemas, ignored_in, ignored_phrases
@@ -168,8 +168,9 @@ def plan_tables(
     read_sample: ReadSample,
     schemas: Schemas | None = None,
     queries: Queries | None = None,
+    only: str | None = None,
 ) -> list[PlannedTable]:
-    """Returns the plan of every table, by name.
+    """Returns the plan of every table, by name, or of the one named `only`, which has no route.
 
     Raises: SpecError for a pattern that matches no topic; UnavailableError where a service does not answer.
     """
@@ -190,7 +191,7 @@ def plan_tables(
     planned = []
     sample_reader = _SampleReader(read_sample, schemas, spec.path, catalog, QueryTables(catalog, queries))
     advice = MissingTopics(source)
-    left = sorted(tables)
+    left = sorted(tables) if only is None else [only]
     while left:
         for name in left:
             plan = PlannedTable(name)
@@ -199,7 +200,8 @@ def plan_tables(
             _plan_table(discovery, tables[name], plan, ends, cluster_id, sample_reader)
             _add_open_transactions(tables[name], plan, ends, log_ends)
             planned.append(plan)
-        left = sorted(tables.keys() - {plan.name for plan in planned})  # Those that routes make of the sample.
+        # Those that routes make of the sample.
+        left = sorted(tables.keys() - {plan.name for plan in planned}) if only is None else []
     return sorted(planned, key=lambda plan: plan.name)
 
 
@@ -347,6 +349,7 @@ def _add_query_columns(
     plan.warnings = (
         *unselected_fields(view, records, sample_reader.schemas, fitting),
         *unused_fields(table, schema, records, fitting),
+        *filter(None, [moments_as_partitions(table.spec, after)]),
     )
     part = query.program.spark_part if query is not None and query.program is not None else None
     plan.in_spark = part.reason if part is not None else ""

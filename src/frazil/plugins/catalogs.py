@@ -42,6 +42,8 @@ class CatalogKind:
     compares_versions: bool = False
     #: Whether the catalog keeps names as Hive does: in lower case, in namespaces of one level.
     lowers_names: bool = False
+    #: Whether the catalog may keep its tables under its own name, `catalog.name`.
+    keeps_name: bool = False
     #: Whether the catalog vends credentials of the store with each table.
     vends_credentials: bool = False
     #: Whether its Java class needs classes of Spark's jars, beside Hadoop's client.
@@ -123,6 +125,7 @@ CATALOGS: Registered[CatalogKind] = Registered(
             by_uri=_DATABASES,
             for_reading={"jdbc.init-catalog-tables": "false"},
             unread=frozenset(("jdbc.schema-version", "jdbc.journal_mode")),
+            keeps_name=True,
         ),
         "rest": CatalogKind({"type": "rest", **_REST}, needs_uri=True, uri_schemes=_HTTP, vends_credentials=True),
         "hive": CatalogKind(

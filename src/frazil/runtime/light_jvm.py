@@ -70,6 +70,19 @@ class _Client(GatewayClient):  # type: ignore[misc]
         connection.start()
         return connection
 
+    def _should_retry(self, retry: bool, connection: object, failure: Exception | None = None) -> bool:
+        """Returns whether a call that has failed is sent again. One that the end of the JVM interrupts is, and fails without
+        a connection, as py4j logs a stack trace of every failure that it does not retry.
+        """
+        return not self.is_connected or bool(super()._should_retry(retry, connection, failure))
+
+    def disconnect(self) -> None:
+        """Closes the connections. Objects that Python forgets from now on are not reported to Java: other threads have some,
+        and so has the traceback of an error that leaves the block of the JVM.
+        """
+        self.is_connected = False
+        self.close()
+
 
 class Gateway(JavaGateway):  # type: ignore[misc]
     """py4j's gateway, whose calls Ctrl-C can interrupt."""
@@ -114,6 +127,7 @@ class LightJvm:
         parameters = GatewayParameters(port=port, auth_token=token, auto_convert=True)
         #: py4j's gateway.
         self.gateway: Any = Gateway(gateway_parameters=parameters, java_process=self._process)
+        self._clients = [self.gateway._gateway_client]
 
     def listen(self) -> None:
         """Makes Java able to call Python, as a commit does: its validators are written in Python. To be called before
@@ -130,11 +144,14 @@ class LightJvm:
             callback_server_parameters=calls,
             java_process=self._process,
         )
+        self._clients.append(self.gateway._gateway_client)
         server.resetCallbackClient(address, self.gateway.get_callback_server().get_listening_port())
 
     def close(self) -> None:
-        """Ends the JVM."""
-        self.gateway.shutdown()
+        """Ends the JVM, which it does itself when its standard input closes."""
+        for client in self._clients:
+            client.disconnect()
+        self.gateway.shutdown_callback_server()
         self._process.stdin.close()
         wait_for_end(self._process)
         self._held.close()

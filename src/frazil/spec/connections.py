@@ -60,6 +60,8 @@ class CatalogSpec(Declared, json_schema_extra={"not": {"required": ["type", "imp
     #: None: `type` names the kind.
     impl: Annotated[str | None, TEXT] = None
     """The Java class of a catalog that is none of the known kinds, in place of `type`."""
+    name: Annotated[str, TEXT] = "frazil"
+    """The name under which a JDBC catalog keeps its tables; catalogs of the other types do not keep one."""
     uri: Annotated[SecretText, TEXT]
     """The catalog's address; by default a SQLite file under ./frazil-data."""
     #: None where a REST catalog chooses it itself.
@@ -81,7 +83,7 @@ class CatalogSpec(Declared, json_schema_extra={"not": {"required": ["type", "imp
         if self.impl is None:
             kind = CATALOGS.get(self.type)
             return replace(kind, lowers_names=True) if self.service is not None and self.service.lowers_names else kind
-        return CatalogKind({"catalog-impl": self.impl}, needs_spark_jars=True)
+        return CatalogKind({"catalog-impl": self.impl}, needs_spark_jars=True, keeps_name=True)
 
 
 class AuthSpec(

@@ -42,6 +42,8 @@ _TIMES = TRANSFORMS[:4]
 _WITH_NUMBER = ("bucket", "truncate")
 _MOST = 2**31 - 1
 _TERM = re.compile(r"(?P<word>[A-Za-z_]\w*)\s*\((?P<inside>[^()]*)\)|(?P<column>[^(),]+)")
+_BRACKETS = re.compile(rf"(?P<word>{'|'.join(TRANSFORMS)})s?\s*\[(?P<inside>.*)", re.IGNORECASE)
+"""A transform in the brackets that Iceberg shows it with."""
 _SORTED = re.compile(r"(?P<term>.*?)(\s+(?P<way>asc|desc))?(\s+nulls\s+(?P<nulls>first|last))?", re.IGNORECASE)
 _FORMS = "write a column, or year(x), month(x), day(x), hour(x), bucket(x, 16), truncate(x, 4) or void(x)"
 _PLURALS = re.compile(r"(year|month|day|hour)s(?=\()")
@@ -62,7 +64,9 @@ _QUOTES = 'put a term with a comma in quotes, such as `["bucket(x, 16)"]`: in a 
 
 def split_terms(text: str) -> list[str]:
     """Returns the terms of a partition spec: commas outside of parentheses divide, `days(x)` is `day(x)`."""
-    plain = text.strip().removeprefix("[").removesuffix("]")
+    plain = text.strip()
+    if plain.startswith("[") and plain.endswith("]"):
+        plain = plain[1:-1]
     return [_PLURALS.sub(r"\1", one.strip()) for one in _COMMAS.split(plain) if one.strip()]
 
 
@@ -111,6 +115,8 @@ class SortTerm:
 
 def parse_term(text: str) -> PartitionTerm:
     """The term that `text` spells. Raises SpecError."""
+    if bracketed := _BRACKETS.match(text.strip()):
+        raise _written_otherwise(text, bracketed["word"].lower(), bracketed["inside"].strip(" ])"))
     match = _TERM.fullmatch(text.strip())
     if match is None:
         remedy = _QUOTES if _CUT.fullmatch(text.strip()) else _FORMS
@@ -123,12 +129,17 @@ def parse_term(text: str) -> PartitionTerm:
     if word not in TRANSFORMS:
         raise SpecError(f"the transform `{match['word']}` is unknown", remedy=advice(word, TRANSFORMS))
     if len(numbers) != (word in _WITH_NUMBER):
-        meant = _WITHOUT_COMMA.fullmatch(column)
-        name, number = meant.groups() if meant else (column or "x", 16)
-        example = f"{word}({name}, {number})" if word in _WITH_NUMBER else f"{word}({name})"
-        raise SpecError(f"`{text}` is not how {word} is written", remedy=f"write `{example}`")
+        raise _written_otherwise(text, word, column)
     transform = f"{word}[{_number(text, column, numbers[0])}]" if numbers else word
     return PartitionTerm(_column(text, column), transform)
+
+
+def _written_otherwise(text: str, word: str, column: str) -> SpecError:
+    """Returns the error of a transform whose column or number is written in another way."""
+    meant = _WITHOUT_COMMA.fullmatch(column)
+    name, number = meant.groups() if meant else (column or "x", 16)
+    example = f"{word}({name}, {number})" if word in _WITH_NUMBER else f"{word}({name})"
+    return SpecError(f"`{text}` is not how {word} is written", remedy=f"write `{example}`")
 
 
 def _number(text: str, column: str, number: str) -> int:

@@ -59,6 +59,8 @@ from frazil.store.addresses import address_of
 from frazil.store.properties import check_property
 
 _SQLITE = "jdbc:sqlite:"
+_LONGEST_NAME = 255
+"""The characters of the column `catalog_name` in Iceberg's tables of a database."""
 _OWNED_CATALOG_PROPERTIES = ("type", "uri", "warehouse")
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 _BROKER = re.compile(r"\s*(?!https?:)[^\s,]+:[0-9]+\s*")
@@ -140,6 +142,7 @@ def read_catalog(entry: Entry | None, local: Path, secrets: Secrets, problems: P
     _check_together(fields, found.get("properties", {}))
     if fields.get("impl") and fields.get("type"):
         fields.refuse_key("impl", "`catalog` has both `type` and `impl`", "keep one of them")
+    _check_name(fields, found)
     if "impl" not in found and found.get("type", default.type) == default.type:
         return _read_jdbc(fields, found, default)
     catalog = CatalogSpec(**{"uri": "", **found})
@@ -285,6 +288,16 @@ def _check_kind(fields: Fields, entry: Entry, catalog: CatalogSpec) -> None:
     uri, warehouse = (getattr(catalog, key) or ("" if fields.get(key) else None) for key in ("uri", "warehouse"))
     check = partial(catalog.kind.check, uri, warehouse)
     fields.problems.attempt((fields.get("uri") or entry).line, None, check, catalog.properties)
+
+
+def _check_name(fields: Fields, found: Mapping[str, Any]) -> None:
+    """Checks that the catalog has a use for its name, and that Iceberg's tables of a database have room for it."""
+    name = found.get("name", "")
+    if name and not CatalogSpec(**{"uri": "", **found}).kind.keeps_name:
+        message = "`catalog.name` has no effect: only a JDBC catalog keeps its tables under a name"
+        fields.refuse_key("name", message, "remove it")
+    elif len(name) > _LONGEST_NAME:
+        fields.refuse_key("name", f"`catalog.name` has {len(name)} characters, and 255 at most", "shorten it")
 
 
 def _check_together(fields: Fields, properties: Mapping[str, str]) -> None:

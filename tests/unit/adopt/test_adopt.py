@@ -9,13 +9,17 @@ from typing import Any
 
 import fastavro
 import pytest
+from pyiceberg.types import LongType
 
 from frazil.adopt.adopt import Origin, Tool, commit, plan_adoptions
 from frazil.adopt.found import Services
 from frazil.errors import SpecError, UnavailableError
+from frazil.ingest.failures import TableStopped
 from frazil.ingest.loop.discovery import Discovery
 from frazil.ingest.tables.state import RunState
+from frazil.ingest.tables.table import Table
 from frazil.kafka.memory import MemoryGroup
+from frazil.schema.evolve import new_schema
 from tests.unit.adopt.scene import CONTROL, POSITION, SINK, TABLE, TOPIC, Scene
 from tests.unit.ingest.test_routes import Routed
 
@@ -276,3 +280,31 @@ def test_tables_of_a_route_share_their_progress(tmp_path: Path) -> None:
     (refused,) = plan_adoptions(discovery, services, None, Origin(Tool.GROUP, "g"), "c")
     assert refused.problem is not None
     assert "an entry of its own" in refused.problem.remedy
+
+
+def test_a_table_whose_metadata_columns_a_run_would_refuse_is_not_adopted(tmp_path: Path) -> None:
+    """Kafka Connect's sink writes Kafka's timestamp as a number, and a run would stop after the offsets have changed."""
+    scene = Scene(tmp_path, metadata={"timestamp": "ts"})
+    scene.catalog.create(TABLE, new_schema([("id", LongType()), ("ts", LongType())]), {}, 2)
+    scene.catalog.append_foreign(TABLE, summary={POSITION: '{"0":0}'})
+    scene.has_read(SINK, 4)
+    refused = scene.plan(Tool.KAFKA_CONNECT)
+    assert (refused.action, refused.commit) == ("refused", None)
+    assert refused.problem is not None
+    assert refused.problem.message == "`metadata` writes timestamp to `ts` as timestamptz, and the table has it as long"
+
+
+def test_a_table_whose_query_a_run_would_refuse_is_not_adopted(tmp_path: Path) -> None:
+    scene = Scene(tmp_path)
+    scene.make_table(**{POSITION: '{"0":0}'})
+    scene.has_read(SINK, 4)
+
+    def refuse(table: Table) -> None:
+        raise TableStopped("the query makes ts as timestamptz", "write it otherwise", table.name)
+
+    discovery = scene.discovery()
+    origin, cluster = Origin(Tool.KAFKA_CONNECT), scene.source.cluster_id()
+    (refused,) = plan_adoptions(discovery, scene.services, TABLE, origin, cluster, refuse)
+    assert (refused.action, refused.commit) == ("refused", None)
+    assert refused.problem is not None
+    assert refused.problem.remedy == "write it otherwise"

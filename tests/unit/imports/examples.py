@@ -33,7 +33,7 @@ CONNECTOR = {
         "consumer.override.security.protocol": "SASL_SSL",
         "errors.tolerance": "all",
         "errors.deadletterqueue.topic.name": "orders-bad",
-        "transforms": "dead,names,types,where,origin,card,copy",
+        "transforms": "dead,names,types,where,origin,copy",
         "predicates": "empty",
         "predicates.empty.type": "org.apache.kafka.connect.transforms.predicates.RecordIsTombstone",
         "transforms.dead.type": "org.apache.kafka.connect.transforms.Filter",
@@ -48,9 +48,6 @@ CONNECTOR = {
         "transforms.origin.type": "org.apache.kafka.connect.transforms.InsertField$Value",
         "transforms.origin.static.field": "origin",
         "transforms.origin.static.value": "web",
-        "transforms.card.type": "org.apache.kafka.connect.transforms.MaskField$Value",
-        "transforms.card.fields": "card",
-        "transforms.card.replacement": "****",
         "transforms.copy.type": "org.apache.iceberg.connect.transforms.CopyValue",
         "transforms.copy.source.field": "id",
         "transforms.copy.target.field": "order_id",
@@ -88,12 +85,9 @@ CARRIED_CONNECTOR = {
                 "topic": "_kafka_topic",
                 "partition": "_kafka_partition",
                 "offset": "_kafka_offset",
-                "timestamp": "_kafka_timestamp",
             },
             "add_fields": {"origin": "web"},
-            "protect": {"card": {"action": "constant", "value": "****"}},
-            "protect_key": "${env:PROTECT_KEY}",
-            "select": "select *, `id` as `order_id` from records",
+            "select": "select *, `id` as `order_id`, unix_millis(_timestamp) as _kafka_timestamp from records",
             "schema_evolution": "evolve",
             "partition_by": ["day(placed_at)", "bucket(id, 16)"],
         }
@@ -170,6 +164,17 @@ OUTER = {
     **_SIMPLE,
     "transforms.one.type": "org.apache.kafka.connect.transforms.HoistField$Value",
     "transforms.one.field": "event",
+}
+MASKED = {
+    **_SIMPLE,
+    "transforms.one.type": "org.apache.kafka.connect.transforms.MaskField$Value",
+    "transforms.one.fields": "card",
+    "transforms.one.replacement": "****",
+}
+NESTED = {
+    **_SIMPLE,
+    "transforms.one.type": "org.apache.iceberg.connect.transforms.KafkaMetadataTransform",
+    "transforms.one.nested": "true",
 }
 CHANGES = {
     "name": "changes",
@@ -437,6 +442,8 @@ EXAMPLES = {
         json.dumps(BY_TOPIC),
         json.dumps(INNER),
         json.dumps(OUTER),
+        json.dumps(NESTED),
+        json.dumps(MASKED),
     ),
     "automq": (TOPICS, CLUSTER),
     "flink-cdc": (FLINK_CDC,),

@@ -26,7 +26,7 @@ def test_an_operation_that_a_transform_takes_out_of_the_envelope_is_read_in_the_
     keys = {"iceberg.tables.cdc-field": "__op", "iceberg.tables.default-id-columns": "id"}
     table = document("kafka-connect", _unwrapping(**keys))["tables"]["lake.orders"]
     assert (table["envelope"], table["mode"], table["key_columns"]) == ("debezium", "upsert", ["id"])
-    assert table["metadata"] == {"op": "__op", "source_ts": "__source_ts_ms"}
+    assert (table["metadata"], table["add_fields"]) == ({"op": "__op"}, {"__source_ts_ms": "source.ts_ms"})
     assert "where" not in table
 
 

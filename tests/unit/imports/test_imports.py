@@ -158,11 +158,12 @@ def test_unwrapped_changes_are_read_from_the_envelope() -> None:
     assert (table["envelope"], table["flatten"]) == ("debezium", {"separator": "_"})
     assert table["metadata"] == {
         "op": "__op",
-        "source_ts": "__source_ts_ms",
-        **{name: f"_kafka_metadata_{name}" for name in ("topic", "partition", "offset", "timestamp")},
+        **{name: f"_kafka_metadata_{name}" for name in ("topic", "partition", "offset")},
     }
+    assert table["select"] == "select *, unix_millis(_timestamp) as _kafka_metadata_timestamp from records"
     assert (table["columns"], table["drop_fields"]) == ({"placed_at": "timestamptz(us)"}, ["trace"])
-    assert (table["schema_evolution"], table["add_fields"]) == ("freeze", {"_kafka_metadata_cluster": "eu-1"})
+    assert table["schema_evolution"] == "freeze"
+    assert table["add_fields"] == {"_kafka_metadata_cluster": "eu-1", "__source_ts_ms": "source.ts_ms"}
 
 
 def test_dynamic_tables_of_changes_become_a_route() -> None:

@@ -169,6 +169,23 @@ def test_what_is_no_query_of_records_stops_the_table_with_a_remedy(scene: Any, q
             {"select": "select id, cast(cast(n as string) as bigint) as n from records"},
         ),
         (
+            {"select": "select id, _timestamp as n from records"},
+            {"select": "select id, unix_millis(_timestamp) as n from records"},
+        ),
+        ({"select": "", "cast": ((("n",), StringType()),)}, {"select": "", "cast": ((("n",), LongType()),)}),
+        (
+            {"select": "", "drop_fields": (("n",),), "add_fields": (("n", "_timestamp"),)},
+            {"select": "select id, a, unix_millis(_timestamp) as n from records"},
+        ),
+        (
+            {"select": "select id, a from records", "metadata": {"timestamp": "n"}},
+            {"select": "select id, a, unix_millis(_timestamp) as n from records"},
+        ),
+        (
+            {"select": "select id, a from records", "metadata": {"topic": "n"}},
+            {"select": "select id, a from records", "metadata": {"topic": "t"}},
+        ),
+        (
             {"select": "select id, a, n, id + 1 as next from records", "schema_evolution": "freeze"},
             {"select": "select id, a from records", "schema_evolution": "freeze"},
         ),

@@ -145,6 +145,8 @@ SECTIONS = [
     sections("maintenance: {snapshots: {age: 1000000h}}", "maintenance: {snapshots: {age: 876000h}}"),
     sections("defaults: {topic: b}", "defaults: {}"),
     sections("catalog: {type: hivee}", "catalog: {type: jdbc}"),
+    sections("catalog: {name: lake, type: rest, uri: 'http://h'}", "catalog: {type: rest, uri: 'http://h'}"),
+    sections(f"catalog: {{name: {'n' * 256}}}", f"catalog: {{name: {'n' * 255}}}"),
     sections("catalog: {impl: a.B, type: jdbc}", "catalog: {impl: a.B}", "catalog: {type: jdbc}"),
     sections("catalog: {impl: a.B, jars: [/nowhere/b.jar]}", "catalog: {impl: a.B, jars: [/etc/passwd]}"),
     sections(

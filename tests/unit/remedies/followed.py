@@ -89,6 +89,17 @@ FOLLOWED: Mapping[str, str] = {
         ),
         "integration/test_topic_keys.py::test_keys_in_the_control_topic_make_and_end_a_table",
     ),
+    **dict.fromkeys(
+        (
+            "give the JSON of Tableflow's API, of `confluent tableflow topic describe -o json`, or of `terraform show"
+            " -json`",
+            "give the state that has one",
+        ),
+        "unit/imports/test_details.py::test_what_terraform_shows_whole_has_the_topics",
+    ),
+    "write `catalog: {name: …}`, or give the table another name": (
+        "integration/test_catalog_names.py::test_a_table_of_another_name_is_found_by_it_and_refused_without"
+    ),
     # Tables with a query.
     **dict.fromkeys(
         (
@@ -97,6 +108,13 @@ FOLLOWED: Mapping[str, str] = {
             "name the column otherwise in `select`",
             "name the column otherwise with `rename`",
             "write `cast(… as …)` in `select`, or name the column otherwise",
+            "name another column, `metadata: {…: NAME}`",
+            "take `…` out of `add_fields`, and write `cast(… as …) as …` in `select`",
+            "take `…` out of `add_fields`, and write `unix_millis(…) as …` in `select`",
+            "take `…` out of `metadata`, and write `unix_millis(_…) as …` in `select`",
+            "take `…` out of `metadata`, and write `unix_millis(_…) as …` in a query, `select: select *, … from records`",
+            "write `cast: {…: …}`, or name the column otherwise with `rename`",
+            "write `unix_millis(…) as …` in `select`",
             "write it otherwise; the rules of queries are in docs/reference/queries.md",
             "make `…` of functions that tasks compute themselves; the rules of queries are in docs/reference/queries.md",
         ),

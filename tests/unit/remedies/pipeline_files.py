@@ -319,6 +319,8 @@ PARTITIONS = [
     _of_partitions("[s]", "[s.a]"),
     _of_partitions("[l]", "[n]"),
     _of_partitions("[raw]", "['bucket(raw, 16)']"),
+    tables("columns: {n: long}, partition_by: ['bucket[n]']", "columns: {n: long}, partition_by: ['bucket(n, 16)']"),
+    tables("columns: {n: date}, partition_by: ['day[n]']", "columns: {n: date}, partition_by: [day(n)]"),
     tables("columns: {n: string}, partition_by: [day(n)]", "columns: {n: timestamptz}, partition_by: [day(n)]"),
     tables("columns: {n: long}, partition_by: [day(n)]", "columns: {n: timestamptz(ms)}, partition_by: [day(n)]"),
     tables(

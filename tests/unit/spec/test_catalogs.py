@@ -213,3 +213,21 @@ def test_a_missing_secret_is_the_only_error_of_its_pair(refuse: Refuse) -> None:
 def test_the_region_of_a_lock_makes_no_store_of_amazons(load: Load) -> None:
     section = "type: hadoop, warehouse: lake, properties: {lock-impl: a.Lock, client.region: eu-west-1}"
     assert "io-impl" not in catalog_properties(load(with_section(f"catalog: {{{section}}}")))
+
+
+def test_a_jdbc_catalog_has_a_name_and_so_may_a_class(load: Load) -> None:
+    assert load(with_section("catalog: {warehouse: w}")).catalog.name == "frazil"
+    assert load(with_section("catalog: {name: lake}")).catalog.name == "lake"
+    assert load(with_section("catalog: {impl: org.example.Shelf, name: lake}")).catalog.name == "lake"
+
+
+@pytest.mark.parametrize(
+    "others",
+    ["type: rest, uri: 'http://h'", "type: hive, uri: 'thrift://h', warehouse: w", "type: glue, warehouse: 's3://b'"],
+)
+def test_a_name_beside_a_catalog_that_keeps_none_is_refused(refuse: Refuse, others: str) -> None:
+    error = refuse(with_section(f"catalog: {{name: lake, {others}}}"))
+    assert (error.message, error.remedy) == (
+        "`catalog.name` has no effect: only a JDBC catalog keeps its tables under a name",
+        "remove it",
+    )

@@ -66,8 +66,8 @@ _TRIES = 5
 
 
 class IcebergCatalog:
-    """Implements the port `Catalog` on a catalog in the JVM behind py4j's `gateway`, for one pipeline. `properties` are
-    Iceberg's catalog properties. One Java table object is kept per table and refreshed; the JVM belongs to the caller.
+    """Implements the port `Catalog` on a catalog in the JVM behind py4j's `gateway`, for one pipeline. `name` and
+    `properties` are the catalog's. One Java table object is kept per table and refreshed; the JVM belongs to the caller.
     """
 
     def __init__(
@@ -78,17 +78,18 @@ class IcebergCatalog:
         hadoop: Mapping[str, str],
         vends_credentials: bool = False,
         is_impatient: bool = False,
+        name: str = "frazil",
     ) -> None:
         """is_impatient: whether the load of a table ends after seconds where its metadata file cannot be read."""
         #: py4j's gateway to the JVM of the catalog.
         self.gateway = gateway
-        self._jvm = jvm = gateway.jvm
+        self._jvm = gateway.jvm
         #: The pipeline whose progress is read and written.
         self.pipeline = pipeline
         self._properties, self._hadoop = dict(properties), hadoop
         self._tables: dict[str, Any] = {}
         self._operations = Operations()
-        self._adopted: set[str] = set()
+        self._adopted, self._behind = set[str](), set[str]()
         #: By table its creation whose answer was lost, until the table has been seen.
         self._unanswered: dict[str, Creation] = {}
         #: Namespaces that exist, as this process has found or made them.
@@ -99,10 +100,9 @@ class IcebergCatalog:
         #: The sizes of tables that were just committed to, until they are asked for, or a table is loaded.
         self._sizes: dict[str, TableSize] = {}
         #: The live files of tables; a Java table of another caller may be asked for under the table's lock.
-        self.scans = TableScans(jvm)
+        self.scans = TableScans(self._jvm)
         self._locks: dict[str, AbstractContextManager[object]] = {}
-        self._behind: set[str] = set()
-        self._catalog = open_catalog(gateway, self._properties, hadoop)
+        self._catalog = open_catalog(gateway, name, self._properties, hadoop)
         self._read = impatient(gateway) if is_impatient else read_patiently
 
     def load(self, table: str) -> TableState | None:

@@ -22,6 +22,7 @@ from py4j.protocol import Py4JJavaError
 from frazil.catalog.iceberg.answers import is_conflict
 from frazil.catalog.iceberg.java import (
     FORBIDDEN,
+    array_of,
     cause_of,
     configuration_of,
     is_named,
@@ -36,10 +37,14 @@ from frazil.catalog.iceberg.store_access import build_client
 from frazil.clock import new_id
 from frazil.errors import FrazilError, SpecError, UnavailableError
 
-NAME = "frazil"
-"""The name of every catalog that Frazil opens; a JDBC catalog keeps it in its rows."""
 _REFUSAL = "BadRequestException"
 REST = "org.apache.iceberg.rest.RESTCatalog"
+JDBC = "org.apache.iceberg.jdbc.JdbcCatalog"
+_POOL = "org.apache.iceberg.ClientPoolImpl"
+_OTHER_NAMES = (
+    "select catalog_name, metadata_location from iceberg_tables where table_namespace = ? and table_name = ? and"
+    " catalog_name <> ?"
+)
 # Loggers of Iceberg's: the first names the file that is read, the second a try that has failed.
 _LOGGERS = ("org.apache.iceberg.BaseMetastoreTableOperations", "org.apache.iceberg.util.Tasks")
 _READ = re.compile(r"^(.+)\tRefreshing table metadata from new version: (.*)$", re.M)
@@ -51,15 +56,16 @@ Reader = Callable[[str, Callable[[], Any]], Any]
 """Returns what a function that reads the metadata of a table returns. Takes the table's name and the function."""
 
 
-def open_catalog(gateway: Any, properties: Mapping[str, str], hadoop: Mapping[str, str]) -> Any:
-    """Returns the Java catalog of these properties. hadoop: Hadoop's settings.
+def open_catalog(gateway: Any, name: str, properties: Mapping[str, str], hadoop: Mapping[str, str]) -> Any:
+    """Returns the Java catalog of these properties. name: of the catalog, which a JDBC catalog keeps in its rows. hadoop:
+    Hadoop's settings.
 
     Raises: SpecError for one that cannot be used; UnavailableError for one that does not answer.
     """
     configuration = configuration_of(gateway, hadoop)
     address = properties.get("uri") or properties.get("warehouse", "")
     try:
-        opened = gateway.jvm.org.apache.iceberg.CatalogUtil.buildIcebergCatalog(NAME, dict(properties), configuration)
+        opened = gateway.jvm.org.apache.iceberg.CatalogUtil.buildIcebergCatalog(name, dict(properties), configuration)
         is_rest = is_instance_of(gateway, opened, REST)
         shows_one_snapshot = is_rest and "nessie.is-nessie-catalog" in opened.properties()
         takes_commits = not is_rest or _endpoints(opened).contains(
@@ -164,9 +170,55 @@ def refuse_other_kind(gateway: Any, catalog: Any, identifier: Any, error: Except
     if is_not_there(error) and is_instance_of(gateway, catalog, "org.apache.iceberg.catalog.ViewCatalog"):
         with suppress(*java_errors()):  # A catalog without views may refuse the question.
             what = "a view" if catalog.viewExists(identifier) else ""
+    if is_not_there(error):
+        refuse_other_name(gateway, catalog, identifier)
     if what:
         message = f"the catalog has {what} of this name, and Frazil writes to Iceberg tables"
         raise SpecError(message, remedy="give the table another name, or drop it", where=str(identifier))
+
+
+def refuse_other_name(gateway: Any, catalog: Any, identifier: Any) -> None:
+    """Raises a SpecError where the database of a JDBC catalog has the table under another catalog's name, with files in the
+    folder that a table of this catalog would have: each of the two would take the other's files for orphans.
+    """
+    if catalog.getClass().getName() != JDBC:
+        return
+    with suppress(*java_errors()):  # A database without the catalog's tables has no other table either.
+        folder = str(_called(gateway, JDBC, catalog, "defaultWarehouseLocation", identifier)).rstrip("/")
+        for name, metadata in _named_otherwise(gateway, catalog, identifier):
+            if metadata.startswith(f"{folder}/"):
+                raise SpecError(
+                    f"the database has the table under the catalog name `{name}`, and this catalog's is `{catalog.name()}`",
+                    remedy=f"write `catalog: {{name: {name}}}`, or give the table another name",
+                    where=str(identifier),
+                )
+
+
+def _named_otherwise(gateway: Any, catalog: Any, identifier: Any) -> list[tuple[str, str]]:
+    """Returns the names of other catalogs in the database of a JDBC catalog that have a table, with its metadata file."""
+    field = catalog.getClass().getDeclaredField("connections")
+    field.setAccessible(True)
+    pool = field.get(catalog)
+    connection = _called(gateway, _POOL, pool, "get")
+    try:
+        query = connection.prepareStatement(_OTHER_NAMES)
+        words = (str(identifier.namespace()), str(identifier.name()), str(catalog.name()))
+        for place, word in enumerate(words, 1):
+            query.setString(place, word)
+        rows, found = query.executeQuery(), list[tuple[str, str]]()
+        while rows.next():
+            found.append((str(rows.getString(1)), str(rows.getString(2))))
+        return found
+    finally:
+        _called(gateway, _POOL, pool, "release", connection)
+
+
+def _called(gateway: Any, kind: str, java: Any, name: str, *arguments: Any) -> Any:
+    """Returns what a method of a Java object returns that is not public. kind: the class that declares it."""
+    methods = gateway.jvm.java.lang.Class.forName(kind).getDeclaredMethods()
+    method = next(one for one in methods if one.getName() == name)
+    method.setAccessible(True)
+    return method.invoke(java, array_of(gateway, gateway.jvm.java.lang.Object, *arguments))
 
 
 def create_twice(create: Callable[[], Any]) -> Any:

@@ -10,7 +10,17 @@ from pathlib import Path
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
-from pyiceberg.types import IcebergType, ListType, MapType, StringType, StructType
+from pyiceberg.types import (
+    IcebergType,
+    ListType,
+    MapType,
+    StringType,
+    StructType,
+    TimestampNanoType,
+    TimestampType,
+    TimestamptzNanoType,
+    TimestamptzType,
+)
 
 from frazil.catalog.layout import (
     METRICS_OF,
@@ -164,6 +174,7 @@ def warnings_of(table: Table, schema: Schema) -> list[str]:
     state = table.state
     metadata = keeps_old_metadata(state), removes_needed_metadata(state)
     own = text_order(table.spec, schema), identified_otherwise(table), unwritten_defaults(table)
+    own = *own, moments_as_partitions(table.spec, schema)
     return [words for words in (*own, *metadata) if words]
 
 
@@ -186,6 +197,19 @@ def _with_defaults(schema: Schema) -> list[str]:
     """Returns the paths of columns with a default for new rows."""
     fields = [schema.find_field(number) for number in schema.field_ids]
     return [schema.find_column_name(one.field_id) or one.name for one in fields if one.write_default is not None]
+
+
+def moments_as_partitions(spec: TableSpec, schema: Schema) -> str:
+    """Returns a warning where `partition_by` has a timestamp as it is; empty where it does not."""
+    times = (TimestampType, TimestamptzType, TimestampNanoType, TimestamptzNanoType)
+    for term in spec.partition_by or ():
+        column = find_column(schema, term.column)
+        if term.transform == "identity" and column is not None and isinstance(column.field_type, times):
+            return (
+                f"`partition_by: {term.column}` makes a partition of each moment, as `{term.column}` is a timestamp: write"
+                f" `day({term.column})` or `hour({term.column})`"
+            )
+    return ""
 
 
 def text_order(spec: TableSpec, schema: Schema) -> str:

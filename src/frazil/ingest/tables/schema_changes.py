@@ -6,7 +6,18 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from pyiceberg.schema import Schema
-from pyiceberg.types import IcebergType, NestedField, StructType
+from pyiceberg.types import (
+    BinaryType,
+    IcebergType,
+    LongType,
+    NestedField,
+    StringType,
+    StructType,
+    TimestampNanoType,
+    TimestampType,
+    TimestamptzNanoType,
+    TimestamptzType,
+)
 
 from frazil.catalog.port import TableState
 from frazil.errors import ConflictError, SpecError, UnavailableError
@@ -32,8 +43,10 @@ from frazil.schema.evolve import NameConflict, Path, RequestedFields, can_promot
 from frazil.schema.names import column_settings, spelled_as_declared
 from frazil.schema.projection import check_reserved, extend_shaped
 from frazil.spec import TableSpec
+from frazil.spec.settings import METADATA_COLUMNS
 from frazil.spec.syntax.problems import advice
 from frazil.upsert.lookup.live_rows import check_columns
+from frazil.write.target import metadata_columns
 
 CLASH_REMEDY = (
     "leave one of the fields out with `exclude`, or give it a column: `columns: {NAME: {type: …, field: PATH}}`"
@@ -109,7 +122,50 @@ def within_limit(table: Table, change: Callable[[Schema], Schema]) -> Callable[[
 
 def declared_adder(spec: TableSpec) -> Callable[[Schema], Schema]:
     """Returns the change that adds missing declared and metadata columns to a table."""
-    return lambda schema: extend_schema(schema, {(): declared_columns(spec)})
+
+    def change(schema: Schema) -> Schema:
+        refuse_metadata_types(spec, schema)
+        return extend_schema(schema, {(): declared_columns(spec)})
+
+    return change
+
+
+def refuse_metadata_types(spec: TableSpec, schema: Schema) -> None:
+    """Raises SpecError where the table has a column of `metadata` with a type that cannot hold its values: a number in place
+    of a time would have microseconds, where other tools write milliseconds.
+    """
+    fields = {column: field for field, column in spec.metadata.items()}
+    types = {field.name: field.field_type for field in schema.fields}
+    for name, kind in metadata_columns(spec.metadata, spec.key.format).items():
+        table = types.get(name, kind)
+        if kind.is_primitive and not _holds(table, kind):
+            raise SpecError(
+                f"`metadata` writes {fields[name]} to `{name}` as {kind}, and the table has it as {table}",
+                remedy=_metadata_remedy(spec, fields[name], name, kind, table),
+                where=spec.name,
+            )
+
+
+def _holds(table: IcebergType, made: IcebergType) -> bool:
+    """Whether a column of the table's type has every value of metadata of the type `made`."""
+    if table == made or can_promote(made, table) or isinstance(table, StringType):
+        return True
+    if isinstance(made, TimestamptzType):
+        return isinstance(table, TimestampType | TimestampNanoType | TimestamptzNanoType)
+    return isinstance(made, StringType | BinaryType) and isinstance(table, BinaryType | StringType)
+
+
+def _metadata_remedy(spec: TableSpec, field: str, name: str, made: IcebergType, table: IcebergType) -> str:
+    if not _is_number_of_time(made, table):
+        return f"name another column, `metadata: {{{field}: NAME}}`"
+    column = METADATA_COLUMNS[field]  # type: ignore[index]
+    query = "in `select`" if spec.select else "in a query, `select: select *, … from records`"
+    return f"take `{field}` out of `metadata`, and write `unix_millis({column}) as {name}` {query}"
+
+
+def _is_number_of_time(made: IcebergType, table: IcebergType) -> bool:
+    """Whether the table has a number in place of a time, as other tools write Kafka's milliseconds."""
+    return isinstance(made, TimestamptzType) and isinstance(table, LongType)
 
 
 def query_adder(spec: TableSpec, query: Query) -> Callable[[Schema], Schema]:
@@ -118,8 +174,10 @@ def query_adder(spec: TableSpec, query: Query) -> Callable[[Schema], Schema]:
     The change raises SpecError where the table has a column of another type, or may not be changed.
     """
     columns, may_widen = columns_with_query(spec, query), spec.schema_evolution == "evolve"
+    metadata = spec.metadata.values()
 
     def change(schema: Schema) -> Schema:
+        refuse_metadata_types(spec, schema)
         with naming_in_query(spec):
             after = extend_schema(schema, {(): columns}, may_widen=may_widen)
         if spec.schema_evolution == "freeze" and len(after.field_ids) > len(schema.field_ids):
@@ -128,7 +186,8 @@ def query_adder(spec: TableSpec, query: Query) -> Callable[[Schema], Schema]:
                 remedy="add the column to the table, or take it out of `select`",
                 where=spec.name,
             )
-        _compare(spec, columns, {field.name: field.field_type for field in after.fields})
+        made = {name: kind for name, kind in columns.items() if name not in metadata}
+        _compare(spec, made, {field.name: field.field_type for field in after.fields})
         return after
 
     return change
@@ -147,9 +206,22 @@ def _compare(spec: TableSpec, made: Mapping[str, IcebergType], types: Mapping[st
         if kind.is_primitive and kind != types[name] and not can_promote(kind, types[name]):
             raise SpecError(
                 f"the query makes {name} as {kind}, and the table has it as {types[name]}",
-                remedy=f"write `cast({name} as …)` in `select`, or name the column otherwise",
+                remedy=_type_remedy(spec, name, kind, types[name]),
                 where=spec.name,
             )
+
+
+def _type_remedy(spec: TableSpec, name: str, made: IcebergType, table: IcebergType) -> str:
+    """Returns what to do about a column of the query that has another type than the table's."""
+    added, is_number = dict(spec.add_fields).get(name), _is_number_of_time(made, table)
+    if added is not None and name not in (spec.select or ""):
+        value = f"unix_millis({added})" if is_number else f"cast({added!r} as …)"
+        return f"take `{name}` out of `add_fields`, and write `{value} as {name}` in `select`"
+    if is_number:
+        return f"write `unix_millis({name}) as {name}` in `select`"
+    if not spec.select:
+        return f"write `cast: {{{name}: {table}}}`, or name the column otherwise with `rename`"
+    return f"write `cast({name} as …)` in `select`, or name the column otherwise"
 
 
 def columns_with_query(spec: TableSpec, query: Query) -> dict[str, IcebergType]:
