@@ -6,16 +6,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import datetime
 from pathlib import Path
 
 import pytest
 
+from frazil.runtime.ship import ship_settings
 from tests.acceptance.ledger import events
 from tests.acceptance.pipelines import Pipeline
-from tests.acceptance.running import Run
+from tests.acceptance.running import A_FEW_SECONDS, Event, Run
 from tests.fixtures.jvms import QUICK_JVM
 from tests.fixtures.waiting import wait_until
 from tests.integration.cluster import MASTER, PROTECTED, Cluster
+from tests.integration.servers import HOST, free_port
 
 pytestmark = [pytest.mark.timeout(900)]
 
@@ -112,6 +115,33 @@ def test_a_run_is_stopped_within_its_grace_while_the_cluster_is_gone(cluster: Cl
     with on(cluster, pipeline, "--until-caught-up") as run:
         assert run.wait() == 0, run.tail()
     pipeline.check(table)
+
+
+def test_a_master_that_is_not_there_is_named_in_a_sentence_and_within_the_timeout(pipeline: Pipeline) -> None:
+    table, topic = pipeline.add_fed_table("moved", 4)
+    url = f"spark://{HOST}:{free_port()}"
+    pipeline.document["spark"]["master"] = url
+    produce(pipeline, topic, 0)
+    checked = pipeline.command("check", expected=1)["checks"]
+    (master,) = [one for one in checked if one["name"] == "spark master"]
+    remedy = "start the master, or correct `spark.master`"
+    message = "no Spark master answers: connection refused"
+    assert (master["ok"], master["found"], master["remedy"], master["where"]) == (False, message, remedy, url)
+    ship_settings({}, url)  # The limit is for what executors are sent, too.
+    with pipeline.running("--until-caught-up", "--timeout", "5s") as run:
+        assert run.wait() == 1, run.tail()
+        error = run.result()["error"]
+        began, *_, ended = run.events
+        assert_plain(run)
+    waited = "not caught up after waiting for 5s"
+    assert (error["message"], error["where"]) == (f"{waited}: table {table}: {message}", url)
+    assert error["remedy"].startswith(remedy)
+    assert seconds(ended) - seconds(began) < A_FEW_SECONDS
+
+
+def seconds(event: Event) -> float:
+    """The time of an event of the log."""
+    return datetime.fromisoformat(event["timestamp"]).timestamp()
 
 
 def assert_shown(pipeline: Pipeline, run: Run, table: str, where: str, remedy: str) -> None:

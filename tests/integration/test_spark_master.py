@@ -16,6 +16,8 @@ from tests.integration.servers import HOST, free_port
 
 pytestmark = pytest.mark.timeout(300)
 
+SMALL = {"spark.executor.memory": "512m", "spark.executor.cores": "1"}
+
 
 @pytest.fixture(scope="module")
 def jvm() -> Iterator[LightJvm]:
@@ -59,6 +61,8 @@ def test_workers_that_are_too_small_are_named(jvm: LightJvm, cluster: Cluster) -
     assert (check.is_ok, check.where) == (False, cluster.url)
     assert "cores=2 memory=2048 MB, and the largest has cores=1 memory=1024 MB" in check.found
     assert "lower spark.executor.cores or spark.executor.memory" in check.remedy
+    (lowered,) = check_master(cluster.url, {**conf, **SMALL}, {}, jvm.gateway.jvm)
+    assert lowered.is_ok
 
 
 def test_a_master_that_is_away_or_refuses_this_driver_is_said_in_a_sentence(jvm: LightJvm, cluster: Cluster) -> None:
@@ -89,3 +93,5 @@ def test_a_master_without_workers_is_no_cluster(jvm: LightJvm, cluster: Cluster)
     (check,) = check_master(cluster.url, conf_for(cluster), {}, jvm.gateway.jvm)
     assert (check.is_ok, check.found, check.remedy) == (False, "the Spark master has no workers", "start workers")
     cluster.start_workers()
+    (check,) = check_master(cluster.url, conf_for(cluster), {}, jvm.gateway.jvm)
+    assert check.is_ok

@@ -24,7 +24,7 @@ EVERY_S = 2.0
 UNANSWERED_S = 8.0
 """For how long a master may be away while there are no executors: a restart of one that remembers applications."""
 STANDALONE_S, ELSEWHERE_S, ON_DEMAND_S = 20.0, 300.0, 600.0
-"""How long executors take to come at most: processes of a machine that is there; containers; machines that are rented."""
+"""How long executors take to come at most: processes on running machines; containers; rented machines."""
 
 
 @dataclass(frozen=True)
@@ -150,6 +150,8 @@ class ApplicationWatch:
         is_known = self.outage is not None and self.outage.error.message == found.error.message
         self.outage = found
         if not is_known:
-            event = "spark_application_lost" if found.is_lost else "spark_executors_missing"
             error = found.error
-            log.warning(event, reason=error.message, where=error.where, remedy=error.remedy)
+            if found.is_lost:
+                log.warning("spark_application_lost", reason=error.message, where=error.where, remedy=error.remedy)
+            else:
+                log.warning("spark_executors_missing", reason=error.message, where=error.where, remedy=error.remedy)

@@ -163,13 +163,15 @@ class Jvm:
         master: str,
         needs_s3: bool = False,
         meanwhile: Callable[[], object] = lambda: None,
+        limit_s: float | None = None,
     ) -> None:
         """Starts the JVM. conf: the user's Spark properties, which override Frazil's. meanwhile: is called while it starts.
+        limit_s: how long the archives for a cluster may take to be built.
 
-        Raises: UnavailableError without Java.
+        Raises: UnavailableError without Java, or the archives.
         """
         os.environ["PYSPARK_PYTHON"] = sys.executable if is_local(master) else executor_python(conf)
-        self._settings = spark_settings(conf, master, needs_s3)
+        self._settings = spark_settings(conf, master, needs_s3, limit_s)
         # Java's database drivers are found only by the loader of the class path, not by Spark's.
         named = [Path(jar.removeprefix("file:")) for jar in conf.get("spark.jars", "").split(",") if jar]
         last = [*(jars("s3") if needs_s3 else ()), *named]
@@ -311,8 +313,10 @@ def _note_gateway(gateway: Any) -> None:
     SparkContext._jvm = gateway.jvm if gateway is not None else None
 
 
-def spark_settings(conf: Mapping[str, str], master: str, needs_s3: bool) -> dict[str, str]:
-    """Returns every property of the session."""
+def spark_settings(
+    conf: Mapping[str, str], master: str, needs_s3: bool, limit_s: float | None = None
+) -> dict[str, str]:
+    """Returns every property of the session. limit_s: how long the archives for a cluster may take to be built."""
     settings = {**_DEFAULTS, **conf, "spark.master": _master(master), "spark.app.name": "frazil"}
     if is_local(master):
         settings.setdefault("spark.driver.host", "127.0.0.1")
@@ -321,7 +325,7 @@ def spark_settings(conf: Mapping[str, str], master: str, needs_s3: bool) -> dict
         # Executors fetch the jars from the driver; here they are on the class path.
         shipped = [*map(str, own_jars(needs_s3)), *filter(None, [conf.get("spark.jars", "")])]
         settings["spark.jars"] = ",".join(shipped)
-        settings |= ship_settings(conf, master)
+        settings |= ship_settings(conf, master, limit_s)
     return settings
 
 

@@ -26,7 +26,7 @@ _CUT_OFF = ("Outbox is stopped", "SaslMessage", "Connection from", "SaslExceptio
 
 @dataclass(frozen=True)
 class Worker:
-    """A worker of a standalone cluster, which may have died a short while ago: Spark does not tell which have."""
+    """A worker of a standalone cluster, which may have died a short while ago: Spark does not report that."""
 
     cores: int
     memory_mb: int
