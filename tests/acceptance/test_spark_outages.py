@@ -112,6 +112,17 @@ def test_a_run_is_stopped_within_its_grace_while_the_cluster_is_gone(cluster: Cl
         assert table in run.result()["tables"]
     cluster.start_master()
     cluster.start_workers()
+    with on(cluster, pipeline, "--grace", "100ms") as run:
+        pipeline.wait_for_commit_of(table, run)
+        cluster.kill_hard(MASTER, *cluster.workers)
+        produce(pipeline, topic, 2)
+        pipeline.wait_for_state(run, table, "running")
+        assert run.stop() == 0, run.tail()
+        assert run.seen("grace_period_exceeded")
+        assert stack_traces(run) == []
+        assert table in run.result()["tables"]
+    cluster.start_master()
+    cluster.start_workers()
     with on(cluster, pipeline, "--until-caught-up") as run:
         assert run.wait() == 0, run.tail()
     pipeline.check(table)
@@ -175,6 +186,11 @@ def produce(pipeline: Pipeline, topic: str, number: int) -> None:
 
 
 def assert_plain(run: Run) -> None:
-    """Nothing that was logged is a stack trace."""
-    assert [line for line in run.lines if "Traceback" in line or line.lstrip().startswith("at ")] == []
+    """Nothing that was logged is a stack trace, or an error of Frazil's own."""
+    assert stack_traces(run) == []
     assert run.seen("unexpected_error") == run.seen("grace_period_exceeded") == []
+
+
+def stack_traces(run: Run) -> list[str]:
+    """The lines that belong to one, of Python or Java."""
+    return [line for line in run.lines if "Traceback" in line or line.lstrip().startswith("at ")]

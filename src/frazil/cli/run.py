@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any
 
 import structlog
@@ -72,6 +72,9 @@ def command(
             tables = _import_running().run(spec, output, jvm, stopping, limit_s, timeout is not None)
         return int(_import_running().report(output, tables, until_caught_up))
     except NothingInHand:
+        tables = stopping.tables()
+        if tables:
+            return int(_import_running().report(output, tables, until_caught_up=False))
         output.result({"tables": {}}, "no tables")
         return 0
 
@@ -93,7 +96,9 @@ def _limit_s(until_caught_up: bool, timeout: str | None) -> float | None:
 
 
 class NothingInHand(BaseException):
-    """Stopped before there is anything to finish. It is no Exception, so that handlers of errors let it pass."""
+    """Stopped before there is anything to finish, or without what is in hand. It is no Exception, so that handlers of errors
+    let it pass.
+    """
 
 
 class Stopping:
@@ -109,16 +114,18 @@ class Stopping:
         #: Whether it was requested a second time, or has exceeded `grace_s`.
         self.is_urgent = False
         self._stop: Callable[[], None] | None = None
+        #: Returns the tables as they are; none before they are known.
+        self.tables: Callable[[], Sequence[Any]] = tuple
         if threading.current_thread() is threading.main_thread():
             for kind in (signal.SIGTERM, signal.SIGINT):
                 signal.signal(kind, self._on_signal)
             signal.signal(signal.SIGALRM, self._on_end_of_grace)
 
-    def then(self, stop: Callable[[], None]) -> None:
+    def then(self, stop: Callable[[], None], tables: Callable[[], Sequence[Any]] = tuple) -> None:
         """Makes a signal call `stop` from now on; calls it at once after a signal whose exception got lost, as in a
-        finalizer.
+        finalizer. tables: returns them as they are.
         """
-        self._stop = stop
+        self._stop, self.tables = stop, tables
         if self.is_set:
             stop()
 

@@ -78,7 +78,7 @@ def run(
     answer until it has caught up; None for a run that does not end by itself. awaits_topics: whether topics that do not
     exist are waited for as long.
 
-    Raises: NothingInHand where it is stopped before any table is known.
+    Raises: NothingInHand where it is stopped before any table is known, or does not wait for what is in hand.
     """
     clock, until_caught_up = SystemClock(), limit_s is not None
     timeouts = RunTimeouts(clock, limit_s, awaits_topics=awaits_topics)
@@ -115,7 +115,7 @@ def run(
             Heap(lambda: jvm.gateway, clock).usage,
             telemetry.counts,
         )
-        stopping.then(service.stop)
+        stopping.then(service.stop, lambda: service.tables)
         if not until_caught_up:
             maintenance_scheduler.start()
         publisher.begin()

@@ -297,12 +297,15 @@ def _import_pyspark(then: Callable[[], object]) -> None:
 
 def _silence_pyspark() -> None:
     """Switches off the two loggers by which PySpark writes Java's stack trace to standard error, past Frazil's log and what
-    hides secrets in it, for every exception of a query that it translates. Who catches the exception reports it.
+    hides secrets in it, for every exception of a query that it translates. Who catches the exception reports it. The server
+    of its accumulators, which Frazil does not use, writes one when the JVM is killed.
     """
+    from pyspark.accumulators import AccumulatorTCPServer  # noqa: PLC0415  (PySpark's, which is imported late)
     from pyspark.logger import PySparkLogger  # noqa: PLC0415  (PySpark's, which is imported late)
 
     for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
         PySparkLogger.getLogger(name).disabled = True
+    AccumulatorTCPServer.handle_error = lambda *_: None  # type: ignore[method-assign]
 
 
 def _note_gateway(gateway: Any) -> None:
