@@ -150,6 +150,23 @@ def test_a_master_that_is_not_there_is_named_in_a_sentence_and_within_the_timeou
     assert seconds(ended) - seconds(began) < A_FEW_SECONDS
 
 
+def test_a_property_that_spark_cannot_use_is_named_without_a_stack_trace(pipeline: Pipeline) -> None:
+    table, topic = pipeline.add_fed_table("moved", 4)
+    conf = pipeline.document["spark"]["conf"]
+    produce(pipeline, topic, 0)
+    conf["spark.network.timeout"] = "20s"
+    with pipeline.running("--until-caught-up", "--timeout", "3s") as run:
+        assert run.wait() == 1, run.tail()
+        assert_plain(run)
+        error = run.result()["error"]
+    assert "Spark does not start a session: " in error["message"]
+    assert "spark.network.timeoutInterval should be less than or equal to spark.network.timeout" in error["message"]
+    assert error["remedy"].startswith("correct the property under `spark.conf`")
+    del conf["spark.network.timeout"]
+    pipeline.catch_up()
+    pipeline.check(table)
+
+
 def seconds(event: Event) -> float:
     """The time of an event of the log."""
     return datetime.fromisoformat(event["timestamp"]).timestamp()

@@ -77,7 +77,9 @@ class ApplicationWatch:
         self._url = conf["spark.master"]
         self._application: str = context.applicationId()
         self._is_on_demand = conf.get("spark.dynamicAllocation.enabled", "false").lower() == "true"
-        self._without_since_s = self._waiting_since_s = clock.monotonic_s()
+        #: Since when it has had no executors, and since when its jobs have waited for some.
+        self._without_since_s: float | None = None
+        self._waiting_since_s: float | None = None
         self._stopped = threading.Event()
         #: Why it runs no tasks now; None while it does.
         self.outage: Outage | None = None
@@ -94,57 +96,74 @@ class ApplicationWatch:
     def _run(self) -> None:
         while not self._stopped.wait(EVERY_S):
             try:
-                if self._is_over():
+                if self.look():
                     return
             except Py4JJavaError:
                 continue  # It is ending; the next look finds it ended.
             except (Py4JError, OSError):
                 return  # The JVM has ended.
 
-    def _is_over(self) -> bool:
-        """Looks at the application once; returns whether it has ended."""
+    def look(self) -> bool:
+        """Looks at the application once; returns whether it has ended.
+
+        Raises: Py4JError, OSError while it ends, and once the JVM has ended.
+        """
         if self._context.isStopped():
             if not self._stopped.is_set():
                 self._note(Outage(has_ended("the Spark application has ended", self._url), is_lost=True))
             return True
-        now_s = self._clock.monotonic_s()
         if self._context.getExecutorIds().size():
-            self._without_since_s = self._waiting_since_s = now_s
+            self._without_since_s = self._waiting_since_s = None
             if self.outage is not None:
                 log.info("spark_executors_available_again")
                 self.outage = None
             return False
+        found = self._missing()
+        if found is None:
+            return False
+        self._note(found)
+        if found.is_lost:
+            self._context.stop()
+        else:
+            self._context.cancelAllJobs()
+        return found.is_lost
+
+    def _missing(self) -> Outage | None:
+        """Returns why an application without executors runs no tasks."""
+        now_s = self._clock.monotonic_s()
+        if self._without_since_s is None:
+            self._without_since_s = now_s
         if not self._is_waiting():
+            # Nothing starts executors for it before it has a job again.
+            self._waiting_since_s = self.outage = None
+        elif self._waiting_since_s is None:
             self._waiting_since_s = now_s
-        found = self._outage(now_s)
-        if found is not None:
-            self._note(found)
-            if found.is_lost:
-                self._context.stop()
-            else:
-                self._context.cancelAllJobs()
-        return found is not None and found.is_lost
-
-    def _is_waiting(self) -> bool:
-        """Whether an application without executors is to get some: one that starts them on demand has none while idle."""
-        return not self._is_on_demand or bool(len(self._context.statusTracker().getActiveJobIds()))
-
-    def _outage(self, now_s: float) -> Outage | None:
-        allowed_s = STANDALONE_S if is_standalone(self._url) else ELSEWHERE_S
-        if self._is_on_demand:
-            allowed_s = ON_DEMAND_S
-        master: Master | UnavailableError | None = None
-        if is_standalone(self._url):
-            try:
-                master = ask_master(self._jvm, self._conf, self._url)
-            except UnavailableError as error:
-                master = error
-        is_overdue = now_s - self._waiting_since_s >= allowed_s
+        master = self._asked()
+        is_overdue = self._waiting_since_s is not None and now_s - self._waiting_since_s >= self._allowed_s
         found = outage_of(now_s - self._without_since_s, is_overdue, self._application, self._url, master)
         if found is not None and not found.is_lost and isinstance(master, Master):
             lacking = master.lacking(self._conf, self._jvm.org.apache.spark.util.Utils.memoryStringToMb)
             found = Outage(lacking, is_lost=False) if lacking is not None else found
         return found
+
+    def _is_waiting(self) -> bool:
+        """Whether an application without executors is to get some: one that starts them on demand has none while idle."""
+        return not self._is_on_demand or bool(len(self._context.statusTracker().getActiveJobIds()))
+
+    @property
+    def _allowed_s(self) -> float:
+        if self._is_on_demand:
+            return ON_DEMAND_S
+        return STANDALONE_S if is_standalone(self._url) else ELSEWHERE_S
+
+    def _asked(self) -> Master | UnavailableError | None:
+        """Returns the master of a standalone cluster, or why it does not answer; None on another cluster."""
+        if not is_standalone(self._url):
+            return None
+        try:
+            return ask_master(self._jvm, self._conf, self._url)
+        except UnavailableError as error:
+            return error
 
     def _note(self, found: Outage) -> None:
         is_known = self.outage is not None and self.outage.error.message == found.error.message

@@ -87,6 +87,8 @@ JVM_OPTIONS = (
 )
 # A context that ends by itself, as its master has removed it, still closes what it has for a while.
 _CONTEXT_END_TIMEOUT_S = 20.0
+# Of Java's exceptions for a property that Spark cannot use.
+_OF_PROPERTIES = ("IllegalArgumentException", "NumberFormatException", "Could not parse Master URL")
 MEASURE_EVERY_S = 5.0
 # The least time between two collections of Python's own garbage, and the most of a core that they may take.
 _COLLECT_EVERY_S = 5.0
@@ -248,15 +250,20 @@ class Jvm:
                 active.stop()
             if is_standalone(url):  # It may have gone meanwhile, which fails in the middle of something else.
                 ask_master(self.gateway.jvm, self._settings, url)
-            raise UnavailableError(
-                f"the Spark master does not start a session: {str(error.java_exception).splitlines()[0]}",
-                remedy="check that the master is running, has workers, and reaches this machine at spark.driver.host",
-                where=url,
-            ) from None
+            raise self._not_started(str(error.java_exception).splitlines()[0]) from None
         if not is_local(url):
             self._watch = ApplicationWatch(self.gateway.jvm, context._jsc.sc(), self._settings, clock)
             self._watch.start()
         return session
+
+    def _not_started(self, reason: str) -> UnavailableError:
+        """Returns the error of a session that Spark does not start."""
+        url = self._settings["spark.master"]
+        who = "Spark" if is_local(url) else "the Spark master"
+        remedy = "check that the master is running, has workers, and reaches this machine at spark.driver.host"
+        if is_local(url) or any(sign in reason for sign in _OF_PROPERTIES):
+            remedy = "correct the property under `spark.conf`"
+        return UnavailableError(f"{who} does not start a session: {reason}", remedy=remedy, where=url)
 
     def _end_last_context(self, clock: Clock) -> None:
         """Waits until a context that has ended is closed: Spark allows one in a JVM. One that could not be made is never

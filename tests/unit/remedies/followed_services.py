@@ -256,6 +256,8 @@ SERVICES: Mapping[str, str] = {
     "start workers, or free cores and memory of those that run; if there are some, read the executors' log": (
         _OUTAGES + "workers_that_are_gone_for_a_while_are_named_and_used_again"
     ),
+    "correct the property under `spark.conf`": _OUTAGES
+    + "a_property_that_spark_cannot_use_is_named_without_a_stack_trace",
     "start workers": _MASTERS + "a_master_without_workers_is_no_cluster",
     "lower spark.executor.cores or spark.executor.memory under `spark.conf`, or start larger workers": (
         _MASTERS + "workers_that_are_too_small_are_named"
