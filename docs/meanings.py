@@ -138,6 +138,7 @@ REPLAY_KEYS: dict[str, tuple[str, str]] = {
 """Summary keys of snapshots that replays and drops of dead letters make."""
 
 LOG_EVENTS: dict[str, str] = {
+    "archive_packed": "On a cluster: an archive for executors is built: its size, and how long that took.",
     "batch_committed": "A batch was committed as a snapshot: records, files, bad records, remaining lag and duration.",
     "batch_planned": "A batch was handed to Spark: number of offsets, worker pool, and the tables that share the read.",
     "batch_shortened": "A batch ends before a primary-key update whose delete part and insert part are not both in it:"
@@ -226,6 +227,7 @@ LOG_EVENTS: dict[str, str] = {
     " [topics from their configuration](../how-to/topics-from-configuration.md).",
     "control_record_ignored": "A record of the control topic with the keys of topics is no JSON object; `topic` counts as"
     " one without keys there. See [topics from their configuration](../how-to/topics-from-configuration.md).",
+    "packing_archive": "On a cluster: the cache lacks an archive for executors, which is built: up to a minute or two.",
     "pattern_matches_no_topic": "At the start a regular expression of the pipeline file matches no topic: the run"
     " continues with the other topics and checks again. See [topic missing](../operations/topic-missing.md).",
     "primary_key_update_pending": "A table waits for the other part of a primary-key update: see"
@@ -262,7 +264,13 @@ LOG_EVENTS: dict[str, str] = {
     " once per client.",
     "shared_job_failed": "A job that read several tables failed with `reason`, which may concern another of them: the table"
     " is read again at once, by a job of its own.",
-    "spark_session_started": "The Spark session is up: the first batch can run.",
+    "spark_application_lost": "On a cluster: the master was restarted, is away, or has ended the application, which can get"
+    " no executors any more. Its batches are planned again; the next one starts another application. See"
+    " [cluster](../how-to/cluster.md#restarts-and-outages).",
+    "spark_executors_available_again": "On a cluster: the application has executors again.",
+    "spark_executors_missing": "On a cluster: the application has no executors, and why: batches wait with back-off until"
+    " it has some. See [cluster](../how-to/cluster.md#restarts-and-outages).",
+    "spark_session_started": "The Spark session is up: batches can run. Again where a cluster has lost the application.",
     "starting": "The command has read the pipeline file.",
     "stopping": "The process was asked to stop: the batches of `tables_in_flight` are finished and committed. A"
     " second Ctrl-C does not wait for them.",
@@ -298,6 +306,7 @@ LOG_EVENTS: dict[str, str] = {
     " to take these tables over.",
     "warm_up_failed": "The job that makes a standby warm has failed: it is tried again after 30 seconds.",
     "unexpected_error": "An error inside Frazil, with its stack trace: the table stops. Please report it.",
+    "waiting_for_archive": "Another process builds the same archive for executors: this one waits until it is stored.",
     "waiting_for_jars": "Another process fetches the same jars: this one waits until they are stored.",
 }
 

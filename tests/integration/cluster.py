@@ -32,6 +32,9 @@ PROTECTED = {
 """As docs/how-to/cluster.md has it, without the secret."""
 
 
+MASTER = "master"
+
+
 class Cluster:
     """`workers` of one core and a gigabyte each in `directory`. `python`: what executors are to run; `secret`: what a driver
     must know.
@@ -41,7 +44,7 @@ class Cluster:
         self.directory = directory
         self.port, self._web_port = free_port(), free_port()
         self._worker_count = workers
-        self._processes: list[subprocess.Popen[bytes]] = []
+        self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self.secret = secrets.token_hex(16)
         self._settings = directory / "spark.properties"
         bare = directory / "bare"
@@ -56,13 +59,38 @@ class Cluster:
         self.directory.mkdir(parents=True, exist_ok=True)
         settings = {**PROTECTED, "spark.authenticate.secret": self.secret}
         self._settings.write_text("".join(f"{name} {value}\n" for name, value in settings.items()))
-        master = ["--host", HOST, "--port", str(self.port), "--webui-port", str(self._web_port)]
-        self._spawn("master", "org.apache.spark.deploy.master.Master", *master)
+        self.start_master()
+        self.start_workers()
+
+    def start_master(self) -> None:
+        """Starts the master, which knows nothing of another one before it."""
+        words = ["--host", HOST, "--port", str(self.port), "--webui-port", str(self._web_port)]
+        self._spawn(MASTER, "org.apache.spark.deploy.master.Master", *words)
+        wait_until(lambda: self._alive_workers() is not None, "the master answers")
+
+    def start_workers(self) -> None:
+        """Starts all workers, and waits until the master knows them."""
         for number in range(self._worker_count):
             words = ["--host", HOST, "--webui-port", "0", "--cores", "1", "--memory", "1g"]
             words += ["--work-dir", str(self.directory / f"work-{number}"), self.url]
             self._spawn(f"worker-{number}", "org.apache.spark.deploy.worker.Worker", *words)
         wait_until(lambda: self._alive_workers() == self._worker_count, "the workers have registered")
+
+    @property
+    def workers(self) -> list[str]:
+        """The names of the workers that run."""
+        return [name for name in self._processes if name != MASTER]
+
+    def kill_hard(self, *names: str) -> None:
+        """SIGKILL for these processes, without a moment between them."""
+        for name in names:
+            self._processes[name].kill()
+        for name in names:
+            self._processes.pop(name).wait(20)
+
+    def pid_of(self, name: str) -> int:
+        """The process id of the master or a worker."""
+        return self._processes[name].pid
 
     def output(self) -> str:
         """Whatever its processes wrote, executors included."""
@@ -71,9 +99,10 @@ class Cluster:
 
     def kill(self) -> None:
         """Ends the workers first: an executor ends with its worker."""
-        for process in reversed(self._processes):
+        running = list(self._processes.values())
+        for process in reversed(running):
             process.terminate()
-        for process in self._processes:
+        for process in running:
             process.wait(20)
         self._processes.clear()
 
@@ -83,14 +112,15 @@ class Cluster:
         kept = {name: os.environ[name] for name in ("PATH", "TMPDIR", "JAVA_HOME") if name in os.environ}
         environment = {**kept, "SPARK_HOME": str(_SPARK_HOME), "SPARK_LOCAL_IP": HOST, "SPARK_SCALA_VERSION": "2.13"}
         log = self.directory / f"{name}.log"
-        self._processes.append(spawn_tethered(command, log=log, environment=environment))
+        self._processes[name] = spawn_tethered(command, log=log, environment=environment)
 
-    def _alive_workers(self) -> int:
+    def _alive_workers(self) -> int | None:
+        """How many workers the master knows; None while it does not answer."""
         log = self.directory / "master.log"
-        for process in self._processes:
+        for process in self._processes.values():
             assert process.poll() is None, log.read_text()[-2000:]
         try:
             with urllib.request.urlopen(f"http://{HOST}:{self._web_port}/json/", timeout=5) as answer:
                 return int(answer.read().count(b'"ALIVE"')) - 1  # The master is alive too.
         except OSError:
-            return 0
+            return None

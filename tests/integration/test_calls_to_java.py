@@ -8,6 +8,7 @@ import gc
 import signal
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from frazil.catalog.iceberg.catalog import IcebergCatalog
 from frazil.catalog.iceberg.rehearsal import rehearse_commits
 from frazil.catalog.iceberg.validators import Validator
 from frazil.runtime.jvm import Garbage, Jvm
+from frazil.runtime.light_jvm import LightJvm
 from frazil.testing import FakeClock
 from tests.fixtures.waiting import wait_until
 
@@ -84,3 +86,18 @@ def test_a_session_leaves_ctrl_c_as_it_is(jvm: Jvm) -> None:
     jvm.session()
     handler: Any = signal.getsignal(signal.SIGINT)
     assert "pyspark" not in handler.__module__
+
+
+def test_what_java_logs_of_an_exception_is_one_line_with_the_innermost_cause(tmp_path: Path) -> None:
+    own, written = LightJvm({}), tmp_path / "stderr"
+    java = own.gateway.jvm
+    java.java.lang.System.setErr(java.java.io.PrintStream(str(written)))
+    around = java.java.lang.RuntimeException("around it", java.java.io.IOException("no\nspace"))
+    log = java.org.apache.logging.log4j.LogManager.getLogger("some.Logger")
+    log.atError().withThrowable(around).log("it failed")
+    log.atError().log("and so did this")
+    own.close()
+    assert [line.partition(" event=")[2] for line in written.read_text().splitlines()] == [
+        'jvm logger=Logger message="it failed" cause=" java.io.IOException: no"',
+        'jvm logger=Logger message="and so did this"',
+    ]

@@ -57,6 +57,7 @@ from frazil.ops.check import (
     comparison,
     failed,
 )
+from frazil.ops.master_check import check_master
 from frazil.ops.schema_check import check_registry, check_schemas
 from frazil.ops.status import find_process
 from frazil.ops.store_check import (
@@ -68,13 +69,15 @@ from frazil.ops.store_check import (
 )
 from frazil.runtime.connect import properties_for_reading, uses_aws
 from frazil.runtime.light_jvm import LightJvm
+from frazil.runtime.spark_master import is_standalone
 from frazil.runtime.transactional_ids import may_describe
 from frazil.spec import PipelineSpec
 from frazil.telemetry.telemetry import destinations
 
 
 def command(output: Output, file: SpecFile = DEFAULT_FILE) -> int:
-    """Validate the pipeline file and check what it needs: Java, jars, Kafka, election, catalog, store, schema registry.
+    """Validate the pipeline file and check what it needs: Java, jars, Spark's master, Kafka, election, catalog, store,
+    schema registry.
 
     Compares the newest schemas of the registry with the tables and shows which schema changes would be refused; decodes a
     sample of up to 10,000 unread records per table and shows where a run would stop at them. Analyses each query for the
@@ -107,13 +110,15 @@ def findings_of(spec: PipelineSpec) -> Iterator[Finding]:
     yield from check_catalog_settings(spec)
     yield from check_http(spec)
     yield from _check_telemetry(spec)
+    url = spec.spark.master
     with ExitStack() as opened:
         jvm = None
         try:
-            if has_queries(spec):
+            if has_queries(spec) or is_standalone(url):
                 jvm = opened.enter_context(light_jvm(spec, needs_spark_jars=True))
         except UnavailableError as error:
-            yield failed("queries", "started a JVM to analyse the queries of tables", error)
+            yield failed("jvm", "started a JVM with Spark's classes", error)
+        yield from check_master(url, spec.spark.conf, os.environ, jvm and jvm.gateway.jvm)
         yield from _check_services(spec, jvm)
 
 

@@ -31,8 +31,9 @@ Timeout = Annotated[
         "--timeout",
         metavar="DURATION",
         show_default="5m",
-        help="How long --until-caught-up waits for an unavailable service before it ends with exit code 1; time in"
-        " which batches are read does not count. Waits for a topic that does not exist only if this option is given.",
+        help="How long --until-caught-up waits for an unavailable service, or builds the archives for a cluster, before it"
+        " ends with exit code 1; time in which batches are read does not count. Waits for a topic that does not exist"
+        " only if this option is given.",
     ),
 ]
 Grace = Annotated[
@@ -67,7 +68,7 @@ def command(
         spec = load_spec(file)
         output.hide(spec.secrets)
         log.info("starting", pipeline=spec.pipeline, master=spec.spark.master)
-        with running_jvm(spec, _import_running) as jvm:
+        with running_jvm(spec, _import_running, limit_s) as jvm:
             tables = _import_running().run(spec, output, jvm, stopping, limit_s, timeout is not None)
         return int(_import_running().report(output, tables, until_caught_up))
     except NothingInHand:

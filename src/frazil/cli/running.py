@@ -147,7 +147,7 @@ def _services(
     return Services(
         source,
         catalog,
-        SparkJobs(jvm.session, spec.kafka, _parallelism(spec.spark), expected, source.answering),
+        SparkJobs(jvm.session, spec.kafka, _parallelism(spec.spark), expected, source.answering, jvm.outage),
         clock,
         schemas=open_schemas(spec),
         outbox=KafkaOutbox(spec.kafka),
@@ -294,7 +294,6 @@ def wait_for_catalog(jvm: Jvm, spec: PipelineSpec, clock: Clock, timeouts: RunTi
 def _make_session(jvm: Jvm) -> None:
     with suppress(UnavailableError, Py4JError, OSError):  # The first batch creates it again, and reports the failure.
         jvm.session()
-        log.info("spark_session_started")
 
 
 def _parallelism(spec: SparkSpec) -> Callable[[SparkSession], int]:

@@ -96,9 +96,13 @@ def uses_aws(spec: PipelineSpec) -> bool:
 
 
 @contextmanager
-def running_jvm(spec: PipelineSpec, meanwhile: Callable[[], object] = lambda: None) -> Iterator[Jvm]:
-    """Opens the JVM of this process, with the store's client where it needs one. meanwhile: is called while it starts."""
-    jvm = Jvm(spark_conf(spec), spec.spark.master, needs_s3=uses_aws(spec), meanwhile=meanwhile)
+def running_jvm(
+    spec: PipelineSpec, meanwhile: Callable[[], object] = lambda: None, limit_s: float | None = None
+) -> Iterator[Jvm]:
+    """Opens the JVM of this process, with the store's client where it needs one. meanwhile: is called while it starts.
+    limit_s: how long the archives for a cluster may take to be built.
+    """
+    jvm = Jvm(spark_conf(spec), spec.spark.master, uses_aws(spec), meanwhile, limit_s)
     try:
         yield jvm
     except BaseException as error:

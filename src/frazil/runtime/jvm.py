@@ -20,19 +20,24 @@ from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import structlog
 from py4j.java_gateway import is_instance_of
 from py4j.protocol import Py4JError
 
-from frazil.clock import Clock
+from frazil.clock import Clock, SystemClock
 from frazil.errors import UnavailableError
+from frazil.runtime.application_watch import ApplicationWatch, has_ended
 from frazil.runtime.gateway import OF_JVM, forget_address, hadoop_settings, remember_names, start_jvm, wait_for_end
 from frazil.runtime.jars import jars, own_jars
 from frazil.runtime.ship import executor_python, ship_settings
+from frazil.runtime.spark_master import ask_master, is_standalone
 from frazil.spec.syntax.secrets import SPARK_REDACTION
 from frazil.temporary import temporary_folder
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+log = structlog.get_logger("frazil")
 
 _PACKAGE = "org/apache/hadoop/fs"
 _PARENT = f"{_PACKAGE}/RawLocalFileSystem"
@@ -80,6 +85,10 @@ JVM_OPTIONS = (
     "-XX:Tier4BackEdgeThreshold=400000",
     f"-Dlog4j2.configurationFile={resources.files('frazil.runtime') / 'log4j2.properties'}",
 )
+# A context that ends by itself, as its master has removed it, still closes what it has for a while.
+_CONTEXT_END_TIMEOUT_S = 20.0
+# Of Java's exceptions for a property that Spark cannot use.
+_OF_PROPERTIES = ("IllegalArgumentException", "NumberFormatException", "Could not parse Master URL")
 MEASURE_EVERY_S = 5.0
 # The least time between two collections of Python's own garbage, and the most of a core that they may take.
 _COLLECT_EVERY_S = 5.0
@@ -156,13 +165,15 @@ class Jvm:
         master: str,
         needs_s3: bool = False,
         meanwhile: Callable[[], object] = lambda: None,
+        limit_s: float | None = None,
     ) -> None:
         """Starts the JVM. conf: the user's Spark properties, which override Frazil's. meanwhile: is called while it starts.
+        limit_s: how long the archives for a cluster may take to be built.
 
-        Raises: UnavailableError without Java.
+        Raises: UnavailableError without Java, or the archives.
         """
         os.environ["PYSPARK_PYTHON"] = sys.executable if is_local(master) else executor_python(conf)
-        self._settings = spark_settings(conf, master, needs_s3)
+        self._settings = spark_settings(conf, master, needs_s3, limit_s)
         # Java's database drivers are found only by the loader of the class path, not by Spark's.
         named = [Path(jar.removeprefix("file:")) for jar in conf.get("spark.jars", "").split(",") if jar]
         last = [*(jars("s3") if needs_s3 else ()), *named]
@@ -182,27 +193,49 @@ class Jvm:
         _note_gateway(self.gateway)
         prepare_local_files(self.gateway)
         self._session: SparkSession | None = None
+        #: Of the session; None where there is none, and for tasks in this JVM.
+        self._watch: ApplicationWatch | None = None
         self._making = threading.Lock()
 
     def session(self) -> SparkSession:
         """Returns the Spark session, created at the first call, and again after it has ended, as when a cluster gives
         it up. Thread-safe.
 
-        Raises: UnavailableError where the master gives no session.
+        Raises: UnavailableError where the master gives no session, or the cluster no executors.
         """
         with self._making:
-            if self._session is not None and self._session.sparkContext._jsc.sc().isStopped():
+            if self._session is not None and self._has_ended(self._session):
                 self._session.stop()
                 self._session = None
             if self._session is None:
                 self._session = self._made_session()
+                log.info("spark_session_started")
+            elif self._watch is not None and self._watch.outage is not None:
+                raise self._watch.outage.error
             return self._session
+
+    def outage(self, session: SparkSession) -> UnavailableError | None:
+        """Returns why no job of the session can succeed, which is the reason of any failure in it; None while jobs can."""
+        watch = self._watch
+        if watch is not None and watch.outage is not None:
+            return watch.outage.error
+        if session is self._session and not self._has_ended(session):
+            return None
+        return has_ended("the Spark application has ended", self._settings["spark.master"])
+
+    def _has_ended(self, session: SparkSession) -> bool:
+        context = session.sparkContext._jsc
+        return context is None or bool(context.sc().isStopped())
 
     def _made_session(self) -> SparkSession:
         from py4j.protocol import Py4JJavaError  # noqa: PLC0415  (PySpark's, which is imported late)
         from pyspark import SparkContext  # noqa: PLC0415
         from pyspark.sql import SparkSession  # noqa: PLC0415
 
+        url, clock = self._settings["spark.master"], SystemClock()
+        if is_standalone(url):
+            ask_master(self.gateway.jvm, self._settings, url)
+        self._end_last_context(clock)
         _silence_pyspark()
         on_interrupt = signal.getsignal(signal.SIGINT)
         try:
@@ -210,19 +243,42 @@ class Jvm:
             # PySpark's handler calls Java to cancel jobs, which fails in the middle of another call.
             if threading.current_thread() is threading.main_thread():
                 signal.signal(signal.SIGINT, on_interrupt)
-            return SparkSession(context)
+            session = SparkSession(context)
         except Py4JJavaError as error:
             active: SparkContext | None = SparkContext._active_spark_context
             if active is not None:
                 active.stop()
-            raise UnavailableError(
-                f"the Spark master does not start a session: {str(error.java_exception).splitlines()[0]}",
-                remedy="check that the master is running, has workers, and reaches this machine at spark.driver.host",
-                where=self._settings["spark.master"],
-            ) from None
+            if is_standalone(url):  # It may have gone meanwhile, which fails in the middle of something else.
+                ask_master(self.gateway.jvm, self._settings, url)
+            raise self._not_started(str(error.java_exception).splitlines()[0]) from None
+        if not is_local(url):
+            self._watch = ApplicationWatch(self.gateway.jvm, context._jsc.sc(), self._settings, clock)
+            self._watch.start()
+        return session
+
+    def _not_started(self, reason: str) -> UnavailableError:
+        """Returns the error of a session that Spark does not start."""
+        url = self._settings["spark.master"]
+        who = "Spark" if is_local(url) else "the Spark master"
+        remedy = "check that the master is running, has workers, and reaches this machine at spark.driver.host"
+        if is_local(url) or any(sign in reason for sign in _OF_PROPERTIES):
+            remedy = "correct the property under `spark.conf`"
+        return UnavailableError(f"{who} does not start a session: {reason}", remedy=remedy, where=url)
+
+    def _end_last_context(self, clock: Clock) -> None:
+        """Waits until a context that has ended is closed: Spark allows one in a JVM. One that could not be made is never
+        closed.
+        """
+        contexts = getattr(getattr(self.gateway.jvm.org.apache.spark, "SparkContext$"), "MODULE$")
+        until_s = clock.monotonic_s() + _CONTEXT_END_TIMEOUT_S
+        while contexts.getActive().isDefined() and clock.monotonic_s() < until_s:
+            clock.sleep(0.1)
+        contexts.clearActiveContext()
 
     def close(self) -> None:
         """Stops the session and the JVM, or what is left of them after the JVM has died."""
+        if self._watch is not None:
+            self._watch.stop()
         with suppress(Py4JError, OSError):
             if self._session is not None:
                 self._session.stop()
@@ -267,8 +323,10 @@ def _note_gateway(gateway: Any) -> None:
     SparkContext._jvm = gateway.jvm if gateway is not None else None
 
 
-def spark_settings(conf: Mapping[str, str], master: str, needs_s3: bool) -> dict[str, str]:
-    """Returns every property of the session."""
+def spark_settings(
+    conf: Mapping[str, str], master: str, needs_s3: bool, limit_s: float | None = None
+) -> dict[str, str]:
+    """Returns every property of the session. limit_s: how long the archives for a cluster may take to be built."""
     settings = {**_DEFAULTS, **conf, "spark.master": _master(master), "spark.app.name": "frazil"}
     if is_local(master):
         settings.setdefault("spark.driver.host", "127.0.0.1")
@@ -277,7 +335,7 @@ def spark_settings(conf: Mapping[str, str], master: str, needs_s3: bool) -> dict
         # Executors fetch the jars from the driver; here they are on the class path.
         shipped = [*map(str, own_jars(needs_s3)), *filter(None, [conf.get("spark.jars", "")])]
         settings["spark.jars"] = ",".join(shipped)
-        settings |= ship_settings(conf, master)
+        settings |= ship_settings(conf, master, limit_s)
     return settings
 
 

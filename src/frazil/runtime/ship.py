@@ -7,6 +7,7 @@ the executor's working directory, where the Python worker finds them. PySpark is
 
 from __future__ import annotations
 
+import fcntl
 import gzip
 import hashlib
 import importlib.metadata
@@ -18,15 +19,18 @@ import subprocess
 import sys
 import tarfile
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 
 import structlog
 
 import frazil
+from frazil.clock import SystemClock
 from frazil.errors import UnavailableError
 from frazil.plugins.envelopes import ENVELOPES
 from frazil.plugins.formats import FORMATS
 from frazil.runtime.jars import cache_directory
+from frazil.runtime.tether import tethered
 from frazil.temporary import temporary_folder
 
 log = structlog.get_logger("frazil")
@@ -61,14 +65,48 @@ _PACKAGES, _CODE = "frazil-packages", "frazil-code"
 _FASTEST = 1
 _WARM_UP = "from frazil.ingest.tasks.warm_up import warm_up; warm_up(compiles_all=True)"
 _COMPILE_TIMEOUT_S = 900.0
+_ASK_FOR_LOCK_EVERY_S = 0.2
 _LOOPBACK = re.compile(r"^\w+://(127\.[\d.]+|localhost|\[::1\])[:/]")
 
 
-def ship_settings(conf: Mapping[str, str], master: str) -> dict[str, str]:
+class Deadline:
+    """Until when archives must be built."""
+
+    def __init__(self, limit_s: float | None = None) -> None:
+        """limit_s: from now on; None for no limit."""
+        self._clock = SystemClock()
+        self._limit_s = limit_s
+        self._began_s = self._clock.monotonic_s()
+
+    @property
+    def left_s(self) -> float:
+        """The seconds that are left."""
+        passed_s = self._clock.monotonic_s() - self._began_s
+        return float("inf") if self._limit_s is None else max(0.0, self._limit_s - passed_s)
+
+    def check(self) -> None:
+        """Raises UnavailableError when no time is left."""
+        if not self.left_s:
+            raise UnavailableError(
+                f"the archives for executors were not built within {self._limit_s:g} s",
+                remedy="run the command again, with a longer --timeout",
+                where=str(_folder()),
+            )
+
+    def pause(self) -> None:
+        """Lets a moment pass."""
+        self._clock.sleep(min(_ASK_FOR_LOCK_EVERY_S, self.left_s))
+
+
+def ship_settings(conf: Mapping[str, str], master: str, limit_s: float | None = None) -> dict[str, str]:
     """Returns Spark's properties for a cluster: the archives, and an environment in which executors find them. conf:
-    the properties so far; the user's own archives and paths stay. Builds archives that the cache lacks.
+    the properties so far; the user's own archives and paths stay. Builds archives that the cache lacks. limit_s: how long
+    that may take.
+
+    Raises: UnavailableError where an archive is not built within this time, or cannot be.
     """
-    archives = [f"{packages_archive()}#{_PACKAGES}", f"{code_archive()}#{_CODE}"]
+    deadline = Deadline(limit_s)
+    archives = [f"{packages_archive(deadline)}#{_PACKAGES}", f"{code_archive(deadline)}#{_CODE}"]
     paths = [f"./{_CODE}", f"./{_PACKAGES}"]
     settings = {
         "spark.archives": ",".join([*archives, *filter(None, [conf.get("spark.archives")])]),
@@ -86,7 +124,7 @@ def executor_python(conf: Mapping[str, str]) -> str:
     return conf.get("spark.pyspark.python") or f"python{PYTHON_VERSION}"
 
 
-def packages_archive() -> Path:
+def packages_archive(deadline: Deadline | None = None) -> Path:
     """Returns the archive of the packages that tasks import, with everything these need. Among them are the packages
     whose formats and envelopes this process has used.
 
@@ -99,10 +137,10 @@ def packages_archive() -> Path:
     for distribution in found:
         # RECORD has the hash of every file.
         key.update((distribution.read_text("RECORD") or distribution.version).encode())
-    return _cached(_PACKAGES, key.hexdigest(), lambda: _files_of(found))
+    return _cached(_PACKAGES, key.hexdigest(), lambda: _files_of(found), deadline or Deadline())
 
 
-def code_archive() -> Path:
+def code_archive(deadline: Deadline | None = None) -> Path:
     """Returns the archive of Frazil itself, also where it runs from a checkout, with its loops compiled for processors
     like this one.
 
@@ -115,14 +153,14 @@ def code_archive() -> Path:
     for name, path in files:
         content = path.read_bytes()
         key.update(f"{name} {len(content)}\n".encode() + content)
-    plain = key.hexdigest()
+    plain, deadline = key.hexdigest(), deadline or Deadline()
     key.update(_compiled_for().encode())
     try:
-        return _cached(_CODE, key.hexdigest(), lambda: _with_compiled(files))
+        return _cached(_CODE, key.hexdigest(), lambda: _with_compiled(files, deadline), deadline)
     except subprocess.SubprocessError as error:
         output = error.stderr.strip() if isinstance(error, subprocess.CalledProcessError) else ""
         log.warning("decoder_not_compiled", reason=(output or str(error)).splitlines()[-1])
-        return _cached(_CODE, plain, lambda: files)
+        return _cached(_CODE, plain, lambda: files, deadline)
 
 
 def _compiled_for() -> str:
@@ -134,7 +172,7 @@ def _compiled_for() -> str:
     return "\n".join([PYTHON_VERSION, *made_by, processor])
 
 
-def _with_compiled(files: list[tuple[str, Path]]) -> Iterator[tuple[str, Path]]:
+def _with_compiled(files: list[tuple[str, Path]], deadline: Deadline) -> Iterator[tuple[str, Path]]:
     """Yields the files, and compiled loops of copies of them: never loops once compiled from other files of the same
     names.
     """
@@ -149,15 +187,19 @@ def _with_compiled(files: list[tuple[str, Path]]) -> Iterator[tuple[str, Path]]:
         environment = {name: value for name, value in os.environ.items() if not name.startswith("NUMBA_")}
         paths = filter(None, [str(folder), environment.get("PYTHONPATH")])
         environment |= {"NUMBA_DISABLE_INTEL_SVML": "1", "PYTHONPATH": os.pathsep.join(paths)}
-        subprocess.run(
-            [sys.executable, "-c", _WARM_UP],
-            cwd=folder,
-            env=environment,
-            capture_output=True,
-            text=True,
-            timeout=_COMPILE_TIMEOUT_S,
-            check=True,
-        )
+        try:
+            subprocess.run(
+                tethered([sys.executable, "-c", _WARM_UP]),
+                cwd=folder,
+                env=environment,
+                capture_output=True,
+                text=True,
+                timeout=min(_COMPILE_TIMEOUT_S, deadline.left_s),
+                check=True,
+            )
+        except subprocess.TimeoutExpired:
+            deadline.check()
+            raise
         for compiled in sorted(folder.rglob("*.nb[ic]")):
             yield compiled.relative_to(folder).as_posix(), compiled
 
@@ -212,21 +254,31 @@ def _is_shipped(path: PurePosixPath) -> bool:
     return not (_LEFT_OUT_FOLDERS.intersection(path.parts) or ".." in path.parts or _LEFT_OUT_FILES.match(path.name))
 
 
-def _cached(name: str, key: str, files: Callable[[], Iterable[tuple[str, Path]]]) -> Path:
-    """Returns the archive with this content, built where it does not exist. Two processes that build it at once build
-    the same.
-    """
-    archive = cache_directory() / "shipped" / f"{name}-{key[:16]}.tar.gz"
+def _folder() -> Path:
+    return cache_directory() / "shipped"
+
+
+def _cached(name: str, key: str, files: Callable[[], Iterable[tuple[str, Path]]], deadline: Deadline) -> Path:
+    """Returns the archive with this content, built where it does not exist. Of several processes one builds it."""
+    archive = _folder() / f"{name}-{key[:16]}.tar.gz"
     if archive.exists():
         return archive
-    partial = archive.with_suffix(f".{os.getpid()}")
+    partial = archive.with_suffix(".partial")
     try:
         archive.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            _pack(files(), partial)
-            partial.replace(archive)
-        finally:
-            partial.unlink(missing_ok=True)
+        with _locked(archive, deadline):
+            if archive.exists():  # Another process has built it meanwhile.
+                return archive
+            clock = SystemClock()
+            began_s = clock.monotonic_s()
+            log.info("packing_archive", archive=str(archive))
+            try:
+                _pack(files(), partial, deadline)
+                partial.replace(archive)
+            finally:
+                partial.unlink(missing_ok=True)
+            took_s = round(clock.monotonic_s() - began_s, 1)
+            log.info("archive_packed", archive=str(archive), size_bytes=archive.stat().st_size, took_s=took_s)
     except OSError as error:
         raise UnavailableError(
             f"the packages for the cluster cannot be packed: {error.strerror or error}",
@@ -236,12 +288,31 @@ def _cached(name: str, key: str, files: Callable[[], Iterable[tuple[str, Path]]]
     return archive
 
 
-def _pack(files: Iterable[tuple[str, Path]], target: Path) -> None:
+@contextmanager
+def _locked(archive: Path, deadline: Deadline) -> Iterator[None]:
+    """Locks the archive against other processes in its block. The lock of a process that is killed ends with it."""
+    with archive.with_suffix(".lock").open("w") as lock:
+        has_waited = False
+        while True:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if not has_waited:
+                    log.info("waiting_for_archive", archive=str(archive))
+                has_waited = True
+                deadline.check()
+                deadline.pause()
+        yield
+
+
+def _pack(files: Iterable[tuple[str, Path]], target: Path, deadline: Deadline) -> None:
     with (
         target.open("wb") as raw,
         gzip.GzipFile("", "wb", _FASTEST, raw, 0) as packed,
         tarfile.open(fileobj=packed, mode="w|", dereference=True) as archive,
     ):
         for name, path in files:
+            deadline.check()
             if path.is_file():
                 archive.add(path, name, recursive=False)

@@ -137,6 +137,7 @@ BY_PEOPLE: Mapping[str, str] = {
     "check that a broker is running at bootstrap.servers, for `security.protocol`, and accepts this client": _SERVICE,
     "check whether it is stopped (SIGSTOP) or starved; if it hangs, end it and start `frazil run` again": _SERVICE,
     "check that the named service is running and accepts this machine; `frazil check` checks all services": _SERVICE,
+    "wait for its election, or name all masters, as spark://HOST:PORT,HOST:PORT": _SERVICE,
     "check that the master is running, has workers, and reaches this machine at spark.driver.host": _SERVICE,
     "Frazil retries with back-off; check that the registry is running at `registry.url`": _SERVICE,
     "correct its path, or let this user read it": _SERVICE,

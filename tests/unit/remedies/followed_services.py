@@ -12,6 +12,8 @@ _ROWS = "unit/adopt/test_rows.py::test_"
 _REPLAY = "unit/cli/test_replay.py::test_each_refused_argument_is_accepted_once_its_remedy_is_done"
 _INIT = "unit/cli/test_init.py::test_each_refusal_ends_once_its_remedy_is_done"
 
+_OUTAGES = "acceptance/test_spark_outages.py::test_"
+_MASTERS = "integration/test_spark_master.py::test_"
 SERVICES: Mapping[str, str] = {
     "install them with `pip install 'frazil[…]'`, or remove the address": (
         "unit/telemetry/test_sender.py::test_without_an_extra_a_declared_address_is_an_error_and_a_variable_a_warning"
@@ -247,4 +249,37 @@ SERVICES: Mapping[str, str] = {
         "unit/cli/test_completion.py::test_another_shell_than_the_one_that_asks_is_refused"
     ),
     "leave one of the two out": "unit/cli/test_commands.py::test_setup_takes_one_bundle_at_a_time",
+    "start the master, or correct `spark.master`": _OUTAGES + "a_cluster_that_is_restarted_is_used_again",
+    "Frazil starts another application; look at the master's log": (
+        _OUTAGES + "a_master_that_is_restarted_under_its_workers_costs_no_row"
+    ),
+    "start workers, or free cores and memory of those that run; if there are some, read the executors' log": (
+        _OUTAGES + "workers_that_are_gone_for_a_while_are_named_and_used_again"
+    ),
+    "correct the property under `spark.conf`": _OUTAGES
+    + "a_property_that_spark_cannot_use_is_named_without_a_stack_trace",
+    "start workers": _MASTERS + "a_master_without_workers_is_no_cluster",
+    "lower spark.executor.cores or spark.executor.memory under `spark.conf`, or start larger workers": (
+        _MASTERS + "workers_that_are_too_small_are_named"
+    ),
+    **dict.fromkeys(
+        (
+            "give both the same spark.authenticate.secret and spark.authenticate, or correct `spark.master`",
+            'write `spark: {master: "spark://HOST:PORT"}`',
+        ),
+        _MASTERS + "a_master_that_is_away_or_refuses_this_driver_is_said_in_a_sentence",
+    ),
+    "write `spark: {master: …}` as spark://HOST:PORT, yarn, k8s://https://HOST:PORT or local[*]": (
+        "unit/ops/test_master_check.py::test_what_is_no_master_is_said_with_what_one_is"
+    ),
+    **dict.fromkeys(
+        (
+            "name its folder in HADOOP_CONF_DIR",
+            "copy the cluster's yarn-site.xml into the folder that HADOOP_CONF_DIR names",
+        ),
+        "unit/ops/test_master_check.py::test_one_of_yarns_resource_managers_must_listen",
+    ),
+    "run the command again, with a longer --timeout": (
+        "unit/runtime/test_ship.py::test_a_limit_ends_what_is_built_and_the_wait_for_another"
+    ),
 }

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import subprocess
 import sys
 import tarfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path, PurePosixPath
 
 import pytest
 from structlog.testing import capture_logs
 
+from frazil.errors import UnavailableError
 from frazil.runtime import ship
 from frazil.runtime.jars import cache_directory
+from tests.fixtures.processes import marked
 from tests.fixtures.slices import sliced
+from tests.fixtures.waiting import wait_until
+
+A_WHILE_S = 60.0
 
 ONE_LOOP = """
 import numpy as np
@@ -34,7 +41,7 @@ print(mark_equal.py_func.__code__.co_filename, *(sum(counts.values()) for counts
 def cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     monkeypatch.setenv("FRAZIL_CACHE", str(tmp_path / "cache"))
     # The packages take seconds to pack, and the decoder to compile; what comes of it is asked separately.
-    monkeypatch.setattr(ship, "packages_archive", lambda: cache_directory() / "packages.tar.gz")
+    monkeypatch.setattr(ship, "packages_archive", lambda _: cache_directory() / "packages.tar.gz")
     monkeypatch.setattr(ship, "_WARM_UP", "import frazil")
     return tmp_path / "cache"
 
@@ -89,7 +96,64 @@ def test_an_archive_is_made_once_for_its_content(cache: Path) -> None:
     made = ship.code_archive()
     first = made.stat().st_mtime_ns
     assert ship.code_archive().stat().st_mtime_ns == first
-    assert list((cache / "shipped").iterdir()) == [made]
+    assert [file for file in (cache / "shipped").iterdir() if file.suffix != ".lock"] == [made]
+
+
+def test_what_is_built_is_said_with_its_size() -> None:
+    with capture_logs() as logged:
+        made = ship.code_archive()
+        ship.code_archive()
+    assert [(event["event"], event["archive"]) for event in logged] == [
+        ("packing_archive", str(made)),
+        ("archive_packed", str(made)),
+    ]
+    assert logged[1]["size_bytes"] == made.stat().st_size
+
+
+def test_of_two_that_start_at_once_one_builds_and_the_other_waits(cache: Path) -> None:
+    made = ship.code_archive()
+    kept = made.rename(cache / "kept")
+    with capture_logs() as logged, ThreadPoolExecutor() as threads, made.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        waiting = threads.submit(ship.code_archive)
+        wait_until(lambda: [event for event in logged if event["event"] == "waiting_for_archive"], "it waits")
+        kept.rename(made)
+        fcntl.flock(lock, fcntl.LOCK_UN)
+        assert waiting.result(A_WHILE_S) == made
+    assert [event["event"] for event in logged] == ["waiting_for_archive"]
+
+
+def test_a_builder_that_is_killed_leaves_nothing_that_others_wait_for(cache: Path) -> None:
+    script = "from frazil.runtime import ship; ship._WARM_UP = 'import signal; signal.pause()'; ship.code_archive()"
+    mark = f"FRAZIL_BUILDER={cache}"
+    environment = {**os.environ, "FRAZIL_BUILDER": str(cache)}
+    with subprocess.Popen([sys.executable, "-c", script], env=environment, stderr=subprocess.DEVNULL) as builder:
+        wait_until(lambda: len(marked(mark)) == 2, "it compiles")
+        builder.kill()
+    wait_until(lambda: not marked(mark), "what compiles ends with it")
+    with capture_logs() as logged:
+        made = ship.code_archive()
+    assert [event["event"] for event in logged] == ["packing_archive", "archive_packed"]
+    assert sorted(file.suffix for file in (cache / "shipped").iterdir()) == [".gz", ".lock"]
+    assert made.exists()
+
+
+def test_a_limit_ends_what_is_built_and_the_wait_for_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = ship.code_archive()
+    made.unlink()
+    told = "the archives for executors were not built within 0.5 s"
+    with made.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with pytest.raises(UnavailableError, match=told) as raised:
+            ship.ship_settings({}, "yarn", 0.5)
+    assert raised.value.remedy == "run the command again, with a longer --timeout"
+    monkeypatch.setattr(ship, "_WARM_UP", "import signal; signal.pause()")
+    with capture_logs() as logged, pytest.raises(UnavailableError, match=told):
+        ship.ship_settings({}, "yarn", 0.5)
+    assert [event["event"] for event in logged] == ["packing_archive"]
+    assert not made.exists()
+    monkeypatch.setattr(ship, "_WARM_UP", "import frazil")
+    assert str(made) in ship.ship_settings({}, "yarn", A_WHILE_S)["spark.archives"]
 
 
 def test_an_executor_on_such_a_processor_compiles_nothing(with_one_loop: Path, tmp_path: Path) -> None:
@@ -123,7 +187,8 @@ def test_code_that_cannot_be_compiled_here_is_sent_without_and_compiled_the_next
     monkeypatch.setattr(ship, "_WARM_UP", "raise SystemExit('no memory')")
     with capture_logs() as logged:
         plain = ship.code_archive()
-    assert [(event["event"], event["reason"]) for event in logged] == [("decoder_not_compiled", "no memory")]
+    failed = [event for event in logged if event["event"] == "decoder_not_compiled"]
+    assert [event["reason"] for event in failed] == ["no memory"]
     code = unpack(plain, tmp_path / "code")
     assert (code / "frazil" / "ingest" / "tasks" / "daemon.py").exists()
     monkeypatch.setattr(ship, "_WARM_UP", "import frazil")

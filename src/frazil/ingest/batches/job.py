@@ -6,7 +6,8 @@ import json
 import re
 import sys
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
@@ -19,7 +20,7 @@ from pyspark.errors import PySparkException
 from frazil.clock import SystemClock
 from frazil.decode.settings import NEW_KEY, OLD_KEY
 from frazil.errors import FrazilError, UnavailableError
-from frazil.ingest.failures import FunctionFailedError, TaskFailedError
+from frazil.ingest.failures import FunctionFailedError, TaskFailedError, is_jvm_gone
 from frazil.ingest.plan import own_starts, read_once
 from frazil.ingest.tables.table import Planned
 from frazil.ingest.tables.target import target_of
@@ -43,6 +44,7 @@ from frazil.write.target import TableTarget
 from frazil.zones import NO_ZONES, ZONES_REMEDY
 
 if TYPE_CHECKING:
+    from pyspark import SparkContext
     from pyspark.core.broadcast import Broadcast
     from pyspark.sql import DataFrame, SparkSession
 
@@ -116,20 +118,24 @@ class SparkJobs:
         parallelism: Callable[[SparkSession], int],
         expected: int = 1,
         servers: Callable[[], str] | None = None,
+        outage: Callable[[SparkSession], UnavailableError | None] = lambda _: None,
     ) -> None:
         """Stores the settings; no session is started.
 
         session: returns the session when a job needs it, and raises UnavailableError when there is none. parallelism:
         returns the largest number of parallel tasks of one job. expected: that number before there is a session.
-        servers: returns those of Kafka's `bootstrap.servers` that a job uses first; all of them where it is None.
+        servers: returns those of Kafka's `bootstrap.servers` that a job uses first; all of them where it is None. outage:
+        returns why no job of a session can succeed; None while jobs can.
         """
         self._session = session
+        self._outage = outage
         self._kafka = kafka
         self._servers = servers or (lambda: kafka["bootstrap.servers"])
         self._parallelism = parallelism
         self.parallelism = expected
         self._sessions: dict[tuple[SparkSession, bool, bool], SparkSession] = {}
         self._broadcasts: dict[str, Broadcast[bytes]] = {}
+        self._sent_with: SparkContext | None = None
         self._sending = threading.Lock()
         self._far_records = FarRecords(lambda r: KafkaReader(self._kafka_now(), SystemClock()).batches(r))
 
@@ -154,12 +160,12 @@ class SparkJobs:
 
     def open_clients(self, ranges: Sequence[OffsetRange]) -> None:
         """See the protocol. No Python worker takes part: whatever the records are, they harm nothing."""
-        spark = self._activate(_SEARCH_POOL, is_small=True, has_spark_part=False)
-        try:
-            records = read_ranges(spark, self._kafka_now(), ranges, ("offset",), self._parallelism(spark))
-            records._jdf.queryExecution().toRdd().count()
-        except (PySparkException, Py4JJavaError) as error:
-            raise _failure_of(error) from None
+        with self._activated(_SEARCH_POOL, is_small=True, has_spark_part=False) as spark:
+            try:
+                records = read_ranges(spark, self._kafka_now(), ranges, ("offset",), self._parallelism(spark))
+                records._jdf.queryExecution().toRdd().count()
+            except (PySparkException, Py4JJavaError) as error:
+                raise _failure_of(error) from None
 
     def _collect(
         self,
@@ -172,25 +178,25 @@ class SparkJobs:
         is_small: bool,
     ) -> list[str]:
         """Returns the text of each task. task_of: returns the task of a job."""
-        spark = self._activate(pool, is_small, job.spark_part is not None)
         ranges = read_once(batches)
-        self.parallelism = self._parallelism(spark)
-        slices = 1 if job.is_scattered else slices_of(batches, self.parallelism)
-        apart = self._far_records.within(ranges)
-        try:
-            columns = source_columns(job, with_offsets)
-            records = read_ranges(spark, self._kafka_now(), ranges, columns, slices, apart)
-            if "headers" in records.columns and has_few_headers(job):
-                records = _with_few_headers(records)
-            if is_small:
-                records = _without_oversized(records)
-            if job.spark_part is not None:
-                records = _with_spark_values(spark, records, job, job.spark_part)
-            task = task_of(self._sent(spark, job))
-            return [row.report for row in records.mapInArrow(task, REPORT_SCHEMA).collect()]
-        except (PySparkException, Py4JJavaError) as error:
-            if _TOO_FAR not in str(error) or not self._far_records.search(ranges):
-                raise _failure_of(error) from None
+        with self._activated(pool, is_small, job.spark_part is not None) as spark:
+            self.parallelism = self._parallelism(spark)
+            slices = 1 if job.is_scattered else slices_of(batches, self.parallelism)
+            apart = self._far_records.within(ranges)
+            try:
+                columns = source_columns(job, with_offsets)
+                records = read_ranges(spark, self._kafka_now(), ranges, columns, slices, apart)
+                if "headers" in records.columns and has_few_headers(job):
+                    records = _with_few_headers(records)
+                if is_small:
+                    records = _without_oversized(records)
+                if job.spark_part is not None:
+                    records = _with_spark_values(spark, records, job, job.spark_part)
+                task = task_of(self._sent(spark, job))
+                return [row.report for row in records.mapInArrow(task, REPORT_SCHEMA).collect()]
+            except (PySparkException, Py4JJavaError) as error:
+                if _TOO_FAR not in str(error) or not self._far_records.search(ranges):
+                    raise _failure_of(error) from None
         return self._collect(batches, job, task_of, with_offsets=with_offsets, pool=pool, is_small=is_small)
 
     def _kafka_now(self) -> dict[str, str]:
@@ -199,6 +205,8 @@ class SparkJobs:
     def _sent(self, spark: SparkSession, job: Job) -> Job:
         """Returns the job with broadcasts in place of the rows of reference tables: Spark sends them to a process once."""
         with self._sending:
+            if self._sent_with is not spark.sparkContext:  # What an application had ends with it.
+                self._sent_with, self._broadcasts = spark.sparkContext, {}
             for key in [key for key in self._broadcasts if find_reference(key) is None]:
                 self._broadcasts.pop(key).destroy()  # No job has these rows any more.
             for key, one in job.references.items():
@@ -206,13 +214,22 @@ class SparkJobs:
                     self._broadcasts[key] = spark.sparkContext.broadcast(one.dump())
             return replace(job, references={key: self._broadcasts[key] for key in job.references})
 
-    def _activate(self, pool: str, is_small: bool, has_spark_part: bool) -> SparkSession:
-        # Each thread has its own JVM thread, whose session and pool must be set.
-        spark = self._derived(self._session(), is_small, has_spark_part)
-        jvm: Any = spark.sparkContext._jvm
-        jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(spark._jsparkSession)
-        spark.sparkContext.setLocalProperty("spark.scheduler.pool", pool)
-        return spark
+    @contextmanager
+    def _activated(self, pool: str, is_small: bool, has_spark_part: bool) -> Iterator[SparkSession]:
+        """Lets this thread use a session in its block. Whatever fails while its application has ended fails for that."""
+        base = self._session()
+        try:
+            # Each thread has its own JVM thread, whose session and pool must be set.
+            spark = self._derived(base, is_small, has_spark_part)
+            jvm: Any = spark.sparkContext._jvm
+            jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(spark._jsparkSession)
+            spark.sparkContext.setLocalProperty("spark.scheduler.pool", pool)
+            yield spark
+        except Exception as error:
+            outage = None if is_jvm_gone(error) else self._outage(base)
+            if outage is None:
+                raise
+            raise outage from None
 
     def _derived(self, spark: SparkSession, is_small: bool, has_spark_part: bool) -> SparkSession:
         """Returns a session on the same context: one that does not measure records, where they are small, and one with the
