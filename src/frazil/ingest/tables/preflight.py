@@ -143,7 +143,7 @@ def _check_declared(table: Table) -> None:
             schema = declared_adder(spec)(state.schema)
         except NameConflict as error:
             raise TableStopped(str(error), CLASH_REMEDY, table.name) from None
-        refuse_partition_field_names(state.schema, schema, (state.partitioning,), table.name)
+        refuse_partition_field_names(state.schema, schema, state.specs, table.name)
     refuse_columns(table, schema)
 
 
