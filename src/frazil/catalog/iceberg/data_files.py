@@ -267,7 +267,9 @@ class TableScans:
         if known is None:
             return
         snapshot = java.currentSnapshot()
-        if snapshot.parentId() != known.read_at:
+        if (
+            snapshot is None or snapshot.parentId() != known.read_at
+        ):  # None: somebody has removed the main branch since.
             return
         first_row_ids = {}
         if snapshot.firstRowId() is not None:  # Format version 3.

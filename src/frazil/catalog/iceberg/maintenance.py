@@ -25,6 +25,7 @@ from frazil.catalog.iceberg.java import (
     java_errors,
     lent,
     maintenance_workers,
+    newest_snapshot,
     strings,
     summary_of,
     unavailable,
@@ -156,10 +157,10 @@ class IcebergMaintenance:
         executors = self._jvm.org.apache.iceberg.relocated.com.google.common.util.concurrent.MoreExecutors
         rewrite = java.rewriteManifests().scanManifestsWith(executors.newDirectExecutorService())
         hit("maintenance.manifests.begins")
-        since = int(java.currentSnapshot().snapshotId())
+        since = int(newest_snapshot(java, table).snapshotId())
         _refuse_lost(self._send_once(rewrite.clusterBy(_Together()), java, since), table)
         hit("maintenance.manifests.landed")
-        summary = java.currentSnapshot().summary()
+        summary = newest_snapshot(java, table).summary()
         return Rewritten(*(int(summary.get(f"manifests-{done}") or 0) for done in ("replaced", "created")))
 
     def expire(self, table: str, snapshots: Sequence[int]) -> None:
@@ -227,7 +228,7 @@ class IcebergMaintenance:
             primitive = [field for field in each(java.schema().columns()) if field.type().isPrimitiveType()]
             columns = [str(field.name()) for field in primitive if str(field.name()) not in RESERVED]
             action = self._actions().computeTableStats(java).columns(strings(self._catalog.gateway, columns))
-            with self._dealt_out(java):
+            with self._dealt_out(newest_snapshot(java, table)):
                 action.execute()
             hit("maintenance.statistics.landed")
 
@@ -246,6 +247,7 @@ class IcebergMaintenance:
     def _staged(self, table: str) -> tuple[Any, Any]:
         """Returns the table, fresh from the catalog, and the same table in a transaction (see `rewrite_commit`)."""
         java = self._catalog.java_table(table)
+        newest_snapshot(java, table)
         return java, java.newTransaction().table()
 
     def _manifests(self, java: Any) -> list[tuple[int, int]]:
@@ -274,11 +276,11 @@ class IcebergMaintenance:
         return session
 
     @contextmanager
-    def _dealt_out(self, java: Any) -> Iterator[None]:
-        """In its block, the table's files are read by as many tasks as maintenance may use, or half as many: two
+    def _dealt_out(self, snapshot: Any) -> Iterator[None]:
+        """In its block, the files of the snapshot are read by as many tasks as maintenance may use, or half as many: two
         consecutive splits together exceed the size of one.
         """
-        summary, conf = summary_of(java.currentSnapshot()), self._activated().conf
+        summary, conf = summary_of(snapshot), self._activated().conf
         count = sum(int(summary.get(f"total-{kind}-files") or 0) for kind in ("data", "delete"))
         size = int(summary.get("total-files-size") or 0) + count * _OPENING_BYTES
         if self._cores > 1 and size:

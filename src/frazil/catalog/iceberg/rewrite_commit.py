@@ -12,7 +12,7 @@ from typing import Any
 from frazil.catalog.iceberg.answers import send_once
 from frazil.catalog.iceberg.catalog import IcebergCatalog
 from frazil.catalog.iceberg.data_files import DataFiles, Described
-from frazil.catalog.iceberg.java import each, maintenance_workers, remove, summary_of
+from frazil.catalog.iceberg.java import each, maintenance_workers, newest_snapshot, remove, summary_of
 from frazil.catalog.iceberg.validators import RewriteValidator
 from frazil.catalog.maintenance_port import Transfer
 from frazil.catalog.scans import LiveFile, Scan
@@ -109,7 +109,7 @@ class RewriteCommit:
         self._table = table
         self._java = java
         self._transfer = transfer
-        head = java.currentSnapshot()
+        head = newest_snapshot(java, table)
         self._read_at, self._number = int(head.snapshotId()), head.sequenceNumber()
         self._has_deletes = summary_of(head).get("total-delete-files") != "0"
         self._file_count = int(summary_of(head).get("total-data-files") or 0)
@@ -152,7 +152,7 @@ class RewriteCommit:
 
     def _now(self) -> int:
         self._java.refresh()
-        return int(self._java.currentSnapshot().snapshotId())
+        return int(newest_snapshot(self._java, self._table).snapshotId())
 
     def _scan(self) -> Scan:
         return self._catalog.scans.scan(self._table, self._java)
