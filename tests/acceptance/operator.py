@@ -82,6 +82,11 @@ class Operator:
         identifier = self._gateway.jvm.org.apache.iceberg.catalog.TableIdentifier.parse(table)
         assert self._catalog(folder).dropTable(identifier, True)
 
+    def rename(self, folder: Path, table: str, name: str) -> None:
+        """Renames a table of a pipeline's local catalog."""
+        parse = self._gateway.jvm.org.apache.iceberg.catalog.TableIdentifier.parse
+        self._catalog(folder).renameTable(parse(table), parse(name))
+
     def _catalog(self, folder: Path) -> Any:
         jvm = self._gateway.jvm
         local = folder / "frazil-data"

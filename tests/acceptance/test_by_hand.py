@@ -73,11 +73,11 @@ class ByHand:
 
     def __init__(self, pipeline: Pipeline, operator: Operator) -> None:
         self.pipeline = pipeline
-        self.points = Points(pipeline.folder / "points", ("job.before", "hold"))
+        self.points = Points(pipeline.folder / "points", ("job.before", "hold"), ("commit.before", "hold"))
         names = {
             "asleep_topic", "asleep_retention", "asleep_skip", "asleep_rollback", "asleep_expired", "asleep_foreign",
             "asleep_adopted", "bad", "topic", "deleted", "retention", "skip", "rollback", "expired", "foreign", "again",
-            "neighbour",
+            "neighbour", "dropped", "renamed",
         }  # fmt: skip
         self.operator = operator
         self.tables = {name: self.own(name) for name in sorted(names)}
@@ -269,6 +269,24 @@ def test_a_table_dropped_and_made_again_while_running_is_read_into_from_start(by
     by_hand.operator.drop(by_hand.pipeline.folder, owned.table)
     by_hand.operator.create(by_hand.pipeline.folder, owned.table, MADE_BY_HAND)
     by_hand.continues("again")
+
+
+@pytest.mark.parametrize("name", ["dropped", "renamed"])
+@pytest.mark.parametrize("point", ["commit.before", "job.before"])
+def test_a_table_that_goes_under_a_batch_is_created_again_and_filled_from_start(
+    by_hand: ByHand, name: str, point: str
+) -> None:
+    by_hand.continues(name)
+    owned, held = by_hand.tables[name], by_hand.points[point, "hold"]
+    with held.armed():
+        owned.produce()
+        held.wait(by_hand.run())
+        if name == "dropped":
+            by_hand.operator.drop(by_hand.pipeline.folder, owned.table)
+        else:
+            by_hand.operator.rename(by_hand.pipeline.folder, owned.table, f"{owned.table}_{point[:3]}")
+    by_hand.pipeline.wait_for_commit_of(owned.table, by_hand.run())
+    by_hand.continues(name)
 
 
 def test_a_table_rolled_back_while_stopped_resumes_from_the_restored_progress(by_hand: ByHand) -> None:

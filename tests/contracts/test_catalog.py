@@ -273,3 +273,14 @@ def test_marks_are_a_pipeline_s_own_and_come_and_go(lake: Lake) -> None:
 
 def test_what_reaches_the_store_has_nothing_of_the_catalog_itself(catalog: Catalog) -> None:
     assert {"uri", "warehouse", "type"}.isdisjoint(catalog.store_properties("/srv/lookups/countries.csv"))
+
+
+def test_a_schema_that_was_changed_is_not_changed_again(catalog: Catalog) -> None:
+    """A change may be one that the changed schema does not allow."""
+    create(catalog)
+
+    def add(schema: Schema) -> Schema:
+        assert "x" not in schema.column_names
+        return extend_schema(schema, {(): {"x": StringType()}})
+
+    assert "x" in catalog.evolve(TABLE, add).schema.column_names

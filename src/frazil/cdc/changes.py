@@ -67,7 +67,8 @@ from frazil.rows.project import bindings_of, shape_columns
 from frazil.schema.arrow import Bools, Ints, Records, arrow_type
 from frazil.schema.evolve import RequestedFields, merge_requested_fields
 from frazil.schema.names import tops_of, under
-from frazil.schema.projection import Shaping, unfold
+from frazil.schema.parts import unfold
+from frazil.schema.projection import Shaping
 from frazil.schema.selection import Path, Selection
 from frazil.upsert.changes import DELETE, TRUNCATE, UPSERT, Changes
 from frazil.upsert.records.tombstones import FOLLOWS_DELETE, ends_of_runs

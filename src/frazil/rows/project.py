@@ -27,7 +27,8 @@ from frazil.rows.protected import protected_metadata, protected_rescued
 from frazil.rows.record_keys import decode_keys
 from frazil.schema.arrow import Bools, Records, arrow_type, as_written, pick
 from frazil.schema.evolve import merge_requested_fields
-from frazil.schema.projection import Layout, Shaping, has_column, in_record, is_one_column, unfold
+from frazil.schema.parts import is_one_column, unfold
+from frazil.schema.projection import Layout, Shaping, has_column, in_record
 from frazil.schema.selection import Path
 from frazil.types import RESCUED_COLUMN
 from frazil.write.target import TableTarget

@@ -5,7 +5,7 @@ The key of a map is no part: schema changes and settings reach members inside va
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from pyiceberg.types import DateType, IcebergType, ListType, MapType, NestedField, StructType, TimeType
 
@@ -120,3 +120,24 @@ def is_empty_type(kind: IcebergType) -> bool:
 def type_word(kind: IcebergType) -> str:
     """Returns the first word of a type: the contents of a list or struct would only hide it in a message."""
     return str(kind).split("<")[0]
+
+
+def is_one_column(kind: IcebergType) -> bool:
+    """Whether a column of this type can hold a nested record entirely."""
+    return isinstance(kind, StructType | MapType)
+
+
+def unfold(requested_fields: Mapping[Path, Mapping[str, IcebergType]], depth: int) -> list[tuple[Path, bool]]:
+    """Returns the paths of fields, each with whether it is a record itself: the requested fields, the records around
+    them and, of records down to `depth`, the members.
+    """
+    found = [(parent[:cut], True) for parent in requested_fields for cut in range(1, len(parent) + 1)]
+    waiting = [
+        ((*parent, name), kind) for parent, members in requested_fields.items() for name, kind in members.items()
+    ]
+    while waiting:
+        path, kind = waiting.pop()
+        found.append((path, isinstance(kind, StructType)))
+        if isinstance(kind, StructType) and len(path) <= depth:
+            waiting += [((*path, member.name), member.field_type) for member in kind.fields]
+    return found

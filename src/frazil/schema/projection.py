@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from pyiceberg.schema import Schema
-from pyiceberg.types import IcebergType, MapType, NestedField, StructType
+from pyiceberg.types import IcebergType, NestedField, StructType
 
-from frazil.name_case import Spellings, change_case, fold_case
+from frazil.name_case import Spellings, change_case, fold_case, fold_path
 from frazil.name_length import explain_long_name, is_long
 from frazil.schema.evolve import (
     NameConflict,
@@ -28,7 +28,7 @@ from frazil.schema.evolve import (
     widest,
 )
 from frazil.schema.names import column_settings
-from frazil.schema.parts import Path, change_parts, is_empty_type, retyped
+from frazil.schema.parts import Path, change_parts, is_empty_type, is_one_column, retyped
 from frazil.schema.selection import NamedColumns, Selection
 from frazil.types import RESERVED_COLUMNS
 
@@ -368,6 +368,12 @@ class _Plan:
         self._bound = bind_columns(tuple(self._known.values()), shaping)
         self._names = ColumnNames.of(self._bound)
         self._columns = fed_columns(self._bound, shaping)
+        spellings = Spellings(self._bound)
+        #: Columns that the table has in several cases: each is for the field of exactly its name.
+        self._alike = frozenset(name for name in self._bound if spellings.others(name))
+        self._by_folded: dict[Path, list[str]] = {}
+        for fed, column in self._columns.items():
+            self._by_folded.setdefault(fold_path(fed), []).append(column)
         self._inside: dict[Path, dict[str, IcebergType]] = {}
         self._new: dict[Path, IcebergType] = {}
         self._by_folded_path: dict[Path, Path] = {}
@@ -382,20 +388,32 @@ class _Plan:
                 self.add((*path, member.name), member.field_type)
             return
         for cut in range(len(path), 0, -1):
-            column = self._columns.get(path[:cut])
+            column = self._column_of(path[:cut])
             if column is not None:
-                self._add_inside((column, *path[cut:]), pruned, path)
+                self._add_inside((column, *path[cut:]), pruned, path, is_respelt=path[:cut] not in self._columns)
                 return
         cut = min(len(path), self._shaping.depth + 1)
-        first = self._by_folded_path.setdefault(tuple(map(fold_case, path[:cut])), path[:cut])
+        first = path[:cut]
+        if cut > 1 or path[0] not in self._alike:
+            first = self._by_folded_path.setdefault(fold_path(first), first)
         wrapped, known = _wrapped(pruned, path[cut:]), self._new.get(first)
         # Of names that differ in case alone the first one names the column, with the first type.
         united = _united(known, wrapped, path) if known is None or first == path[:cut] else widest(known, wrapped)
         self._new[first] = united
 
-    def _add_inside(self, place: Path, kind: IcebergType, path: Path) -> None:
+    def _column_of(self, path: Path) -> str | None:
+        """Returns the column that the field at `path` feeds or, where only one such path differs in case alone, that one:
+        records are read likewise. None without one.
+        """
+        if path in self._columns or path[0] in self._alike:
+            return self._columns.get(path)
+        others = self._by_folded.get(fold_path(path), ())
+        return others[0] if len(others) == 1 else None
+
+    def _add_inside(self, place: Path, kind: IcebergType, path: Path, is_respelt: bool = False) -> None:
         """Adds the field at `path` to an existing column. place: the path beginning with the column. An enclosing
-        struct may be missing there: all its members so far may be in columns of their own.
+        struct may be missing there: all its members so far may be in columns of their own. is_respelt: whether the
+        column's own field has this name in another case; its type goes first.
         """
         column = StructType(self._known[place[0]])
         held = type_at(column, place)
@@ -406,7 +424,8 @@ class _Plan:
             )
         cut = next(cut for cut in range(len(place) - 1, -1, -1) if type_at(column, place[:cut]) is not None)
         mine = self._inside.setdefault(place[:cut], {})
-        mine[place[cut]] = _united(mine.get(place[cut]), _wrapped(kind, place[cut + 1 :]), path)
+        known, wrapped = mine.get(place[cut]), _wrapped(kind, place[cut + 1 :])
+        mine[place[cut]] = widest(known, wrapped) if known is not None and is_respelt else _united(known, wrapped, path)
 
     def _is_divided(self, path: Path) -> bool:
         if self._has_unbound_column(path):
@@ -426,11 +445,11 @@ class _Plan:
         """Returns the requested columns, and the docs of columns that name the field that feeds them."""
         requested_fields = {path: dict(members) for path, members in self._inside.items()}
         docs: dict[str, str] = {}
-        claimed = {fold_case(name): path for name, path in self._bound.items() if path is not None}
+        claimed = {self._claim(name): path for name, path in self._bound.items() if path is not None}
         for path, kind in self._new.items():
             name = self._shaping.column_name(path, self._names)
             self._check_name(name, path, claimed)
-            claimed[fold_case(name)] = path
+            claimed[self._claim(name)] = path
             old = self._known.get(name)
             if old is None:
                 requested_fields.setdefault((), {})[name] = kind
@@ -438,9 +457,13 @@ class _Plan:
                 docs[name] = doc_of(path, old.doc if old is not None else None)
         return requested_fields, docs
 
+    def _claim(self, name: str) -> str:
+        """Returns the text that is equal for the names of one column."""
+        return name if name in self._alike else fold_case(name)
+
     def _check_name(self, name: str, path: Path, claimed: Mapping[str, Path]) -> None:
-        if fold_case(name) in claimed:
-            both = f"{format_path(claimed[fold_case(name)])} and {format_path(path)}"
+        if self._claim(name) in claimed:
+            both = f"{format_path(claimed[self._claim(name)])} and {format_path(path)}"
             raise NameConflict(f"the fields {both} would share the column {name}", column_settings(path))
         if fold_case(name) in map(fold_case, self._own):
             raise NameConflict(
@@ -456,27 +479,6 @@ def check_reserved(name: str, path: Path) -> None:
         raise NameConflict(
             f"field {format_path(path)}: {name} is the name of one of Iceberg's metadata columns", column_settings(path)
         )
-
-
-def unfold(requested_fields: RequestedFields, depth: int) -> list[tuple[Path, bool]]:
-    """Returns the paths of fields, each with whether it is a record itself: the requested fields, the records around
-    them and, of records down to `depth`, the members.
-    """
-    found = [(parent[:cut], True) for parent in requested_fields for cut in range(1, len(parent) + 1)]
-    waiting = [
-        ((*parent, name), kind) for parent, members in requested_fields.items() for name, kind in members.items()
-    ]
-    while waiting:
-        path, kind = waiting.pop()
-        found.append((path, isinstance(kind, StructType)))
-        if isinstance(kind, StructType) and len(path) <= depth:
-            waiting += [((*path, member.name), member.field_type) for member in kind.fields]
-    return found
-
-
-def is_one_column(kind: IcebergType) -> bool:
-    """Whether a column of this type can hold a nested record entirely."""
-    return isinstance(kind, StructType | MapType)
 
 
 def has_column(path: Path, columns: Container[Path]) -> bool:

@@ -198,3 +198,26 @@ def test_what_is_left_out_is_not_decoded_though_its_column_is_there() -> None:
     columns: dict[str, Any] = {"a": "long", "b": "long", "s": "struct<x: long, y: long>"}
     layout = make_layout(new_schema([(n, parse_type(w)) for n, w in columns.items()]).fields, shaping)
     assert [(f.name, _words(f.field_type)) for f in layout.fields] == [("a", "long"), ("s", "struct<y: long>")]
+
+
+@pytest.mark.parametrize("case", ["lower", "snake", "camel", "keep"])
+@pytest.mark.parametrize(
+    ("table", "requested"),
+    [
+        ({"VBELN": "string"}, {(): {"VBELN": "string", "vbeln": "string"}}),
+        ({"VBELN": "string"}, {(): {"vbeln": "long", "VBELN": "string", "Vbeln": "double"}}),
+        ({"VBELN": "string", "vbeln": "string"}, {(): {"VBELN": "string", "vbeln": "string"}}),
+        ({"O": "struct<VBELN: string>"}, {(): {"O": "struct<VBELN: string>", "o": "struct<vbeln: string, n: int>"}}),
+        ({}, {(): {"VBELN": "string", "vbeln": "string", "o": "struct<A: int, a: int>"}}),
+    ],
+)
+def test_fields_that_differ_in_case_are_added_once_however_often_they_are_requested(
+    table: dict[str, str], requested: dict[Path, dict[str, str]], case: str
+) -> None:
+    fields = (NestedField(n, name, parse_type(kind), required=False) for n, (name, kind) in enumerate(table.items(), 1))
+    before, shaping = Schema(*fields), Shaping(depth=1, case=case)
+    wanted = {path: {name: parse_type(kind) for name, kind in members.items()} for path, members in requested.items()}
+    # The first change of a table of another writer only notes which fields feed its columns.
+    twice = extend_shaped(extend_shaped(before, shaping, (), wanted), shaping, (), wanted)
+    assert extend_shaped(twice, shaping, (), wanted) == twice
+    assert [field.name for field in twice.fields][: len(table)] == list(table)

@@ -8,13 +8,16 @@ first to be asked (docs/decisions/0034-answers-of-catalogs.md).
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from enum import Enum
 from typing import Any
 
 from py4j.protocol import Py4JError
 
 from frazil.catalog.iceberg.java import Collector, causes_of, is_clock_behind, java_errors, lent, remove, summary_of
-from frazil.catalog.iceberg.validators import Validator
+from frazil.catalog.iceberg.validators import HistoryValidator, MaintenanceValidator, Validator, logged_snapshots
+from frazil.catalog.progress import MAINTENANCE_ID, is_recorded, key
+from frazil.clock import new_id
 
 _CONFLICT = "org.apache.iceberg.exceptions.CommitFailedException"
 _CHECK = "org.apache.iceberg.exceptions.ValidationException"
@@ -149,6 +152,36 @@ class Sending:
         return answer
 
 
+def send_once(
+    gateway: Any, pipeline: str, update: Any, java: Any, since: int, validator: Validator | None = None
+) -> bool:
+    """Commits an update of `java` that keeps its rows, made for the table as of the snapshot `since`; returns whether the
+    table contains it. Files that the attempts wrote are deleted only where none of them succeeded. validator: called on
+    every attempt too.
+
+    Raises: one of `lost_answers` where the commit may still succeed.
+    """
+    own = new_id()
+    once = HistoryValidator(
+        pipeline, MAINTENANCE_ID, lambda history: is_recorded(history, MAINTENANCE_ID, own, since) is False
+    )
+    entry = key(pipeline, MAINTENANCE_ID), own
+    update.set(*entry)
+    sending = Sending(java, MaintenanceValidator(once, validator), entry)
+    try:
+        sending.send(update)
+    except lost_answers() as error:
+        java.refresh()
+        ancestors = gateway.jvm.org.apache.iceberg.util.SnapshotUtil.currentAncestors(java)
+        logged = logged_snapshots(pipeline, (MAINTENANCE_ID,), ancestors)
+        has_landed = is_recorded(logged, MAINTENANCE_ID, own, since)
+        answer = sending.answer_to(error, has_landed, java)
+        if answer not in (Answer.DONE, Answer.REFUSED):
+            raise
+        return answer is Answer.DONE
+    return True
+
+
 def change(update: Any, java: Any, is_made: Callable[[], bool]) -> None:
     """Commits a change of the metadata of `java` that writes no files and that may be repeated; returns also where its
     answer was lost and the table, loaded again, has it. is_made: whether the table has it.
@@ -159,7 +192,10 @@ def change(update: Any, java: Any, is_made: Callable[[], bool]) -> None:
         update.commit()
     except lost_answers():
         java.refresh()
-        if not is_made():
+        made = False
+        with suppress(*java_errors()):  # Java has no metadata of a table that is gone.
+            made = is_made()
+        if not made:
             raise
 
 

@@ -13,13 +13,14 @@ from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
 from typing import Any
 
-from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 
 from frazil.catalog.iceberg.answers import Answer, Sending, lost_answers, set_property
 from frazil.catalog.iceberg.creation import Creation, creation_notes
 from frazil.catalog.iceberg.data_files import DataFiles, TableScans, planned
+from frazil.catalog.iceberg.dropped_columns import forget_dropped_values
 from frazil.catalog.iceberg.java import (
+    answering,
     cause_of,
     each,
     is_another_table,
@@ -27,7 +28,7 @@ from frazil.catalog.iceberg.java import (
     java_errors,
     make_namespaces,
     properties_of_file,
-    summary_of,
+    remove,
     unavailable,
 )
 from frazil.catalog.iceberg.opening import (
@@ -58,11 +59,13 @@ from frazil.catalog.progress import (
     to_summary,
 )
 from frazil.catalog.scans import Scan
-from frazil.errors import ConflictError, InvariantError, SpecError, UnavailableError
+from frazil.errors import ConflictError, SpecError, UnavailableError
 from frazil.failpoints import hit
 from frazil.types import Commit, Progress
 
 _TRIES = 5
+_CANNOT_LOAD = "the table cannot be loaded"
+_GONE, _WHO_DROPPED = "the table no longer exists", "find out who dropped the table"
 
 
 class IcebergCatalog:
@@ -102,6 +105,8 @@ class IcebergCatalog:
         #: The live files of tables; a Java table of another caller may be asked for under the table's lock.
         self.scans = TableScans(self._jvm)
         self._locks: dict[str, AbstractContextManager[object]] = {}
+        self._behind: set[str] = set()
+        self._ancestors_of = self._jvm.org.apache.iceberg.util.SnapshotUtil.currentAncestors
         self._catalog = open_catalog(gateway, name, self._properties, hadoop)
         self._read = impatient(gateway) if is_impatient else read_patiently
 
@@ -117,7 +122,7 @@ class IcebergCatalog:
                 return None
             if self._restore(table, error):
                 return self.load(table)
-            raise unavailable("the table cannot be loaded", error, table) from None
+            raise unavailable(_CANNOT_LOAD, error, table) from None
 
     def _restore(self, table: str, error: Exception) -> bool:
         """Returns whether a table whose creation was not answered has got back what `error`, of a load, misses."""
@@ -134,7 +139,13 @@ class IcebergCatalog:
         # its store credentials may have been renewed.
         location = metadata.metadataFileLocation()
         known = self._states.get(table)
-        if known is None or known[0] != location or self.reader.vends_credentials or known[1].credentials_end_ms:
+        if (
+            known is None
+            or location is None
+            or known[0] != location
+            or self.reader.vends_credentials
+            or known[1].credentials_end_ms
+        ):
             known = self._states[table] = (location, self.reader.state(table, java))
         return known[1]
 
@@ -142,10 +153,8 @@ class IcebergCatalog:
         known = self._sizes.pop(table, None)  # Other changes of the table may follow.
         if known is not None:
             return known
-        try:
-            return self.reader.size_of(self._tables[table])
-        except java_errors() as error:
-            raise unavailable("the table cannot be loaded", error, table) from None
+        with answering(_CANNOT_LOAD, table):
+            return self.reader.size_of(self._loaded(table))
 
     def create(
         self,
@@ -182,20 +191,20 @@ class IcebergCatalog:
         return state
 
     def evolve(self, table: str, change: Callable[[Schema], Schema]) -> TableState:
-        made_for, failure = None, None
+        failure = None
         for _ in range(_TRIES):
             state = self._existing(table)
             wanted = change(state.schema)
-            if wanted == state.schema or state.shape == made_for:
+            if wanted == state.schema:
                 return state
             refuse_failed("the schema cannot be changed", failure, table)
-            refuse_partition_field_names(state.schema, wanted, self._specs(table), table)
+            refuse_partition_field_names(state.schema, wanted, state.specs, table)
             update = self._tables[table].updateSchema()
             update.unionByNameWith(self._jvm.org.apache.iceberg.SchemaParser.fromJson(wanted.model_dump_json()))
             try:
                 update.commit()
                 hit("evolve.landed")
-                made_for = state.shape
+                return self._existing(table)
             except lost_answers() as error:
                 failure = error
         raise ConflictError("other writers change the schema faster than Frazil can", where=table)
@@ -203,14 +212,8 @@ class IcebergCatalog:
     def _existing(self, table: str) -> TableState:
         state = self.load(table)
         if state is None:
-            raise UnavailableError("the table no longer exists", remedy="find out who dropped the table", where=table)
+            raise UnavailableError(_GONE, remedy=_WHO_DROPPED, where=table)
         return state
-
-    def _specs(self, table: str) -> Iterator[PartitionSpec]:
-        """Yields every partition spec of the table, old ones included."""
-        parser = self._jvm.org.apache.iceberg.PartitionSpecParser
-        for spec in self._tables[table].specs().values():
-            yield PartitionSpec.model_validate_json(str(parser.toJson(spec)))
 
     def arrange(self, table: str, layout: Layout) -> TableState:
         failure = None
@@ -227,14 +230,12 @@ class IcebergCatalog:
         raise ConflictError("other writers change the partition spec faster than Frazil can", where=table)
 
     def commit(self, commit: Commit) -> Progress:
-        java = self._tables.get(commit.table)
-        if java is None:
-            raise InvariantError("commit to a table that was not loaded", where=commit.table)
+        java = self._loaded(commit.table)
         try:
             operations = self._operations.of(commit.table, java)
             validator = ProgressValidator(self.pipeline, commit, operations)
-            newest = int(operations.current().lastSequenceNumber())
             update = self._update_for(java, commit)
+            newest = int(operations.current().lastSequenceNumber())
             self._files.set_entries({**commit.entries, **to_summary(self.pipeline, commit.progress)}, update)
         except java_errors() as error:
             raise NotSent(f"the commit cannot be made: {cause_of(error)}", where=commit.table) from None
@@ -268,13 +269,13 @@ class IcebergCatalog:
 
     def mark(self, table: str, name: str, value: str | None) -> None:
         try:
-            set_property(self._tables[table], key(self.pipeline, name), value)
+            set_property(self._loaded(table), key(self.pipeline, name), value)
         except lost_answers() as error:
             raise unavailable("a property of the table cannot be set", error, table) from None
 
     def history(self, table: str, names: Sequence[str]) -> Iterable[LoggedSnapshot]:
-        ancestors = self._jvm.org.apache.iceberg.util.SnapshotUtil.currentAncestors(self._tables[table])
-        return logged_snapshots(self.pipeline, names, ancestors)
+        with answering(_CANNOT_LOAD, table):
+            yield from logged_snapshots(self.pipeline, names, self._ancestors_of(self._loaded(table)))
 
     def summaries(self, table: str) -> Iterator[Mapping[str, str]]:
         return (json.loads(text).get("summary", {}) for text in self.snapshot_texts(table))
@@ -282,11 +283,21 @@ class IcebergCatalog:
     def snapshot_texts(self, table: str) -> Iterator[str]:
         """Yields the snapshots of the main branch as loaded, the newest first, as Iceberg's JSON."""
         parser = self._jvm.org.apache.iceberg.SnapshotParser
-        for snapshot in each(self._jvm.org.apache.iceberg.util.SnapshotUtil.currentAncestors(self._tables[table])):
-            yield parser.toJson(snapshot)  # One call in place of one for each entry.
+        with answering(_CANNOT_LOAD, table):
+            for snapshot in each(self._ancestors_of(self._loaded(table))):
+                yield parser.toJson(snapshot)  # One call in place of one for each entry.
+
+    def _loaded(self, table: str) -> Any:
+        """Returns the Java table as last loaded.
+
+        Raises: NotSent where a load has found that it no longer exists.
+        """
+        if table not in self._tables:
+            raise NotSent(_GONE, remedy=_WHO_DROPPED, where=table)
+        return self._tables[table]
 
     def rewrite(self, rewrite: Rewrite) -> None:
-        java = self._tables[rewrite.table]
+        java = self._loaded(rewrite.table)
         validator = HistoryValidator(
             self.pipeline, REWRITE_ID, lambda history: is_undisturbed(history, rewrite.read_at)
         )
@@ -308,7 +319,7 @@ class IcebergCatalog:
             self._check_landed(rewrite.table, error, sending, (REWRITE_ID, rewrite.id), rewrite.read_at)
 
     def append_once(self, append: NamedAppend) -> None:
-        java, name, value, since = self._tables[append.table], append.name, append.value, append.since
+        java, name, value, since = self._loaded(append.table), append.name, append.value, append.since
         validator = HistoryValidator(
             self.pipeline, name, lambda history: is_recorded(history, name, value, since) is False
         )
@@ -323,7 +334,7 @@ class IcebergCatalog:
             self._check_landed(append.table, error, sending, (name, value), since)
 
     def replace_once(self, replacement: Replacement) -> None:
-        made, java = replacement, self._tables[replacement.table]
+        made, java = replacement, self._loaded(replacement.table)
         validator = HistoryValidator(
             self.pipeline,
             REPLAY_ID,
@@ -357,16 +368,11 @@ class IcebergCatalog:
             raise unavailable("the commit failed", error, table) from None
 
     def delete_files(self, table: str, paths: Sequence[str]) -> None:
-        if table not in self._tables:
-            return
-        store = self._tables[table].io()
-        for path in paths:
-            try:
-                store.deleteFile(path)
-            except java_errors():
-                continue  # An orphan costs space only; orphan removal finds it.
+        if table in self._tables:
+            remove(self._tables[table], paths)  # An orphan costs space only; orphan removal finds it.
 
     def _update_for(self, java: Any, commit: Commit) -> Any:
+        forget_dropped_values(self.gateway, self.pipeline, java, commit.table)
         if commit.delta is not None:
             return row_delta(java, commit.files, commit.delta, self._files)
         append = java.newAppend()
@@ -378,13 +384,11 @@ class IcebergCatalog:
         self._files.set_entries({key(self.pipeline, name): text for name, text in entries.items()}, update)
 
     def scan(self, table: str) -> Scan:
-        if table in self._behind:
-            try:
+        with answering(_CANNOT_LOAD, table):
+            if table in self._behind:
                 self._fresh(table)
-            except java_errors() as error:
-                raise unavailable("the table cannot be loaded", error, table) from None
-            self._behind.discard(table)
-        return self.scans.scan(table, self._tables[table])
+                self._behind.discard(table)
+            return self.scans.scan(table, self._loaded(table))
 
     def store_properties(self, location: str) -> Mapping[str, str]:
         return properties_of_file(self.gateway, self._hadoop, self.reader.configured(self._catalog), location)
@@ -411,7 +415,7 @@ class IcebergCatalog:
         java = self._tables[commit.table]
         # A commit whose answer was lost may be refused afterwards by its own progress, or by that of a later run which has
         # continued from it.
-        landed = self._landed(commit, newest)
+        landed = self.reader.landed(java, commit, newest)
         answer = sending.answer_to(error, landed is not None, java)
         if landed is not None:
             return landed
@@ -441,28 +445,6 @@ class IcebergCatalog:
             raise unavailable("the commit failed", error, table) from None
         return state
 
-    def _landed(self, commit: Commit, newest: int) -> Progress | None:
-        """Returns the progress of a commit on the main branch; None where it is not there. All snapshots up to the
-        sequence number `newest` existed before the commit.
-
-        Raises: UnavailableError where the snapshots that show it have been expired.
-        """
-        java = self._tables[commit.table]
-        snapshot = java.currentSnapshot()
-        while snapshot is not None:
-            found = summary_of(snapshot).get(key(self.pipeline, "commit-id"))
-            if found == commit.progress.commit_id:
-                return self.reader.progress_of(snapshot)
-            is_older = 0 < snapshot.sequenceNumber() <= newest  # Tables of format version 1 have no sequence numbers.
-            if is_older or (found is not None and found == commit.expected.commit_id) or snapshot.parentId() is None:
-                return None
-            snapshot = java.snapshot(snapshot.parentId())
-            if snapshot is None:
-                raise UnavailableError(
-                    "the snapshots that show whether the commit landed were expired", where=commit.table
-                )
-        return None
-
     def java_table(self, table: str) -> Any:
         """Returns a Java table, fresh from the catalog, that belongs to the caller."""
         return self._read(table, lambda: load_table(self.gateway, self._catalog, self._identifier(table)))
@@ -481,11 +463,13 @@ class IcebergCatalog:
         # A Java table of a REST catalog keeps its first store credentials: only another load returns new ones.
         if java is not None and not self.reader.vends_credentials:
             try:
-                return java, self._read(table, self._operations.of(table, java).refresh)
+                # Java reports a table that is gone once, and answers null from then on.
+                if (metadata := self._read(table, self._operations.of(table, java).refresh)) is not None:
+                    return java, metadata
             except java_errors() as error:
                 if not is_another_table(error):
                     raise
-                self._forget(table)
+            self._forget(table)
         java = self._tables[table] = self.java_table(table)
         return java, self._operations.of(table, java).current()
 

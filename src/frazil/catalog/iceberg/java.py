@@ -16,7 +16,7 @@ from typing import Any
 from py4j.protocol import Py4JError, Py4JJavaError
 
 from frazil.catalog.iceberg.store_access import HADOOP_IO, IO_OF, identity_of, try_writing
-from frazil.errors import FrazilError, SpecError, UnavailableError
+from frazil.errors import ConflictError, FrazilError, SpecError, UnavailableError
 from frazil.refusals import Settings, refusal_remedy
 from frazil.store.addresses import address_of
 from frazil.store.file_io import store_of
@@ -128,6 +128,15 @@ def unavailable(what: str, error: Exception, where: str) -> FrazilError:
             where=where,
         )
     return UnavailableError(f"{what}: {cause_of(error)}", remedy=_remedy_of(error), where=where)
+
+
+@contextmanager
+def answering(what: str, where: str) -> Iterator[None]:
+    """Turns Java exceptions in its block into UnavailableError, as `unavailable`."""
+    try:
+        yield
+    except java_errors() as error:
+        raise unavailable(what, error, where) from None
 
 
 def unreadable_metadata(words: str, file: str, table: str) -> UnavailableError:
@@ -260,6 +269,17 @@ def each(iterable: Any) -> Iterator[Any]:
     iterator = iterable.iterator()
     while iterator.hasNext():
         yield iterator.next()
+
+
+def newest_snapshot(java: Any, table: str) -> Any:
+    """Returns the newest snapshot of the main branch of the Java table.
+
+    Raises: ConflictError without one, such as of a table that was deleted and recreated since it was planned for.
+    """
+    snapshot = java.currentSnapshot()
+    if snapshot is None:
+        raise ConflictError("the table has no snapshot any more", where=table)
+    return snapshot
 
 
 def summary_of(snapshot: Any) -> Any:

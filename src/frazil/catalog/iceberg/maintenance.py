@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JError, Py4JJavaError
 
-from frazil.catalog.iceberg.answers import change, is_conflict, set_property
+from frazil.catalog.iceberg.answers import change, is_conflict, send_once, set_property
 from frazil.catalog.iceberg.catalog import IcebergCatalog
 from frazil.catalog.iceberg.compaction import RESERVED, compact_table
-from frazil.catalog.iceberg.data_files import Described
+from frazil.catalog.iceberg.data_files import Described, dropped_fields
+from frazil.catalog.iceberg.dropped_columns import forget_dropped_values
 from frazil.catalog.iceberg.java import (
     Collector,
     each,
@@ -24,11 +25,12 @@ from frazil.catalog.iceberg.java import (
     java_errors,
     lent,
     maintenance_workers,
+    newest_snapshot,
     strings,
     summary_of,
     unavailable,
 )
-from frazil.catalog.iceberg.rewrite_commit import replace_deletes, replace_manifests, send_once
+from frazil.catalog.iceberg.rewrite_commit import replace_deletes, replace_manifests
 from frazil.catalog.iceberg.rewriters import is_readable_by_spark
 from frazil.catalog.iceberg.validators import Validator
 from frazil.catalog.maintenance_port import Compaction, MergeOf, Rewritten, Transfer
@@ -105,6 +107,7 @@ class IcebergMaintenance:
 
     def compact(self, table: str, compaction: Compaction, transfer: Transfer | None = None) -> Rewritten:
         with _explained("data files cannot be rewritten", table, lasting=_UNREADABLE):
+            self._forget_dropped_values(table)
             done = compact_table(self._activated(), self._catalog, table, compaction, transfer, self._merge_of)
             if compaction.removes_dangling:
                 java, staging = self._staged(table)
@@ -114,8 +117,10 @@ class IcebergMaintenance:
 
     def rewrite_deletes(self, table: str, options: Mapping[str, str]) -> Rewritten:
         with _explained("delete files cannot be rewritten", table):
+            self._forget_dropped_values(table)
             java, staging = self._staged(table)
-            if not is_readable_by_spark(self._jvm, java):
+            # Iceberg would take files of such a spec and of others for files of one partition.
+            if not is_readable_by_spark(self._jvm, java) or dropped_fields(java):
                 return compact_table(
                     self._activated(), self._catalog, table, Compaction(_WITH_DELETES), merge_of=self._merge_of
                 )
@@ -132,6 +137,7 @@ class IcebergMaintenance:
 
     def rewrite_manifests(self, table: str) -> Rewritten:
         with _explained("manifests cannot be rewritten", table):
+            self._forget_dropped_values(table)
             java, staging = self._staged(table)
             if not is_readable_by_spark(self._jvm, java) or int(java.operations().current().formatVersion()) == 1:
                 return self._rewrite_manifests_here(java, table)
@@ -151,10 +157,10 @@ class IcebergMaintenance:
         executors = self._jvm.org.apache.iceberg.relocated.com.google.common.util.concurrent.MoreExecutors
         rewrite = java.rewriteManifests().scanManifestsWith(executors.newDirectExecutorService())
         hit("maintenance.manifests.begins")
-        since = int(java.currentSnapshot().snapshotId())
-        _refuse_lost(send_once(self._catalog, rewrite.clusterBy(_Together()), java, since), table)
+        since = int(newest_snapshot(java, table).snapshotId())
+        _refuse_lost(self._send_once(rewrite.clusterBy(_Together()), java, since), table)
         hit("maintenance.manifests.landed")
-        summary = java.currentSnapshot().summary()
+        summary = newest_snapshot(java, table).summary()
         return Rewritten(*(int(summary.get(f"manifests-{done}") or 0) for done in ("replaced", "created")))
 
     def expire(self, table: str, snapshots: Sequence[int]) -> None:
@@ -184,7 +190,7 @@ class IcebergMaintenance:
             hit("maintenance.carry.begins")
             with self._catalog.lock(table):
                 since = int(java.currentSnapshot().snapshotId())
-                _refuse_lost(send_once(self._catalog, append, java, since, _SameProgress(carried)), table)
+                _refuse_lost(self._send_once(append, java, since, _SameProgress(carried)), table)
                 hit("maintenance.carry.landed")
                 # Otherwise the next batch of changes would list all files of the table again.
                 self._catalog.note_rewrite(Commit(table, (), Progress(), Progress()), java)
@@ -222,7 +228,7 @@ class IcebergMaintenance:
             primitive = [field for field in each(java.schema().columns()) if field.type().isPrimitiveType()]
             columns = [str(field.name()) for field in primitive if str(field.name()) not in RESERVED]
             action = self._actions().computeTableStats(java).columns(strings(self._catalog.gateway, columns))
-            with self._dealt_out(java):
+            with self._dealt_out(newest_snapshot(java, table)):
                 action.execute()
             hit("maintenance.statistics.landed")
 
@@ -230,9 +236,18 @@ class IcebergMaintenance:
         with _explained("a property of the table cannot be set", table):
             set_property(self._catalog.java_table(table), key(self._catalog.pipeline, name), text)
 
+    def _forget_dropped_values(self, table: str) -> None:
+        with self._catalog.lock(table):
+            java = self._catalog.java_table(table)
+            forget_dropped_values(self._catalog.gateway, self._catalog.pipeline, java, table)
+
+    def _send_once(self, update: Any, java: Any, since: int, validator: Validator | None = None) -> bool:
+        return send_once(self._catalog.gateway, self._catalog.pipeline, update, java, since, validator)
+
     def _staged(self, table: str) -> tuple[Any, Any]:
         """Returns the table, fresh from the catalog, and the same table in a transaction (see `rewrite_commit`)."""
         java = self._catalog.java_table(table)
+        newest_snapshot(java, table)
         return java, java.newTransaction().table()
 
     def _manifests(self, java: Any) -> list[tuple[int, int]]:
@@ -261,11 +276,11 @@ class IcebergMaintenance:
         return session
 
     @contextmanager
-    def _dealt_out(self, java: Any) -> Iterator[None]:
-        """In its block, the table's files are read by as many tasks as maintenance may use, or half as many: two
+    def _dealt_out(self, snapshot: Any) -> Iterator[None]:
+        """In its block, the files of the snapshot are read by as many tasks as maintenance may use, or half as many: two
         consecutive splits together exceed the size of one.
         """
-        summary, conf = summary_of(java.currentSnapshot()), self._activated().conf
+        summary, conf = summary_of(snapshot), self._activated().conf
         count = sum(int(summary.get(f"total-{kind}-files") or 0) for kind in ("data", "delete"))
         size = int(summary.get("total-files-size") or 0) + count * _OPENING_BYTES
         if self._cores > 1 and size:

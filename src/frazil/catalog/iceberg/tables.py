@@ -18,12 +18,13 @@ from frazil.catalog.port import TableSize, TableState
 from frazil.catalog.progress import from_summary, key
 from frazil.catalog.table_metadata import read_schema
 from frazil.catalog.vended import VENDED
+from frazil.errors import UnavailableError
 from frazil.failpoints import hit
 from frazil.plugins.catalogs import KEEPS_METADATA
 from frazil.spec.partitioning import PartitionTerm, SortTerm
 from frazil.store.file_io import store_of
 from frazil.store.properties import check_sent, task_properties
-from frazil.types import DataFile, Progress, RowDelta
+from frazil.types import Commit, DataFile, Progress, RowDelta
 
 _STORAGE_CREDENTIALS = "org.apache.iceberg.io.SupportsStorageCredentials"
 
@@ -96,6 +97,27 @@ class StateReader:
     def progress_of(self, snapshot: Any) -> Progress | None:
         """Returns the progress in a Java snapshot; None without progress."""
         return self._progress_in(snapshot, self.strings_of(snapshot.summary()))
+
+    def landed(self, java: Any, commit: Commit, newest: int) -> Progress | None:
+        """Returns the progress of a commit on the main branch; None where it is not there. All snapshots up to the
+        sequence number `newest` existed before the commit.
+
+        Raises: UnavailableError where the snapshots that show it have been expired.
+        """
+        snapshot = java.currentSnapshot()
+        while snapshot is not None:
+            found = summary_of(snapshot).get(key(self._pipeline, "commit-id"))
+            if found == commit.progress.commit_id:
+                return self.progress_of(snapshot)
+            is_older = 0 < snapshot.sequenceNumber() <= newest  # Tables of format version 1 have no sequence numbers.
+            if is_older or (found is not None and found == commit.expected.commit_id) or snapshot.parentId() is None:
+                return None
+            snapshot = java.snapshot(snapshot.parentId())
+            if snapshot is None:
+                raise UnavailableError(
+                    "the snapshots that show whether the commit landed were expired", where=commit.table
+                )
+        return None
 
     def _progress_in(self, snapshot: Any, summary: Mapping[str, str]) -> Progress | None:
         return from_summary(self._pipeline, summary, snapshot.snapshotId(), snapshot.timestampMillis())
@@ -175,9 +197,11 @@ class StateReader:
         return TableSize(rows, files, size, length(java.snapshots()), deleted)
 
     def strings_of(self, java_map: Any) -> dict[str, str]:
-        """Returns a Java map of strings, read in one call; py4j's own mapping makes two calls per entry."""
-        found: dict[str, str] = json.loads(self._mapper.writeValueAsString(java_map))
-        return found
+        """Returns a Java map of strings, read in one call; py4j's own mapping makes two calls per entry. Empty for null, as
+        the summary of a snapshot may be.
+        """
+        found: dict[str, str] | None = json.loads(self._mapper.writeValueAsString(java_map))
+        return found or {}
 
 
 def arrange(jvm: Any, java: Any, state: TableState, layout: Layout) -> None:

@@ -87,7 +87,8 @@ class ProgressValidator(Validator):
         if self._shape is None:
             return True
         now = self._operations.current()
-        return self._shape == (now.currentSchemaId(), now.defaultSpecId(), now.defaultSortOrderId())
+        shape = (now.currentSchemaId(), now.defaultSpecId(), now.defaultSortOrderId()) if now is not None else None
+        return self._shape == shape
 
     def refusal(self, table: str) -> ConflictError:
         """Returns the error of a refused commit."""
