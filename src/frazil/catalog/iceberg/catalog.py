@@ -105,7 +105,6 @@ class IcebergCatalog:
         #: The live files of tables; a Java table of another caller may be asked for under the table's lock.
         self.scans = TableScans(self._jvm)
         self._locks: dict[str, AbstractContextManager[object]] = {}
-        self._behind: set[str] = set()
         self._ancestors_of = self._jvm.org.apache.iceberg.util.SnapshotUtil.currentAncestors
         self._catalog = open_catalog(gateway, name, self._properties, hadoop)
         self._read = impatient(gateway) if is_impatient else read_patiently
