@@ -123,6 +123,7 @@ def json_options(reading: Reading, limit: int, is_extended: bool = False) -> Jso
         row_depth=0 if reading.envelope is None else 1,
         hints=reading.hints,
         zones=reading.zones,
+        local_times=reading.local_times,
         infers_times=reading.infers_times,
     )
 

@@ -18,6 +18,7 @@ from frazil.decode.connect.values import (
     CONFLUENT_DECIMAL,
     GOOGLE_DATE,
     GOOGLE_TIME,
+    GOOGLE_TIMESTAMP,
     VARIABLE_SCALE,
     LogicalType,
     confluent_decimal,
@@ -70,7 +71,7 @@ def _note(
 def _meaning_of_message(message: Any, params: Mapping[str, str]) -> LogicalType | None:
     if message.full_name == CONFLUENT_DECIMAL:
         return confluent_decimal(params.get("precision"), params.get("scale"))
-    if message.full_name in (GOOGLE_DATE, GOOGLE_TIME):
+    if message.full_name in (GOOGLE_DATE, GOOGLE_TIME, GOOGLE_TIMESTAMP):
         return LogicalType(message.full_name)
     is_scaled = message.name == "VariableScaleDecimal" and {each.name for each in message.fields} == _SCALED
     return VARIABLE_SCALE if is_scaled else None

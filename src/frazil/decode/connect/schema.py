@@ -188,9 +188,12 @@ class _Reading:
     def read(
         self, array: pa.Array, kind: IcebergType, path: Path, owner: NDArray[np.int64]
     ) -> tuple[pa.Array, IcebergType]:
-        """Returns one column; `owner` is the record that each of its values belongs to."""
+        """Returns one column; `owner` is the record that each of its values belongs to, -1 for a value inside a struct
+        that is null.
+        """
         logical_type, wanted = self.logical_types.get(path), self.fed.type_at(path)
-        if logical_type is not None and wanted != kind and not _is_as_written(kind, wanted):
+        is_converted = logical_type is not None and (wanted != kind or logical_type.has_zone)
+        if logical_type is not None and is_converted and not _is_as_written(kind, wanted):
             converted = read_logical_type(array, logical_type, wanted)
             if converted is not None:
                 self._note(array, converted, logical_type, path, owner)
@@ -199,7 +202,9 @@ class _Reading:
         if not parts or not any(len(other) > len(path) and other[: len(path)] == path for other in self.logical_types):
             return array, kind
         array = unsliced(array)
-        if not isinstance(kind, StructType):
+        if isinstance(kind, StructType):
+            owner = np.where(np.asarray(array.is_valid()), owner, -1)
+        else:
             owner = np.repeat(owner, np.diff(np.asarray(array.offsets)))
         keys: pa.Array | None = None
         if isinstance(kind, MapType):
@@ -229,7 +234,7 @@ class _Reading:
         self, array: pa.Array, bad: NDArray[np.bool_], fault: Fault, path: Path, owner: NDArray[np.int64]
     ) -> None:
         """Refuses records; of a record with several such values the first counts."""
-        places = np.flatnonzero(bad & (self.fault[owner] == 0))
+        places = np.flatnonzero(bad & (owner >= 0) & (self.fault[owner] == 0))
         rows, first = np.unique(owner[places], return_index=True)
         if not rows.size:
             return
@@ -247,17 +252,21 @@ def _is_as_written(kind: IcebergType, wanted: IcebergType | None) -> bool:
     return any(isinstance(kind, family) and isinstance(wanted, family) for family in families)
 
 
-def without_units(
-    logical_types: Mapping[Path, LogicalType], units: Mapping[Path, str], fed: FedColumns
+def as_declared(
+    logical_types: Mapping[Path, LogicalType], units: Mapping[Path, str], zones: Mapping[Path, str], fed: FedColumns
 ) -> Mapping[Path, LogicalType]:
-    """Returns the logical types without those of columns for which the pipeline file declares a unit of numbers: that
-    takes precedence. units: by path of the column.
+    """Returns the logical types with what the pipeline file declares for their columns: a unit of numbers takes
+    precedence over the type, and local times are of the column's zone. units, zones: by path of the column.
     """
-    return (
-        {path: logical_type for path, logical_type in logical_types.items() if not _has_unit(path, units, fed)}
-        if units
-        else logical_types
-    )
+    if not units and not zones:
+        return logical_types
+    found = {}
+    for path, logical_type in logical_types.items():
+        if logical_type.is_local and fed.path_of(path) in zones:
+            found[path] = replace(logical_type, has_zone=True, unit=units.get(fed.path_of(path), ""))
+        elif not _has_unit(path, units, fed):
+            found[path] = logical_type
+    return found
 
 
 def _has_unit(path: Path, units: Mapping[Path, str], fed: FedColumns) -> bool:

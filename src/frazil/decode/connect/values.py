@@ -5,7 +5,7 @@ A column is converted at once: losslessly, except for parts of a microsecond, wh
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from decimal import Decimal
 
@@ -104,6 +104,15 @@ class LogicalType:
     precision: int = MAX_DECIMAL_DIGITS
     #: Whether its values identify rows, so that equal values must be written alike.
     is_key: bool = False
+    #: Whether the column has a declared zone: local times are of that zone.
+    has_zone: bool = False
+    #: The declared unit of a local time's numbers; empty: the unit of the type.
+    unit: str = ""
+
+    @property
+    def is_local(self) -> bool:
+        """Whether its values are local times, which have no zone of their own."""
+        return self.name in LOCAL_UNITS
 
 
 @dataclass(frozen=True)
@@ -168,26 +177,29 @@ def _time(factor: int, parts: int = 1) -> _Read:
     return read
 
 
-def _moment(unit: str) -> _Read:
-    def read(array: pa.Array, _: LogicalType, __: IcebergType | None) -> ConnectValues | None:
-        if not _is_integral(array):
-            return None
-        micros = from_numbers(array, unit).micros.cast(pa.timestamp("us"))
-        return _from_integers(array, micros, TimestampType())
-
-    return read
+def _moment(array: pa.Array, logical_type: LogicalType, _: IcebergType | None) -> ConnectValues | None:
+    if not _is_integral(array):
+        return None
+    unit = logical_type.unit or LOCAL_UNITS[logical_type.name]
+    micros = from_numbers(array, unit).micros.cast(pa.timestamp("us"))
+    return _from_integers(array, micros, TimestampType())
 
 
 def _timestamp(array: pa.Array, logical_type: LogicalType, wanted: IcebergType | None) -> ConnectValues | None:
-    """Returns timestamps of Connect's own type: instants in a column of instants, otherwise without a zone. Connect's
-    converter for Avro gives them the logical type of instants, whatever the source has.
+    """Returns timestamps of Connect's own type: instants in a column of instants that has no declared zone, otherwise
+    local times. Connect's converter for Avro gives them the logical type of instants, whatever the source has.
     """
-    found = _moment("ms")(array, logical_type, wanted)
+    found = _moment(array, logical_type, wanted)
     if pa.types.is_timestamp(array.type) and array.type.tz is not None:
         found = ConnectValues(array.cast(pa.timestamp("us")), TimestampType(), np.zeros(len(array), np.bool_))
-    if found is None or not isinstance(wanted, TimestamptzType):
+    if found is None or logical_type.has_zone or not isinstance(wanted, TimestamptzType):
         return found
     return replace(found, array=found.array.cast(pa.timestamp("us", tz="UTC")), kind=wanted)
+
+
+def _timestamp_message(array: pa.Array, logical_type: LogicalType, wanted: IcebergType | None) -> ConnectValues | None:
+    """Returns the local times in messages that stand for Connect's timestamps, where their zone is declared."""
+    return _timestamp(array, logical_type, wanted) if logical_type.has_zone else None
 
 
 def _text(kind: IcebergType, target: pa.TimestampType, strips_zone: bool, before: str = "") -> _Read:
@@ -287,6 +299,7 @@ def _has_bytes(array: pa.Array) -> NDArray[np.bool_]:
 
 CONFLUENT_DECIMAL = "confluent.type.Decimal"
 GOOGLE_DATE, GOOGLE_TIME = "google.type.Date", "google.type.TimeOfDay"
+GOOGLE_TIMESTAMP = "google.protobuf.Timestamp"
 """Messages that Confluent's ProtobufConverter has for Connect's dates and times."""
 _UNKNOWN = -1
 
@@ -324,18 +337,28 @@ def _time_message(array: pa.Array, _: LogicalType, __: IcebergType | None) -> Co
 _DEBEZIUM, _CONNECT = "io.debezium.", "org.apache.kafka.connect.data."
 VARIABLE_SCALE = LogicalType(f"{_DEBEZIUM}data.VariableScaleDecimal")
 """A number with a scale of its own."""
+_TIMESTAMP = f"{_CONNECT}Timestamp"
+LOCAL_UNITS: Mapping[str, str] = {
+    _TIMESTAMP: "ms",
+    f"{_DEBEZIUM}time.Timestamp": "ms",
+    f"{_DEBEZIUM}time.MicroTimestamp": "us",
+    f"{_DEBEZIUM}time.NanoTimestamp": "ns",
+    f"{_DEBEZIUM}time.IsoTimestamp": "",
+    GOOGLE_TIMESTAMP: "",
+}
+"""Types of local times, with the unit of their numbers; empty for types that are not numbers."""
 _READERS: dict[str, _Read] = {
     f"{_CONNECT}Decimal": _decimal,
     f"{_CONNECT}Date": _days,
     f"{_CONNECT}Time": _time(1000),
-    f"{_CONNECT}Timestamp": _timestamp,
+    _TIMESTAMP: _timestamp,
     f"{_DEBEZIUM}time.Date": _days,
     f"{_DEBEZIUM}time.Time": _time(1000),
     f"{_DEBEZIUM}time.MicroTime": _time(1),
     f"{_DEBEZIUM}time.NanoTime": _time(1, 1000),
-    f"{_DEBEZIUM}time.Timestamp": _moment("ms"),
-    f"{_DEBEZIUM}time.MicroTimestamp": _moment("us"),
-    f"{_DEBEZIUM}time.NanoTimestamp": _moment("ns"),
+    f"{_DEBEZIUM}time.Timestamp": _moment,
+    f"{_DEBEZIUM}time.MicroTimestamp": _moment,
+    f"{_DEBEZIUM}time.NanoTimestamp": _moment,
     f"{_DEBEZIUM}time.ZonedTimestamp": _text(TimestamptzType(), pa.timestamp("us", tz="UTC"), False),
     f"{_DEBEZIUM}time.IsoDate": _iso_date,
     f"{_DEBEZIUM}time.IsoTime": _text(TimeType(), pa.timestamp("us"), True, before="1970-01-01T"),
@@ -345,4 +368,5 @@ _READERS: dict[str, _Read] = {
     CONFLUENT_DECIMAL: _decimal_message,
     GOOGLE_DATE: _date_message,
     GOOGLE_TIME: _time_message,
+    GOOGLE_TIMESTAMP: _timestamp_message,
 }

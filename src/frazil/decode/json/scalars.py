@@ -241,7 +241,7 @@ def _read_text(texts: Texts, slices: Slices, kind: IcebergType, path: tuple[str,
     if scale is not None:
         column = with_unscaled(column, slices.kind, scale)
     if zone is not None:
-        array = read_zoned(column, kind, slices.kind, unit, zone)
+        array = read_zoned(column, kind, slices.kind, unit, zone, path in texts.options.local_times)
     elif unit is not None and is_counted:
         array = read_counted(column, kind, slices.kind, unit, reader)
     elif unit is None or not isinstance(kind, TimestampType | TimestamptzType):

@@ -244,6 +244,10 @@ def read_epochs(column: TextColumn, kind: IcebergType, kinds: U8, unit: str) -> 
     return pc.coalesce(moments.cast(target), texts) if is_number.any() else texts
 
 
+def _read_times(column: TextColumn, kind: IcebergType, kinds: U8, unit: str | None) -> pa.Array:
+    return _read_timestamp(column, kind, kinds) if unit is None else read_epochs(column, kind, kinds, unit)
+
+
 def read_counted(column: TextColumn, kind: IcebergType, kinds: U8, unit: str, reader: TextReader) -> pa.Array:
     """Returns dates and times of day from text, as `reader` reads them, or from integers that count a unit."""
     is_number = (kinds == INT) | (kinds == DOUBLE)
@@ -284,19 +288,19 @@ def _integers(column: TextColumn, is_integral: NDArray[np.bool_]) -> pa.Array | 
         return None
 
 
-def read_zoned(column: TextColumn, kind: IcebergType, kinds: U8, unit: str | None, zone: str) -> pa.Array:
+def read_zoned(
+    column: TextColumn, kind: IcebergType, kinds: U8, unit: str | None, zone: str, is_local: bool
+) -> pa.Array:
     """Returns times from texts with and without a zone: converted to `kind` by the zone of local times. Numbers count
-    from 1970, in milliseconds unless there is a unit.
+    from 1970, in milliseconds unless there is a unit. is_local: all are local times, numbers and texts with a Z too.
     """
     is_instant = have_zones(column.array) | (kinds == INT) | (kinds == DOUBLE)
+    if is_local:
+        column.array, is_instant = pc.replace_substring_regex(column.array, "[Zz]$", ""), np.zeros_like(is_instant)
     zoned = TextColumn(pc.if_else(pa.array(is_instant), column.array, None), column.valid, column.bad)
     local = TextColumn(pc.if_else(pa.array(is_instant), None, column.array), column.valid, column.bad)
-    is_utc = TimestamptzType()
-    if unit is None:
-        instants = _read_timestamp(zoned, is_utc, np.where(is_instant, kinds, STRING))
-    else:
-        instants = read_epochs(zoned, is_utc, np.where(is_instant, kinds, STRING), unit)
-    times = _cast_times(local, pa.timestamp("us"))
+    instants = _read_times(zoned, TimestamptzType(), np.where(is_instant, kinds, STRING), unit)
+    times = _read_times(local, TimestampType(), np.where(is_instant, STRING, kinds), unit)
     there = np.asarray(instants.is_valid()) | np.asarray(times.is_valid())
     if isinstance(kind, TimestamptzType):
         found = pc.coalesce(instants, to_instants(times, zone))
