@@ -9,7 +9,7 @@ from typing import Any
 
 from frazil.clock import new_id
 from frazil.errors import ConflictError, UnavailableError
-from frazil.kafka.port import GroupOffset, OutFields, OutRecord, Partition, ReadRecord, TopicDescription, bounded_ms
+from frazil.kafka.port import GroupOffset, OutFields, OutRecord, Partition, ReadRecord, TopicDescription, timestamp_of
 from frazil.types import OffsetRange
 
 _AT_ONCE = 3
@@ -22,7 +22,7 @@ class MemoryRecord:
 
     offset: int
     value: bytes | None
-    timestamp_ms: int
+    timestamp_ms: int | None
     key: bytes | None = None
     headers: tuple[tuple[str, bytes | None], ...] = ()
 
@@ -78,7 +78,7 @@ class MemorySource:
         """Appends a record after `gap` missing offsets; returns its offset. other: key and headers, see MemoryRecord."""
         log = self.by_name[topic]
         offset = log.end(partition) + gap
-        log.partitions[partition].append(MemoryRecord(offset, value, bounded_ms(timestamp_ms), **other))
+        log.partitions[partition].append(MemoryRecord(offset, value, timestamp_of(timestamp_ms), **other))
         return offset
 
     def trim(self, topic: str, partition: int, offset: int) -> None:
@@ -143,7 +143,7 @@ class MemorySource:
             if not self._has(topic, partition):
                 continue
             log = self.by_name[topic]
-            later = (r.offset for r in log.partitions[partition] if r.timestamp_ms >= ms)
+            later = (r.offset for r in log.partitions[partition] if r.timestamp_ms is not None and r.timestamp_ms >= ms)
             found[topic, partition] = next(later, log.end(partition))
         return found
 
