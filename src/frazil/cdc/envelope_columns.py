@@ -128,7 +128,8 @@ def open_columns(
         logical_types = _under_image(logical_types, is_envelope)
         logical_types = as_declared(logical_types, reading.unit_at, reading.zone_at, fed)
         logical_types = _with_keys(envelope, logical_types, fed)
-        struct, columns = convert_logical_types(struct, columns, logical_types, fed)
+        depth = None if envelope.kind == "none" else 1
+        struct, columns = convert_logical_types(struct, columns, logical_types, fed, depth)
     opened.add_record_kind(IMAGES if is_envelope else ROW)
     _add_columns(opened, envelope, (struct, columns), requested)
     if unsent:

@@ -325,7 +325,7 @@ def _decode_key(found: _Messages, message: _Message, name: str, kind: IcebergTyp
     texts.options = replace(texts.options, scales=scales_of(logical_types))
     array = read_value(texts, payload, schema.kind, Findings("drop"), (name,))
     columns = Columns([array], np.zeros(message.rows.size, np.uint8), ())
-    struct, columns = convert_logical_types(written, columns, logical_types, fed)
+    struct, columns = convert_logical_types(written, columns, logical_types, fed, row_depth=None)
     decoded = convert_columns(Conversion(reading, "", message.rows.size, texts.options.limit), struct, columns, column)
     requested_fields = decoded.requested_fields
     if kind is None:

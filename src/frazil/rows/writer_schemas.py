@@ -23,7 +23,7 @@ from frazil.decode.avro.reader import AvroReader, avro_reader
 from frazil.decode.columns import Bodies, Columns, Decoded, Fault, Group, Mismatch, Reader, in_order
 from frazil.decode.connect.protobuf_names import logical_types_of_protobuf
 from frazil.decode.connect.schema import as_declared, convert_logical_types, logical_types_of_avro
-from frazil.decode.connect.values import GOOGLE_DATE, GOOGLE_TIME, GOOGLE_TIMESTAMP, LOCAL_UNITS, LogicalType
+from frazil.decode.connect.values import GOOGLE_DATE, GOOGLE_TIME, GOOGLE_TIMESTAMP, LOCAL_UNITS, UNSIGNED, LogicalType
 from frazil.decode.conversion import Conversion
 from frazil.decode.forms import OWN_FORMS, Forms, forms_of
 from frazil.decode.json import values as json_values
@@ -255,7 +255,7 @@ def _read_json(batch: _Batch, schema_id: str, schema: WriterSchema, bodies: Bodi
     """
     reading, struct, texts = batch.reading, _json_schema(schema).struct, _texts(bodies)
     table = StructType(*batch.fields) if reading.envelope is None else _row_in(batch.fields)
-    reading = _with_local_times(reading, _json_schema(schema), table)
+    reading = _with_named_types(reading, _json_schema(schema), table)
     options = json_options(reading, batch.limit)
     image: Path = ()
     if reading.envelope is None:
@@ -293,24 +293,26 @@ def _read_json(batch: _Batch, schema_id: str, schema: WriterSchema, bodies: Bodi
     )
 
 
-def _with_local_times(reading: Reading, schema: SchemaStruct, table: StructType) -> Reading:
-    """Returns the reading with the columns of local times, as the schema names their types, and the units of their
-    numbers. table: the columns of the row.
+def _with_named_types(reading: Reading, schema: SchemaStruct, table: StructType) -> Reading:
+    """Returns the reading with the columns of local times and unsigned numbers, as the schema names their types, and the
+    units of numbers in times. table: the columns of the row.
     """
     names = [one.name for one in schema.struct.fields]
     images = IMAGES_OF if reading.envelope is not None else ()
     struct, depth = schema.struct, 0
     if reading.envelope is not None:
         struct, depth = row_of(reading.envelope, struct), int(is_wrapped(reading.envelope, names))
-    fed, units, local = FedColumns(struct, table.fields), dict(reading.units), set[Path]()
+    fed, units = FedColumns(struct, table.fields), dict(reading.units)
+    local, unsigned = set[Path](), set[Path]()
     for path, title in schema.titles.items():
-        if title in LOCAL_UNITS:
+        if title in LOCAL_UNITS or title == UNSIGNED.name:
             column = fed.path_of(path[depth:])
             for mine in [(image, *column) for image in images] or [column]:
-                local.add(mine)
-                if LOCAL_UNITS[title]:
+                (unsigned if title == UNSIGNED.name else local).add(mine)
+                if LOCAL_UNITS.get(title):
                     units.setdefault(mine, LOCAL_UNITS[title])
-    return replace(reading, units=tuple(units.items()), local_times=frozenset(local)) if local else reading
+    times = replace(reading, units=tuple(units.items()), local_times=frozenset(local)) if local else reading
+    return replace(times, unsigned=frozenset(unsigned)) if unsigned else times
 
 
 def _row_in(fields: Sequence[NestedField]) -> StructType:

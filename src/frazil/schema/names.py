@@ -85,6 +85,16 @@ def fraction_settings(path: Path, is_json: bool = True) -> str:
     return f"{out}, and here another column, `columns: {{NAME: {{type: double, field: {_in_file(path)}}}}}`"
 
 
+def wide_settings(path: Path, digits: int = 20) -> str:
+    """Returns the settings that allow larger integers in a field whose column holds those of 64 bits. Iceberg widens no
+    integer type to a decimal.
+    """
+    kind = f'"decimal({digits},0)"'
+    if "element" in path or "value" in path or not path:
+        return f"a new table that declares {kind} takes it"
+    return f"a column `columns: {{NAME: {{type: {kind}, field: {_in_file(path)}}}}}` takes it"
+
+
 def _in_file(path: Path) -> str:
     """Returns a path as a pipeline file writes it: with dots, or as a list where a name contains a dot."""
     if any("." in name or not name for name in path):

@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import fastavro
 import pytest
@@ -80,7 +80,7 @@ class TimesScenario(UpsertScenario):
         self.source.produce("a", 0, make[self.form](record), key=json.dumps({"id": number}).encode())
         self.catch_up()
 
-    def _registered(self, kind: str, text: str) -> bytes:
+    def _registered(self, kind: Literal["avro", "json_schema", "protobuf"], text: str) -> bytes:
         return b"\0" + self.registry.register(kind, text, subject="a-value").to_bytes(4, "big")
 
     def _connect_json(self, record: Row) -> bytes:

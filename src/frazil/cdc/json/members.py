@@ -124,6 +124,7 @@ def json_options(reading: Reading, limit: int, is_extended: bool = False) -> Jso
         hints=reading.hints,
         zones=reading.zones,
         local_times=reading.local_times,
+        unsigned=reading.unsigned,
         infers_times=reading.infers_times,
     )
 

@@ -30,6 +30,7 @@ from frazil.schema.selection import Path
 _META_NUMBER, _PARAMS_NUMBER = 1088, 2
 _SCALED = {"scale", "value"}
 _Proto = descriptor_pb2.FieldDescriptorProto
+_LONGS = (_Proto.TYPE_INT64, _Proto.TYPE_SINT64, _Proto.TYPE_SFIXED64)
 
 
 @functools.lru_cache(maxsize=256)
@@ -59,7 +60,8 @@ def _note(
     each: Any, path: Path, params: Mapping[str, str], inside: tuple[str, ...], found: dict[Path, LogicalType]
 ) -> None:
     message = each.message_type
-    logical_type = logical_type_of(params["connect.name"], params) if "connect.name" in params else None
+    is_long = each.type in _LONGS
+    logical_type = logical_type_of(params.get("connect.name"), params, is_long)
     if logical_type is None and message is not None:
         logical_type = _meaning_of_message(message, params)
     if logical_type is not None:

@@ -16,7 +16,10 @@ from numpy.typing import NDArray
 from pyiceberg.types import (
     DateType,
     DecimalType,
+    DoubleType,
+    FloatType,
     IcebergType,
+    LongType,
     StringType,
     TimestampType,
     TimestamptzType,
@@ -127,6 +130,8 @@ class ConnectValues:
     bad: NDArray[np.bool_]
     #: Which of these are out of the type's range; None: none.
     far: NDArray[np.bool_] | None = None
+    #: The written values as a message shows them; None: unchanged.
+    shown: pa.Array | None = None
 
 
 _Read = Callable[[pa.Array, LogicalType, IcebergType | None], ConnectValues | None]
@@ -195,6 +200,22 @@ def _timestamp(array: pa.Array, logical_type: LogicalType, wanted: IcebergType |
     if found is None or logical_type.has_zone or not isinstance(wanted, TimestamptzType):
         return found
     return replace(found, array=found.array.cast(pa.timestamp("us", tz="UTC")), kind=wanted)
+
+
+def _unsigned(array: pa.Array, _: LogicalType, wanted: IcebergType | None) -> ConnectValues | None:
+    """Returns the numbers of unsigned 64-bit integers, which Java's long wraps: those from 2**63 on are written below 0."""
+    if not _is_integral(array):
+        return None
+    signed = array.cast(pa.int64())
+    wraps = np.asarray(pc.fill_null(pc.less(signed, 0), False))
+    numbers = signed.cast(pa.decimal128(_UNSIGNED.precision, 0))
+    if wraps.any():
+        wrapped = pc.add(numbers, pa.scalar(Decimal(2**64), numbers.type)).cast(numbers.type)
+        numbers = pc.if_else(pa.array(wraps), wrapped, numbers)
+    if wanted is None or isinstance(wanted, DecimalType | FloatType | DoubleType | StringType):
+        return ConnectValues(numbers, _UNSIGNED, np.zeros(len(array), np.bool_))
+    long = pc.if_else(pa.array(wraps), pa.scalar(None, pa.int64()), signed)
+    return ConnectValues(long, LongType(), wraps, wraps, signed.view(pa.uint64()))
 
 
 def _timestamp_message(array: pa.Array, logical_type: LogicalType, wanted: IcebergType | None) -> ConnectValues | None:
@@ -347,7 +368,11 @@ LOCAL_UNITS: Mapping[str, str] = {
     GOOGLE_TIMESTAMP: "",
 }
 """Types of local times, with the unit of their numbers; empty for types that are not numbers."""
+_UNSIGNED = DecimalType(20, 0)
+UNSIGNED = LogicalType("BIGINT UNSIGNED")
+"""An unsigned 64-bit integer that a connector writes as a long, as `bigint.unsigned.handling.mode=long` lets Debezium."""
 _READERS: dict[str, _Read] = {
+    UNSIGNED.name: _unsigned,
     f"{_CONNECT}Decimal": _decimal,
     f"{_CONNECT}Date": _days,
     f"{_CONNECT}Time": _time(1000),

@@ -162,6 +162,15 @@ def _unscaled(text: str, scale: int) -> str | None:
     return base64.b64encode(whole.to_bytes(whole.bit_length() // 8 + 1, "big", signed=True)).decode()
 
 
+def without_wrapping(column: TextColumn, kinds: U8) -> TextColumn:
+    """Returns the column with the integers below 0 as the unsigned numbers of 64 bits that they stand for."""
+    is_below = np.asarray(pc.fill_null(pc.starts_with(column.array, "-"), False)) & (kinds == INT)
+    if not is_below.any():
+        return column
+    texts = [str(int(text) + 2**64) for text in column.array.filter(pa.array(is_below)).to_pylist()]
+    return replace(column, array=pc.replace_with_mask(column.array, is_below, pa.array(texts, column.array.type)))
+
+
 def _floor(number: Decimal) -> int:
     if number and number.adjusted() > 40:
         return -_FAR if number < 0 else _FAR

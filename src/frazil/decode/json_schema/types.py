@@ -32,6 +32,8 @@ from pyiceberg.types import (
     UUIDType,
 )
 
+from frazil.decode.connect.schema import is_unsigned
+from frazil.decode.connect.values import UNSIGNED
 from frazil.decode.conversion import NOT_ADDED
 from frazil.decode.json_schema.kinds import (
     ANY,
@@ -174,6 +176,8 @@ class _Reading:
         if name in ("integer", "number", "string"):
             kind = _string(node.schema) if name == "string" else _number(node.schema, name)
             title = node.schema.get("title")
+            if isinstance(kind, Plain) and is_unsigned(title, node.schema.get("connect.parameters"), kind.type):
+                return Plain(DecimalType(20, 0), UNSIGNED.name)
             return replace(kind, title=title) if isinstance(kind, Plain) and isinstance(title, str) else kind
         if name == "array":
             return self._array(node, depth)
