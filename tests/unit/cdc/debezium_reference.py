@@ -334,7 +334,7 @@ datatype.propagate.source.type=.+[.]BIGINT UNSIGNED.*
   new column is a `decimal(20,0)` with the number that is meant, at every depth, as a key and in both images of a change.
 - A column that is a `long` already keeps the numbers up to 2⁶³ - 1. A larger one is a bad record (`out_of_range`), whose
   message names a column that takes it.
-- Without the parameter such numbers cannot be told from others: they are stored below 0. Set
+- Without the parameter such numbers are indistinguishable from others, and are stored below 0. Set
   `bigint.unsigned.handling.mode=precise`, or propagate the type.
 - `INT UNSIGNED` and smaller types fit the Connect types that the connector chooses for them.
 """

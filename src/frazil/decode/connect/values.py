@@ -38,11 +38,10 @@ from frazil.decode.decimals import MAX_DECIMAL_DIGITS
 from frazil.decode.epochs import (
     FIRST_DAY,
     LAST_DAY,
-    cut_texts,
     find_far_years,
     from_numbers,
-    from_texts,
     inside_years,
+    read_texts,
     strict_cast,
 )
 from frazil.decode.lossless import read_uuids
@@ -229,9 +228,7 @@ def _text(kind: IcebergType, target: pa.TimestampType, strips_zone: bool, before
             return None
         words = _without_zone(array) if strips_zone else array
         words = pc.binary_join_element_wise(before, words, "") if before else words
-        moments = from_texts(words, target)
-        if moments is None:
-            moments = strict_cast(cut_texts(words), target)
+        moments = read_texts(words, target)
         if isinstance(kind, TimeType):
             moments = moments.cast(pa.int64()).cast(pa.time64("us"))
             return ConnectValues(moments, kind, _is_unconverted(array, moments))
@@ -255,7 +252,7 @@ def _within_years(array: pa.Array, words: pa.Array, times: pa.Array, kind: Icebe
 
 
 def _without_zone(texts: pa.Array) -> pa.Array:
-    return pc.replace_substring_regex(texts, "Z$", "")
+    return pc.replace_substring_regex(texts, "[Zz]$", "")
 
 
 def _uuid(array: pa.Array, _: LogicalType, __: IcebergType | None) -> ConnectValues | None:

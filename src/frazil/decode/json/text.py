@@ -30,12 +30,11 @@ from frazil.decode.epochs import (
     FIRST_US,
     LAST_US,
     are_skipped,
-    cut_texts,
     find_far_years,
     from_numbers,
-    from_texts,
     have_zones,
     inside_years,
+    read_texts,
     strict_cast,
     to_instants,
     to_local,
@@ -179,7 +178,11 @@ def _floor(number: Decimal) -> int:
 
 def _cast(column: TextColumn, target: pa.DataType) -> pa.Array:
     """Returns the values parsed from texts; the invalid ones are marked."""
-    found = strict_cast(column.array, target)
+    return _marked(column, strict_cast(column.array, target))
+
+
+def _marked(column: TextColumn, found: pa.Array) -> pa.Array:
+    """Returns the values parsed from texts, and marks the texts that have none."""
     if found.null_count > column.array.null_count:
         bad = np.asarray(column.array.is_valid()) & np.asarray(found.is_null())
         column.bad[bad] = UNREADABLE
@@ -189,10 +192,7 @@ def _cast(column: TextColumn, target: pa.DataType) -> pa.Array:
 
 def _cast_times(column: TextColumn, target: pa.TimestampType) -> pa.Array:
     """Returns the result as `_cast` does; parts of a microsecond are truncated."""
-    found = from_texts(column.array, target)
-    if found is None:
-        found = _cast(replace(column, array=cut_texts(column.array)), target)
-    return _within_years(column, found)
+    return _within_years(column, _marked(column, read_texts(column.array, target)))
 
 
 def _within_years(column: TextColumn, array: pa.Array) -> pa.Array:
