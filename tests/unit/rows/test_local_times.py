@@ -265,3 +265,15 @@ def test_a_number_in_a_key_counts_the_unit_that_its_column_declares(tmp_path: Pa
     scenario.source.produce("a", 0, None, key=json.dumps({"id": 1, "ts": _NOON_MS * 1000}).encode())
     scenario.catch_up()
     assert ([row["id"] for row in scenario.upsert_table()], scenario.reasons()) == ([2], [])
+
+
+@pytest.mark.parametrize("date", [_NOON_MS, "2025-07-01T12:00:00Z", {"$numberLong": str(_NOON_MS)}])
+@pytest.mark.parametrize(("kind", "stored"), [("timestamptz", _UTC_NOON), ("timestamp", datetime(2025, 7, 1, 8))])  # noqa: DTZ001
+def test_a_date_of_mongodb_is_an_instant(tmp_path: Path, kind: str, stored: datetime, date: Any) -> None:
+    zoned = ColumnSpec(name="ts", type=parse_type(kind), zone="America/New_York")
+    settings: Row = {"columns": (zoned,), "key": ValueSpec(format="json"), "envelope": EnvelopeSpec(kind="debezium")}
+    scenario = UpsertScenario(tmp_path, **settings)
+    document = json.dumps({"_id": 1, "ts": {"$date": date}})
+    scenario.put('{"id": "1"}', {"op": "c", "after": document, "source": {"connector": "mongodb"}})
+    scenario.catch_up()
+    assert [row["ts"] for row in scenario.upsert_table()] == [stored]
