@@ -150,7 +150,7 @@ def _types() -> Iterator[str]:
         yield f"\n### `{kind}`\n\n| JSON | stored |\n|---|---|"
         for row, (text, stored) in enumerate(zip(texts, decoded.columns[0], strict=True)):
             outcome = (
-                f"rejected: {_cell(re.split(': a new table|: `columns', reasons[row])[0])}"
+                f"rejected: {_cell(re.split(': a new table|: a column|: where|: `columns', reasons[row])[0])}"
                 if row in reasons
                 else _cell(_words(stored.as_py()))
             )

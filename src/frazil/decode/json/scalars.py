@@ -32,7 +32,7 @@ from pyiceberg.types import (
 )
 
 from frazil.decode.columns import Fault, bitmap
-from frazil.decode.decimals import MAX_DECIMAL_DIGITS
+from frazil.decode.decimals import MAX_DECIMAL_DIGITS, are_numbers
 from frazil.decode.epochs import SKIPPED, unit_settings, zone_settings
 from frazil.decode.json import values
 from frazil.decode.json.as_sent import as_sent
@@ -50,10 +50,12 @@ from frazil.decode.json.text import (
     without_wrapping,
 )
 from frazil.decode.memory import U8
-from frazil.schema.names import fraction_settings, wide_settings
+from frazil.schema.names import cast_settings, fraction_settings, wide_settings
 from frazil.schema.parts import type_word
 
 _HAS_ZONE, _HAS_NONE = values.SKIPPED + 1, values.SKIPPED + 2
+_NUMBER_AS_TEXT = values.SKIPPED + 5
+_NUMBERS = (IntegerType, LongType, FloatType, DoubleType)
 _DIGITS = {values.SKIPPED + 3: 20, values.SKIPPED + 4: MAX_DECIMAL_DIGITS}
 """By the code of an integer beyond 64 bits, the digits of a decimal that holds it."""
 FAULTS = {
@@ -67,6 +69,7 @@ FAULTS = {
     values.SKIPPED: Fault("out_of_range", SKIPPED),
     _HAS_ZONE: Fault("type_mismatch", "{value} has a zone, and {type} has none"),
     _HAS_NONE: Fault("type_mismatch", "{value} has no zone, and {type} has one"),
+    _NUMBER_AS_TEXT: Fault("type_mismatch", "{value} does not fit {type}"),
     **dict.fromkeys(_DIGITS, Fault("out_of_range", "{value} is out of the range of {type}")),
 }
 """What is wrong with a value, by the code that a reader answers with."""
@@ -93,6 +96,10 @@ def refuse_values(texts: Texts, slices: Slices, bad: U8, kind: IcebergType, path
         zone, is_time = texts.options.zone_at.get(path) or "", isinstance(kind, TimestampType | TimestamptzType)
         faults[values.SKIPPED] = replace(faults[values.SKIPPED], message=SKIPPED.replace("{zone}", zone))
         row = () if texts.options.is_key else texts.in_row(path)
+        if isinstance(kind, _NUMBERS) and (remedy := cast_settings(row, name)):
+            bad = np.where(_are_numbers(texts, slices, bad), np.uint8(_NUMBER_AS_TEXT), bad)
+            fault = faults[_NUMBER_AS_TEXT]
+            faults[_NUMBER_AS_TEXT] = replace(fault, message=f"{fault.message}: {remedy}")
         for code in (_HAS_ZONE, _HAS_NONE) if is_time else ():
             remedy = zone_settings(row, kind)
             faults[code] = replace(faults[code], message=f"{faults[code].message}: {remedy}")
@@ -102,6 +109,15 @@ def refuse_values(texts: Texts, slices: Slices, bad: U8, kind: IcebergType, path
         remedy = unit_settings(row, kind) if is_time else fraction_settings(row)
         faults[values.NOT_INTEGRAL] = replace(fault, message=f"{fault.message}: {remedy}")
         texts.refuse(slices, bad, ".".join(path), faults)
+
+
+def _are_numbers(texts: Texts, slices: Slices, bad: U8) -> NDArray[np.bool_]:
+    """Returns which refused values are texts that are numbers: bool of shape (n_values,)."""
+    found: NDArray[np.bool_] = (bad == values.WRONG_KIND) & (slices.kind == STRING)
+    rows = np.flatnonzero(found).astype(np.int32)
+    if rows.size:
+        found[rows] = are_numbers(texts.raw_texts(slices, rows, quotes=1))
+    return found
 
 
 def _flags(slices: Slices) -> tuple[U8, U8]:
