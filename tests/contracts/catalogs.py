@@ -7,12 +7,16 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from frazil import failpoints
 from frazil.catalog.iceberg.catalog import IcebergCatalog
+from frazil.catalog.iceberg.java import array_of, each
 from frazil.catalog.memory import MemoryCatalog
 from frazil.catalog.port import Catalog
+from frazil.clock import new_id
 from frazil.runtime.jvm import Jvm
 from frazil.runtime.light_jvm import LightJvm
 from frazil.testing import live_rows
@@ -175,6 +179,19 @@ class IcebergLake:
     def drop_column(self, table: str, name: str) -> None:
         """Takes a column away, of which the files keep what is in them."""
         self._table(table).updateSchema().deleteColumn(name).commit()
+
+    def delete_equal(self, table: str, number: int) -> None:
+        """Deletes the row with this number in the first column by an equality delete, in the partition of its file."""
+        java, gateway = self._table(table), self._jvm.gateway
+        iceberg, field = gateway.jvm.org.apache.iceberg, java.schema().columns().get(0)
+        path = f"{java.location()}/data/{new_id()}.parquet"
+        column = pa.field(str(field.name()), pa.int64(), metadata={"PARQUET:field_id": str(field.fieldId())})
+        pq.write_table(pa.table([pa.array([number], pa.int64())], schema=pa.schema([column])), path)
+        ids = array_of(gateway, gateway.jvm.int, field.fieldId())
+        tasks = java.newScan().filter(iceberg.expressions.Expressions.equal(field.name(), number)).planFiles()
+        file = iceberg.FileMetadata.deleteFileBuilder(java.spec()).ofEqualityDeletes(ids).withPath(path)
+        file = file.withFormat("parquet").withFileSizeInBytes(Path(path).stat().st_size).withRecordCount(1)
+        java.newRowDelta().addDeletes(file.withPartition(next(each(tasks)).file().partition()).build()).commit()
 
     @contextmanager
     def lose_next_response(self, point: str = "commit.landed") -> Iterator[None]:  # all commits are alike

@@ -148,11 +148,28 @@ def spec_change(terms: Sequence[PartitionTerm], schema: Schema, spec: PartitionS
     """
     wanted = {(bind(term, schema, where).field_id, term.transform): term for term in terms}
     there = {(field.source_id, str(field.transform)): field for field in spec.fields}
-    # A table of format version 1 keeps a removed field as a void transform.
-    removed = [field.name for key, field in there.items() if key not in wanted and key[1] != _VOID]
+    removed = [field.name for key, field in there.items() if key not in wanted and not _is_void(field)]
     added = [spelled_term(term, schema, where) for key, term in wanted.items() if key not in there]
     kept = [field.name for field in spec.fields]
     return SpecChange(tuple(removed), tuple(zip(added, _names(added, schema, kept), strict=True)))
+
+
+def arranged_terms(
+    terms: Sequence[PartitionTerm], schema: Schema, spec: PartitionSpec, where: str = ""
+) -> tuple[str, ...]:
+    """Returns the partition spec that `spec_change` makes of `spec`, in the notation of a pipeline file: the terms, and void
+    fields, which stay.
+
+    Raises: SpecError as `bind`.
+    """
+    wanted = [spelled_term(term, schema, where).text for term in terms]
+    void = [text for field, text in zip(spec.fields, partition_terms(spec, schema), strict=True) if _is_void(field)]
+    return (*wanted, *(text for text in void if text not in wanted))
+
+
+def _is_void(field: PartitionField) -> bool:
+    """Returns whether a partition field has no values: a table of format version 1 keeps a removed field so."""
+    return str(field.transform) == _VOID
 
 
 def is_arranged(layout: Layout, schema: Schema, spec: PartitionSpec, order: SortOrder, where: str = "") -> bool:
@@ -167,11 +184,12 @@ def is_arranged(layout: Layout, schema: Schema, spec: PartitionSpec, order: Sort
 
 def refuse_partition_field_names(before: Schema, after: Schema, specs: Iterable[PartitionSpec], where: str) -> None:
     """Checks that no new column has the name of a partition field of any spec that the table ever had: Iceberg has one
-    namespace for both, and releases no name.
+    namespace for both. It releases a name once the column of the partition field is dropped.
 
     Raises: SpecError where a column has such a name.
     """
-    reserved = {field.name for spec in specs for field in spec.fields}
+    there = before.field_ids
+    reserved = {field.name for spec in specs for field in spec.fields if field.source_id in there}
     clash = sorted(reserved & (set(after.column_names) - set(before.column_names)))
     if clash:
         raise SpecError(

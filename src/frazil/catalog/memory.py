@@ -72,7 +72,6 @@ class _Table:
     snapshots: dict[int, MemorySnapshot] = field(default_factory=dict)
     head: int | None = None
     adopted_by: set[str] = field(default_factory=set)
-    specs: list[PartitionSpec] = field(default_factory=list)
     next_row_id: int = 0
     expired: set[int] = field(default_factory=set)
 
@@ -129,7 +128,7 @@ class MemoryCatalog:
         """Adds a table as another catalog has it, without its snapshots."""
         marks = {key(self._pipeline, name): value for name, value in state.marks.items()}
         copied = replace(state, properties={**state.properties, **marks})
-        self._tables[state.name] = _Table(copied, adopted_by={self._pipeline}, specs=[state.partitioning])
+        self._tables[state.name] = _Table(copied, adopted_by={self._pipeline})
 
     def load(self, table: str) -> TableState | None:
         found = self._tables.get(table)
@@ -167,7 +166,7 @@ class MemoryCatalog:
                 order = order_of(layout.sort_by or (), fresh, table)
                 state = TableState(table, new_id(), fresh, location, dict(properties), format_version, 0, Progress())
                 state = replace(state, partition_spec=spec.model_dump_json(), sort_order=order.model_dump_json())
-                self._tables[table] = _Table(state, adopted_by={self._pipeline}, specs=[spec])
+                self._tables[table] = _Table(state, adopted_by={self._pipeline})
         return self._loaded(table)
 
     def _loaded(self, table: str) -> TableState:
@@ -179,7 +178,7 @@ class MemoryCatalog:
         with self._lock:
             found = self._there(table)
             wanted = change(found.state.schema)
-            refuse_partition_field_names(found.state.schema, wanted, found.specs, table)
+            refuse_partition_field_names(found.state.schema, wanted, found.state.specs, table)
             if wanted != found.state.schema:
                 number = found.state.schema.schema_id + 1
                 found.state = replace(found.state, schema=_numbered(wanted, number))
@@ -192,7 +191,6 @@ class MemoryCatalog:
             if not is_arranged(layout, state.schema, state.partitioning, state.sorting, table):
                 hit("layout.before")
                 found.state = _rearranged(state, layout)
-                found.specs.append(found.state.partitioning)
         return self._loaded(table)
 
     def commit(self, commit: Commit) -> Progress:
@@ -454,6 +452,7 @@ def _rearranged(state: TableState, layout: Layout) -> TableState:
         state,
         spec_id=spec.spec_id,
         partition_spec=spec.model_dump_json(),
+        older_specs=state.older_specs if spec == state.partitioning else (*state.older_specs, state.partition_spec),
         sort_order=order.model_dump_json(),
     )
 

@@ -67,6 +67,11 @@ class TableState:
         return PartitionSpec.model_validate_json(self.partition_spec) if self.partition_spec else PartitionSpec()
 
     @property
+    def specs(self) -> tuple[PartitionSpec, ...]:
+        """Every partition spec that the table has, older ones included."""
+        return (*map(PartitionSpec.model_validate_json, self.older_specs), self.partitioning)
+
+    @property
     def sorting(self) -> SortOrder:
         """The current sort order."""
         return SortOrder.model_validate_json(self.sort_order) if self.sort_order else UNSORTED_SORT_ORDER

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 
-from frazil.catalog.layout import order_of, partition_terms, sort_terms
+from frazil.catalog.layout import arranged_terms, order_of, partition_terms, sort_terms
 from frazil.catalog.port import TableState
 from frazil.errors import SpecError
 from frazil.ingest.tables.preflight import check_measured_columns, term_mismatch
@@ -72,7 +73,8 @@ def plan_layout(table: Table, schema: Schema, file: Path) -> PlannedLayout:
         order_before = sort_terms(state.sorting, schema)
     spec, order = spec_before, order_before
     if layout.partition_by is not None:
-        spec = tuple(term.text for term in layout.partition_by)
+        own = state.partitioning if state is not None else PartitionSpec()
+        spec = arranged_terms(layout.partition_by, schema, own, table.name)
     if layout.sort_by is not None:
         order = sort_terms(order_of(layout.sort_by, schema, table.name), schema)
     if state is None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from frazil.catalog.layout import Layout
+from frazil.catalog.layout import Layout, partition_terms
 from frazil.ingest.batches.services import Services
 from frazil.ingest.loop.discovery import Discovery
 from frazil.ingest.loop.service import Service
@@ -144,3 +144,32 @@ def test_a_declared_column_with_the_name_of_a_partition_field_is_a_problem(scena
     spec = scenario.spec(f"tables: {{s.t: {{topic: a, columns: {{{name}: string}}}}}}\n")
     (problem,) = check(scenario, spec)
     assert problem.found == f"records have a field `{name}`, and the table has a partition field of this name"
+
+
+@pytest.mark.parametrize(
+    ("terms", "planned"),
+    [
+        ("region", None),
+        ("REGION, 'void(id)'", None),
+        ("'void(id)', region", None),
+        ("", ("void(id)",)),
+        ("region, 'bucket(id, 2)'", ("region", "bucket(id, 2)", "void(id)")),
+        ("'truncate(Region, 2)'", ("truncate(region, 2)", "void(id)")),
+    ],
+)
+def test_a_plan_shows_the_partition_spec_that_a_run_makes(
+    scenario: Scenario, terms: str, planned: tuple[str, ...] | None
+) -> None:
+    """A void field, as a table of format version 1 has in place of a removed one, stays whatever the file says."""
+    scenario.source.create("a", 2)
+    make(scenario, {"id": "long", "region": "string"}, 2, "void(id)", "region")
+    spec = scenario.spec(f"tables: {{s.t: {{topic: a, partition_by: [{terms}]}}}}\n")
+    (table,) = plan_tables(spec, scenario.source, scenario.catalog, lambda _: [])
+    layout = table.layout
+    assert (layout.partition_spec if layout.is_changed else None) == planned
+    assert table.action == ("none" if planned is None else "change")
+    state = run(scenario, spec).state
+    assert state is not None
+    assert set(partition_terms(state.partitioning, state.schema)) == set(planned or ("void(id)", "region"))
+    (table,) = plan_tables(spec, scenario.source, scenario.catalog, lambda _: [])
+    assert not table.layout.is_changed

@@ -67,6 +67,7 @@ BY_PEOPLE: Mapping[str, str] = {
     "set the table's property `write.format.default` to `parquet`, and rewrite the table's files": _OTHERS,
     "`ALTER TABLE … SET TBLPROPERTIES ('write.format.default' = 'parquet')`: the files of one table may have several"
     " formats": _OTHERS,
+    "write the rows again in one commit, such as `INSERT OVERWRITE … SELECT * FROM …` in Spark": _OTHERS,
     "upgrade the table to format version 2 or 3": "as in test_stops.py::test_a_table_of_format_version_1",
     "wait for table maintenance, or run `frazil maintain`: either applies the deletes permanently": (
         "tests/acceptance/test_other_writers.py"

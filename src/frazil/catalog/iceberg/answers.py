@@ -14,7 +14,9 @@ from typing import Any
 from py4j.protocol import Py4JError
 
 from frazil.catalog.iceberg.java import Collector, causes_of, is_clock_behind, java_errors, lent, remove, summary_of
-from frazil.catalog.iceberg.validators import Validator
+from frazil.catalog.iceberg.validators import HistoryValidator, MaintenanceValidator, Validator, logged_snapshots
+from frazil.catalog.progress import MAINTENANCE_ID, is_recorded, key
+from frazil.clock import new_id
 
 _CONFLICT = "org.apache.iceberg.exceptions.CommitFailedException"
 _CHECK = "org.apache.iceberg.exceptions.ValidationException"
@@ -147,6 +149,36 @@ class Sending:
         if answer is Answer.REFUSED:
             remove(java, self._left.paths)
         return answer
+
+
+def send_once(
+    gateway: Any, pipeline: str, update: Any, java: Any, since: int, validator: Validator | None = None
+) -> bool:
+    """Commits an update of `java` that keeps its rows, made for the table as of the snapshot `since`; returns whether the
+    table contains it. Files that the attempts wrote are deleted only where none of them succeeded. validator: called on
+    every attempt too.
+
+    Raises: one of `lost_answers` where the commit may still succeed.
+    """
+    own = new_id()
+    once = HistoryValidator(
+        pipeline, MAINTENANCE_ID, lambda history: is_recorded(history, MAINTENANCE_ID, own, since) is False
+    )
+    entry = key(pipeline, MAINTENANCE_ID), own
+    update.set(*entry)
+    sending = Sending(java, MaintenanceValidator(once, validator), entry)
+    try:
+        sending.send(update)
+    except lost_answers() as error:
+        java.refresh()
+        ancestors = gateway.jvm.org.apache.iceberg.util.SnapshotUtil.currentAncestors(java)
+        logged = logged_snapshots(pipeline, (MAINTENANCE_ID,), ancestors)
+        has_landed = is_recorded(logged, MAINTENANCE_ID, own, since)
+        answer = sending.answer_to(error, has_landed, java)
+        if answer not in (Answer.DONE, Answer.REFUSED):
+            raise
+        return answer is Answer.DONE
+    return True
 
 
 def change(update: Any, java: Any, is_made: Callable[[], bool]) -> None:

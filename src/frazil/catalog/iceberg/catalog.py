@@ -13,12 +13,12 @@ from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
 from typing import Any
 
-from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 
 from frazil.catalog.iceberg.answers import Answer, Sending, lost_answers, set_property
 from frazil.catalog.iceberg.creation import Creation, creation_notes
 from frazil.catalog.iceberg.data_files import DataFiles, TableScans, planned
+from frazil.catalog.iceberg.dropped_columns import forget_dropped_values
 from frazil.catalog.iceberg.java import (
     cause_of,
     each,
@@ -189,7 +189,7 @@ class IcebergCatalog:
             if wanted == state.schema or state.shape == made_for:
                 return state
             refuse_failed("the schema cannot be changed", failure, table)
-            refuse_partition_field_names(state.schema, wanted, self._specs(table), table)
+            refuse_partition_field_names(state.schema, wanted, state.specs, table)
             update = self._tables[table].updateSchema()
             update.unionByNameWith(self._jvm.org.apache.iceberg.SchemaParser.fromJson(wanted.model_dump_json()))
             try:
@@ -205,12 +205,6 @@ class IcebergCatalog:
         if state is None:
             raise UnavailableError("the table no longer exists", remedy="find out who dropped the table", where=table)
         return state
-
-    def _specs(self, table: str) -> Iterator[PartitionSpec]:
-        """Yields every partition spec of the table, old ones included."""
-        parser = self._jvm.org.apache.iceberg.PartitionSpecParser
-        for spec in self._tables[table].specs().values():
-            yield PartitionSpec.model_validate_json(str(parser.toJson(spec)))
 
     def arrange(self, table: str, layout: Layout) -> TableState:
         failure = None
@@ -233,8 +227,8 @@ class IcebergCatalog:
         try:
             operations = self._operations.of(commit.table, java)
             validator = ProgressValidator(self.pipeline, commit, operations)
-            newest = int(operations.current().lastSequenceNumber())
             update = self._update_for(java, commit)
+            newest = int(operations.current().lastSequenceNumber())
             self._files.set_entries({**commit.entries, **to_summary(self.pipeline, commit.progress)}, update)
         except java_errors() as error:
             raise NotSent(f"the commit cannot be made: {cause_of(error)}", where=commit.table) from None
@@ -367,6 +361,7 @@ class IcebergCatalog:
                 continue  # An orphan costs space only; orphan removal finds it.
 
     def _update_for(self, java: Any, commit: Commit) -> Any:
+        forget_dropped_values(self.gateway, self.pipeline, java, commit.table)
         if commit.delta is not None:
             return row_delta(java, commit.files, commit.delta, self._files)
         append = java.newAppend()

@@ -34,6 +34,9 @@ _OF_DELETES: tuple[UpdateMethod, ...] = (
     "RewriteFiles.deleteFile",
 )
 _SPEC_ID = re.compile(r'"spec-id": ?(\d+)')
+_UNKNOWN = "unknown"
+Dropped = Mapping[int, tuple[int, ...]]
+"""By the id of a partition spec, the places of the partition fields whose column the table has dropped."""
 _QUOTED = ('"NaN"', 'Infinity"')
 _AT_ONCE = 2000
 _ICEBERG = "org.apache.iceberg"
@@ -63,6 +66,10 @@ class MethodHandles:
         """Returns the handle of a public method; its first parameter is the object."""
         return self._lookup.findVirtual(owner, name, self.type_of(answer, *parameters))
 
+    def unreflected(self, method: Any) -> Any:
+        """Returns the handle of a java.lang.reflect.Method that was made accessible; its first parameter is the object."""
+        return self._lookup.unreflect(method)
+
     def reordered(self, handle: Any, places: Sequence[int], answer: Any, *parameters: Any) -> Any:
         """Returns a handle with these parameters that passes those at `places` to `handle`, in that order."""
         order = self._gateway.new_array(self._jvm.int, len(places))
@@ -73,6 +80,17 @@ class MethodHandles:
     def nested(self, outer: Any, place: int, inner: Any) -> Any:
         """Returns `outer` with the result of `inner` as its parameter at `place`, and the parameters of `inner` there."""
         return self._methods.collectArguments(outer, place, inner)
+
+    def bound(self, handle: Any, place: int, *values: Any) -> Any:
+        """Returns `handle` without its parameters at `place` and behind it, which have these values."""
+        given = self._gateway.new_array(self._jvm.java.lang.Object, len(values))
+        for number, value in enumerate(values):
+            given[number] = value
+        return self._methods.insertArguments(handle, place, given)
+
+    def after(self, first: Any, handle: Any) -> Any:
+        """Returns a handle that calls `first`, which returns nothing, and then `handle`, with the same arguments."""
+        return self._methods.foldArguments(handle, first)
 
     def type_of(self, answer: Any, *parameters: Any) -> Any:
         """Returns a type of methods; `answer` is the class of what they return."""
@@ -123,10 +141,10 @@ class DataFiles:
         found = [*contents]
         if not found:
             return
-        specs = table.specs()
+        specs, dropped = table.specs(), dropped_fields(table)
         add_one = self._handles.instance(self._handles.consumer, self._adding(method).bindTo(update).bindTo(specs))
         for first in range(0, len(found), _AT_ONCE):
-            read = (_as_read(content, specs) for content in found[first : first + _AT_ONCE])
+            read = (_as_read(content, specs, dropped) for content in found[first : first + _AT_ONCE])
             self._reader.readTree(f"[{','.join(read)}]").forEach(add_one)
 
     def set_entries(self, entries: Mapping[str, str], update: Any) -> None:
@@ -134,10 +152,11 @@ class DataFiles:
         named = self._mapper.readValue(json.dumps(dict(entries)), self._maps)
         named.forEach(self._handles.instance(self._handles.bi_consumer, self._setting.bindTo(update)))
 
-    def read(self, contents: Iterable[str], specs: Any) -> list[Any]:
-        """Returns Java data files. specs: the Java map of the table's partition specs by id."""
-        parser = self._jvm.org.apache.iceberg.ContentFileParser
-        return [parser.fromJson(self._reader.readTree(_as_read(content, specs)), specs) for content in contents]
+    def read(self, contents: Iterable[str], table: Any) -> list[Any]:
+        """Returns data files of the Java table."""
+        parser, specs, dropped = self._jvm.org.apache.iceberg.ContentFileParser, table.specs(), dropped_fields(table)
+        read = (self._reader.readTree(_as_read(content, specs, dropped)) for content in contents)
+        return [parser.fromJson(node, specs) for node in read]
 
     def texts(self, words: Iterable[str]) -> Any:
         """Returns a Java list of these strings, none of which may contain NUL."""
@@ -184,11 +203,23 @@ class DataFiles:
         return self._handles.class_of("java.util.Map")
 
 
-def _as_read(content: str, specs: Any) -> str:
+def _as_read(content: str, specs: Any, dropped: Dropped) -> str:
     """Returns the JSON of one file as Java's parser accepts it: Iceberg writes NaN and Infinity in quotes, and does not
-    read them again.
+    read them again, nor values of a type that it has lost.
     """
+    number = _spec_id_of(content) if dropped else 0
+    if number in dropped:
+        return _without_values(content, specs.get(number), dropped[number])
     return _unquoted(content, specs.get(_spec_id_of(content))) if any(word in content for word in _QUOTED) else content
+
+
+def _without_values(content: str, spec: Any, places: Sequence[int]) -> str:
+    """Returns the JSON with null as the partition values at these places."""
+    described = json.loads(content)
+    values, fields = described["partition"], list(each(spec.fields()))
+    for place in places:
+        values[place if isinstance(values, list) else str(fields[place].fieldId())] = None
+    return _unquoted(json.dumps(described), spec)
 
 
 def _spec_id_of(content: str) -> int:
@@ -261,26 +292,54 @@ class TableScans:
         return Scan(snapshot_id, tuple(files))
 
 
+def dropped_fields(java: Any) -> Dropped:
+    """Returns the partition fields of the Java table whose type is lost: Iceberg finds no column for them."""
+    specs = java.specs()
+    if specs.size() == 1:
+        return {}
+    types = {number: spec.partitionType() for number, spec in specs.items()}
+    lost = {number: kind for number, kind in types.items() if _UNKNOWN in str(kind.toString())}
+    return {number: places for number, kind in lost.items() if (places := _places_of_unknown(kind))}
+
+
+def _places_of_unknown(struct: Any) -> tuple[int, ...]:
+    kinds = (str(field.type().toString()) for field in each(struct.fields()))
+    return tuple(place for place, kind in enumerate(kinds) if kind == _UNKNOWN)
+
+
 def specs_to_describe(jvm: Any, java: Any) -> Any:
-    """Returns the partition specs of the Java table, by id, as `ContentFileParser` needs them. It refuses the files of a
-    spec with void fields alone, as a table of format version 1 has once its last partition field is removed: the values
-    are null, so that any other fields do in place of these.
+    """Returns the partition specs of the Java table, by id, as `ContentFileParser` needs them: with the types that dropped
+    columns had, and with any fields in place of void fields alone, as a table of format version 1 has once its last
+    partition field is removed.
     """
-    specs, iceberg = java.specs(), jvm.org.apache.iceberg
-    if "void(" not in str(specs.toString()):  # One call for all.
+    specs, dropped, iceberg = java.specs(), dropped_fields(java), jvm.org.apache.iceberg
+    if not dropped and "void(" not in str(specs.toString()):  # One call for all.
         return specs
     found = jvm.java.util.HashMap(specs)
     for number, spec in specs.items():
-        places = range(1, int(spec.fields().size()) + 1)
-        if spec.isPartitioned() or not places:
+        fields = list(each(spec.fields()))
+        if not fields or (number not in dropped and spec.isPartitioned()):
             continue
-        columns = [{"id": place, "name": f"c{place}", "type": "int", "required": False} for place in places]
-        fields = [{"source-id": place, "name": f"c{place}", "transform": "identity"} for place in places]
+        transforms = [str(field.transform().toString()) if spec.isPartitioned() else "identity" for field in fields]
+        kinds = [_type_of(java, field.sourceId()) if spec.isPartitioned() else "int" for field in fields]
+        columns = [
+            {"id": place, "name": f"c{place}", "type": kind, "required": False} for place, kind in enumerate(kinds, 1)
+        ]
+        terms = [
+            {"source-id": place, "field-id": fields[place - 1].fieldId(), "name": f"p{place}", "transform": transform}
+            for place, transform in enumerate(transforms, 1)
+        ]
         schema = iceberg.SchemaParser.fromJson(json.dumps({"type": "struct", "fields": columns}))
-        found.put(
-            number, iceberg.PartitionSpecParser.fromJson(schema, json.dumps({"spec-id": number, "fields": fields}))
-        )
+        text = json.dumps({"spec-id": number, "fields": terms})
+        found.put(number, iceberg.PartitionSpecParser.fromJson(schema, text))
     return found
+
+
+def _type_of(java: Any, field_id: int) -> str:
+    """Returns the type of a column in the newest schema of the Java table that has it."""
+    schemas = sorted(java.schemas().items(), reverse=True)
+    kinds = (schema.findType(field_id) for _, schema in [(0, java.schema()), *schemas])
+    return next((str(kind.toString()) for kind in kinds if kind is not None), "string")
 
 
 class Described:

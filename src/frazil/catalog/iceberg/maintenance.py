@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JError, Py4JJavaError
 
-from frazil.catalog.iceberg.answers import change, is_conflict, set_property
+from frazil.catalog.iceberg.answers import change, is_conflict, send_once, set_property
 from frazil.catalog.iceberg.catalog import IcebergCatalog
 from frazil.catalog.iceberg.compaction import RESERVED, compact_table
-from frazil.catalog.iceberg.data_files import Described
+from frazil.catalog.iceberg.data_files import Described, dropped_fields
+from frazil.catalog.iceberg.dropped_columns import forget_dropped_values
 from frazil.catalog.iceberg.java import (
     Collector,
     each,
@@ -28,7 +29,7 @@ from frazil.catalog.iceberg.java import (
     summary_of,
     unavailable,
 )
-from frazil.catalog.iceberg.rewrite_commit import replace_deletes, replace_manifests, send_once
+from frazil.catalog.iceberg.rewrite_commit import replace_deletes, replace_manifests
 from frazil.catalog.iceberg.rewriters import is_readable_by_spark
 from frazil.catalog.iceberg.validators import Validator
 from frazil.catalog.maintenance_port import Compaction, MergeOf, Rewritten, Transfer
@@ -105,6 +106,7 @@ class IcebergMaintenance:
 
     def compact(self, table: str, compaction: Compaction, transfer: Transfer | None = None) -> Rewritten:
         with _explained("data files cannot be rewritten", table, lasting=_UNREADABLE):
+            self._forget_dropped_values(table)
             done = compact_table(self._activated(), self._catalog, table, compaction, transfer, self._merge_of)
             if compaction.removes_dangling:
                 java, staging = self._staged(table)
@@ -114,8 +116,10 @@ class IcebergMaintenance:
 
     def rewrite_deletes(self, table: str, options: Mapping[str, str]) -> Rewritten:
         with _explained("delete files cannot be rewritten", table):
+            self._forget_dropped_values(table)
             java, staging = self._staged(table)
-            if not is_readable_by_spark(self._jvm, java):
+            # Iceberg would take files of such a spec and of others for files of one partition.
+            if not is_readable_by_spark(self._jvm, java) or dropped_fields(java):
                 return compact_table(
                     self._activated(), self._catalog, table, Compaction(_WITH_DELETES), merge_of=self._merge_of
                 )
@@ -132,6 +136,7 @@ class IcebergMaintenance:
 
     def rewrite_manifests(self, table: str) -> Rewritten:
         with _explained("manifests cannot be rewritten", table):
+            self._forget_dropped_values(table)
             java, staging = self._staged(table)
             if not is_readable_by_spark(self._jvm, java) or int(java.operations().current().formatVersion()) == 1:
                 return self._rewrite_manifests_here(java, table)
@@ -152,7 +157,7 @@ class IcebergMaintenance:
         rewrite = java.rewriteManifests().scanManifestsWith(executors.newDirectExecutorService())
         hit("maintenance.manifests.begins")
         since = int(java.currentSnapshot().snapshotId())
-        _refuse_lost(send_once(self._catalog, rewrite.clusterBy(_Together()), java, since), table)
+        _refuse_lost(self._send_once(rewrite.clusterBy(_Together()), java, since), table)
         hit("maintenance.manifests.landed")
         summary = java.currentSnapshot().summary()
         return Rewritten(*(int(summary.get(f"manifests-{done}") or 0) for done in ("replaced", "created")))
@@ -184,7 +189,7 @@ class IcebergMaintenance:
             hit("maintenance.carry.begins")
             with self._catalog.lock(table):
                 since = int(java.currentSnapshot().snapshotId())
-                _refuse_lost(send_once(self._catalog, append, java, since, _SameProgress(carried)), table)
+                _refuse_lost(self._send_once(append, java, since, _SameProgress(carried)), table)
                 hit("maintenance.carry.landed")
                 # Otherwise the next batch of changes would list all files of the table again.
                 self._catalog.note_rewrite(Commit(table, (), Progress(), Progress()), java)
@@ -229,6 +234,14 @@ class IcebergMaintenance:
     def note(self, table: str, name: str, text: str) -> None:
         with _explained("a property of the table cannot be set", table):
             set_property(self._catalog.java_table(table), key(self._catalog.pipeline, name), text)
+
+    def _forget_dropped_values(self, table: str) -> None:
+        with self._catalog.lock(table):
+            java = self._catalog.java_table(table)
+            forget_dropped_values(self._catalog.gateway, self._catalog.pipeline, java, table)
+
+    def _send_once(self, update: Any, java: Any, since: int, validator: Validator | None = None) -> bool:
+        return send_once(self._catalog.gateway, self._catalog.pipeline, update, java, since, validator)
 
     def _staged(self, table: str) -> tuple[Any, Any]:
         """Returns the table, fresh from the catalog, and the same table in a transaction (see `rewrite_commit`)."""

@@ -9,53 +9,17 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from frazil.catalog.iceberg.answers import Answer, Sending, lost_answers
+from frazil.catalog.iceberg.answers import send_once
 from frazil.catalog.iceberg.catalog import IcebergCatalog
 from frazil.catalog.iceberg.data_files import DataFiles, Described
 from frazil.catalog.iceberg.java import each, maintenance_workers, remove, summary_of
-from frazil.catalog.iceberg.validators import (
-    HistoryValidator,
-    MaintenanceValidator,
-    RewriteValidator,
-    Validator,
-    logged_snapshots,
-)
+from frazil.catalog.iceberg.validators import RewriteValidator
 from frazil.catalog.maintenance_port import Transfer
-from frazil.catalog.progress import MAINTENANCE_ID, is_recorded, key
 from frazil.catalog.scans import LiveFile, Scan
-from frazil.clock import new_id
 from frazil.failpoints import hit
 from frazil.types import Commit, DataFile, DeleteFile, Progress, RowDelta
 
 _TRIES = 8
-
-
-def send_once(catalog: IcebergCatalog, update: Any, java: Any, since: int, validator: Validator | None = None) -> bool:
-    """Commits an update of `java`, made for the table as of the snapshot `since`; returns whether the table contains
-    it. Files that the attempts wrote are deleted only where none of them succeeded. validator: called on every attempt
-    too.
-
-    Raises: one of `lost_answers` where the commit may still succeed.
-    """
-    own = new_id()
-    once = HistoryValidator(
-        catalog.pipeline, MAINTENANCE_ID, lambda history: is_recorded(history, MAINTENANCE_ID, own, since) is False
-    )
-    entry = key(catalog.pipeline, MAINTENANCE_ID), own
-    update.set(*entry)
-    sending = Sending(java, MaintenanceValidator(once, validator), entry)
-    try:
-        sending.send(update)
-    except lost_answers() as error:
-        java.refresh()
-        ancestors = catalog.gateway.jvm.org.apache.iceberg.util.SnapshotUtil.currentAncestors(java)
-        logged = logged_snapshots(catalog.pipeline, (MAINTENANCE_ID,), ancestors)
-        has_landed = is_recorded(logged, MAINTENANCE_ID, own, since)
-        answer = sending.answer_to(error, has_landed, java)
-        if answer not in (Answer.DONE, Answer.REFUSED):
-            raise
-        return answer is Answer.DONE
-    return True
 
 
 def replace_deletes(catalog: IcebergCatalog, java: Any, staged: Any) -> bool:
@@ -96,7 +60,7 @@ def _send_staged(
     """Commits `update` as `send_once`, and deletes what the transaction has written besides: its own list of manifests
     and `manifests`, and the files `added` where the table does not contain them.
     """
-    landed = send_once(catalog, update, java, int(java.currentSnapshot().snapshotId()))
+    landed = send_once(catalog.gateway, catalog.pipeline, update, java, int(java.currentSnapshot().snapshotId()))
     remove(java, {str(staged.manifestListLocation()), *manifests})
     if not landed:
         remove(java, added)
@@ -218,7 +182,8 @@ class RewriteCommit:
         update.scanManifestsWith(maintenance_workers(self._catalog.gateway))
         is_all = sum(int(group.inputFileNum()) for group in rewrite.groups) >= self._file_count
         self._replace(update, rewrite.groups, view)
-        landed = send_once(self._catalog, update, self._java, self._read_at, RewriteValidator(self._read_at, is_all))
+        catalog, validator = self._catalog, RewriteValidator(self._read_at, is_all)
+        landed = send_once(catalog.gateway, catalog.pipeline, update, self._java, self._read_at, validator)
         if landed:
             hit("maintenance.compact.landed")
             self._note_rewrite(rewrite, view)

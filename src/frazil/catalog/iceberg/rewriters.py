@@ -89,7 +89,7 @@ class Merger:
             remove(self._java, (file.path for part in parts for file in part or ()))
             return None
         made = self._sets.create()
-        for file in self._files.read((file.content for part in parts for file in part), self._java.specs()):
+        for file in self._files.read((file.content for part in parts for file in part), self._java):
             made.add(file)
         return made
 

@@ -189,7 +189,7 @@ class Discovery:
 
     def _check_loaded(self, table: Table, cluster_id: str) -> None:
         """Raises TableStopped when the table's progress or columns differ from the pipeline file, cluster or topics."""
-        mismatch = declared_mismatch(table.spec, table.state.schema if table.state is not None else None)
+        mismatch = declared_mismatch(table.spec, table.known_fields)
         if mismatch is not None:
             raise TableStopped(*describe_error(mismatch))
         if table.state is None:

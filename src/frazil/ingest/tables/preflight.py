@@ -144,7 +144,7 @@ def _check_declared(table: Table) -> None:
             schema = declared_adder(spec)(state.schema)
         except NameConflict as error:
             raise TableStopped(str(error), CLASH_REMEDY, table.name) from None
-        refuse_partition_field_names(state.schema, schema, (state.partitioning,), table.name)
+        refuse_partition_field_names(state.schema, schema, state.specs, table.name)
     refuse_columns(table, schema)
 
 
@@ -271,8 +271,8 @@ def removes_needed_metadata(state: TableState | None) -> str:
 
 
 def declared_mismatch(spec: TableSpec, schema: Schema | None) -> SpecError | None:
-    """Returns the reason why the table (None: it will be created) cannot have the declared columns; None when it can,
-    also where a run adds or widens some.
+    """Returns the reason why the table cannot have the declared columns; None when it can, also where a run adds or widens
+    some. schema: of the table (None: it will be created); of a table with a query, the known fields of its records.
     """
     there = {field.name: field.field_type for field in schema.fields} if schema is not None else {}
     spellings = Spellings([*there])
@@ -337,9 +337,16 @@ def _of_another_type(spec: TableSpec, name: str, table: IcebergType, declared: I
     column = next(one for one in spec.columns if one.name == name)
     field = ".".join(column.field or (name,))
     as_text = ", coerce: true" if column.coerce else ""
+    message = (
+        f"`columns` declares `{name}` as {asked}, and the table has it as {differs}, which Iceberg cannot widen to that"
+    )
+    if spec.has_query:
+        message = (
+            f"`columns` declares `{name}` as {asked}, and the table's records have it as {differs}, which Iceberg cannot"
+            " widen to that"
+        )
     return SpecError(
-        f"`columns` declares `{name}` as {asked}, and the table has it as {differs}, which Iceberg cannot widen to"
-        " that",
+        message,
         remedy=(
             f"take `{name}` out of `columns`, or write its type as the table has it; or declare the field under another"
             f" name, `columns: {{NAME: {{type: {asked}{as_text}, field: {field}}}}}`"
@@ -351,6 +358,8 @@ def _of_another_type(spec: TableSpec, name: str, table: IcebergType, declared: I
 def _respelt(spec: TableSpec, name: str, other: str, is_there: bool) -> SpecError:
     if is_there:
         message = f"`columns` declares `{name}`, and the table has `{other}`, which differs only in letter case"
+        if spec.has_query:
+            message = f"`columns` declares `{name}`, and records have `{other}`, which differs only in letter case"
         return SpecError(message, remedy=f"write `{other}` under `columns`, as the table has it", where=spec.name)
     message = (
         f"`columns` declares `{other}` and `{name}`, which differ only in letter case: engines cannot distinguish them"

@@ -137,6 +137,16 @@ class Table:
         state = None if self.state is None else _records_state(spec, self.state)
         return replace(self, spec=spec, state=state, is_key_known=self.schema.query is not None)
 
+    @property
+    def known_fields(self) -> Schema | None:
+        """The columns that `columns` is about: those of the table or, where a query makes these, the fields that its records
+        are known to have. None where none are known.
+        """
+        if self.state is None or not self.spec.has_query:
+            return self.state.schema if self.state is not None else None
+        known = self.state.marks.get(RECORDS_SCHEMA)
+        return Schema.model_validate_json(known) if known else None
+
     def position(self) -> Offsets:
         """Returns the committed offsets, with the first offsets of partitions without progress."""
         return self.offsets.position(self.progress.offsets)

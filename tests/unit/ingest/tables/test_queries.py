@@ -10,7 +10,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from pyiceberg.types import DecimalType, LongType, UUIDType
+from pyiceberg.types import DecimalType, DoubleType, LongType, StringType, UUIDType
 
 from frazil.ingest.tables.state import RunState
 from frazil.ops.lineage import describe_protected, lineage_of
@@ -399,3 +399,60 @@ def test_changes_are_ordered_by_a_column_that_is_made_of_several_fields(scene: A
     made.catch_up()
     assert [(row["id"], row["v"]) for row in made.rows("n.a")] == [(1, "new"), (2, "a")]
     assert made.dead_letters("n.a") == [("a", 0, 4)]
+
+
+_DECLARED = (ColumnSpec(name="amount", type=StringType()),)
+_OTHERWISE: tuple[dict[str, Any], ...] = (
+    {"cast": ((("amount",), DoubleType()),)},
+    {"select": "select id, cast(amount as double) as amount from records"},
+    {"select": "select id, amount as text, cast(amount as double) as Amount from records"},
+    {"rename": ((("amount",), "text"),), "add_fields": (("amount", 1.5),)},
+    {"drop_fields": (("amount",),), "add_fields": (("AMOUNT", 1.5),)},
+)
+
+
+@pytest.mark.parametrize("mode", ["append", "upsert"])
+@pytest.mark.parametrize("settings", _OTHERWISE)
+def test_a_declaration_is_of_the_field_whatever_the_query_makes_of_it(
+    scene: Any, settings: dict[str, Any], mode: str
+) -> None:
+    if mode == "upsert":
+        settings = {**settings, "mode": "upsert", "key_columns": ("id",)}
+    made = scene(columns=_DECLARED, **settings)
+    for number in (1, 2, 1):
+        made.feed("a", {"id": number, "amount": "1.5"})
+        status = only(made.catch_up()).status
+        assert (status.run_state is RunState.STOPPED, status.reason) == (False, "")
+    amounts = [next(value for name, value in row.items() if name.lower() == "amount") for row in made.rows("n.a")]
+    assert amounts == [1.5] * len(amounts)
+    assert len(amounts) == (3 if mode == "append" else 2)
+
+
+def test_a_protected_field_is_declared_as_records_have_it(scene: Any) -> None:
+    rules = (ProtectRule(selector="ssn", action="hash"),)
+    made = scene(columns=(ColumnSpec(name="ssn", type=LongType()),), protect=rules, protect_key="k" * 32)
+    for number in (1, 2):
+        made.feed("a", {"id": number, "ssn": 7})
+        made.catch_up()
+    first, second = made.rows("n.a")
+    assert (first["ssn"], isinstance(first["ssn"], str)) == (second["ssn"], True)
+
+
+@pytest.mark.parametrize(
+    ("first", "reason"),
+    [((), "`columns` declares `amount` as string, and the table's records have it as long"), (_DECLARED, "")],
+)
+def test_a_declaration_that_the_known_fields_cannot_follow_is_refused(
+    scene: Any, first: tuple[ColumnSpec, ...], reason: str
+) -> None:
+    """What was declared before may be declared otherwise, as the table has only what the query makes of it."""
+    cast = {"cast": ((("amount",), DoubleType()),)}
+    made = scene(columns=first, **cast)
+    made.feed("a", {"id": 1, "amount": "1" if first else 1})
+    made.catch_up()
+    again = scene(columns=_DECLARED if not first else (ColumnSpec(name="amount", type=LongType()),), **cast)
+    again.catalog, again.source, again.jobs = made.catalog, made.source, made.jobs
+    again.feed("a", {"id": 2, "amount": 2 if first else "2"})
+    status = only(again.catch_up()).status
+    assert (status.run_state is RunState.STOPPED, status.reason.startswith(reason)) == (not first, True)
+    assert [row["amount"] for row in again.rows("n.a")] == ([1.0, 2.0] if first else [1.0])
