@@ -48,6 +48,7 @@ def ran(broker: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory) -> tup
         "s.plain": {"topic": plain, **timed},
         "s.chosen": {"topic": plain, "where": "_timestamp is null", "metadata": ["timestamp"]},
         "s.only": {"topic": only, **timed},
+        "s.since": {"topic": plain, "start": _NOON_MS, **timed},
         "s.far": {"topic": far, **timed},
         "s.appended": {"topic": appended, **timed},
         "s.ordered": {
@@ -73,6 +74,7 @@ def test_the_timestamp_is_null_and_so_is_its_partition(ran: tuple[Path, dict[str
     assert _times(folder, "plain") == {0: None, 1: _NOON_MS, 2: None, 3: None}
     assert _times(folder, "chosen") == {0: None, 2: None, 3: None}
     assert _times(folder, "only") == dict.fromkeys(range(4))
+    assert _times(folder, "since") == {1: _NOON_MS, 2: None, 3: None}
     hours = {path.name for table in ("plain", "only") for path in folder.rglob(f"{table}/data/_timestamp_hour=*")}
     assert hours == {"_timestamp_hour=null", "_timestamp_hour=2026-07-01-12"}
 

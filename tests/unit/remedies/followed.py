@@ -51,6 +51,10 @@ FOLLOWED: Mapping[str, str] = {
         ),
         f"{_FUNCTIONS}what_cannot_be_called_is_refused_until_its_remedy_is_done",
     ),
+    # Numbers as text.
+    "…, with `columns: {…: {type: string, coerce: true}}` if other records have numbers": (
+        "unit/ingest/test_numbers_as_text.py::test_the_step_converts_texts_and_numbers_of_a_column_that_is_declared_for_both"
+    ),
     # Catalogs.
     "correct the setting that has this value, under `catalog` or `catalog.properties`": (
         f"{_UNUSABLE}a_mistake_in_the_file_is_reported_at_once_until_it_is_corrected"
