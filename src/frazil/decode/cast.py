@@ -471,11 +471,11 @@ def _remedy_of_values(conversion: Conversion, kinds: tuple[IcebergType, IcebergT
     """Returns the remedy for a column of a type that holds some values of the written type, as the end of a message;
     empty where none helps, or a single record may be wrong.
     """
-    written, wanted = kinds
-    path = conversion.in_row(place.path)
+    (written, wanted), path = kinds, conversion.in_row(place.path)
     if differ_in_zone(written, wanted):
         return f"; {KEYS_AS_TEXT}" if conversion.reading.is_key_column else f": {zone_settings(path, wanted)}"
-    has_digits = isinstance(written, DecimalType) and isinstance(wanted, DecimalType) and written.scale > wanted.scale
+    is_exact = isinstance(wanted, IntegerType | LongType | DecimalType)
+    has_digits = isinstance(written, DecimalType) and is_exact and written.scale > getattr(wanted, "scale", -1)
     if conversion.reading.is_key_column or not (isinstance(wanted, FixedType) or has_digits):
         return ""
     declared = declaration_for(path, type_word(written), type_word(wanted))

@@ -14,7 +14,7 @@ from frazil.decode.json.records import JsonOptions, decode_json
 from frazil.spec.settings import ColumnSpec
 from frazil.spec.syntax.types import parse_type
 from tests.unit.decode.columns import fields_of, values_of
-from tests.unit.rows.test_encodings import schema_of, written
+from tests.unit.rows.test_encodings import message, proto, schema_of, written
 from tests.unit.rows.test_shaped_service import Scenario
 from tests.unit.rows.test_writer_schemas import decode
 from tests.unit.rows.test_writer_schemas import fields_of as columns_of
@@ -86,3 +86,14 @@ def test_the_column_takes_later_numbers(tmp_path: Path) -> None:
     scenario.spec = scenario.spec.model_copy(update={"tables": (table,)})
     scenario.run({"id": 2**64 - 1}, {"id": 8})
     assert [row["wide"] for row in scenario.rows() if row.get("wide")] == [Decimal(2**64 - 1), Decimal(8)]
+
+
+def test_a_number_of_protobuf_beyond_64_bits_names_a_column_of_its_own() -> None:
+    schema = proto('syntax = "proto3"; message M { uint64 v = 1; }')
+    values = [message(schema, 1, {"v": number}) for number in (7, 2**64 - 1)]
+    decoded = decode(values, columns_of(v="long"), {1: schema}, format="protobuf")
+    assert decoded.columns[0].to_pylist() == [7, None]
+    (mismatch,) = decoded.mismatches
+    assert mismatch.reason.endswith(
+        'give the field a column of its own: `columns: {v_decimal: {type: "decimal(20, 0)", field: v}}`'
+    )
