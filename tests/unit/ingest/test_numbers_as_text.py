@@ -39,7 +39,7 @@ def test_the_step_converts_texts(scene: Any) -> None:
     assert [row["amount"] for row in made.rows("n.a")] == [2.5, 5.5, 6.0]
 
 
-def test_the_step_converts_texts_and_numbers_of_a_column_that_is_declared_for_both(scene: Any) -> None:
+def test_the_step_converts_texts_and_numbers_of_one_column(scene: Any) -> None:
     made = _refused(scene)
     made.settings |= {**_CAST, "columns": (_TEXT,)}
     for values in ((5.5, "6.5"), ("7.5", 8)):
