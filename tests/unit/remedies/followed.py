@@ -28,8 +28,7 @@ _WAITS = "unit/ingest/tables/test_queries.py::test_a_table_whose_first_records_h
 _EXPECT = "unit/ingest/tables/test_expectations.py::test_"
 _ENCODINGS = "unit/rows/test_encodings_service.py::test_the_remedy_of_a_refused_change_gives_later_values_a_place"
 _NUMBERS = "unit/ingest/test_numbers_as_text.py::test_the_step_converts_texts_and_numbers_of_one_column"
-_TOPICS = "unit/ingest/test_topic_tables.py::test_"
-_LOOKUPS = "unit/ingest/tables/test_lookups.py::test_"
+_TOPICS, _LOOKUPS = "unit/ingest/test_topic_tables.py::test_", "unit/ingest/tables/test_lookups.py::test_"
 _UNUSABLE = "integration/test_unusable_catalogs.py::test_"
 _FUNCTIONS = "integration/test_query_functions.py::test_"
 
