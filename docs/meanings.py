@@ -216,6 +216,9 @@ LOG_EVENTS: dict[str, str] = {
     "old_metadata_removed": "Every commit removes the oldest metadata file of the table, which its catalog needs, as"
     " `hadoop` and `nessie` do: what to do about it. Logged once per table and process; see [existing"
     " tables](../how-to/existing-table.md#old-metadata-files).",
+    "column_without_field": "A declared column names a member of the envelope in place of a field of the row, and stays"
+    " null: what to write instead. Logged once per table and process; see"
+    " [a field under another name](../how-to/shape.md#a-field-under-another-name).",
     "ordered_by_text": "The column that `order_by` names is text, which is compared byte by byte: newer changes may be"
     " dropped. See [upserts](../how-to/upsert.md#which-change-is-the-last).",
     "other_format_version": "The catalog created the table with another format version than `format_version`: `asked`"

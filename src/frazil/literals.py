@@ -59,7 +59,8 @@ def parse_constant(text: str, kind: IcebergType) -> pa.Scalar:
         words = "string, boolean, int, long, float, double, decimal(p,s), date, timestamp or timestamptz"
         raise SpecError(f"a constant cannot be a `{kind}`", remedy=f"write {words} as its type")
     try:
-        value = pa.scalar(text).cast(target)
+        # RFC 3339 allows a small t and z, Arrow does not.
+        value = pa.scalar(text.upper() if pa.types.is_timestamp(target) else text).cast(target)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         raise SpecError(f"`{text}` is no {kind}", remedy=f"write a value of the type {kind}") from None
     if pa.types.is_floating(target) and value.as_py() in (float("inf"), float("-inf")) and "inf" not in text.lower():

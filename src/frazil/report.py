@@ -181,8 +181,8 @@ class KeyUpdatePart:
     partition: int
     #: The record's offset.
     offset: int
-    #: The record's timestamp, in milliseconds since the epoch.
-    timestamp_ms: int
+    #: The record's timestamp, in milliseconds since the epoch; None without one.
+    timestamp_ms: int | None
     #: The position in the source's log.
     position: str
     #: Whether this is the delete of the old key.

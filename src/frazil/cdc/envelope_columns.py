@@ -32,11 +32,11 @@ from frazil.cdc.envelope import (
 from frazil.cdc.placeholders import find_unsent
 from frazil.cdc.positions import facts_of, source_fields
 from frazil.decode.columns import Columns, Fault
-from frazil.decode.connect.schema import convert_logical_types, with_keys
+from frazil.decode.connect.schema import as_declared, convert_logical_types, with_keys
 from frazil.decode.connect.values import LogicalType
 from frazil.decode.epochs import from_numbers
 from frazil.decode.renames import NO_RENAMES, FedColumns, Renames, fed_members
-from frazil.decode.settings import Envelope
+from frazil.decode.settings import Envelope, Reading
 from frazil.schema.arrow import Bools, arrow_type, structs_where
 from frazil.schema.selection import Path
 
@@ -92,16 +92,18 @@ class _Opened:
 
 
 def open_columns(
-    envelope: Envelope,
+    reading: Reading,
     struct: StructType,
     columns: Columns,
     logical_types: Mapping[Path, LogicalType],
     requested_columns: Sequence[NestedField],
     renames: Renames = NO_RENAMES,
 ) -> tuple[StructType, Columns]:
-    """Returns the columns of opened envelopes, as far as the records have them. requested_columns: the columns to return.
-    renames: of the fields in images.
+    """Returns the columns of opened envelopes, as far as the records have them. reading: with an envelope, and paths in
+    opened envelopes. requested_columns: the columns to return. renames: of the fields in images.
     """
+    envelope = reading.envelope
+    assert envelope is not None
     requested = {field.name: field.field_type for field in requested_columns}
     names = [field.name for field in struct.fields]
     opened = _Opened(columns.fault.size, [], [])
@@ -123,8 +125,11 @@ def open_columns(
     if logical_types:
         images = [NestedField(0, image, requested["after"], required=False) for image in IMAGES_OF]
         fed = FedColumns(struct, images, renames)
-        logical_types = _with_keys(envelope, _under_image(logical_types, is_envelope), fed)
-        struct, columns = convert_logical_types(struct, columns, logical_types, fed)
+        logical_types = _under_image(logical_types, is_envelope)
+        logical_types = as_declared(logical_types, reading.unit_at, reading.zone_at, fed)
+        logical_types = _with_keys(envelope, logical_types, fed)
+        depth = None if envelope.kind == "none" else 1
+        struct, columns = convert_logical_types(struct, columns, logical_types, fed, depth)
     opened.add_record_kind(IMAGES if is_envelope else ROW)
     _add_columns(opened, envelope, (struct, columns), requested)
     if unsent:

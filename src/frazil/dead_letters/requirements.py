@@ -138,7 +138,7 @@ def split_crashing(target: TableTarget, dead_letters: pa.Table) -> tuple[pa.Tabl
 def _of_topic(target: TableTarget, topic: str, suspects: pa.Table) -> dict[Place, Mismatch]:
     job, found = Job({topic: target}), dict[Place, Mismatch]()
     while suspects.num_rows:
-        batches = [pa.RecordBatch.from_pydict(_shipped(target, batch)) for batch in suspects.to_batches()]
+        batches = [pa.RecordBatch.from_pydict(records_of(target, batch)) for batch in suspects.to_batches()]
         answer = load_found(text for out in search(job, batches) for text in out.column("report").to_pylist())
         if answer.together:  # Nobody knows which of them can be read together.
             return found | dict.fromkeys(places_of(suspects), _mismatch(answer.together[0].reason))
@@ -151,10 +151,3 @@ def _of_topic(target: TableTarget, topic: str, suspects: pa.Table) -> dict[Place
 
 def _mismatch(reason: str) -> Mismatch:
     return Mismatch(0, "", CRASHES, reason)
-
-
-def _shipped(target: TableTarget, dead_letters: pa.RecordBatch) -> dict[str, pa.Array]:
-    """Returns the records as a task receives them, each with a timestamp."""
-    records = records_of(target, dead_letters)
-    records["timestamp"] = pc.fill_null(records["timestamp"], pa.scalar(0, records["timestamp"].type))
-    return records

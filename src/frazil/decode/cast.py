@@ -31,6 +31,7 @@ from pyiceberg.types import (
 
 from frazil.decode.columns import Columns, Decoded, Mismatch, UnionStruct, first_mismatches, repeats_keys, without_empty
 from frazil.decode.conversion import NOT_ADDED, Conversion, Owner, Place, elements_of, inside_of, require
+from frazil.decode.decimals import are_numbers
 from frazil.decode.epochs import differ_in_zone, inside_years, zone_settings
 from frazil.decode.limits import long_name_fault, rejected_fault
 from frazil.decode.lossless import DAY, cast_losslessly, convert, convert_times, format_type, may_convert, readable
@@ -392,9 +393,8 @@ def _add_unknown(
     else:
         if any(other[: len(path)] == path for other in rejected):
             _refuse_rejected(conversion, array, member.field_type, place.inside(member.name))
-        kind = without_empty(
-            type_without_rejected(member.field_type, rejected, path) if rejected else member.field_type
-        )
+        left = type_without_rejected(member.field_type, rejected, path) if rejected else member.field_type
+        kind = without_empty(left)
         if kind is not None:  # A struct without fields cannot be stored until it has one.
             conversion.request(path, kind)
 
@@ -442,8 +442,7 @@ def _convert(
     times = convert_times(conversion, array, wanted, place)
     if times is not None:
         return times
-    unit = conversion.unit_at(place.path)
-    remedy = ""
+    unit, remedy = conversion.unit_at(place.path), ""
     converted = convert(array, written, wanted, unit, conversion.reading.coerces(place.path))
     if converted is None and not may_convert(array.type, target):
         remedy = _refuse_type(conversion, kinds, place, top)
@@ -461,7 +460,10 @@ def _convert(
         fault, verdict = ("out_of_range", "is out of the range of") if is_number else ("type_mismatch", "does not fit")
         reason = f"{{value}} ({type_word(written)}) {verdict} {type_word(wanted)}"
         remedy = _remedy_of_values(conversion, kinds, place) or remedy
-        conversion.refuse(shown, bad, place.owner, place.path, fault, reason + remedy)
+        is_cast = bool(remedy) and pa.types.is_string(array.type) and may_convert(pa.int64(), target)
+        helped = bad & are_numbers(array) if is_cast else bad
+        conversion.refuse(shown, helped, place.owner, place.path, fault, reason + remedy)
+        conversion.refuse(shown, bad & ~helped, place.owner, place.path, fault, reason)
     return back
 
 
@@ -469,11 +471,11 @@ def _remedy_of_values(conversion: Conversion, kinds: tuple[IcebergType, IcebergT
     """Returns the remedy for a column of a type that holds some values of the written type, as the end of a message;
     empty where none helps, or a single record may be wrong.
     """
-    written, wanted = kinds
-    path = conversion.in_row(place.path)
+    (written, wanted), path = kinds, conversion.in_row(place.path)
     if differ_in_zone(written, wanted):
         return f"; {KEYS_AS_TEXT}" if conversion.reading.is_key_column else f": {zone_settings(path, wanted)}"
-    has_digits = isinstance(written, DecimalType) and isinstance(wanted, DecimalType) and written.scale > wanted.scale
+    is_exact = isinstance(wanted, IntegerType | LongType | DecimalType)
+    has_digits = isinstance(written, DecimalType) and is_exact and written.scale > getattr(wanted, "scale", -1)
     if conversion.reading.is_key_column or not (isinstance(wanted, FixedType) or has_digits):
         return ""
     declared = declaration_for(path, type_word(written), type_word(wanted))

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numba import njit
 from numpy.typing import NDArray
 
@@ -159,3 +160,11 @@ def _parse(base: int, offsets: I32, precision: int, scale: int, out: NDArray[np.
         if found != FITS:
             state[row] = found
             valid[row] = 0
+
+
+_NUMBER = r"^\s*[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?\s*$"
+
+
+def are_numbers(texts: pa.StringArray) -> NDArray[np.bool_]:
+    """Returns which texts are numbers as Spark's `cast` reads them: bool of shape (n_texts,)."""
+    return np.asarray(pc.fill_null(pc.match_substring_regex(texts, _NUMBER), False))

@@ -114,9 +114,46 @@ def from_texts(texts: pa.StringArray, target: pa.TimestampType) -> pa.Array | No
     return None
 
 
-def cut_texts(texts: pa.StringArray) -> pa.StringArray:
-    """Returns texts of times without the digits below a microsecond."""
-    return pc.replace_substring_regex(texts, _FINER.pattern, r"\1")
+def read_texts(texts: pa.StringArray, target: pa.TimestampType) -> pa.Array:
+    """Returns the times from ISO 8601 texts, to the microsecond; null where a text is no time, or has a zone that the
+    target lacks, or lacks one.
+    """
+    found = from_texts(texts, target)
+    if found is not None:
+        return found
+    for written, plain in _PLAIN_FORMS:
+        texts = pc.replace_substring_regex(texts, written, plain)
+    seconds = _seconds_of_offsets(texts) if target.tz is not None else None
+    if seconds is not None:
+        texts = pc.replace_substring_regex(texts, _OFFSET_SECONDS, r"\1\2")
+    found = strict_cast(texts, target)
+    if seconds is None:
+        return found
+    return pc.subtract(found.cast(pa.int64()), seconds).cast(target)
+
+
+_PLAIN_FORMS = (
+    # RFC 3339 allows small letters, ISO 8601 a comma before the fraction, and times without separators.
+    (r"^([0-9]{4})-?([0-9]{2})-?([0-9]{2})[Tt]([0-9]{2})([0-9]{2})([0-9]{2})", r"\1-\2-\3T\4:\5:\6"),
+    (r"^([0-9]{4})-?([0-9]{2})-?([0-9]{2})[Tt]([0-9]{2})([0-9]{2})(Z|z|[+-]|$)", r"\1-\2-\3T\4:\5\6"),
+    (r"^([0-9]{4}-[0-9]{2}-[0-9]{2})t", r"\1T"),
+    (r"([0-9])z$", r"\1Z"),
+    (r"(:[0-9]{2}),([0-9])", r"\1.\2"),
+    (_FINER.pattern, r"\1"),
+)
+"""Patterns of ISO 8601 that Arrow does not parse, with the form that it does. The digits below a microsecond are cut."""
+_OFFSET_SECONDS = r"(?P<time>:[0-9]{2}(?:\.[0-9]+)?)(?P<offset>[+-][0-9]{2}:?[0-9]{2}):?(?P<seconds>[0-5][0-9])$"
+"""The end of a time with the seconds of its offset, as local mean times have them: PostgreSQL and Java write them."""
+
+
+def _seconds_of_offsets(texts: pa.StringArray) -> pa.Array | None:
+    """Returns the seconds of the offsets in microseconds, 0 for texts without; None where no text has any."""
+    if not pc.any(pc.match_substring_regex(texts, _OFFSET_SECONDS)).as_py():
+        return None
+    groups = pc.extract_regex(texts, _OFFSET_SECONDS)
+    seconds = pc.multiply(pc.fill_null(pc.struct_field(groups, "seconds"), "0").cast(pa.int64()), 1_000_000)
+    is_behind = pc.fill_null(pc.starts_with(pc.struct_field(groups, "offset"), "-"), False)
+    return pc.if_else(is_behind, pc.negate(seconds), seconds)
 
 
 def strict_cast(texts: pa.Array, target: pa.DataType) -> pa.Array:
@@ -136,8 +173,8 @@ def _can_cast(text: pa.Scalar, target: pa.DataType) -> bool:
     return True
 
 
-HAS_ZONE = r"[0-9](Z|z|[+-][0-9]{2}(:?[0-9]{2})?)$"
-"""The end of a time text with a zone; a day alone, such as 2026-01-31, has no colon."""
+_HAS_ZONE = r"(?::|[Tt ][0-9]{2}).*[0-9](?:Z|z|[+-][0-9]{2}(?::?[0-9]{2}(?::?[0-9]{2})?)?)$"
+"""The end of a time text with a zone; a day alone, such as 2026-01-31, has none."""
 _INSTANT, _LOCAL = pa.timestamp("us", tz="UTC"), pa.timestamp("us")
 
 
@@ -188,8 +225,7 @@ def convert_zone(array: pa.Array, wanted: IcebergType, zone: str) -> pa.Array | 
 
 def have_zones(texts: pa.StringArray) -> NDArray[np.bool_]:
     """Returns which texts are times with a zone, if they are times: bool of shape (n_texts,)."""
-    ends = pc.and_(pc.match_substring_regex(texts, HAS_ZONE), pc.match_substring(texts, ":"))
-    return np.asarray(pc.fill_null(ends, False))
+    return np.asarray(pc.fill_null(pc.match_substring_regex(texts, _HAS_ZONE), False))
 
 
 def differ_in_zone(written: IcebergType, wanted: IcebergType) -> bool:

@@ -179,6 +179,10 @@ class Reading:
     hints: tuple[tuple[Path, str], ...] = ()
     #: The zones of local times, by path.
     zones: tuple[tuple[Path, str], ...] = ()
+    #: The paths of JSON values that are local times by the type that their schema names, whatever they are written as.
+    local_times: frozenset[Path] = frozenset()
+    #: The paths of JSON integers that are unsigned by the type that their schema names, and wrap below 0.
+    unsigned: frozenset[Path] = frozenset()
     #: Whether JSON text without a column that is always a time becomes a time column.
     infers_times: bool = False
     #: Other names that a column's field may have in records, by path of the column.

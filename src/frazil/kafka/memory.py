@@ -9,7 +9,7 @@ from typing import Any
 
 from frazil.clock import new_id
 from frazil.errors import ConflictError, UnavailableError
-from frazil.kafka.port import GroupOffset, OutFields, OutRecord, Partition, ReadRecord, TopicDescription, bounded_ms
+from frazil.kafka.port import GroupOffset, OutFields, OutRecord, Partition, ReadRecord, TopicDescription, timestamp_of
 from frazil.types import OffsetRange
 
 _AT_ONCE = 3
@@ -22,7 +22,7 @@ class MemoryRecord:
 
     offset: int
     value: bytes | None
-    timestamp_ms: int
+    timestamp_ms: int | None
     key: bytes | None = None
     headers: tuple[tuple[str, bytes | None], ...] = ()
 
@@ -84,7 +84,7 @@ class MemorySource:
         """Appends a record after `gap` missing offsets; returns its offset. other: key and headers, see MemoryRecord."""
         log = self.by_name[topic]
         offset = log.end(partition) + gap
-        log.partitions[partition].append(MemoryRecord(offset, value, bounded_ms(timestamp_ms), **other))
+        log.partitions[partition].append(MemoryRecord(offset, value, timestamp_of(timestamp_ms), **other))
         return offset
 
     def trim(self, topic: str, partition: int, offset: int) -> None:
@@ -164,8 +164,8 @@ class MemorySource:
                 continue
             log = self.by_name[topic]
             end = log.stable_end(partition)
-            later = (r.offset for r in log.partitions[partition] if r.timestamp_ms >= ms and r.offset < end)
-            found[topic, partition] = next(later, end)
+            records = (r for r in log.partitions[partition] if r.timestamp_ms is not None and r.offset < end)
+            found[topic, partition] = next((r.offset for r in records if (r.timestamp_ms or 0) >= ms), end)
         return found
 
     def read(self, ranges: Iterable[OffsetRange], enough_bytes: int) -> tuple[list[ReadRecord], dict[Partition, int]]:

@@ -82,11 +82,15 @@ class OutRecord(NamedTuple):
 
 FARTHEST_MS = (2**63 - 1) // 1000
 """The latest time whose microseconds fit in 64 bits, in the year 294247."""
+NO_TIMESTAMP_MS = -1
+"""The timestamp of a record without one (Kafka's `RecordBatch.NO_TIMESTAMP`)."""
 
 
-def bounded_ms(timestamp_ms: int) -> int:
-    """Returns the timestamp of a record; FARTHEST_MS for a later one, and its opposite for an earlier one."""
-    return max(-FARTHEST_MS, min(FARTHEST_MS, timestamp_ms))
+def timestamp_of(timestamp_ms: int) -> int | None:
+    """Returns the timestamp of a record as Kafka has it: FARTHEST_MS for a later one, and its opposite for an earlier
+    one; None for a record without a timestamp.
+    """
+    return None if timestamp_ms == NO_TIMESTAMP_MS else max(-FARTHEST_MS, min(FARTHEST_MS, timestamp_ms))
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Consumer, KafkaError, Kafka
 
 from frazil.clock import Clock
 from frazil.errors import UnavailableError
-from frazil.kafka.port import Partition, ReadRecord, bounded_ms
+from frazil.kafka.port import Partition, ReadRecord, timestamp_of
 from frazil.kafka.properties import kafka_remedy, native_properties
 from frazil.types import OffsetRange
 
@@ -124,7 +124,7 @@ def _record(message: Message, place: Partition, offset: int) -> ReadRecord:
         *place,
         offset,
         _bytes(message.value()),
-        bounded_ms(int(at_ms)) if kind != TIMESTAMP_NOT_AVAILABLE else None,
+        timestamp_of(int(at_ms)) if kind != TIMESTAMP_NOT_AVAILABLE else None,
         tuple((str(pair[0]), _bytes(pair[1])) for pair in message.headers() or []),
         _bytes(message.key()),
     )

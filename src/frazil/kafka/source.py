@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from frazil.kafka.port import FARTHEST_MS, Partition, ReadRecord
+from frazil.kafka.port import FARTHEST_MS, NO_TIMESTAMP_MS, Partition, ReadRecord
 from frazil.kafka.properties import java_properties
 from frazil.types import OffsetRange, Offsets
 
@@ -200,7 +200,7 @@ def read_ranges(
         return _in_one_task(spark, options, chosen, columns, apart)
     if pieces > len(chosen):
         options["minPartitions"] = str(pieces)
-    records = _planned(spark, options, chosen).select(*columns)
+    records = _planned(spark, options, chosen).selectExpr(*_as_sent(columns))
     return records.coalesce(slices) if slices < pieces else records
 
 
@@ -217,7 +217,7 @@ def _in_one_task(
     left = without(ranges, apart)
     while left:  # Spark reads one range of each partition at a time.
         first = {(r.topic, r.partition): r for r in reversed(left)}
-        found = found.union(_planned(spark, options, list(first.values())).select(*wanted))
+        found = found.union(_planned(spark, options, list(first.values())).selectExpr(*_as_sent(wanted)))
         left = [r for r in left if first[r.topic, r.partition] is not r]
     return found.coalesce(1).sortWithinPartitions(*_PLACE).select(*columns)
 
@@ -242,6 +242,12 @@ def _handed_over(spark: SparkSession, columns: Sequence[str], apart: Iterable[St
     )
     made = spark.createDataFrame(rows, types)
     return made.selectExpr(*("timestamp_micros(micros) as timestamp" if one == "timestamp" else one for one in columns))
+
+
+def _as_sent(columns: Iterable[str]) -> list[str]:
+    """Returns Spark's expressions of the source's columns: the timestamp of a record without one is null."""
+    timestamp = f"nullif(timestamp, timestamp_millis({NO_TIMESTAMP_MS})) as timestamp"
+    return [timestamp if name == "timestamp" else name for name in columns]
 
 
 def _planned(spark: SparkSession, options: Mapping[str, str], ranges: Sequence[OffsetRange]) -> DataFrame:

@@ -19,7 +19,13 @@ from frazil.ingest.failures import TableStopped, describe_error
 from frazil.ingest.loop.discovery import Discovery
 from frazil.ingest.loop.topics import missing_topics, refuse_empty_patterns
 from frazil.ingest.plan import lag_records, limit_ranges, open_transactions
-from frazil.ingest.tables.preflight import moments_as_partitions, refuse_columns, refuse_foreseen, warnings_of
+from frazil.ingest.tables.preflight import (
+    field_in_image,
+    moments_as_partitions,
+    refuse_columns,
+    refuse_foreseen,
+    warnings_of,
+)
 from frazil.ingest.tables.queries import Queries, QueryTables
 from frazil.ingest.tables.schema_changes import CLASH_REMEDY, adder, query_adder, within_limit
 from frazil.ingest.tables.schemas import Schemas, ignored_in, ignored_phrases
@@ -347,6 +353,7 @@ def _add_query_columns(
     )
     fitting = plan.sampled - plan.bad
     plan.warnings = (
+        *filter(None, [field_in_image(view.spec)]),
         *unselected_fields(view, records, sample_reader.schemas, fitting),
         *unused_fields(table, schema, records, fitting),
         *filter(None, [moments_as_partitions(table.spec, after)]),

@@ -225,7 +225,7 @@ def _compared(table: Table, target: TableTarget, written: WriterSchema, subject:
             replace(reading, units=layout.units, coerced=layout.coerced, zones=layout.zones),
         )
     message = table.spec.value.message or ""
-    struct = row_struct(written, target.envelope, fields, message, reading.unit_at)
+    struct = row_struct(written, target.envelope, fields, message, reading)
     renames = row_renames(written, target.envelope, struct)
     if target.shaping is not None:
         renames, selection = renames.selecting(target.shaping.selection)

@@ -12,6 +12,7 @@ from dataclasses import replace
 from pyiceberg.schema import Schema
 from pyiceberg.types import IcebergType
 
+from frazil.ingest.tables.preflight import field_in_image
 from frazil.ingest.tables.queries import field_origins, steps_of
 from frazil.ingest.tables.schemas import Schemas
 from frazil.ingest.tables.settings import protection_of
@@ -45,13 +46,13 @@ def unused_fields(table: Table, fields: Schema, records: Sequence[ReadRecord], c
 def unselected_fields(
     table: Table, records: Sequence[ReadRecord], schemas: Schemas | None, count: int
 ) -> Iterator[str]:
-    """Yields a warning for each path of `include` and `exclude` that no record has, and for each member of a declared column
-    that is written in the case of columns, where records have another. records: the sample. count: how many of them can be
-    rows.
+    """Yields a warning for each path of `include` and `exclude` and each `field` of a column that no record has, and for
+    each member of a declared column that is written in the case of columns, where records have another. records: the sample.
+    count: how many of them can be rows.
     """
     spec = table.spec
     renames_members = spec.column_case != "keep" and any(not one.type.is_primitive for one in spec.columns)
-    listed = {"include": spec.include, "exclude": spec.exclude} if count else {}
+    listed = {"include": spec.include, "exclude": spec.exclude, "columns": _declared_fields(spec)} if count else {}
     if not records or not (any(listed.values()) or renames_members):
         return
     all_fields = {"include": (), "exclude": (), "flatten": None, "column_case": "keep", "columns": ()}
@@ -63,10 +64,22 @@ def unselected_fields(
     for setting, settings in listed.items():
         for name in map(".".join, settings):
             if fold_case(name) not in plain:
-                yield _warning(setting, name, nearest(name, known), count)
+                yield _warning(setting, name, _inside(name, known) or nearest(name, known), count)
     # Records of which no other can be a row are bad for this very reason.
     for name, meant in _renamed_members(spec, paths) if renames_members else ():
         yield _warning("columns", name, meant, len(records))
+
+
+def _declared_fields(spec: TableSpec) -> list[Path]:
+    """Returns the fields that declarations of columns name, other than those that `field_in_image` reports."""
+    return [] if field_in_image(spec) else [column.field for column in spec.columns if column.field]
+
+
+def _inside(name: str, known: Collection[str]) -> str | None:
+    """Returns the known path that is left of a path without its first names, as without those of an envelope."""
+    names = name.split(".")
+    ends = (".".join(names[cut:]) for cut in range(1, len(names)))
+    return next((one for end in ends for one in known if fold_case(one) == fold_case(end)), None)
 
 
 def _renamed_members(spec: TableSpec, paths: Collection[Path]) -> Iterator[tuple[str, str]]:

@@ -25,12 +25,12 @@ from frazil.decode.cast import convert_columns
 from frazil.decode.columns import Columns, Decoded, Fault, Group, Mismatch, in_order
 from frazil.decode.connect.schema import (
     ConnectType,
+    as_declared,
     convert_logical_types,
     names_connect_type,
     parse_connect_type,
     scales_of,
     with_keys,
-    without_units,
 )
 from frazil.decode.connect.values import LogicalType
 from frazil.decode.conversion import Conversion
@@ -299,10 +299,11 @@ def convert_written(
     """
     reading = conversion.reading
     if reading.envelope is not None:
-        struct, columns = open_columns(reading.envelope, struct, columns, logical_types, fields, conversion.renames)
+        struct, columns = open_columns(reading, struct, columns, logical_types, fields, conversion.renames)
     elif logical_types:
         fed = FedColumns(struct, fields, conversion.renames)
-        logical_types = with_keys(without_units(logical_types, reading.unit_at, fed), reading.keys, fed)
+        logical_types = as_declared(logical_types, reading.unit_at, reading.zone_at, fed)
+        logical_types = with_keys(logical_types, reading.keys, fed)
         struct, columns = convert_logical_types(struct, columns, logical_types, fed)
     if reading.selection is not None:
         conversion.renames, selection = conversion.renames.selecting(reading.selection)
@@ -319,11 +320,12 @@ def _decode_key(found: _Messages, message: _Message, name: str, kind: IcebergTyp
     payload = pick_slices(found.payload, message.rows)
     written = StructType(NestedField(0, name, schema.kind, required=False))
     fed = FedColumns(written, column)
-    logical_types = with_keys(_below(name, schema), reading.keys, fed)
+    logical_types = as_declared(_below(name, schema), reading.unit_at, reading.zone_at, fed)
+    logical_types = with_keys(logical_types, reading.keys, fed)
     texts.options = replace(texts.options, scales=scales_of(logical_types))
     array = read_value(texts, payload, schema.kind, Findings("drop"), (name,))
     columns = Columns([array], np.zeros(message.rows.size, np.uint8), ())
-    struct, columns = convert_logical_types(written, columns, logical_types, fed)
+    struct, columns = convert_logical_types(written, columns, logical_types, fed, row_depth=None)
     decoded = convert_columns(Conversion(reading, "", message.rows.size, texts.options.limit), struct, columns, column)
     requested_fields = decoded.requested_fields
     if kind is None:

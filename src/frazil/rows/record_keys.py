@@ -100,6 +100,9 @@ def _read_json(
         is_key=reading.is_key_column,
         is_extended=reading.is_extended,
         numbers=reading.numbers,
+        units=reading.units,
+        zones=reading.zones,
+        coerced=reading.coerced,
     )
     groups, others, rest = decode_key_messages(raw, name, kind, reading, options)
     if not groups:
@@ -148,8 +151,15 @@ def _read_with_schemas(
     elif kind is not None:
         fields = (NestedField(0, "value", kind, required=False),)
     around = () if is_record else ("value",)
-    rejected = tuple(((*around, *path[1:]), why) for path, why in reading.rejected)
-    found = decode_with_schemas(replace(reading, schemas=schemas, rejected=rejected), fields, records, limit)
+    inside = replace(
+        reading,
+        schemas=schemas,
+        rejected=tuple(((*around, *path[1:]), why) for path, why in reading.rejected),
+        units=tuple(((*around, *path[1:]), unit) for path, unit in reading.units),
+        zones=tuple(((*around, *path[1:]), zone) for path, zone in reading.zones),
+        coerced=tuple((*around, *path[1:]) for path in reading.coerced),
+    )
+    found = decode_with_schemas(inside, fields, records, limit)
     columns = found.columns
     if isinstance(kind, StructType):
         arrow = [pa.field(field.name, column.type) for field, column in zip(fields, columns, strict=True)]

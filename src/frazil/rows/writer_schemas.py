@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -16,20 +15,20 @@ from numpy.typing import NDArray
 from pyiceberg.types import DateType, NestedField, StructType, TimeType
 
 from frazil.cdc.envelope import opened_fields
-from frazil.cdc.envelope_columns import has_documents, is_wrapped, open_columns, row_of
+from frazil.cdc.envelope_columns import IMAGES_OF, has_documents, is_wrapped, open_columns, row_of
 from frazil.cdc.json.envelopes import open_json
 from frazil.cdc.json.members import json_options
 from frazil.cdc.mongodb.documents import open_documents
 from frazil.decode.avro.reader import AvroReader, avro_reader
 from frazil.decode.columns import Bodies, Columns, Decoded, Fault, Group, Mismatch, Reader, in_order
 from frazil.decode.connect.protobuf_names import logical_types_of_protobuf
-from frazil.decode.connect.schema import convert_logical_types, logical_types_of_avro, without_units
-from frazil.decode.connect.values import GOOGLE_DATE, GOOGLE_TIME, LogicalType
+from frazil.decode.connect.schema import as_declared, convert_logical_types, logical_types_of_avro
+from frazil.decode.connect.values import GOOGLE_DATE, GOOGLE_TIME, GOOGLE_TIMESTAMP, LOCAL_UNITS, UNSIGNED, LogicalType
 from frazil.decode.conversion import Conversion
 from frazil.decode.forms import OWN_FORMS, Forms, forms_of
 from frazil.decode.json import values as json_values
 from frazil.decode.json.records import decode_json
-from frazil.decode.json_schema.types import refused_changes, struct_of_json_schema
+from frazil.decode.json_schema.types import SchemaStruct, read_json_schema, refused_changes
 from frazil.decode.protobuf import json_structs
 from frazil.decode.protobuf.reader import ProtobufReader, protobuf_reader
 from frazil.decode.protobuf.wire import MESSAGE_INDEX_FAULTS, split_message_indexes
@@ -56,6 +55,7 @@ _WARM_TYPES: dict[str, Any] = {
 _WARM_AVRO = b"\2\2a\2\2k" + bytes(8) + b"\0\2\1ab\x48" + b"12345678-1234-5678-1234-567812345678"
 # A message of proto2, whose code includes all that proto3 needs: message Warm { optional string s = 1; }
 _WARM_DESCRIPTORS = bytes.fromhex("0a1f0a0a7761726d2e70726f746f22110a045761726d12090a0173180120012809")
+_NOT_DECLARED = Reading()
 _MAX_MISSING = 1000
 _FIRST = (0,)
 
@@ -207,8 +207,7 @@ def _read_columns(
         # The row, which is the entire record, becomes the image after the change.
         conversion.renames = conversion.renames.inside("after")
         conversion.branches = {("after", *path): name for path, name in conversion.branches.items()}
-    plain = batch.fields if envelope is None else None
-    logical_types = _logical_types(batch.reading.schema(schema_id), reader, plain)
+    logical_types = _logical_types(batch.reading.schema(schema_id), reader, batch.fields, envelope)
     batch.groups.append(Group(rows, convert_written(conversion, struct, columns, logical_types, batch.fields)))
 
 
@@ -222,15 +221,19 @@ def _forms_of(struct: StructType, envelope: Envelope | None, fields: Sequence[Ne
 
 
 def _logical_types(
-    schema: WriterSchema | None, reader: Reader, columns: Sequence[NestedField] | None
+    schema: WriterSchema | None, reader: Reader, columns: Sequence[NestedField], envelope: Envelope | None
 ) -> Mapping[Path, LogicalType]:
-    """Returns the logical types of Kafka Connect in a schema, by path of the reader's fields. columns: of the table; None:
-    the records are in envelopes. Otherwise a Google message for a date or time stays a struct, unless the column is
-    declared with a time type.
+    """Returns the logical types of Kafka Connect in a schema, by path of the reader's fields. columns: of the table.
+
+    In an envelope of Debezium, Google's messages for times are those of Connect's converter. Elsewhere a timestamp is an
+    instant, and without any envelope a date or time stays a struct, unless the column is declared with a time type.
     """
     if isinstance(reader, ProtobufReader):
         found = logical_types_of_protobuf(*reader.described)
-        if columns is None or not found:
+        if not found or (envelope is not None and envelope.kind in ("debezium", "none")):
+            return found
+        found = {path: logical_type for path, logical_type in found.items() if logical_type.name != GOOGLE_TIMESTAMP}
+        if envelope is not None:
             return found
         fed = FedColumns(reader.struct, columns)
         return {
@@ -250,14 +253,16 @@ def _read_json(batch: _Batch, schema_id: str, schema: WriterSchema, bodies: Bodi
     """Reads JSON text behind a wire-format header: the schema gives the types of new columns, the text is read as any
     other.
     """
-    reading, struct, texts = batch.reading, _json_struct(schema), _texts(bodies)
-    options, table = json_options(reading, batch.limit), StructType(*batch.fields)
+    reading, struct, texts = batch.reading, _json_schema(schema).struct, _texts(bodies)
+    table = StructType(*batch.fields) if reading.envelope is None else _row_in(batch.fields)
+    reading = _with_named_types(reading, _json_schema(schema), table)
+    options = json_options(reading, batch.limit)
     image: Path = ()
     if reading.envelope is None:
         decoded = decode_json(texts, batch.fields, options)
     else:
         decoded = open_json(texts, batch.fields, reading, batch.limit)
-        struct, image, table = row_of(reading.envelope, struct), ("after",), _row_in(batch.fields)
+        struct, image = row_of(reading.envelope, struct), ("after",)
     if reading.selection is not None:
         pruned = reading.selection.prune(struct, image) if image else reading.selection.prune_struct(struct)
         struct = pruned if isinstance(pruned, StructType) else StructType()
@@ -288,6 +293,28 @@ def _read_json(batch: _Batch, schema_id: str, schema: WriterSchema, bodies: Bodi
     )
 
 
+def _with_named_types(reading: Reading, schema: SchemaStruct, table: StructType) -> Reading:
+    """Returns the reading with the columns of local times and unsigned numbers, as the schema names their types, and the
+    units of numbers in times. table: the columns of the row.
+    """
+    names = [one.name for one in schema.struct.fields]
+    images = IMAGES_OF if reading.envelope is not None else ()
+    struct, depth = schema.struct, 0
+    if reading.envelope is not None:
+        struct, depth = row_of(reading.envelope, struct), int(is_wrapped(reading.envelope, names))
+    fed, units = FedColumns(struct, table.fields), dict(reading.units)
+    local, unsigned = set[Path](), set[Path]()
+    for path, title in schema.titles.items():
+        if title in LOCAL_UNITS or title == UNSIGNED.name:
+            column = fed.path_of(path[depth:])
+            for mine in [(image, *column) for image in images] or [column]:
+                (unsigned if title == UNSIGNED.name else local).add(mine)
+                if LOCAL_UNITS.get(title):
+                    units.setdefault(mine, LOCAL_UNITS[title])
+    times = replace(reading, units=tuple(units.items()), local_times=frozenset(local)) if local else reading
+    return replace(times, unsigned=frozenset(unsigned)) if unsigned else times
+
+
 def _row_in(fields: Sequence[NestedField]) -> StructType:
     """Returns the row in the columns of `cdc.envelope`."""
     row = next((member.field_type for member in fields if member.name == "after"), StructType())
@@ -309,8 +336,8 @@ def _avro(schema: WriterSchema, forms: Forms = OWN_FORMS) -> AvroReader:
 
 
 @lru_cache(maxsize=256)
-def _json_struct(schema: WriterSchema) -> StructType:
-    return struct_of_json_schema(schema.text, schema.references)
+def _json_schema(schema: WriterSchema) -> SchemaStruct:
+    return read_json_schema(schema.text, schema.references)
 
 
 def struct_of(schema: WriterSchema, message: str | tuple[int, ...] = "", forms: Forms = OWN_FORMS) -> StructType:
@@ -320,7 +347,7 @@ def struct_of(schema: WriterSchema, message: str | tuple[int, ...] = "", forms: 
     Raises: UnusableSchema.
     """
     if schema.kind == "json_schema":
-        return _json_struct(schema)
+        return _json_schema(schema).struct
     if schema.kind == "avro":
         return _avro(schema, forms).struct
     return protobuf_reader(schema.descriptors, message or _FIRST, forms).struct
@@ -376,10 +403,10 @@ def row_struct(
     envelope: Envelope | None,
     fields: Sequence[NestedField],
     message: str = "",
-    units: Mapping[Path, str] = MappingProxyType({}),
+    reading: Reading = _NOT_DECLARED,
 ) -> StructType:
     """Returns the Iceberg type of the rows of records that a schema describes: of envelopes the row inside, without
-    fields where it is no envelope. fields: of the table's rows; units: of numbers in time columns.
+    fields where it is no envelope. fields: of the table's rows; reading: with the units and zones of their columns.
 
     Raises: UnusableSchema.
     """
@@ -391,14 +418,21 @@ def row_struct(
     forms = _forms_of(struct, envelope, opened, renames)
     struct = struct_of(schema, message, forms) if forms else struct
     reader = _avro(schema) if schema.kind == "avro" else protobuf_reader(schema.descriptors, message or _FIRST)
-    logical_types = _logical_types(schema, reader, fields if envelope is None else None)
+    logical_types = _logical_types(schema, reader, fields, envelope)
     nothing = Columns([pa.nulls(0, arrow_type(f.field_type)) for f in struct.fields], np.zeros(0, np.uint8), ())
     if envelope is None:
         fed = FedColumns(struct, fields, renames)
-        return convert_logical_types(struct, nothing, without_units(logical_types, units, fed), fed)[0]
+        logical_types = as_declared(logical_types, reading.unit_at, reading.zone_at, fed)
+        return convert_logical_types(struct, nothing, logical_types, fed)[0]
     if not is_wrapped(envelope, [member.name for member in struct.fields]):
         renames = renames.inside("after")
-    images, _ = open_columns(envelope, struct, nothing, logical_types, opened, renames)
+    reading = replace(
+        reading,
+        envelope=envelope,
+        units=tuple(((image, *path), unit) for path, unit in reading.units for image in IMAGES_OF),
+        zones=tuple(((image, *path), zone) for path, zone in reading.zones for image in IMAGES_OF),
+    )
+    images, _ = open_columns(reading, struct, nothing, logical_types, opened, renames)
     kind = next((field.field_type for field in images.fields if field.name == "after"), None)
     return kind if isinstance(kind, StructType) else StructType()
 

@@ -85,6 +85,29 @@ def fraction_settings(path: Path, is_json: bool = True) -> str:
     return f"{out}, and here another column, `columns: {{NAME: {{type: double, field: {_in_file(path)}}}}}`"
 
 
+def cast_settings(path: Path, kind: str) -> str:
+    """Returns the settings that convert text that is a number to the type of its column; empty in lists and maps, where no
+    step leads. Of a field that is text in some records alone, a step needs all values as text.
+    """
+    if "element" in path or "value" in path or not path:
+        return ""
+    named = f'"{kind}"' if "(" in kind else kind
+    cast = f"where the text is a number, `cast: {{{'.'.join(path)}: {named}}}` converts it"
+    if len(path) > 1:
+        return cast
+    return f"{cast}, with `columns: {{{path[0]}: {{type: string, coerce: true}}}}` if other records have numbers"
+
+
+def wide_settings(path: Path, digits: int = 20) -> str:
+    """Returns the settings that allow larger integers in a field whose column holds those of 64 bits. Iceberg widens no
+    integer type to a decimal.
+    """
+    kind = f'"decimal({digits},0)"'
+    if "element" in path or "value" in path or not path:
+        return f"a new table that declares {kind} takes it"
+    return f"a column `columns: {{NAME: {{type: {kind}, field: {_in_file(path)}}}}}` takes it"
+
+
 def _in_file(path: Path) -> str:
     """Returns a path as a pipeline file writes it: with dots, or as a list where a name contains a dot."""
     if any("." in name or not name for name in path):

@@ -8,16 +8,17 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from frazil.schema.names import fraction_settings, key_settings
+from frazil.schema.names import cast_settings, fraction_settings, key_settings
 from frazil.types import list_names
 
 _BY = re.compile(r"schema ([^:]+): (column .*)", re.DOTALL)
-_MISMATCH = re.compile(r"column ([^:]+): (.+) does not fit (\w+)")
+_MISMATCH = re.compile(r"column ([^:]+): (.+) does not fit (\w+(?:\(\d+, ?\d+\))?)")
 _WORD = re.compile(r"\w*")
 _BYTES = ("binary", "fixed")
 _NO_TEXT = ("string", "uuid", *_BYTES)
 _OF_THEIR_OWN = ("float", "double", "decimal", "uuid", "date", "time", "timestamp", "timestamptz")
 """Types that a column of their own keeps better than one of text."""
+_NUMBERS = ("int", "long", "float", "double", "decimal")
 _COUNTED = {"date": "days since the epoch", "time": "milliseconds since midnight"}
 _SINCE = {"timestamp": "the epoch", "timestamptz": "the epoch", "time": "midnight"}
 OF_KEYS = ", in keys of records"
@@ -98,8 +99,9 @@ def declaration_for(path: Sequence[str], written: str, wanted: str) -> str:
         return f"to keep it as text, {f'write `columns: {{{name}: {{type: string, coerce: true}}}}`' if is_top else inside}"
     if had in ("float", "double") and has in ("int", "long"):
         return fraction_settings(tuple(path), is_json=False)
-    if had == "string" and is_member and (has in _SINCE or has in _COUNTED):
-        return f"to keep the text, give it a column: `columns: {{{name}_text: {{type: string, field: {field}}}}}`"
+    if had == "string" and is_member and has in (*_NUMBERS, *_SINCE, *_COUNTED):
+        keeps = f"to keep the text, give it a column: `columns: {{{name}_text: {{type: string, field: {field}}}}}`"
+        return cast_settings(tuple(path), wanted) if has in _NUMBERS else keeps
     if had in _OF_THEIR_OWN and is_member:
         return f'give the field a column of its own: `columns: {{{name}_{had}: {{type: "{written}", field: {field}}}}}`'
     return _unit_for(path, had, has) if had in ("int", "long") else ""

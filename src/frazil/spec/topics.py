@@ -219,7 +219,7 @@ def _iso_ms(scalar: Scalar) -> int:
     if re.fullmatch(r"[0-9]{12,14}", scalar.text, re.ASCII):
         raise SpecError(f"`start` is the text `{scalar.text}`", remedy=f"write `start: {scalar.text}`, without quotes")
     try:
-        moment = datetime.fromisoformat(scalar.text)
+        moment = datetime.fromisoformat(scalar.text.upper())  # RFC 3339 allows a small t and z.
     except ValueError:
         what = f"`{scalar.text}`" if scalar.text else describe(scalar)
         raise SpecError(f"`start` cannot be {what}", remedy=_START_REMEDY) from None

@@ -112,6 +112,13 @@ ROWS = [
     Row("smallint", "int16", 7, iceberg="int"),
     Row("integer", "int32", 7, iceberg="int"),
     Row("bigint", "int64", 7, iceberg="long"),
+    Row(
+        "bigint unsigned (`bigint.unsigned.handling.mode=long`) [with its type](#unsigned-numbers)",
+        "int64",
+        7,
+        parameters={"__debezium.source.column.type": "BIGINT UNSIGNED"},
+        iceberg="decimal(20, 0)",
+    ),
     Row("real", "float32", 1.5, iceberg="float"),
     Row("double precision", "float64", 1.5, iceberg="double"),
     Row("text, varchar, char, citext, inet, cidr, macaddr, ranges", "string", "text", iceberg="string"),
@@ -308,9 +315,28 @@ _NOTES = """
 - A `Decimal` in a column declared as `string` is its digits, also with more than 38 of them.
 - A decimal without a declared scale is a string of its digits; it may be declared as `decimal(p,s)`.
 - `binary.handling.mode` base64, base64-url-safe and hex are strings, and remain strings.
+- Local timestamps in a column with a `zone` are times of that zone: [Kafka Connect](connect.md#times-without-a-zone).
 - JSON **without** a schema has no types: numbers are `long` or `double`, texts `string`. Times are numbers, and
   decimals are base64 of unknown scale. Declare times with their unit (`columns: {placed: timestamp(us)}`), set
   `decimal.handling.mode=string` at the connector, or use Avro or JSON with its schema.
+
+## Unsigned numbers
+
+With `bigint.unsigned.handling.mode=long`, the connector's default, MySQL's `BIGINT UNSIGNED` is a Java long: a number from
+2⁶³ on is written below 0, 18446744073709551615 as -1. The message shows what is meant only if the connector adds the
+type of the source's column:
+
+```properties
+datatype.propagate.source.type=.+[.]BIGINT UNSIGNED.*
+```
+
+- With the parameter `__debezium.source.column.type` in the schema (JSON with its schema, Avro, JSON Schema, Protobuf) a
+  new column is a `decimal(20,0)` with the number that is meant, at every depth, as a key and in both images of a change.
+- A column that is a `long` already keeps the numbers up to 2⁶³ - 1. A larger one is a bad record (`out_of_range`), whose
+  message names a column that takes it.
+- Without the parameter such numbers are indistinguishable from others, and are stored below 0. Set
+  `bigint.unsigned.handling.mode=precise`, or propagate the type.
+- `INT UNSIGNED` and smaller types fit the Connect types that the connector chooses for them.
 """
 
 

@@ -28,6 +28,7 @@ _MOMENTS = (
     '"2026-01-31T12:30:00"', '"2026-01-31 12:30:00.123456"', '"2026-01-31T12:30"', '"2026-01-31"',
     '"2026-01-31T12:30:00Z"', '"2026-01-31T12:30:00.5+02:00"', '"2026-01-31T12:30:00+0200"',
     '"2026-01-31T12:30:00.123456789"', '"2026-01-31T12:30:00.123456789Z"', '"2026-02-30T00:00:00"', "1769862600123",
+    '"2026-01-31t12:30:00z"', '"2026-01-31T12:30:00+02:00:30"',
     '"+2026-01-31T12:30:00Z"', '"-2026-01-31T12:30:00Z"', '"+012026-01-31"',
     "-1", "0", "1769862600123.5", "1.769862600123e12", "1769862600123456", "253402300800000", '"1769862600123"',
 )  # fmt: skip
@@ -149,7 +150,7 @@ def _types() -> Iterator[str]:
         yield f"\n### `{kind}`\n\n| JSON | stored |\n|---|---|"
         for row, (text, stored) in enumerate(zip(texts, decoded.columns[0], strict=True)):
             outcome = (
-                f"rejected: {_cell(re.split(': a new table|: `columns', reasons[row])[0])}"
+                f"rejected: {_cell(re.split(': a new table|: a column|: where|: `columns', reasons[row])[0])}"
                 if row in reasons
                 else _cell(_words(stored.as_py()))
             )

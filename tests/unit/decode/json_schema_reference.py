@@ -75,6 +75,11 @@ ROWS: Mapping[str, Sequence[Any]] = {
         {"type": "integer", "title": f"{_CONNECT}Date", "connect.type": "int32"},
         {"type": "integer", "title": f"{_CONNECT}Time", "connect.type": "int32"},
         {"type": "integer", "title": f"{_CONNECT}Timestamp", "connect.type": "int64"},
+        {
+            "type": "integer",
+            "connect.type": "int64",
+            "connect.parameters": {"__debezium.source.column.type": "BIGINT UNSIGNED"},
+        },
         {"oneOf": [_NULL, {"type": "integer", "connect.type": "int32"}]},
         {"type": "object", "connect.type": "map", "additionalProperties": _INTEGER},
         {"type": "array", "connect.type": "map", "items": _object(key=_INTEGER, value=_STRING)},

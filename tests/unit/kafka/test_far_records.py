@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 
-from frazil.kafka.port import FARTHEST_MS, ReadRecord, bounded_ms
+from frazil.kafka.port import FARTHEST_MS, ReadRecord, timestamp_of
 from frazil.kafka.source import MOST_RECORDS, MOST_STRETCHES, FarRecords, TooManyFarRecords, without
 from frazil.types import OffsetRange
 
@@ -18,7 +18,7 @@ def _range(start: int, end: int, partition: int = 0) -> OffsetRange:
 def _found(is_far: Callable[[int], bool], value: bytes = b"v") -> FarRecords:
     def read(r: OffsetRange) -> Iterator[Sequence[ReadRecord]]:
         for n in range(r.start, r.end):
-            at = bounded_ms(1_800_000_000_000_000_000) if is_far(n) else 1_800_000_000_000
+            at = timestamp_of(1_800_000_000_000_000_000) if is_far(n) else 1_800_000_000_000
             yield [ReadRecord(r.topic, r.partition, n, value, at)]
 
     return FarRecords(read)
@@ -83,7 +83,11 @@ def test_what_was_found_long_ago_is_forgotten_and_found_again() -> None:
     assert records.search([_range(0, 10_000)])
 
 
+def test_a_record_without_a_timestamp_has_none() -> None:
+    assert [timestamp_of(at) for at in (-1, 0, -2)] == [None, 0, -2]
+
+
 def test_timestamps_are_bounded_to_what_fits_in_microseconds() -> None:
-    assert [bounded_ms(at) for at in (-(2**62), -5, 5, 2**62)] == [-FARTHEST_MS, -5, 5, FARTHEST_MS]
+    assert [timestamp_of(at) for at in (-(2**62), -5, 5, 2**62)] == [-FARTHEST_MS, -5, 5, FARTHEST_MS]
     assert -FARTHEST_MS * 1000 >= -(2**63)
     assert FARTHEST_MS * 1000 < 2**63

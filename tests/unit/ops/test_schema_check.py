@@ -339,3 +339,35 @@ def test_of_a_schema_with_several_messages_the_one_that_records_are_is_looked_at
     registry.register("protobuf", _TWO, subject="a-value")
     [finding] = look(scenario, registry, form=f"protobuf, message: {message}", more="date")
     assert (finding.is_ok, finding.found) == (is_ok, reported)
+
+
+@pytest.mark.parametrize("envelope", ["", ", envelope: debezium"])
+@pytest.mark.parametrize("name", ["org.apache.kafka.connect.data.Timestamp", "io.debezium.time.MicroTimestamp"])
+@pytest.mark.parametrize("unit", ["", "(ms)"])
+def test_local_times_in_a_column_with_a_zone_are_well(scenario: Scenario, name: str, envelope: str, unit: str) -> None:
+    registry = MemoryRegistry()
+    time = {"type": "long", "connect.name": name}
+    if "connect.data" in name:
+        time["logicalType"] = "timestamp-millis"
+    text = avro(ts=time)
+    if envelope:
+        row = {"type": "record", "name": "Row", "fields": [{"name": "ts", "type": time}]}
+        text = avro(after=["null", row], op="string")
+    registry.register("avro", text, subject="a-value")
+    zoned = f"columns: {{ts: {{type: timestamptz{unit}, zone: America/New_York}}}}"
+    [finding] = look(scenario, registry, f", {zoned}{envelope}", ts="timestamptz")
+    assert (finding.is_ok, finding.found) == (True, "the table has all of it")
+
+
+@pytest.mark.parametrize(
+    ("column", "found"), [("", "a run adds id: decimal(20, 0)"), ("long", "the table has all of it")]
+)
+def test_an_unsigned_number_is_a_decimal_unless_the_table_has_a_long(
+    scenario: Scenario, column: str, found: str
+) -> None:
+    registry = MemoryRegistry()
+    unsigned = {"type": "long", "connect.parameters": {"__debezium.source.column.type": "BIGINT UNSIGNED"}}
+    registry.register("avro", avro(id=unsigned), subject="a-value")
+    columns = {"id": column} if column else {"other": "int"}
+    [finding] = look(scenario, registry, **columns)
+    assert (finding.is_ok, finding.found) == (True, found)

@@ -27,8 +27,8 @@ _STEPS = "unit/process/test_steps.py::test_steps_that_contradict_each_other_are_
 _WAITS = "unit/ingest/tables/test_queries.py::test_a_table_whose_first_records_have_no_field_for_it_waits_for_others"
 _EXPECT = "unit/ingest/tables/test_expectations.py::test_"
 _ENCODINGS = "unit/rows/test_encodings_service.py::test_the_remedy_of_a_refused_change_gives_later_values_a_place"
-_TOPICS = "unit/ingest/test_topic_tables.py::test_"
-_LOOKUPS = "unit/ingest/tables/test_lookups.py::test_"
+_NUMBERS = "unit/ingest/test_numbers_as_text.py::test_the_step_converts_texts_and_numbers_of_one_column"
+_TOPICS, _LOOKUPS = "unit/ingest/test_topic_tables.py::test_", "unit/ingest/tables/test_lookups.py::test_"
 _UNUSABLE = "integration/test_unusable_catalogs.py::test_"
 _FUNCTIONS = "integration/test_query_functions.py::test_"
 
@@ -51,6 +51,7 @@ FOLLOWED: Mapping[str, str] = {
         ),
         f"{_FUNCTIONS}what_cannot_be_called_is_refused_until_its_remedy_is_done",
     ),
+    "…, with `columns: {…: {type: string, coerce: true}}` if other records have numbers": _NUMBERS,
     # Catalogs.
     "correct the setting that has this value, under `catalog` or `catalog.properties`": (
         f"{_UNUSABLE}a_mistake_in_the_file_is_reported_at_once_until_it_is_corrected"

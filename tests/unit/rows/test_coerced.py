@@ -19,6 +19,7 @@ from frazil.decode.settings import Reading, WriterSchema
 from frazil.schema.parts import counted_in
 from frazil.spec import TableSpec
 from frazil.spec.load import load_spec
+from frazil.spec.settings import ColumnSpec, EnvelopeSpec
 from frazil.spec.syntax.types import parse_column_type, parse_type
 from tests.unit.decode.columns import fields_of, values_of
 from tests.unit.ingest.tables.test_schemas import Scenario as Registered
@@ -28,6 +29,7 @@ from tests.unit.rows.test_shaped_service import Scenario
 from tests.unit.rows.test_writer_schemas import decode, framed
 from tests.unit.rows.test_writer_schemas import fields_of as columns_of
 from tests.unit.spec.pipeline_file import with_table
+from tests.unit.upsert.test_upsert_service import JSON_KEYS, UpsertScenario
 
 _KEPT = {
     "7": "7",
@@ -292,3 +294,17 @@ def test_a_column_of_names_of_an_enum_takes_the_numbers_that_came(tmp_path: Path
             scenario.source.produce("a", 0, record)
         scenario.settle(scenario.start())
     assert [row["v"] for row in scenario.rows()] == ["ONE", "1", "TWO"]
+
+
+@pytest.mark.parametrize("envelope", ["debezium", None])
+def test_a_number_in_a_key_is_the_text_that_its_column_has(tmp_path: Path, envelope: str | None) -> None:
+    settings: dict[str, Any] = {"envelope": EnvelopeSpec(kind="debezium")} if envelope else {}
+    text = ColumnSpec(name="id", type=parse_type("string"), coerce=True)
+    scenario = UpsertScenario(tmp_path, columns=(text,), key=JSON_KEYS, key_columns=("id",), **settings)
+    for number in (7, 8):
+        row = {"id": number, "v": 1}
+        scenario.put(f'{{"id": {number}}}', {"op": "c", "after": row} if envelope else row)
+    scenario.put('{"id": 7}', None)
+    scenario.catch_up()
+    assert [row["id"] for row in scenario.upsert_table()] == ["8"]
+    assert scenario.catalog.load("n.t__dead_letters") is None

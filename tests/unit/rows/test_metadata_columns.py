@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyiceberg.types import TimestamptzType
 
 from frazil.decode.settings import Reading, WriterSchema
 from frazil.ingest.tasks.task_job import Job, source_columns
+from frazil.literals import parse_constant
 from frazil.schema.projection import Shaping
 from tests.unit.ingest.targets import records_of, run, target_of
 from tests.unit.rows.test_shaped_tasks import rows_of
@@ -197,3 +199,8 @@ def test_a_header_that_does_not_fit_is_a_misfit_or_rescued(tmp_path: Path, name:
     assert (report.bad_records.first, rows[0]["_rescued"], rows[1][name]) == ((), None, None)
     assert set(json.loads(rows[1]["_rescued"])) == {"id", f"_headers.{name}"}
     assert json.loads(rows[1]["_rescued"])["id"]["value"] == "}x{"
+
+
+@pytest.mark.parametrize("text", ["2026-01-31T12:30:00Z", "2026-01-31t12:30:00z"])
+def test_a_constant_time_may_be_in_small_letters(text: str) -> None:
+    assert parse_constant(text, TimestamptzType()).as_py() == at("2026-01-31T12:30:00")

@@ -234,6 +234,7 @@ def test_everything_that_is_written_is_taken(load: Load, working_directory: Path
         ("earliest", Start(kind="earliest")),
         ("latest", Start(kind="latest")),
         ("2026-01-31T00:00:00Z", Start(kind="timestamp", timestamp_ms=1769817600000)),
+        ("2026-01-31t00:00:00z", Start(kind="timestamp", timestamp_ms=1769817600000)),
         ("'2026-01-31T01:00:00.123+01:00'", Start(kind="timestamp", timestamp_ms=1769817600123)),
         ("2026-01-31 00:00:00Z", Start(kind="timestamp", timestamp_ms=1769817600000)),
         ("1769817600123", Start(kind="timestamp", timestamp_ms=1769817600123)),

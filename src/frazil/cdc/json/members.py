@@ -123,6 +123,8 @@ def json_options(reading: Reading, limit: int, is_extended: bool = False) -> Jso
         row_depth=0 if reading.envelope is None else 1,
         hints=reading.hints,
         zones=reading.zones,
+        local_times=reading.local_times,
+        unsigned=reading.unsigned,
         infers_times=reading.infers_times,
     )
 

@@ -35,7 +35,7 @@ def open_documents(
         if field.name in IMAGES_OF and isinstance(field.field_type, StringType)
     }
     others = [field for field in fields if field.name not in IMAGES_OF]
-    decoded = convert_columns(conversion, *open_columns(reading.envelope, struct, columns, {}, fields), others)
+    decoded = convert_columns(conversion, *open_columns(reading, struct, columns, {}, fields), others)
     found = {field.name: array for field, array in zip(others, decoded.columns, strict=True)}
     texts = texts_of(pa.nulls(rows, pa.binary()), json_options(reading, conversion.limit))
     batch = EnvelopeBatch(texts, reading, tuple(fields))

@@ -140,13 +140,14 @@ def _connect(node: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def connect_attributes(
     avro: Avro, path: Path = (), around: tuple[Avro, ...] = ()
-) -> Iterator[tuple[Path, Mapping[str, Any]]]:
-    """Yields the attributes of Kafka Connect by path of the value, of a type and all types inside it; of a record inside
-    itself only once. path: names of fields, `element` and `value` below lists and maps, names of branches below unions.
+) -> Iterator[tuple[Path, str, Mapping[str, Any]]]:
+    """Yields the kind and the attributes of Kafka Connect by path of the value, of a type and all types inside it; of a
+    record inside itself only once. path: names of fields, `element` and `value` below lists and maps, names of branches
+    below unions.
     """
     if avro in around:
         return
-    yield path, avro.connect
+    yield path, avro.kind, avro.connect
     around = (*around, avro)
     for member in avro.fields:
         yield from connect_attributes(member.type, (*path, member.name), around)

@@ -18,6 +18,7 @@ from frazil.decode.connect.values import (
     CONFLUENT_DECIMAL,
     GOOGLE_DATE,
     GOOGLE_TIME,
+    GOOGLE_TIMESTAMP,
     VARIABLE_SCALE,
     LogicalType,
     confluent_decimal,
@@ -29,6 +30,7 @@ from frazil.schema.selection import Path
 _META_NUMBER, _PARAMS_NUMBER = 1088, 2
 _SCALED = {"scale", "value"}
 _Proto = descriptor_pb2.FieldDescriptorProto
+_LONGS = (_Proto.TYPE_INT64, _Proto.TYPE_SINT64, _Proto.TYPE_SFIXED64)
 
 
 @functools.lru_cache(maxsize=256)
@@ -58,7 +60,8 @@ def _note(
     each: Any, path: Path, params: Mapping[str, str], inside: tuple[str, ...], found: dict[Path, LogicalType]
 ) -> None:
     message = each.message_type
-    logical_type = logical_type_of(params["connect.name"], params) if "connect.name" in params else None
+    is_long = each.type in _LONGS
+    logical_type = logical_type_of(params.get("connect.name"), params, is_long)
     if logical_type is None and message is not None:
         logical_type = _meaning_of_message(message, params)
     if logical_type is not None:
@@ -70,7 +73,7 @@ def _note(
 def _meaning_of_message(message: Any, params: Mapping[str, str]) -> LogicalType | None:
     if message.full_name == CONFLUENT_DECIMAL:
         return confluent_decimal(params.get("precision"), params.get("scale"))
-    if message.full_name in (GOOGLE_DATE, GOOGLE_TIME):
+    if message.full_name in (GOOGLE_DATE, GOOGLE_TIME, GOOGLE_TIMESTAMP):
         return LogicalType(message.full_name)
     is_scaled = message.name == "VariableScaleDecimal" and {each.name for each in message.fields} == _SCALED
     return VARIABLE_SCALE if is_scaled else None

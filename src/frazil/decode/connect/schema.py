@@ -37,11 +37,12 @@ from pyiceberg.types import (
 
 from frazil.decode.avro.schema import connect_attributes, parse_avro
 from frazil.decode.columns import Columns, Fault, filled
-from frazil.decode.connect.values import ConnectValues, LogicalType, read_logical_type
+from frazil.decode.connect.values import UNSIGNED, ConnectValues, LogicalType, read_logical_type
 from frazil.decode.renames import FedColumns
 from frazil.decode.values_as_json import json_text
 from frazil.registry.port import UnusableSchema
 from frazil.schema.arrow import children_of, replace_children, unsliced
+from frazil.schema.names import wide_settings
 from frazil.schema.parts import Path, parts_of, retyped, with_parts
 
 _MAX_LEVELS = 64
@@ -62,6 +63,9 @@ _PRIMITIVES: Mapping[str, IcebergType] = {
 _HEAD_BYTES = 1000
 _STRUCT = re.compile(rb'"type"\s*:\s*"struct"')
 _DECIMAL = "org.apache.kafka.connect.data.Decimal"
+_SOURCE_TYPE = "__debezium.source.column.type"
+_UNSIGNED_COLUMN = re.compile(r"(BIGINT|INT8)\b.*\bUNSIGNED\b|SERIAL$", re.IGNORECASE)
+"""Types of MySQL's unsigned 64-bit columns, as Debezium writes them into `__debezium.source.column.type`."""
 
 
 @dataclass(frozen=True)
@@ -108,8 +112,9 @@ def _type_of(node: dict[str, Any], path: Path, logical_types: dict[Path, Logical
     if len(path) > _MAX_LEVELS:
         raise UnusableSchema(f"the schema is nested more than {_MAX_LEVELS} levels deep")
     kind = node["type"]
-    if node.get("name"):
-        logical_types[path] = logical_type_of(node["name"], node.get("parameters"))
+    logical_type = logical_type_of(node.get("name"), node.get("parameters"), is_long=kind == "int64")
+    if logical_type is not None:
+        logical_types[path] = logical_type
     if kind == "struct":
         members = node.get("fields") or []
         inner = [(one["field"], _type_of(one, (*path, one["field"]), logical_types)) for one in members]
@@ -140,9 +145,22 @@ def _map_of(node: dict[str, Any], path: Path, logical_types: dict[Path, LogicalT
     return ListType(element_id=0, element_type=pair, element_required=False)
 
 
-def logical_type_of(name: str, parameters: Any) -> LogicalType:
-    """Returns the logical type with a name and, of a decimal, its parameters."""
+def is_unsigned(name: Any, parameters: Any, kind: IcebergType) -> bool:
+    """Whether a schema of the type `kind`, with a name and parameters, describes unsigned integers of 64 bits that wrap.
+
+    A long without a name may have the type of the source's column among its parameters, as with Debezium's
+    `column.propagate.source.type`.
+    """
+    if name or not isinstance(kind, LongType) or not isinstance(parameters, dict):
+        return False
+    return _UNSIGNED_COLUMN.match(str(parameters.get(_SOURCE_TYPE))) is not None
+
+
+def logical_type_of(name: Any, parameters: Any, is_long: bool) -> LogicalType | None:
+    """Returns the logical type of a schema with a name and parameters; None for a type that is used as written."""
     given = parameters if isinstance(parameters, dict) else {}
+    if not name:
+        return UNSIGNED if is_long and is_unsigned(name, given, LongType()) else None
     if name != _DECIMAL:
         return LogicalType(name)
     try:
@@ -162,11 +180,14 @@ def logical_types_of_avro(text: str, references: tuple[str, ...] = ()) -> Mappin
     """Returns the logical types that Connect's converter stored in an Avro schema, by path of the value; the texts are
     valid.
     """
-    return {
-        path: logical_type_of(attributes["connect.name"], attributes.get("connect.parameters"))
-        for path, attributes in connect_attributes(parse_avro(text, references))
-        if isinstance(attributes.get("connect.name"), str)
-    }
+    found = {}
+    for path, kind, attributes in connect_attributes(parse_avro(text, references)):
+        name = attributes.get("connect.name")
+        name = name if isinstance(name, str) else None
+        logical_type = logical_type_of(name, attributes.get("connect.parameters"), is_long=kind == "long")
+        if logical_type is not None:
+            found[path] = logical_type
+    return found
 
 
 @dataclass
@@ -184,13 +205,21 @@ class _Reading:
     paths: dict[int, str]
     #: The value at fault by record, as in Columns.
     values: dict[int, str]
+    #: The number of names at the beginning of a path that lead to the row; None: the values are not in a row.
+    row_depth: int | None
+
+    def in_row(self, path: Path) -> Path:
+        """Returns the path of a column's field in the row; the empty path outside of rows."""
+        return () if self.row_depth is None else self.fed.path_of(path)[self.row_depth :]
 
     def read(
         self, array: pa.Array, kind: IcebergType, path: Path, owner: NDArray[np.int64]
     ) -> tuple[pa.Array, IcebergType]:
-        """Returns one column; `owner` is the record that each of its values belongs to."""
+        """Returns one column; `owner` is the record that each of its values belongs to, -1 for a value inside a struct
+        that is null.
+        """
         logical_type, wanted = self.logical_types.get(path), self.fed.type_at(path)
-        if logical_type is not None and wanted != kind and not _is_as_written(kind, wanted):
+        if logical_type is not None and _is_converted(logical_type, kind, wanted):
             converted = read_logical_type(array, logical_type, wanted)
             if converted is not None:
                 self._note(array, converted, logical_type, path, owner)
@@ -199,7 +228,9 @@ class _Reading:
         if not parts or not any(len(other) > len(path) and other[: len(path)] == path for other in self.logical_types):
             return array, kind
         array = unsliced(array)
-        if not isinstance(kind, StructType):
+        if isinstance(kind, StructType):
+            owner = np.where(np.asarray(array.is_valid()), owner, -1)
+        else:
             owner = np.repeat(owner, np.diff(np.asarray(array.offsets)))
         keys: pa.Array | None = None
         if isinstance(kind, MapType):
@@ -220,8 +251,9 @@ class _Reading:
             return
         far = np.zeros(converted.bad.size, np.bool_) if converted.far is None else converted.far
         name = logical_type.name.rpartition(".")[2]
-        beyond = Fault("out_of_range", f"{{value}} ({name}) is out of the range of {converted.kind}")
-        self._refuse(array, far, beyond, path, owner)
+        remedy = f": {wide_settings(self.in_row(path))}" if logical_type.name == UNSIGNED.name else ""
+        beyond = Fault("out_of_range", f"{{value}} ({name}) is out of the range of {converted.kind}{remedy}")
+        self._refuse(array if converted.shown is None else converted.shown, far, beyond, path, owner)
         none = Fault("type_mismatch", f"{{value}} is no {name} that {converted.kind} can hold")
         self._refuse(array, converted.bad & ~far, none, path, owner)
 
@@ -229,7 +261,7 @@ class _Reading:
         self, array: pa.Array, bad: NDArray[np.bool_], fault: Fault, path: Path, owner: NDArray[np.int64]
     ) -> None:
         """Refuses records; of a record with several such values the first counts."""
-        places = np.flatnonzero(bad & (self.fault[owner] == 0))
+        places = np.flatnonzero(bad & (owner >= 0) & (self.fault[owner] == 0))
         rows, first = np.unique(owner[places], return_index=True)
         if not rows.size:
             return
@@ -241,23 +273,35 @@ class _Reading:
             self.paths[row], self.values[row] = ".".join(path), json_text(array[place])
 
 
+def _is_converted(logical_type: LogicalType, kind: IcebergType, wanted: IcebergType | None) -> bool:
+    """Whether values are converted to their logical type. A column may be declared for values as they are written; a
+    number that is written as another one is never stored so, and neither is a local time as an instant.
+    """
+    if logical_type.name == UNSIGNED.name or logical_type.has_zone:
+        return True
+    return wanted != kind and not _is_as_written(kind, wanted)
+
+
 def _is_as_written(kind: IcebergType, wanted: IcebergType | None) -> bool:
-    """Whether a column is declared for values as they are written, whatever their logical type."""
     families = ((IntegerType, LongType, FloatType, DoubleType, DecimalType), (BinaryType, FixedType), (StructType,))
     return any(isinstance(kind, family) and isinstance(wanted, family) for family in families)
 
 
-def without_units(
-    logical_types: Mapping[Path, LogicalType], units: Mapping[Path, str], fed: FedColumns
+def as_declared(
+    logical_types: Mapping[Path, LogicalType], units: Mapping[Path, str], zones: Mapping[Path, str], fed: FedColumns
 ) -> Mapping[Path, LogicalType]:
-    """Returns the logical types without those of columns for which the pipeline file declares a unit of numbers: that
-    takes precedence. units: by path of the column.
+    """Returns the logical types with what the pipeline file declares for their columns: a unit of numbers takes
+    precedence over the type, and local times are of the column's zone. units, zones: by path of the column.
     """
-    return (
-        {path: logical_type for path, logical_type in logical_types.items() if not _has_unit(path, units, fed)}
-        if units
-        else logical_types
-    )
+    if not units and not zones:
+        return logical_types
+    found = {}
+    for path, logical_type in logical_types.items():
+        if logical_type.is_local and fed.path_of(path) in zones:
+            found[path] = replace(logical_type, has_zone=True, unit=units.get(fed.path_of(path), ""))
+        elif not _has_unit(path, units, fed):
+            found[path] = logical_type
+    return found
 
 
 def _has_unit(path: Path, units: Mapping[Path, str], fed: FedColumns) -> bool:
@@ -283,13 +327,21 @@ def with_keys(
 
 
 def convert_logical_types(
-    struct: StructType, columns: Columns, logical_types: Mapping[Path, LogicalType], fed: FedColumns
+    struct: StructType,
+    columns: Columns,
+    logical_types: Mapping[Path, LogicalType],
+    fed: FedColumns,
+    row_depth: int | None = 0,
 ) -> tuple[StructType, Columns]:
-    """Returns the columns converted to their logical types. A value that its type cannot hold is a fault of its record."""
+    """Returns the columns converted to their logical types. A value that its type cannot hold is a fault of its record.
+
+    row_depth: the number of names at the beginning of a path that lead to the row; None: the values are not in a row.
+    """
     if not logical_types:
         return struct, columns
     fault = columns.fault.copy()
-    reading = _Reading(logical_types, fed, fault, list(columns.faults), dict(columns.paths), dict(columns.values))
+    paths, values = dict(columns.paths), dict(columns.values)
+    reading = _Reading(logical_types, fed, fault, list(columns.faults), paths, values, row_depth)
     owner = np.arange(fault.size)
     fields, arrays = [], []
     for member, array in zip(struct.fields, columns.arrays, strict=True):

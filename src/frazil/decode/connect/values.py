@@ -5,7 +5,7 @@ A column is converted at once: losslessly, except for parts of a microsecond, wh
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from decimal import Decimal
 
@@ -16,7 +16,10 @@ from numpy.typing import NDArray
 from pyiceberg.types import (
     DateType,
     DecimalType,
+    DoubleType,
+    FloatType,
     IcebergType,
+    LongType,
     StringType,
     TimestampType,
     TimestamptzType,
@@ -35,11 +38,10 @@ from frazil.decode.decimals import MAX_DECIMAL_DIGITS
 from frazil.decode.epochs import (
     FIRST_DAY,
     LAST_DAY,
-    cut_texts,
     find_far_years,
     from_numbers,
-    from_texts,
     inside_years,
+    read_texts,
     strict_cast,
 )
 from frazil.decode.lossless import read_uuids
@@ -104,6 +106,15 @@ class LogicalType:
     precision: int = MAX_DECIMAL_DIGITS
     #: Whether its values identify rows, so that equal values must be written alike.
     is_key: bool = False
+    #: Whether the column has a declared zone: local times are of that zone.
+    has_zone: bool = False
+    #: The declared unit of a local time's numbers; empty: the unit of the type.
+    unit: str = ""
+
+    @property
+    def is_local(self) -> bool:
+        """Whether its values are local times, which have no zone of their own."""
+        return self.name in LOCAL_UNITS
 
 
 @dataclass(frozen=True)
@@ -118,6 +129,8 @@ class ConnectValues:
     bad: NDArray[np.bool_]
     #: Which of these are out of the type's range; None: none.
     far: NDArray[np.bool_] | None = None
+    #: The written values as a message shows them; None: unchanged.
+    shown: pa.Array | None = None
 
 
 _Read = Callable[[pa.Array, LogicalType, IcebergType | None], ConnectValues | None]
@@ -168,26 +181,45 @@ def _time(factor: int, parts: int = 1) -> _Read:
     return read
 
 
-def _moment(unit: str) -> _Read:
-    def read(array: pa.Array, _: LogicalType, __: IcebergType | None) -> ConnectValues | None:
-        if not _is_integral(array):
-            return None
-        micros = from_numbers(array, unit).micros.cast(pa.timestamp("us"))
-        return _from_integers(array, micros, TimestampType())
-
-    return read
+def _moment(array: pa.Array, logical_type: LogicalType, _: IcebergType | None) -> ConnectValues | None:
+    if not _is_integral(array):
+        return None
+    unit = logical_type.unit or LOCAL_UNITS[logical_type.name]
+    micros = from_numbers(array, unit).micros.cast(pa.timestamp("us"))
+    return _from_integers(array, micros, TimestampType())
 
 
 def _timestamp(array: pa.Array, logical_type: LogicalType, wanted: IcebergType | None) -> ConnectValues | None:
-    """Returns timestamps of Connect's own type: instants in a column of instants, otherwise without a zone. Connect's
-    converter for Avro gives them the logical type of instants, whatever the source has.
+    """Returns timestamps of Connect's own type: instants in a column of instants that has no declared zone, otherwise
+    local times. Connect's converter for Avro gives them the logical type of instants, whatever the source has.
     """
-    found = _moment("ms")(array, logical_type, wanted)
+    found = _moment(array, logical_type, wanted)
     if pa.types.is_timestamp(array.type) and array.type.tz is not None:
         found = ConnectValues(array.cast(pa.timestamp("us")), TimestampType(), np.zeros(len(array), np.bool_))
-    if found is None or not isinstance(wanted, TimestamptzType):
+    if found is None or logical_type.has_zone or not isinstance(wanted, TimestamptzType):
         return found
     return replace(found, array=found.array.cast(pa.timestamp("us", tz="UTC")), kind=wanted)
+
+
+def _unsigned(array: pa.Array, _: LogicalType, wanted: IcebergType | None) -> ConnectValues | None:
+    """Returns the numbers of unsigned 64-bit integers, which Java's long wraps: those from 2**63 on are written below 0."""
+    if not _is_integral(array):
+        return None
+    signed = array.cast(pa.int64())
+    wraps = np.asarray(pc.fill_null(pc.less(signed, 0), False))
+    numbers = signed.cast(pa.decimal128(_UNSIGNED.precision, 0))
+    if wraps.any():
+        wrapped = pc.add(numbers, pa.scalar(Decimal(2**64), numbers.type)).cast(numbers.type)
+        numbers = pc.if_else(pa.array(wraps), wrapped, numbers)
+    if wanted is None or isinstance(wanted, DecimalType | FloatType | DoubleType | StringType):
+        return ConnectValues(numbers, _UNSIGNED, np.zeros(len(array), np.bool_))
+    long = pc.if_else(pa.array(wraps), pa.scalar(None, pa.int64()), signed)
+    return ConnectValues(long, LongType(), wraps, wraps, signed.view(pa.uint64()))
+
+
+def _timestamp_message(array: pa.Array, logical_type: LogicalType, wanted: IcebergType | None) -> ConnectValues | None:
+    """Returns the local times in messages that stand for Connect's timestamps, where their zone is declared."""
+    return _timestamp(array, logical_type, wanted) if logical_type.has_zone else None
 
 
 def _text(kind: IcebergType, target: pa.TimestampType, strips_zone: bool, before: str = "") -> _Read:
@@ -196,9 +228,7 @@ def _text(kind: IcebergType, target: pa.TimestampType, strips_zone: bool, before
             return None
         words = _without_zone(array) if strips_zone else array
         words = pc.binary_join_element_wise(before, words, "") if before else words
-        moments = from_texts(words, target)
-        if moments is None:
-            moments = strict_cast(cut_texts(words), target)
+        moments = read_texts(words, target)
         if isinstance(kind, TimeType):
             moments = moments.cast(pa.int64()).cast(pa.time64("us"))
             return ConnectValues(moments, kind, _is_unconverted(array, moments))
@@ -222,7 +252,7 @@ def _within_years(array: pa.Array, words: pa.Array, times: pa.Array, kind: Icebe
 
 
 def _without_zone(texts: pa.Array) -> pa.Array:
-    return pc.replace_substring_regex(texts, "Z$", "")
+    return pc.replace_substring_regex(texts, "[Zz]$", "")
 
 
 def _uuid(array: pa.Array, _: LogicalType, __: IcebergType | None) -> ConnectValues | None:
@@ -287,6 +317,7 @@ def _has_bytes(array: pa.Array) -> NDArray[np.bool_]:
 
 CONFLUENT_DECIMAL = "confluent.type.Decimal"
 GOOGLE_DATE, GOOGLE_TIME = "google.type.Date", "google.type.TimeOfDay"
+GOOGLE_TIMESTAMP = "google.protobuf.Timestamp"
 """Messages that Confluent's ProtobufConverter has for Connect's dates and times."""
 _UNKNOWN = -1
 
@@ -324,18 +355,32 @@ def _time_message(array: pa.Array, _: LogicalType, __: IcebergType | None) -> Co
 _DEBEZIUM, _CONNECT = "io.debezium.", "org.apache.kafka.connect.data."
 VARIABLE_SCALE = LogicalType(f"{_DEBEZIUM}data.VariableScaleDecimal")
 """A number with a scale of its own."""
+_TIMESTAMP = f"{_CONNECT}Timestamp"
+LOCAL_UNITS: Mapping[str, str] = {
+    _TIMESTAMP: "ms",
+    f"{_DEBEZIUM}time.Timestamp": "ms",
+    f"{_DEBEZIUM}time.MicroTimestamp": "us",
+    f"{_DEBEZIUM}time.NanoTimestamp": "ns",
+    f"{_DEBEZIUM}time.IsoTimestamp": "",
+    GOOGLE_TIMESTAMP: "",
+}
+"""Types of local times, with the unit of their numbers; empty for types that are not numbers."""
+_UNSIGNED = DecimalType(20, 0)
+UNSIGNED = LogicalType("BIGINT UNSIGNED")
+"""An unsigned 64-bit integer that a connector writes as a long, as `bigint.unsigned.handling.mode=long` lets Debezium."""
 _READERS: dict[str, _Read] = {
+    UNSIGNED.name: _unsigned,
     f"{_CONNECT}Decimal": _decimal,
     f"{_CONNECT}Date": _days,
     f"{_CONNECT}Time": _time(1000),
-    f"{_CONNECT}Timestamp": _timestamp,
+    _TIMESTAMP: _timestamp,
     f"{_DEBEZIUM}time.Date": _days,
     f"{_DEBEZIUM}time.Time": _time(1000),
     f"{_DEBEZIUM}time.MicroTime": _time(1),
     f"{_DEBEZIUM}time.NanoTime": _time(1, 1000),
-    f"{_DEBEZIUM}time.Timestamp": _moment("ms"),
-    f"{_DEBEZIUM}time.MicroTimestamp": _moment("us"),
-    f"{_DEBEZIUM}time.NanoTimestamp": _moment("ns"),
+    f"{_DEBEZIUM}time.Timestamp": _moment,
+    f"{_DEBEZIUM}time.MicroTimestamp": _moment,
+    f"{_DEBEZIUM}time.NanoTimestamp": _moment,
     f"{_DEBEZIUM}time.ZonedTimestamp": _text(TimestamptzType(), pa.timestamp("us", tz="UTC"), False),
     f"{_DEBEZIUM}time.IsoDate": _iso_date,
     f"{_DEBEZIUM}time.IsoTime": _text(TimeType(), pa.timestamp("us"), True, before="1970-01-01T"),
@@ -345,4 +390,5 @@ _READERS: dict[str, _Read] = {
     CONFLUENT_DECIMAL: _decimal_message,
     GOOGLE_DATE: _date_message,
     GOOGLE_TIME: _time_message,
+    GOOGLE_TIMESTAMP: _timestamp_message,
 }

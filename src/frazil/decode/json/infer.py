@@ -40,7 +40,8 @@ from frazil.name_length import is_long, shorten
 from frazil.schema.names import both_reason
 
 _DAY = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$"
-_TIME = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]+)?)?(Z|z|[+-][0-9]{2}(:?[0-9]{2})?)?$"
+_OFFSET = r"[+-][0-9]{2}(:?[0-9]{2}(:?[0-9]{2})?)?"
+_TIME = rf"^[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}}[Tt ][0-9]{{2}}:[0-9]{{2}}(:[0-9]{{2}}([.,][0-9]+)?)?(Z|z|{_OFFSET})?$"
 
 
 def type_of_texts(texts: Texts, slices: Slices) -> IcebergType:

@@ -32,6 +32,7 @@ from pyiceberg.types import (
 )
 
 from frazil.decode.columns import Fault, bitmap
+from frazil.decode.decimals import MAX_DECIMAL_DIGITS, are_numbers
 from frazil.decode.epochs import SKIPPED, unit_settings, zone_settings
 from frazil.decode.json import values
 from frazil.decode.json.as_sent import as_sent
@@ -46,12 +47,17 @@ from frazil.decode.json.text import (
     read_epochs,
     read_zoned,
     with_unscaled,
+    without_wrapping,
 )
 from frazil.decode.memory import U8
-from frazil.schema.names import fraction_settings
+from frazil.schema.names import cast_settings, fraction_settings, wide_settings
 from frazil.schema.parts import type_word
 
 _HAS_ZONE, _HAS_NONE = values.SKIPPED + 1, values.SKIPPED + 2
+_NUMBER_AS_TEXT = values.SKIPPED + 5
+_NUMBERS = (IntegerType, LongType, FloatType, DoubleType)
+_DIGITS = {values.SKIPPED + 3: 20, values.SKIPPED + 4: MAX_DECIMAL_DIGITS}
+"""By the code of an integer beyond 64 bits, the digits of a decimal that holds it."""
 FAULTS = {
     values.WRONG_KIND: Fault("type_mismatch", "{value} does not fit {type}"),
     values.OUT_OF_RANGE: Fault("out_of_range", "{value} is out of the range of {type}"),
@@ -63,6 +69,8 @@ FAULTS = {
     values.SKIPPED: Fault("out_of_range", SKIPPED),
     _HAS_ZONE: Fault("type_mismatch", "{value} has a zone, and {type} has none"),
     _HAS_NONE: Fault("type_mismatch", "{value} has no zone, and {type} has one"),
+    _NUMBER_AS_TEXT: Fault("type_mismatch", "{value} does not fit {type}"),
+    **dict.fromkeys(_DIGITS, Fault("out_of_range", "{value} is out of the range of {type}")),
 }
 """What is wrong with a value, by the code that a reader answers with."""
 
@@ -88,13 +96,28 @@ def refuse_values(texts: Texts, slices: Slices, bad: U8, kind: IcebergType, path
         zone, is_time = texts.options.zone_at.get(path) or "", isinstance(kind, TimestampType | TimestamptzType)
         faults[values.SKIPPED] = replace(faults[values.SKIPPED], message=SKIPPED.replace("{zone}", zone))
         row = () if texts.options.is_key else texts.in_row(path)
+        if isinstance(kind, _NUMBERS) and (remedy := cast_settings(row, name)):
+            bad = np.where(_are_numbers(texts, slices, bad), np.uint8(_NUMBER_AS_TEXT), bad)
+            fault = faults[_NUMBER_AS_TEXT]
+            faults[_NUMBER_AS_TEXT] = replace(fault, message=f"{fault.message}: {remedy}")
         for code in (_HAS_ZONE, _HAS_NONE) if is_time else ():
             remedy = zone_settings(row, kind)
             faults[code] = replace(faults[code], message=f"{faults[code].message}: {remedy}")
+        for code, digits in _DIGITS.items():
+            faults[code] = replace(faults[code], message=f"{faults[code].message}: {wide_settings(row, digits)}")
         fault = faults[values.NOT_INTEGRAL]
         remedy = unit_settings(row, kind) if is_time else fraction_settings(row)
         faults[values.NOT_INTEGRAL] = replace(fault, message=f"{fault.message}: {remedy}")
         texts.refuse(slices, bad, ".".join(path), faults)
+
+
+def _are_numbers(texts: Texts, slices: Slices, bad: U8) -> NDArray[np.bool_]:
+    """Returns which refused values are texts that are numbers: bool of shape (n_values,)."""
+    found: NDArray[np.bool_] = (bad == values.WRONG_KIND) & (slices.kind == STRING)
+    rows = np.flatnonzero(found).astype(np.int32)
+    if rows.size:
+        found[rows] = are_numbers(texts.raw_texts(slices, rows, quotes=1))
+    return found
 
 
 def _flags(slices: Slices) -> tuple[U8, U8]:
@@ -117,7 +140,8 @@ def _primitive(kind: pa.DataType, valid: NDArray[Any], values: pa.Buffer) -> pa.
 
 def _read_integer(texts: Texts, slices: Slices, kind: IcebergType, path: tuple[str, ...]) -> pa.Array:
     numbers = slices.integers()
-    if numbers is not None and not ((slices.kind > NULL) & (slices.kind != INT)).any():
+    is_plain = not ((slices.kind > NULL) & (slices.kind != INT)).any() and path not in texts.options.unsigned
+    if numbers is not None and is_plain:
         if isinstance(kind, LongType):
             return _primitive(pa.int64(), slices.kind == INT, pa.py_buffer(numbers))
         narrow = numbers.astype(np.int32)
@@ -130,6 +154,7 @@ def _read_any_integer(texts: Texts, slices: Slices, kind: IcebergType, path: tup
     valid, bad = _flags(slices)
     out = np.zeros(len(slices), np.int64)
     least, most = _BOUNDS[type(kind)]
+    least = 0 if path in texts.options.unsigned else least
     slow = np.empty(len(slices), np.int32)
     count = values.parse_integers(texts.base, slices.start, slices.end, slices.kind, least, most, out, valid, bad, slow)
     for row in slow[:count].tolist():
@@ -141,6 +166,9 @@ def _read_any_integer(texts: Texts, slices: Slices, kind: IcebergType, path: tup
         else:
             out[row], valid[row] = integral, 1
     bad[slices.kind == NON_FINITE] = values.NOT_INTEGRAL
+    for row in np.flatnonzero(bad == values.OUT_OF_RANGE).tolist() if isinstance(kind, LongType) else ():
+        digits = len(str(abs(integral_value(texts.text(slices, row)) or 0)))
+        bad[row] = next((code for code, most_digits in _DIGITS.items() if digits <= most_digits), values.OUT_OF_RANGE)
     refuse_values(texts, slices, bad, kind, path)
     if isinstance(kind, IntegerType):
         return _primitive(pa.int32(), valid, pa.py_buffer(out.astype(np.int32)))
@@ -240,8 +268,10 @@ def _read_text(texts: Texts, slices: Slices, kind: IcebergType, path: tuple[str,
     column = text_column(texts, slices, numbers=reader.numbers or is_counted or scale is not None)
     if scale is not None:
         column = with_unscaled(column, slices.kind, scale)
+    if path in texts.options.unsigned:
+        column = without_wrapping(column, slices.kind)
     if zone is not None:
-        array = read_zoned(column, kind, slices.kind, unit, zone)
+        array = read_zoned(column, kind, slices.kind, unit, zone, path in texts.options.local_times)
     elif unit is not None and is_counted:
         array = read_counted(column, kind, slices.kind, unit, reader)
     elif unit is None or not isinstance(kind, TimestampType | TimestamptzType):

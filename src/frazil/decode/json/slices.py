@@ -131,6 +131,10 @@ class JsonOptions:
     hints: tuple[tuple[Path, str], ...] = ()
     #: The zones of local times, by path.
     zones: tuple[tuple[Path, str], ...] = ()
+    #: The paths of values that are local times, whatever they are written as.
+    local_times: frozenset[Path] = frozenset()
+    #: The paths of integers that are unsigned numbers of 64 bits, and wrap below 0.
+    unsigned: frozenset[Path] = frozenset()
     #: Whether text without a column that is always a time becomes a time column.
     infers_times: bool = False
     #: Whether values are as Kafka Connect's converter writes them: the texts NaN, Infinity and -Infinity are floats and

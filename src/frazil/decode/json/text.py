@@ -30,12 +30,11 @@ from frazil.decode.epochs import (
     FIRST_US,
     LAST_US,
     are_skipped,
-    cut_texts,
     find_far_years,
     from_numbers,
-    from_texts,
     have_zones,
     inside_years,
+    read_texts,
     strict_cast,
     to_instants,
     to_local,
@@ -162,6 +161,15 @@ def _unscaled(text: str, scale: int) -> str | None:
     return base64.b64encode(whole.to_bytes(whole.bit_length() // 8 + 1, "big", signed=True)).decode()
 
 
+def without_wrapping(column: TextColumn, kinds: U8) -> TextColumn:
+    """Returns the column with the integers below 0 as the unsigned numbers of 64 bits that they stand for."""
+    is_below = np.asarray(pc.fill_null(pc.starts_with(column.array, "-"), False)) & (kinds == INT)
+    if not is_below.any():
+        return column
+    texts = [str(int(text) + 2**64) for text in column.array.filter(pa.array(is_below)).to_pylist()]
+    return replace(column, array=pc.replace_with_mask(column.array, is_below, pa.array(texts, column.array.type)))
+
+
 def _floor(number: Decimal) -> int:
     if number and number.adjusted() > 40:
         return -_FAR if number < 0 else _FAR
@@ -170,7 +178,11 @@ def _floor(number: Decimal) -> int:
 
 def _cast(column: TextColumn, target: pa.DataType) -> pa.Array:
     """Returns the values parsed from texts; the invalid ones are marked."""
-    found = strict_cast(column.array, target)
+    return _marked(column, strict_cast(column.array, target))
+
+
+def _marked(column: TextColumn, found: pa.Array) -> pa.Array:
+    """Returns the values parsed from texts, and marks the texts that have none."""
     if found.null_count > column.array.null_count:
         bad = np.asarray(column.array.is_valid()) & np.asarray(found.is_null())
         column.bad[bad] = UNREADABLE
@@ -180,10 +192,7 @@ def _cast(column: TextColumn, target: pa.DataType) -> pa.Array:
 
 def _cast_times(column: TextColumn, target: pa.TimestampType) -> pa.Array:
     """Returns the result as `_cast` does; parts of a microsecond are truncated."""
-    found = from_texts(column.array, target)
-    if found is None:
-        found = _cast(replace(column, array=cut_texts(column.array)), target)
-    return _within_years(column, found)
+    return _within_years(column, _marked(column, read_texts(column.array, target)))
 
 
 def _within_years(column: TextColumn, array: pa.Array) -> pa.Array:
@@ -244,6 +253,10 @@ def read_epochs(column: TextColumn, kind: IcebergType, kinds: U8, unit: str) -> 
     return pc.coalesce(moments.cast(target), texts) if is_number.any() else texts
 
 
+def _read_times(column: TextColumn, kind: IcebergType, kinds: U8, unit: str | None) -> pa.Array:
+    return _read_timestamp(column, kind, kinds) if unit is None else read_epochs(column, kind, kinds, unit)
+
+
 def read_counted(column: TextColumn, kind: IcebergType, kinds: U8, unit: str, reader: TextReader) -> pa.Array:
     """Returns dates and times of day from text, as `reader` reads them, or from integers that count a unit."""
     is_number = (kinds == INT) | (kinds == DOUBLE)
@@ -284,19 +297,19 @@ def _integers(column: TextColumn, is_integral: NDArray[np.bool_]) -> pa.Array | 
         return None
 
 
-def read_zoned(column: TextColumn, kind: IcebergType, kinds: U8, unit: str | None, zone: str) -> pa.Array:
+def read_zoned(
+    column: TextColumn, kind: IcebergType, kinds: U8, unit: str | None, zone: str, is_local: bool
+) -> pa.Array:
     """Returns times from texts with and without a zone: converted to `kind` by the zone of local times. Numbers count
-    from 1970, in milliseconds unless there is a unit.
+    from 1970, in milliseconds unless there is a unit. is_local: all are local times, numbers and texts with a Z too.
     """
     is_instant = have_zones(column.array) | (kinds == INT) | (kinds == DOUBLE)
+    if is_local:
+        column.array, is_instant = pc.replace_substring_regex(column.array, "[Zz]$", ""), np.zeros_like(is_instant)
     zoned = TextColumn(pc.if_else(pa.array(is_instant), column.array, None), column.valid, column.bad)
     local = TextColumn(pc.if_else(pa.array(is_instant), None, column.array), column.valid, column.bad)
-    is_utc = TimestamptzType()
-    if unit is None:
-        instants = _read_timestamp(zoned, is_utc, np.where(is_instant, kinds, STRING))
-    else:
-        instants = read_epochs(zoned, is_utc, np.where(is_instant, kinds, STRING), unit)
-    times = _cast_times(local, pa.timestamp("us"))
+    instants = _read_times(zoned, TimestamptzType(), np.where(is_instant, kinds, STRING), unit)
+    times = _read_times(local, TimestampType(), np.where(is_instant, STRING, kinds), unit)
     there = np.asarray(instants.is_valid()) | np.asarray(times.is_valid())
     if isinstance(kind, TimestamptzType):
         found = pc.coalesce(instants, to_instants(times, zone))

@@ -23,6 +23,7 @@ from pyiceberg.types import (
 )
 
 from frazil.registry.port import UnusableSchema
+from frazil.schema.parts import Path
 from frazil.types import FIRST_PLACEHOLDER_ID
 
 MAX_FIELDS = 2000
@@ -48,6 +49,8 @@ class Plain:
     """A value of one primitive type."""
 
     type: IcebergType
+    #: The name that the schema gives the type; two schemas of one type may have different names.
+    title: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True)
@@ -164,6 +167,8 @@ class Drawing:
 
     #: Paths of fields without a type, with the reason.
     left_out: dict[str, str] = field(default_factory=dict)
+    #: The names that the schema gives the types of fields, by path.
+    titles: dict[Path, str] = field(default_factory=dict)
     _ids: count[int] = field(default_factory=lambda: count(FIRST_PLACEHOLDER_ID))
     _field_count: int = 0
 
@@ -181,6 +186,8 @@ class Drawing:
 
     def _type(self, kind: Kind, path: tuple[str, ...]) -> IcebergType | None:
         if isinstance(kind, Plain):
+            if kind.title:
+                self.titles[path] = kind.title
             return kind.type
         if isinstance(kind, Record) and (struct := self.struct(kind, path)).fields:
             return struct

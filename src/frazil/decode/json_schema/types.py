@@ -9,7 +9,7 @@ verifies it.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pyiceberg.types import (
@@ -32,6 +32,8 @@ from pyiceberg.types import (
     UUIDType,
 )
 
+from frazil.decode.connect.schema import is_unsigned
+from frazil.decode.connect.values import UNSIGNED
 from frazil.decode.conversion import NOT_ADDED
 from frazil.decode.json_schema.kinds import (
     ANY,
@@ -83,6 +85,8 @@ class SchemaStruct:
     #: Fields whose types the schema leaves open, by path (`element` and `value` lead into lists and maps), with the
     #: reason.
     left_out: Mapping[str, str]
+    #: The names that the schema gives the types of fields, by path, such as those of Kafka Connect.
+    titles: Mapping[Path, str] = field(default_factory=dict)
 
 
 def struct_of_json_schema(text: str, references: tuple[tuple[str, str], ...] = ()) -> StructType:
@@ -103,7 +107,7 @@ def read_json_schema(text: str, references: tuple[tuple[str, str], ...] = ()) ->
         kind = _Reading(documents).read(documents.root, 0)
         drawing = Drawing()
         if isinstance(kind, Record):
-            return SchemaStruct(drawing.struct(kind), drawing.left_out)
+            return SchemaStruct(drawing.struct(kind), drawing.left_out, drawing.titles)
     except RecursionError:
         raise UnusableSchema("it is nested too deeply") from None
     if isinstance(kind, Plain | Array | Null):
@@ -169,10 +173,12 @@ class _Reading:
     def _typed(self, node: Node, name: str, depth: int) -> Kind:
         if name in _SIMPLE:
             return _SIMPLE[name]
-        if name in ("integer", "number"):
-            return _number(node.schema, name)
-        if name == "string":
-            return _string(node.schema)
+        if name in ("integer", "number", "string"):
+            kind = _string(node.schema) if name == "string" else _number(node.schema, name)
+            title = node.schema.get("title")
+            if isinstance(kind, Plain) and is_unsigned(title, node.schema.get("connect.parameters"), kind.type):
+                return Plain(DecimalType(20, 0), UNSIGNED.name)
+            return replace(kind, title=title) if isinstance(kind, Plain) and isinstance(title, str) else kind
         if name == "array":
             return self._array(node, depth)
         if name == "object":

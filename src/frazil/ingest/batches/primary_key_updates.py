@@ -145,7 +145,9 @@ def _are_old(stuck: Iterable[Place], report: TaskReport, planned_ms: int) -> boo
     """Whether one of these records has an old timestamp. That does not show when the record was written; but every
     later run would find the same, and leave the record to the next run.
     """
-    timestamps = {part.place: part.timestamp_ms for part in report.changes.key_update_parts}
+    timestamps = {
+        part.place: part.timestamp_ms for part in report.changes.key_update_parts if part.timestamp_ms is not None
+    }
     times = (
         timestamps.get(place, report.counts.latest_ms.get(place[0], {}).get(place[1], planned_ms)) for place in stuck
     )

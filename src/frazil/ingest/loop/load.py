@@ -15,6 +15,7 @@ from frazil.ingest.loop.discovery import Discovery
 from frazil.ingest.loop.table_updates import forget_batch
 from frazil.ingest.tables.preflight import (
     arranged,
+    field_in_image,
     has_layout_columns,
     keeps_old_metadata,
     removes_needed_metadata,
@@ -120,6 +121,9 @@ class Loader:
         """Creates a table whose columns are declared, gives it the columns and the layout of the pipeline file, and checks
         and warns of the rest.
         """
+        null = field_in_image(table.spec)
+        if null and self._is_first("column_without_field", table):
+            log.warning("column_without_field", table=table.name, reason=null)
         if table.state is None and table.spec.columns and not table.spec.has_query and has_layout_columns(table.spec):
             table.state = self.pipeline.schema_updates.new_tables.create(table)
         if table.state is None:

@@ -40,6 +40,7 @@ from frazil.ingest.tables.table import Table
 from frazil.ingest.tables.target import target_of
 from frazil.ingest.transactions.lookahead import check_partitions
 from frazil.name_case import Spellings
+from frazil.plugins.envelopes import ENVELOPES
 from frazil.schema.evolve import NameConflict, can_promote, new_schema
 from frazil.schema.names import spelled
 from frazil.schema.parts import Path as FieldPath
@@ -173,9 +174,33 @@ def warnings_of(table: Table, schema: Schema) -> list[str]:
     """
     state = table.state
     metadata = keeps_old_metadata(state), removes_needed_metadata(state)
-    own = text_order(table.spec, schema), identified_otherwise(table), unwritten_defaults(table)
-    own = *own, moments_as_partitions(table.spec, schema)
+    spec = table.spec
+    own = text_order(spec, schema), identified_otherwise(table), unwritten_defaults(table), field_in_image(spec)
+    own = *own, moments_as_partitions(spec, schema)
     return [words for words in (*own, *metadata) if words]
+
+
+_IMAGES = {"debezium": ("after", "before"), "canal": ("data", "old")}
+"""The members with the row, of envelopes that a room of `cdc` opens."""
+
+
+def field_in_image(spec: TableSpec) -> str:
+    """Returns a warning for a column whose declared field begins with the member of the envelope that has the row; empty
+    for other tables. Fields are those of the row, so that nothing feeds the column.
+    """
+    kind = spec.envelope.kind if spec.envelope is not None else ""
+    members = ENVELOPES.get(kind).members if kind else None
+    images = (members.after, members.before) if members is not None else _IMAGES.get(kind, ())
+    for column in spec.columns:
+        field = ".".join(column.field or ())
+        image = next((image for image in images if image and field.startswith(f"{image}.")), "")
+        if image:
+            return (
+                f"`columns: {{{column.name}: {{field: {field}}}}}` names a member of the envelope, and fields are those of"
+                f" the row in it: the column stays null unless rows have a field `{image}`. Write"
+                f" `field: {field.removeprefix(f'{image}.')}`"
+            )
+    return ""
 
 
 def unwritten_defaults(table: Table) -> str:

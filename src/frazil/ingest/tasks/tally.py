@@ -134,9 +134,14 @@ class Tally:
 
 
 def latest_of(columns: Records) -> dict[int, int]:
-    """Returns the latest record timestamp of each partition, in milliseconds since the epoch."""
-    partitions = np.asarray(columns["partition"])
-    times = np.asarray(columns["timestamp"].cast(pa.int64())) // 1000
+    """Returns the latest record timestamp of each partition, in milliseconds since the epoch; none of a partition whose
+    records have no timestamps.
+    """
+    partitions, times_us = np.asarray(columns["partition"]), columns["timestamp"].cast(pa.int64())
+    if times_us.null_count:
+        there = np.asarray(times_us.is_valid())
+        partitions, times_us = partitions[there], times_us.drop_null()
+    times = np.asarray(times_us) // 1000
     starts = np.flatnonzero(np.r_[True, partitions[1:] != partitions[:-1]]) if partitions.size else np.empty(0, int)
     latest: dict[int, int] = {}
     for start, most in zip(starts.tolist(), np.maximum.reduceat(times, starts) if starts.size else [], strict=True):

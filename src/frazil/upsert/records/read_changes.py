@@ -406,7 +406,8 @@ class IncompleteUpdates:
             if is_delete and (topic, position) in self._applied_early:
                 continue
             partition, offset = records["partition"][row].as_py(), records["offset"][row].as_py()
-            at_ms = records["timestamp"].cast(pa.int64())[row].as_py() // 1000
+            at_us = records["timestamp"].cast(pa.int64())[row].as_py()
+            at_ms = None if at_us is None else at_us // 1000
             part = KeyUpdatePart(topic, partition, offset, at_ms, position, is_delete)
             if part.place not in self._abandoned:
                 pair = self._pairs[topic, position]

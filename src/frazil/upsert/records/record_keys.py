@@ -120,21 +120,34 @@ def _with_own(target: TableTarget, records: Records, keys: Keys, rows: Bools, li
 
 
 def _read_as_rows(target: TableTarget, changes: ChangeReading, records: Records, limit: int) -> Keys:
-    read_as = target.layout if target.shaping is not None else target.reading
-    reading = replace(
-        changes.key,
-        unknown_fields="drop",
-        envelope=NO_ENVELOPE,
-        units=tuple((("after", *path), unit) for path, unit in read_as.units),
-        coerced=tuple(("after", *path) for path in read_as.coerced),
-    )
     places = places_of(target, changes)
+    declared = _as_declared(target, changes.key, _in_row(places, "after"))
+    reading = replace(declared, unknown_fields="drop", envelope=NO_ENVELOPE)
     kinds = {place: _kind(target, path) for path, mine in places.items() for place in mine}
     decoded = decode_keys(reading, _ROOT, struct_at(kinds), records, limit)
     columns = {
         path: pc.coalesce(*(member(decoded.columns[0], place) for place in mine)) for path, mine in places.items()
     }
     return Keys(_sans_wanted(decoded), columns)
+
+
+def _as_declared(target: TableTarget, key: Reading, fed: Mapping[Path, Path]) -> Reading:
+    """Returns the reading of keys with the units and zones of their columns, and whether these accept other types. fed:
+    the field of the row with the same column, by path in the key.
+    """
+    read_as = target.layout if target.shaping is not None else target.reading
+    units, zones = dict(read_as.units), dict(read_as.zones)
+    return replace(
+        key,
+        units=tuple((path, units[field]) for path, field in fed.items() if field in units),
+        zones=tuple((path, zones[field]) for path, field in fed.items() if field in zones),
+        coerced=tuple(path for path, field in fed.items() if any(field[: len(one)] == one for one in read_as.coerced)),
+    )
+
+
+def _in_row(places: Mapping[Path, tuple[Path, ...]], root: str) -> dict[Path, Path]:
+    """Returns the field of the row for each place below `root`. places: as `places_of` returns them."""
+    return {(root, *place): mine[0] for mine in places.values() for place in mine}
 
 
 def _spread(found: Keys, others: Keys, there: Ints, limit: int) -> Keys:
@@ -171,7 +184,8 @@ def _decode(target: TableTarget, records: Records, limit: int) -> Keys:
 
 def _read_bare(target: TableTarget, changes: ChangeReading, records: Records, limit: int) -> Keys:
     """Returns the single key column of keys that are plain values."""
-    reading = replace(changes.key, keys=_ALL)
+    (places,) = places_of(target, changes).values()
+    reading = replace(_as_declared(target, changes.key, {(_ROOT,): places[0]}), keys=_ALL)
     kind = target.schema.find_field(changes.key_columns[0]).field_type
     if reading.format == "raw" and isinstance(kind, BinaryType):
         keys = records["key"]
@@ -185,10 +199,11 @@ def _read_bare(target: TableTarget, changes: ChangeReading, records: Records, li
 def _read_records(target: TableTarget, changes: ChangeReading, records: Records, limit: int) -> Keys:
     """Returns the key columns of keys that are records."""
     unknown_fields = "refuse" if changes.is_key_of_record else "drop"
-    reading = replace(changes.key, unknown_fields=unknown_fields, keys=_ALL)
+    places = places_of(target, changes)
+    declared = _as_declared(target, changes.key, _in_row(places, _ROOT))
+    reading = replace(declared, unknown_fields=unknown_fields, keys=_ALL)
     if reading.format == "raw":
         reading = replace(reading, format="json")
-    places = places_of(target, changes)
     kinds = {place: _kind(target, path) for path, mine in places.items() for place in mine}
     decoded, scaled = decode_keys(reading, _ROOT, struct_at(kinds), records, limit), {}
     if decoded.refused.any() and target.envelope is not None:
