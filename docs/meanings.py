@@ -236,7 +236,8 @@ LOG_EVENTS: dict[str, str] = {
     " created without them. See [managed catalogs](../how-to/catalogs/README.md).",
     "process_ending": "The process ends, and why: another run has taken over, or the JVM has ended.",
     "records_ignored": "A table met the first records of a kind that changes no row, such as heartbeats: the kind,"
-    " and how many of them the batch had. See [envelopes](envelopes.md).",
+    " and how many of them the batch had. A warning with a `reason` for updates of MongoDB without a document. See"
+    " [envelopes](envelopes.md).",
     "records_skipped": "Kafka had deleted records before they were read, and the table has `on_data_loss: skip`: the"
     " first and the last offset that were skipped. The next commit has them in its summary.",
     "required_values_missing": "Rows of an upsert table have no value for a required column: the value was not sent,"

@@ -326,7 +326,8 @@ def _words(table: Table) -> str:
     if table.status.run_state is RunState.BACKING_OFF:
         return f"backing off: {table.status.reason}; {table.status.remedy}"
     rows = table.catalog.size.live_row_count if table.catalog.size else 0
-    return f"{plural(rows, 'row')}, {behind(table.offsets.lag_records)}"
+    reason = f"; {table.status.reason}" if table.offsets.is_without_rows and table.is_first else ""
+    return f"{plural(rows, 'row')}, {behind(table.offsets.lag_records)}{reason}"
 
 
 def report_alive() -> None:

@@ -14,6 +14,8 @@ from typing import Any
 
 import yaml
 
+from frazil.cdc.envelope import IGNORED
+from frazil.cdc.envelope_columns import record_kind_of
 from frazil.kafka.port import ReadRecord
 from frazil.printable import plural
 from frazil.registry.port import RegisteredSchema
@@ -55,6 +57,8 @@ class _Form:
     #: The names of fields that all of them have.
     fields: set[str] = field(default_factory=set)
     is_connect: bool = False
+    #: The kinds of Debezium's records that change no row; empty where one of them may be a row or a change.
+    ignored: set[str] = field(default_factory=set)
 
 
 def is_internal(topic: str) -> bool:
@@ -72,6 +76,8 @@ def propose(topic: str, records: Sequence[ReadRecord], schemas: Schemas | None) 
     form = _form_of(values, schemas)
     if not form.name:
         return Proposal(topic, None, "the values look like those of a schema registry: name it with --registry")
+    if form.ignored:
+        return Proposal(topic, None, f"a connector's records that change no row: {', '.join(sorted(form.ignored))}")
     settings: dict[str, Any] = {"topic": topic}
     if form.name != "json":
         settings["value"] = {"format": form.name}
@@ -115,7 +121,7 @@ def _form_of(values: Sequence[bytes], schemas: Schemas | None) -> _Form:
         kinds = {one.kind for one in known}
         if len(kinds) != 1 or len(known) != len(found):
             return _Form("")
-        return _Form(kinds.pop(), set.intersection(*(_fields_of(one) for one in known)))
+        return _form(kinds.pop(), [_fields_of(one) for one in known])
     objects = [_object_of(value) for value in values]
     present = [one for one in objects if one is not None]
     if len(present) < len(values):
@@ -123,7 +129,13 @@ def _form_of(values: Sequence[bytes], schemas: Schemas | None) -> _Form:
     is_connect = all({"schema", "payload"} == one.keys() for one in present)
     rows = [one["payload"] if is_connect else one for one in present]
     named = [set(one) if isinstance(one, dict) else set() for one in rows]
-    return _Form("json", set.intersection(*named), is_connect)
+    return _form("json", named, is_connect)
+
+
+def _form(name: str, named: Sequence[set[str]], is_connect: bool = False) -> _Form:
+    """Returns what records are whose fields have these names."""
+    kinds = {IGNORED.get(record_kind_of([*names]), "") for names in named}
+    return _Form(name, set.intersection(*named), is_connect, set() if "" in kinds else kinds)
 
 
 def _object_of(value: bytes) -> dict[str, Any] | None:

@@ -342,11 +342,13 @@ def _report(found: _Found, process: Process, document: Mapping[str, Any], now_ms
         else None
     )
     state = _state(found, known_state, process, document.get("updated_ms") or 0)
-    problem = recorded if state == known_state.get("state") and recorded else found.problem or _loss(found, known_state)
+    is_current = state == known_state.get("state") or _is_without_rows(found, known_state)
+    problem = recorded if is_current and recorded else found.problem or _loss(found, known_state)
     is_note = problem is recorded and state not in _BAD_STATES
     size = _size(found, known_state)
     remembered_lag = known_state.get("lag_records") if process.is_running else None
-    lag = remembered_lag if found.lag_records is None and found.is_comparable else found.lag_records
+    is_remembered = found.lag_records is None or _is_without_rows(found, known_state)
+    lag = remembered_lag if is_remembered and remembered_lag is not None and found.is_comparable else found.lag_records
     watermark_ms = progress.watermark.complete_to_ms if found.is_reached else known_state.get("watermark_ms")
     verification = _verification(known_state.get("verification"))
     differs = verification is not None and verification.is_equal is False
@@ -387,6 +389,13 @@ def _state(found: _Found, known_state: Mapping[str, Any], process: Process, said
     # What stopped a table stops the next run too, unless another process has committed to it since.
     has_moved_on = (found.table.progress.committed_at_ms or 0) > said_at_ms
     return RunState.STOPPED.value if known_state.get("state") == RunState.STOPPED and not has_moved_on else NOT_RUNNING
+
+
+def _is_without_rows(found: _Found, known_state: Mapping[str, Any]) -> bool:
+    """Whether the last process has read the table's records without finding a row, so that the table does not exist: what
+    it has read is recorded by no table.
+    """
+    return found.is_reached and found.table.state is None and known_state.get("state") == RunState.WAITING
 
 
 def _verification(recorded: Mapping[str, Any] | None) -> VerificationReport | None:

@@ -88,6 +88,29 @@ def test_topics_of_other_programs_are_left_out(topic: str) -> None:
     assert propose(topic, _records((None, {"a": 1})), None) == Proposal(topic, None, "internal")
 
 
+_TRANSACTION = {"status": "BEGIN", "id": "571:1", "ts_ms": 1, "event_count": None, "data_collections": None}
+_SCHEMA_CHANGE = {"source": {}, "ts_ms": 1, "databaseName": "shop", "schemaName": None, "ddl": "drop table t"}
+
+
+@pytest.mark.parametrize("form", ["json", "json with its schema", "avro"])
+@pytest.mark.parametrize(
+    ("value", "kind"), [(_TRANSACTION, "transaction"), (_SCHEMA_CHANGE, "schema_change"), ({"ts_ms": 1}, "heartbeat")]
+)
+def test_topics_of_a_connector_without_changes_are_left_out(value: dict[str, Any], kind: str, form: str) -> None:
+    registry, told = MemoryRegistry(), value
+    if form == "json with its schema":
+        told = {"schema": {}, "payload": value}
+    records = _records(*[(None, told)] * 3)
+    if form == "avro":
+        fields = [{"name": name, "type": "string"} for name in value]
+        number = registry.register("avro", json.dumps({"type": "record", "name": "r", "fields": fields}))
+        records = _records((None, b"\0" + number.to_bytes(4, "big") + b"v"))
+    found = propose("shop", records, registry.by_id)
+    assert found == Proposal("shop", None, f"a connector's records that change no row: {kind}")
+    mixed = propose("shop", [*records, *_records((None, {"id": 1, "ts_ms": 1}))], registry.by_id)
+    assert form == "avro" or mixed.settings is not None
+
+
 def test_a_name_in_a_record_cannot_end_a_comment() -> None:
     odd = Proposal("a", {"topic": "a"}, "keys of a\nb: 1")
     assert yaml.safe_load(file_of({"pipeline": "lake"}, "lake", [odd])) == {

@@ -161,7 +161,7 @@ class Planner:
         if table.unplaced():  # After a commit `start` would no longer apply to these partitions.
             return None
         position = table.position()
-        table.offsets.set_lag(lag_records(position, self.ends), self._time.now_ms())
+        table.offsets.set_lag(lag_records(table.awaited_from(), self.ends), self._time.now_ms())
         is_behind_start = any(self.ends.get(place, o) < o for place, o in by_partition(position).items())
         if table.offsets.needs_check or is_behind_start:
             for lost in self._discovery.check_offsets(table, self.ends):
