@@ -240,6 +240,8 @@ LOG_EVENTS: dict[str, str] = {
     " [envelopes](envelopes.md).",
     "records_skipped": "Kafka had deleted records before they were read, and the table has `on_data_loss: skip`: the"
     " first and the last offset that were skipped. The next commit has them in its summary.",
+    "topics_not_ordered": "Several topics feed an upsert table, and nothing orders their changes: a row that moves from"
+    " one topic to another may be lost. See [partitioned tables](../how-to/cdc.md#partitioned-tables-and-shards).",
     "required_values_missing": "Rows of an upsert table have no value for a required column: the value was not sent,"
     " and no existing row has it. The table's policy forbids making the column optional, so the batch is planned"
     " again, and `dead_letters` records become dead letters.",

@@ -29,7 +29,12 @@ from frazil.ingest.tables.table import Table
 from frazil.kafka.port import Partition, ReadRecord, Source
 from frazil.ops.layouts import PlannedLayout, plan_layout
 from frazil.ops.reports import Problem
-from frazil.ops.sampled_changes import kinds_without_rows, unopened_envelopes, updates_without_document
+from frazil.ops.sampled_changes import (
+    keys_beside,
+    kinds_without_rows,
+    unopened_envelopes,
+    updates_without_document,
+)
 from frazil.ops.sampling import decode_sample, propose_times, routed_sample, sampled_keys
 from frazil.ops.status import MissingTopics, problem_of
 from frazil.ops.unused_fields import unselected_fields, unused_fields
@@ -306,6 +311,7 @@ def _add_columns(table: Table, plan: PlannedTable, records: list[ReadRecord], sa
         *proposed,
         *_ignored(table),
         *updates_without_document(table),
+        *keys_beside(table, records, schema, sample_reader.schemas),
     )
     plan.warnings = (*warnings_of(table, schema), *plan.warnings_of_records)
 

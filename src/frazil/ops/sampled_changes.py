@@ -7,17 +7,27 @@ These are envelopes that a table does not open, and records that change no row. 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import chain
 
 from pyiceberg.schema import Schema
 from pyiceberg.types import StructType
 
 from frazil.cdc.envelope import IGNORED, NO_DOCUMENT
+from frazil.cdc.mongodb.document_ids import ID
+from frazil.decode.limits import plain_columns
 from frazil.ingest.batches.outcome import WITHOUT_DOCUMENT
+from frazil.ingest.tables.preflight import SOURCE_ORDER, has_apart_rows, may_have_source_order, topics_without_order
+from frazil.ingest.tables.schemas import Schemas
 from frazil.ingest.tables.table import Table
+from frazil.ingest.tables.target import target_of
 from frazil.kafka.port import ReadRecord
+from frazil.name_case import fold_case
+from frazil.ops.sampling import batch_of
 from frazil.printable import plural
 from frazil.spec import TableSpec
-from frazil.upsert.records.key_fields import leaves_of
+from frazil.upsert.lookup.live_rows import has_column
+from frazil.upsert.records.key_fields import column_of, find_key_fields, leaves_of
+from frazil.upsert.records.read_changes import apart_by_table
 
 _MARKS = {
     "debezium": {"op", "source", "after"},
@@ -43,6 +53,42 @@ def unopened_envelopes(spec: TableSpec, schema: Schema) -> Iterator[str]:
             f"the records look like changes as {_SOURCES.get(kind, kind.capitalize())} writes them, and each becomes a"
             f" row as it is: for"
             f" rows of the source table write `envelope: {kind}`, and `mode: upsert` for its current state"
+        )
+
+
+def keys_beside(table: Table, records: Sequence[ReadRecord], schema: Schema, schemas: Schemas | None) -> Iterator[str]:
+    """Yields warnings where records' keys have fields that rows lack, or fields besides the `key_columns` that the pipeline
+    file names: changes of one row may then have several keys, and be in several partitions. schema: of the table, with the
+    fields of the records.
+
+    Raises: UnavailableError where the registry does not answer.
+    """
+    envelope, named = table.spec.envelope, table.spec.key_columns
+    if not records or table.spec.mode != "upsert" or envelope is None or envelope.kind != "debezium":
+        return
+    target = target_of(table, schema)
+    found = find_key_fields(target, plain_columns(batch_of(records)))
+    if found.missing and schemas is not None:
+        table.schema.schemas |= schemas.fetch_for(table.spec, found.missing, min(table.offsets.topics, default=""))
+        target = target_of(table, schema)
+        found = find_key_fields(target, plain_columns(batch_of(records)))
+    assert target.changes is not None
+    columns = {name: column_of(target, (name,)) for name in dict.fromkeys(chain(*found.names))}
+    present = [name for name, column in columns.items() if has_column(target, column)]
+    if ID in named or not present:  # Keys of documents name it differently.
+        return
+    absent = [name for name in columns if name not in present]
+    if absent and not has_apart_rows(table):
+        effect = "" if named else "every change would be a bad record; "
+        words = apart_by_table(named or [".".join(columns[name]) for name in present])
+        yield f"the records' keys have the field {', '.join(absent)}, and their rows do not: {effect}{words}"
+    known = {fold_case(name.split(".")[0]) for name in target.changes.key_columns}
+    left = [name for name in present if named and fold_case(columns[name][0]) not in known]
+    if left and len(table.partitions()) > 1 and may_have_source_order(table) and not topics_without_order(table):
+        yield (
+            f"the records' keys have {', '.join(left)} besides `key_columns`: changes of one row may be in several"
+            f" partitions, which are read in no order of their changes, and newer ones may be lost."
+            f" {SOURCE_ORDER.capitalize()}"
         )
 
 

@@ -317,8 +317,8 @@ FOLLOWED: Mapping[str, str] = {
         "unit/ingest/test_fenced_service.py::test_a_run_that_is_taken_over_begins_nothing_while_another_table_is_in_hand"
     ),
     "name another one: `dead_letters: {table: …}`": f"{STOPS}a_dead_letter_table_that_is_something_else",
-    "name the `key_columns`, or read the topic into a table with `mode: append`: rows of a source table without a"
-    " primary key cannot be identified": TABLES,
+    "name the `key_columns`, with `_source_table` among them where a topic has rows of several tables, or read the topic"
+    " into a table with `mode: append`: rows of a source table without a primary key cannot be identified": TABLES,
     "name the columns inside it, or another one": f"{STOPS}a_key_that_is_a_struct",
     "name other columns under `key_columns`, or read the topic into a table with `mode: append`: a list or map cannot"
     " identify rows; if only some records have one there, declare the column, `columns: {NAME: TYPE}`: they become"
