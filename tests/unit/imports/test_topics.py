@@ -117,21 +117,31 @@ _ROUTED = "__dbz__physicalTableIdentifier"
 @pytest.mark.parametrize("form", ["json", "json with its schema", "avro", "json_schema"])
 @pytest.mark.parametrize("field", [_ROUTED, "shard"])
 def test_rows_of_several_tables_in_a_topic_are_kept_apart_by_their_source_table(form: str, field: str) -> None:
-    registry, row = MemoryRegistry(), dict[str, Any]()
+    registry = MemoryRegistry()
     keys: list[Any] = [{"id": 1, field: f"shop.public.t{n}"} for n in (1, 2)]
     values: list[Any] = [{**CHANGE, "source": {"db": "shop", "schema": "public", "table": f"t{n}"}} for n in (1, 2)]
     if form == "json with its schema":
         keys, values = ([{"schema": {}, "payload": one} for one in many] for many in (keys, values))
     if form == "avro":
         row = {"type": "record", "name": "Value", "fields": [{"name": "id", "type": "int"}]}
-        kinds = {"before": ["null", row], "after": ["null", "Value"], "op": "string", "source": "string"}
+        kinds: dict[str, Any] = {
+            "before": ["null", row],
+            "after": ["null", "Value"],
+            "op": "string",
+            "source": "string",
+        }
         schemas = [
             {"type": "record", "name": "Envelope", "fields": [{"name": n, "type": k} for n, k in kinds.items()]},
             {"type": "record", "name": "Key", "fields": [{"name": n, "type": "string"} for n in ("id", field)]},
         ]
     if form == "json_schema":
-        row = {"oneOf": [{"type": "null"}, {"type": "object", "properties": {"id": {"type": "integer"}}}]}
-        members = {"before": row, "after": row, "op": {"type": "string"}, "source": {"type": "object"}}
+        image = {"oneOf": [{"type": "null"}, {"type": "object", "properties": {"id": {"type": "integer"}}}]}
+        members: dict[str, Any] = {
+            "before": image,
+            "after": image,
+            "op": {"type": "string"},
+            "source": {"type": "object"},
+        }
         named = {name: {"type": "string"} for name in ("id", field)}
         schemas = [{"type": "object", "properties": one} for one in (members, named)]
     if form in ("avro", "json_schema"):

@@ -518,3 +518,34 @@ def test_updates_of_documents_without_their_document_are_reported(scenario: Scen
         assert warning.startswith("2 updates of the sample without a document, which changes no row: ")
         (finding,) = check_records([table], ())
         assert (finding.is_ok, finding.found) == (True, f"warning: {warning}")
+
+
+@pytest.mark.parametrize("kind", ["hive, uri: 'thrift://m:1', warehouse: 's3://b/w'", "glue, warehouse: 's3://b/w'"])
+@pytest.mark.parametrize(("topic", "route"), [("shop.public.orders", r"shop\.public"), ("shop-1.lines", r"shop\-1")])
+def test_topics_with_dots_get_tables_by_a_route_where_a_catalog_has_one_level(
+    scenario: Scenario, kind: str, topic: str, route: str
+) -> None:
+    catalog = f"catalog: {{type: {kind}}}\n"
+    for name in (topic, topic.replace(topic[-3:], "two")):
+        produce(scenario, name, {"id": 1})
+    planned = plan(scenario, f"{catalog}namespace: lake\ntopics: /^shop/\n")
+    assert {table.action for table in planned.values()} == {"stop"}
+    problem = planned[f"lake.{topic}"].problem
+    assert problem is not None
+    words = f"routes: [{{topics: /^{route}\\.(.*)$/, to: lake.$1}}]"
+    assert problem.remedy == (
+        f"select its topic by a route in place of `topics`, `{words}`, or leave its topic out of `topics`, and give it a"
+        " table under `tables`"
+    )
+    followed = plan(scenario, f"{catalog}{words}\n")
+    assert {name: table.action for name, table in followed.items()} == dict.fromkeys(
+        (f"lake.{topic.rpartition('.')[2]}", f"lake.{topic.rpartition('.')[2][:-3]}two"), "create"
+    )
+
+
+def test_a_topic_whose_last_word_is_no_name_either_is_given_a_table_of_its_own(scenario: Scenario) -> None:
+    produce(scenario, "shop.public.Orders", {"id": 1})
+    catalog = "catalog: {type: glue, warehouse: 's3://b/w'}\n"
+    problem = plan(scenario, f"{catalog}namespace: lake\ntopics: /^shop/\n")["lake.shop.public.Orders"].problem
+    assert problem is not None
+    assert problem.remedy == "leave its topic out of `topics`, and give it a table under `tables`"

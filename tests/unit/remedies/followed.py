@@ -481,6 +481,10 @@ FOLLOWED: Mapping[str, str] = {
     "name the table, such as `….…`, under `tables`": (
         "unit/spec/test_catalogs.py::test_a_name_that_hive_would_change_is_refused_with_one_that_it_keeps"
     ),
+    "select its topic by a route in place of `topics`, `routes: [{topics: /^…\\.(.*)$/, to: ….$1}]`, or leave its topic out"
+    " of `topics`, and give it a table under `tables`": (
+        "unit/ops/test_plan.py::test_topics_with_dots_get_tables_by_a_route_where_a_catalog_has_one_level"
+    ),
     "give the table a shorter name under `tables`": (
         "unit/spec/test_catalogs.py::test_a_name_that_leaves_no_room_for_that_of_dead_letters_is_refused"
     ),
