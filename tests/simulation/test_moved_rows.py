@@ -1,5 +1,5 @@
-"""Rows that move between topics of one upsert table, as between partitions of a PostgreSQL table: a delete in one topic and
-an insert in another, with positions in the log of one server.
+"""Rows that move between topics or partitions of one upsert table, as between partitions of a PostgreSQL table: a delete in
+one and an insert in another, with positions in the log of one server.
 """
 
 from __future__ import annotations
@@ -23,24 +23,30 @@ _KEYS, _STEPS = 6, 60
 
 
 class Partitions(UpsertSource):
-    """An upsert table of the topics of a partitioned table, and what the log of its server says, not read yet."""
+    """An upsert table of the topics of a partitioned table, and what the log of its server says, not read yet. is_one_topic:
+    whether they are partitions of one topic, whose keys have the partition too.
+    """
 
-    def __init__(self, root: Path, **settings: Any) -> None:
-        super().__init__(root, topics=(TopicSelector(pattern="^ev_"),), **settings)
-        for topic in _TOPICS:
-            self.source.create(topic)
+    def __init__(self, root: Path, is_one_topic: bool = False, **settings: Any) -> None:
+        own: dict[str, Any] = {"topics": (TopicSelector(pattern="^ev_"),)}
+        if is_one_topic:
+            own["key_columns"] = ("id",)
+        super().__init__(root, **{**own, **settings})
+        self.is_one_topic = is_one_topic
+        for topic, partitions in [("ev_all", len(_TOPICS))] if is_one_topic else [(topic, 1) for topic in _TOPICS]:
+            self.source.create(topic, partitions)
         self.lsn = 0
         self.unread: dict[str, list[tuple[Row, Row | None]]] = {topic: [] for topic in _TOPICS}
 
     def log(self, topic: str, op: str, number: int, v: str = "") -> None:
         """A change that the server has committed."""
         self.lsn += 1
-        row = {"id": number, "v": v}
-        images = {"before": {"id": number}, "after": None} if op == "d" else {"before": None, "after": row}
+        key: Row = {"id": number, "day": topic} if self.is_one_topic else {"id": number}
+        images = {"before": key, "after": None} if op == "d" else {"before": None, "after": {**key, "v": v}}
         source = {"connector": "postgresql", "lsn": self.lsn, "ts_ms": self.lsn, "table": topic}
-        self.unread[topic].append(({"id": number}, {"op": op, **images, "source": source}))
+        self.unread[topic].append((key, {"op": op, **images, "source": source}))
         if op == "d":
-            self.unread[topic].append(({"id": number}, None))
+            self.unread[topic].append((key, None))
 
     def move(self, old: str, new: str, number: int, v: str) -> None:
         """An update of the column by which the table is partitioned."""
@@ -52,7 +58,8 @@ class Partitions(UpsertSource):
         ready, self.unread[topic] = self.unread[topic][:count], self.unread[topic][len(self.unread[topic][:count]) :]
         for key, value in ready:
             text = None if value is None else json.dumps(value).encode()
-            self.source.produce(topic, 0, text, key=json.dumps(key).encode())
+            place = ("ev_all", _TOPICS.index(topic)) if self.is_one_topic else (topic, 0)
+            self.source.produce(*place, text, key=json.dumps(key).encode())
 
     def rows(self) -> dict[int, str]:  # type: ignore[override]
         """The rows that are not marked as deleted."""
@@ -65,10 +72,11 @@ class Partitions(UpsertSource):
 @pytest.mark.parametrize("at_once", [True, False], ids=["one batch", "two batches"])
 @pytest.mark.parametrize("first", [0, 1])
 @pytest.mark.parametrize("is_back", [False, True])
-def test_a_row_that_moves_to_another_topic_stays_whichever_is_read_first(
-    tmp_path: Path, settings: dict[str, Any], first: int, at_once: bool, is_back: bool
+@pytest.mark.parametrize("is_one_topic", [False, True], ids=["topics", "partitions"])
+def test_a_row_that_moves_to_another_topic_or_partition_stays_whichever_is_read_first(
+    tmp_path: Path, settings: dict[str, Any], first: int, at_once: bool, is_back: bool, is_one_topic: bool
 ) -> None:
-    table = Partitions(tmp_path, **settings)
+    table = Partitions(tmp_path, is_one_topic, **settings)
     old, new = (_TOPICS[1], _TOPICS[0]) if is_back else _TOPICS[:2]
     table.log(old, "c", 1, "a")
     table.log(old, "c", 2, "a")
@@ -82,11 +90,12 @@ def test_a_row_that_moves_to_another_topic_stays_whichever_is_read_first(
 
 
 @pytest.mark.parametrize("settings", [ORDERED, _MARKED], ids=["hard", "soft"])
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("is_one_topic", [False, True], ids=["topics", "partitions"])
+@pytest.mark.parametrize("seed", range(3))
 def test_rows_that_move_again_and_again_are_those_of_the_source(
-    tmp_path: Path, settings: dict[str, Any], seed: int
+    tmp_path: Path, settings: dict[str, Any], is_one_topic: bool, seed: int
 ) -> None:
-    table, rng = Partitions(tmp_path, **settings), np.random.default_rng(seed)
+    table, rng = Partitions(tmp_path, is_one_topic, **settings), np.random.default_rng(seed)
     places: dict[int, str] = {}
     rows: dict[int, str] = {}
     for step in range(_STEPS):

@@ -130,7 +130,7 @@ def test_rows_of_several_tables_in_a_topic_are_kept_apart_by_their_source_table(
             "op": "string",
             "source": "string",
         }
-        schemas = [
+        schemas: list[dict[str, Any]] = [
             {"type": "record", "name": "Envelope", "fields": [{"name": n, "type": k} for n, k in kinds.items()]},
             {"type": "record", "name": "Key", "fields": [{"name": n, "type": "string"} for n in ("id", field)]},
         ]
