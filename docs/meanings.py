@@ -242,9 +242,12 @@ LOG_EVENTS: dict[str, str] = {
     " created without them. See [managed catalogs](../how-to/catalogs/README.md).",
     "process_ending": "The process ends, and why: another run has taken over, or the JVM has ended.",
     "records_ignored": "A table met the first records of a kind that changes no row, such as heartbeats: the kind,"
-    " and how many of them the batch had. See [envelopes](envelopes.md).",
+    " and how many of them the batch had. A warning with a `reason` for updates of MongoDB without a document. See"
+    " [envelopes](envelopes.md).",
     "records_skipped": "Kafka had deleted records before they were read, and the table has `on_data_loss: skip`: the"
     " first and the last offset that were skipped. The next commit has them in its summary.",
+    "topics_not_ordered": "Several topics feed an upsert table, and nothing orders their changes: a row that moves from"
+    " one topic to another may be lost. See [partitioned tables](../how-to/cdc.md#partitioned-tables-and-shards).",
     "required_values_missing": "Rows of an upsert table have no value for a required column: the value was not sent,"
     " and no existing row has it. The table's policy forbids making the column optional, so the batch is planned"
     " again, and `dead_letters` records become dead letters.",

@@ -242,8 +242,9 @@ PLAN = Document(
         "refused": ("list of texts", "Schema changes that `schema_evolution` forbids."),
         "warnings": (
             "list of texts",
-            "Warnings: an `order_by` column that is text, a key column that no record has, changes without their"
-            " `envelope`, old metadata files that are kept.",
+            "Warnings: an `order_by` column that is text, several topics or partitions without an order, a key column that"
+            " no record has, a field of keys that rows lack, changes without their `envelope`, old metadata files that are"
+            " kept.",
         ),
         "in_spark": (
             "text",

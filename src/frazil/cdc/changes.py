@@ -173,7 +173,8 @@ def _open(
     decoded = _without_tombstones(decoded, nothing)
     columns = dict(zip(names, decoded.columns, strict=True))
     record_kind = np.array(columns["record_kind"].fill_null(0))
-    record_kind[record_kind == BY_KEY] = IMAGES
+    is_by_key = record_kind == BY_KEY
+    record_kind[is_by_key] = IMAGES
     record_kind[nothing] = TOMBSTONE
     if envelope.kind == "debezium":
         record_kind[(record_kind <= ROW) & np.asarray(pc.fill_null(pc.equal(columns["op"], "m"), False))] = MESSAGE
@@ -190,6 +191,7 @@ def _open(
         columns.get("before"),
         _unsent_marks(columns["unavailable"]),
         {name: columns[name] for name in facts},
+        is_by_key,
         owner,
     )
 

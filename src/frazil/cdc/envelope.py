@@ -37,9 +37,12 @@ IMAGES, ROW = 0, 1
 """Kinds of records: a change with images of the row before and after it; the row itself with its operation."""
 BY_KEY = 7
 """The kind of a delete whose row only the record's key identifies, as of MongoDB documents."""
-IGNORED = {2: "tombstone", 3: "heartbeat", 4: "transaction", 5: "schema_change", 6: "message", 8: "delete"}
+IGNORED = {
+    2: "tombstone", 3: "heartbeat", 4: "transaction", 5: "schema_change", 6: "message", 8: "delete",
+    9: "update_without_document", 10: "notification",
+}  # fmt: skip
 """Kinds of records that make no change of a row, with their names in counts."""
-TOMBSTONE, HEARTBEAT, TRANSACTION, SCHEMA_CHANGE, MESSAGE, _ = IGNORED
+TOMBSTONE, HEARTBEAT, TRANSACTION, SCHEMA_CHANGE, MESSAGE, _, NO_DOCUMENT, NOTIFICATION = IGNORED
 (
     NO_ENVELOPE, NO_OPERATION, NO_OBJECT, UNKNOWN_OPERATION, NO_AFTER, NO_BEFORE, NO_KEY, NO_ROWS, OTHER_ROWS,
     NO_MEMBER, OTHER_FORMAT, OTHER_DATA, BAD_HEADER,
@@ -171,6 +174,7 @@ def _image_names(context: ChangeContext, changes: Changes) -> pa.Array:
         lacks |= np.asarray(column.is_null())
     kinds = opened.facts["connector"].take(pa.array(rows))
     may_lack = np.asarray(pc.fill_null(pc.equal(kinds, "postgresql"), opened.record_kind.size == 0))
+    may_lack |= opened.is_by_key[rows]
     may_lack |= np.asarray(kinds.is_null()) & (opened.record_kind[rows] == ROW)
     members = ENVELOPES.get(context.envelope.kind).members
     may_lack |= members is not None and members.before_has == "some"
@@ -214,6 +218,8 @@ class Opened:
     unsent: Mapping[int, Bools]
     #: Other values of the envelope, by name.
     facts: Mapping[str, pa.Array]
+    #: Which records have of the row before the change only what the record's key has.
+    is_by_key: Bools
     #: The record of each row, of messages that have several rows; None where each record has one.
     owner: NDArray[np.int32] | None = None
 

@@ -25,6 +25,7 @@ from frazil.cdc.envelope import (
     IMAGES,
     MESSAGE,
     NO_ENVELOPE,
+    NOTIFICATION,
     ROW,
     SCHEMA_CHANGE,
     TRANSACTION,
@@ -63,6 +64,7 @@ class RecordShape:
 RECORD_SHAPES = {
     HEARTBEAT: RecordShape(("ts_ms",)),
     TRANSACTION: RecordShape(("status", "id", "event_count"), ("data_collections", "ts_ms")),
+    NOTIFICATION: RecordShape(("id", "aggregate_type", "type"), ("additional_data", "timestamp")),
     SCHEMA_CHANGE: RecordShape(("source", "databaseName", "ddl"), ("position", "ts_ms", "schemaName", "tableChanges")),
 }
 """The fields of each kind of record."""
@@ -113,7 +115,7 @@ def open_columns(
     else:
         is_flat = envelope.kind == "none" or any(name in names for name in FLAT)
     if not (is_envelope or is_flat):
-        opened.add_record_kind(_record_kind_of(names))
+        opened.add_record_kind(record_kind_of(names))
         return StructType(*opened.fields), replace(columns, arrays=opened.arrays)
     operation_fields = FLAT if envelope.kind != "operation" else (envelope.operation,)
     if is_envelope:
@@ -194,7 +196,7 @@ def read_part(envelope: Envelope, struct: StructType, requested: Collection[str]
     return StructType(*fields)
 
 
-def _record_kind_of(names: Sequence[str]) -> int:
+def record_kind_of(names: Sequence[str]) -> int:
     """Returns the kind of records of a schema that is no envelope's."""
     if "message" in names and "op" in names:
         return MESSAGE

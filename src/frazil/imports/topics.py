@@ -14,6 +14,8 @@ from typing import Any
 
 import yaml
 
+from frazil.cdc.envelope import IGNORED
+from frazil.cdc.envelope_columns import IMAGES_OF, record_kind_of
 from frazil.kafka.port import ReadRecord
 from frazil.printable import plural
 from frazil.registry.port import RegisteredSchema
@@ -28,6 +30,8 @@ _ENVELOPES = {
     "maxwell": {"database", "table", "type", "data"},
 }
 """The members by which an envelope is known; the first that has all of them is taken. Canal's has Maxwell's too."""
+_ORIGINS = (("database", "db"), ("schema", "schema"), ("table", "table"))
+"""Where a row comes from: the end of the name in `metadata`, and the member of Debezium's `source`."""
 _SPACES = dict.fromkeys(map(ord, "\t\r\n"), " ")
 _HEAD = 5  # The bytes of Confluent's wire format before the value.
 
@@ -55,6 +59,10 @@ class _Form:
     #: The names of fields that all of them have.
     fields: set[str] = field(default_factory=set)
     is_connect: bool = False
+    #: The names of fields in rows before and after changes.
+    rows: set[str] = field(default_factory=set)
+    #: The kinds of Debezium's records that change no row; empty where one of them may be a row or a change.
+    ignored: set[str] = field(default_factory=set)
 
 
 def is_internal(topic: str) -> bool:
@@ -78,6 +86,8 @@ def propose(
     form = _form_of(values, schemas)
     if not form.name:
         return Proposal(topic, None, "the values look like those of a schema registry: name it with --registry")
+    if form.ignored:
+        return Proposal(topic, None, f"a connector's records that change no row: {', '.join(sorted(form.ignored))}")
     settings: dict[str, Any] = {"topic": topic}
     if form.name != "json":
         settings["value"] = {"format": form.name}
@@ -86,7 +96,33 @@ def propose(
         settings["envelope"] = envelope
     words = [_shown(form.name, len(records)), *(["Kafka Connect's schema in each"] if form.is_connect else [])]
     words += [f"changes of {envelope.capitalize()}"] if envelope else []
-    return Proposal(topic, {**settings, **_keys(records, envelope, schemas, words)}, ", ".join(words))
+    settings |= _keys(records, envelope, schemas, words)
+    if envelope == "debezium" and "mode" in settings:
+        settings |= _shards(
+            records, _form_of([one.key for one in records if one.key is not None], schemas), form, words
+        )
+    return Proposal(topic, settings, ", ".join(words))
+
+
+def _shards(records: Sequence[ReadRecord], key: _Form, form: _Form, words: list[str]) -> dict[str, Any]:
+    """Returns the settings for changes whose keys have fields that rows lack, as ByLogicalTableRouter adds one for the
+    table of the row; nothing for others. words: what was seen, to be added to.
+    """
+    absent = key.fields - form.rows
+    if not (absent and key.fields & form.rows):
+        return {}
+    words.append(f"rows lack {', '.join(sorted(absent))}, so that the source table identifies each too")
+    sources = [one["source"] for record in records if isinstance((one := _change_of(record)).get("source"), dict)]
+    own = [name for name, member in _ORIGINS if name == "table" or len({str(one.get(member)) for one in sources}) > 1]
+    columns = [*(f"_source_{name}" for name in own), *sorted(key.fields & form.rows)]
+    return {"metadata": [f"source_{name}" for name in own], "key_columns": columns}
+
+
+def _change_of(record: ReadRecord) -> dict[str, Any]:
+    """Returns the change in a JSON record, with or without its schema; nothing for other records."""
+    found = _object_of(record.value or b"") or {}
+    payload = found.get("payload") if found.keys() == {"schema", "payload"} else found
+    return payload if isinstance(payload, dict) else {}
 
 
 def _keys(records: Sequence[ReadRecord], envelope: str, schemas: Schemas | None, words: list[str]) -> dict[str, Any]:
@@ -121,7 +157,7 @@ def _form_of(values: Sequence[bytes], schemas: Schemas | None) -> _Form:
         kinds = {one.kind for one in known}
         if len(kinds) != 1 or len(known) != len(found):
             return _Form("")
-        return _Form(kinds.pop(), set.intersection(*(_fields_of(one) for one in known)))
+        return _form(kinds.pop(), [_fields_of(one) for one in known], rows=[_row_fields_of(one) for one in known])
     objects = [_object_of(value) for value in values]
     present = [one for one in objects if one is not None]
     if len(present) < len(values):
@@ -129,7 +165,16 @@ def _form_of(values: Sequence[bytes], schemas: Schemas | None) -> _Form:
     is_connect = all({"schema", "payload"} == one.keys() for one in present)
     rows = [one["payload"] if is_connect else one for one in present]
     named = [set(one) if isinstance(one, dict) else set() for one in rows]
-    return _Form("json", set.intersection(*named), is_connect)
+    images = [
+        one[name] for one in rows if isinstance(one, dict) for name in IMAGES_OF if isinstance(one.get(name), dict)
+    ]
+    return _form("json", named, is_connect, [set(one) for one in images])
+
+
+def _form(name: str, named: Sequence[set[str]], is_connect: bool = False, rows: Iterable[set[str]] = ()) -> _Form:
+    """Returns what records are whose fields have these names. rows: the fields of the rows in them."""
+    kinds = {IGNORED.get(record_kind_of([*names]), "") for names in named}
+    return _Form(name, set.intersection(*named), is_connect, set().union(*rows), set() if "" in kinds else kinds)
 
 
 def _object_of(value: bytes) -> dict[str, Any] | None:
@@ -155,6 +200,26 @@ def _fields_of(schema: RegisteredSchema) -> set[str]:
     if not isinstance(found, dict):
         return set()
     return set(found.get("properties", ())) | {one["name"] for one in found.get("fields", ())}
+
+
+def _row_fields_of(schema: RegisteredSchema) -> set[str]:
+    """Returns the names of fields of the rows in an envelope's schema, which it describes once; none for Protobuf."""
+    found = json.loads(schema.text) if schema.kind != "protobuf" else None
+    if not isinstance(found, dict):
+        return set()
+    images = [one.get("type") for one in found.get("fields", ()) if one["name"] in IMAGES_OF]
+    images += [found.get("properties", {}).get(name) for name in IMAGES_OF]
+    return set().union(*map(_names_in, images))
+
+
+def _names_in(kind: Any) -> set[str]:
+    """Returns the names of the fields of a record in a schema, which may be one of several choices."""
+    if isinstance(kind, list):
+        return set().union(*map(_names_in, kind))
+    if not isinstance(kind, dict):
+        return set()
+    own = {one["name"] for one in kind.get("fields", ())} | set(kind.get("properties", ()))
+    return own.union(*(_names_in(kind.get(word)) for word in ("oneOf", "anyOf")))
 
 
 def _shown(name: str, count: int) -> str:

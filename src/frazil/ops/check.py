@@ -19,6 +19,7 @@ from frazil.catalog.layout import partition_terms
 from frazil.catalog.port import Catalog, TableState
 from frazil.errors import FrazilError, SpecError, UnavailableError, unforeseen
 from frazil.ha.elector import Elector
+from frazil.ingest.batches.outcome import WITHOUT_ROWS_REMEDY, without_rows
 from frazil.ingest.failures import TableStopped
 from frazil.ingest.loop.discovery import Discovery
 from frazil.ingest.loop.topics import missing_topics, refuse_empty_patterns
@@ -210,6 +211,8 @@ def check_records(planned: Iterable[PlannedTable], stopped: Container[str]) -> I
         problem = table.problem
         if problem is not None and not is_well:
             yield Finding(name, False, tried, problem.message, problem.remedy, problem.where or table.name)
+        elif table.ignored_kinds and table.action == "wait":
+            yield Finding(name, True, tried, f"{without_rows(table.ignored_kinds)}; {WITHOUT_ROWS_REMEDY}")
         elif table.warnings_of_records and table.name not in stopped:
             yield Finding(name, True, tried, "; ".join(f"warning: {words}" for words in table.warnings_of_records))
 

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from pyiceberg.schema import Schema
-from pyiceberg.types import StructType
 
 from frazil.catalog.port import Catalog
 from frazil.decode.columns import Decoded
 from frazil.decode.lossless import format_type
 from frazil.errors import FrazilError, SpecError, UnavailableError, unforeseen
 from frazil.ingest.batches.bad_records import TOO_MANY_REMEDY, remedy_for
+from frazil.ingest.batches.outcome import WITHOUT_ROWS_REMEDY, without_rows
 from frazil.ingest.failures import TableStopped, describe_error
 from frazil.ingest.loop.discovery import Discovery
 from frazil.ingest.loop.topics import missing_topics, refuse_empty_patterns
@@ -35,6 +35,12 @@ from frazil.ingest.tables.table import Table
 from frazil.kafka.port import Partition, ReadRecord, Source
 from frazil.ops.layouts import PlannedLayout, plan_layout
 from frazil.ops.reports import Problem, held_back
+from frazil.ops.sampled_changes import (
+    keys_beside,
+    kinds_without_rows,
+    unopened_envelopes,
+    updates_without_document,
+)
 from frazil.ops.sampling import decode_sample, propose_times, routed_sample, sampled_keys
 from frazil.ops.status import MissingTopics, problem_of
 from frazil.ops.unused_fields import unselected_fields, unused_fields
@@ -47,18 +53,9 @@ from frazil.schema.names import spelled
 from frazil.spec import ColumnSpec, PipelineSpec, TableSpec
 from frazil.spec.catalog_properties import ignored_properties
 from frazil.types import OffsetRange
-from frazil.upsert.records.key_fields import leaves_of
 
 SAMPLE_RECORDS = 10_000
 _MOST_ROUNDS = 5
-_MARKS = {
-    "debezium": {"op", "source", "after"},
-    "canal": {"database", "table", "type", "data", "isDdl"},
-    "maxwell": {"database", "table", "type", "data", "ts"},
-    "dms": {"data", "metadata.operation", "metadata.record-type"},
-}
-"""Fields, also in a top-level object, that together identify an envelope; the first match counts."""
-_SOURCES = {"dms": "AWS DMS"}
 _REMEDIES = {
     "stop": (
         "fix the producer, or give the field a column for any value,"
@@ -92,6 +89,10 @@ class FirstOffset:
     offset: int
     #: `progress` where it is committed, else `start`.
     source: str
+
+
+_INNER = ("is_idle", "is_too_bad", "query_columns", "query_problem", "warnings_of_records", "ignored_kinds")
+"""Fields of a planned table that are not in its JSON."""
 
 
 @dataclass
@@ -132,11 +133,13 @@ class PlannedTable:
     query_columns: tuple[tuple[str, str], ...] = ()
     #: Why the query cannot make the table's rows.
     query_problem: Problem | None = None
+    #: The kinds of the records of the sample, where all of them change no row.
+    ignored_kinds: tuple[str, ...] = ()
 
     def document(self) -> dict[str, Any]:
         """Returns the JSON of the planned table."""
         words = asdict(self)
-        for inner in ("is_idle", "is_too_bad", "query_columns", "query_problem", "warnings_of_records"):
+        for inner in _INNER:
             del words[inner]
         problem = words.pop("problem") or asdict(Problem(""))
         words |= {**words.pop("layout"), "reason": problem.pop("message"), **problem}
@@ -288,6 +291,7 @@ def _add_columns(table: Table, plan: PlannedTable, records: list[ReadRecord], sa
     first = decode_sample(table, records, before, sample_reader.schemas)
     proposed = tuple(propose_times(table, before, records, first, sample_reader.schemas))
     plan.sampled, plan.bad = len(records), decoded.mismatch_count
+    plan.ignored_kinds = kinds_without_rows(table, records)
     plan.is_too_bad = Tally(plan.sampled, plan.bad).share > spec.dead_letters.stop_above
     plan.refused = tuple(sorted(decoded.refusals))
     if decoded.mismatches:
@@ -314,10 +318,12 @@ def _add_columns(table: Table, plan: PlannedTable, records: list[ReadRecord], sa
     fitting = plan.sampled - plan.bad
     plan.warnings_of_records = (
         *_not_there(spec, schema, fitting),
-        *_unopened(spec, schema),
+        *unopened_envelopes(spec, schema),
         *unselected_fields(table, records, sample_reader.schemas, fitting),
         *proposed,
         *_ignored(table),
+        *updates_without_document(table),
+        *keys_beside(table, records, schema, sample_reader.schemas),
     )
     plan.warnings = (*warnings_of(table, schema), *plan.warnings_of_records)
 
@@ -331,6 +337,8 @@ def _add_query_columns(
     checking = sample_reader.queries.checking(table)
     schema, decoded = _read(view, before, records, sample_reader.schemas, checking)
     plan.sampled, plan.bad = len(records), decoded.mismatch_count
+    plan.ignored_kinds = kinds_without_rows(table, records)
+    plan.warnings_of_records = tuple(updates_without_document(table))
     plan.refused = tuple(sorted(decoded.refusals))
     if decoded.mismatches:
         plan.problem = _mismatch(decoded, records, table.spec, is_too_bad=False)
@@ -357,6 +365,7 @@ def _add_query_columns(
         *unselected_fields(view, records, sample_reader.schemas, fitting),
         *unused_fields(table, schema, records, fitting),
         *filter(None, [moments_as_partitions(table.spec, after)]),
+        *plan.warnings_of_records,
     )
     part = query.program.spark_part if query is not None and query.program is not None else None
     plan.in_spark = part.reason if part is not None else ""
@@ -394,23 +403,6 @@ def _not_there(spec: TableSpec, schema: Schema, fitting: int) -> Iterator[str]:
                     f"`{setting}` names `{name}`, and none of {plural(fitting, 'record')} in the sample has it: all of"
                     " them would be bad records"
                 )
-
-
-def _unopened(spec: TableSpec, schema: Schema) -> Iterator[str]:
-    """Yields a warning where records look like envelopes, and the table takes them for rows."""
-    if spec.envelope is not None:
-        return
-    names = {field.name for field in schema.fields}
-    payload = next((field.field_type for field in schema.fields if field.name == "payload"), None)
-    record = payload if isinstance(payload, StructType) and "schema" in names else schema.as_struct()
-    inner = {".".join(path[:2]) for path in leaves_of(record)} | {field.name for field in record.fields}
-    kind = next((kind for kind, marks in _MARKS.items() if marks <= inner), None)
-    if kind is not None:
-        yield (
-            f"the records look like changes as {_SOURCES.get(kind, kind.capitalize())} writes them, and each becomes a"
-            f" row as it is: for"
-            f" rows of the source table write `envelope: {kind}`, and `mode: upsert` for its current state"
-        )
 
 
 def _ignored(table: Table) -> Iterator[str]:
@@ -494,7 +486,10 @@ def _add_offsets(table: Table, plan: PlannedTable, ends: Mapping[Partition, int]
         for partition, offset in sorted(position[topic].items())
     )
     plan.is_idle = plan.action == "none"
-    if plan.action == "wait" and plan.problem is None:
+    if plan.action == "wait" and plan.problem is None and plan.ignored_kinds:
+        plan.is_idle = True
+        plan.problem = Problem(without_rows(plan.ignored_kinds), WITHOUT_ROWS_REMEDY, table.name)
+    elif plan.action == "wait" and plan.problem is None:
         plan.is_idle = not plan.unread
         remedy = "produce records with fields, or declare `columns`"
         plan.problem = Problem("there is no record with a field to infer columns from", remedy, table.name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -24,12 +25,14 @@ from frazil.ingest.tables.schemas import Schemas
 from frazil.ingest.tables.table import Table
 from frazil.ingest.tables.target import target_of
 from frazil.ingest.tasks.shares import shares_of
-from frazil.ingest.tasks.task import read_records
+from frazil.ingest.tasks.task import ReadRecords, read_records
 from frazil.kafka.port import ReadRecord
 from frazil.rows.decoder import fields_requested_by_rows
 from frazil.schema.arrow import arrow_type
 from frazil.schema.evolve import Path, RequestedFields, merge_requested_fields
 from frazil.schema.parts import parts_of, types_in
+from frazil.types import add_counts
+from frazil.upsert.changes import Changes
 from frazil.upsert.query_changes import read_upserts
 from frazil.write.target import METADATA_TYPES, TableTarget
 
@@ -41,7 +44,7 @@ _KEYS = 100
 
 def decode_sample(table: Table, records: Sequence[ReadRecord], schema: Schema, schemas: Schemas | None) -> Decoded:
     """Returns the decoded records and the schema requests of a table with `schema`. Schemas that the records name are
-    fetched from the registry.
+    fetched from the registry; records that change no row are counted in the table's `bad_records`.
 
     Raises: UnavailableError where the registry does not answer.
     """
@@ -49,8 +52,11 @@ def decode_sample(table: Table, records: Sequence[ReadRecord], schema: Schema, s
     topic = min(table.offsets.topics, default="")
     for _ in range(_ROUNDS):
         target = target_of(table, schema)
-        pieces = read_bounded(batch, partial(_read, target, topic), target.reading.columns_left)
-        decoded = _together([read for _, _, read in pieces])
+        pieces = [
+            read for _, _, read in read_bounded(batch, partial(_read, target, topic), target.reading.columns_left)
+        ]
+        decoded = _together([found for found, _ in pieces])
+        table.bad_records.ignored_records = Counter(add_counts(*(ignored for _, ignored in pieces)))
         if not decoded.missing or schemas is None:
             break
         table.schema.schemas |= schemas.fetch_for(table.spec, decoded.missing, topic)
@@ -106,15 +112,20 @@ def batch_of(records: Sequence[ReadRecord]) -> pa.RecordBatch:
     return pa.RecordBatch.from_pydict(columns)
 
 
-def _read(target: TableTarget, topic: str, columns: Mapping[str, pa.Array]) -> Decoded:
-    decode = partial(_decode, topic)
-    return fields_requested_by_rows(target, columns, decode(target, columns), decode)
+def _read(target: TableTarget, topic: str, columns: Mapping[str, pa.Array]) -> tuple[Decoded, Mapping[str, int]]:
+    """Returns the decoded records, and how many of them change no row, by kind."""
+    found = _decode(topic, target, columns)
+
+    def decode(other: TableTarget, some: Mapping[str, pa.Array]) -> Decoded:
+        return _decode(topic, other, some).decoded
+
+    return fields_requested_by_rows(target, columns, found.decoded, decode), found.ignored_records
 
 
-def _decode(topic: str, target: TableTarget, columns: Mapping[str, pa.Array]) -> Decoded:
+def _decode(topic: str, target: TableTarget, columns: Mapping[str, pa.Array]) -> Changes | ReadRecords:
     if target.changes is not None:
-        return read_upserts(target, topic, columns, MAX_MISMATCHES).decoded
-    return read_records(target, columns).decoded
+        return read_upserts(target, topic, columns, MAX_MISMATCHES)
+    return read_records(target, columns)
 
 
 def _together(many: Sequence[Decoded]) -> Decoded:

@@ -345,12 +345,15 @@ def _report(found: _Found, process: Process, document: Mapping[str, Any], now_ms
         else None
     )
     state = _state(found, known_state, process, document.get("updated_ms") or 0)
+    is_unfed = _is_without_rows(found, known_state)
     size = _size(found, known_state)
     remembered_lag = known_state.get("lag_records") if process.is_running else None
-    lag = remembered_lag if found.lag_records is None and found.is_comparable else found.lag_records
+    is_remembered = found.lag_records is None or is_unfed
+    lag = remembered_lag if is_remembered and remembered_lag is not None and found.is_comparable else found.lag_records
     committed = bool(progress.offsets) if found.is_reached else known_state.get("committed")
     waiting = found.open_transactions if found.lag_records is not None else _recorded_ranges(known_state)
-    problem = recorded if state == known_state.get("state") and recorded else found.problem or _loss(found, known_state)
+    is_current = state == known_state.get("state") or is_unfed
+    problem = recorded if is_current and recorded else found.problem or _loss(found, known_state)
     if problem is None and state == NOT_RUNNING and lag != 0:
         problem = _unread(found, known_state, recorded, committed, document.get("updated_ms") or 0)
     is_note = problem is recorded and state not in _BAD_STATES
@@ -418,6 +421,13 @@ def _unread(
 
 def _recorded_ranges(known_state: Mapping[str, Any]) -> tuple[OffsetRange, ...]:
     return tuple(OffsetRange(**one) for one in known_state.get("open_transactions", ()))
+
+
+def _is_without_rows(found: _Found, known_state: Mapping[str, Any]) -> bool:
+    """Whether the last process has read the table's records without finding a row, so that the table does not exist: what
+    it has read is recorded by no table.
+    """
+    return found.is_reached and found.table.state is None and known_state.get("state") == RunState.WAITING
 
 
 def _verification(recorded: Mapping[str, Any] | None) -> VerificationReport | None:

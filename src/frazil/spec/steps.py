@@ -48,7 +48,7 @@ _MOST = 2**63
 _LOOKUP_EXAMPLE = "`lookup: {country: {table: ref.countries, on: country_code = code, take: [name]}}`"
 OTHER_DROPS = (
     "where", "filter", "explode", "lookup", "tombstone", "heartbeat", "transaction", "schema_change", "message", "delete",
-    "truncate",
+    "truncate", "update_without_document", "notification",
 )  # fmt: skip
 """What records are counted as that other things drop: no expectation has such a name."""
 _EXPECTATION_KINDS = ("that", "min_rows", "max_age")

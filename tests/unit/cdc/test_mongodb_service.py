@@ -15,7 +15,7 @@ import pytest
 from frazil.cdc.mongodb.document_ids import read_ids
 from frazil.decode.settings import Reading
 from frazil.ingest.tables.state import RunState
-from frazil.spec.settings import ColumnSpec, FlattenSpec
+from frazil.spec.settings import ColumnSpec, DeadLettersSpec, FlattenSpec
 from frazil.spec.syntax.types import parse_type
 from tests.unit.cdc.mongodb_source import FORMS, DocumentScenario, change
 from tests.unit.upsert.upsert_source import MARKS
@@ -86,21 +86,65 @@ def test_deletes_of_documents_are_marked(tmp_path: Path, form: str) -> None:
     ]
 
 
+_CHANGELOG: dict[str, Any] = {
+    "mode": "append", "changelog": True, "metadata": {"op": "_op", "image": "_image"},
+}  # fmt: skip
+
+
 @pytest.mark.parametrize("form", FORMS)
 def test_a_changelog_of_documents_has_the_id_of_those_that_are_gone(tmp_path: Path, form: str) -> None:
-    names = ("op", "image")
-    scenario = DocumentScenario(
-        tmp_path, form, mode="append", changelog=True, metadata={name: f"_{name}" for name in names}
-    )
+    scenario = DocumentScenario(tmp_path, form, **_CHANGELOG)
     told = [("c", document("object id", 1, "a")), ("u", document("object id", 1, "b")), ("d", None)]
     scenario.tell(*((key("object id", 1), change(op, text)) for op, text in told), (key("object id", 1), None))
+    scenario.tell((key("object id", 2), change("d", before=document("object id", 2, "a"))))
     rows = [(row["_op"], row["_image"], row["_id"], row["v"]) for row in scenario.upsert_table()]
-    identity = _OID.format(1)
+    first, second = map(_OID.format, (1, 2))
     assert sorted(rows, key=str) == [
-        ("c", "after", identity, "a"),
-        ("d", "before", identity, None),
-        ("u", "after", identity, "b"),
+        ("c", "after", first, "a"),
+        ("d", "before", second, "a"),
+        ("d", "identity", first, None),
+        ("u", "after", first, "b"),
     ]
+
+
+_GONE_SHARE = 0.2
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("mode", ["upsert", "changelog", "append"])
+def test_an_update_whose_document_is_gone_changes_no_row_and_is_counted(tmp_path: Path, form: str, mode: str) -> None:
+    settings = {"upsert": {}, "changelog": _CHANGELOG, "append": {"mode": "append"}}[mode]
+    scenario = DocumentScenario(tmp_path, form, dead_letters=DeadLettersSpec(stop_above=_GONE_SHARE), **settings)
+    ids = range(100, 350)
+    gone = {n for n in ids if n % 2}
+    scenario.tell(*((key("int", n), change("c", document("int", n, "a"))) for n in ids))
+    table = scenario.tell(
+        *((key("int", n), change("u", None if n in gone else document("int", n, "b"))) for n in ids),
+        (key("int", 101), change("u", before=document("int", 101, "a"))),
+    )
+    assert (table.status.run_state, table.status.reason) == (RunState.WAITING, "")
+    assert (scenario.dead_letters(), dict(table.progress.ignored_records)) == (
+        [],
+        {"update_without_document": len(gone) + 1},
+    )
+    found = {(row["_id"], row["v"]) for row in scenario.upsert_table()}
+    before, after = {(n, "a") for n in ids}, {(n, "b") for n in ids if n not in gone}
+    assert found == (before | after if mode != "upsert" else {one for one in before if one[0] in gone} | after)
+    scenario.tell(*((key("int", n), change("d")) for n in gone), *((key("int", n), None) for n in gone))
+    if mode == "upsert":
+        assert {(row["_id"], row["v"]) for row in scenario.upsert_table()} == after
+    assert scenario.dead_letters() == []
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_other_changes_without_their_document_stay_bad_records(tmp_path: Path, form: str) -> None:
+    scenario = DocumentScenario(tmp_path, form)
+    scenario.tell((key("int", 1), change("c", document("int", 1, "a"))))
+    other = {**change("u"), "source": {"connector": "postgresql", "ts_ms": 1, "collection": None}}
+    records = [change("c"), change("r"), *([other] if form == "plain" else [])]
+    scenario.tell(*((key("int", 1), one) for one in records))
+    assert [kind for kind, _ in scenario.dead_letters()] == ["missing_image"] * len(records)
+    assert scenario.upsert_table() == [{"_id": 1, "v": "a"}]
 
 
 @pytest.mark.parametrize("form", FORMS)

@@ -88,6 +88,93 @@ def test_topics_of_other_programs_are_left_out(topic: str) -> None:
     assert propose(topic, _records((None, {"a": 1})), None) == Proposal(topic, None, "internal")
 
 
+_TRANSACTION = {"status": "BEGIN", "id": "571:1", "ts_ms": 1, "event_count": None, "data_collections": None}
+_SCHEMA_CHANGE = {"source": {}, "ts_ms": 1, "databaseName": "shop", "schemaName": None, "ddl": "drop table t"}
+
+
+@pytest.mark.parametrize("form", ["json", "json with its schema", "avro"])
+@pytest.mark.parametrize(
+    ("value", "kind"), [(_TRANSACTION, "transaction"), (_SCHEMA_CHANGE, "schema_change"), ({"ts_ms": 1}, "heartbeat")]
+)
+def test_topics_of_a_connector_without_changes_are_left_out(value: dict[str, Any], kind: str, form: str) -> None:
+    registry, told = MemoryRegistry(), value
+    if form == "json with its schema":
+        told = {"schema": {}, "payload": value}
+    records = _records(*[(None, told)] * 3)
+    if form == "avro":
+        fields = [{"name": name, "type": "string"} for name in value]
+        number = registry.register("avro", json.dumps({"type": "record", "name": "r", "fields": fields}))
+        records = _records((None, b"\0" + number.to_bytes(4, "big") + b"v"))
+    found = propose("shop", records, registry.by_id)
+    assert found == Proposal("shop", None, f"a connector's records that change no row: {kind}")
+    mixed = propose("shop", [*records, *_records((None, {"id": 1, "ts_ms": 1}))], registry.by_id)
+    assert form == "avro" or mixed.settings is not None
+
+
+_ROUTED = "__dbz__physicalTableIdentifier"
+
+
+@pytest.mark.parametrize("form", ["json", "json with its schema", "avro", "json_schema"])
+@pytest.mark.parametrize("field", [_ROUTED, "shard"])
+def test_rows_of_several_tables_in_a_topic_are_kept_apart_by_their_source_table(form: str, field: str) -> None:
+    registry = MemoryRegistry()
+    keys: list[Any] = [{"id": 1, field: f"shop.public.t{n}"} for n in (1, 2)]
+    values: list[Any] = [{**CHANGE, "source": {"db": "shop", "schema": "public", "table": f"t{n}"}} for n in (1, 2)]
+    if form == "json with its schema":
+        keys, values = ([{"schema": {}, "payload": one} for one in many] for many in (keys, values))
+    if form == "avro":
+        row = {"type": "record", "name": "Value", "fields": [{"name": "id", "type": "int"}]}
+        kinds: dict[str, Any] = {
+            "before": ["null", row],
+            "after": ["null", "Value"],
+            "op": "string",
+            "source": "string",
+        }
+        schemas: list[dict[str, Any]] = [
+            {"type": "record", "name": "Envelope", "fields": [{"name": n, "type": k} for n, k in kinds.items()]},
+            {"type": "record", "name": "Key", "fields": [{"name": n, "type": "string"} for n in ("id", field)]},
+        ]
+    if form == "json_schema":
+        image = {"oneOf": [{"type": "null"}, {"type": "object", "properties": {"id": {"type": "integer"}}}]}
+        members: dict[str, Any] = {
+            "before": image,
+            "after": image,
+            "op": {"type": "string"},
+            "source": {"type": "object"},
+        }
+        named = {name: {"type": "string"} for name in ("id", field)}
+        schemas = [{"type": "object", "properties": one} for one in (members, named)]
+    if form in ("avro", "json_schema"):
+        value, key = (
+            b"\0" + registry.register("avro" if form == "avro" else "json_schema", json.dumps(one)).to_bytes(4, "big")
+            for one in schemas
+        )
+        keys, values = [key + b"k"], [value + b"v"]
+    found = propose("customers", _records(*zip(keys, values, strict=True)), registry.by_id)
+    assert found.settings is not None
+    assert {name: found.settings[name] for name in ("metadata", "key_columns")} == {
+        "metadata": ["source_table"],
+        "key_columns": ["_source_table", "id"],
+    }
+    assert found.seen.endswith(f"rows lack {field}, so that the source table identifies each too")
+
+
+def test_shards_in_several_databases_are_kept_apart_by_their_database_too() -> None:
+    pairs = [
+        ({"id": 1, _ROUTED: f"{db}.t"}, {**CHANGE, "source": {"db": db, "schema": None, "table": "t"}})
+        for db in ("shard_1", "shard_2")
+    ]
+    found = propose("customers", _records(*pairs), None)
+    assert found.settings == {
+        "topic": "customers",
+        "envelope": "debezium",
+        "mode": "upsert",
+        "key": {"format": "json"},
+        "metadata": ["source_database", "source_table"],
+        "key_columns": ["_source_database", "_source_table", "id"],
+    }
+
+
 def test_a_name_in_a_record_cannot_end_a_comment() -> None:
     odd = Proposal("a", {"topic": "a"}, "keys of a\nb: 1")
     assert yaml.safe_load(file_of({"pipeline": "lake"}, "lake", [odd])) == {

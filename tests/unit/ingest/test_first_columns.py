@@ -61,8 +61,8 @@ def test_a_table_whose_records_make_no_change_of_a_row_reports_what_they_are(tmp
     event = {"status": "BEGIN", "id": "571", "ts_ms": 1, "event_count": None, "data_collections": None}
     scene.feed("a", event, {"ts_ms": 1})
     table = only(scene.catch_up(turns=60))
-    told = "those that were read change no row (heartbeat, transaction)"
-    assert table.status.reason == f"no record has a field yet, so the table has no column; {told}"
+    told = "the records so far change no row (heartbeat, transaction), so the table has no column yet"
+    assert (table.status.run_state, table.status.reason) == (RunState.WAITING, told)
 
 
 def test_offsets_without_any_record_keep_nobody_waiting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,9 @@ from frazil.decode.lossless import format_type
 from frazil.errors import SpecError
 from frazil.ingest.tables.schemas import Schemas
 from frazil.kafka.port import ReadRecord
+from frazil.ops.check import check_records
 from frazil.ops.plan import PlannedTable, plan_tables
+from frazil.ops.reports import Problem
 from frazil.schema.evolve import new_schema
 from frazil.types import Commit, OffsetRange, Progress
 from tests.unit.ops.conftest import Scenario
@@ -477,3 +479,73 @@ def test_events_have_columns_of_their_attributes_and_of_their_data(scenario: Sce
         ("_ce_time", "timestamptz", "metadata"),
         ("_ce_subject", "string", "metadata"),
     ]
+
+
+_CHANGES = {"source": {"connector": "mysql"}, "ts_ms": 1, "databaseName": "shop", "ddl": "drop table t"}
+_TRANSACTION = {"status": "END", "id": "571:1", "ts_ms": 1, "event_count": 1, "data_collections": []}
+
+
+def test_topics_of_a_connector_without_changes_are_nothing_to_do(scenario: Scenario) -> None:
+    produce(scenario, "shop", _CHANGES, _CHANGES)
+    produce(scenario, "shop.transaction", _TRANSACTION, {"ts_ms": 1})
+    produce(scenario, "shop.odd", _TRANSACTION, {"id": 1})
+    text = "namespace: s\ntopics: /^shop/\ndefaults: {envelope: debezium, mode: upsert, key: {format: json}}\n"
+    tables = plan(scenario, text)
+    ignored = {"s.shop": "schema_change", "s.shop.transaction": "heartbeat, transaction"}
+    for name, kinds in ignored.items():
+        reason = f"the records so far change no row ({kinds}), so the table has no column yet"
+        remedy = "nothing, or leave the topic out where it has no other records"
+        table = tables[name]
+        assert (table.action, table.is_idle, table.problem) == ("wait", True, Problem(reason, remedy, name))
+    odd = tables["s.shop.odd"].problem
+    assert odd is not None
+    assert odd.message.startswith("the record has none of the fields of the envelope")
+    found = {one.name: (one.is_ok, one.found) for one in check_records(tables.values(), ())}
+    assert found["records of s.shop"] == (True, f"{tables['s.shop'].problem.message}; {remedy}")  # type: ignore[union-attr]
+
+
+def test_updates_of_documents_without_their_document_are_reported(scenario: Scenario) -> None:
+    source = {"connector": "mongodb", "collection": "c"}
+    update = {"op": "u", "before": None, "after": None, "source": source}
+    for number, value in enumerate(({**update, "op": "c", "after": '{"_id": 1, "v": "a"}'}, update, update)):
+        if not number:
+            scenario.source.create("c")
+        scenario.source.produce("c", 0, json.dumps(value).encode(), key=b'{"id": "1"}')
+    for settings in ("mode: upsert, key: {format: json}", "changelog: true", "mode: append"):
+        table = plan(scenario, f"tables: {{s.c: {{topic: c, envelope: debezium, {settings}}}}}\n")["s.c"]
+        assert (table.action, table.bad) == ("create", 0)
+        (warning,) = table.warnings
+        assert warning.startswith("2 updates of the sample without a document, which changes no row: ")
+        (finding,) = check_records([table], ())
+        assert (finding.is_ok, finding.found) == (True, f"warning: {warning}")
+
+
+@pytest.mark.parametrize("kind", ["hive, uri: 'thrift://m:1', warehouse: 's3://b/w'", "glue, warehouse: 's3://b/w'"])
+@pytest.mark.parametrize(("topic", "route"), [("shop.public.orders", r"shop\.public"), ("shop-1.lines", r"shop\-1")])
+def test_topics_with_dots_get_tables_by_a_route_where_a_catalog_has_one_level(
+    scenario: Scenario, kind: str, topic: str, route: str
+) -> None:
+    catalog = f"catalog: {{type: {kind}}}\n"
+    for name in (topic, topic.replace(topic[-3:], "two")):
+        produce(scenario, name, {"id": 1})
+    planned = plan(scenario, f"{catalog}namespace: lake\ntopics: /^shop/\n")
+    assert {table.action for table in planned.values()} == {"stop"}
+    problem = planned[f"lake.{topic}"].problem
+    assert problem is not None
+    words = f"routes: [{{topics: /^{route}\\.(.*)$/, to: lake.$1}}]"
+    assert problem.remedy == (
+        f"select its topic by a route in place of `topics`, `{words}`, or leave its topic out of `topics`, and give it a"
+        " table under `tables`"
+    )
+    followed = plan(scenario, f"{catalog}{words}\n")
+    assert {name: table.action for name, table in followed.items()} == dict.fromkeys(
+        (f"lake.{topic.rpartition('.')[2]}", f"lake.{topic.rpartition('.')[2][:-3]}two"), "create"
+    )
+
+
+def test_a_topic_whose_last_word_is_no_name_either_is_given_a_table_of_its_own(scenario: Scenario) -> None:
+    produce(scenario, "shop.public.Orders", {"id": 1})
+    catalog = "catalog: {type: glue, warehouse: 's3://b/w'}\n"
+    problem = plan(scenario, f"{catalog}namespace: lake\ntopics: /^shop/\n")["lake.shop.public.Orders"].problem
+    assert problem is not None
+    assert problem.remedy == "leave its topic out of `topics`, and give it a table under `tables`"

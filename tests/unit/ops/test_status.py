@@ -189,6 +189,19 @@ def test_a_note_of_a_waiting_table_is_no_fault(tmp_path: Path) -> None:
     assert "note: s.a: no record has a field yet" in text_of(report)
 
 
+def test_a_table_whose_records_all_change_no_row_says_so_also_after_the_process_has_ended(tmp_path: Path) -> None:
+    scene = Scene(tmp_path, committed=0)
+    reason = "the records so far change no row (schema_change), so the table has no column yet"
+    note = {"state": "waiting", "reason": reason, "remedy": "nothing", "where": "", "lag_records": 0}
+    for ended, state, lag in ((False, "waiting", 0), (True, "not running", 10)):
+        report = scene.report(reported(note, ended=ended))
+        assert (report.is_well, report.tables[0].state, report.tables[0].lag_records) == (True, state, lag)
+        assert f"note: s.a: {reason}" in text_of(report, 200)
+    scene.commit(4)
+    table = scene.table(reported(note, ended=True))
+    assert (table["reason"], table["lag_records"]) == ("", 6)
+
+
 def test_what_was_lost_is_reported(tmp_path: Path) -> None:
     report = Scene(tmp_path).report(reported({"skipped_offsets": 50}))
     assert report.is_well

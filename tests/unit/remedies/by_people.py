@@ -178,7 +178,6 @@ BY_PEOPLE: Mapping[str, str] = {
     "create the table again": _AGAIN,
     "create the table again, with `metadata: [source_order]` and `order_by: _source_order`, or from a topic of one"
     " partition": _AGAIN,
-    "leave the topic out if it has no other records, produce records with fields, or declare `columns`": _AGAIN,
     "replay fewer at a time, by --topic, --partition and --offset": _WAIT,
     "replay again when they have finished": _WAIT,
     "then run the command again, or give it longer with --timeout": _WAIT,

@@ -336,8 +336,8 @@ FOLLOWED: Mapping[str, str] = {
         "unit/ingest/test_fenced_service.py::test_a_run_that_is_taken_over_begins_nothing_while_another_table_is_in_hand"
     ),
     "name another one: `dead_letters: {table: …}`": f"{STOPS}a_dead_letter_table_that_is_something_else",
-    "name the `key_columns`, or read the topic into a table with `mode: append`: rows of a source table without a"
-    " primary key cannot be identified": TABLES,
+    "name the `key_columns`, with `_source_table` among them where a topic has rows of several tables, or read the topic"
+    " into a table with `mode: append`: rows of a source table without a primary key cannot be identified": TABLES,
     "name the columns inside it, or another one": f"{STOPS}a_key_that_is_a_struct",
     "name other columns under `key_columns`, or read the topic into a table with `mode: append`: a list or map cannot"
     " identify rows; if only some records have one there, declare the column, `columns: {NAME: TYPE}`: they become"
@@ -346,6 +346,10 @@ FOLLOWED: Mapping[str, str] = {
     " changes in the order of their offsets": f"{STOPS}an_order_that_is_no_plain_value",
     "point `bootstrap.servers` at that cluster, or use another `pipeline` name for this one": f"{STOPS}another_cluster",
     "produce records with fields, or declare `columns`": TABLES,
+    "nothing, or leave the topic out where it has no other records": (
+        "unit/ingest/test_whole_databases.py"
+        "::test_records_that_change_no_row_are_read_once_and_the_row_behind_them_makes_the_table"
+    ),
     "write the format of the topic's values under `value.format`, such as avro, json or text, or fix the producer": TABLES,
     "restore a snapshot with the summary key frazil.….offsets, or drop the table to load it again": (
         f"{STOPS}progress_that_was_expired"
@@ -495,6 +499,10 @@ FOLLOWED: Mapping[str, str] = {
     " compares versions": _FILES,
     "name the table, such as `….…`, under `tables`": (
         "unit/spec/test_catalogs.py::test_a_name_that_hive_would_change_is_refused_with_one_that_it_keeps"
+    ),
+    "select its topic by a route in place of `topics`, `routes: [{topics: /^…\\.(.*)$/, to: ….$1}]`, or leave its topic out"
+    " of `topics`, and give it a table under `tables`": (
+        "unit/ops/test_plan.py::test_topics_with_dots_get_tables_by_a_route_where_a_catalog_has_one_level"
     ),
     "give the table a shorter name under `tables`": (
         "unit/spec/test_catalogs.py::test_a_name_that_leaves_no_room_for_that_of_dead_letters_is_refused"

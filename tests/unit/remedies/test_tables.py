@@ -148,8 +148,8 @@ STOPS = [
     RemedyCase(
         f"{_STOP}, mode: upsert, key: {{format: json}}",
         (({"x": 1},),),
-        "name the `key_columns`, or read the topic into a table with `mode: append`: rows of a source table without a"
-        " primary key cannot be identified",
+        "name the `key_columns`, with `_source_table` among them where a topic has rows of several tables, or read the topic"
+        " into a table with `mode: append`: rows of a source table without a primary key cannot be identified",
         [("mode: upsert, key_columns: [x]", [{"x": 1}]), ("mode: append", [{"x": 1}])],
     ),
     RemedyCase("", (({},),), _EMPTY, [("columns: {x: long}", [{}])]),

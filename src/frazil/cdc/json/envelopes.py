@@ -35,7 +35,7 @@ from frazil.cdc.json.members import (
     read_facts,
     read_string,
 )
-from frazil.cdc.json.row_images import mark_deletes_by_key, marks_of, read_image, watcher
+from frazil.cdc.json.row_images import mark_changes_without_image, marks_of, read_image, watcher
 from frazil.decode.columns import Decoded, first_mismatches
 from frazil.decode.json import scan
 from frazil.decode.json.columns import Findings
@@ -263,8 +263,8 @@ def _read_changes(batch: EnvelopeBatch, envelopes: EnvelopeMembers, good: Bools)
             slices = kept(envelopes, (name,), is_change)[name]
             batch.texts.watched = {(name,): watcher(batch, envelopes, name, marks, seen)}
             found[name] = read_image(batch, slices, kind, findings, name, envelopes)
-            if name == "before" and batch.envelope.kind == "debezium":
-                mark_deletes_by_key(batch, envelopes, found[name], is_change)
+            if batch.envelope.kind == "debezium":
+                mark_changes_without_image(batch, envelopes, name, is_change)
     batch.texts.watched = {}
     found["unavailable"] = marks_of(batch, marks, count)
     found |= read_facts(batch, envelopes, is_change)

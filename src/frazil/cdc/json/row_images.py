@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 from pyiceberg.types import StringType, StructType
 
-from frazil.cdc.envelope import BY_KEY, NO_OBJECT
+from frazil.cdc.envelope import BY_KEY, IMAGES, NO_DOCUMENT, NO_OBJECT
 from frazil.cdc.json.members import (
     EnvelopeBatch,
     EnvelopeMembers,
@@ -62,13 +62,17 @@ def replace_rows(image: pa.Array, mask: Bools, other: pa.Array) -> pa.Array:
     return pa.concat_arrays([image, as_written(other, image.type)]).take(pa.array(order))
 
 
-def mark_deletes_by_key(batch: EnvelopeBatch, envelopes: EnvelopeMembers, image: pa.Array, is_change: Bools) -> None:
-    """Sets the record kind BY_KEY for deletes of MongoDB documents without a row before them."""
-    lacks = is_change & np.asarray(image.is_null()) & np.asarray(pc.fill_null(pc.equal(envelopes.op, "d"), False))
+def mark_changes_without_image(batch: EnvelopeBatch, envelopes: EnvelopeMembers, image: str, is_change: Bools) -> None:
+    """Sets the record kind of changes of MongoDB documents that lack an image: BY_KEY for deletes without the row before
+    them, NO_DOCUMENT for updates without the row after them.
+    """
+    op, kind = ("u", NO_DOCUMENT) if image == "after" else ("d", BY_KEY)
+    lacks = is_change & (envelopes.record_kind == IMAGES) & (envelopes.slices(image).kind <= NULL)
+    lacks &= np.asarray(pc.fill_null(pc.equal(envelopes.op, op), False))
     if lacks.any():
         source = members_of(batch, envelopes, "source", ["connector"], lacks)
         connector = read_string(batch, source["connector"], "source.connector")
-        envelopes.record_kind[lacks & np.asarray(pc.fill_null(pc.equal(connector, MONGODB), False))] = BY_KEY
+        envelopes.record_kind[lacks & np.asarray(pc.fill_null(pc.equal(connector, MONGODB), False))] = kind
 
 
 def _read_struct(texts: Texts, slices: Slices, kind: StructType, findings: Findings, name: str) -> pa.Array:

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.types import NestedField, StringType, StructType
 
-from frazil.cdc.envelope import BY_KEY
+from frazil.cdc.envelope import BY_KEY, NO_DOCUMENT
 from frazil.cdc.envelope_columns import IMAGES_OF, open_columns
 from frazil.cdc.json.members import EnvelopeBatch, json_options
 from frazil.cdc.json.row_images import read_documents
@@ -20,7 +20,7 @@ from frazil.decode.conversion import Conversion
 from frazil.decode.json.columns import Findings
 from frazil.decode.json.records import texts_of
 from frazil.decode.rescue import rescued_column
-from frazil.schema.arrow import arrow_type, as_written, spread_places
+from frazil.schema.arrow import Bools, arrow_type, as_written, spread_places
 
 
 def open_documents(
@@ -44,11 +44,9 @@ def open_documents(
         if field.name in IMAGES_OF:
             image = _read(batch, raw.get(field.name), field, findings)
             found[field.name] = image
-            if field.name == "before":
-                is_gone = np.asarray(pc.fill_null(pc.equal(found["op"], "d"), False)) & np.asarray(image.is_null())
-                found["record_kind"] = pc.if_else(
-                    pa.array(is_gone), pa.scalar(BY_KEY, pa.int32()), found["record_kind"]
-                )
+            op, kind = ("u", NO_DOCUMENT) if field.name == "after" else ("d", BY_KEY)
+            lacks = np.asarray(pc.fill_null(pc.equal(found["op"], op), False)) & ~_has_text(raw.get(field.name), rows)
+            found["record_kind"] = pc.if_else(pa.array(lacks), pa.scalar(kind, pa.int32()), found["record_kind"])
     return replace(
         decoded.refusing(texts.refused, texts.mismatches, conversion.limit),
         columns=[found[field.name] for field in fields],
@@ -56,6 +54,10 @@ def open_documents(
         dropped=decoded.dropped | findings.dropped,
         rescued=rescued_column(texts, rows) if texts.rescued else None,
     )
+
+
+def _has_text(raw: pa.Array | None, rows: int) -> Bools:
+    return np.zeros(rows, np.bool_) if raw is None else np.asarray(raw.is_valid())
 
 
 def _read(batch: EnvelopeBatch, raw: pa.Array | None, field: NestedField, findings: Findings) -> pa.Array:

@@ -23,8 +23,8 @@ FORMAT_REMEDY = (
     "write the format of the topic's values under `value.format`, such as avro, json or text, or fix the producer"
 )
 _KEYLESS_REMEDY = (
-    "name the `key_columns`, or read the topic into a table with `mode: append`: rows of a source table without a"
-    " primary key cannot be identified"
+    "name the `key_columns`, with `_source_table` among them where a topic has rows of several tables, or read the topic"
+    " into a table with `mode: append`: rows of a source table without a primary key cannot be identified"
 )
 _REMEDIES: Mapping[str, str] = {
     "tombstone": TOMBSTONE_REMEDY,

@@ -5,7 +5,7 @@ The service handles outcomes in one `match`. A finding is one class each: its lo
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -187,16 +187,24 @@ class NoColumns:
 
     def apply(self, planned: Planned, report: TaskReport, clock: Clock) -> None:
         """See Finding."""
-        table = planned.table
+        table, counts = planned.table, report.counts
         table.offsets.empty_to = advance(planned.position, planned.batch.ranges)
+        table.offsets.is_without_rows = 0 < counts.record_count == sum(counts.ignored_records.values())
         if lag_records(table.offsets.empty_to, planned.reach):
             table.offsets.empty_batches += 1
             return
         now_s = clock.monotonic_s()
         table.schedule.next_due_s = now_s + max(EMPTY_RETRY_S, EMPTY_RETRY_TIMES * (now_s - planned.planned_at_s))
+        if table.offsets.is_without_rows:  # There is nothing to look for in them again.
+            table.offsets.read_to = {place: planned.reach.get(place) for place in table.partitions()}
+            table.offsets.set_lag(lag_records(table.offsets.empty_to, planned.ends), clock.now_ms())
         # Offsets without records (aborted transactions, compacted records) are no reason to back off.
-        state = RunState.BACKING_OFF if report.counts.record_count else RunState.WAITING
-        table.status.set(state, no_columns(report, table.spec))
+        is_waiting = table.offsets.is_without_rows or not counts.record_count
+        before = table.status.reason
+        table.status.set(RunState.WAITING if is_waiting else RunState.BACKING_OFF, no_columns(report, table.spec))
+        if table.offsets.is_without_rows and table.status.reason != before:
+            for kind, records in sorted(counts.ignored_records.items()):
+                log.info("records_ignored", table=table.name, kind=kind, records=records)
 
 
 @dataclass(frozen=True)
@@ -244,15 +252,28 @@ _OF_ANOTHER_FORMAT = ("malformed", "invalid_text", "not_an_object")
 """Classes of error that every record of a topic has whose values are in another format than the pipeline file names."""
 
 
+WITHOUT_DOCUMENT = (
+    "without a document, which changes no row: the document was deleted meanwhile, or the connector has"
+    " `capture.mode=change_streams`, and rows go stale: use `change_streams_update_full`"
+)
+"""What an update of a MongoDB document without the document is."""
+WITHOUT_ROWS_REMEDY = "nothing, or leave the topic out where it has no other records"
+
+
+def without_rows(ignored: Iterable[str]) -> str:
+    """Returns why a table does not exist whose records all change no row. ignored: their kinds."""
+    return f"the records so far change no row ({', '.join(sorted(ignored))}), so the table has no column yet"
+
+
 def no_columns(report: TaskReport, spec: TableSpec) -> UnavailableError:
     """Returns the error of a table for which no record has had a column yet."""
-    remedy = "produce records with fields, or declare `columns`"
+    remedy, ignored = "produce records with fields, or declare `columns`", report.counts.ignored_records
     if not report.bad_records.first:
-        kinds = ", ".join(sorted(report.counts.ignored_records))
-        why = f"; those that were read change no row ({kinds})" if kinds else ""
-        left_out = "leave the topic out if it has no other records, " if kinds else ""
+        if ignored and sum(ignored.values()) == report.counts.record_count:
+            return UnavailableError(without_rows(ignored), remedy=WITHOUT_ROWS_REMEDY)
+        why = f"; some change no row ({', '.join(sorted(ignored))})" if ignored else ""
         reason = f"no record has a field yet, so the table has no column{why}"
-        return UnavailableError(reason, remedy=left_out + remedy)
+        return UnavailableError(reason, remedy=remedy)
     first = report.bad_records.first[0]
     return UnavailableError(
         f"no record could become a row yet, so the table has no column; the first: {first.reason}",

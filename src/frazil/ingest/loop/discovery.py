@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 
 import structlog
@@ -24,6 +25,22 @@ from frazil.types import OffsetRange, Offsets, RoutedTable, by_topic
 
 log = structlog.get_logger("frazil")
 _NAME_REMEDY = "leave its topic out of `topics`, and give it a table under `tables`"
+
+
+def _name_remedy(spec: PipelineSpec, table: Table) -> str:
+    """Returns the remedy for a name that the catalog refuses: where the last word of the topic would do, a route that makes
+    it the name of the table.
+    """
+    topic = next((selector.literal for selector in table.spec.topics if selector.literal), "")
+    before, _, word = topic.rpartition(".")
+    namespace = re.sub(r"\W", "_", (spec.namespace or "").lower(), flags=re.ASCII)
+    if not before or table.name != f"{spec.namespace}.{topic}":
+        return _NAME_REMEDY
+    with suppress(SpecError):
+        spec.catalog.kind.check_name(f"{namespace}.{word}")
+        route = f"routes: [{{topics: /^{re.escape(before)}\\.(.*)$/, to: {namespace}.$1}}]"
+        return f"select its topic by a route in place of `topics`, `{route}`, or {_NAME_REMEDY}"
+    return _NAME_REMEDY
 
 
 class Discovery:
@@ -364,7 +381,7 @@ class Discovery:
         try:
             self._spec.catalog.kind.check_name(table.name)
         except SpecError as error:
-            raise TableStopped(error.message, _NAME_REMEDY, table.name) from None
+            raise TableStopped(error.message, _name_remedy(self._spec, table), table.name) from None
         owner = self._owner_of_dead_letter_table.get(table.name)
         if owner is not None:
             raise TableStopped(

@@ -20,6 +20,7 @@ from frazil.ingest.tables.preflight import (
     keeps_old_metadata,
     removes_needed_metadata,
     text_order,
+    topics_without_order,
 )
 from frazil.ingest.tables.schemas import may_change
 from frazil.ingest.tables.state import RunState
@@ -115,6 +116,9 @@ class Loader:
         self.pipeline.settle(table)
         if is_changed:
             self._prepare(table)
+        unordered = topics_without_order(table)
+        if unordered and self._is_first("topics_not_ordered", table):
+            log.warning("topics_not_ordered", table=table.name, reason=unordered)
         table.catalog.loaded_at_s = clock.monotonic_s()
 
     def _prepare(self, table: Table) -> None:

@@ -99,7 +99,7 @@ class Planner:
 
     def measure(self, table: Table) -> bool:
         """Sets the lag of a table from the ends as last requested; returns whether it is another than before."""
-        offsets, position = table.offsets, table.position()
+        offsets, position = table.offsets, table.awaited_from()
         before = offsets.lag_records, offsets.open_transactions
         is_known = (_is_planned(table) or table.has_its_topics) and not table.unplaced()
         held = open_transactions(position, self.ends, self.log_ends)

@@ -45,7 +45,7 @@ def next_offsets(tables: Iterable[Table]) -> dict[Partition, int]:
     unknown: set[Partition] = set()
     own: set[Partition] = set()
     for table in tables:
-        is_loaded, position = table.catalog.is_loaded or table.state is not None, table.position()
+        is_loaded, position = table.catalog.is_loaded or table.state is not None, table.awaited_from()
         for topic, partition in table.partitions():
             place, offset = (topic, partition), position.get(topic, {}).get(partition)
             if table.schedule.is_owned and table.catalog.loaded_at_s > 0:  # It is 0 since a takeover, until the load.

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import asdict
+from functools import partial
 
 import structlog
 
 from frazil.catalog.port import TableState
+from frazil.cdc.envelope import IGNORED, NO_DOCUMENT
 from frazil.clock import jitter
 from frazil.errors import FrazilError, UnavailableError
-from frazil.ingest.batches.outcome import Committed, Replan, Retry
+from frazil.ingest.batches.outcome import WITHOUT_DOCUMENT, Committed, Replan, Retry
 from frazil.ingest.batches.primary_key_updates import record_applied_early
 from frazil.ingest.batches.services import Services
 from frazil.ingest.failures import TableStopped
@@ -247,5 +249,8 @@ def _add_refusals(table: Table, report: TaskReport) -> None:
 def _count_ignored(table: Table, report: TaskReport) -> None:
     """Counts records that are no change of a row, and logs the first batch with each kind of them."""
     for kind in sorted(report.counts.ignored_records.keys() - table.bad_records.ignored_records.keys()):
-        log.info("records_ignored", table=table.name, kind=kind, records=report.counts.ignored_records[kind])
+        note = log.info
+        if kind == IGNORED[NO_DOCUMENT]:
+            note = partial(log.warning, reason=f"an update {WITHOUT_DOCUMENT}")
+        note("records_ignored", table=table.name, kind=kind, records=report.counts.ignored_records[kind])
     table.bad_records.ignored_records.update(report.counts.ignored_records)

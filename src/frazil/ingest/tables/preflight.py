@@ -31,6 +31,7 @@ from frazil.catalog.layout import (
     unknown_transform,
 )
 from frazil.catalog.port import Catalog, TableState
+from frazil.cdc.mongodb.document_ids import ID
 from frazil.dead_letters.tables import DELETES_OLD, refuse_other_table
 from frazil.errors import FrazilError, SpecError
 from frazil.ingest.failures import TableStopped, describe_error
@@ -175,8 +176,14 @@ def warnings_of(table: Table, schema: Schema) -> list[str]:
     state = table.state
     metadata = keeps_old_metadata(state), removes_needed_metadata(state)
     spec = table.spec
-    own = text_order(spec, schema), identified_otherwise(table), unwritten_defaults(table), field_in_image(spec)
-    own = *own, moments_as_partitions(spec, schema)
+    own = (
+        text_order(spec, schema),
+        topics_without_order(table),
+        identified_otherwise(table),
+        unwritten_defaults(table),
+        field_in_image(spec),
+        moments_as_partitions(spec, schema),
+    )
     return [words for words in (*own, *metadata) if words]
 
 
@@ -252,6 +259,42 @@ def text_order(spec: TableSpec, schema: Schema) -> str:
         f"`order_by: {name}` is text, and texts are compared by their bytes: `9` counts as newer than `10`, and"
         " `03:04:05Z` as newer than `03:04:05.5Z`, so newer changes may be dropped. Declare the column, as"
         " `timestamptz` or `decimal(p,s)`, before the table is created, unless all of its texts have one form"
+    )
+
+
+_SHOWN_TOPICS = 3
+SOURCE_ORDER = "write `metadata: [source_order]` and `order_by: _source_order`"
+_ORIGINS: tuple[MetadataField, ...] = ("topic", "source_database", "source_schema", "source_table")
+
+
+def has_apart_rows(table: Table) -> bool:
+    """Whether the table's key has the topic or the source table of a row, so that no row moves from one to another."""
+    changes = target_of(table).changes
+    return changes is not None and any(table.spec.metadata.get(one) in changes.key_columns for one in _ORIGINS)
+
+
+def may_have_source_order(table: Table) -> bool:
+    """Whether changes of an upsert table without `order_by` may have a position in the log of their source, by which they
+    could be ordered; those of MongoDB documents have none.
+    """
+    spec, changes = table.spec, target_of(table).changes
+    if spec.envelope is None or spec.order_by is not None or changes is None:
+        return False
+    is_of_documents = any(name.split(".")[0] == ID for name in changes.key_columns)
+    return "source_order" in ENVELOPES.get(spec.envelope.kind).all_metadata and not is_of_documents
+
+
+def topics_without_order(table: Table) -> str:
+    """Returns a warning where changes of one key may be in several topics, and nothing orders them; else nothing."""
+    topics = sorted(table.offsets.topics)
+    if len(topics) < 2 or not may_have_source_order(table) or has_apart_rows(table):
+        return ""
+    names = ", ".join(topics[:_SHOWN_TOPICS]) + (", …" if len(topics) > _SHOWN_TOPICS else "")
+    return (
+        f"several topics ({names}) feed the table, and topics are read in no order of their changes: a row that moves from"
+        " one of them to another, as between partitions of a PostgreSQL table, may be lost or return to an older state."
+        f" {SOURCE_ORDER.capitalize()}; or let `key_columns` contain `_topic` or `_source_table` where each topic has rows"
+        " of its own"
     )
 
 

@@ -144,6 +144,8 @@ class OffsetState:
     is_complete: bool = False
     #: The offsets up to which records have been read without finding a column.
     empty_to: Offsets = field(default_factory=dict)
+    #: Whether all of these records are of kinds that change no row: none of them is waiting for a table.
+    is_without_rows: bool = False
     #: The number of batches that were read without finding a column.
     empty_batches: int = 0
     #: The end of the next batch at which it divides no transaction and no primary-key update.

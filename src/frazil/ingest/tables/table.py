@@ -151,6 +151,12 @@ class Table:
         """Returns the committed offsets, with the first offsets of partitions without progress."""
         return self.offsets.position(self.progress.offsets)
 
+    def awaited_from(self) -> Offsets:
+        """Returns the offsets from which records wait for the table: the position, or, for a table without columns, the
+        offsets behind records that change no row.
+        """
+        return self.offsets.empty_to if self.is_first and self.offsets.is_without_rows else self.position()
+
     def partitions(self) -> list[Partition]:
         """Returns every partition of the topics that exist."""
         return self.offsets.partitions()

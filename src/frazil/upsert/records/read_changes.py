@@ -40,6 +40,8 @@ _INCOMPLETE_KEY_UPDATE = (
     " in the table nor in the batch"
 )
 _NO_VALUE = "a required column has no value: neither the record nor an existing row has one"
+SOURCE_TABLE = "_source_table"
+"""The column of the source table of a row, unless the file gives it another name."""
 _NO_FIELDS = "the record's key has no field, and the table has no key columns yet"
 
 
@@ -244,7 +246,23 @@ def _lacking(target: TableTarget, name: str) -> str:
     """Returns why changes of a table without this key column are refused, with the column that the name may stand for."""
     if made := _made_of(target, name):
         return f"the table has no key column {name}: write `{made}` under `key_columns`, the column of that field"
+    reading = target.changes
+    assert reading is not None
+    if reading.is_key_of_record and target.envelope is not None and target.envelope.kind == "debezium":
+        known = [one for one in reading.key_columns if has_column(target, tuple(one.split(".")))]
+        return f"the record's key has the field {name}, and its row does not: {apart_by_table(known)}"
     return f"the table has no key column {name}, and the record does not have it"
+
+
+def apart_by_table(key_columns: Iterable[str]) -> str:
+    """Returns the advice for a topic whose record keys have a field that rows lack, for the source table of the row.
+    key_columns: the fields of the keys that rows have.
+    """
+    columns = ", ".join((SOURCE_TABLE, *key_columns))
+    return (
+        "where it names the row's table, as ByLogicalTableRouter lets it, write `metadata: [source_table]` and"
+        f" `key_columns: [{columns}]`, which keeps rows of several tables apart"
+    )
 
 
 def _made_of(target: TableTarget, name: str) -> str:

@@ -60,6 +60,16 @@ def test_of_several_tables_of_a_topic_the_least_offset_counts() -> None:
     assert next_offsets([_table("n.x", 5, 9), _table("n.y", 7, 8)]) == {("a", 0): 5, ("a", 1): 8}
 
 
+def test_records_that_change_no_row_are_no_lag_though_no_table_is_made_for_them() -> None:
+    topics = {"a": TopicDescription("a", "id-a", 1)}
+    offsets = OffsetState(topics=topics, first={"a": {0: 2}}, empty_to={"a": {0: 5}}, is_without_rows=True)
+    table = Table(TableSpec(name="n.x", topics=()), offsets=offsets)
+    table.catalog.loaded_at_s, table.catalog.is_loaded = 1.0, True
+    assert next_offsets([table]) == {("a", 0): 5}
+    offsets.is_without_rows = False
+    assert next_offsets([table]) == {("a", 0): 2}
+
+
 def test_nothing_is_published_of_a_partition_that_a_table_is_not_known_to_have_read() -> None:
     unloaded = _table("n.y", 7)
     unloaded.state = None
