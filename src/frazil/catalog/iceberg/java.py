@@ -9,7 +9,6 @@ import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
@@ -21,6 +20,7 @@ from frazil.refusals import Settings, refusal_remedy
 from frazil.store.addresses import address_of
 from frazil.store.file_io import store_of
 from frazil.store.properties import task_properties
+from frazil.store.remedies import BUCKET_REMEDY, NO_BUCKET, OF_TASKS
 
 # Not Iceberg's NotFoundException: it means a file missing in the store, of a table that the catalog knows.
 _NOT_THERE = ("NoSuchTableException", "NoSuchNamespaceException")
@@ -63,22 +63,11 @@ _DENIED = "access denied"
 _WORKERS = 4
 _MAY_NOT_LIST = "it answers, but this client may not list it"
 _ADVICE = "If you are using a StorageSharedKeyCredential"
-# Google's client for Java may report no more than the request, here one for a bucket's objects, and that nothing was found.
-_NO_BUCKET = re.compile(
-    r"NoSuchBucket|ContainerNotFound|specified (bucket|container) does not exist"
-    r"|404 Not Found\s+\w+\s+\S+/storage/v1/b/[^/\s]+/o\?",
-    re.I,
-)
 _SETTINGS = Settings(
     trust="the JVM's trust store (`spark: {conf: {spark.driver.extraJavaOptions: -Djavax.net.ssl.trustStore=…}}`), or of"
     " PostgreSQL in jdbc.sslrootcert",
     certificate="the certificate and the key under `catalog.properties`",
     login="the credentials under `catalog.properties`",
-)
-_OF_TASKS = replace(
-    _SETTINGS,
-    trust="a file that the variable SSL_CERT_FILE names for Frazil, and on a cluster for executors"
-    " (`spark: {conf: {spark.executorEnv.SSL_CERT_FILE: …}}`)",
 )
 # Of Amazon's client, which has looked for them in the environment, in files, and at the machine's own service.
 _NOT_FOUND = {
@@ -185,8 +174,8 @@ def _remedy_of(error: Exception) -> str:
     text = _text_of(error)
     if remedy := refusal_remedy(text, _SETTINGS):
         return remedy
-    if _NO_BUCKET.search(text):
-        return "create the bucket, or correct `catalog.warehouse`; Frazil retries with back-off"
+    if NO_BUCKET.search(text):
+        return BUCKET_REMEDY
     if remedy := next((remedy for words, remedy in _NOT_FOUND.items() if words in text), ""):
         return remedy
     is_other = any(part in text for part in _OTHER_SERVERS)
@@ -455,4 +444,4 @@ def _probe_for_tasks(properties: Mapping[str, str], location: str) -> None:
         store_of(tuple(sorted(properties.items()))).probe(location)
     except OSError as error:
         message = f"Iceberg's Java client reaches the store, and tasks do not: {error}"
-        raise UnavailableError(message, remedy=refusal_remedy(str(error), _OF_TASKS), where=location) from None
+        raise UnavailableError(message, remedy=refusal_remedy(str(error), OF_TASKS), where=location) from None
