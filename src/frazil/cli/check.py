@@ -212,11 +212,14 @@ def _check_storage(
         return
     try:
         with nullcontext(running) if running is not None else light_jvm(spec) as jvm:
+            places: list[str] = []
             if has_catalog(spec):
-                yield from _check_tables(jvm, spec, tables, source, queries)
+                yield from _check_tables(jvm, spec, tables, source, queries, places)
             states = [table.state for table in tables if table.state is not None]
             probe = partial(probe_store, jvm.gateway, jvm.hadoop)
-            yield check_store(warehouse, properties_for_reading(spec), states, probe)
+            is_place = _is_local(warehouse) or "://" in (warehouse or "")
+            place = warehouse if is_place else next(iter(places), warehouse)
+            yield check_store(place, properties_for_reading(spec), states, probe)
             yield from check_store_properties(spec, states)
             if (spec.catalog.uri or "").startswith("jdbc:"):
                 yield from check_driver_settings(spec, settings_of_driver(jvm.gateway, spec.catalog.uri))
@@ -225,12 +228,20 @@ def _check_storage(
 
 
 def _check_tables(
-    jvm: LightJvm, spec: PipelineSpec, tables: list[Table], source: KafkaTopics | None, queries: Queries | None
+    jvm: LightJvm,
+    spec: PipelineSpec,
+    tables: list[Table],
+    source: KafkaTopics | None,
+    queries: Queries | None,
+    places: list[str],
 ) -> Iterator[Finding]:
+    """places: gets the places that the catalog has for files of new tables."""
     address = spec.catalog.uri or spec.catalog.warehouse or spec.catalog.impl or spec.catalog.type
-    tried = f"opened the catalog at {address}"
+    tried = f"opened the catalog at {address}, and asked for a namespace"
     try:
         catalog = open_catalog_for_reading(jvm, spec, is_impatient=True)
+        namespace = tables[0].name.rpartition(".")[0] if tables else spec.namespace or "default"
+        places += filter(None, [catalog.ask(address, namespace)])
         compare = comparison(spec, source, catalog)
     except (SpecError, UnavailableError) as error:
         yield failed("catalog", tried, error)

@@ -14,7 +14,7 @@ import subprocess
 import sys
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, suppress
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -194,20 +194,20 @@ def main() -> None:
     settings, most_at_once = (_CAREFUL, 1) if question["is_careful"] else (_QUICK, _AT_ONCE)
     ranges = [OffsetRange(**one) for one in question["ranges"]]
     try:
-        with closing(open_consumer(question["properties"], "frazil-sizes", settings)) as consumer:
-            for number, r in enumerate(ranges):
-                reading = _Reading(consumer, r, question["patience_s"], most_at_once)
-                for message in reading.messages(partial(_tell_reached, number)):
-                    if len(message) > question["floor_bytes"]:
-                        _tell("large", _dump(_large(r, message)))
-                    if question["first_only"]:
-                        break
-            _tell("done", None)
+        consumer = open_consumer(question["properties"], "frazil-sizes", settings)
+        for number, r in enumerate(ranges):
+            reading = _Reading(consumer, r, question["patience_s"], most_at_once)
+            for message in reading.messages(partial(_tell_reached, number)):
+                if len(message) > question["floor_bytes"]:
+                    _tell("large", _dump(_large(r, message)))
+                if question["first_only"]:
+                    break
+        _tell("done", None)
     except KafkaException as error:
         _tell("unavailable", error.args[0].str())
     except (_Undone, MemoryError):
         pass
-    os._exit(0)  # At once: the client would wait for its threads.
+    os._exit(0)  # At once: a client that is closed waits for its threads, which may lack memory.
 
 
 def _tell(kind: str, told: Any) -> None:

@@ -22,7 +22,7 @@ _ARGUMENT = "what to write is an argument, and the command is given again"
 BY_PEOPLE: Mapping[str, str] = {
     "name an older snapshot of the same history; `<table>.snapshots` shows them": _ARGUMENT,
     "name one that the table has; `<table>.snapshots` shows them": _ARGUMENT,
-    "write it otherwise; docs/reference/queries.md lists what is computed": _ARGUMENT,
+    "write it otherwise, with Spark's functions of single rows": _ARGUMENT,
     "write it so that it is defined for every row, for example with `try_cast` or `try_divide`": _ARGUMENT,
     "run the pipeline first": _WAIT,
     "allow this client to create topics and to write to `…`, or create it with `kafka-topics --create --partitions 1"
@@ -123,7 +123,7 @@ BY_PEOPLE: Mapping[str, str] = {
     "find out who dropped the table; `frazil run` creates it again": _LOG,
     "check the table's store": _SERVICE,
     "free disk space; Frazil retries with back-off": _SERVICE,
-    "mount or restore it; to begin again without those tables, delete …": (
+    "mount or restore it, or correct `catalog.uri`; to begin again without those tables, delete …": (
         "unit/cli/test_wiring.py::test_a_catalog_whose_file_is_gone_is_not_made_again_while_the_last_run_had_tables_in_it"
     ),
     "free space where standard output is written, or redirect it, and run the command again": _SERVICE,

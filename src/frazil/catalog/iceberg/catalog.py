@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from pyiceberg.partitioning import PartitionSpec
@@ -31,6 +32,7 @@ from frazil.catalog.iceberg.java import (
     unavailable,
 )
 from frazil.catalog.iceberg.opening import (
+    ask_catalog,
     create_twice,
     impatient,
     is_absent,
@@ -82,13 +84,10 @@ class IcebergCatalog:
         """is_impatient: whether the load of a table ends after seconds where its metadata file cannot be read."""
         #: py4j's gateway to the JVM of the catalog.
         self.gateway = gateway
-        self._jvm = jvm = gateway.jvm
         #: The pipeline whose progress is read and written.
-        self.pipeline = pipeline
+        self._jvm, self.pipeline = gateway.jvm, pipeline
         self._properties, self._hadoop = dict(properties), hadoop
-        self._tables: dict[str, Any] = {}
-        self._operations = Operations()
-        self._adopted: set[str] = set()
+        self._tables, self._operations, self._adopted = dict[str, Any](), Operations(), set[str]()
         #: By table its creation whose answer was lost, until the table has been seen.
         self._unanswered: dict[str, Creation] = {}
         #: Namespaces that exist, as this process has found or made them.
@@ -99,10 +98,11 @@ class IcebergCatalog:
         #: The sizes of tables that were just committed to, until they are asked for, or a table is loaded.
         self._sizes: dict[str, TableSize] = {}
         #: The live files of tables; a Java table of another caller may be asked for under the table's lock.
-        self.scans = TableScans(jvm)
-        self._locks: dict[str, AbstractContextManager[object]] = {}
-        self._behind: set[str] = set()
+        self.scans = TableScans(gateway.jvm)
+        self._locks, self._behind = dict[str, AbstractContextManager[object]](), set[str]()
         self._catalog = open_catalog(gateway, self._properties, hadoop)
+        #: Asks for a namespace: takes the catalog's address and the name; see `ask_catalog`.
+        self.ask = partial(ask_catalog, gateway, self._catalog)
         self._read = impatient(gateway) if is_impatient else read_patiently
 
     def load(self, table: str) -> TableState | None:

@@ -62,6 +62,7 @@ _REFUSED_BY_DRIVER = re.compile(r"Invalid \w+ value: |parameter value must be ")
 _DENIED = "access denied"
 _WORKERS = 4
 _MAY_NOT_LIST = "it answers, but this client may not list it"
+_BUCKET_NAME = re.compile(r"<BucketName>([^<]+)</BucketName>")
 _ADVICE = "If you are using a StorageSharedKeyCredential"
 _SETTINGS = Settings(
     trust="the JVM's trust store (`spark: {conf: {spark.driver.extraJavaOptions: -Djavax.net.ssl.trustStore=…}}`), or of"
@@ -75,6 +76,28 @@ _NOT_FOUND = {
     "Unable to load credentials": "write `s3.access-key-id` and `s3.secret-access-key` under `catalog.properties`, or"
     " set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY where Frazil starts; Frazil retries with back-off",
 }
+# What a server reports of itself, in messages that may name classes of its own.
+_ANSWERS = (
+    "RESTException", "ServiceFailureException", "ServiceUnavailableException", "BadRequestException",
+    "NotAuthorizedException",
+    "ForbiddenException", "MetaException", "TApplicationException", "NessieServiceException", "HttpClientException",
+    "NessieInternalServerException", "NessieBadRequestException", "NessieBackendThrottledException",
+)  # fmt: skip
+_OF_NAMES = {
+    re.compile(
+        r"NoSuchWarehouse|warehouse\W.{0,80}(does not exist|not found|unknown)|(unknown|no such) warehouse", re.I
+    ): ("correct `catalog.warehouse`: the catalog has none of this name; Frazil retries with back-off"),
+    re.compile(r"Named reference .* not found|NessieReferenceNotFound", re.I): (
+        "correct `ref` under `catalog.properties`: Nessie has no branch of this name; Frazil retries with back-off"
+    ),
+    re.compile(
+        r"Unable to create database path|Failed to create (database|external) path|MetaException.*mkdirs", re.I
+    ): (
+        "let the user of Hive's metastore make this folder, or write `catalog.warehouse` as a place where it may; Frazil"
+        " retries with back-off"
+    ),
+}
+"""By what a catalog says of a name or a place that it has from the pipeline file, what to correct."""
 _OTHER_SERVERS = (
     "Unable to process (code: 404", "No route for request", "Could not parse error object", "HTTP status code 40",
     "UnknownHostException", "TTransportException", "Invalid method name", "no such column: catalog_name",
@@ -116,7 +139,21 @@ def unavailable(what: str, error: Exception, where: str) -> FrazilError:
             remedy="mount the warehouse again or restore the file; Frazil retries with back-off",
             where=where,
         )
-    return UnavailableError(f"{what}: {cause_of(error)}", remedy=_remedy_of(error), where=where)
+    bucket = _bucket_of(error)
+    missing = f"the bucket `{bucket}` does not exist: " if bucket else ""
+    return UnavailableError(f"{what}: {missing}{cause_of(error)}", remedy=_remedy_of(error), where=where)
+
+
+def _bucket_of(error: Exception) -> str:
+    """Returns the bucket of which a store answers that it does not exist; empty where its answer does not name one."""
+    if not NO_BUCKET.search(_text_of(error)):
+        return ""
+    for cause in causes_of(error):
+        with suppress(Py4JError):  # A method that only exceptions of Amazon's client have.
+            named = _BUCKET_NAME.search(str(cause.awsErrorDetails().rawResponse().asUtf8String()))
+            if named is not None:
+                return named[1]
+    return ""
 
 
 def unreadable_metadata(words: str, file: str, table: str) -> UnavailableError:
@@ -131,7 +168,7 @@ def mistake_of(what: str, error: Exception, where: str, *, is_opening: bool = Fa
     path or cannot be used, or a value that a setting cannot have; None for another exception, also for a class that
     could not be initialized. is_opening: whether `error` was thrown while a catalog was opened, from settings alone.
     """
-    text = _text_of(error)
+    text = _text_of(error, of_servers=False)
     is_missing = "NoClassDefFoundError" in text and "Could not initialize class" not in text
     if is_missing or "ClassNotFoundException" in text:
         return SpecError(f"{what}: {cause_of(error)}", remedy=_CLASS_REMEDY, where=where)
@@ -164,14 +201,19 @@ def _refusal_of(error: Exception) -> str:
     return _words(next((one for one in causes if one.getClass().getSimpleName() in _OF_SETTINGS), causes[-1]))
 
 
-def _text_of(error: Exception) -> str:
-    """Returns the names of the classes and the messages of the exception in the JVM and its causes."""
-    return " ".join(f"{cause.getClass().getName()} {cause.getMessage()}" for cause in causes_of(error))
+def _text_of(error: Exception, *, of_servers: bool = True) -> str:
+    """Returns the names of the classes and the messages of the exception in the JVM and its causes. of_servers: also
+    messages that a server has written.
+    """
+    named = ((cause.getClass().getName(), cause.getMessage()) for cause in causes_of(error))
+    return " ".join(f"{name} {words}" if of_servers or not name.endswith(_ANSWERS) else name for name, words in named)
 
 
 def _remedy_of(error: Exception) -> str:
     """Returns what to do about an exception of a service; empty where nothing better is known than to look at it."""
     text = _text_of(error)
+    if remedy := next((remedy for words, remedy in _OF_NAMES.items() if words.search(text)), ""):
+        return remedy
     if remedy := refusal_remedy(text, _SETTINGS):
         return remedy
     if NO_BUCKET.search(text):

@@ -17,7 +17,7 @@ from contextlib import suppress
 from typing import Any
 
 from py4j.java_gateway import is_instance_of
-from py4j.protocol import Py4JJavaError
+from py4j.protocol import Py4JError, Py4JJavaError
 
 from frazil.catalog.iceberg.answers import is_conflict
 from frazil.catalog.iceberg.java import (
@@ -82,6 +82,24 @@ def open_catalog(gateway: Any, properties: Mapping[str, str], hadoop: Mapping[st
             where=address,
         )
     return opened
+
+
+def ask_catalog(gateway: Any, catalog: Any, address: str, namespace: str) -> str:
+    """Asks a Java catalog for a namespace: some are opened without a question to their service. Returns the address of the
+    namespace's files; empty where it does not exist, or has none.
+
+    Raises: UnavailableError where the catalog does not answer; SpecError as `refused_catalog`.
+    """
+    wanted = gateway.jvm.org.apache.iceberg.catalog.Namespace.of(strings(gateway, namespace.split(".")))
+    try:
+        found = catalog.loadNamespaceMetadata(wanted) if catalog.namespaceExists(wanted) else {}
+        return str(found.get("location") or "")
+    except java_errors() as error:
+        if is_not_there(error) or is_named(error, FORBIDDEN, "UnsupportedOperationException"):
+            return ""  # It answers.
+        raise refused_catalog(error, address) from None
+    except Py4JError:  # A class of somebody else's may have no namespaces.
+        return ""
 
 
 def settings_of_driver(gateway: Any, address: str) -> dict[str, tuple[str, ...]]:

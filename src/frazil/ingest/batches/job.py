@@ -76,6 +76,7 @@ _SIGNS_OF_WORKERS = (
 )
 # How the traceback of a worker ends: the class and the words of what it has raised.
 _RAISED = re.compile(r"^(\w+): (.*)$", re.MULTILINE)
+_PLACE_IN_STORE = re.compile(r": (\w+://[^\s:]+(?=: )|/[^\s:]+(?=: ))|\[Errno \d+\][^']*'([^']+)'")
 _NO_MEMORY = f"[Errno {errno.ENOMEM}]"
 # A task raises it for nothing else.
 _BROKEN_FUNCTION = re.compile(rf"frazil\.errors\.SpecError: (.*?)(?:; {WRONG_RESULT})?$", re.MULTILINE)
@@ -348,7 +349,11 @@ def _failure_of(error: Exception) -> FrazilError:
     if broken is not None:
         return FunctionFailedError(broken[1])
     if refused := _of_store(str(error)):
-        return UnavailableError(f"the store: {refused[:400]}", remedy=_remedy(error) or store_remedy(refused))
+        place = _PLACE_IN_STORE.search(refused)
+        where = next(filter(None, place.groups()), "") if place is not None else ""
+        return UnavailableError(
+            f"a task failed: {refused[:400]}", remedy=_remedy(error) or store_remedy(refused), where=where
+        )
     remedy = _remedy(error)
     kind = UnavailableError if remedy or _is_elsewhere(str(error)) else TaskFailedError
     return kind(f"a task failed: {cause_of(error)}", remedy=remedy)
