@@ -55,6 +55,13 @@ BY_PEOPLE: Mapping[str, str] = {
     "write the certificates to a file, and name it in https.ca.location": _FILE,
     "write … in place of `sasl.jaas.config`": _FILE,
     "check …; Frazil retries with back-off": _SERVICE,
+    "correct `catalog.warehouse`: the catalog has none of this name; Frazil retries with back-off": _FILE,
+    "correct `ref` under `catalog.properties`: Nessie has no branch of this name; Frazil retries with back-off": _FILE,
+    "let the user of Hive's metastore make this folder, or write `catalog.warehouse` as a place where it may; Frazil"
+    " retries with back-off": _SERVICE,
+    "if that is not meant, write the former address of the catalog again": (
+        "unit/cli/test_wiring.py::test_a_run_whose_catalog_is_another_one_says_so_and_continues_with_the_former_address"
+    ),
     "issue the certificate again without this fault, which Python 3.13 refuses, or run Frazil with Python 3.12": _SERVICE,
     "name the authority of the service's certificate in …": _SERVICE,
     "renew the service's certificate, or set this machine's clock; Frazil retries with back-off": _SERVICE,

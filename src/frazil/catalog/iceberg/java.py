@@ -83,7 +83,7 @@ _ANSWERS = (
     "ForbiddenException", "MetaException", "TApplicationException", "NessieServiceException", "HttpClientException",
     "NessieInternalServerException", "NessieBadRequestException", "NessieBackendThrottledException",
 )  # fmt: skip
-_OF_NAMES = {
+_NAME_REMEDIES = {
     re.compile(
         r"NoSuchWarehouse|warehouse\W.{0,80}(does not exist|not found|unknown)|(unknown|no such) warehouse", re.I
     ): ("correct `catalog.warehouse`: the catalog has none of this name; Frazil retries with back-off"),
@@ -133,7 +133,7 @@ def unavailable(what: str, error: Exception, where: str) -> FrazilError:
             remedy="correct the clock; Frazil retries with back-off and succeeds once the clock is past that change",
             where=where,
         )
-    if is_named(error, *_UNREADABLE) and not is_not_there(error):
+    if is_named(error, *_UNREADABLE) and not is_not_there(error) and not _name_remedy(_text_of(error)):
         return UnavailableError(
             f"{what}: a file of it is not in the store: {cause_of(error)}",
             remedy="mount the warehouse again or restore the file; Frazil retries with back-off",
@@ -212,7 +212,7 @@ def _text_of(error: Exception, *, of_servers: bool = True) -> str:
 def _remedy_of(error: Exception) -> str:
     """Returns what to do about an exception of a service; empty where nothing better is known than to look at it."""
     text = _text_of(error)
-    if remedy := next((remedy for words, remedy in _OF_NAMES.items() if words.search(text)), ""):
+    if remedy := _name_remedy(text):
         return remedy
     if remedy := refusal_remedy(text, _SETTINGS):
         return remedy
@@ -223,6 +223,10 @@ def _remedy_of(error: Exception) -> str:
     is_other = any(part in text for part in _OTHER_SERVERS)
     other = "check that `catalog.uri` is the address of a catalog of this type; Frazil retries with back-off"
     return other if is_other else ""
+
+
+def _name_remedy(text: str) -> str:
+    return next((remedy for words, remedy in _NAME_REMEDIES.items() if words.search(text)), "")
 
 
 def is_clock_behind(error: Exception) -> bool:
