@@ -295,8 +295,8 @@ def wait_for_catalog(jvm: Jvm, spec: PipelineSpec, clock: Clock, timeouts: RunTi
         try:
             return open_catalog(jvm, spec)
         except UnavailableError as error:
-            told = {"reason": error.message, "where": error.where, "remedy": error.remedy}
-            log.warning("service_unavailable", **told, retry_in_s=delay_s)
+            reported = {"reason": error.message, "where": error.where, "remedy": error.remedy}
+            log.warning("service_unavailable", **reported, retry_in_s=delay_s)
             timeouts.record_outage(error)
             clock.sleep(min(jitter(delay_s), timeouts.left_s))
             delay_s = min(30.0, delay_s * 2)

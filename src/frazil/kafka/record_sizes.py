@@ -141,18 +141,18 @@ def _ask(question: Mapping[str, Any]) -> _Answer:
     )
     servers = question["properties"]["bootstrap.servers"]
     if done.returncode > 0:  # What it dies of is a signal.
-        told = done.stderr.decode(errors="replace").strip().rpartition("\n")[2]
-        raise UnavailableError(f"the sizes of records cannot be read: {told}", where=servers)
+        reported = done.stderr.decode(errors="replace").strip().rpartition("\n")[2]
+        raise UnavailableError(f"the sizes of records cannot be read: {reported}", where=servers)
     answer = _Answer([])
     for line in done.stdout.splitlines():
-        kind, told = json.loads(line)
+        kind, reported = json.loads(line)
         if kind == "unavailable":
-            message = f"the sizes of records cannot be read: {told}"
-            raise UnavailableError(message, remedy=kafka_remedy(told), where=servers)
+            message = f"the sizes of records cannot be read: {reported}"
+            raise UnavailableError(message, remedy=kafka_remedy(reported), where=servers)
         if kind == "large":
-            answer.found.append(_load(told))
+            answer.found.append(_load(reported))
         elif kind == "reached":
-            answer.ranges_read, answer.reached = told
+            answer.ranges_read, answer.reached = reported
         else:
             answer.is_complete = True
     return answer
@@ -163,9 +163,9 @@ def _dump(one: LargeRecord) -> dict[str, Any]:
     return {**asdict(one), "key": _text(one.key), "headers": headers}
 
 
-def _load(told: Mapping[str, Any]) -> LargeRecord:
-    headers = tuple((name, _bytes(value)) for name, value in told["headers"])
-    return LargeRecord(**{**told, "key": _bytes(told["key"]), "headers": headers})
+def _load(reported: Mapping[str, Any]) -> LargeRecord:
+    headers = tuple((name, _bytes(value)) for name, value in reported["headers"])
+    return LargeRecord(**{**reported, "key": _bytes(reported["key"]), "headers": headers})
 
 
 def _text(value: bytes | None) -> str | None:
@@ -197,26 +197,26 @@ def main() -> None:
         consumer = open_consumer(question["properties"], "frazil-sizes", settings)
         for number, r in enumerate(ranges):
             reading = _Reading(consumer, r, question["patience_s"], most_at_once)
-            for message in reading.messages(partial(_tell_reached, number)):
+            for message in reading.messages(partial(_write_reached, number)):
                 if len(message) > question["floor_bytes"]:
-                    _tell("large", _dump(_large(r, message)))
+                    _write("large", _dump(_large(r, message)))
                 if question["first_only"]:
                     break
-        _tell("done", None)
+        _write("done", None)
     except KafkaException as error:
-        _tell("unavailable", error.args[0].str())
+        _write("unavailable", error.args[0].str())
     except (_Undone, MemoryError):
         pass
     os._exit(0)  # At once: a client that is closed waits for its threads, which may lack memory.
 
 
-def _tell(kind: str, told: Any) -> None:
-    sys.stdout.write(json.dumps([kind, told]) + "\n")
+def _write(kind: str, reported: Any) -> None:
+    sys.stdout.write(json.dumps([kind, reported]) + "\n")
     sys.stdout.flush()
 
 
-def _tell_reached(number: int, offset: int) -> None:
-    _tell("reached", [number, offset])
+def _write_reached(number: int, offset: int) -> None:
+    _write("reached", [number, offset])
 
 
 @dataclass(frozen=True)
@@ -231,7 +231,7 @@ class _Reading:
     most_at_once: int
 
     def messages(self, reach: Callable[[int], None]) -> Iterator[Message]:
-        """Yields the records. reach: is told how far they are read.
+        """Yields the records. reach: is called with how far they are read.
 
         Raises: KafkaException; _Undone.
         """

@@ -97,7 +97,7 @@ _NAME_REMEDIES = {
         " retries with back-off"
     ),
 }
-"""By what a catalog says of a name or a place that it has from the pipeline file, what to correct."""
+"""What to correct, by what a catalog reports of a name or a place that it has from the pipeline file."""
 _OTHER_SERVERS = (
     "Unable to process (code: 404", "No route for request", "Could not parse error object", "HTTP status code 40",
     "UnknownHostException", "TTransportException", "Invalid method name", "no such column: catalog_name",

@@ -83,7 +83,7 @@ _BROKEN_FUNCTION = re.compile(rf"frazil\.errors\.SpecError: (.*?)(?:; {WRONG_RES
 _SEARCH_POOL = "catch-up"
 # What Spark's source raises at a timestamp whose microseconds do not fit in 64 bits.
 _TOO_FAR = "ArithmeticException: long overflow"
-# What is said of a JVM that lacks memory, or that the machine has ended for it.
+# What Spark reports of a JVM that lacks memory, or that the machine has ended for it.
 _SIGNS_OF_MEMORY = ("OutOfMemoryError", "ExecutorLostFailure")
 _AT_A_RECORD = "exception when fetching the next record"
 

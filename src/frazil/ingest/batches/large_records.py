@@ -89,7 +89,7 @@ def refusing(job: Job, large: Sequence[LargeRecord]) -> Job:
 def _refusing(target: TableTarget, large: Iterable[LargeRecord], topic: str) -> TableTarget:
     if (
         target.route is not None and target.route_values
-    ):  # Whose it is only its value would tell: the table of the rest.
+    ):  # Only its value decides whose it is: the table of the rest has it.
         return target
     refused = (
         BadRecord(one.topic, one.partition, one.offset, "too_large", "", _reason(one, _limit_of(target)))
