@@ -28,6 +28,22 @@ def send_huge(servers: str, topic: str, codec: str) -> int:
     return len(value)
 
 
+def send_together(servers: str, topic: str) -> None:
+    """Sends a huge record in one batch with a record before and one behind it."""
+    producer = Producer(
+        {
+            "bootstrap.servers": servers,
+            "compression.type": "zstd",
+            "message.max.bytes": 1_000_000_000,
+            "batch.size": 2**30,
+            "linger.ms": 3000,
+        }
+    )
+    for value in (b'{"id": 1}', b'{"id": 2, "text": "%s"}' % (b"x" * HUGE_BYTES), b'{"id": 3}'):
+        producer.produce(topic, value, partition=0)
+    assert producer.flush(60) == 0
+
+
 def feed(pipeline: Pipeline, topic: str, *codecs: str) -> int:
     """Sends good records around a huge one of each codec."""
     sent = 0
@@ -54,8 +70,10 @@ def test_no_process_dies_of_huge_records_and_each_is_a_dead_letter(pipeline: Pip
     twice, topic_of_twice = pipeline.add_fed_table("twice", 1)
     changes, topic_of_changes = pipeline.add_fed_table("changes", 1, mode="upsert", key_columns=["id"])
     allowing, topic_of_allowing = pipeline.add_fed_table("allowing", 1, limits={"record_size": "1GiB"})
+    together, topic_of_together = pipeline.add_fed_table("together", 1)
     neighbour, topic_of_neighbour = pipeline.add_fed_table("neighbour", 1)
     feed(pipeline, topic_of_twice, "zstd", "gzip")
+    send_together(pipeline.servers, topic_of_together)
     feed(pipeline, topic_of_changes, "lz4")
     size = feed(pipeline, topic_of_allowing, "zstd")
     pipeline.feed.produce(topic_of_neighbour, events(GOOD))
@@ -71,6 +89,10 @@ def test_no_process_dies_of_huge_records_and_each_is_a_dead_letter(pipeline: Pip
     )
     assert f"a record of {size} bytes" in stopped["reason"]
     assert "write `limits: {record_size: 399MiB}` or less" in stopped["remedy"]
+    stopped = found[together]
+    assert (stopped["state"], stopped["where"]) == ("stopped", f"topic {topic_of_together}, partition 0, offset 1")
+    assert "without another one of their batch" in stopped["reason"]
+    del pipeline.document["tables"][together]
     pipeline.document["tables"][allowing]["limits"] = {"record_size": "399MiB"}
     assert pipeline.catch_up()["tables"][allowing]["dead_letters"] == 1
     pipeline.check(allowing)

@@ -39,7 +39,22 @@ class FunctionFailedError(TaskFailedError):
     """
 
 
-class TooLargeForMemoryError(TaskFailedError):
+class LacksMemoryError(TaskFailedError):
+    """a record needs more memory than the process which reads it has
+    give `spark.driver.memory` more under `spark: {conf: …}`, then start again
+    """
+
+
+class BesideTooLargeError(LacksMemoryError):
+    """records cannot be read without another one of their batch, which needs more memory than there is
+    give `spark.driver.memory` more under `spark: {conf: …}`, then start again
+    """
+
+    def __init__(self, topic: str, partition: int, offset: int) -> None:
+        super().__init__(where=f"topic {topic}, partition {partition}, offset {offset}")
+
+
+class TooLargeForMemoryError(LacksMemoryError):
     """a record needs more memory than the process which reads it has
     allow smaller records with `limits: {record_size: …}`: it becomes a dead letter; or give `spark.driver.memory` more
     """

@@ -86,14 +86,18 @@ def open_catalog(gateway: Any, properties: Mapping[str, str], hadoop: Mapping[st
 
 def ask_catalog(gateway: Any, catalog: Any, address: str, namespace: str) -> str:
     """Asks a Java catalog for a namespace: some are opened without a question to their service. Returns the address of the
-    namespace's files; empty where it does not exist, or has none.
+    files of its new tables; empty where nothing is known of that.
 
     Raises: UnavailableError where the catalog does not answer; SpecError as `refused_catalog`.
     """
     wanted = gateway.jvm.org.apache.iceberg.catalog.Namespace.of(strings(gateway, namespace.split(".")))
     try:
-        found = catalog.loadNamespaceMetadata(wanted) if catalog.namespaceExists(wanted) else {}
-        return str(found.get("location") or "")
+        if catalog.namespaceExists(wanted) and (place := catalog.loadNamespaceMetadata(wanted).get("location")):
+            return str(place)
+        if not is_instance_of(gateway, catalog, REST):
+            return ""
+        known = (catalog.properties().get(name) for name in ("default-base-location", "warehouse"))
+        return next((str(one) for one in known if "://" in str(one)), "")
     except java_errors() as error:
         if is_not_there(error) or is_named(error, FORBIDDEN, "UnsupportedOperationException"):
             return ""  # It answers.

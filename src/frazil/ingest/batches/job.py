@@ -22,7 +22,7 @@ from frazil.clock import SystemClock
 from frazil.decode.settings import NEW_KEY, OLD_KEY
 from frazil.errors import FrazilError, UnavailableError
 from frazil.ingest.batches.large_records import LargeRecords, refusing, without_values
-from frazil.ingest.failures import FunctionFailedError, TaskFailedError
+from frazil.ingest.failures import BesideTooLargeError, FunctionFailedError, TaskFailedError
 from frazil.ingest.plan import own_starts, read_once
 from frazil.ingest.tables.table import Planned
 from frazil.ingest.tables.target import target_of
@@ -214,6 +214,9 @@ class SparkJobs:
             return [row.report for row in records.mapInArrow(task, REPORT_SCHEMA).collect()]
         except (PySparkException, Py4JJavaError) as error:
             if not self._finds_cause(str(error), ranges):
+                if large and _is_of_memory(str(error)):  # Records of the same batch cannot be read without it.
+                    one = large[0]
+                    raise BesideTooLargeError(one.topic, one.partition, one.offset) from None
                 raise _failure_of(error) from None
         return self._collect(batches, job, task_of, with_offsets=with_offsets, pool=pool, is_small=is_small)
 
@@ -221,7 +224,7 @@ class SparkJobs:
         """Whether the error is of records that Spark cannot read, and some were found that were not known."""
         if _TOO_FAR in text:
             return self._far_records.search(ranges)
-        return any(sign in text for sign in _SIGNS_OF_MEMORY) and self._large_records.search(ranges)
+        return _is_of_memory(text) and self._large_records.search(ranges)
 
     def _kafka_now(self) -> dict[str, str]:
         return {**self._kafka, "bootstrap.servers": self._servers()}
@@ -341,6 +344,10 @@ def cause_of(error: Exception) -> str:
             place = next((line for line in candidates[:-1] if _AT_A_RECORD in line), "")
             return f"{place}{': ' if place else ''}{candidates[-1]}"[:400]
     return type(error).__name__
+
+
+def _is_of_memory(text: str) -> bool:
+    return any(sign in text for sign in _SIGNS_OF_MEMORY)
 
 
 def _failure_of(error: Exception) -> FrazilError:
