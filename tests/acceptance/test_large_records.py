@@ -106,6 +106,7 @@ def test_no_process_dies_of_huge_records_and_each_is_a_dead_letter(pipeline: Pip
     assert sorted(row["id"] for row in read_newest(metadata)) == list(range(2 * GOOD))
 
 
+@pytest.mark.slow
 def test_where_the_process_dies_of_them_the_next_one_finds_all_of_them(pipeline: Pipeline) -> None:
     # What Spark does by itself: the first error of memory ends the JVM.
     pipeline.document["spark"]["conf"]["spark.executor.killOnFatalError.depth"] = "5"

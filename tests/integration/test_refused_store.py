@@ -84,7 +84,7 @@ def test_a_folder_that_takes_no_files_is_named_and_no_record_is_searched_for(
             [data] = warehouse.rglob("data")
             kept = data.rename(data.with_name("kept"))
             data.write_text("no folder")
-            one = refusals(running, ledger, "Not a directory")[-1]
+            one = refusals(running, ledger, "File exists")[-1]
             assert one["where"].startswith(str(data))
             assert one["remedy"].startswith("let this user write to the folder")
             assert running.events_named("crashing_record_search_started") == []

@@ -205,7 +205,7 @@ def main() -> None:
         _write("done", None)
     except KafkaException as error:
         _write("unavailable", error.args[0].str())
-    except (_Undone, MemoryError):
+    except (_Undone, MemoryError, SystemError):  # The last is how the client reports that it has none for its answer.
         pass
     os._exit(0)  # At once: a client that is closed waits for its threads, which may lack memory.
 

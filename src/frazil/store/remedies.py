@@ -23,7 +23,7 @@ NO_BUCKET = re.compile(
 BUCKET_REMEDY = "create the bucket, or correct `catalog.warehouse`; Frazil retries with back-off"
 # What a session's token is called that has expired, by the clients of the stores that give such.
 _EXPIRED = re.compile(r"ExpiredToken|token (included in the request )?(is|has) expired|InvalidToken\b", re.I)
-_LOCAL = re.compile(r"\[Errno (1|13|20|30)\]|Operation not permitted|Read-only file system")
+_LOCAL = re.compile(r"\[Errno (1|13|17|20|30)\]|Operation not permitted|Read-only file system")
 _UNREACHABLE = re.compile(
     r"dns error|error sending request|connection refused|network is unreachable|no route to host|timed? ?out"
     r"|failed to lookup|Name or service not known",

@@ -359,7 +359,7 @@ def _failure_of(error: Exception) -> FrazilError:
         place = _PLACE_IN_STORE.search(refused)
         where = next(filter(None, place.groups()), "") if place is not None else ""
         return UnavailableError(
-            f"a task failed: {refused[:400]}", remedy=_remedy(error) or store_remedy(refused), where=where
+            f"a task failed: {refused[:700]}", remedy=_remedy(error) or store_remedy(refused), where=where
         )
     remedy = _remedy(error)
     kind = UnavailableError if remedy or _is_elsewhere(str(error)) else TaskFailedError
