@@ -23,6 +23,7 @@ from frazil.cli.wiring import (
     open_schemas,
     queries_in,
     read_spec,
+    refuse_lost_catalog,
     sqlite_file,
     topics_for_reading,
     unmade_catalog,
@@ -167,7 +168,10 @@ def _check_services(spec: PipelineSpec, jvm: LightJvm | None) -> Iterator[Findin
     if spec.ha is not None:
         yield check_election(open_elector(spec, spec.ha, f"check-{os.getpid()}"), partial(_lacks_right, spec))
     tables = list(discovery.tables.values())
-    yield from _check_storage(spec, source if of_kafka[0].is_ok else None, tables, jvm, queries)
+    lost = _lost_catalog(spec)
+    yield from lost
+    if not lost:
+        yield from _check_storage(spec, source if of_kafka[0].is_ok else None, tables, jvm, queries)
     schemas = open_schemas(spec)
     if spec.registry is not None and schemas is not None:
         registry = check_registry(schemas, spec.registry.urls)
@@ -186,6 +190,14 @@ def _lacks_right(spec: PipelineSpec) -> SpecError | None:
         with suppress(UnavailableError), light_jvm(spec) as jvm:  # Without Java another check fails.
             may = may_describe(jvm.gateway, java_properties(spec.kafka), claims_id(spec.pipeline))
     return denied(control_topic(spec.pipeline)) if may is False else None
+
+
+def _lost_catalog(spec: PipelineSpec) -> list[Finding]:
+    try:
+        refuse_lost_catalog(spec)
+    except (SpecError, UnavailableError) as error:
+        return [failed("catalog", "looked for the catalog's file", error)]
+    return []
 
 
 def _check_storage(

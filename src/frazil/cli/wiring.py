@@ -57,7 +57,7 @@ def open_catalog(jvm: Jvm, spec: PipelineSpec) -> IcebergCatalog:
     """
     file = sqlite_file(spec)
     if file is not None:
-        _check_not_lost(spec, file)
+        refuse_lost_catalog(spec)
         folder = file.parent
         try:
             make_private_directory(folder)
@@ -227,9 +227,12 @@ def committed_in(spec: PipelineSpec) -> str | None:
     return str(state.get("catalog", "")) if is_committed else None
 
 
-def _check_not_lost(spec: PipelineSpec, file: Path) -> None:
-    """A new catalog in place of a lost one would have no tables, and the topics would be read again from their starts."""
-    last = None if file.exists() else committed_in(spec)
+def refuse_lost_catalog(spec: PipelineSpec) -> None:
+    """Raises SpecError or UnavailableError where a new catalog on SQLite would be made in place of another one, or of a
+    lost one: it would have no tables, and the topics would be read again from their starts.
+    """
+    file = sqlite_file(spec)
+    last = committed_in(spec) if file is not None and not file.exists() else None
     if last is None:
         return
     state = StateFile(spec.state_dir, spec.pipeline, SystemClock(), spec.redact).path

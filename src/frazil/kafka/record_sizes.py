@@ -29,7 +29,8 @@ from frazil.kafka.reader import open_consumer
 from frazil.types import OffsetRange
 
 MEMORY_BYTES = 2 * 1024**3
-"""Memory of the process that reads."""
+"""The most memory of the process that reads; less where the machine or the container has less to spare."""
+_LEAST_MEMORY_BYTES = 256 * 1024**2
 _QUICK: Mapping[str, Any] = {
     "receive.message.max.bytes": 2**31 - 1,
     "fetch.max.bytes": 1_000_000,
@@ -42,6 +43,8 @@ _QUICK: Mapping[str, Any] = {
 _CAREFUL = {**_QUICK, "fetch.message.max.bytes": 1, "queued.min.messages": 1}
 _AT_ONCE, _BYTES_AT_ONCE = 1000, 8 * 1024 * 1024
 _POLL_S, _PATIENCE_S = 0.05, 30.0
+# The share of what is left that the process may take.
+_SPARED = 0.8
 _LARGEST_KEPT = 1024 * 1024
 
 
@@ -78,17 +81,19 @@ def find_large(
     properties: Mapping[str, str],
     ranges: Sequence[OffsetRange],
     floor_bytes: int,
-    memory_bytes: int = MEMORY_BYTES,
+    memory_bytes: int | None = None,
     patience_s: float = _PATIENCE_S,
 ) -> list[LargeRecord]:
     """Returns the records whose values have more than `floor_bytes`, and the batches that no process of so much memory
-    can read. patience_s: how long the process waits for the next record.
+    can read. memory_bytes: the memory of that process; None for as much as can be spared. patience_s: how long it waits
+    for the next record.
 
     Raises: UnavailableError where the records do not arrive.
     """
     found: dict[tuple[str, int, int], LargeRecord] = {}
     left = [r for r in ranges if r.span > 0]
-    limits = {"floor_bytes": floor_bytes, "memory_bytes": memory_bytes, "patience_s": patience_s}
+    memory = spare_bytes() if memory_bytes is None else memory_bytes
+    limits = {"floor_bytes": floor_bytes, "memory_bytes": memory, "patience_s": patience_s}
 
     def ask(asked: Sequence[OffsetRange], *, is_careful: bool, first_only: bool = False) -> _Answer:
         how = {"is_careful": is_careful, "first_only": first_only}
@@ -111,6 +116,19 @@ def find_large(
         found[r.topic, r.partition, r.start] = LargeRecord(r.topic, r.partition, r.start, end)
         left[0] = replace(r, start=end)
     return list(found.values())
+
+
+def spare_bytes(system: Path = Path("/")) -> int:
+    """Returns the memory that a process may take: where a container has no more, the kernel ends all of its processes."""
+    group, left = system / "sys/fs/cgroup", [MEMORY_BYTES]
+    with suppress(OSError, ValueError):  # Without a container, or with an older kind of groups.
+        most, taken = (int((group / name).read_text()) for name in ("memory.max", "memory.current"))
+        cached = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
+        left.append(most - taken + int(cached.get("inactive_file", 0)))
+    with suppress(OSError, ValueError, StopIteration):
+        lines = (system / "proc/meminfo").read_text().splitlines()
+        left.append(1024 * int(next(line for line in lines if line.startswith("MemAvailable:")).split()[1]))
+    return max(_LEAST_MEMORY_BYTES, int(_SPARED * min(left)) if min(left) < MEMORY_BYTES else MEMORY_BYTES)
 
 
 def _end_of_batch(r: OffsetRange, can_begin: Callable[[OffsetRange], bool]) -> int:

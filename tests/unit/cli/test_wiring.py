@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from contextlib import closing
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,9 @@ from structlog.testing import capture_logs
 
 from frazil.catalog.memory import MemoryCatalog
 from frazil.cli import wiring
+from frazil.cli.check import _lost_catalog
 from frazil.cli.running import warn_of_other_catalog
+from frazil.cli.status import _kept_open
 from frazil.cli.wiring import catalog_address, catalog_and_queries, open_catalog, sqlite_file
 from frazil.errors import SpecError, UnavailableError
 from frazil.ingest.tables.table import Table
@@ -67,6 +69,10 @@ def test_a_run_whose_catalog_is_another_one_says_so_and_continues_with_the_forme
     assert raised.value.where == str(file)
     assert "correct `catalog.uri`" in raised.value.remedy
     assert str(state.path) in raised.value.remedy
+    with pytest.raises(UnavailableError, match="in another catalog"), _kept_open(other, ExitStack(), []):
+        pytest.fail("status shows no tables of a catalog that is none")
+    [finding] = _lost_catalog(other)
+    assert (finding.name, finding.is_ok, finding.remedy) == ("catalog", False, raised.value.remedy)
     with capture_logs() as logged:
         warn_of_other_catalog(spec)
         assert logged == []

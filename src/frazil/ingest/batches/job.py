@@ -75,7 +75,7 @@ _SIGNS_OF_WORKERS = (
     "Python worker failed",
 )
 # How the traceback of a worker ends: the class and the words of what it has raised.
-_RAISED = re.compile(r"^(\w+): (.*)$", re.MULTILINE)
+_RAISED = re.compile(r"^(?:frazil\.errors\.)?(\w+): (.*)$", re.MULTILINE)
 _PLACE_IN_STORE = re.compile(r": (\w+://[^\s:]+(?=: )|/[^\s:]+(?=: ))|\[Errno \d+\][^']*'([^']+)'")
 _NO_MEMORY = f"[Errno {errno.ENOMEM}]"
 # A task raises it for nothing else.
@@ -367,13 +367,14 @@ def _failure_of(error: Exception) -> FrazilError:
 
 
 def _of_store(text: str) -> str:
-    """Returns the words of an error of files that a worker has raised, which no record brings about; empty for another
-    error. Memory that a record takes is no such error.
+    """Returns the words of an error of files or of a service that a worker has raised, which no record brings about; empty
+    for another error. Memory that a record takes is no such error.
     """
     raised = _RAISED.findall(text) if "Traceback (most recent call last)" in text else []
-    kinds = [(getattr(builtins, name, None), words) for name, words in raised]
+    known = {**vars(builtins), UnavailableError.__name__: UnavailableError}
+    kinds = [(known.get(name), words) for name, words in raised]
     errors = [(kind, words) for kind, words in kinds if isinstance(kind, type) and issubclass(kind, BaseException)]
-    if not errors or not issubclass(errors[-1][0], OSError) or _NO_MEMORY in errors[-1][1]:
+    if not errors or not issubclass(errors[-1][0], OSError | UnavailableError) or _NO_MEMORY in errors[-1][1]:
         return ""
     return f"{errors[-1][0].__name__}: {errors[-1][1]}"
 
