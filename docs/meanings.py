@@ -156,6 +156,8 @@ LOG_EVENTS: dict[str, str] = {
     "commit_interval_restored": "Table maintenance has caught up: the table uses the commit interval of the pipeline"
     " file.",
     "connected": "Kafka and the catalog answered at the start: cluster id, number of tables, epoch of this run.",
+    "catalog_changed": "The last run has committed to tables in another catalog than the pipeline file names now: tables"
+    " that this one lacks begin at their start. See [catalog unavailable](../operations/catalog-unavailable.md).",
     "crashing_record_found": "A record crashes the task that reads it: its place, and the signal or the exception."
     " The record becomes a dead letter of the class `crashes_decoder`. See [task"
     " failed](../operations/task-failed.md).",
@@ -190,6 +192,9 @@ LOG_EVENTS: dict[str, str] = {
     "http_started": "The [HTTP service](../how-to/http.md) answers at `address`.",
     "http_unavailable": "Another process listens at the default address of the HTTP service, or this machine lacks the"
     " address: the pipeline runs without the service.",
+    "large_record_found": "A record needs more memory than the process that would read it has: its place, and the `bytes` of"
+    " its value. It becomes a dead letter of the class `too_large` that nobody has read, or its table stops. See [task"
+    " failed](../operations/task-failed.md).",
     "leadership_lost": "Another process leads now: which one, and why (`cause`). This one stands by.",
     "leadership_released": "This process has no batch in hand any more after it was asked to stand down: another one may"
     " lead.",
@@ -265,7 +270,8 @@ LOG_EVENTS: dict[str, str] = {
     "schemas_fetched": "Records named schemas that this process did not know: they were fetched from the registry,"
     " and the batch is planned again.",
     "service_available_again": "Kafka answers again, after `after_failures` failures.",
-    "service_unavailable": "Kafka or the catalog does not answer: every table retries after `retry_in_s` seconds.",
+    "service_unavailable": "Kafka or the catalog does not answer: every table retries after `retry_in_s` seconds; `remedy`"
+    " has what to do.",
     "settings_ignored": "Settings under `kafka` that only the other of the two Kafka clients knows, by name. Logged"
     " once per client.",
     "shared_job_failed": "A job that read several tables failed with `reason`, which may concern another of them: the table"

@@ -45,7 +45,8 @@ _UNTRUSTED = re.compile(
 # Stores answer 403 to these as well as to a missing right; Amazon's client for Java leaves the code of the error out.
 _KEYS = re.compile(
     r"InvalidAccessKeyId|Access ?Key Id you provided|SignatureDoesNotMatch|request signature we calculated"
-    r"|AuthenticationFailed|failed to authenticate the request",
+    r"|AuthenticationFailed|failed to authenticate the request|security token included in the request is invalid"
+    r"|InvalidClientTokenId|InvalidSignatureException",
     re.I,
 )
 _LOGIN = re.compile(
@@ -77,7 +78,7 @@ def refusal_remedy(words: str, settings: Settings) -> str:
     if _UNTRUSTED.search(words):
         return f"name the authority of the service's certificate in {settings.trust}"
     if _RIGHT.search(words) and not _KEYS.search(words):
-        return "grant this user the right; the reference lists all that Frazil needs (docs/reference/privileges.md)"
+        return "grant this user the right that is named here, for the table or the place that is named"
     if _KEYS.search(words) or _LOGIN.search(words):
         return f"check {settings.login}; Frazil retries with back-off"
     return ""

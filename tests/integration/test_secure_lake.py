@@ -12,11 +12,12 @@ from pathlib import Path
 import pytest
 
 from frazil.catalog.iceberg.catalog import IcebergCatalog
-from frazil.catalog.iceberg.java import _OF_TASKS, probe_store
+from frazil.catalog.iceberg.java import probe_store
 from frazil.errors import UnavailableError
 from frazil.refusals import refusal_remedy
 from frazil.runtime.light_jvm import LightJvm
 from frazil.store.file_io import store_of
+from frazil.store.remedies import OF_TASKS
 from tests.contracts.tables import SCHEMA, commit_of
 from tests.fixtures.certificates import EXPIRED, Authority
 from tests.fixtures.jvms import light_jvm
@@ -74,7 +75,7 @@ def test_a_catalog_and_a_store_of_a_private_authority_are_reached_with_it_in_the
                 assert caught.value.remedy.startswith(remedy), caught.value
                 with pytest.raises(OSError, match="the store's certificate is not accepted") as failed:
                     store_of(tuple(sorted(bad_store.items()))).probe(state.location)
-                assert refusal_remedy(str(failed.value), _OF_TASKS).startswith(remedy), failed.value
+                assert refusal_remedy(str(failed.value), OF_TASKS).startswith(remedy), failed.value
     with (
         gate(catalog.port, server) as way,
         gate(store.port, server) as to_store,

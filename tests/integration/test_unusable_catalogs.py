@@ -4,9 +4,11 @@ and a table that cannot be read in seconds.
 
 from __future__ import annotations
 
+import threading
 import time
 import zipfile
 from collections.abc import Iterator, Mapping
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
@@ -14,7 +16,7 @@ import yaml
 
 from frazil.catalog.iceberg.catalog import IcebergCatalog
 from frazil.catalog.iceberg.opening import settings_of_driver
-from frazil.cli.check import findings_of
+from frazil.cli.check import _check_tables, findings_of
 from frazil.errors import SpecError, UnavailableError
 from frazil.ops.store_check import check_driver_settings
 from frazil.runtime.connect import catalog_properties
@@ -107,6 +109,60 @@ def test_check_reports_an_unusable_catalog_among_its_findings(jars: Path, tmp_pa
     assert "UnsupportedClassVersionError" in found["catalog"].found
     assert found["catalog"].remedy.startswith("name a jar under `catalog: {jars: […]}`")
     assert "store" in found, "the other checks were made"
+
+
+class _OtherServer(BaseHTTPRequestHandler):
+    """A server that is no catalog."""
+
+    def answer(self) -> None:
+        self.send_error(404)
+
+    do_GET = do_HEAD = do_POST = answer  # noqa: N815  (the names that http.server calls)
+
+    def log_message(self, *_: object) -> None:
+        """Nobody reads it."""
+
+
+@pytest.fixture
+def port(request: pytest.FixtureRequest) -> Iterator[int]:
+    """Where nobody listens, or where another server does."""
+    if request.param == "nobody":
+        yield free_port()
+        return
+    with HTTPServer(("127.0.0.1", 0), _OtherServer) as server:
+        threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
+        yield server.server_port
+        server.shutdown()
+
+
+@pytest.mark.parametrize("port", ["nobody", "another server"], indirect=True)
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"type": "hive", "uri": "thrift://127.0.0.1:{port}", "warehouse": "/w"},
+        {"type": "nessie", "uri": "http://127.0.0.1:{port}/api/v2", "warehouse": "/w"},
+        {"type": "rest", "uri": "http://127.0.0.1:{port}"},
+        {"uri": "jdbc:postgresql://127.0.0.1:{port}/lake", "properties": {"jdbc.connectTimeout": "3"}},
+        {**GLUE, "properties": {"glue.endpoint": "http://127.0.0.1:{port}"}},
+    ],
+    ids=lambda one: str(one.get("type", "jdbc")),
+)
+def test_check_calls_no_catalog_well_that_does_not_answer(
+    jvm: LightJvm, tmp_path: Path, settings: Mapping[str, object], port: int
+) -> None:
+    file = _file(tmp_path, settings)
+    file.write_text(file.read_text().replace("{port}", str(port)))
+    found = list(_check_tables(jvm, load_spec(file), [], None, None, []))
+    assert [(one.name, one.is_ok, bool(one.remedy)) for one in found] == [("catalog", False, True)], found
+
+
+def test_a_catalog_that_answers_is_well_and_says_where_a_namespace_is(jvm: LightJvm, tmp_path: Path) -> None:
+    spec = load_spec(_file(tmp_path, {}))
+    catalog = IcebergCatalog(jvm.gateway, "p", catalog_properties(spec), {})
+    assert catalog.ask("here", "n") == ""
+    catalog.create("n.t", new_schema([]), {}, 2)
+    assert catalog.ask("here", "n") in ("", f"{tmp_path}/w/n")
+    assert [one.is_ok for one in _check_tables(jvm, spec, [], None, None, [])][:1] == [True]
 
 
 def test_what_the_drivers_of_databases_leave_out_is_told(jvm: LightJvm, tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ from frazil.cli.wiring import (
     open_schemas,
     queries_in,
     read_spec,
+    refuse_lost_catalog,
     sqlite_file,
     topics_for_reading,
     unmade_catalog,
@@ -172,7 +173,10 @@ def _check_services(spec: PipelineSpec, jvm: LightJvm | None) -> Iterator[Findin
     if spec.ha is not None:
         yield check_election(open_elector(spec, spec.ha, f"check-{os.getpid()}"), partial(_lacks_right, spec))
     tables = list(discovery.tables.values())
-    yield from _check_storage(spec, source if of_kafka[0].is_ok else None, tables, jvm, queries)
+    lost = _lost_catalog(spec)
+    yield from lost
+    if not lost:
+        yield from _check_storage(spec, source if of_kafka[0].is_ok else None, tables, jvm, queries)
     schemas = open_schemas(spec)
     if spec.registry is not None and schemas is not None:
         registry = check_registry(schemas, spec.registry.urls)
@@ -191,6 +195,14 @@ def _lacks_right(spec: PipelineSpec) -> SpecError | None:
         with suppress(UnavailableError), light_jvm(spec) as jvm:  # Without Java another check fails.
             may = may_describe(jvm.gateway, java_properties(spec.kafka), claims_id(spec.pipeline))
     return denied(control_topic(spec.pipeline)) if may is False else None
+
+
+def _lost_catalog(spec: PipelineSpec) -> list[Finding]:
+    try:
+        refuse_lost_catalog(spec)
+    except (SpecError, UnavailableError) as error:
+        return [failed("catalog", "looked for the catalog's file", error)]
+    return []
 
 
 def _check_storage(
@@ -217,11 +229,14 @@ def _check_storage(
         return
     try:
         with nullcontext(running) if running is not None else light_jvm(spec) as jvm:
+            places: list[str] = []
             if has_catalog(spec):
-                yield from _check_tables(jvm, spec, tables, source, queries)
+                yield from _check_tables(jvm, spec, tables, source, queries, places)
             states = [table.state for table in tables if table.state is not None]
             probe = partial(probe_store, jvm.gateway, jvm.hadoop)
-            yield check_store(warehouse, properties_for_reading(spec), states, probe)
+            is_place = _is_local(warehouse) or "://" in (warehouse or "")
+            place = warehouse if is_place else next(iter(places), warehouse)
+            yield check_store(place, properties_for_reading(spec), states, probe)
             yield from check_store_properties(spec, states)
             if (spec.catalog.uri or "").startswith("jdbc:"):
                 yield from check_driver_settings(spec, settings_of_driver(jvm.gateway, spec.catalog.uri))
@@ -230,12 +245,21 @@ def _check_storage(
 
 
 def _check_tables(
-    jvm: LightJvm, spec: PipelineSpec, tables: list[Table], source: KafkaTopics | None, queries: Queries | None
+    jvm: LightJvm,
+    spec: PipelineSpec,
+    tables: list[Table],
+    source: KafkaTopics | None,
+    queries: Queries | None,
+    places: list[str],
 ) -> Iterator[Finding]:
+    """places: gets the places that the catalog has for files of new tables."""
     address = spec.catalog.uri or spec.catalog.warehouse or spec.catalog.impl or spec.catalog.type
-    tried = f"opened the catalog at {address}"
+    tried = f"opened the catalog at {address}, and asked for a namespace"
     try:
         catalog = open_catalog_for_reading(jvm, spec, is_impatient=True)
+        namespace = tables[0].name.rpartition(".")[0] if tables else spec.namespace or "default"
+        # Hive's metastore has a place for namespaces that do not exist yet beside this one.
+        places += filter(None, (catalog.ask(address, one) for one in (namespace, "default")))
         compare = comparison(spec, source, catalog)
     except (SpecError, UnavailableError) as error:
         yield failed("catalog", tried, error)

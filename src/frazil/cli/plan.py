@@ -7,7 +7,7 @@ from itertools import groupby
 
 from frazil.catalog.port import Catalog
 from frazil.cli.output import DEFAULT_FILE, Output, SpecFile
-from frazil.cli.wiring import catalog_and_queries, open_schemas, read_spec, topics_for_reading
+from frazil.cli.wiring import catalog_and_queries, open_schemas, read_spec, refuse_lost_catalog, topics_for_reading
 from frazil.clock import SystemClock
 from frazil.ingest.tables.queries import Queries
 from frazil.kafka.reader import read_sample
@@ -40,6 +40,7 @@ def command(output: Output, file: SpecFile = DEFAULT_FILE) -> int:
     records; 1 when Kafka or the catalog does not answer; 2 when the pipeline file is wrong.
     """
     spec = read_spec(output, file)
+    refuse_lost_catalog(spec)
     with catalog_and_queries(spec) as (catalog, queries):
         tables = plan_of(spec, topics_for_reading(spec), catalog, queries)
     document = plan_document(spec, tables)

@@ -21,6 +21,8 @@ from frazil.catalog.iceberg.rehearsal import rehearse_commits
 from frazil.cli.output import Output
 from frazil.cli.run import Stopping
 from frazil.cli.wiring import (
+    catalog_address,
+    committed_in,
     open_catalog,
     open_leadership,
     open_schemas,
@@ -82,7 +84,8 @@ def run(
     """
     clock, until_caught_up = SystemClock(), limit_s is not None
     timeouts = RunTimeouts(clock, limit_s, awaits_topics=awaits_topics)
-    state_file = StateFile(spec.state_dir, spec.pipeline, clock, output.redaction.text)
+    warn_of_other_catalog(spec)
+    state_file = StateFile(spec.state_dir, spec.pipeline, clock, output.redaction.text, catalog_address(spec))
     source = open_topics(spec)
     with suppress(UnavailableError):  # Without a broker the service waits for one, and checks then.
         tolerate_empty_patterns(spec, topics_for_reading(spec))
@@ -273,6 +276,14 @@ def _stop_maintenance(maintenance_scheduler: MaintenanceScheduler, jvm: Jvm, is_
         maintenance_scheduler.stop(_MAINTENANCE_TIMEOUT_S)
 
 
+def warn_of_other_catalog(spec: PipelineSpec) -> None:
+    """Logs that the last run has committed to tables in another catalog: in this one they begin at their start."""
+    last, now = committed_in(spec), catalog_address(spec)
+    if last and last != now:
+        remedy = "if that is not meant, write the former address of the catalog again"
+        log.warning("catalog_changed", before=last, now=now, remedy=remedy)
+
+
 def wait_for_catalog(jvm: Jvm, spec: PipelineSpec, clock: Clock, timeouts: RunTimeouts | None = None) -> IcebergCatalog:
     """Returns the catalog, retrying with back-off: an outage at the start is like any other.
 
@@ -285,7 +296,8 @@ def wait_for_catalog(jvm: Jvm, spec: PipelineSpec, clock: Clock, timeouts: RunTi
         try:
             return open_catalog(jvm, spec)
         except UnavailableError as error:
-            log.warning("service_unavailable", reason=error.message, where=error.where, retry_in_s=delay_s)
+            reported = {"reason": error.message, "where": error.where, "remedy": error.remedy}
+            log.warning("service_unavailable", **reported, retry_in_s=delay_s)
             timeouts.record_outage(error)
             clock.sleep(min(jitter(delay_s), timeouts.left_s))
             delay_s = min(30.0, delay_s * 2)

@@ -17,8 +17,16 @@ from frazil.catalog.iceberg.catalog import IcebergCatalog
 from frazil.catalog.iceberg.maintenance import IcebergMaintenance
 from frazil.catalog.port import Catalog
 from frazil.cli.output import DEFAULT_FILE, Output, SpecFile
-from frazil.cli.wiring import catalog_for_reading, has_catalog, known_state, read_spec, topics_for_reading
+from frazil.cli.wiring import (
+    catalog_for_reading,
+    has_catalog,
+    known_state,
+    read_spec,
+    refuse_lost_catalog,
+    topics_for_reading,
+)
 from frazil.clock import SystemClock
+from frazil.errors import SpecError, UnavailableError
 from frazil.ingest.tables.table import Table as IngestTable
 from frazil.ops.maintenance import report_maintenance
 from frazil.ops.reports import (
@@ -104,6 +112,10 @@ def _kept_open(spec: PipelineSpec, stack: ExitStack, opened: list[Catalog]) -> I
     if opened:
         yield opened[0]
     else:
+        try:
+            refuse_lost_catalog(spec)
+        except SpecError as error:  # What the state file has is shown beside it.
+            raise UnavailableError(error.message, remedy=error.remedy, where=error.where) from None
         with catalog_for_reading(spec) as empty:
             yield empty
 

@@ -57,7 +57,7 @@ def open_catalog(jvm: Jvm, spec: PipelineSpec) -> IcebergCatalog:
     """
     file = sqlite_file(spec)
     if file is not None:
-        _check_not_lost(spec, file)
+        refuse_lost_catalog(spec)
         folder = file.parent
         try:
             make_private_directory(folder)
@@ -132,8 +132,7 @@ def declared_tables(spec: PipelineSpec) -> list[str]:
     names = [table.name for table in spec.tables]
     names += [f"{spec.namespace}.{selector.text}" for selector in spec.topics]
     names += [route.text for route in spec.routes]
-    place = " ".join(filter(None, (spec.catalog.uri or spec.catalog.type, spec.catalog.warehouse)))
-    return [f"{name} in {spec.redact(place)}" for name in names]
+    return [f"{name} in {catalog_address(spec)}" for name in names]
 
 
 def open_elector(spec: PipelineSpec, ha: HaSpec, name: str) -> Elector:
@@ -214,16 +213,41 @@ def has_catalog(spec: PipelineSpec) -> bool:
     return file is None or _has_tables(file)
 
 
-def _check_not_lost(spec: PipelineSpec, file: Path) -> None:
-    """A new catalog in place of a lost one would have no tables, and the topics would be read again from their starts."""
-    state = StateFile(spec.state_dir, spec.pipeline, SystemClock(), spec.redact)
-    tables = state.read().get("tables", {})
-    if not file.exists() and any(table.get("last_commit_ms") for table in tables.values()):
-        raise UnavailableError(
-            "the catalog's file is not there, and the last run has committed to tables in it",
-            remedy=f"mount or restore it; to begin again without those tables, delete {state.path}",
+def catalog_address(spec: PipelineSpec) -> str:
+    """Returns where the pipeline's catalog is, as the state file records it."""
+    return spec.redact(" ".join(filter(None, (spec.catalog.uri or spec.catalog.type, spec.catalog.warehouse))))
+
+
+def committed_in(spec: PipelineSpec) -> str | None:
+    """Returns the address of the catalog with tables to which the last run has committed; empty where its state file does
+    not name it, None without such tables.
+    """
+    state = known_state(spec)
+    is_committed = any(table.get("last_commit_ms") for table in state.get("tables", {}).values())
+    return str(state.get("catalog", "")) if is_committed else None
+
+
+def refuse_lost_catalog(spec: PipelineSpec) -> None:
+    """Raises SpecError or UnavailableError where a new catalog on SQLite would be made in place of another one, or of a
+    lost one: it would have no tables, and the topics would be read again from their starts.
+    """
+    file = sqlite_file(spec)
+    last = committed_in(spec) if file is not None and not file.exists() else None
+    if last is None:
+        return
+    state = StateFile(spec.state_dir, spec.pipeline, SystemClock(), spec.redact).path
+    begin = f"to begin again without those tables, delete {state}"
+    if last and last != catalog_address(spec):
+        raise SpecError(
+            f"the last run has committed to tables in another catalog, {last}, and there is none at this address",
+            remedy=f"correct `catalog.uri` and `catalog.warehouse`; {begin}",
             where=str(file),
         )
+    raise UnavailableError(
+        "the catalog's file is not there, and the last run has committed to tables in it",
+        remedy=f"mount or restore it, or correct `catalog.uri`; {begin}",
+        where=str(file),
+    )
 
 
 def open_catalog_for_reading(jvm: LightJvm, spec: PipelineSpec, is_impatient: bool = False) -> IcebergCatalog:

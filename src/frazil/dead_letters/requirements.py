@@ -1,6 +1,7 @@
 """What dead letters need before they can become rows: schemas, columns of the table, key columns.
 
-Records that crashed a task are read by a child process first.
+Records that crashed a task are read by a child process first. Those whose value nobody has read stay as they are: without
+it they would count as tombstones.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from frazil.schema.evolve import NameConflict, RequestedFields, merge_requested_
 from frazil.write.target import TableTarget
 
 CRASHES = "crashes_decoder"
+_TOO_LARGE = "too_large"
 
 
 @dataclass
@@ -108,21 +110,29 @@ def endless_changes(table: Table) -> SpecError:
 
 
 def still_crashing(target: TableTarget, dead_letters: pa.Table) -> dict[Place, Mismatch]:
-    """Returns the dead letters that crash the process which reads them, by place, with the current reason. Dead letters
-    of other classes were read before, and are not tried.
+    """Returns the dead letters that crash the process which reads them, by place, with the current reason, and those whose
+    value was too large to be read. Dead letters of other classes were read before, and are not tried.
 
     Raises: OSError where a trial fails for reasons of the machine.
     """
     suspects = dead_letters.filter(pc.fill_null(pc.equal(dead_letters["error_class"], CRASHES), False))
-    found: dict[Place, Mismatch] = {}
+    found = _without_value(dead_letters)
     for topic in pc.unique(suspects["topic"]).to_pylist():
         found |= _of_topic(target, topic, suspects.filter(pc.equal(suspects["topic"], topic)))
     return found
 
 
+def _without_value(dead_letters: pa.Table) -> dict[Place, Mismatch]:
+    """Returns the dead letters whose value was too large to be read, by place, with their reason."""
+    is_large = pc.fill_null(pc.equal(dead_letters["error_class"], _TOO_LARGE), False)
+    unread = dead_letters.filter(pc.and_(is_large, pc.is_null(dead_letters["value"])))
+    reasons = unread["message"].to_pylist()
+    return {place: Mismatch(0, "", _TOO_LARGE, why) for place, why in zip(places_of(unread), reasons, strict=True)}
+
+
 def split_crashing(target: TableTarget, dead_letters: pa.Table) -> tuple[pa.Table, pa.Table, list[Mismatch]]:
-    """Returns the dead letters that can be read, those that crash the process which reads them, and the current reasons
-    of the latter.
+    """Returns the dead letters that can be read, those that crash the process which reads them or have no value to be
+    read, and the current reasons of the latter.
 
     Raises: as `still_crashing`.
     """

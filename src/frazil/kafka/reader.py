@@ -46,11 +46,13 @@ def open_consumer(properties: Mapping[str, str], group: str, other: Mapping[str,
 class AssignedRanges:
     """One reading of ranges, at most one per partition. is_strict: waits for records that a partition does not have
     yet, as when its new leader has not caught up, and refuses those that are gone (with Kafka's `auto.offset.reset:
-    error`); otherwise the partition is read to its end.
+    error`); otherwise the partition is read to its end. is_sample: a batch that cannot be decompressed in the memory that
+    the client allows ends its partition, too.
     """
 
-    def __init__(self, ranges: Iterable[OffsetRange], *, is_strict: bool = False) -> None:
+    def __init__(self, ranges: Iterable[OffsetRange], *, is_strict: bool = False, is_sample: bool = False) -> None:
         self._is_strict = is_strict
+        self._ends = (KafkaError._PARTITION_EOF, *((KafkaError._BAD_COMPRESSION,) if is_sample else ()))
         asked = {(r.topic, r.partition): r for r in ranges}
         #: Per partition, the offset up to which it is read.
         self.reached: dict[Partition, int] = {place: r.start for place, r in asked.items()}
@@ -106,7 +108,7 @@ class AssignedRanges:
         if error is not None and error.code() == KafkaError._AUTO_OFFSET_RESET:
             self._out_of_range[place] = KafkaException(error)
             return None
-        if error is not None and error.code() != KafkaError._PARTITION_EOF:
+        if error is not None and error.code() not in self._ends:
             raise KafkaException(error)
         if wanted is None:
             return None
@@ -198,7 +200,7 @@ def read_sample(properties: Mapping[str, str], ranges: Iterable[OffsetRange], cl
 
     Raises: UnavailableError where they do not arrive in time.
     """
-    asked = AssignedRanges(ranges)
+    asked = AssignedRanges(ranges, is_sample=True)
     found: list[ReadRecord] = []
     if asked.is_read:
         return found

@@ -14,7 +14,7 @@ import hashlib
 import json
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from frazil.kafka.port import FARTHEST_MS, NO_TIMESTAMP_MS, Partition, ReadRecord
@@ -49,6 +49,8 @@ _TUNING = {
 # minutes, and another minute for the end offsets.
 _PATIENCE_MS = "30000"
 _CALL_TIMEOUT = "default.api.timeout.ms"
+_GROUP = "kafka.group.id"
+_FETCHED = "kafka.max.partition.fetch.bytes"
 _PLACE = ("topic", "partition", "offset")
 # Each piece costs its task a few more round trips to the broker.
 WORTH_CUTTING = 100_000
@@ -75,6 +77,18 @@ class Stretch:
         start, end = max(r.start, self.range.start), min(r.end, self.range.end)
         records = tuple(one for one in self.records if start <= one.offset < end)
         return Stretch(OffsetRange(r.topic, r.partition, start, end), records)
+
+
+def joined(stretches: Iterable[Stretch], others: Sequence[Stretch]) -> list[Stretch]:
+    """Returns all stretches in order per partition; records of the others replace those inside of the first."""
+    single = {(*one.place, one.range.start): one for one in others}
+    kept = []
+    for stretch in stretches:
+        places = [(one.topic, one.partition, one.offset) for one in stretch.records]
+        replaced = (single.pop(place, None) for place in places)
+        records = (old if new is None else new.records[0] for old, new in zip(stretch.records, replaced, strict=True))
+        kept.append(replace(stretch, records=tuple(records)))
+    return sorted([*kept, *single.values()], key=lambda one: (*one.place, one.range.start))
 
 
 class TooManyFarRecords(Exception):
@@ -174,13 +188,16 @@ def read_ranges(
     columns: Sequence[str],
     slices: int,
     apart: Sequence[Stretch] = (),
+    *,
+    is_fresh: bool = False,
 ) -> DataFrame:
     """Returns the records of `ranges` with the source's `columns` (key, value, topic, partition, offset, timestamp,
     headers).
 
     slices: the number of Spark partitions; with fewer than there are ranges, ranges share a task, with more they are
     split. Missing offsets fail the job: whether to skip them is decided before (`on_data_loss`). apart: parts of the ranges
-    that Spark cannot read, in order per partition; one task gets all records then.
+    that Spark cannot read, in order per partition; one task gets all records then. is_fresh: whether its consumers must not
+    even fetch these parts.
     """
     chosen = sorted(ranges, key=lambda r: (r.topic, r.partition))
     pieces = pieces_of(chosen, slices)
@@ -191,13 +208,13 @@ def read_ranges(
         "kafkaConsumer.pollTimeoutMs": consumer[_CALL_TIMEOUT],
         # A stable group lets executors keep their consumers between batches; one without the hash of the options would make
         # them refuse other options for the same group (the pool's check), none at all leaks a map entry per batch.
-        "kafka.group.id": f"frazil-{fingerprint}",
+        _GROUP: f"frazil-{fingerprint}",
         "failOnDataLoss": "true",
         "includeHeaders": str("headers" in columns).lower(),
         "assign": json.dumps({topic: list(found) for topic, found in _by_topic(chosen, "start").items()}),
     }
     if apart:
-        return _in_one_task(spark, options, chosen, columns, apart)
+        return _in_one_task(spark, options, chosen, columns, apart, is_fresh=is_fresh)
     if pieces > len(chosen):
         options["minPartitions"] = str(pieces)
     records = _planned(spark, options, chosen).selectExpr(*_as_sent(columns))
@@ -210,6 +227,8 @@ def _in_one_task(
     ranges: Sequence[OffsetRange],
     columns: Sequence[str],
     apart: Sequence[Stretch],
+    *,
+    is_fresh: bool,
 ) -> DataFrame:
     """Returns the records of the ranges in one Spark partition, in order; those of `apart` come from the driver."""
     wanted = [*_PLACE, *(name for name in columns if name not in _PLACE)]
@@ -217,7 +236,11 @@ def _in_one_task(
     left = without(ranges, apart)
     while left:  # Spark reads one range of each partition at a time.
         first = {(r.topic, r.partition): r for r in reversed(left)}
-        found = found.union(_planned(spark, options, list(first.values())).selectExpr(*_as_sent(wanted)))
+        # A consumer reads on in what it has fetched, and fetches what follows its range: that is never another batch of
+        # records here, and no later read waits for it.
+        apart_from = {_GROUP: f"{options[_GROUP]}-{len(left)}-{apart[0].range.end}", _FETCHED: "1"} if is_fresh else {}
+        planned = _planned(spark, {**options, **apart_from}, list(first.values()))
+        found = found.union(planned.selectExpr(*_as_sent(wanted)))
         left = [r for r in left if first[r.topic, r.partition] is not r]
     return found.coalesce(1).sortWithinPartitions(*_PLACE).select(*columns)
 

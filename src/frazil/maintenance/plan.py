@@ -97,6 +97,8 @@ class Action:
     has_follow_up: bool = False
     #: Whether it could wait and is done because there is spare time.
     is_early: bool = False
+    #: Whether the table is well without it: it is done for what other tools may do.
+    is_precaution: bool = False
 
 
 @dataclass(frozen=True)
@@ -373,7 +375,8 @@ def plan_carrying(planning: Planning) -> Iterator[Action]:
     elif mode not in ("busy", "eager") and (depth > 1 or (depth == 1 and is_rewritten)):
         state = "does not have" if depth > 1 else "will not have, once files are rewritten,"
         reason = f"the newest snapshot {state} the table's progress"
-        yield Action("carry", metadata.name, reason, "others may expire all snapshots but the newest")
+        gain = "others may expire all snapshots but the newest"
+        yield Action("carry", metadata.name, reason, gain, is_precaution=True)
 
 
 def plan_expiry(planning: Planning) -> Iterator[Action]:

@@ -144,7 +144,7 @@ def maintenance_report(plan: Plan, mode: str, known_state: Mapping[str, Any]) ->
         manifests=health.manifests,
         metadata_bytes=health.metadata_bytes,
         last_ms=max(lasts, default=None),
-        due=tuple(f"{action.kind}: {action.reason}" for action in plan.actions),
+        due=tuple(f"{action.kind}: {action.reason}" for action in plan.actions if not action.is_precaution),
         waiting=plan.waiting,
         above_cap=health.above_cap,
         failure=known_state.get("failure", ""),

@@ -128,6 +128,7 @@ class RecordedProcess(_Recorded):
     pid: Annotated[int, Field(gt=0, lt=2**31)] | None = None
     host: str = ""
     started: str | None = None
+    catalog: str = ""
     ended: bool = False
     updated_ms: _Time | None = None
     leadership: RecordedLeadership | None = None

@@ -30,7 +30,11 @@ _REWRITE_EVERY_MS = 5000
 class StateFile:
     """The file of one pipeline in `directory`. `redact` masks secrets in text."""
 
-    def __init__(self, directory: Path, pipeline: str, clock: Clock, redact: Callable[[str], str]) -> None:
+    def __init__(
+        self, directory: Path, pipeline: str, clock: Clock, redact: Callable[[str], str], catalog: str = ""
+    ) -> None:
+        """catalog: the address of the catalog that has the tables."""
+        self._catalog = catalog
         self.path = directory / f"{pipeline}.json"
         #: The document that this process wrote last; empty before that.
         self.document: Mapping[str, Any] = {}
@@ -71,7 +75,8 @@ class StateFile:
             self._shown[name] = entry, json.dumps(entry)
         self._last, self._written_ms = shown, now_ms
         who = {"pid": os.getpid(), "host": socket.gethostname(), "started": started_at(os.getpid())}
-        process = {**who, "ended": ended, "updated_ms": now_ms, "leadership": leaders}
+        place = {"catalog": self._redact(self._catalog)}
+        process = {**who, **place, "ended": ended, "updated_ms": now_ms, "leadership": leaders}
         process["published_offsets"] = None if offsets is None else self._redacted(asdict(offsets))
         self.document = {**process, "tables": {name: self._shown[name][0] for name in described}}
         is_idle = ended or (tables and not any(table.schedule.is_owned for table in tables))

@@ -37,7 +37,10 @@ def check_store(
     if location.startswith(("/", "file:")):
         return check_local_folder("store", Path(location.removeprefix("file:")))
     if "://" not in location:
-        return Finding("store", True, "nothing yet", "the catalog chooses it when it creates the first table")
+        found = (
+            "not tried: the catalog chooses the place of the first table, and credentials are tried there from then on"
+        )
+        return Finding("store", True, "nothing yet", found)
     tried = f"listed {location}"
     if state is None and any(name.lower() == _VENDING for name in properties):
         return Finding("store", True, "nothing yet", "the catalog gives access to it with the first table")

@@ -24,7 +24,7 @@ from frazil.spec.syntax.problems import nearest
 from frazil.spec.syntax.types import parse_type
 
 RECORDS = "records"
-RULES = "the rules of queries are in docs/reference/queries.md"
+RULES = f"a query is one `select … from {RECORDS}` with Spark's functions of single records"
 FUNCTION = "ScalaUDF"
 # What a constant argument is, in messages.
 PATTERN = "regular expression"

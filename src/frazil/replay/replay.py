@@ -35,7 +35,7 @@ from frazil.types import as_json
 from frazil.write.target import TableTarget
 
 _WHERE = "--where"
-_REMEDY = "write it otherwise; docs/reference/queries.md lists what is computed"
+_REMEDY = "write it otherwise, with Spark's functions of single rows"
 CHANGE_TYPE, SNAPSHOT_ID = "_change_type", "_commit_snapshot_id"
 """The headers of changes, as Iceberg's changelogs name them."""
 _RECORDS, _BYTES = 50_000, 32 * 1024 * 1024

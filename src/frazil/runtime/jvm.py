@@ -56,6 +56,8 @@ _DEFAULTS = {
     "spark.scheduler.mode": "FAIR",
     "spark.scheduler.allocation.file": str(resources.files("frazil.runtime") / "fairscheduler.xml"),
     "spark.speculation": "false",
+    # A record for which a task lacks memory is looked for, and the JVM lives on.
+    "spark.executor.killOnFatalError.depth": "0",
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.codegen.cache.maxEntries": "1000",
     "spark.sql.session.timeZone": "UTC",

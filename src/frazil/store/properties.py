@@ -496,4 +496,4 @@ def refusal(known: StoreProperty, name: str) -> SpecError:
 
 def _advice(name: str) -> str:
     close = difflib.get_close_matches(name.strip().lower(), _EXACT, n=1, cutoff=0.6)
-    return f"did you mean `{close[0]}`?" if close else "remove it; docs/reference/stores.md lists all properties"
+    return f"did you mean `{close[0]}`?" if close else "remove it: no store has it"

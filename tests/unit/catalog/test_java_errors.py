@@ -106,7 +106,7 @@ def test_a_database_without_the_catalogs_tables_has_none_yet_for_commands_that_o
                 "software.amazon.awssdk.services.glue.model.AccessDeniedException", "not authorized to glue:GetTable"
             ),
             "the table cannot be loaded: AccessDeniedException: not authorized",
-            "grant this user the right; the reference lists all that Frazil needs",
+            "grant this user the right that is named here",
         ),
         (
             Thrown(f"{ICEBERG}.RESTException", "Unable to process (code: 404, type: null): <html>"),
@@ -130,6 +130,37 @@ def test_a_database_without_the_catalogs_tables_has_none_yet_for_commands_that_o
             Thrown("org.apache.thrift.TApplicationException", "Invalid method name: 'get_table'"),
             "the table cannot be loaded: TApplicationException: Invalid method name",
             "check that `catalog.uri` is the address of a catalog of this type",
+        ),
+        (
+            Thrown(f"{ICEBERG}.NotFoundException", "Warehouse does not exist: NoSuchWarehouseException: w"),
+            "the table cannot be loaded: ",
+            "correct `catalog.warehouse`",
+        ),
+        (
+            Thrown(f"{ICEBERG}.RESTException", "NoSuchWarehouseException: A warehouse 'w' does not exist"),
+            "the table cannot be loaded: RESTException",
+            "correct `catalog.warehouse`",
+        ),
+        (
+            Thrown("org.projectnessie.error.NessieReferenceNotFoundException", "Named reference 'nobranch' not found"),
+            "the table cannot be loaded: NessieReferenceNotFoundException",
+            "correct `ref` under `catalog.properties`",
+        ),
+        (
+            Thrown(
+                "org.apache.hadoop.hive.metastore.api.MetaException",
+                "Unable to create database path file:/w/n.db, failed to create database n",
+            ),
+            "the table cannot be loaded: MetaException: Unable to create database path file:/w/n.db",
+            "let the user of Hive's metastore make this folder",
+        ),
+        (
+            Thrown(
+                "software.amazon.awssdk.services.glue.model.GlueException",
+                "The security token included in the request is invalid. (Service: Glue, Status Code: 400)",
+            ),
+            "the table cannot be loaded: GlueException: The security token",
+            "check the credentials under `catalog.properties`",
         ),
         (
             Thrown("java.io.IOException", "No space left on device"),
@@ -218,3 +249,46 @@ def test_the_innermost_cause_is_named_also_where_causes_never_end() -> None:
     endless.cause = endless
     assert cause_of(Raised(endless)) == "Endless: round and round"
     assert cause_of(ValueError("of Python")) == "of Python"
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [
+        (f"{ICEBERG}.ServiceFailureException", "Server error: NoClassDefFoundError: org/example/Lost"),
+        (f"{ICEBERG}.RESTException", "Unable to process: ClassNotFoundException: org.example.Lost"),
+        (f"{ICEBERG}.BadRequestException", "Malformed request: NoSuchMethodError: void a.B.c()"),
+        ("org.apache.hadoop.hive.metastore.api.MetaException", "java.lang.NoClassDefFoundError: org/example/Lost"),
+    ],
+)
+def test_a_class_that_a_server_lacks_is_the_servers_fault(kind: str, words: str) -> None:
+    error = refused_catalog(Raised(Thrown(kind, words)), JDBC)
+    assert (type(error), error.remedy) == (UnavailableError, UnavailableError().remedy)
+    assert words in error.message
+
+
+class _Answer:
+    """The answer of a store that names a bucket, as Amazon's client keeps it."""
+
+    def awsErrorDetails(self) -> _Answer:  # noqa: N802
+        return self
+
+    def rawResponse(self) -> _Answer:  # noqa: N802
+        return self
+
+    def asUtf8String(self) -> str:  # noqa: N802
+        return "<Error><Code>NoSuchBucket</Code><BucketName>lake</BucketName></Error>"
+
+
+class _NoBucket(_Answer, Thrown):
+    """Amazon's exception for it."""
+
+
+def test_a_bucket_that_does_not_exist_is_named() -> None:
+    thrown = _NoBucket(
+        "software.amazon.awssdk.services.s3.model.NoSuchBucketException", "The specified bucket does not exist"
+    )
+    error = unavailable("the table cannot be created", Raised(thrown), "a.b")
+    assert error.message.startswith(
+        "the table cannot be created: the bucket `lake` does not exist: NoSuchBucketException"
+    )
+    assert error.remedy.startswith("create the bucket")

@@ -4,17 +4,24 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from contextlib import closing
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from frazil.catalog.memory import MemoryCatalog
 from frazil.cli import wiring
-from frazil.cli.wiring import catalog_and_queries, open_catalog, sqlite_file
-from frazil.errors import UnavailableError
-from frazil.spec import CatalogSpec, PipelineSpec, load_spec
+from frazil.cli.check import _lost_catalog
+from frazil.cli.running import warn_of_other_catalog
+from frazil.cli.status import _kept_open
+from frazil.cli.wiring import catalog_address, catalog_and_queries, open_catalog, sqlite_file
+from frazil.errors import SpecError, UnavailableError
+from frazil.ingest.tables.table import Table
+from frazil.ops.state_file import StateFile
+from frazil.spec import CatalogSpec, PipelineSpec, TableSpec, TopicSelector, load_spec
+from frazil.testing import FakeClock
 
 
 def test_a_catalog_whose_file_is_gone_is_not_made_again_while_the_last_run_had_tables_in_it(tmp_path: Path) -> None:
@@ -33,6 +40,49 @@ def test_a_catalog_whose_file_is_gone_is_not_made_again_while_the_last_run_had_t
     with pytest.raises(AttributeError):  # There is no JVM to open it with.
         open_catalog(no_jvm, spec)
     assert file.exists()
+
+
+@pytest.mark.parametrize(
+    ("before", "now"),
+    [
+        (CatalogSpec(uri="jdbc:sqlite:/lake/catalog.db"), "other.db"),
+        (CatalogSpec(type="rest", uri="http://rest:8181", warehouse="w"), "catalog.db"),
+        (CatalogSpec(type="glue", uri="", warehouse="s3://bucket/w"), "catalog.db"),
+    ],
+)
+def test_a_run_whose_catalog_is_another_one_says_so_and_continues_with_the_former_address(
+    tmp_path: Path, before: CatalogSpec, now: str
+) -> None:
+    file = tmp_path / "data" / now
+    spec = PipelineSpec(pipeline="p", kafka={}, catalog=before, tables=(), path=tmp_path, state_dir=tmp_path)
+    state = StateFile(tmp_path, "p", FakeClock(), str, catalog_address(spec))
+    table = Table(TableSpec(name="s.old", topics=(TopicSelector(literal="a"),)))
+    state.write([table])
+    document = json.loads(state.path.read_text())
+    document["tables"]["s.old"]["last_commit_ms"] = 1
+    state.path.write_text(json.dumps(document))
+    other = spec.model_copy(update={"catalog": CatalogSpec(uri=f"jdbc:sqlite:{file}")})
+    no_jvm: Any = None
+    with pytest.raises(SpecError, match="committed to tables in another catalog") as raised:
+        open_catalog(no_jvm, other)
+    assert catalog_address(spec) in raised.value.message
+    assert raised.value.where == str(file)
+    assert "correct `catalog.uri`" in raised.value.remedy
+    assert str(state.path) in raised.value.remedy
+    with pytest.raises(UnavailableError, match="in another catalog"), _kept_open(other, ExitStack(), []):
+        pytest.fail("status shows no tables of a catalog that is none")
+    [finding] = _lost_catalog(other)
+    assert (finding.name, finding.is_ok, finding.remedy) == ("catalog", False, raised.value.remedy)
+    with capture_logs() as logged:
+        warn_of_other_catalog(spec)
+        assert logged == []
+        warn_of_other_catalog(other)
+    assert [(one["event"], one["before"], one["now"]) for one in logged] == [
+        ("catalog_changed", catalog_address(spec), catalog_address(other))
+    ]
+    state.path.unlink()  # As the remedy says, to begin again.
+    with pytest.raises(AttributeError):  # There is no JVM to open it with.
+        open_catalog(no_jvm, other)
 
 
 def test_a_state_file_without_a_commit_holds_nothing_up(tmp_path: Path) -> None:

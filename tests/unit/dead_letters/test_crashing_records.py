@@ -123,3 +123,26 @@ def test_where_dead_letters_replace_rows_nobody_reads_such_a_record(
         assert scene.upsert_table() == {1: 1, 3: 3_000_000_000}
     scene.replay()
     assert (scene.upsert_table(), scene.reasons()) == ({1: 1, 3: 3_000_000_000, 4: 4}, ["superseded"])
+
+
+@pytest.mark.parametrize("tombstones", ["ignore", "row"])
+def test_a_dead_letter_whose_value_was_too_large_to_be_read_stays_and_is_no_tombstone(
+    tmp_path: Path, tombstones: str
+) -> None:
+    scene = Scene(tmp_path, {"id": "int"})
+    for value in (b'{"id": 0}', None, b'{"id": 2}'):  # As a task gets the second one: without its value.
+        scene.source.produce("a", 0, value, 1000)
+    unread = BadRecord("a", 0, 1, "too_large", "", "the value has 419430400 bytes")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(job, "target_of", lambda *args: replace(target_of(*args), crashing=(unread,)))
+        scene.catch_up()
+    scene.table.spec = scene.table.spec.model_copy(update={"tombstones": tombstones})
+    assert scene.replayer.replay(scene.table, ALL) == ReplayResult(0, 1)
+    [left] = scene.dead_letters()
+    assert (left["offset"], left["error_class"], left["message"], left["value"]) == (
+        1,
+        "too_large",
+        "the value has 419430400 bytes",
+        None,
+    )
+    assert [row["id"] for row in scene.rows()] == [0, 2]

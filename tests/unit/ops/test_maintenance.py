@@ -16,7 +16,7 @@ from frazil.ingest.tables.table import Table
 from frazil.maintenance.health import MOST_SMALL_FILES
 from frazil.maintenance.plan import DAILY_MS
 from frazil.maintenance.run import MaintenanceRunner
-from frazil.ops.maintenance import Activities, maintained_tables, report_maintenance
+from frazil.ops.maintenance import Activities, maintained_table, maintained_tables, report_maintenance
 from frazil.ops.reports import MaintenanceReport
 from frazil.spec.models import TableSpec, TopicSelector
 from frazil.spec.settings import DeadLettersSpec, MaintenanceSpec
@@ -115,6 +115,20 @@ def test_orphan_files_of_a_new_table_are_due_when_the_running_pipeline_looks_for
     )
     assert found is not None
     assert any(one.startswith("orphans:") for one in found.due) is is_due
+
+
+def test_progress_that_is_repeated_as_a_precaution_is_nothing_that_a_table_lacks() -> None:
+    clock = FakeClock(2 * DAILY_MS)
+    snapshots = [*line(3), replace(without_progress(line(4)[-1], removes_files=True), is_maintenance=True)]
+    look = metadata_of(snapshots, {"[0,[]]": [400 * MIB]})
+    spec = {"name": "t.a", "topics": (TopicSelector(literal="a"),)}
+    known, own = cast(TableMaintenance, OneTable(look)), Table(TableSpec.model_validate(spec))
+    plan = MaintenanceRunner(known, "p", clock).plan(maintained_table(own), is_scheduled=True)
+    assert plan is not None
+    assert "carry" in {action.kind for action in plan.actions}, "it is done all the same"
+    found = report_maintenance(known, "p", own, {}, clock)
+    assert found is not None
+    assert [one for one in found.due if one.startswith("carry:")] == []
 
 
 def test_status_reports_what_is_above_its_cap_and_what_comes_of_it() -> None:

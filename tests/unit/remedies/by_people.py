@@ -22,7 +22,7 @@ _ARGUMENT = "what to write is an argument, and the command is given again"
 BY_PEOPLE: Mapping[str, str] = {
     "name an older snapshot of the same history; `<table>.snapshots` shows them": _ARGUMENT,
     "name one that the table has; `<table>.snapshots` shows them": _ARGUMENT,
-    "write it otherwise; docs/reference/queries.md lists what is computed": _ARGUMENT,
+    "write it otherwise, with Spark's functions of single rows": _ARGUMENT,
     "write it so that it is defined for every row, for example with `try_cast` or `try_divide`": _ARGUMENT,
     "run the pipeline first": _WAIT,
     "start `frazil run`; if it was started, its log has why it ended before the first commit": _LOG,
@@ -60,6 +60,13 @@ BY_PEOPLE: Mapping[str, str] = {
     "write the certificates to a file, and name it in https.ca.location": _FILE,
     "write … in place of `sasl.jaas.config`": _FILE,
     "check …; Frazil retries with back-off": _SERVICE,
+    "correct `catalog.warehouse`: the catalog has none of this name; Frazil retries with back-off": _FILE,
+    "correct `ref` under `catalog.properties`: Nessie has no branch of this name; Frazil retries with back-off": _FILE,
+    "let the user of Hive's metastore make this folder, or write `catalog.warehouse` as a place where it may; Frazil"
+    " retries with back-off": _SERVICE,
+    "if that is not meant, write the former address of the catalog again": (
+        "unit/cli/test_wiring.py::test_a_run_whose_catalog_is_another_one_says_so_and_continues_with_the_former_address"
+    ),
     "issue the certificate again without this fault, which Python 3.13 refuses, or run Frazil with Python 3.12": _SERVICE,
     "name the authority of the service's certificate in …": _SERVICE,
     "renew the service's certificate, or set this machine's clock; Frazil retries with back-off": _SERVICE,
@@ -129,7 +136,7 @@ BY_PEOPLE: Mapping[str, str] = {
     "find out who dropped the table; `frazil run` creates it again": _LOG,
     "check the table's store": _SERVICE,
     "free disk space; Frazil retries with back-off": _SERVICE,
-    "mount or restore it; to begin again without those tables, delete …": (
+    "mount or restore it, or correct `catalog.uri`; to begin again without those tables, delete …": (
         "unit/cli/test_wiring.py::test_a_catalog_whose_file_is_gone_is_not_made_again_while_the_last_run_had_tables_in_it"
     ),
     "free space where standard output is written, or redirect it, and run the command again": _SERVICE,

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from docs.remedies import Remedy
 from tests.unit.remedies.followed_services import SERVICES
 
+_RULES = "a query is one `select … from records` with Spark's functions of single records"
 TABLES = "unit/remedies/test_tables.py::test_a_table_continues_once_its_remedy_is_done"
 CHANGES = "unit/remedies/test_tables.py::test_a_change_that_is_refused_is_followed_once_its_remedy_is_done"
 STOPS = "unit/remedies/test_stops.py::test_"
@@ -47,7 +48,7 @@ FOLLOWED: Mapping[str, str] = {
     **dict.fromkeys(
         (
             "give the function the arguments that it takes",
-            "use functions that tasks compute themselves around it; the rules of queries are in docs/reference/queries.md",
+            f"use functions that tasks compute themselves around it; {_RULES}",
         ),
         f"{_FUNCTIONS}what_cannot_be_called_is_refused_until_its_remedy_is_done",
     ),
@@ -116,8 +117,8 @@ FOLLOWED: Mapping[str, str] = {
             "take `…` out of `metadata`, and write `unix_millis(_…) as …` in a query, `select: select *, … from records`",
             "write `cast: {…: …}`, or name the column otherwise with `rename`",
             "write `unix_millis(…) as …` in `select`",
-            "write it otherwise; the rules of queries are in docs/reference/queries.md",
-            "make `…` of functions that tasks compute themselves; the rules of queries are in docs/reference/queries.md",
+            f"write it otherwise; {_RULES}",
+            f"make `…` of functions that tasks compute themselves; {_RULES}",
         ),
         "unit/ingest/test_stopped_queries.py::test_a_query_that_the_table_cannot_have_stops_it_until_the_remedy_is_followed",
     ),
@@ -203,7 +204,7 @@ FOLLOWED: Mapping[str, str] = {
     "compute it before: `explode(transform(items, item -> …))`": (
         "integration/test_queries.py::test_an_expression_of_sparks_needs_a_record_of_its_own"
     ),
-    "use functions that tasks compute themselves; the rules of queries are in docs/reference/queries.md": (
+    f"use functions that tasks compute themselves; {_RULES}": (
         "unit/ingest/test_stopped_queries.py::test_rows_of_one_message_are_not_sparks"
     ),
     **dict.fromkeys(
@@ -212,9 +213,8 @@ FOLLOWED: Mapping[str, str] = {
             "cast it to another type, or take a member with `get_json_object`",
             "cast the value to the type that is wanted",
             "compute a part of it in a sub-query in FROM",
-            "convert the value by a function, or cast it to another type before; the rules of queries are in"
-            " docs/reference/queries.md",
-            "correct the query; the rules of queries are in docs/reference/queries.md",
+            f"convert the value by a function, or cast it to another type before; {_RULES}",
+            f"correct the query; {_RULES}",
             "give it a name: `as NAME`",
             "give it a shorter name: `as NAME`",
             "give it a type: `cast(null as string)`",
@@ -231,7 +231,7 @@ FOLLOWED: Mapping[str, str] = {
             "use `explode`, and select the members of its elements",
             "use `get_json_object`",
             "use a hash of the record, such as `hash(_partition, _offset)`",
-            "use another function; the rules of queries are in docs/reference/queries.md",
+            f"use another function; {_RULES}",
             "use columns, literals and functions alone",
             "write `from …`, the only relation",
             "write `select … from …`",
@@ -273,7 +273,7 @@ FOLLOWED: Mapping[str, str] = {
     ),
     "allow this user to READ groups with the prefix `frazil-`": f"{_SECURE_KAFKA}{_DEAD_LETTERS}",
     "allow this user to WRITE with transactional ids of the prefix `frazil-`": f"{_SECURE_KAFKA}{_DEAD_LETTERS}",
-    "grant this user the right; the reference lists all that Frazil needs (docs/reference/privileges.md)": (
+    "grant this user the right that is named here, for the table or the place that is named": (
         "integration/test_secure_database.py::test_a_login_and_the_least_rights_suffice_and_everything_less_is_named"
     ),
     # Stores.
@@ -306,13 +306,31 @@ FOLLOWED: Mapping[str, str] = {
         "unit/store/test_properties.py::test_an_empty_value_is_refused_where_it_means_nothing"
     ),
     "write its alias": f"{_STORES}an_access_point_that_is_named_by_its_arn_is_refused",
-    "remove it; docs/reference/stores.md lists all properties": (
+    "remove it: no store has it": (
         "unit/store/test_properties.py::test_an_unknown_property_of_a_store_is_refused_with_the_nearest_name"
     ),
     "correct what the catalog names: the table's name, `properties`, `format_version` or `location`": (
         f"{_CAPABILITIES}a_refused_table_stops_with_the_words_of_the_catalog_until_the_file_is_corrected"
     ),
+    "renew the credentials under `catalog.properties`, or let the catalog do so; Frazil retries with back-off": (
+        "integration/test_refused_store.py::test_a_refused_store_is_named_and_no_record_is_searched_for_until_it_takes_rows"
+    ),
+    **dict.fromkeys(
+        (
+            "let this user write to the folder, or correct `catalog.warehouse`; Frazil retries with back-off",
+            "check the address of the store under `catalog.properties`, such as `s3.endpoint`, and that this machine reaches"
+            " it; Frazil retries with back-off",
+        ),
+        "integration/test_refused_store.py::test_a_refused_store_is_named_and_no_record_is_searched_for_until_it_takes_rows",
+    ),
     # Tables that stop or wait.
+    "write `limits: {record_size: …MiB}` or less, by which the record becomes a dead letter, or give `spark.driver.memory`"
+    " more under `spark: {conf: …}`; then start again": (
+        "acceptance/test_large_records.py::test_no_process_dies_of_huge_records_and_each_is_a_dead_letter"
+    ),
+    "correct `catalog.uri` and `catalog.warehouse`; to begin again without those tables, delete …": (
+        "unit/cli/test_wiring.py::test_a_run_whose_catalog_is_another_one_says_so_and_continues_with_the_former_address"
+    ),
     "correct `start`: partitions are counted from 0": TABLES,
     "correct the expression; the nearest topic is `…`": f"{STOPS}a_pattern_that_matches_nothing",
     "correct the expression; there are no topics": f"{STOPS}a_pattern_that_matches_nothing",
@@ -470,8 +488,8 @@ FOLLOWED: Mapping[str, str] = {
         "integration/test_outages.py::"
         "test_a_clock_that_went_back_is_named_and_waited_for_and_the_table_continues_by_itself"
     ),
-    "give `spark.driver.memory` more under `spark: {conf: …}` and delete the file named here, or delete the records"
-    " with kafka-delete-records and set `on_data_loss: skip`; the file: …": (
+    "look in its log at why it has ended, then run `frazil resume …`; or inspect the records of this range: to continue"
+    " behind them write `start` with the offset of each partition and give the table a new name": (
         "unit/ingest/batches/test_crash_suspects.py::test_a_table_that_the_jvm_dies_of_stops_after_restarts_and_the_others_flow"
     ),
     "…; files are not rewritten until then": (

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import ast
+import re
 from collections.abc import Iterable
 from pathlib import Path
 
 from docs.remedies import Remedy, remedies
-from docs.scan import GAP, ROOT
+from docs.scan import GAP, ROOT, SOURCE
 from frazil.errors import SpecError
 from frazil.spec import load_spec
 from tests.unit.remedies.by_people import BY_PEOPLE
 from tests.unit.remedies.followed import FOLLOWED
 from tests.unit.remedies.pipeline_files import MENDED
 
+PAGE = re.compile(r"\bdocs/|\w\.md\b")
 OF_FILES = ("spec/", "literals.py")
 SECRETS = {
     "create it, or correct its path",
@@ -58,6 +61,25 @@ def test_the_tests_that_follow_remedies_are_there() -> None:
         if not path.exists() or f"def {name}(" not in path.read_text():
             missing.append(test)
     assert missing == []
+
+
+def test_nothing_that_is_told_names_a_page_which_an_installed_package_lacks() -> None:
+    """Docstrings, which people read beside the pages, may."""
+    told = [
+        f"{path.relative_to(SOURCE)}:{node.lineno}: {node.value}"
+        for path in sorted(SOURCE.rglob("*.py"))
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and PAGE.search(node.value)
+        if node.value not in docstrings(path)
+    ]
+    assert told == []
+
+
+def docstrings(path: Path) -> set[str]:
+    """The texts of a module that stand alone."""
+    nodes = ast.walk(ast.parse(path.read_text()))
+    values = [node.value for node in nodes if isinstance(node, ast.Expr)]
+    return {one.value for one in values if isinstance(one, ast.Constant) and isinstance(one.value, str)}
 
 
 def closest(shown: str, written: Iterable[Remedy]) -> set[str]:

@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from pyiceberg.schema import Schema
@@ -32,6 +33,7 @@ from frazil.catalog.iceberg.java import (
     unavailable,
 )
 from frazil.catalog.iceberg.opening import (
+    ask_catalog,
     create_twice,
     impatient,
     is_absent,
@@ -86,12 +88,10 @@ class IcebergCatalog:
         """is_impatient: whether the load of a table ends after seconds where its metadata file cannot be read."""
         #: py4j's gateway to the JVM of the catalog.
         self.gateway = gateway
-        self._jvm = gateway.jvm
         #: The pipeline whose progress is read and written.
-        self.pipeline = pipeline
+        self._jvm, self.pipeline = gateway.jvm, pipeline
         self._properties, self._hadoop = dict(properties), hadoop
-        self._tables: dict[str, Any] = {}
-        self._operations = Operations()
+        self._tables, self._operations = dict[str, Any](), Operations()
         self._adopted, self._behind = set[str](), set[str]()
         #: By table its creation whose answer was lost, until the table has been seen.
         self._unanswered: dict[str, Creation] = {}
@@ -107,6 +107,8 @@ class IcebergCatalog:
         self._locks: dict[str, AbstractContextManager[object]] = {}
         self._ancestors_of = self._jvm.org.apache.iceberg.util.SnapshotUtil.currentAncestors
         self._catalog = open_catalog(gateway, name, self._properties, hadoop)
+        #: Asks for a namespace: takes the catalog's address and the name; see `ask_catalog`.
+        self.ask = partial(ask_catalog, gateway, self._catalog)
         self._read = impatient(gateway) if is_impatient else read_patiently
 
     def load(self, table: str) -> TableState | None:

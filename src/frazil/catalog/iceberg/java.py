@@ -9,7 +9,6 @@ import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
@@ -21,6 +20,7 @@ from frazil.refusals import Settings, refusal_remedy
 from frazil.store.addresses import address_of
 from frazil.store.file_io import store_of
 from frazil.store.properties import task_properties
+from frazil.store.remedies import BUCKET_REMEDY, NO_BUCKET, OF_TASKS
 
 # Not Iceberg's NotFoundException: it means a file missing in the store, of a table that the catalog knows.
 _NOT_THERE = ("NoSuchTableException", "NoSuchNamespaceException")
@@ -62,23 +62,13 @@ _REFUSED_BY_DRIVER = re.compile(r"Invalid \w+ value: |parameter value must be ")
 _DENIED = "access denied"
 _WORKERS = 4
 _MAY_NOT_LIST = "it answers, but this client may not list it"
+_BUCKET_NAME = re.compile(r"<BucketName>([^<]+)</BucketName>")
 _ADVICE = "If you are using a StorageSharedKeyCredential"
-# Google's client for Java may report no more than the request, here one for a bucket's objects, and that nothing was found.
-_NO_BUCKET = re.compile(
-    r"NoSuchBucket|ContainerNotFound|specified (bucket|container) does not exist"
-    r"|404 Not Found\s+\w+\s+\S+/storage/v1/b/[^/\s]+/o\?",
-    re.I,
-)
 _SETTINGS = Settings(
     trust="the JVM's trust store (`spark: {conf: {spark.driver.extraJavaOptions: -Djavax.net.ssl.trustStore=…}}`), or of"
     " PostgreSQL in jdbc.sslrootcert",
     certificate="the certificate and the key under `catalog.properties`",
     login="the credentials under `catalog.properties`",
-)
-_OF_TASKS = replace(
-    _SETTINGS,
-    trust="a file that the variable SSL_CERT_FILE names for Frazil, and on a cluster for executors"
-    " (`spark: {conf: {spark.executorEnv.SSL_CERT_FILE: …}}`)",
 )
 # Of Amazon's client, which has looked for them in the environment, in files, and at the machine's own service.
 _NOT_FOUND = {
@@ -86,6 +76,28 @@ _NOT_FOUND = {
     "Unable to load credentials": "write `s3.access-key-id` and `s3.secret-access-key` under `catalog.properties`, or"
     " set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY where Frazil starts; Frazil retries with back-off",
 }
+# What a server reports of itself, in messages that may name classes of its own.
+_ANSWERS = (
+    "RESTException", "ServiceFailureException", "ServiceUnavailableException", "BadRequestException",
+    "NotAuthorizedException",
+    "ForbiddenException", "MetaException", "TApplicationException", "NessieServiceException", "HttpClientException",
+    "NessieInternalServerException", "NessieBadRequestException", "NessieBackendThrottledException",
+)  # fmt: skip
+_NAME_REMEDIES = {
+    re.compile(
+        r"NoSuchWarehouse|warehouse\W.{0,80}(does not exist|not found|unknown)|(unknown|no such) warehouse", re.I
+    ): ("correct `catalog.warehouse`: the catalog has none of this name; Frazil retries with back-off"),
+    re.compile(r"Named reference .* not found|NessieReferenceNotFound", re.I): (
+        "correct `ref` under `catalog.properties`: Nessie has no branch of this name; Frazil retries with back-off"
+    ),
+    re.compile(
+        r"Unable to create database path|Failed to create (database|external) path|MetaException.*mkdirs", re.I
+    ): (
+        "let the user of Hive's metastore make this folder, or write `catalog.warehouse` as a place where it may; Frazil"
+        " retries with back-off"
+    ),
+}
+"""What to correct, by what a catalog reports of a name or a place that it has from the pipeline file."""
 _OTHER_SERVERS = (
     "Unable to process (code: 404", "No route for request", "Could not parse error object", "HTTP status code 40",
     "UnknownHostException", "TTransportException", "Invalid method name", "no such column: catalog_name",
@@ -121,13 +133,27 @@ def unavailable(what: str, error: Exception, where: str) -> FrazilError:
             remedy="correct the clock; Frazil retries with back-off and succeeds once the clock is past that change",
             where=where,
         )
-    if is_named(error, *_UNREADABLE) and not is_not_there(error):
+    if is_named(error, *_UNREADABLE) and not is_not_there(error) and not _name_remedy(_text_of(error)):
         return UnavailableError(
             f"{what}: a file of it is not in the store: {cause_of(error)}",
             remedy="mount the warehouse again or restore the file; Frazil retries with back-off",
             where=where,
         )
-    return UnavailableError(f"{what}: {cause_of(error)}", remedy=_remedy_of(error), where=where)
+    bucket = _bucket_of(error)
+    missing = f"the bucket `{bucket}` does not exist: " if bucket else ""
+    return UnavailableError(f"{what}: {missing}{cause_of(error)}", remedy=_remedy_of(error), where=where)
+
+
+def _bucket_of(error: Exception) -> str:
+    """Returns the bucket of which a store answers that it does not exist; empty where its answer does not name one."""
+    if not NO_BUCKET.search(_text_of(error)):
+        return ""
+    for cause in causes_of(error):
+        with suppress(Py4JError):  # A method that only exceptions of Amazon's client have.
+            named = _BUCKET_NAME.search(str(cause.awsErrorDetails().rawResponse().asUtf8String()))
+            if named is not None:
+                return named[1]
+    return ""
 
 
 @contextmanager
@@ -151,7 +177,7 @@ def mistake_of(what: str, error: Exception, where: str, *, is_opening: bool = Fa
     path or cannot be used, or a value that a setting cannot have; None for another exception, also for a class that
     could not be initialized. is_opening: whether `error` was thrown while a catalog was opened, from settings alone.
     """
-    text = _text_of(error)
+    text = _text_of(error, of_servers=False)
     is_missing = "NoClassDefFoundError" in text and "Could not initialize class" not in text
     if is_missing or "ClassNotFoundException" in text:
         return SpecError(f"{what}: {cause_of(error)}", remedy=_CLASS_REMEDY, where=where)
@@ -184,23 +210,32 @@ def _refusal_of(error: Exception) -> str:
     return _words(next((one for one in causes if one.getClass().getSimpleName() in _OF_SETTINGS), causes[-1]))
 
 
-def _text_of(error: Exception) -> str:
-    """Returns the names of the classes and the messages of the exception in the JVM and its causes."""
-    return " ".join(f"{cause.getClass().getName()} {cause.getMessage()}" for cause in causes_of(error))
+def _text_of(error: Exception, *, of_servers: bool = True) -> str:
+    """Returns the names of the classes and the messages of the exception in the JVM and its causes. of_servers: also
+    messages that a server has written.
+    """
+    named = ((cause.getClass().getName(), cause.getMessage()) for cause in causes_of(error))
+    return " ".join(f"{name} {words}" if of_servers or not name.endswith(_ANSWERS) else name for name, words in named)
 
 
 def _remedy_of(error: Exception) -> str:
     """Returns what to do about an exception of a service; empty where nothing better is known than to look at it."""
     text = _text_of(error)
+    if remedy := _name_remedy(text):
+        return remedy
     if remedy := refusal_remedy(text, _SETTINGS):
         return remedy
-    if _NO_BUCKET.search(text):
-        return "create the bucket, or correct `catalog.warehouse`; Frazil retries with back-off"
+    if NO_BUCKET.search(text):
+        return BUCKET_REMEDY
     if remedy := next((remedy for words, remedy in _NOT_FOUND.items() if words in text), ""):
         return remedy
     is_other = any(part in text for part in _OTHER_SERVERS)
     other = "check that `catalog.uri` is the address of a catalog of this type; Frazil retries with back-off"
     return other if is_other else ""
+
+
+def _name_remedy(text: str) -> str:
+    return next((remedy for words, remedy in _NAME_REMEDIES.items() if words.search(text)), "")
 
 
 def is_clock_behind(error: Exception) -> bool:
@@ -475,4 +510,4 @@ def _probe_for_tasks(properties: Mapping[str, str], location: str) -> None:
         store_of(tuple(sorted(properties.items()))).probe(location)
     except OSError as error:
         message = f"Iceberg's Java client reaches the store, and tasks do not: {error}"
-        raise UnavailableError(message, remedy=refusal_remedy(str(error), _OF_TASKS), where=location) from None
+        raise UnavailableError(message, remedy=refusal_remedy(str(error), OF_TASKS), where=location) from None

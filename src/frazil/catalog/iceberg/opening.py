@@ -17,7 +17,7 @@ from contextlib import suppress
 from typing import Any
 
 from py4j.java_gateway import is_instance_of
-from py4j.protocol import Py4JJavaError
+from py4j.protocol import Py4JError, Py4JJavaError
 
 from frazil.catalog.iceberg.answers import is_conflict
 from frazil.catalog.iceberg.java import (
@@ -88,6 +88,28 @@ def open_catalog(gateway: Any, name: str, properties: Mapping[str, str], hadoop:
             where=address,
         )
     return opened
+
+
+def ask_catalog(gateway: Any, catalog: Any, address: str, namespace: str) -> str:
+    """Asks a Java catalog for a namespace: some are opened without a question to their service. Returns the address of the
+    files of its new tables; empty where nothing is known of that.
+
+    Raises: UnavailableError where the catalog does not answer; SpecError as `refused_catalog`.
+    """
+    wanted = gateway.jvm.org.apache.iceberg.catalog.Namespace.of(strings(gateway, namespace.split(".")))
+    try:
+        if catalog.namespaceExists(wanted) and (place := catalog.loadNamespaceMetadata(wanted).get("location")):
+            return str(place)
+        if not is_instance_of(gateway, catalog, REST):
+            return ""
+        known = (catalog.properties().get(name) for name in ("default-base-location", "warehouse"))
+        return next((str(one) for one in known if "://" in str(one)), "")
+    except java_errors() as error:
+        if is_not_there(error) or is_named(error, FORBIDDEN, "UnsupportedOperationException"):
+            return ""  # It answers.
+        raise refused_catalog(error, address) from None
+    except Py4JError:  # A class of somebody else's may have no namespaces.
+        return ""
 
 
 def settings_of_driver(gateway: Any, address: str) -> dict[str, tuple[str, ...]]:

@@ -1,7 +1,7 @@
 """What follows a crash, of a task or of the JVM (decision 27).
 
-Tables that were read when the JVM crashed are stored across restarts, read alone, and after the others: a record that
-exceeds the JVM's memory ends the whole process, and would do so at every start before other tables are read.
+Tables that were read when the JVM crashed are stored across restarts, read alone, and after the others: what ends the JVM
+would do so at every start before other tables are read. The sizes of their records are looked at before (`large_records`).
 """
 
 from __future__ import annotations
@@ -72,6 +72,10 @@ class Suspects:
         """Notes that the table's batch is not read any more."""
         self._reading.pop(table, None)
 
+    def is_suspect(self, table: str) -> bool:
+        """Whether the JVM has crashed while it read the table."""
+        return table in self._known
+
     def delays(self, table: Table, tables: Iterable[Table], ends: Mapping[Partition, int], now_s: float) -> bool:
         """Whether the table must wait because of suspects: these are read alone, and after the others have been read to
         their ends, or until `last_until_s`.
@@ -101,7 +105,7 @@ class Suspects:
         self._reading = {}  # All tables of the crash are recorded at once.
 
     def clear(self, table: str) -> None:
-        """Removes a table that has been read."""
+        """Removes a table that has been read, or that is to be tried once more."""
         if self._known.pop(table, None) is not None:
             self._write()
 
@@ -112,8 +116,9 @@ class Suspects:
             return
         raise TableStopped(
             f"the JVM has ended {known.deaths} times while it read these records, and nothing else",
-            "give `spark.driver.memory` more under `spark: {conf: …}` and delete the file named here, or delete the records"
-            f" with kafka-delete-records and set `on_data_loss: skip`; the file: {self._path}",
+            f"look in its log at why it has ended, then run `frazil resume {planned.table.name}`; or inspect the records of"
+            " this range: to continue behind them write `start` with the offset of each partition and give the table a new"
+            " name",
             Batch(planned.table.name, known.ranges).place,
         )
 

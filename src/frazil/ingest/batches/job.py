@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import builtins
+import errno
 import json
 import re
 import sys
@@ -20,7 +22,8 @@ from pyspark.errors import PySparkException
 from frazil.clock import SystemClock
 from frazil.decode.settings import NEW_KEY, OLD_KEY
 from frazil.errors import FrazilError, UnavailableError
-from frazil.ingest.failures import FunctionFailedError, TaskFailedError, is_jvm_gone
+from frazil.ingest.batches.large_records import LargeRecords, refusing, without_values
+from frazil.ingest.failures import BesideTooLargeError, FunctionFailedError, TaskFailedError, is_jvm_gone
 from frazil.ingest.plan import own_starts, read_once
 from frazil.ingest.tables.table import Planned
 from frazil.ingest.tables.target import target_of
@@ -31,13 +34,15 @@ from frazil.ingest.tasks.task import task_of
 from frazil.ingest.tasks.task_job import OVERSIZED_BYTES, REPORT_SCHEMA, Job, has_few_headers, source_columns
 from frazil.kafka.properties import kafka_remedy
 from frazil.kafka.reader import KafkaReader
-from frazil.kafka.source import FarRecords, TooManyFarRecords, read_ranges
+from frazil.kafka.record_sizes import find_large
+from frazil.kafka.source import FarRecords, TooManyFarRecords, joined, read_ranges
 from frazil.process.in_spark import input_schema, prepare_session, with_values
 from frazil.process.kernels.functions import WRONG_RESULT
 from frazil.process.program import SparkPart
 from frazil.process.references import Reference, find_reference
 from frazil.report import TaskReport, load_report
 from frazil.schema.inference import Hints
+from frazil.store.remedies import store_remedy
 from frazil.temporary import NOEXEC_REMEDY
 from frazil.types import BadRecord, Batch, OffsetRange
 from frazil.write.target import TableTarget
@@ -71,11 +76,17 @@ _SIGNS_OF_WORKERS = (
     "Traceback (most recent call last)",
     "Python worker failed",
 )
+# How the traceback of a worker ends: the class and the words of what it has raised.
+_RAISED = re.compile(r"^(?:frazil\.errors\.)?(\w+): (.*)$", re.MULTILINE)
+_PLACE_IN_STORE = re.compile(r": (\w+://[^\s:]+(?=: )|/[^\s:]+(?=: ))|\[Errno \d+\][^']*'([^']+)'")
+_NO_MEMORY = f"[Errno {errno.ENOMEM}]"
 # A task raises it for nothing else.
 _BROKEN_FUNCTION = re.compile(rf"frazil\.errors\.SpecError: (.*?)(?:; {WRONG_RESULT})?$", re.MULTILINE)
 _SEARCH_POOL = "catch-up"
 # What Spark's source raises at a timestamp whose microseconds do not fit in 64 bits.
 _TOO_FAR = "ArithmeticException: long overflow"
+# What Spark reports of a JVM that lacks memory, or that the machine has ended for it.
+_SIGNS_OF_MEMORY = ("OutOfMemoryError", "ExecutorLostFailure")
 _AT_A_RECORD = "exception when fetching the next record"
 
 Task = Callable[[Iterable[pa.RecordBatch]], Iterable[pa.RecordBatch]]
@@ -99,6 +110,12 @@ class JobRunner(Protocol):
         """Returns the records of a batch that crash the task which reads them.
 
         Raises: UnavailableError where the search fails.
+        """
+
+    def find_large(self, batches: Sequence[Batch]) -> None:
+        """Looks for records in the batches that are larger than the process which would read them, before it does.
+
+        Raises: UnavailableError where the records do not arrive.
         """
 
     def open_clients(self, ranges: Sequence[OffsetRange]) -> None:
@@ -138,6 +155,7 @@ class SparkJobs:
         self._sent_with: SparkContext | None = None
         self._sending = threading.Lock()
         self._far_records = FarRecords(lambda r: KafkaReader(self._kafka_now(), SystemClock()).batches(r))
+        self._large_records = LargeRecords(lambda ranges, floor: find_large(self._kafka_now(), ranges, floor))
 
     def run(self, batches: Sequence[Batch], job: Job, *, with_offsets: bool, pool: str) -> list[TaskReport]:
         """See the protocol."""
@@ -157,6 +175,10 @@ class SparkJobs:
             one = error.first
             return Found(together=(BadRecord(one.topic, one.partition, one.offset, "crashes_decoder", "", str(error)),))
         return load_found(rows)
+
+    def find_large(self, batches: Sequence[Batch]) -> None:
+        """See the protocol."""
+        self._large_records.search(read_once(batches))
 
     def open_clients(self, ranges: Sequence[OffsetRange]) -> None:
         """See the protocol. No Python worker takes part: whatever the records are, they harm nothing."""
@@ -182,22 +204,33 @@ class SparkJobs:
         with self._activated(pool, is_small, job.spark_part is not None) as spark:
             self.parallelism = self._parallelism(spark)
             slices = 1 if job.is_scattered else slices_of(batches, self.parallelism)
-            apart = self._far_records.within(ranges)
+            large = self._large_records.within(ranges, job)
+            apart = joined(self._far_records.within(ranges), list(without_values(large)))
+            sent = refusing(job, large)
             try:
-                columns = source_columns(job, with_offsets)
-                records = read_ranges(spark, self._kafka_now(), ranges, columns, slices, apart)
+                columns = source_columns(sent, with_offsets)
+                records = read_ranges(spark, self._kafka_now(), ranges, columns, slices, apart, is_fresh=bool(large))
                 if "headers" in records.columns and has_few_headers(job):
                     records = _with_few_headers(records)
                 if is_small:
                     records = _without_oversized(records)
                 if job.spark_part is not None:
                     records = _with_spark_values(spark, records, job, job.spark_part)
-                task = task_of(self._sent(spark, job))
+                task = task_of(self._sent(spark, sent))
                 return [row.report for row in records.mapInArrow(task, REPORT_SCHEMA).collect()]
             except (PySparkException, Py4JJavaError) as error:
-                if _TOO_FAR not in str(error) or not self._far_records.search(ranges):
+                if not self._finds_cause(str(error), ranges):
+                    if large and _is_of_memory(str(error)):  # Records of the same batch cannot be read without it.
+                        one = large[0]
+                        raise BesideTooLargeError(one.topic, one.partition, one.offset) from None
                     raise _failure_of(error) from None
         return self._collect(batches, job, task_of, with_offsets=with_offsets, pool=pool, is_small=is_small)
+
+    def _finds_cause(self, text: str, ranges: Sequence[OffsetRange]) -> bool:
+        """Whether the error is of records that Spark cannot read, and some were found that were not known."""
+        if _TOO_FAR in text:
+            return self._far_records.search(ranges)
+        return _is_of_memory(text) and self._large_records.search(ranges)
 
     def _kafka_now(self) -> dict[str, str]:
         return {**self._kafka, "bootstrap.servers": self._servers()}
@@ -330,14 +363,37 @@ def cause_of(error: Exception) -> str:
     return type(error).__name__
 
 
+def _is_of_memory(text: str) -> bool:
+    return any(sign in text for sign in _SIGNS_OF_MEMORY)
+
+
 def _failure_of(error: Exception) -> FrazilError:
     """Returns what a failed job of Spark means."""
     broken = _BROKEN_FUNCTION.search(str(error))
     if broken is not None:
         return FunctionFailedError(broken[1])
+    if refused := _of_store(str(error)):
+        place = _PLACE_IN_STORE.search(refused)
+        where = next(filter(None, place.groups()), "") if place is not None else ""
+        return UnavailableError(
+            f"a task failed: {refused[:700]}", remedy=_remedy(error) or store_remedy(refused), where=where
+        )
     remedy = _remedy(error)
     kind = UnavailableError if remedy or _is_elsewhere(str(error)) else TaskFailedError
     return kind(f"a task failed: {cause_of(error)}", remedy=remedy)
+
+
+def _of_store(text: str) -> str:
+    """Returns the words of an error of files or of a service that a worker has raised, which no record brings about; empty
+    for another error. Memory that a record takes is no such error.
+    """
+    raised = _RAISED.findall(text) if "Traceback (most recent call last)" in text else []
+    known = {**vars(builtins), UnavailableError.__name__: UnavailableError}
+    kinds = [(known.get(name), words) for name, words in raised]
+    errors = [(kind, words) for kind, words in kinds if isinstance(kind, type) and issubclass(kind, BaseException)]
+    if not errors or not issubclass(errors[-1][0], OSError | UnavailableError) or _NO_MEMORY in errors[-1][1]:
+        return ""
+    return f"{errors[-1][0].__name__}: {errors[-1][1]}"
 
 
 def _is_elsewhere(text: str) -> bool:

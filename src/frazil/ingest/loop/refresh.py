@@ -177,7 +177,13 @@ class Refresher:
         """
         error = future.exception()
         if isinstance(error, UnavailableError):
-            log.warning("service_unavailable", reason=error.message, where=error.where, retry_in_s=TOPICS_EVERY_S)
+            log.warning(
+                "service_unavailable",
+                reason=error.message,
+                where=error.where,
+                remedy=error.remedy,
+                retry_in_s=TOPICS_EVERY_S,
+            )
             self._discovery.outage = error
             return False
         if self._discovery.are_matched(future.result()):

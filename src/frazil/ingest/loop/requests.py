@@ -40,13 +40,17 @@ class Requests:
         workers: Workers,
         ownership: Ownership,
         publish: Callable[[], None],
+        acquit: Callable[[str], None],
     ) -> None:
-        """publish: shows a change before its request is answered."""
+        """publish: shows a change before its request is answered. acquit: forgets that the JVM has ended while it read a
+        table.
+        """
         self._discovery = discovery
         self._loader = loader
         self._workers = workers
         self._ownership = ownership
         self._publish = publish
+        self._acquit = acquit
         self._waiting = SimpleQueue[Callable[[], None]]()
 
     def pause(self, name: str) -> Future[None]:
@@ -55,7 +59,7 @@ class Requests:
 
     def resume(self, name: str) -> Future[None]:
         """Continues a paused or stopped table. Raises, in the future: UnknownTable."""
-        return self._add(partial(self._change, name, resume_table))
+        return self._add(partial(self._change, name, self._resume))
 
     def restart(self, name: str, is_dry: bool) -> Future[Restart]:
         """Makes a paused or stopped table begin again at its setting `start`, unless `is_dry`.
@@ -108,6 +112,11 @@ class Requests:
         if name in self._discovery.tables:
             self._discovery.tables[name].catalog.is_outdated = True
         future.set_result(None)
+
+    def _resume(self, table: Table) -> None:
+        if table.status.run_state is RunState.STOPPED:
+            self._acquit(table.name)
+        resume_table(table)
 
     def _find_own(self, name: str) -> Table:
         """Returns the table of this name. Raises: UnknownTable; ConflictError where another process works on it."""

@@ -22,6 +22,7 @@ from frazil.ingest.batches.services import RunTimeouts, Services
 from frazil.ingest.batches.workers import pool_of, registry_pool, store_of
 from frazil.ingest.failures import (
     FunctionFailedError,
+    LacksMemoryError,
     TableStopped,
     TaskFailedError,
     is_heap_full,
@@ -90,10 +91,13 @@ class Service:
         self._planner = Planner(self._discovery, services.jobs, services.clock)
         self._boundaries = Boundaries(services.source, services.reader, services.schemas)
         self._workers = services.workers
+        self._suspects = Suspects(spec.state_dir / f"{spec.pipeline}.suspects.json")
         #: Which tables are this process's.
         self.ownership = Ownership(leadership or Alone(run_id, __version__, services.clock.now_ms()), services.clock)
         #: What operators request of single tables.
-        self.requests = Requests(self._discovery, self._loader, services.workers, self.ownership, self._publish_tables)
+        self.requests = Requests(
+            self._discovery, self._loader, services.workers, self.ownership, self._publish_tables, self._suspects.clear
+        )
         self._ending = Ending(self.ownership, services.clock, self._publish_tables)
         self._refresher = Refresher(
             self._discovery, self._loader, self.ownership, self._ending, services.workers, services.clock
@@ -108,7 +112,6 @@ class Service:
         #: Pools of jobs that batches wait for, with the tables of these batches.
         self._waiting: dict[str, set[str]] = {}
         self._timeouts = RunTimeouts(services.clock)
-        self._suspects = Suspects(spec.state_dir / f"{spec.pipeline}.suspects.json")
 
     @property
     def tables(self) -> list[Table]:
@@ -253,7 +256,13 @@ class Service:
         """
         self._outages += 1
         delay_s = backoff_s(self._outages)
-        log.warning("service_unavailable", reason=error.message, where=error.where, retry_in_s=round(delay_s, 1))
+        log.warning(
+            "service_unavailable",
+            reason=error.message,
+            where=error.where,
+            remedy=error.remedy,
+            retry_in_s=round(delay_s, 1),
+        )
         for table in self.tables:
             if table.status.run_state is not RunState.STOPPED and not table.schedule.failures:
                 table.status.set(RunState.BACKING_OFF, error)
@@ -373,7 +382,8 @@ class Service:
             beside = sorted(p.table.schedule.read_with)
             log.debug("batch_planned", table=p.table.name, offsets=p.batch.span, pool=kind, shared_with=beside)
         self._suspects.begin(planned)
-        step = partial(self._loader.pipeline.run_tasks, planned, kind)
+        finds_large = any(self._suspects.is_suspect(p.table.name) for p in planned)
+        step = partial(self._loader.pipeline.run_tasks, planned, kind, finds_large=finds_large)
         self._workers.submit(pool, partial(self._after_tasks, planned), step)
 
     def _pause_s(self) -> float:
@@ -408,8 +418,9 @@ class Service:
             p.table.schedule.tasks_to_s = self._clock.monotonic_s()
             # Until a job of its own has succeeded, as any table of a failed job may be the cause.
             p.table.schedule.goes_alone = error is not None
-        if isinstance(error, FunctionFailedError) and len(planned) == 1:
-            self._end_batch(planned[0], Stop(TableStopped(error.message, error.remedy, planned[0].table.name)))
+        if isinstance(error, FunctionFailedError | LacksMemoryError) and len(planned) == 1:
+            place = error.where or planned[0].table.name
+            self._end_batch(planned[0], Stop(TableStopped(error.message, error.remedy, place)))
             return
         may_search = len(planned) == 1 and planned[0].table.schedule.is_owned and not self._ending.has_begun
         if isinstance(error, TaskFailedError) and may_search:

@@ -147,6 +147,7 @@ def back_off(table: Table, error: FrazilError, now_s: float) -> None:
         table=table.name,
         reason=status.reason,
         where=status.where,
+        remedy=status.remedy,
         retry_in_s=round(delay_s, 1),
     )
 

@@ -6,6 +6,7 @@ A record that ends its trial becomes a dead letter of the class `crashes_decoder
 
 from __future__ import annotations
 
+import errno
 import functools
 import json
 import os
@@ -197,7 +198,8 @@ def _be_the_child(work: Callable[[Path], None], cpu_seconds: float, folder: Path
         with limited_memory(), limited_time(cpu_seconds):
             work(folder)
     except OSError as error:
-        code, reason = _NOT_ITS_FAULT, f"{type(error).__name__}: {error}"
+        # The kernel refuses memory with an error of this class, too.
+        code, reason = _FAILED if error.errno == errno.ENOMEM else _NOT_ITS_FAULT, f"{type(error).__name__}: {error}"
     except BaseException as error:  # noqa: BLE001  (whatever a record brings about)
         code, reason = _FAILED, f"{type(error).__name__}: {error}"
     with suppress(OSError):
