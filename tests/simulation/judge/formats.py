@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tests.simulation.judge.avro_chance import AvroChance
+from tests.simulation.judge.change_chance import ChangeChance
 from tests.simulation.judge.chance import Chance
 from tests.simulation.judge.json_chance import JsonChance
 from tests.simulation.judge.loop import Loop, Seen, Sent
-from tests.simulation.judge.model import avro, json_records
+from tests.simulation.judge.model import avro, connect, debezium, json_records, protobuf
 from tests.simulation.judge.model.rows import Outcome
 from tests.simulation.judge.model.settings import Settings, Table, table_of
-from tests.simulation.judge.model.verdict import Fed, Verdict, judge_rows
+from tests.simulation.judge.model.verdict import Fed, Place, Verdict, judge_rows
+from tests.simulation.judge.proto_chance import ProtoChance
+from tests.simulation.judge.schema_chance import SchemaChance
 
 _FIRST_MS = 1_790_000_000_000
 _SIZES = (40, 300, 1200, 2500)
@@ -28,19 +31,25 @@ class Topic:
     settings: Settings
     #: Settings of the table besides these.
     more: Mapping[str, object]
-    #: Makes a record's value.
-    record: Callable[[], bytes | None]
-    #: Says what becomes of one.
-    outcome: Callable[[Table, Fed], Outcome]
+    #: Makes a record's key and value.
+    record: Callable[[], tuple[bytes | None, bytes | None]]
+    #: Says what becomes of one, by the image of it.
+    images: Callable[[Table, Fed], Mapping[str, Outcome]]
+    #: The places of records whose rows later ones have replaced.
+    replaced: Callable[[Sequence[Fed], Mapping[Place, Mapping[str, Outcome]]], frozenset[Place]] = (
+        lambda _, __: frozenset()
+    )
     #: Makes the schemas known to a registry, by kind and text.
     register: Callable[[Callable[[str, str], int]], None] = lambda _: None
+    #: Whether records alone add columns, and no schema does.
+    has_only_seen: bool = True
 
 
 def json_topic(chance: Chance) -> Topic:
     """A topic of JSON without a schema."""
     made = JsonChance(chance)
     return Topic(
-        made.settings, {}, made.record, lambda table, fed: json_records.outcome_of(made.settings, table, fed.value)
+        made.settings, {}, lambda: (None, made.record()), lambda table, fed: {"": json_records.outcome_of(made.settings, table, fed.value)}
     )
 
 
@@ -50,13 +59,75 @@ def avro_topic(chance: Chance) -> Topic:
     return Topic(
         made.settings,
         {"value": {"format": "avro"}},
-        made.record,
-        lambda table, fed: avro.outcome_of(made.settings, table, fed.value, made.schemas),
-        made.register,
+        lambda: (None, made.record()),
+        lambda table, fed: {"": avro.outcome_of(made.settings, table, fed.value, made.schemas)},
+        register=made.register,
+        has_only_seen=False,
     )
 
 
-FORMATS: dict[str, Callable[[Chance], Topic]] = {"json": json_topic, "avro": avro_topic}
+def connect_topic(chance: Chance) -> Topic:
+    """A topic of rows as Kafka Connect's JSON converter writes them, with their schema."""
+    made = ChangeChance(chance, "rows", "connect")
+    return Topic(made.settings, made.more(), made.record, lambda table, fed: {"": connect.outcome_of(made.settings, table, fed.value)}, has_only_seen=False)
+
+
+def debezium_topic(chance: Chance) -> Topic:
+    """A topic of change events."""
+    mode, encoding = chance.one(("append", "changelog", "upsert")), chance.one(("json", "connect", "avro"))
+    made = ChangeChance(chance, mode, encoding)
+    envelope = debezium.Envelope(mode, encoding == "avro", made.schemas)
+
+    def replaced(records: Sequence[Fed], images: Mapping[Place, Mapping[str, Outcome]]) -> frozenset[Place]:
+        if mode != "upsert":
+            return frozenset()
+        return frozenset(debezium.replaced(records, images, lambda record: made.change_at[record.place[1]]))
+
+    return Topic(
+        made.settings,
+        made.more(),
+        made.record,
+        lambda table, fed: envelope.images(made.settings, table, fed.value),
+        replaced,
+        made.register,
+        has_only_seen=encoding == "json",
+    )
+
+
+def protobuf_topic(chance: Chance) -> Topic:
+    """A topic of Protobuf with a registry."""
+    made = ProtoChance(chance)
+    return Topic(
+        made.settings,
+        {"value": {"format": "protobuf"}},
+        lambda: (None, made.record()),
+        lambda table, fed: {"": protobuf.outcome_of(made.settings, table, fed.value, made.schemas)},
+        register=made.register,
+        has_only_seen=False,
+    )
+
+
+def json_schema_topic(chance: Chance) -> Topic:
+    """A topic of JSON Schema with a registry."""
+    made = SchemaChance(chance)
+    return Topic(
+        made.settings,
+        {"value": {"format": "json_schema"}},
+        lambda: (None, made.record()),
+        lambda table, fed: {"": json_records.framed_outcome_of(made.settings, table, fed.value, made.ids)},
+        register=made.register,
+        has_only_seen=False,
+    )
+
+
+FORMATS: dict[str, Callable[[Chance], Topic]] = {
+    "json": json_topic,
+    "avro": avro_topic,
+    "connect": connect_topic,
+    "debezium": debezium_topic,
+    "protobuf": protobuf_topic,
+    "json_schema": json_schema_topic,
+}
 
 
 def judge(root: Path, name: str, seed: int, count: int | None = None) -> Verdict:
@@ -66,9 +137,10 @@ def judge(root: Path, name: str, seed: int, count: int | None = None) -> Verdict
     count = count or chance.one(_SIZES)
     first = Loop(root / "two", _file(topic))
     topic.register(first.register)
-    sent = [
-        Sent(0, topic.record(), timestamp_ms=-1 if chance.maybe(0.02) else _FIRST_MS + place) for place in range(count)
-    ]
+    sent = []
+    for place in range(count):
+        key, value = topic.record()
+        sent.append(Sent(0, value, key, timestamp_ms=-1 if chance.maybe(0.02) else _FIRST_MS + place))
     half, found = count // 2, Verdict()
     chunks = (7, 20, 20_000) if count < 100 else (100, 1000, 20_000)
     first.produce(sent[:half])
@@ -95,34 +167,39 @@ def _judge(topic: Topic, sent: list[Sent], first: int, seen: Seen) -> Verdict:
         for place, one in enumerate(sent)
         if place < seen.read.get(one.partition, 0)
     ]
-    table = table_of(seen.columns, seen.comments, settings)
-    outcomes: dict[tuple[int, int], Outcome] = {}
-
-    def outcome_of(record: Fed) -> Outcome:
-        return outcomes.setdefault(record.place, topic.outcome(table, record))
-
-    found = judge_rows(settings, table, fed, (seen.rows, seen.dead), outcome_of)
+    table = replace(table_of(seen.columns, seen.comments, settings), has_only_seen=topic.has_only_seen)
+    images = {record.place: topic.images(table, record) for record in fed}
+    replaced = topic.replaced(fed, images)
+    found = judge_rows(
+        settings,
+        table,
+        fed,
+        (seen.rows, seen.dead),
+        lambda record: images[record.place],
+        lambda record: record.place in replaced,
+    )
     if seen.stopped:
         found.note(f"the table stopped: {seen.stopped}")
-    _judge_dropped(outcomes.values(), seen, found)
-    _judge_balance(seen, found)
+    _judge_dropped([one for mine in images.values() for one in mine.values()], seen, found, topic.has_only_seen)
+    _judge_balance(seen, found, is_upsert="mode" in topic.more)
     return replace(found)
 
 
-def _judge_dropped(outcomes: object, seen: Seen, found: Verdict) -> None:
+def _judge_dropped(outcomes: list[Outcome], seen: Seen, found: Verdict, has_only_seen: bool) -> None:
     every, of_rows = set[str](), set[str]()
-    for outcome in outcomes:  # type: ignore[attr-defined]
+    for outcome in outcomes:
         every |= outcome.dropped
         if not outcome.kinds:
             of_rows |= outcome.dropped
-    if seen.dropped - every:
+    if has_only_seen and seen.dropped - every:
         found.note(f"the status lists {sorted(seen.dropped - every)[:5]} as dropped, which no record has")
     if len(every) < _MOST_NAMES and of_rows - seen.dropped:
         found.note(f"the status does not list {sorted(of_rows - seen.dropped)[:5]} as dropped", fields=1)
 
 
-def _judge_balance(seen: Seen, found: Verdict) -> None:
+def _judge_balance(seen: Seen, found: Verdict, is_upsert: bool) -> None:
     read, written, bad = (sum(one[name] for one in seen.balance) for name in ("read", "written", "bad"))
     dropped = sum(sum(one["dropped"].values()) for one in seen.balance)
-    if (read, written, bad, dropped) != (found.records, found.rows, found.dead, 0):
+    is_wrong = (read, bad, written + dropped) != (found.records, found.dead, found.records - found.dead)
+    if is_wrong or (dropped != found.ignored and not is_upsert):  # A tombstone may be a change of an upsert table.
         found.note(f"the balance is {seen.balance}, of {found.records} records")

@@ -96,7 +96,9 @@ class Outcome:
 class Walk:
     """One record on its way to a row."""
 
-    def __init__(self, settings: Settings, table: Table) -> None:
+    def __init__(self, settings: Settings, table: Table, above: Path = ()) -> None:
+        """above: what leads to the row in a record's envelope, before the paths of bad and of rescued values."""
+        self.above = above
         self.settings = settings
         self.table = table
         self.found = Outcome()
@@ -176,7 +178,7 @@ class Walk:
         """
         if path and self.settings.rescue:
             raise fault
-        self._die(fault, ".".join(path) or None)
+        self._die(fault, ".".join((*self.above, *path)) or None)
 
     def _is_kept(self, column: str | None, path: Path) -> bool:
         """Declared columns need not be among those that are included."""
@@ -240,7 +242,7 @@ class Walk:
             return node.plain(kind, how)
         except Fault as fault:
             if top is None and fault.because:
-                self.found.inferred[".".join(path)] = fault.because
+                self.found.inferred[".".join((*self.above, *path))] = fault.because
             self._refuse(path, node, fault)
             return None
 
@@ -276,7 +278,7 @@ class Walk:
     def _meet_another(self, path: Path) -> None:
         """Two fields without a column whose names differ in case alone: no two columns would be theirs."""
         if self.settings.unknown_fields == "add" and not self.settings.rescue:
-            self._die(Fault("name_conflict"), ".".join(path))
+            self._die(Fault("name_conflict"), ".".join((*self.above, *path)))
 
     def _impossible(self, path: Path) -> tuple[str, ...]:
         """Returns the class of a field whose name no column can have."""
@@ -306,10 +308,10 @@ class Walk:
         if self.settings.rescue and "missing_value" not in fault.kinds:
             self._rescue(path, node)
         else:
-            self._die(Fault(*fault.kinds, *node.inner_faults()), ".".join(path))
+            self._die(Fault(*fault.kinds, *node.inner_faults()), ".".join((*self.above, *path)))
 
     def _rescue(self, path: Path, node: Node) -> None:
-        self.found.rescued.append((".".join(path), node.rescued()))
+        self.found.rescued.append((".".join((*self.above, *path)), node.rescued()))
 
     def _die(self, fault: Fault, path: str | None) -> None:
         self.found.kinds |= fault.kinds

@@ -130,6 +130,8 @@ class Table:
 
     columns: Mapping[str, Type]
     comments: Mapping[str, str]
+    #: Whether records alone add columns, and no schema does.
+    has_only_seen: bool = True
 
     def field_of(self, column: str) -> list[str] | None:
         """Returns the path of the field that a column is bound to, from its comment; None where it names none."""

@@ -39,6 +39,8 @@ class Verdict:
     rows: int = 0
     dead: int = 0
     rescued: int = 0
+    #: Records that change nothing.
+    ignored: int = 0
     #: Fields that are in no place.
     unaccounted: int = 0
 
@@ -54,6 +56,7 @@ class Verdict:
         self.rows += other.rows
         self.dead += other.dead
         self.rescued += other.rescued
+        self.ignored += other.ignored
         self.unaccounted += other.unaccounted
 
 
@@ -62,30 +65,59 @@ def judge_rows(
     table: Table,
     records: Sequence[Fed],
     seen: tuple[Iterable[Row], Iterable[Row]],
-    outcome_of: Callable[[Fed], Outcome],
+    images_of: Callable[[Fed], Mapping[str, Outcome]],
+    has_replaced: Callable[[Fed], bool] = lambda _: False,
 ) -> Verdict:
-    """Returns the verdict on a table of which each record is a row, or a dead letter. seen: rows and dead letters."""
+    """Returns the verdict on a table of which each record is a row, a dead letter, or one that changes nothing.
+
+    seen: rows and dead letters. images_of: what becomes of a record, by the image that its row has of it: none of a record
+    without effect, two of a change with the row before it. has_replaced: whether a later record has replaced its row.
+    """
     found = Verdict(records=len(records))
-    rows = _placed(seen[0], settings.metadata["partition"], settings.metadata["offset"], found)
-    dead = _placed(seen[1], "partition", "offset", found)
-    columns_of_rows: set[str] = set()
-    mixed: set[str] = set()
+    image = settings.metadata.get("image", "")
+    rows = _placed(seen[0], (settings.metadata["partition"], settings.metadata["offset"], image), found)
+    dead = _placed(seen[1], ("partition", "offset", ""), found)
+    filled, mixed = set[str](), set[str]()
     for record in records:
-        outcome = outcome_of(record)
-        row, letter = rows.pop(record.place, None), dead.pop(record.place, None)
-        if row is not None:
-            columns_of_rows.update(row)
-            found.rows += 1
-            found.rescued += len(outcome.rescued)
+        outcomes = images_of(record)
+        letter = dead.pop((record.place, ""), None)
+        mine = {name: rows.pop((record.place, name), None) for name in outcomes or [""]}
+        for name, row in mine.items():
+            if row is not None:
+                filled.update(row)
+                found.rows += 1
+                found.rescued += len(outcomes[name].rescued) if outcomes else 0
         if letter is not None:
-            mixed |= {name.split(".")[0] for name in outcome.paths if name}
+            mixed |= {name.split(".")[0] for one in outcomes.values() for name in one.paths if name}
             found.dead += 1
-        _judge(Case(settings, table, record, outcome), row, letter, found)
+        if not outcomes:
+            if letter is not None or any(mine.values()):
+                found.note(f"{record.place} changes nothing, and is {letter or mine}; the record is {record.value!r}")
+            found.ignored += 1
+        elif letter is not None:
+            _judge_letter(Case(settings, table, record, _together(outcomes)), mine, letter, found)
+        else:
+            for name, outcome in outcomes.items():
+                _judge(Case(settings, table, record, outcome), mine[name], has_replaced(record), found)
     for place in [*rows, *dead]:
         found.note(f"{place} is no record of the topic")
-    empty = set(table.columns) - columns_of_rows - settings.columns.keys()
-    if empty - {settings.case_of(name) for name in mixed} - mixed:
+    empty = set(table.columns) - filled - settings.columns.keys()
+    if table.has_only_seen and empty - {settings.case_of(name) for name in mixed} - mixed:
         found.note(f"no row has a value in the columns {sorted(empty)}, which nobody declares")
+    return found
+
+
+def _together(outcomes: Mapping[str, Outcome]) -> Outcome:
+    """Returns what becomes of a record with several images: one that is bad makes all of it bad."""
+    if len(outcomes) == 1:
+        return next(iter(outcomes.values()))
+    found = Outcome()
+    for one in outcomes.values():
+        found.kinds |= one.kinds
+        found.paths |= one.paths
+        found.may_be |= one.may_be
+        found.inferred |= one.inferred
+        found.new_columns += one.new_columns
     return found
 
 
@@ -104,32 +136,36 @@ class Case:
         return f"{self.record.place}: {what}; the record is {value if value is None else value[:700]!r}"
 
 
-def _placed(rows: Iterable[Row], partition: str, offset: str, found: Verdict) -> dict[Place, Row]:
-    placed: dict[Place, Row] = {}
+def _placed(rows: Iterable[Row], names: tuple[str, str, str], found: Verdict) -> dict[tuple[Place, str], Row]:
+    partition, offset, image = names
+    placed: dict[tuple[Place, str], Row] = {}
     for row in rows:
-        place = (row[partition], row[offset])
+        place = ((row[partition], row[offset]), str(row.get(image, "")) if image else "")
         if place in placed:
             found.note(f"{place} is there twice")
         placed[place] = row
     return placed
 
 
-def _judge(case: Case, row: Row | None, letter: Row | None, found: Verdict) -> None:
+def _judge(case: Case, row: Row | None, is_replaced: bool, found: Verdict) -> None:
     outcome = case.outcome
-    if row is not None and letter is not None:
-        found.note(case.describe("it is a row and a dead letter"))
-    elif letter is not None:
-        _judge_letter(case, letter, found)
+    if outcome.kinds:
+        found.note(case.describe(f"it is no dead letter, and is bad by {sorted(outcome.kinds)} of {outcome.paths}"))
+    elif is_replaced:
+        if row is not None:
+            found.note(case.describe("its row is there, and a later record has replaced it"))
+        elif outcome.lost:
+            found.note(case.describe(f"the fields {outcome.lost[:5]} are in no place"), fields=len(outcome.lost))
     elif row is None:
         found.note(case.describe("it is nowhere"), fields=1)
-    elif outcome.kinds:
-        found.note(case.describe(f"it is a row, and is bad by {sorted(outcome.kinds)} of {outcome.paths}"))
     else:
         _judge_row(case, row, found)
 
 
-def _judge_letter(case: Case, letter: Row, found: Verdict) -> None:
+def _judge_letter(case: Case, rows: Mapping[str, Row | None], letter: Row, found: Verdict) -> None:
     outcome, kind, message = case.outcome, letter["error_class"], letter["message"]
+    if any(row is not None for row in rows.values()):
+        found.note(case.describe("it is a row and a dead letter"))
     if kind == "too_many_fields":
         if not _is_too_rich(case):
             found.note(case.describe(f"a good record is dead by {message!r}"))
