@@ -293,9 +293,14 @@ def same(expected: Any, actual: Any, kind: Type, *, is_strict: bool) -> bool:
         case MapOf(key, value):
             return len(expected) == len(actual) and all(
                 same(one[0], other[0], key, is_strict=True) and same(one[1], other[1], value, is_strict=is_strict)
-                for one, other in zip(expected, actual, strict=True)
+                for one, other in zip(_by_key(expected), _by_key(actual), strict=True)
             )
     return _same_plain(expected, actual, kind)
+
+
+def _by_key(entries: list[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
+    """A map has no order."""
+    return sorted(entries, key=lambda one: repr(one[0]))
 
 
 def _same_plain(expected: Any, actual: Any, kind: Plain) -> bool:
