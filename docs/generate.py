@@ -49,7 +49,13 @@ _SAMPLE = Progress(
     ignored_records={"heartbeat": 40, "transaction": 7},
     routed=(RoutedTable("shop.order", ("order",), {"page_views": {0: 0, 1: 0}}),),
     rest_records={"limit": 3},
-    balance=Balance(120, 110, 2, {"amount_not_negative": 5, "where": 3}),
+    balance=Balance(
+        120,
+        110,
+        2,
+        {"amount_not_negative": 5, "where": 3},
+        {"read": 360, "column": 350, "left_out": 4, "bad": 6},
+    ),
     unmet={"amount_not_negative": 17},
     dead_letters=PendingDeadLetters(
         "shop.page_views__dead_letters",
@@ -220,7 +226,8 @@ def progress_page() -> str:
         rows.append((f"`{name}`", kind, meaning, f"`{summary.get(key('shop', name), '')}`"))
     retries = [(f"`{name}`", kind, meaning) for name, (kind, meaning) in REPLAY_KEYS.items()]
     blocks = [texts.PROGRESS, _table(("key", "type", "meaning", "example"), rows)]
-    blocks += [texts.REPLAYS, _table(("key", "type", "meaning"), retries), texts.PROGRESS_END]
+    replays = _table(("key", "type", "meaning"), retries)
+    blocks += [texts.REPLAYS, replays, texts.PROGRESS_END, texts.PROGRESS_FIELDS]
     return _page(["# Progress", _NOTE, *blocks])
 
 

@@ -100,10 +100,11 @@ SUMMARY_KEYS: dict[str, tuple[str, str]] = {
         " there were none.",
     ),
     "balance": (
-        "JSON: read, written, bad, dropped",
+        "JSON: read, written, bad, dropped, fields",
         "What became of the records that this commit has read: `read` is the sum of `written` (as rows, or as changes of"
         " an upsert table, superseded ones included), `bad` (dead letters, or skipped with `on_bad_record: skip`) and"
-        " `dropped`, by what dropped them or by the kind of a record that changes no row. Checked before each commit.",
+        " `dropped`, by what dropped them or by the kind of a record that changes no row. `fields` counts fields of JSON"
+        " records ([below](#fields-of-json-records)). Checked before each commit.",
     ),
     "expectations": (
         "JSON: name → number",

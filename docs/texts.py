@@ -45,6 +45,22 @@ are for a pipeline `shop`. To read the progress, go back from the newest snapsho
 with the pipeline's `offsets`: snapshots of compactions and other writers have none."""
 REPLAYS = """\
 Replays and drops of [dead letters](../how-to/dead-letters.md) commit snapshots without progress, with these keys:"""
+PROGRESS_FIELDS = """\
+## Fields of JSON records
+
+The `fields` of a balance count the fields with a value (not null) of JSON records without an envelope: those of the records
+themselves, not of objects inside them. `read` is the sum of the other numbers, and each field is in one of these:
+
+| key | fields |
+| --- | --- |
+| `column` | that have a column; a value that was rescued because its column cannot hold it is counted here too |
+| `rescued` | without a column, whose value is in `_rescued` |
+| `left_out` | that `include`, `exclude` or `unknown_fields: drop` leaves out |
+| `no_column` | that have no column yet, since an empty object or list has no type |
+| `bad` | of bad records |
+
+Avro, Protobuf and JSON Schema name the fields of their records in a schema, and a field has one fate for all records of the
+schema; they are not counted."""
 PROGRESS_END = """\
 A table that Frazil has created or committed to has the property `frazil.<pipeline>.created` = `true`. It
 distinguishes a table with lost progress from a table without progress. `frazil.<pipeline>.dead-letters` is the name of

@@ -36,6 +36,8 @@ class Counts:
     written_count: int = 0
     #: The number of rows, or of changes of an upsert table, that were written.
     row_count: int = 0
+    #: The number of fields of the records, and what became of them (`types.Balance`); empty where they are not counted.
+    fields: Mapping[str, int] = field(default_factory=dict)
 
     @classmethod
     def merge(cls, parts: Sequence[Self]) -> Self:
@@ -52,6 +54,7 @@ class Counts:
             ignored_records=add_counts(*(part.ignored_records for part in parts)),
             written_count=sum(part.written_count for part in parts),
             row_count=sum(part.row_count for part in parts),
+            fields=add_counts(*(part.fields for part in parts)),
         )
 
 

@@ -105,7 +105,7 @@ class MemoryJobs:
 
     parallelism = 1
 
-    def __init__(self, source: MemorySource, batch_size: int = 1000, tasks: int = 1) -> None:
+    def __init__(self, source: MemorySource, batch_size: int = 20_000, tasks: int = 1) -> None:
         self._source = source
         self._batch_size = batch_size
         self._tasks = tasks

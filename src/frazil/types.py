@@ -150,11 +150,20 @@ class Balance:
     bad: int = 0
     #: The number of records that change no row, by kind of record or by what dropped them.
     dropped: Mapping[str, int] = field(default_factory=dict)
+    #: The number of fields with a value of the records themselves, not of objects inside them (`read`), and how many of
+    #: these a column has (`column`), were rescued (`rescued`), are left out by a setting (`left_out`), have no type yet
+    #: (`no_column`) or belong to bad records (`bad`). Empty for other formats than JSON, whose schemas have the fields.
+    fields: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def lost(self) -> int:
         """The number of records of which nothing became; negative where more became of them than was read."""
         return self.read - self.written - self.bad - sum(self.dropped.values())
+
+    @property
+    def lost_fields(self) -> int:
+        """The number of fields of which nothing became; negative where more became of them than was read."""
+        return 2 * self.fields.get("read", 0) - sum(self.fields.values())
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from enum import IntEnum
 from typing import Any, Protocol
 
 import numpy as np
@@ -107,6 +108,21 @@ class Mismatch:
     text: str = ""
 
 
+class Fate(IntEnum):
+    """What becomes of a field with a value of a record that becomes a row."""
+
+    #: The fields, whatever becomes of them.
+    READ = 0
+    #: A column has the value, or it was rescued because the column cannot hold it.
+    COLUMN = 1
+    #: The field has no column, and its value is rescued.
+    RESCUED = 2
+    #: The table's settings leave the field out.
+    LEFT_OUT = 3
+    #: The field gets no column yet: an empty object or list has no type.
+    NO_COLUMN = 4
+
+
 @dataclass(frozen=True)
 class Decoded:
     """The result of decoding an array of record values."""
@@ -129,6 +145,8 @@ class Decoded:
     missing: set[str] = field(default_factory=set)
     #: Schema changes that the table's settings do not allow.
     refusals: set[str] = field(default_factory=set)
+    #: The numbers of fields of each record by `Fate`, int32 of shape (n_fates, n_records); None where they are not counted.
+    fates: NDArray[np.int32] | None = None
 
     @property
     def mismatch_count(self) -> int:
@@ -151,6 +169,7 @@ class Decoded:
             refused=refused,
             mismatches=[replace(mismatch, row=int(rows[mismatch.row])) for mismatch in self.mismatches],
             rescued=None if self.rescued is None else self.rescued.take(places),
+            fates=None,
         )
 
 

@@ -22,11 +22,13 @@ from frazil.name_length import explain_long_name, is_long, long_name_reason
 from frazil.schema.names import key_settings
 from frazil.schema.parts import is_too_deep
 
-MAX_BATCH_CELLS = 24_000_000
-"""Cells of the records that are decoded at once: 20,000 records of 1,000 columns and some; 8 to 30 bytes each."""
+MAX_BATCH_CELLS = 2**24
+"""Cells of the records that are decoded at once: 20,000 records of 800 columns and some; 8 to 30 bytes each."""
 
 MAX_RECORD_CELLS = 2**24
-"""Cells of one record, in addition to one for each of its bytes."""
+"""Cells of one record, in addition to one for each of its bytes. Records that are decoded at once never have more
+together: whether one is too large must not depend on its neighbours.
+"""
 
 MAX_NEW_FIELDS = 10_000
 """Fields that the table lacks, at all depths, whose types are inferred from records that are decoded at once."""
@@ -60,7 +62,7 @@ _bounds: ContextVar[Bounds] = ContextVar("bounds", default=_NONE)
 
 def bounds_of(record_count: int, byte_count: int, columns_left: int) -> Bounds:
     """Returns the limits for some records. columns_left: the number of columns that the table may still get."""
-    cells = MAX_BATCH_CELLS if record_count > 1 else MAX_RECORD_CELLS + byte_count
+    cells = min(MAX_BATCH_CELLS, MAX_RECORD_CELLS) if record_count > 1 else MAX_RECORD_CELLS + byte_count
     return Bounds(cells, max(MAX_NEW_FIELDS, columns_left))
 
 
@@ -100,11 +102,7 @@ def check_new_fields(count: int) -> None:
     """Raises TooMuch where `count` fields that the table lacks exceed the limit."""
     most = _bounds.get().new_fields
     if count > most:
-        reason = (
-            f"the record has more than {most:,} fields that the table lacks: declare the column whose objects have "
-            "so many names as map<string, …>, or leave it out with `exclude`"
-        )
-        raise TooMuch(Fault("too_many_fields", reason))
+        raise TooMuch(Fault("too_many_fields", f"the record has more than {most:,} fields that the table lacks"))
 
 
 def leaf_count(kind: IcebergType) -> int:

@@ -21,7 +21,7 @@ from frazil.ingest.loop.topics import missing_topics, refuse_empty_patterns
 from frazil.ingest.plan import lag_records, limit_ranges
 from frazil.ingest.tables.preflight import refuse_columns, refuse_foreseen, warnings_of
 from frazil.ingest.tables.queries import Queries, QueryTables
-from frazil.ingest.tables.schema_changes import CLASH_REMEDY, adder, query_adder
+from frazil.ingest.tables.schema_changes import CLASH_REMEDY, adder, query_adder, within_limit
 from frazil.ingest.tables.schemas import Schemas, ignored_in, ignored_phrases
 from frazil.ingest.tables.settings import declared_columns, key_column_of, own_columns, query_columns, shaping_of
 from frazil.ingest.tables.state import Tally
@@ -415,8 +415,9 @@ def _read(
 ) -> tuple[Schema, Decoded]:
     """Returns the schema that the records ask for, and the records as a task reads them. check: as for `accept_columns`.
 
-    Raises: TableStopped where no such schema exists.
+    Raises: TableStopped where no such schema exists, or where it has more columns than the table may have.
     """
+    before = schema
     for _ in range(_MOST_ROUNDS):
         decoded = decode_sample(table, records, schema, schemas)
         try:
@@ -429,7 +430,10 @@ def _read(
         if after == schema or shaping_of(table.spec) is None:
             break
         schema = after  # A declared column may have found its field: other fields become visible when it is read.
-    return after, decoded
+    try:
+        return within_limit(table, lambda _: after)(before), decoded
+    except SpecError as error:
+        raise TableStopped(*describe_error(error)) from None
 
 
 def _without_clashes(

@@ -11,7 +11,8 @@ import pytest
 from pyiceberg.types import DoubleType, ListType, LongType, MapType, NestedField, StringType, StructType
 
 from frazil.decode.json.records import decode_json, infer_json
-from frazil.decode.json.slices import MAX_MISMATCHES, MAX_NAMES, JsonOptions
+from frazil.decode.json.slices import MAX_MISMATCHES, JsonOptions
+from frazil.decode.limits import Bounds, TooMuch, bounded
 from tests.unit.decode.columns import decode, faults, fields_of, values_of
 
 
@@ -81,12 +82,12 @@ def test_two_records_that_are_text_only_together_are_both_refused() -> None:
     assert [fault[2] for fault in faults(decoded)] == ["the value is not UTF-8"] * 2
 
 
-def test_more_names_than_a_table_may_get_at_once_are_refused() -> None:
+def test_a_chunk_with_more_new_names_than_the_limit_is_cut_and_a_single_record_is_refused() -> None:
     texts = [json.dumps({f"k{row}_{n}": 1 for n in range(50)}) for row in range(60)]
-    decoded = decode(texts)
-    assert len(decoded.requested_fields[()]) <= MAX_NAMES
-    assert decoded.mismatch_count > 0
-    assert decoded.mismatches[0].reason == f"the object has one of more than {MAX_NAMES} names"
+    assert len(decode(texts).requested_fields[()]) == 3000
+    with pytest.raises(TooMuch) as caught, bounded(Bounds(new_fields=2999)):
+        decode(texts)
+    assert caught.value.fault.kind == "too_many_fields"
 
 
 def test_required_columns_elements_and_values_refuse_null() -> None:

@@ -7,11 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyiceberg.types import LongType, StringType
 
+from frazil.decode.json import columns
+from frazil.decode.json.slices import Members
 from frazil.ingest.tables.state import RunState
 from frazil.ingest.tables.table import Table
 from frazil.ingest.tasks import task
 from frazil.report import TaskReport
+from frazil.spec import ColumnSpec
 from frazil.spec.settings import EnvelopeSpec
 from frazil.types import Balance
 from tests.unit.ingest.service_scene import Scene, only, turn_until
@@ -21,8 +25,16 @@ FAR_MS = 10**15
 
 
 def balance(scene: Scene) -> Balance | None:
-    """The balance of the newest commit."""
-    return scene.progress().balance
+    """The balance of the newest commit, of its records alone."""
+    found = scene.progress().balance
+    return None if found is None else replace(found, fields={})
+
+
+def fields(scene: Scene) -> dict[str, int]:
+    """What became of the fields of the newest commit's records."""
+    found = scene.progress().balance
+    assert found is not None
+    return dict(found.fields)
 
 
 def test_the_balance_of_a_commit_has_its_records_alone(tmp_path: Path) -> None:
@@ -33,6 +45,65 @@ def test_the_balance_of_a_commit_has_its_records_alone(tmp_path: Path) -> None:
     scene.feed("a", {"id": 3})
     scene.catch_up()
     assert balance(scene) == Balance(1, 1)
+
+
+MANY = {"id": 1, "o": {"a": 1}, "x": 2, "n": None, "e": [], "X": 3}
+"""A record with a value for each fate of a field; `n` has none."""
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({}, {"read": 4, "column": 3, "no_column": 1}),
+        ({"unknown_fields": "drop"}, {"read": 4, "column": 1, "left_out": 3}),
+        ({"unknown_fields": "rescue"}, {"read": 4, "column": 1, "rescued": 3}),
+        ({"include": (("id",), ("o", "a"))}, {"read": 4, "column": 2, "left_out": 2}),
+        ({"exclude": (("o",),)}, {"read": 4, "column": 2, "left_out": 1, "no_column": 1}),
+        ({"exclude": (("ID",), ("e",))}, {"read": 4, "column": 2, "left_out": 2}),
+        (
+            {"columns": (ColumnSpec(name="id", type=StringType()),), "rescue": True},
+            {"read": 4, "column": 3, "no_column": 1},
+        ),
+    ],
+)
+def test_every_field_of_a_json_record_is_counted_once(
+    tmp_path: Path, settings: dict[str, Any], expected: dict[str, int]
+) -> None:
+    columns = (ColumnSpec(name="id", type=LongType()),) if "id" not in str(settings.get("exclude", "")).lower() else ()
+    scene = Scene(tmp_path, "a", **{"columns": columns, **settings})
+    scene.feed("a", {name: value for name, value in MANY.items() if name != "X"})
+    scene.catch_up()
+    assert fields(scene) == expected
+    scene.feed("a", *({"id": 2, f"k{n}": None} for n in range(3)), b'{"id":2,"id":3}', b'{"id":7,', None)
+    scene.catch_up()
+    assert fields(scene).get("bad", 0) == 0
+
+
+def test_fields_of_bad_records_are_lost_with_them(tmp_path: Path) -> None:
+    scene = Scene(tmp_path, "a", columns=(ColumnSpec(name="id", type=LongType()),))
+    scene.feed("a", {"id": 1, "b": 1}, {"id": "text", "b": 2, "c": 3}, MANY, {"id": 2, "B": 1})
+    scene.catch_up()
+    assert (balance(scene), fields(scene)) == (Balance(4, 2, 2), {"read": 12, "column": 4, "bad": 8})
+
+
+def test_a_batch_in_which_a_field_is_lost_is_not_committed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    scene = Scene(tmp_path, "a", unknown_fields="rescue", columns=(ColumnSpec(name="id", type=LongType()),))
+    scene.feed("a", {"id": 1, "x": 1}, {"id": 2, "x": 2, "y": 3})
+    with monkeypatch.context() as patch:
+        every = columns.all_members
+        patch.setattr(columns, "all_members", lambda *given: lossy(*every(*given)))
+        service = scene.start()
+        assert turn_until(service, lambda: only(service.tables).status.run_state is RunState.STOPPED, 50)
+        reason = only(service.tables).status.reason
+    assert "fields of the batch are not accounted for: column=2 read=5 rescued=2" in reason
+    assert scene.rows("n.a") == []
+    scene.catch_up()
+    assert fields(scene) == {"read": 5, "column": 2, "rescued": 3}
+
+
+def lossy(names: list[str], members: Members) -> tuple[list[str], Members]:
+    """The members without the last name's, as a limit on names that is counted over many records would leave them."""
+    return names[:-1], replace(members, columns=members.columns[:-1])
 
 
 def test_skipped_records_are_bad_ones_and_superseded_changes_are_written(tmp_path: Path) -> None:

@@ -126,6 +126,22 @@ def test_what_stops_a_run_fails_check_and_plan(
     assert [(reason in one.found, bool(one.remedy)) for one in found] == [(True, True)]
 
 
+@pytest.mark.parametrize("there", [None, {"id": "long"}])
+@pytest.mark.parametrize("settings", ["", "select: select * from records,"])
+def test_more_columns_than_the_limit_fail_check_and_plan(
+    scenario: Scenario, there: Mapping[str, str] | None, settings: str
+) -> None:
+    scenario.source.create("a", 1)
+    for number in range(30):
+        scenario.source.produce("a", 0, json.dumps({"id": number, f"user_{number}": 1}).encode())
+    if there is not None:
+        make(scenario, there)
+    spec = scenario.spec(f"tables: {{s.t: {{topic: a, {settings} limits: {{columns: 20}}}}}}\n")
+    (problem,) = check(scenario, spec)
+    assert problem.found == "records bring the table to 31 columns, nested ones counted, and its limit is 20"
+    assert run(scenario, spec).status.reason == problem.found
+
+
 def test_a_pipeline_that_runs_is_well(scenario: Scenario) -> None:
     scenario.source.create("a", 2)
     scenario.source.produce("a", 0, json.dumps(_RECORD).encode(), key=b"1")

@@ -299,8 +299,8 @@ FOLLOWED: Mapping[str, str] = {
     "correct the expression; there are no topics": f"{STOPS}a_pattern_that_matches_nothing",
     "correct the expression; topics are …": f"{STOPS}a_pattern_that_matches_nothing",
     "create the topic, or correct its name": f"{STOPS}a_topic_that_does_not_exist",
-    "declare a column whose objects have names that vary as map<string, …>, leave fields out with `exclude`, or raise"
-    " `limits.columns`": TABLES,
+    "declare a field whose objects have names that vary as map<string, …>, under another column's name with `field` where"
+    " the table has its column already; leave fields out with `exclude`; or raise `limits: {columns: …}`": TABLES,
     "declare it under `columns`, or correct the name: did you mean `…`?": TABLES,
     "declare it under `columns`, or correct the name: write one of: …": TABLES,
     "fix the producer or the declared columns; `dead_letters: {stop_above: …}` tolerates more": TABLES,

@@ -41,8 +41,8 @@ _TEXT = (
     " `columns: {NAME: {type: string, coerce: true, field: PATH}}`"
 )
 _WIDE = (
-    "declare a column whose objects have names that vary as map<string, …>, leave fields out with `exclude`, or raise"
-    " `limits.columns`"
+    "declare a field whose objects have names that vary as map<string, …>, under another column's name with `field` where"
+    " the table has its column already; leave fields out with `exclude`; or raise `limits: {columns: …}`"
 )
 _EMPTY = "produce records with fields, or declare `columns`"
 _FORMAT = "write the format of the topic's values under `value.format`, such as avro, json or text, or fix the producer"
@@ -72,6 +72,21 @@ STOPS = [
         [
             ("limits: {columns: 3}", [{"x": 1}, {"y": 2}, {"z": 3}]),
             ("exclude: [z], limits: {columns: 2}", [{"x": 1}, {"y": 2}, {}]),
+        ],
+    ),
+    RemedyCase(
+        "limits: {columns: 4}",
+        (({"x": 1, "m": {"a": 1}},), ({"m": {"b": 2}}, {"m": {"c": 3}})),
+        _WIDE,
+        [
+            (
+                "limits: {columns: 4}, columns: {names: {type: 'map<string,long>', field: m}}",
+                [{"x": 1, "m": {"a": 1}}, {"names": [("b", 2)]}, {"names": [("c", 3)]}],
+            ),
+            (
+                "limits: {columns: 4}, exclude: [m.b]",
+                [{"x": 1, "m": {"a": 1}}, {"m": {"a": None, "c": None}}, {"m": {"a": None, "c": 3}}],
+            ),
         ],
     ),
     RemedyCase(

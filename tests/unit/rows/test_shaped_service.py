@@ -148,6 +148,7 @@ def test_schemas_of_keys_are_fetched_apart_and_keys_grow_like_values(tmp_path: P
 
 def test_keys_that_contradict_each_other_stop_the_table_with_words_about_their_column(tmp_path: Path) -> None:
     scenario = Scenario(tmp_path, key=ValueSpec(format="json"), metadata={"key": "_key"})
+    scenario.jobs = MemoryJobs(scenario.source, batch_size=1000)
     for n in range(1001):  # More than one Arrow batch holds: each of the two infers a type of its own.
         scenario.source.produce("a", 0, b'{"x": 1}', key=b"1" if n < 1000 else b'"x"')
     table = scenario.catch_up()

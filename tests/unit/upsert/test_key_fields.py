@@ -215,7 +215,7 @@ def test_the_fields_of_keys_are_told_once_for_each_set_of_them() -> None:
     ]
     found = find_key_fields(_target("debezium"), {"key": pa.array([*_bytes(keys), json.dumps(many).encode()])})
     assert [() if code < 0 else found.names[code] for code in found.codes.tolist()] == [
-        ("id",), (), ("id",), (), (), ("id",), (), (), ("schema", "payload"), ("schema", "payload"), tuple(many)[:60],
+        ("id",), (), ("id",), (), (), ("id",), (), (), ("schema", "payload"), ("schema", "payload"), tuple(many),
     ]  # fmt: skip
     assert np.flatnonzero(found.codes < 0).tolist() == [1, 3, 4, 6]
 

@@ -38,8 +38,9 @@ from frazil.decode.conversion import Conversion
 from frazil.decode.json import values as json_values
 from frazil.decode.json.grammar import ABSENT, NULL, OBJECT, STRING
 from frazil.decode.json.infer import refuse_objects
+from frazil.decode.json.names import all_members, is_text
 from frazil.decode.json.scalars import text_column
-from frazil.decode.json.slices import Slices, Texts, all_members, group_equal, is_text
+from frazil.decode.json.slices import Slices, Texts, group_equal
 from frazil.decode.json.text import TEXT_READERS, TextColumn, read_latin1
 from frazil.decode.json.values import OUT_OF_RANGE
 from frazil.name_case import Spellings

@@ -9,7 +9,7 @@ keys are not primitive either, the column is a list of structs with `key` and `v
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeGuard
 
@@ -25,25 +25,22 @@ from pyiceberg.types import (
     StructType,
 )
 
-from frazil.decode.columns import Fault, bitmap, filled, repeats_keys
+from frazil.decode.columns import Fate, Fault, bitmap, filled, repeats_keys
 from frazil.decode.json import values
 from frazil.decode.json.extended import unwrap_scalars
 from frazil.decode.json.grammar import ABSENT, ARRAY, DOUBLE, ESCAPED, FALSE, INT, NULL, OBJECT, STRING, TRUE
 from frazil.decode.json.infer import infer_members, merge_spelling_variants, refuse_objects, refuse_second
+from frazil.decode.json.names import all_members, is_text, names_of, prefer_exact, respelt_members
 from frazil.decode.json.scalars import FAULTS, read_scalar, refuse_values, text_column
 from frazil.decode.json.scan import MAX_UNKNOWN, OK
 from frazil.decode.json.slices import (
     Members,
     Slices,
     Texts,
-    all_members,
     elements_of,
     entries_of,
     find_members,
-    is_text,
-    prefer_exact,
     presence,
-    respelt_members,
 )
 from frazil.decode.limits import long_name_fault, rejected_fault
 from frazil.decode.memory import I32, U8
@@ -98,6 +95,8 @@ def read_members(
     elif members.unknown:
         columns = _handle_other_keys(texts, slices, (names, others), members, findings, path, error)
         members.clear(error)
+    if texts.fates is not None and not path:
+        _count_fields(texts, members, columns, len(names), findings)
     if path in texts.watched:
         texts.watched[path](names + others, columns)
     arrays = []
@@ -114,6 +113,19 @@ def read_value(texts: Texts, slices: Slices, kind: IcebergType, findings: Findin
         slices = unwrap_scalars(texts, slices, kind, path)
     reader = _READERS.get(type(kind))
     return reader(texts, slices, kind, findings, path) if reader else read_scalar(texts, slices, kind, path)
+
+
+def _count_fields(texts: Texts, members: Members, columns: Sequence[Slices], count: int, findings: Findings) -> None:
+    """Counts the fields of the records, and those that `count` columns or the table's settings take. Without such a
+    setting, a field that nobody has handled is left over, and the batch does not balance.
+    """
+    assert texts.fates is not None
+    texts.fates[Fate.READ] += members.value_counts
+    for column in columns[:count]:
+        texts.note_fate(Fate.COLUMN, (), column)
+    if texts.options.selection is not None or findings.unknown_fields == "drop":
+        handled = texts.fates[Fate.COLUMN] + texts.fates[Fate.RESCUED] + texts.fates[Fate.NO_COLUMN]
+        texts.fates[Fate.LEFT_OUT] = texts.fates[Fate.READ] - handled
 
 
 def _handle_included(
@@ -172,19 +184,17 @@ def _handle_other_keys(
         findings.dropped.update(".".join((*path, name)) for name in dropped if is_text(name))
         if not is_respelt:
             return members.columns
-        # The other members of a record that is refused are ignored, whatever its neighbours have.
-        others_of = all_members(texts, slices, fields + excluded, error.copy())[0][len(fields) + len(excluded) :]
-        names = [*fields, *excluded, *(name for name in others_of if spellings.find(name) is not None)]
+        seen = {*fields, *excluded}
+        respelt = (name for name in names_of(texts, slices, error, fields) if spellings.find(name) is not None)
+        names = [*fields, *excluded, *(name for name in respelt if name not in seen and level.takes(name))]
         every = find_members(texts, replace(slices, sweep=None), (), names, error)
         every.clear(error)
     else:
-        names, every = all_members(texts, slices, fields + excluded, error)
+        names, every = all_members(texts, slices, fields + excluded, error, level)
     columns = every.columns if is_respelt else members.columns
     at: dict[str | None, int] = {name: n for n, name in enumerate(fields)}
     others: list[tuple[str, Slices]] = []
     for name, column in list(zip(names, every.columns, strict=True))[len(fields) + len(excluded) :]:
-        if not level.takes(name):
-            continue
         place = at.get(spellings.find(name))
         if place is not None:
             columns[place], second = merge_spelling_variants(columns[place], column)
@@ -205,6 +215,7 @@ def _handle_second(
         return []
     if findings.unknown_fields != "add":
         return [(path[-1], second)]
+    texts.note_fate(Fate.RESCUED, path[:-1], second)
     refuse_second(texts, second, path, column)
     return []
 
@@ -232,8 +243,10 @@ def _handle_unknown(
             inner, taken = (*path, name), spellings.others(name) if spellings is not None else []
             fault = _reason_without_column(texts, inner, taken, findings)
             if fault is None:
+                texts.note_fate(Fate.NO_COLUMN, path, column)
                 free.append((name, column))
             else:
+                texts.note_fate(Fate.RESCUED, path, column)
                 there = (texts.selected(column, inner).kind > NULL).astype(np.uint8)
                 texts.refuse(column, there, ".".join((*path, shorten(name))), {1: fault})
         found = infer_members(texts, free, path)
@@ -251,6 +264,7 @@ def _handle_unknown(
 def _put_aside(texts: Texts, column: Slices, path: tuple[str, ...], findings: Findings) -> None:
     if texts.options.selection is not None and texts.options.selection.takes(path) == "none":
         return
+    texts.note_fate(Fate.RESCUED, path[:-1], column)
     if texts.options.selection is not None and texts.options.selection.is_split(path):
         column = _rescue_parts(texts, column, path, findings)
     there = column.kind > NULL

@@ -29,17 +29,9 @@ from frazil.decode.epochs import have_zones
 from frazil.decode.json import values
 from frazil.decode.json.extended import MOMENT, NON_FINITE, unwrap_new_scalars
 from frazil.decode.json.grammar import ABSENT, ARRAY, DOUBLE, ESCAPED, FALSE, INT, NULL, OBJECT, STRING, TRUE
-from frazil.decode.json.scan import DUPLICATE_KEY, ESCAPED_KEY, HALF_KEY, TOO_MANY_KEYS
-from frazil.decode.json.slices import (
-    MAX_NAMES,
-    Slices,
-    Texts,
-    all_members,
-    elements_of,
-    find_members,
-    prefer_exact,
-    respelt_members,
-)
+from frazil.decode.json.names import all_members, prefer_exact, respelt_members
+from frazil.decode.json.scan import DUPLICATE_KEY, ESCAPED_KEY, HALF_KEY
+from frazil.decode.json.slices import Slices, Texts, elements_of, find_members
 from frazil.decode.json.text import TEXT_READERS, TextColumn
 from frazil.decode.limits import long_name_fault, rejected_fault
 from frazil.decode.memory import U8
@@ -101,10 +93,6 @@ _FAULTS = {
 _OBJECT_FAULTS = {
     DUPLICATE_KEY: Fault("duplicate_key", "the object has the same key twice"),
     HALF_KEY: Fault("invalid_text", "a key has half of a surrogate pair, which is no text"),
-    TOO_MANY_KEYS: Fault(
-        "too_many_fields",
-        f"the object has one of more than {MAX_NAMES} names; declare the column as map<string, …>",
-    ),
 }
 
 
@@ -246,9 +234,8 @@ def selected_members(texts: Texts, slices: Slices, path: tuple[str, ...], error:
         wanted = sorted(level.only)
         found = respelt_members(texts, slices, wanted, find_members(texts, slices, (), wanted, error), level, error)
         return prefer_exact(level, zip(*found, strict=True))
-    names, members = all_members(texts, slices, sorted(level.without), error)
-    others = list(zip(names, members.columns, strict=True))[len(level.without) :]
-    return [(name, column) for name, column in others if level.takes(name)]
+    names, members = all_members(texts, slices, sorted(level.without), error, level)
+    return list(zip(names, members.columns, strict=True))[len(level.without) :]
 
 
 def refuse_objects(texts: Texts, slices: Slices, error: U8, path: tuple[str, ...]) -> None:

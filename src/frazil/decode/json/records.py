@@ -14,14 +14,15 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from pyiceberg.types import IcebergType, NestedField, StructType
 
-from frazil.decode.columns import Bodies, Decoded, Fault, Mismatch, bytes_of, first_mismatches, offsets_of
+from frazil.decode.columns import Bodies, Decoded, Fate, Fault, Mismatch, bytes_of, first_mismatches, offsets_of
 from frazil.decode.conversion import NOT_ADDED
 from frazil.decode.json import scan
 from frazil.decode.json.as_sent import unescape_keys
 from frazil.decode.json.columns import Findings, read_members
 from frazil.decode.json.extended import quote_bare_words
 from frazil.decode.json.grammar import MAX_DEPTH, NULL, OBJECT
-from frazil.decode.json.slices import MAX_NAMES, JsonOptions, Slices, Texts, all_members
+from frazil.decode.json.names import all_members
+from frazil.decode.json.slices import JsonOptions, Slices, Texts
 from frazil.decode.rescue import rescued_column
 from frazil.schema.parts import Path
 
@@ -31,7 +32,6 @@ FAULTS = {
     scan.DUPLICATE_KEY: Fault("duplicate_key", "the object has the same key twice"),
     scan.TOO_DEEP: Fault("too_deep", f"the value is nested more than {MAX_DEPTH} levels deep"),
     scan.HALF_KEY: Fault("invalid_text", "a key has half of a surrogate pair, which is no text"),
-    scan.TOO_MANY_KEYS: Fault("too_many_fields", f"the object has one of more than {MAX_NAMES} names"),
     scan.NOT_UTF8: Fault("invalid_text", "the value is not UTF-8"),
     scan.TOMBSTONE: Fault("tombstone", "the record has no value (a tombstone), so it is not a JSON object"),
 }
@@ -140,6 +140,7 @@ def _decode(values: pa.BinaryArray, texts: Texts, fields: tuple[NestedField, ...
     slices = text_slices(values)
     scan.scan_texts(texts.base, slices.start, slices.end, slices.kind, error)
     findings = Findings(options.unknown_fields, rejected=options.rejected)
+    texts.fates = np.zeros((len(Fate), len(values)), np.int32)
     columns = read_members(texts, slices, fields, findings, (), error)
     if (texts.has_escaped_keys or (error == scan.ESCAPED_KEY).any()) and not texts.has_canonical_keys:
         canonical = pa.array([unescape_keys(value) for value in values.to_pylist()], pa.binary())
@@ -157,6 +158,7 @@ def _decode(values: pa.BinaryArray, texts: Texts, fields: tuple[NestedField, ...
         dropped=findings.dropped,
         rescued=rescued_column(texts, len(values)) if texts.rescued or texts.unknown_fields else None,
         refusals={f"column {path}: the field is {NOT_ADDED}" for path in findings.refusals},
+        fates=texts.fates,
     )
 
 

@@ -20,9 +20,7 @@ from frazil.decode.json.grammar import (
 from frazil.decode.memory import COMPILED, I32, U8, load8
 
 # Faults of a text. ESCAPED_KEY is no fault: a key is written with escapes that must be replaced first.
-OK, NOT_OBJECT, MALFORMED, DUPLICATE_KEY, TOO_DEEP, ESCAPED_KEY, NOT_UTF8, TOMBSTONE, HALF_KEY, TOO_MANY_KEYS = range(
-    10
-)
+OK, NOT_OBJECT, MALFORMED, DUPLICATE_KEY, TOO_DEEP, ESCAPED_KEY, NOT_UTF8, TOMBSTONE, HALF_KEY = range(9)
 
 MAX_UNKNOWN = 256
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -14,27 +14,24 @@ from numba import njit
 from numpy.typing import NDArray
 from pyiceberg.types import IcebergType, NestedField
 
-from frazil.decode.columns import Fault, Mismatch, bitmap, offsets_from
+from frazil.decode.columns import Fate, Fault, Mismatch, bitmap, offsets_from
 from frazil.decode.json.grammar import ABSENT, ARRAY, NULL, OBJECT, new_stack
 from frazil.decode.json.keys import SEED, Sweep, new_sweep, tree_of
 from frazil.decode.json.scan import (
-    HALF_KEY,
     MAX_UNKNOWN,
     OK,
-    TOO_MANY_KEYS,
     count_members,
     scan_members,
 )
 from frazil.decode.json.tree import CHILD, DOUBLES, FIRST, INTEGERS, LISTS, READ_AS, SLOT, SUBTREE_LAST, scan_tree
 from frazil.decode.json.values import copy_texts
-from frazil.decode.limits import check_cells, check_new_fields
+from frazil.decode.limits import check_cells
 from frazil.decode.memory import COMPILED, I32, U8, load8, load64
 from frazil.name_case import fold_case
 from frazil.schema.parts import Path
 from frazil.schema.selection import EVERY_MEMBER, Level, Selection
 
 MAX_MISMATCHES = 20
-MAX_NAMES = 2000
 _EXCERPT_BYTES = 60
 _NO_TEXT = ("missing_value",)  # A missing value cannot be rescued.
 _KIND_WORDS = ("nothing", "", "", "", "integer", "number", "string", "string", "object", "array", "moment", "number")
@@ -199,6 +196,8 @@ class Texts:
     cells: int = 0
     #: The fields without a column counted so far (`decode.limits`).
     new_fields: int = 0
+    #: What became of the fields of each record, int32 of shape (n_fates, n_records) (`columns.Fate`); None to count none.
+    fates: NDArray[np.int32] | None = None
 
     @property
     def base(self) -> int:
@@ -212,6 +211,11 @@ class Texts:
         """
         self.cells += cells
         check_cells(self.cells)
+
+    def note_fate(self, fate: Fate, path: Path, column: Slices) -> None:
+        """Counts the values of a field of the record itself. path: of its object."""
+        if self.fates is not None and not path:
+            self.fates[fate] += column.kind > NULL
 
     def in_row(self, path: Path) -> Path:
         """Returns a path as a pipeline file writes it: from the top of the row."""
@@ -276,12 +280,12 @@ class Members:
 
     #: The slices of each known key.
     columns: list[Slices]
-    #: The unknown keys.
+    #: The unknown keys, MAX_UNKNOWN at most.
     unknown: list[str]
-    #: The row of the first occurrence of each unknown key.
-    unknown_rows: list[int]
-    #: Which objects have their members in the sweep.
+    #: The kinds of all values of the pass, inside these objects too.
     under: U8
+    #: The number of members other than null of each object that this pass has read.
+    value_counts: I32
 
     def clear(self, error: U8) -> None:
         """Removes the members of faulty objects, and everything inside them."""
@@ -302,20 +306,20 @@ def find_members(
         texts.spend(len(tree.fields) * len(slices))
         root, sweep = 0, new_sweep(tree, len(slices), texts.buffer.size)
     tree = sweep.tree
-    unknown = np.empty((MAX_UNKNOWN, 4), np.int32)
+    unknown, value_counts = np.empty((MAX_UNKNOWN, 4), np.int32), np.zeros(len(slices), np.int32)
     found = scan_tree(
         texts.base, slices.start, slices.end, slices.kind, root, tree.keys.ctypes.data, tree.field_table,
         tree.node_table, tree.index, SEED, texts.has_canonical_keys, sweep.start, sweep.end, sweep.kind, sweep.done,
         sweep.integers, sweep.doubles, sweep.elements, sweep.element_kind, sweep.counts, sweep.emitted,
-        sweep.needs_pass, error, unknown, texts.stack,
+        sweep.needs_pass, value_counts, error, unknown, texts.stack,
     )  # fmt: skip
-    names = [_unspell(texts.buffer[at : at + length].tobytes()) for _, at, length, _ in unknown[:found].tolist()]
+    names = [unspell(texts.buffer[at : at + length].tobytes()) for _, at, length, _ in unknown[:found].tolist()]
     first, under_last = tree.nodes[root][FIRST], tree.nodes[root][SUBTREE_LAST]
     columns = [
         Slices(sweep.start[f], sweep.end[f], sweep.kind[f], slices.owner, sweep, f)
         for f in range(first, first + len(fields) + len(others))
     ]
-    return Members(columns, names, unknown[:found, 0].tolist(), sweep.kind[first:under_last])
+    return Members(columns, names, sweep.kind[first:under_last], value_counts)
 
 
 def members_under(texts: Texts, slices: Slices, keys: Sequence[str], error: U8) -> list[Slices]:
@@ -323,66 +327,6 @@ def members_under(texts: Texts, slices: Slices, keys: Sequence[str], error: U8) 
     members = find_members(texts, replace(slices, sweep=None), (), keys, error)
     members.clear(error)
     return members.columns
-
-
-def all_members(texts: Texts, slices: Slices, known: list[str], error: U8) -> tuple[list[str], Members]:
-    """Returns every key of the objects among `slices`, the `known` ones first, and the members under each.
-
-    Keys that are no text, and objects with names beyond MAX_NAMES (in the order of their first occurrence), are faults.
-    """
-    names = list(known)
-    slices = replace(slices, sweep=None)  # A pass that looks for other keys.
-    while True:
-        members = find_members(texts, slices, (), names, error)
-        if not members.unknown:
-            break
-        if len(names) + len(members.unknown) > max(MAX_NAMES, len(known)):
-            error[members.unknown_rows] = TOO_MANY_KEYS
-            break
-        names += members.unknown
-    texts.new_fields += len(names) - len(known)
-    check_new_fields(texts.new_fields)
-    for name, column in zip(names, members.columns, strict=True):
-        if not is_text(name):
-            error[column.kind != ABSENT] = HALF_KEY
-    members.clear(error)
-    return names, members
-
-
-def respelt_members(
-    texts: Texts, slices: Slices, names: list[str], members: Members, level: Level, error: U8
-) -> tuple[list[str], list[Slices]]:
-    """Returns the keys that were looked up, with those that the level takes although their case differs, and the members
-    under each. members: found for `names`.
-    """
-    if len(members.unknown) < MAX_UNKNOWN and not any(map(level.takes, members.unknown)):
-        return names, members.columns
-    # The other members of a record that is refused are ignored, whatever its neighbours have.
-    others = all_members(texts, slices, names, error.copy())[0][len(names) :]
-    names = [*names, *filter(level.takes, others)]
-    every = find_members(texts, replace(slices, sweep=None), (), names, error)
-    every.clear(error)
-    return names, every.columns
-
-
-def prefer_exact(level: Level, members: Iterable[tuple[str, Slices]]) -> list[tuple[str, Slices]]:
-    """Returns the members, without the values of those that the level takes although their case differs, where the object
-    has the name exactly.
-    """
-    found = list(members)
-    exact = {fold_case(name): column for name, column in found if level.is_exact(name)}
-    left = []
-    for name, column in found:
-        first = None if level.is_exact(name) else exact.get(fold_case(name))
-        if first is not None:
-            column = replace(column, kind=np.where(first.kind > NULL, np.uint8(ABSENT), column.kind))  # noqa: PLW2901
-        left.append((name, column))
-    return left
-
-
-def is_text(name: str) -> bool:
-    """Whether a key is text, without a single surrogate."""
-    return not any("\ud800" <= c <= "\udfff" for c in name)
 
 
 def elements_of(texts: Texts, slices: Slices) -> tuple[NDArray[np.int32], Slices]:
@@ -426,7 +370,8 @@ def _members_of(texts: Texts, slices: Slices, kind: int) -> tuple[NDArray[np.int
     return offsets_from(counts), [Slices(*found, owner) for found in zip(start, end, kinds, strict=True)]
 
 
-def _unspell(raw: bytes) -> str:
+def unspell(raw: bytes) -> str:
+    """Returns the text between the quotes of a string, of whose escapes none is left."""
     return str(json.loads(b'"' + raw + b'"'))
 
 

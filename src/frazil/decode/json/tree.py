@@ -17,6 +17,7 @@ from frazil.decode.json.grammar import (
     INT,
     NESTED_TOO_DEEP,
     NOT_JSON,
+    NULL,
     OBJECT,
     scan_decimal,
     scan_scalar,
@@ -253,6 +254,7 @@ def scan_tree(
     counts: I32,
     emitted: NDArray[np.int64],
     needs_pass: U8,
+    value_counts: I32,
     error: U8,
     unknown: I32,
     stack: U8,
@@ -267,7 +269,8 @@ def scan_tree(
     found in passing. Numbers of fields that are read as such go to `integers` or `doubles` at once; `needs_pass` is set for
     a field with a number that plain arithmetic does not read exactly. The elements of lists go to `elements` one after
     another, `emitted` of each field, `counts` of each row; `needs_pass` is set for a field without more room, or with rows
-    out of order. Each unknown key of the root is recorded once; returns their number.
+    out of order. `value_counts` gets the number of each object's members other than null, known or not. Each unknown key
+    of the root is recorded once; returns their number.
     """
     unknown_count = 0
     stack_address = stack.ctypes.data
@@ -277,6 +280,7 @@ def scan_tree(
             continue
         end = base + ends[row]
         depth = 0
+        value_count = 0
         node = root
         guess = first = nodes[node, FIRST]
         last = nodes[node, LAST]
@@ -306,6 +310,8 @@ def scan_tree(
                 value_start[field, row] = at - base
                 value_end[field, row] = i - base
                 value_kind[field, row] = OBJECT
+                if depth == 0:
+                    value_count += 1
                 guess = field + 1
                 i = _next_member(i, end)
                 continue
@@ -403,9 +409,12 @@ def scan_tree(
                 value_end[field, row] = j - base
                 value_kind[field, row] = kind
                 guess = field + 1
+            if depth == 0 and kind != NULL:
+                value_count += 1
             i = _next_member(j, end)
         if i < 0 and skip_space(-i, end) == end:
             fault = OK
+            value_counts[row] = value_count
         else:
             _forget(nodes, root, row, value_kind, done)
         error[row] = fault

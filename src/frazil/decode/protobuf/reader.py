@@ -18,7 +18,7 @@ from pyiceberg.types import StructType
 
 from frazil.decode.columns import Bodies, Columns, Fault
 from frazil.decode.forms import OWN_FORMS, Forms
-from frazil.decode.limits import check_cells, may_guess
+from frazil.decode.limits import TooMuch, check_cells, may_guess
 from frazil.decode.memory import I32, U8
 from frazil.decode.protobuf import layout
 from frazil.decode.protobuf.columns import read_records
@@ -47,7 +47,7 @@ _FAULTS = {
     ),
 }
 _MAX_FAULTS = 250
-_TOO_MANY = Fault("malformed", "the record lacks a required field, or has a value that no column holds")
+_TOO_MANY = Fault("malformed", "the record has more faults than one")
 _KEPT_READERS = 256
 
 
@@ -174,9 +174,12 @@ class _Faults:
             self.paths[row] = self._field_paths[where[row]]
 
     def add(self, fault: U8, row: int, reason: Fault, path: str) -> None:
-        """Refuses one more record."""
+        """Refuses one more record.
+
+        Raises: TooMuch where the records have more reasons than there are codes; half of them have fewer.
+        """
         if reason not in self._codes and len(self.faults) >= _MAX_FAULTS:
-            reason = _TOO_MANY
+            raise TooMuch(_TOO_MANY)
         if reason not in self._codes:
             self.faults.append(reason)
             self._codes[reason] = len(self.faults)

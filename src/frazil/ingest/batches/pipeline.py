@@ -382,12 +382,16 @@ def checked_balance(table: Table, report: TaskReport) -> Balance:
     have written. Such a batch is not committed: read again, it would give the same.
     """
     counts, written = report.counts, report.written
-    balance = Balance(counts.record_count, counts.written_count, report.bad_records.count, counts.ignored_records)
+    bad, dropped_records = report.bad_records.count, counts.ignored_records
+    balance = Balance(counts.record_count, counts.written_count, bad, dropped_records, counts.fields)
     wrong = []
     if balance.lost:
         dropped = sum(balance.dropped.values())
         became = f"written={balance.written} bad={balance.bad} dropped={dropped}"
         wrong.append(f"records of the batch are not accounted for: read={balance.read} {became}")
+    if balance.lost_fields:
+        became = " ".join(f"{name}={number}" for name, number in sorted(balance.fields.items()))
+        wrong.append(f"fields of the batch are not accounted for: {became}")
     row_count = sum(file.record_count for file in written.data)
     if table.spec.mode == "append" and row_count != counts.row_count:
         wrong.append(f"files have other rows than were written: written={counts.row_count} in_files={row_count}")

@@ -40,8 +40,8 @@ CLASH_REMEDY = (
 )
 """The remedy for two fields with one column name."""
 WIDE_REMEDY = (
-    "declare a column whose objects have names that vary as map<string, …>, leave fields out with `exclude`, or raise"
-    " `limits.columns`"
+    "declare a field whose objects have names that vary as map<string, …>, under another column's name with `field` where"
+    " the table has its column already; leave fields out with `exclude`; or raise `limits: {columns: …}`"
 )
 
 

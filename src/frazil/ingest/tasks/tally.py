@@ -9,8 +9,9 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
-from frazil.decode.columns import Decoded
+from frazil.decode.columns import Decoded, Fate
 from frazil.ingest.tasks.shares import value_sizes
 from frazil.process.evaluate import Unmet
 from frazil.report import MOST_BAD, BadRecords, Counts, ExpectationReport, RouteReport, SchemaRequests
@@ -51,6 +52,19 @@ class Tally:
             sizes = value_sizes(values)
             counts = replace(counts, value_bytes=int(sizes.sum()), largest_bytes=int(sizes.max()))
         self.counts = Counts.merge([self.counts, counts])
+
+    def note_decoded(self, topic: str, columns: Records, decoded: Decoded) -> None:
+        """Notes what became of records that were decoded: the refused ones, and the fields of all."""
+        self.note_bad(topic, columns, decoded)
+        if decoded.fates is not None:
+            self._count_fields(decoded, decoded.fates)
+
+    def _count_fields(self, decoded: Decoded, fates: NDArray[np.int32]) -> None:
+        good = fates[:, ~decoded.refused] if decoded.refused.any() else fates
+        read = int(fates[Fate.READ].sum(dtype=np.int64))
+        sums = dict(zip((fate.name.lower() for fate in Fate), good.sum(axis=1, dtype=np.int64).tolist(), strict=True))
+        fields = {**sums, "read": read, "bad": read - sums["read"]}
+        self.counts = Counts.merge([self.counts, Counts(fields={name: n for name, n in fields.items() if n})])
 
     def count_written(self, record_count: int, row_count: int) -> None:
         """Counts records that were written, and the rows or changes that they became."""

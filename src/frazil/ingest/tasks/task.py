@@ -360,7 +360,7 @@ class _TableRun:
     def _take_read(self, topic: str, records: pa.RecordBatch, columns: dict[str, pa.Array], read: ReadRecords) -> None:
         decoded = read.decoded
         self.tally.count(topic, columns, read.ignored_records)
-        self.tally.note_bad(topic, columns, decoded)
+        self.tally.note_decoded(topic, columns, decoded)
         self.tally.note_unmet(topic, columns, read.unmet)
         self.tally.note_requests(decoded, self.source.fixed)
         if decoded.requested_fields:

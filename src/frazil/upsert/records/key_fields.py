@@ -26,8 +26,9 @@ from frazil.cdc.mongodb.document_ids import ID
 from frazil.decode.columns import Mismatch
 from frazil.decode.json import scan
 from frazil.decode.json.grammar import ABSENT, ARRAY, NULL, OBJECT
+from frazil.decode.json.names import all_members
 from frazil.decode.json.records import JsonOptions, text_slices, texts_of, unescape_keys, unreadable
-from frazil.decode.json.slices import Slices, Texts, all_members, elements_of
+from frazil.decode.json.slices import Slices, Texts, elements_of
 from frazil.decode.protobuf.wire import split_message_indexes
 from frazil.decode.settings import Reading, WriterSchema
 from frazil.decode.wire_format import group_rows, guids_of, select_bodies, split_headers
@@ -148,8 +149,6 @@ def struct_at(fields: Mapping[Path, IcebergType]) -> StructType:
     return StructType(*members)
 
 
-_MAX_NAMES = 62
-"""The number of names that get a bit of their own; all further names share one bit."""
 _NO_KEY = "the record has no key, as of a source's table without a primary key: name the table's `key_columns`"
 _OTHER = (
     "the fields of the record's key are {}, and the table's rows are identified by {}: name the table's `key_columns`"
@@ -307,27 +306,37 @@ def _of_texts(keys: pa.BinaryArray, is_maxwell: bool, has_canonical_keys: bool =
     texts, roots, error = texts_of(keys, JsonOptions("drop"), has_canonical_keys), text_slices(keys), unreadable(keys)
     scan.scan_any(texts.base, roots.start, roots.end, roots.kind, error, texts.stack)
     roots = masked(roots, error == scan.OK)
-    bits = np.zeros(len(keys), np.int64)
-    names: list[str] = []
+    marks: dict[str, list[Ints]] = {}
     inner = _unwrapped(texts, keys, roots, error)
     objects, lacks = inner.only(OBJECT), np.asarray(keys.is_null()) | (inner.kind == NULL)
     has_fields = objects.kind == OBJECT
-    _mark(texts, objects, error, PRIMARY if is_maxwell else "", names, bits)
+    _mark(texts, objects, error, PRIMARY if is_maxwell else "", marks)
     if is_maxwell and (roots.kind == ARRAY).any():
         columns = _listed(texts, roots)
-        _mark(texts, columns, np.zeros(len(columns), np.uint8), "", names, bits)
+        _mark(texts, columns, np.zeros(len(columns), np.uint8), "", marks)
         has_fields |= roots.kind == ARRAY
     if (error == scan.ESCAPED_KEY).any() and not has_canonical_keys:
         return _of_texts(pa.array([unescape_keys(key) for key in keys.to_pylist()], pa.binary()), is_maxwell, True)
-    bits[~has_fields | (error == scan.ESCAPED_KEY)] = -1
-    encoded = pa.array(bits).dictionary_encode()
-    sets = encoded.dictionary.to_pylist()
-    names_by_set = [tuple(name for n, name in enumerate(names[: _MAX_NAMES + 1]) if one >> n & 1) for one in sets]
-    codes = np.asarray(encoded.indices).astype(np.int64)
-    if -1 in sets:
-        codes[codes == sets.index(-1)] = -1
-        names_by_set[sets.index(-1)] = ()
-    return KeyFields(codes, lacks, names_by_set)
+    codes, names = _sets_of(marks, len(keys))
+    codes[~has_fields | (error == scan.ESCAPED_KEY)] = -1
+    return KeyFields(codes, lacks, names)
+
+
+def _sets_of(marks: Mapping[str, Sequence[Ints]], count: int) -> tuple[Ints, list[tuple[str, ...]]]:
+    """Returns the number of the set of names that each of `count` keys has, int64 `(n_records,)`, and the distinct sets.
+    marks: the records with each name.
+    """
+    rows_by_name = [np.unique(np.concatenate(parts)) for parts in marks.values()]
+    rows = np.concatenate([np.zeros(0, np.int32), *rows_by_name])
+    numbers = np.repeat(np.arange(len(marks), dtype=np.int32), [some.size for some in rows_by_name])
+    order = np.argsort(rows, kind="stable")
+    offsets = np.searchsorted(rows[order], np.arange(count + 1)).astype(np.int32)
+    raw = pa.py_buffer(np.ascontiguousarray(numbers[order]))
+    bodies = pa.Array.from_buffers(pa.binary(), count, [None, pa.py_buffer(offsets * numbers.itemsize), raw])
+    encoded = bodies.dictionary_encode()
+    every = list(marks)
+    names = [tuple(every[n] for n in np.frombuffer(one, np.int32)) for one in encoded.dictionary.to_pylist()]
+    return np.asarray(encoded.indices).astype(np.int64), names
 
 
 def _unwrapped(texts: Texts, keys: pa.BinaryArray, roots: Slices, error: NDArray[np.uint8]) -> Slices:
@@ -345,15 +354,12 @@ def _listed(texts: Texts, roots: Slices) -> Slices:
     return columns.only(OBJECT)
 
 
-def _mark(texts: Texts, objects: Slices, error: NDArray[np.uint8], prefix: str, names: list[str], bits: Ints) -> None:
-    """Sets the bit of each name with this prefix that the objects of a key contain, and appends new names to `names`."""
+def _mark(texts: Texts, objects: Slices, error: NDArray[np.uint8], prefix: str, marks: dict[str, list[Ints]]) -> None:
+    """Adds the records with each name with this prefix that the objects of a key contain."""
     found, members = all_members(texts, objects, [], error)
     for name, column in zip(found, members.columns, strict=True):
         if name.startswith(prefix):
-            bare = name.removeprefix(prefix)
-            if bare not in names:
-                names.append(bare)
-            bits[objects.owner[column.kind != ABSENT]] |= np.int64(1 << min(names.index(bare), _MAX_NAMES))
+            marks.setdefault(name.removeprefix(prefix), []).append(objects.owner[column.kind != ABSENT])
 
 
 def flat_keys(keys: pa.Array) -> pa.Array:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -25,6 +26,13 @@ UPSERT = {"mode": "upsert", "key_columns": ("id",), "format_version": 3}
 def expect(action: str, that: str = "amount >= 0", name: str = "positive") -> ExpectationSpec:
     """One expectation."""
     return ExpectationSpec.model_validate({"name": name, "that": that, "action": action})
+
+
+def balance(scene: Scene) -> Balance:
+    """The balance of the newest commit, of its records alone."""
+    found = scene.progress().balance
+    assert found is not None
+    return replace(found, fields={})
 
 
 def ids(scene: Scene) -> list[int]:
@@ -88,7 +96,7 @@ def test_with_drop_the_record_makes_no_row_and_is_counted_by_the_name(scene: Any
     assert ids(made) == [1]
     assert made.progress().ignored_records == {"positive": 2, "where": 1}
     assert made.progress().unmet == {"positive": 2, "small": 1}
-    assert made.progress().balance == Balance(4, 1, 0, {"positive": 2, "where": 1})
+    assert balance(made) == Balance(4, 1, 0, {"positive": 2, "where": 1})
 
 
 def test_with_dead_letter_the_record_is_kept_aside_with_the_condition_and_the_values(scene: Any) -> None:
@@ -100,7 +108,7 @@ def test_with_dead_letter_the_record_is_kept_aside_with_the_condition_and_the_va
         (1, "failed_expectation", "the record does not meet positive (amount >= 0): amount = -5"),
         (2, "failed_expectation", "the record does not meet positive (amount >= 0): amount = null"),
     ]
-    assert made.progress().balance == Balance(4, 1, 2, {"first": 1})
+    assert balance(made) == Balance(4, 1, 2, {"first": 1})
 
 
 def test_a_condition_judges_the_rows_of_the_query_and_a_failing_one_is_not_met(scene: Any) -> None:
@@ -126,7 +134,7 @@ def test_of_a_record_with_several_rows_none_is_written_where_one_does_not_meet_i
     made.feed("a", {"id": 1, "many": [1, 2]}, {"id": 2, "many": [3, -1]}, {"id": 3, "many": []})
     made.catch_up()
     assert ids(made) == [1, 1]
-    assert made.progress().balance == Balance(3, 1, 0, {"positive": 1, "explode": 1})
+    assert balance(made) == Balance(3, 1, 0, {"positive": 1, "explode": 1})
 
 
 def test_with_stop_nothing_of_the_batch_is_committed_until_the_consequence_is_another(scene: Any) -> None:
@@ -155,7 +163,7 @@ def test_an_upsert_table_keeps_the_row_that_a_refused_or_dropped_change_would_re
     made.feed("a", {"id": 1, "amount": -1}, {"id": 2, "amount": 7}, {"id": 2, "amount": None}, {"id": 3, "amount": 1})
     made.catch_up()
     assert made.rows("n.a") == [{"id": 1, "amount": 5}, {"id": 2, "amount": 7}]
-    assert made.progress().balance == Balance(4, 1, 1, {"positive": 2})
+    assert balance(made) == Balance(4, 1, 1, {"positive": 2})
     assert [offset for offset, *_ in reasons(made)] == [5]
 
 
@@ -163,7 +171,7 @@ def test_an_upsert_table_stops_too_and_a_row_that_the_query_drops_is_not_judged(
     made = scene(where="id <> 9", expect=(expect("stop"),), **UPSERT)
     made.feed("a", GOOD, {"id": 9, "amount": -9})
     made.catch_up()
-    assert made.progress().balance == Balance(2, 1, 0, {"where": 1})
+    assert balance(made) == Balance(2, 1, 0, {"where": 1})
     made.feed("a", BAD)
     assert "positive (amount >= 0): amount = -5" in stopped(made).status.reason
     assert ids(made) == [1]
@@ -315,4 +323,4 @@ def test_a_change_without_the_value_that_a_condition_names_keeps_what_was_judged
     made.catch_up()
     assert made.rows("n.a") == [{"id": 1, "text": "t", "state": "off"}]
     assert [offset for offset, *_ in reasons(made)] == [1]
-    assert made.progress().balance == Balance(4, 2, 1, {"good": 1})
+    assert balance(made) == Balance(4, 2, 1, {"good": 1})

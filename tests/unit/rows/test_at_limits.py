@@ -1,0 +1,350 @@
+"""Each limit of a record: at the limit and one below it the record is a row, one above it a dead letter, and the records
+before and behind it in the same chunk are rows in all three cases.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from docs.generate import REFERENCE
+from frazil.decode import limits
+from frazil.decode.avro import numbers
+from frazil.decode.avro import schema as avro
+from frazil.decode.json import grammar, infer
+from frazil.decode.json_schema import kinds, refs
+from frazil.decode.json_schema import types as json_schema
+from frazil.decode.protobuf import layout
+from frazil.decode.protobuf import schema as protobuf
+from frazil.decode.settings import Reading, WriterSchema
+from frazil.ingest.tables.state import RunState
+from frazil.name_length import MAX_NAME_BYTES
+from frazil.registry.port import UnusableSchema
+from frazil.registry.protobuf import compile_proto
+from frazil.rows.writer_schemas import struct_of
+from frazil.spec.settings import DeadLettersSpec, LimitsSpec
+from tests.unit.decode.test_amplification import FORMATS, ITEMS, WIDE, target, took, zigzag
+from tests.unit.ingest.service_scene import Scene, only
+from tests.unit.schema.test_name_case import dead_letters_of
+
+ROOT = Path(__file__).resolve().parents[3]
+ID_FIELD = {"name": "id", "type": "long"}
+
+
+def frame(schema: int) -> bytes:
+    return b"\0" + schema.to_bytes(4, "big")
+
+
+def varint(number: int) -> bytes:
+    found = b""
+    while number >= 128:
+        found, number = found + bytes([number & 127 | 128]), number >> 7
+    return found + bytes([number])
+
+
+def schema_of(kind: str, text: Any) -> WriterSchema:
+    """A schema as the driver sends it to tasks."""
+    if kind == "protobuf":
+        return WriterSchema(kind, text, (), compile_proto(text, ()))
+    schema = WriterSchema(kind, json.dumps(text), ())
+    try:
+        struct_of(schema)
+    except UnusableSchema as error:
+        return WriterSchema("unusable", str(error))
+    return schema
+
+
+def reading(kind: str, *schemas: Any, **settings: Any) -> Reading:
+    """The n-th schema has the id n."""
+    known = tuple((str(n), schema_of(kind, text)) for n, text in enumerate(schemas, 1))
+    return Reading(format=kind, schemas=known, on_bad="dead_letter", unknown_fields="drop", **settings)
+
+
+def record_type(*fields: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "record", "name": "r", "fields": [ID_FIELD, *fields]}
+
+
+@dataclass(frozen=True)
+class Case:
+    """A limit that a record's own bytes can exceed."""
+
+    #: The row of the page of limits.
+    limit: str
+    #: The largest size that is read.
+    at: int
+    #: The class of error above it.
+    kind: str
+    #: How records are read.
+    reading: Reading
+    #: The record with an id and a size; without a size a plain one.
+    record: Callable[[int, int | None], bytes]
+
+
+def _no_prefix(length: int) -> bytes:  # noqa: ARG001  (one signature for all)
+    return b""
+
+
+def _sized(head: bytes, tail: bytes, prefix: Callable[[int], bytes] = _no_prefix) -> Callable[[int, int | None], bytes]:
+    """Records of a size in bytes, of which a text of any length is filled."""
+
+    def record(number: int, size: int | None) -> bytes:
+        start = head % number if b"%d" in head else head + (zigzag(number) if tail == b"" else b"\x08" + varint(number))
+        room = (100 if size is None else size) - len(start) - len(tail)
+        length = next(n for n in range(room, -1, -1) if len(prefix(n)) + n <= room)
+        return start + prefix(length) + b"x" * length + tail
+
+    return record
+
+
+PROTO = 'syntax = "proto3"; message R { int64 id = 1; string s = 2; repeated bool l = 3; R r = 4; }'
+AVRO_TEXT = record_type({"name": "s", "type": "string"})
+JSON_TEXT = {"type": "object", "properties": {"id": {"type": "integer"}, "s": {"type": "string"}}}
+NESTED_AVRO = {
+    "type": "record", "name": "r", "fields": [ID_FIELD, {"name": "r", "type": ["null", "r"], "default": None}]
+}  # fmt: skip
+
+
+def avro_list(number: int, size: int | None) -> bytes:
+    count = 1 if size is None else size
+    return frame(1) + zigzag(number) + zigzag(count) + bytes(count) + b"\0"
+
+
+def avro_nulls(number: int, size: int | None) -> bytes:
+    return frame(1) + zigzag(number) + zigzag(1 if size is None else size) + b"\0"
+
+
+def deep_json(number: int, size: int | None) -> bytes:
+    depth = 1 if size is None else size
+    return b'{"id": %d, "x": %s}' % (number, b"[" * depth + b"]" * depth)
+
+
+def deep_avro(number: int, size: int | None) -> bytes:
+    depth = 1 if size is None else size
+    return frame(1) + b"".join(zigzag(number) + (b"\x02" if n < depth - 1 else b"\0") for n in range(depth))
+
+
+def far_number(number: int, size: int | None) -> bytes:
+    key = b"" if size is None else varint(size << 3) + b"\x01"
+    return frame(1) + b"\0" + b"\x08" + varint(number) + key
+
+
+def long_varint(number: int, size: int | None) -> bytes:
+    """A record whose id takes so many bytes, of which the last ones are zeros."""
+    head = varint(number)
+    spare = 0 if size is None else size - len(head)
+    longer = head if not spare else head[:-1] + bytes([head[-1] | 128]) + b"\x80" * (spare - 1) + b"\0"
+    return frame(1) + b"\0" + b"\x08" + longer
+
+
+def long_zigzag(number: int, size: int | None) -> bytes:
+    return frame(1) + long_varint(number * 2, size)[7:] + zigzag(0)
+
+
+CASES = [
+    Case("bytes of a record's value", 1000, "too_large",
+         Reading(on_bad="dead_letter", unknown_fields="drop", max_record_bytes=1000),
+         _sized(b'{"id": %d, "s": "', b'"}')),
+    Case("bytes of a record's value", 1000, "too_large", reading("avro", AVRO_TEXT, max_record_bytes=1000),
+         _sized(frame(1), b"", zigzag)),
+    Case("bytes of a record's value", 1000, "too_large", reading("json_schema", JSON_TEXT, max_record_bytes=1000),
+         _sized(frame(1) + b'{"id": %d, "s": "', b'"}')),
+    Case("bytes of a record's value", 1000, "too_large", reading("protobuf", PROTO, max_record_bytes=1000),
+         _sized(frame(1) + b"\0", b"\x18\x01", lambda n: b"\x12" + varint(n))),
+    Case("items of one Avro array or map", numbers.MAX_ITEMS, "too_large",
+         reading("avro", record_type({"name": "l", "type": {"type": "array", "items": "boolean"}})), avro_list),
+    Case("array items without bytes (null, empty records) of an Avro record", numbers.MAX_EMPTY_ITEMS, "too_large",
+         reading("avro", record_type({"name": "l", "type": {"type": "array", "items": "null"}})), avro_nulls),
+    Case("levels of JSON below the record", grammar.MAX_DEPTH, "too_deep",  # Below the record.
+         Reading(on_bad="dead_letter", unknown_fields="drop"), deep_json),
+    Case("levels of Avro values and schemas", avro.MAX_LEVELS, "too_deep", reading("avro", NESTED_AVRO), deep_avro),
+    Case("the number of a Protobuf field", layout.MAX_NUMBER, "malformed", reading("protobuf", PROTO), far_number),
+    Case("numbers in Avro, varints and lengths in Protobuf", 10, "malformed", reading("protobuf", PROTO), long_varint),
+    Case("numbers in Avro, varints and lengths in Protobuf", 10, "malformed", reading("avro", AVRO_TEXT), long_zigzag),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("more", [-1, 0, 1])
+@pytest.mark.parametrize("case", CASES, ids=[f"{case.limit}-{case.reading.format}" for case in CASES])
+def test_a_record_above_a_limit_is_a_dead_letter_and_its_neighbours_are_rows(
+    tmp_path: Path, case: Case, more: int
+) -> None:
+    values = [case.record(0, None), case.record(1, case.at + more), case.record(2, None)]
+    _, rows, dead_letters = took(target(tmp_path, case.reading, {"id": "long"}), values)
+    assert (rows, dead_letters) == (([0, 2], [(1, case.kind)]) if more > 0 else ([0, 1, 2], []))
+
+
+@pytest.mark.parametrize("more", [-1, 0, 1])
+@pytest.mark.parametrize("name", FORMATS)
+def test_a_record_with_one_cell_too_many_is_a_dead_letter_and_its_neighbours_are_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, more: int
+) -> None:
+    how, record = FORMATS[name]
+    values = [record(0, 1), record(1, ITEMS), record(2, 1)]
+
+    def is_read(cells: int) -> bool:
+        monkeypatch.setattr(limits, "MAX_RECORD_CELLS", cells)
+        return took(target(tmp_path, how, {"id": "long", "l": WIDE}), [values[1]])[1] == [1]
+
+    low, high = 0, 10_000_000  # The number of cells that the record takes.
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if is_read(middle) else (middle, high)
+    monkeypatch.setattr(limits, "MAX_RECORD_CELLS", high - more)
+    _, rows, dead_letters = took(target(tmp_path, how, {"id": "long", "l": WIDE}), values)
+    expected = ([0, 2], [(1, "too_large")]) if more > 0 else ([0, 1, 2], [])
+    assert (rows, dead_letters) == expected
+
+
+def many_fields(kind: str, count: int) -> Any:
+    """A schema with so many fields, one of them the id."""
+    if kind == "avro":
+        return record_type(*({"name": f"f{n}", "type": "null"} for n in range(count - 1)))
+    if kind == "protobuf":
+        fields = " ".join(f"int64 f{n} = {n + 2};" for n in range(count - 1))
+        return f'syntax = "proto3"; message R {{ int64 id = 1; {fields} }}'
+    names = ("id", *(f"f{n}" for n in range(count - 1)))
+    return {"type": "object", "properties": {name: {"type": "integer"} for name in names}}
+
+
+def deep_schema(kind: str, levels: int) -> Any:
+    """A schema of so many levels."""
+    if kind == "avro":
+        inner: Any = "null"
+        for n in range(levels - 1):
+            inner = {"type": "record", "name": f"r{n}", "fields": [{"name": "x", "type": inner}]}
+        return record_type({"name": "x", "type": inner})
+    if kind == "protobuf":
+        messages = " ".join(f"message M{n} {{ {f'M{n - 1}' if n else 'int64'} m = 1; }}" for n in range(levels - 1))
+        return f'syntax = "proto3"; message R {{ int64 id = 1; M{levels - 2} x = 2; }} {messages}'
+    inside: Any = {"type": "integer"}
+    for _ in range(levels - 1):
+        inside = {"type": "object", "properties": {"x": inside}}
+    return {"type": "object", "properties": {"id": {"type": "integer"}, "x": inside}}
+
+
+def long_schema(kind: str, size: int) -> Any:
+    """A schema of so many bytes."""
+    text = {"doc": ""} if kind == "avro" else {"description": ""}
+    plain = many_fields(kind, 1) | text
+    return plain | {name: "x" * (size - len(json.dumps(plain))) for name in text}
+
+
+SCHEMAS = [
+    ("fields of an Avro schema", "avro", many_fields, avro.MAX_FIELDS),
+    ("fields of a Protobuf schema", "protobuf", many_fields, protobuf.MAX_FIELDS),
+    ("fields of a JSON Schema", "json_schema", many_fields, kinds.MAX_FIELDS),
+    ("levels of Avro values and schemas", "avro", deep_schema, avro.MAX_LEVELS),
+    ("levels of a Protobuf schema", "protobuf", deep_schema, protobuf.MAX_LEVELS),
+    ("levels of a JSON Schema", "json_schema", deep_schema, json_schema.MAX_DEPTH),
+    ("bytes of an Avro schema with its references", "avro", long_schema, avro.MAX_TEXT_BYTES),
+    ("bytes of a JSON Schema with its references", "json_schema", long_schema, refs.MAX_BYTES),
+]
+BODIES: dict[str, Callable[[int], bytes]] = {
+    "avro": zigzag,
+    "protobuf": lambda number: b"\0\x08" + varint(number),
+    "json_schema": lambda number: b'{"id": %d}' % number,
+}
+
+
+@pytest.mark.parametrize("more", [-1, 0, 1])
+@pytest.mark.parametrize(("limit", "kind", "make", "at"), SCHEMAS, ids=[name for name, *_ in SCHEMAS])
+def test_a_schema_above_a_limit_is_unusable_for_its_own_records_alone(
+    tmp_path: Path, limit: str, kind: str, make: Callable[[str, int], Any], at: int, more: int
+) -> None:
+    how = reading(kind, many_fields(kind, 1), make(kind, at + more))
+    values = [frame(schema) + BODIES[kind](number) for number, schema in enumerate((1, 2, 1))]
+    _, rows, dead_letters = took(target(tmp_path, how, {"id": "long"}), values)
+    assert (rows, dead_letters) == (([0, 2], [(1, "unusable_schema")]) if more > 0 else ([0, 1, 2], [])), limit
+
+
+def inferred(size: int) -> dict[str, Any]:
+    """A field of objects in each other, so many levels deep."""
+    value: Any = 7
+    for _ in range(size):
+        value = {"o": value}
+    return {"x": value}
+
+
+NEW_FIELDS: list[tuple[str, int, str, Callable[[int], dict[str, Any]]]] = [
+    ("levels of JSON from which a column is inferred", infer.MAX_INFERRED_DEPTH, "too_deep", inferred),
+    ("bytes of a column's name in UTF-8, at every depth", MAX_NAME_BYTES, "name_too_long", lambda n: {"k" * n: 1}),
+    ("bytes of a column's name in UTF-8, at every depth", MAX_NAME_BYTES, "name_too_long",
+     lambda n: {"l": [{"é" * 2 + "k" * (n - 4): 1}]}),
+    ("columns of a table, at all depths", 99, "too_many_fields", lambda n: {f"f{k}": 1 for k in range(n)}),
+    ("columns of a table, at all depths", 98, "too_many_fields", lambda n: {"o": {f"f{k}": 1 for k in range(n)}}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("more", [-1, 0, 1])
+@pytest.mark.parametrize(("limit", "at", "kind", "fields"), NEW_FIELDS)
+def test_new_fields_above_a_limit_make_a_dead_letter_of_their_record_alone(
+    tmp_path: Path, limit: str, at: int, kind: str, fields: Callable[[int], dict[str, Any]], more: int
+) -> None:
+    scene = Scene(tmp_path, "a", dead_letters=DeadLettersSpec(stop_above=1.0), limits=LimitsSpec(columns=100))
+    scene.feed("a", {"id": 0}, {"id": 1, **fields(at + more)}, {"id": 2})
+    assert only(scene.catch_up()).status.run_state is RunState.WAITING
+    found = [row["id"] for row in scene.rows("n.a")]
+    dead = [(offset, what) for offset, what, _, _ in dead_letters_of(scene)] if more > 0 else []
+    assert (found, dead) == (([0, 2], [(1, kind)]) if more > 0 else ([0, 1, 2], [])), limit
+
+
+ELSEWHERE = {
+    "cells of one record, every format": "tests/unit/rows/test_at_limits.py",
+    "message indexes of a Protobuf record": "tests/unit/decode/test_protobuf_wire_format.py",
+    "levels of Protobuf messages": "tests/unit/decode/test_protobuf_faults.py",
+    "cells of one decoding chunk, every format": "tests/unit/decode/test_amplification.py",
+    "cells of the array and map items of an Avro record": "tests/unit/decode/test_avro_records.py",
+    "characters of names in an Avro value that becomes JSON": "tests/unit/decode/test_avro_records.py",
+    "cells of the list and map items of a Protobuf record": "tests/unit/decode/test_protobuf_faults.py",
+    "values of a Protobuf message that becomes JSON": "tests/unit/decode/test_protobuf_json.py",
+    "levels of a column in Parquet, where a list or a map is two": "tests/unit/schema/test_depth.py",
+    "new fields, and fields to rescue, per decoding chunk, at all depths": "tests/unit/rows/test_many_names.py",
+    "rows of a reference table of [`lookup`](../how-to/lookup.md)": "tests/unit/ingest/tables/test_lookups.py",
+    "size in memory of the columns that a lookup names": "tests/unit/ingest/tables/test_lookups.py",
+    "processor time of a worker for one decoding chunk (at most 20,000 records, 64 MB)": (
+        "tests/unit/ingest/tasks/test_isolate.py"
+    ),
+    "additional memory of a worker for one task": "tests/unit/ingest/tasks/test_isolate.py",
+}
+"""The tests of limits that are not here."""
+
+
+def test_every_limit_of_the_page_is_tested() -> None:
+    page = (REFERENCE / "limits.md").read_text()
+    table = page[: page.index("## Memory and time")]
+    rows = re.findall(r"^\| ([^|]+) \| [^|]+ \| [^|]+ \| [^|]+ \|$", table, re.MULTILINE)
+    named = {row for row in rows if row not in ("quantity", "---")}
+    here = {case.limit for case in CASES} | {name for name, *_ in (*SCHEMAS, *NEW_FIELDS)}
+    assert named == here | ELSEWHERE.keys()
+    assert [file for file in ELSEWHERE.values() if not (ROOT / file).is_file()] == []
+
+
+def test_each_of_hundreds_of_bad_protobuf_records_has_its_own_reason(tmp_path: Path) -> None:
+    count, size = 6, 50  # More required fields than a few dozen are refused in one message.
+    messages = " ".join(
+        f"message M{k} {{ {' '.join(f'required int64 f{k}_{n} = {n + 1};' for n in range(size))} }}"
+        for k in range(count)
+    )
+    parts = " ".join(f"optional M{k} m{k} = {k + 2};" for k in range(count))
+    how = reading("protobuf", f'syntax = "proto2"; message R {{ required int64 id = 1; {parts} }} {messages}')
+
+    def record(number: int) -> bytes:
+        """The record lacks one of the required fields; the last one has all of a message's."""
+        part, left = min(number // size, count - 1), number - size * min(number // size, count - 1)
+        inner = b"".join(varint((n + 1) << 3) + b"\x01" for n in range(size) if n != left)
+        return frame(1) + b"\0\x08" + varint(number) + varint((part + 2) << 3 | 2) + varint(len(inner)) + inner
+
+    values = [record(number) for number in range(count * size + 1)]
+    report, rows, _ = took(target(tmp_path, how, {"id": "long"}), values)
+    assert rows == [count * size]
+    tables = [pq.read_table(file.path) for file in report.written.dead_letters]
+    reasons = [(one["path"], one["message"]) for table in tables for one in table.to_pylist()]
+    names = [(f"m{k}.f{k}_{n}", f"required field f{k}_{n} is missing") for k in range(count) for n in range(size)]
+    assert reasons == names
