@@ -211,7 +211,9 @@ def _named(chance: Chance, name: str) -> tuple[Schema, Callable[[], Any]]:
     if short == "IsoTimestamp" or short == "ZonedTimestamp":
         return (
             {"type": "string", "connect.name": name},
-            lambda: f"20{chance.between(10, 36)}-0{chance.between(1, 9)}-11T0{chance.upto(9)}:30:00.{chance.upto(999999):06}Z",
+            lambda: (
+                f"20{chance.between(10, 36)}-0{chance.between(1, 9)}-11T0{chance.upto(9)}:30:00.{chance.upto(999999):06}Z"
+            ),
         )
     if short == "Date":
         return {"type": "int", "connect.name": name, "logicalType": "date"}, lambda: chance.between(-30000, 30000)
@@ -227,7 +229,9 @@ def _named(chance: Chance, name: str) -> tuple[Schema, Callable[[], Any]]:
 _DRAWS: dict[str, Callable[[Chance], Any]] = {
     "int": lambda chance: chance.one((0, -1, 2**31 - 1, -(2**31), 16777216, 16777217, 12345678, chance.upto(9999))),
     "long": lambda chance: chance.one((0, 2**53, 2**53 + 1, 2**31, -(2**63), 2**63 - 1, chance.upto(10**9))),
-    "float": lambda chance: chance.one((0.0, -0.0, 0.5, 1.5, float("nan"), float("inf"), struct.unpack("<f", b"\xcd\xcc\xcc=")[0])),
+    "float": lambda chance: chance.one(
+        (0.0, -0.0, 0.5, 1.5, float("nan"), float("inf"), struct.unpack("<f", b"\xcd\xcc\xcc=")[0])
+    ),
     "double": lambda chance: chance.one((0.0, 0.1, 0.5, 1e300, float("nan"), -1.0, chance.share())),
     "boolean": lambda chance: chance.maybe(0.5),
     "string": lambda chance: chance.one(("", "text", "é 😀", "12", "f81d4fae-7dec-11d0-a765-00a0c91e6bf6")),

@@ -205,11 +205,18 @@ class ChangeChance:
             return b"\0" + struct.pack(">I", self._ids[version]) + out.getvalue()
         if self.encoding == "json":
             return json.dumps(value, default=_base64, ensure_ascii=False).encode()
-        row = {"type": "struct", "optional": self.mode != "rows", "fields": [one.connect() for one in self._versions[version]]}
+        row = {
+            "type": "struct",
+            "optional": self.mode != "rows",
+            "fields": [one.connect() for one in self._versions[version]],
+        }
         schema: dict[str, Any] = row
         if self.mode != "rows":
             images = [{**row, "field": name} for name in ("before", "after")]
-            others = [{"type": "string", "optional": False, "field": "op"}, {"type": "int64", "optional": True, "field": "ts_ms"}]
+            others = [
+                {"type": "string", "optional": False, "field": "op"},
+                {"type": "int64", "optional": True, "field": "ts_ms"},
+            ]
             schema = {"type": "struct", "optional": False, "fields": [*images, *others]}
         return json.dumps({"schema": schema, "payload": value}, default=_base64, ensure_ascii=False).encode()
 
@@ -251,23 +258,25 @@ def _base64(value: Any) -> str:
 
 def _draw(chance: Chance, kind: str) -> Any:
     short = kind.rpartition(".")[2]
-    if short in ("IsoTimestamp", "ZonedTimestamp"):
-        return f"20{chance.between(10, 36)}-0{chance.between(1, 9)}-11T0{chance.upto(9)}:30:00.{chance.upto(999999):06}Z"
-    if short == "Decimal":
-        return chance.between(-999_999_999, 999_999_999).to_bytes(5, "big", signed=True)
-    if short == "Date":
-        return chance.between(-30000, 24000)
-    if short == "MicroTime":
-        return chance.upto(86_399_999_999)
     if short in _FACTORS:
         return chance.between(-(2**30), 2**31 - 1) * _FACTORS[short] + chance.upto(_FACTORS[short] - 1)
-    if kind == "boolean":
-        return chance.maybe(0.5)
-    if kind == "string":
-        return chance.one(("", "text", "é 😀", "12"))
-    if kind == "float64":
-        return chance.one((0.5, -1.25, 1e300, 0.1))
-    return chance.between(-(2**31), 2**31 - 1) if chance.maybe(0.9) or kind == "int32" else chance.between(-(2**63), 2**63 - 1)
+    return _DRAWS[short](chance)
+
+
+def _text_of_time(chance: Chance) -> str:
+    return f"20{chance.between(10, 36)}-0{chance.between(1, 9)}-11T0{chance.upto(9)}:30:00.{chance.upto(999999):06}Z"
 
 
 _FACTORS = {"Timestamp": 1_000, "MicroTimestamp": 1_000_000, "NanoTimestamp": 1_000_000_000}
+_DRAWS: Mapping[str, Callable[[Chance], Any]] = {
+    "IsoTimestamp": _text_of_time,
+    "ZonedTimestamp": _text_of_time,
+    "Decimal": lambda chance: chance.between(-999_999_999, 999_999_999).to_bytes(5, "big", signed=True),
+    "Date": lambda chance: chance.between(-30000, 24000),
+    "MicroTime": lambda chance: chance.upto(86_399_999_999),
+    "boolean": lambda chance: chance.maybe(0.5),
+    "string": lambda chance: chance.one(("", "text", "é 😀", "12")),
+    "float64": lambda chance: chance.one((0.5, -1.25, 1e300, 0.1)),
+    "int32": lambda chance: chance.between(-(2**31), 2**31 - 1),
+    "int64": lambda chance: chance.between(-(2**63), 2**63 - 1) if chance.maybe(0.1) else chance.upto(2**31),
+}

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tests.simulation.judge.avro_chance import AvroChance
-from tests.simulation.judge.change_chance import ChangeChance
 from tests.simulation.judge.chance import Chance
+from tests.simulation.judge.change_chance import ChangeChance
 from tests.simulation.judge.json_chance import JsonChance
 from tests.simulation.judge.loop import Loop, Seen, Sent
 from tests.simulation.judge.model import avro, connect, debezium, json_records, protobuf
@@ -37,8 +37,8 @@ class Topic:
     #: Says what becomes of one, by the image of it.
     images: Callable[[Table, Fed], Mapping[str, Outcome]]
     #: The places of records whose rows later ones have replaced.
-    replaced: Callable[[Sequence[Fed], Mapping[Place, Mapping[str, Outcome]]], frozenset[Place]] = (
-        lambda _, __: frozenset()
+    replaced: Callable[[Sequence[Fed], Mapping[Place, Mapping[str, Outcome]]], frozenset[Place]] = lambda _, __: (
+        frozenset()
     )
     #: Makes the schemas known to a registry, by kind and text.
     register: Callable[[Callable[[str, str], int]], None] = lambda _: None
@@ -50,7 +50,10 @@ def json_topic(chance: Chance) -> Topic:
     """A topic of JSON without a schema."""
     made = JsonChance(chance)
     return Topic(
-        made.settings, {}, lambda: (None, made.record()), lambda table, fed: {"": json_records.outcome_of(made.settings, table, fed.value)}
+        made.settings,
+        {},
+        lambda: (None, made.record()),
+        lambda table, fed: {"": json_records.outcome_of(made.settings, table, fed.value)},
     )
 
 
@@ -70,7 +73,13 @@ def avro_topic(chance: Chance) -> Topic:
 def connect_topic(chance: Chance) -> Topic:
     """A topic of rows as Kafka Connect's JSON converter writes them, with their schema."""
     made = ChangeChance(chance, "rows", "connect")
-    return Topic(made.settings, made.more(), made.record, lambda table, fed: {"": connect.outcome_of(made.settings, table, fed.value)}, has_only_seen=False)
+    return Topic(
+        made.settings,
+        made.more(),
+        made.record,
+        lambda table, fed: {"": connect.outcome_of(made.settings, table, fed.value)},
+        has_only_seen=False,
+    )
 
 
 def debezium_topic(chance: Chance) -> Topic:
@@ -132,13 +141,15 @@ FORMATS: dict[str, Callable[[Chance], Topic]] = {
 
 
 def judge(root: Path, name: str, seed: int, count: int | None = None) -> Verdict:
-    """Plays a topic of this seed; returns the verdict on its tables. count: how many records, where not the seed is to say."""
+    """Plays a topic of this seed; returns the verdict on its tables. count: how many records; by default the seed says."""
     chance = Chance(seed)
     topic = FORMATS[name](chance)
     count = count or chance.one(_SIZES)
     chunks = (7, 20, 20_000) if count < 100 else (100, 1000, 20_000)
     cuts = Cuts(count // 2, (chance.one(chunks), chance.one(chunks)), chance.one(chunks))
-    without_time = frozenset(place for place in range(count) if chance.maybe(0.01)) if chance.maybe(0.1) else frozenset()
+    without_time = (
+        frozenset(place for place in range(count) if chance.maybe(0.01)) if chance.maybe(0.1) else frozenset()
+    )
     found = judge_topic(root, topic, count, cuts, without_time)
     found.faults = [f"{name}, seed {seed}: {fault}" for fault in found.faults]
     return found

@@ -20,7 +20,13 @@ TYPES = (
     "map<string,list<date>>", "struct<a: long, b: struct<c: string>>", "list<struct<a: long, d: date>>",
     "struct<at: timestamptz, t: time, u: uuid, lineNo: int>", "map<string,struct<x: double, y: list<boolean>>>",
 )  # fmt: skip
-_WITH_TEXT = ("string", "list<string>", "map<string,string>", "map<int,string>", "struct<a: long, b: struct<c: string>>")
+_WITH_TEXT = (
+    "string",
+    "list<string>",
+    "map<string,string>",
+    "map<int,string>",
+    "struct<a: long, b: struct<c: string>>",
+)
 ZONES = ("UTC", "Europe/Berlin", "America/New_York", "Asia/Kathmandu", "Australia/Sydney")
 _NAMES = (
     "a", "b", "c", "user", "userId", "lineCount", "HTTPStatus", "größe", "名前", "with space", "with-dash", "x1", "y.z",
@@ -80,8 +86,8 @@ class JsonChance:
 
     def _settings(self) -> Settings:
         chance = self.chance
-        columns = {name: self._column(name) for name in chance.some(_NAMES, 0.4)} if chance.maybe(0.85) else {}
-        columns = {name: column for name, column in columns.items() if column is not None}
+        drawn = {name: self._column(name) for name in chance.some(_NAMES, 0.4)} if chance.maybe(0.85) else {}
+        columns = {name: column for name, column in drawn.items() if column is not None}
         unknown = chance.one(("add", "add", "add", "drop", "rescue", "rescue"))
         evolution = chance.one(("evolve", "evolve", "add_only", "freeze"))
         if self.own_names and chance.maybe(0.7):  # Many names become no columns, but where a limit allows it.
@@ -186,7 +192,11 @@ class JsonChance:
 
 
 def _object(pairs: Sequence[tuple[str, str]], space: str = "") -> str:
-    return "{" + f",{space}".join(f"{json.dumps(name, ensure_ascii=len(name) == 2)}:{space}{text}" for name, text in pairs) + "}"
+    return (
+        "{"
+        + f",{space}".join(f"{json.dumps(name, ensure_ascii=len(name) == 2)}:{space}{text}" for name, text in pairs)
+        + "}"
+    )
 
 
 def odd_text(chance: Chance) -> str:
@@ -222,7 +232,9 @@ def _digits(chance: Chance, most: int) -> str:
 
 def _decimal(chance: Chance, kind: Plain) -> str:
     precision, scale = kind.args
-    text = _digits(chance, precision - scale) + ("." + "".join(str(chance.upto(9)) for _ in range(scale)) if scale else "")
+    text = _digits(chance, precision - scale) + (
+        "." + "".join(str(chance.upto(9)) for _ in range(scale)) if scale else ""
+    )
     text = ("-" if chance.maybe(0.3) else "") + text
     return f'"{text}"' if chance.maybe(0.4) else text
 
@@ -271,7 +283,15 @@ def _uuid(chance: Chance, kind: Plain) -> str:
 
 def _string(chance: Chance, kind: Plain) -> str:
     return chance.one(
-        ('"a"', '"hello world"', '""', '"é ü 😀"', r'"q\"uote \\ \/ \u0041"', f'"s{chance.upto(999)}"', r'"\ud83d\ude00"')
+        (
+            '"a"',
+            '"hello world"',
+            '""',
+            '"é ü 😀"',
+            r'"q\"uote \\ \/ \u0041"',
+            f'"s{chance.upto(999)}"',
+            r'"\ud83d\ude00"',
+        )
     )
 
 

@@ -141,7 +141,11 @@ class Loop:
             reason,
             frozenset(self._dropped),
             state.progress.offsets.get(TOPIC, {}),
-            [json.loads(one.summary["frazil.p.balance"]) for one in self.catalog.ancestors(TABLE) if "frazil.p.balance" in one.summary],
+            [
+                json.loads(one.summary["frazil.p.balance"])
+                for one in self.catalog.ancestors(TABLE)
+                if "frazil.p.balance" in one.summary
+            ],
         )
 
 
@@ -150,7 +154,9 @@ def rows_of(path: str, deleted: frozenset[int] = frozenset()) -> Iterator[Row]:
     found = pq.ParquetFile(path).read()
     rows: list[Row] = [{} for _ in range(found.num_rows)]
     for name, column in zip(found.column_names, found.columns, strict=True):
-        there = pa.array(range(found.num_rows)).filter(column.is_valid()) if column.null_count else range(found.num_rows)
+        there = (
+            pa.array(range(found.num_rows)).filter(column.is_valid()) if column.null_count else range(found.num_rows)
+        )
         numbers = there.to_pylist() if isinstance(there, pa.Array) else there
         values = column.drop_null().to_pylist() if column.null_count else column.to_pylist()
         for number, value in zip(numbers, values, strict=True):

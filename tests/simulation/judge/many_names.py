@@ -40,8 +40,12 @@ class ManyNames:
         number = self.made
         self.made += 1
         own = {f"user_{number}": number}
-        inside = {"struct": {"users": own}, "list": {"users": [{"a": 1}, own]}, "map": {"users": own}}
-        return None, json.dumps({"id": number, **inside.get(self.kind, own)}).encode()
+        inside: dict[str, dict[str, object]] = {
+            "struct": {"users": own},
+            "list": {"users": [{"a": 1}, own]},
+            "map": {"users": own},
+        }
+        return None, json.dumps({"id": number, **inside.get(self.kind, dict(own))}).encode()
 
 
 def many_names(kind: str) -> Topic:

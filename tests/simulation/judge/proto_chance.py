@@ -115,7 +115,9 @@ class ProtoChance:
         for one in fields:
             if one.label in ("", "optional") and chance.maybe(0.5):
                 kind = chance.one(_COLUMNS[one.type])
-                columns[one.name] = Column(kind, zone=chance.one(ZONES) if kind == "timestamp" and chance.maybe(0.6) else "")
+                columns[one.name] = Column(
+                    kind, zone=chance.one(ZONES) if kind == "timestamp" and chance.maybe(0.6) else ""
+                )
         unknown = chance.one(("add", "add", "add", "drop", "rescue"))
         evolution = chance.one(("evolve", "evolve", "add_only", "freeze"))
         if unknown == "rescue" or evolution == "freeze":

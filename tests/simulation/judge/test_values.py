@@ -1,4 +1,4 @@
-"""Every field of every record is found in exactly one place: a column, `_rescued`, what a setting leaves out, or a dead letter.
+"""Every field of every record is found in one place: a column, `_rescued`, what a setting leaves out, or a dead letter.
 
 FRAZIL_SEED: judge the topic of this seed alone, of the formats in FRAZIL_FORMATS.
 """

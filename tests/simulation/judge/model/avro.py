@@ -16,8 +16,18 @@ from tests.simulation.judge.model.faults import Fault, Unreadable
 from tests.simulation.judge.model.json_values import How
 from tests.simulation.judge.model.rows import Outcome, Walk
 from tests.simulation.judge.model.settings import Settings, Table
-from tests.simulation.judge.model.types import ListOf, MapOf, Plain, StructOf, Type
-from tests.simulation.judge.model.written import BINARY, INT, LONG, STRING, Anything, Written, rescued_of, timestamp, value_of
+from tests.simulation.judge.model.types import MapOf, Plain
+from tests.simulation.judge.model.written import (
+    BINARY,
+    INT,
+    LONG,
+    STRING,
+    Anything,
+    Written,
+    rescued_of,
+    timestamp,
+    value_of,
+)
 
 Schema = Any
 _PLAIN = {"boolean", "int", "long", "float", "double", "bytes", "string"}
@@ -75,10 +85,6 @@ class AvroNode:
         if _kind(self.schema) in ("record", "array", "map"):
             raise Fault("type_mismatch")
         return value_of(written_of(self.schema, self.value), kind, how)
-
-    def whole(self, kind: Type, how: How) -> tuple[Any] | None:  # noqa: ARG002  (other formats have such columns)
-        """See Node."""
-        return None
 
     def own_faults(self) -> Sequence[str]:
         """See Node."""
@@ -189,10 +195,7 @@ class _Reader:
                 raise Unreadable("malformed")
             return found == 1
         if kind in ("int", "enum"):
-            number = self._long()
-            if not -(2**31) <= number < 2**31 or (kind == "enum" and not 0 <= number < len(schema["symbols"])):
-                raise Unreadable("malformed")
-            return schema["symbols"][number] if kind == "enum" else number
+            return self._int(schema["symbols"] if kind == "enum" else None)
         if kind == "long":
             return self._long()
         if kind in ("float", "double"):
@@ -201,6 +204,12 @@ class _Reader:
         if kind == "fixed":
             return self._bytes(schema["size"])
         return self._text() if kind == "string" else self._bytes(self._long())
+
+    def _int(self, symbols: Sequence[str] | None) -> int | str:
+        number = self._long()
+        if not -(2**31) <= number < 2**31 or (symbols is not None and not 0 <= number < len(symbols)):
+            raise Unreadable("malformed")
+        return number if symbols is None else symbols[number]
 
     def _blocks(self, read: Any) -> list[Any]:
         found: list[Any] = []
@@ -306,21 +315,3 @@ def _uuid(base: Plain, value: Any) -> Written:
         except ValueError:
             raise Fault("type_mismatch") from None
     return Written(Plain("uuid"), value, base, value) if base.args == (16,) else Written.of(base, value)
-
-
-def column_type(schema: Schema) -> Type | None:
-    """Returns the type of a new column; None where there is none."""
-    kind = _kind(schema)
-    if kind == "union":
-        branches = [branch for branch in schema if branch != "null"]
-        return column_type(branches[0]) if len(branches) == 1 else None
-    if kind == "record":
-        members = [(part["name"], column_type(part["type"])) for part in schema["fields"]]
-        return StructOf(tuple((name, member) for name, member in members if member is not None)) or None
-    if kind == "array":
-        element = column_type(schema["items"])
-        return None if element is None else ListOf(element)
-    if kind == "map":
-        value = column_type(schema["values"])
-        return None if value is None else MapOf(STRING, value)
-    return None

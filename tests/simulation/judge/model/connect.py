@@ -14,10 +14,19 @@ from tests.simulation.judge.model.json_text import Json, plain, read_object
 from tests.simulation.judge.model.json_values import How
 from tests.simulation.judge.model.rows import Outcome, Walk
 from tests.simulation.judge.model.settings import Settings, Table
-from tests.simulation.judge.model.types import MapOf, Plain, Type
+from tests.simulation.judge.model.types import MapOf, Plain
 from tests.simulation.judge.model.written import BINARY, INT, LONG, STRING, Written, rescued_of, value_of
 
-_BASES = {"int8": INT, "int16": INT, "int32": INT, "int64": LONG, "string": STRING, "bytes": BINARY, "float32": Plain("float"), "float64": Plain("double")}
+_BASES = {
+    "int8": INT,
+    "int16": INT,
+    "int32": INT,
+    "int64": LONG,
+    "string": STRING,
+    "bytes": BINARY,
+    "float32": Plain("float"),
+    "float64": Plain("double"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,10 +90,6 @@ class ConnectNode:
             if named is not None:
                 return named
         return Written.of(base, value)
-
-    def whole(self, kind: Type, how: How) -> tuple[Any] | None:  # noqa: ARG002  (other formats have such columns)
-        """See Node."""
-        return None
 
     def own_faults(self) -> Sequence[str]:
         """See Node."""

@@ -71,4 +71,3 @@ def _decimal(base: Plain, value: bytes, parameters: Mapping[str, Any]) -> Writte
     if abs(number) >= Decimal(10) ** (precision - scale):
         raise Fault("out_of_range")
     return Written(Plain("decimal", (precision, scale)), number, base, value)
-

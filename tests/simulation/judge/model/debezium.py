@@ -55,30 +55,27 @@ class Envelope:
             return {"": _bad("unknown_operation", settings, table, (before, after))}
         if op == "t" or (op == "d" and self.kind == "append"):
             return {}
-        if op in _INSERTS and after is None:
+        if (op in _INSERTS and after is None) or (op == "d" and before is None):
             raise Fault("missing_image")
-        if op == "d" and before is None:
-            raise Fault("missing_image")
-
-        def walked(node: Node, name: str) -> Outcome:
-            return Walk(settings, table, (name,)).run(node)
-
-        if self.kind == "changelog" and op in ("u", "d"):
-            images = {"before": walked(before, "before")} if before is not None else {}
-            if op == "u" and after is not None:
-                images["after"] = walked(after, "after")
-            every = [value for one in images.values() for value in one.rescued]
-            for one in images.values():
-                one.rescued = every  # Each row of a change has what was rescued of all of it.
-            return images
-        if op == "d":
+        if self.kind == "changelog":
+            return _both(settings, table, before if op in ("u", "d") else None, after if op != "d" else None)
+        if op == "d" or after is None:
             return {"": Outcome()}
-        assert after is not None
-        found = walked(after, "after")
+        found = Walk(settings, table, ("after",)).run(after)
         if self.kind == "upsert" and found.row.get("id") is None:
             found.kinds |= {"missing_key", "no_key"}
             found.paths |= {"*"}
-        return {"after" if self.kind == "changelog" else "": found}
+        return {"": found}
+
+
+def _both(settings: Settings, table: Table, before: Node | None, after: Node | None) -> Mapping[str, Outcome]:
+    """Returns what becomes of the rows of a change; each has what was rescued of all of it."""
+    rows = {"before": before, "after": after}
+    images = {name: Walk(settings, table, (name,)).run(row) for name, row in rows.items() if row is not None}
+    every = [value for one in images.values() for value in one.rescued]
+    for one in images.values():
+        one.rescued = every
+    return images
 
 
 def _bad(kind: str, settings: Settings, table: Table, rows: Sequence[Node | None]) -> Outcome:

@@ -10,7 +10,7 @@ from typing import Any
 from tests.simulation.judge.model.faults import Fault
 from tests.simulation.judge.model.json_text import Json, has_half, plain
 from tests.simulation.judge.model.json_values import How, value_of
-from tests.simulation.judge.model.types import MapOf, Plain, Type
+from tests.simulation.judge.model.types import MapOf, Plain
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,10 +60,6 @@ class JsonNode:
     def plain(self, kind: Plain, how: How) -> Any:
         """See Node."""
         return value_of(self.json, kind, how)
-
-    def whole(self, kind: Type, how: How) -> tuple[Any] | None:  # noqa: ARG002  (other formats have such columns)
-        """See Node."""
-        return None
 
     def own_faults(self) -> Sequence[str]:
         """See Node."""

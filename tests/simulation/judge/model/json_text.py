@@ -53,8 +53,10 @@ def read_object(raw: bytes | None) -> Json:
     text = text.removeprefix("\ufeff")
     at = _after_space(text, 0)
     if text[at : at + 1] != "{":
-        raise Unreadable("not_an_object") if _is_json(text) or not text.strip() else Unreadable(
-            "not_an_object", "malformed"
+        raise (
+            Unreadable("not_an_object")
+            if _is_json(text) or not text.strip()
+            else Unreadable("not_an_object", "malformed")
         )
     if _levels(text) > MOST_LEVELS:
         raise Unreadable("too_deep", "malformed")

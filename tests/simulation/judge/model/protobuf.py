@@ -18,7 +18,7 @@ from tests.simulation.judge.model.faults import Fault, Unreadable
 from tests.simulation.judge.model.json_values import How
 from tests.simulation.judge.model.rows import Outcome, Walk
 from tests.simulation.judge.model.settings import Settings, Table
-from tests.simulation.judge.model.types import MapOf, Plain, Type
+from tests.simulation.judge.model.types import MapOf, Plain
 from tests.simulation.judge.model.written import BINARY, INT, LONG, STRING, Anything, Written, rescued_of, value_of
 
 _PLAIN: Mapping[str, Plain] = {
@@ -40,8 +40,8 @@ _PROTO = descriptor_pb2.FieldDescriptorProto
 
 @dataclass(frozen=True)
 class Field:
-    """A field of the message. type: of the .proto file, `Color`, `Point` or `Timestamp`. label: `optional`, `repeated`, `map` (of
-    such values by text) or nothing.
+    """A field of the message. type: of the .proto file, `Color`, `Point` or `Timestamp`. label: `optional`, `repeated`,
+    `map` (of such values by text) or nothing.
     """
 
     number: int
@@ -63,7 +63,8 @@ def proto_text(fields: Sequence[Field]) -> str:
     colors = " ".join(f"{name} = {number};" for number, name in enumerate(COLORS))
     return (
         'syntax = "proto3";\nimport "google/protobuf/timestamp.proto";\n'
-        f"message M {{\n  {lines}\n}}\nmessage Point {{ int32 x = 1; optional string label = 2; }}\nenum Color {{ {colors} }}\n"
+        f"message M {{\n  {lines}\n}}\nmessage Point {{ int32 x = 1; optional string label = 2; }}\n"
+        f"enum Color {{ {colors} }}\n"
     )
 
 
@@ -172,10 +173,6 @@ class ProtoNode:
             return Written.of(STRING, COLORS[self.value] if known else str(self.value))
         kind = _PLAIN[self.field.type]
         return Written.of(kind, Decimal(self.value) if kind.name == "decimal" else self.value)
-
-    def whole(self, kind: Type, how: How) -> tuple[Any] | None:  # noqa: ARG002  (other formats have such columns)
-        """See Node."""
-        return None
 
     def own_faults(self) -> Sequence[str]:
         """See Node."""

@@ -1,4 +1,4 @@
-"""What a record becomes: each of its fields a column's value, rescued, left out by a setting, or the reason of a dead letter.
+"""What a record becomes: each of its fields a column's value, rescued, left out by a setting, or why it is a dead letter.
 
 The walk is the same for all formats; a format says what its values are (`Node`).
 """
@@ -22,7 +22,6 @@ from tests.simulation.judge.model.settings import (
     takes,
 )
 from tests.simulation.judge.model.types import ListOf, MapOf, Plain, StructOf, Type
-
 
 MOST_INFERRED_LEVELS = 60
 
@@ -53,9 +52,6 @@ class Node(Protocol):
 
     def plain(self, kind: Plain, how: How) -> Any:
         """Returns the value of a plain column, or raises Fault."""
-
-    def whole(self, kind: Type, how: How) -> tuple[Any] | None:
-        """Returns the value of a column that takes it as it is, whatever parts it has."""
 
     def own_faults(self) -> Sequence[str]:
         """Returns the classes of faults of a record's names."""
@@ -120,8 +116,7 @@ class Walk:
             raise Fault("type_mismatch")
         for fault in node.own_faults():
             self._spoil(Fault(fault), path)
-        by_column: dict[str, list[tuple[str, Path, Node]]] = {}
-        unknown = dict[str, Path]()
+        by_column, unknown = dict[str, list[tuple[Path, Node]]](), dict[str, Path]()
         for inner, value, column, is_fed in self._sorted_out(members, names, path):
             if column is None:
                 self._unknown(inner, value)
@@ -130,19 +125,22 @@ class Walk:
             elif is_fed:
                 self._feed(column, inner, value)
             elif not value.is_null:
-                by_column.setdefault(column, []).append((inner[-1], inner, value))
-        row: dict[str, Any] = {}
-        for column, values in by_column.items():
-            values.sort(key=lambda one: one[0] != column)
-            (name, inner, value), others = values[0], values[1:]
-            for _, second, more in others:
-                self._conflict(second, more)
-            declared = self.settings.columns.get(column) if not path else top
-            is_how = How(declared.coerce, declared.zone, how.is_connect) if declared is not None and not path else how
-            found = self._value(value, kinds[column], inner, is_how, declared)
-            if found is not None:
-                row[column] = found
-        return row
+                by_column.setdefault(column, []).append((inner, value))
+        row = {column: self._of_column(column, values, kinds, how, top) for column, values in by_column.items()}
+        return {column: value for column, value in row.items() if value is not None}
+
+    def _of_column(
+        self, column: str, values: list[tuple[Path, Node]], kinds: Mapping[str, Type], how: How, top: Column | None
+    ) -> Any:
+        """Returns a column's value, of the fields that are its own; a field of exactly its name comes first."""
+        values.sort(key=lambda one: one[0][-1] != column)
+        (path, value), others = values[0], values[1:]
+        for second, more in others:
+            self._conflict(second, more)
+        if len(path) == 1:
+            top = self.settings.columns.get(column)
+            how = How(top.coerce, top.zone, how.is_connect) if top is not None else how
+        return self._value(value, kinds[column], path, how, top)
 
     def _sorted_out(
         self, members: Sequence[tuple[str, Node]], names: Names, path: Path
@@ -225,26 +223,27 @@ class Walk:
         if node.is_null:
             return None
         try:
-            whole = node.whole(kind, how)
-            if whole is not None:
-                return whole[0]
-            match kind:
-                case StructOf(members):
-                    known = dict(members)
-                    return self._members(node, known, Names(known), path, how, top)
-                case ListOf(element):
-                    elements = node.elements()
-                    if elements is None:
-                        raise Fault("type_mismatch")
-                    return [self._value(one, element, (*path, "element"), how, top) for one in elements]
-                case MapOf():
-                    return self._map(node, kind, path, how, top)
-            return node.plain(kind, how)
+            return self._parts(node, kind, path, how, top)
         except Fault as fault:
             if top is None and fault.because:
                 self.found.inferred[".".join((*self.above, *path))] = fault.because
             self._refuse(path, node, fault)
             return None
+
+    def _parts(self, node: Node, kind: Type, path: Path, how: How, top: Column | None) -> Any:
+        """Returns the value of a column, or raises Fault where it has none."""
+        match kind:
+            case StructOf(members):
+                known = dict(members)
+                return self._members(node, known, Names(known), path, how, top)
+            case ListOf(element):
+                elements = node.elements()
+                if elements is None:
+                    raise Fault("type_mismatch")
+                return [self._value(one, element, (*path, "element"), how, top) for one in elements]
+            case MapOf():
+                return self._map(node, kind, path, how, top)
+        return node.plain(kind, how)
 
     def _map(self, node: Node, kind: MapOf, path: Path, how: How, top: Column | None) -> list[tuple[Any, Any]]:
         entries = node.entries(kind)

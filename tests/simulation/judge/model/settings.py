@@ -13,9 +13,11 @@ from tests.simulation.judge.model.types import Type, declared_as, parse_type
 Path = tuple[str, ...]
 RESCUED = "_rescued"
 RESERVED = frozenset(
-    "_file _pos _deleted _spec_id _partition _row_id _last_updated_sequence_number _change_type _change_ordinal "
-    "_commit_snapshot_id".split()
-)
+    {
+        "_file", "_pos", "_deleted", "_spec_id", "_partition", "_row_id", "_last_updated_sequence_number",
+        "_change_type", "_change_ordinal", "_commit_snapshot_id",
+    }
+)  # fmt: skip
 MOST_NAME_BYTES = 255
 
 

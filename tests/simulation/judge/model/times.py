@@ -16,9 +16,9 @@ _ZONE = r"(Z|[+-][0-9]{2}:?[0-9]{2})?"
 _DATE_TEXT, _TIME_TEXT = re.compile(_DATE), re.compile(_TIME)
 _MOMENT_TEXT = re.compile(f"{_DATE}(?:[T ]{_TIME}{_ZONE})?")
 _FAR_YEAR = re.compile(r"[+-][0-9]{4,}-|[0-9]{5,}-|0000-")
-EPOCH = datetime(1970, 1, 1)
-_LAST, _FIRST = datetime.max - EPOCH, datetime.min - EPOCH
-UNITS = {"s": 1_000_000, "ms": 1_000, "us": 1, "ns": Decimal("0.001")}
+EPOCH = datetime.fromtimestamp(0, UTC).replace(tzinfo=None)
+_FIRST, _LAST = datetime.combine(date.min, time.min) - EPOCH, datetime.combine(date.max, time.max) - EPOCH
+UNITS = {"s": Decimal(10**6), "ms": Decimal(1000), "us": Decimal(1), "ns": Decimal("0.001")}
 """How many microseconds each is."""
 _DAY_US = 86_400_000_000
 

@@ -79,21 +79,14 @@ def judge_rows(
     dead = _placed(seen[1], ("partition", "offset", ""), found)
     filled, mixed = set[str](), set[str]()
     for record in records:
-        outcomes = images_of(record)
-        letter = dead.pop((record.place, ""), None)
+        outcomes, letter = images_of(record), dead.pop((record.place, ""), None)
         mine = {name: rows.pop((record.place, name), None) for name in outcomes or [""]}
-        for name, row in mine.items():
-            if row is not None:
-                filled.update(row)
-                found.rows += 1
-                found.rescued += len(outcomes[name].rescued) if outcomes else 0
+        filled.update(column for row in mine.values() if row is not None for column in row)
         if letter is not None:
             mixed |= {name.split(".")[0] for one in outcomes.values() for name in one.paths if name}
-            found.dead += 1
+        _count(outcomes, mine, letter, found)
         if not outcomes:
-            if letter is not None or any(mine.values()):
-                found.note(f"{record.place} changes nothing, and is {letter or mine}; the record is {record.value!r}")
-            found.ignored += 1
+            _judge_idle(record, mine, letter, found)
         elif letter is not None:
             _judge_letter(Case(settings, table, record, _together(outcomes)), mine, letter, found)
         else:
@@ -105,6 +98,20 @@ def judge_rows(
     if table.has_only_seen and empty - {settings.case_of(name) for name in mixed} - mixed:
         found.note(f"no row has a value in the columns {sorted(empty)}, which nobody declares")
     return found
+
+
+def _count(outcomes: Mapping[str, Outcome], rows: Mapping[str, Row | None], letter: Row | None, found: Verdict) -> None:
+    there = [name for name, row in rows.items() if row is not None]
+    found.rows += len(there)
+    found.rescued += sum(len(outcomes[name].rescued) for name in there if name in outcomes)
+    found.dead += letter is not None
+    found.ignored += not outcomes
+
+
+def _judge_idle(record: Fed, rows: Mapping[str, Row | None], letter: Row | None, found: Verdict) -> None:
+    """Judges a record that changes nothing."""
+    if letter is not None or any(row is not None for row in rows.values()):
+        found.note(f"{record.place} changes nothing, and is {letter or rows}; the record is {record.value!r}")
 
 
 def _together(outcomes: Mapping[str, Outcome]) -> Outcome:
@@ -170,19 +177,23 @@ def _judge_letter(case: Case, rows: Mapping[str, Row | None], letter: Row, found
         if not _is_too_rich(case):
             found.note(case.describe(f"a good record is dead by {message!r}"))
         return
-    if kind in outcome.may_be:
-        return
-    if not outcome.kinds:
-        found.note(case.describe(f"a good record is dead by {kind} {message!r} at {letter.get('path')}"))
-    elif kind not in outcome.kinds:
-        found.note(case.describe(f"it is dead by {kind} {message!r}, and bad by {sorted(outcome.kinds)}"))
-    elif not _is_at_fault(letter.get("path"), outcome.paths):
-        found.note(case.describe(f"its dead letter names {letter.get('path')!r}, and at fault is {outcome.paths}"))
-    elif case.record.is_first and outcome.inferred and outcome.inferred.keys() >= outcome.paths - {None}:
-        found.note(case.describe(f"the sample has {dict(outcome.inferred)}, and the column is none for it"))
     value, key = letter.get("value"), letter.get("key")
     if value != case.record.value or key != case.record.key:
         found.note(case.describe(f"its dead letter has {value!r} and the key {key!r}"))
+    if kind not in outcome.may_be:
+        _judge_reason(case, kind, f"{kind} {message!r} at {letter.get('path')}", letter.get("path"), found)
+
+
+def _judge_reason(case: Case, kind: str, reason: str, path: str | None, found: Verdict) -> None:
+    outcome = case.outcome
+    if not outcome.kinds:
+        found.note(case.describe(f"a good record is dead by {reason}"))
+    elif kind not in outcome.kinds:
+        found.note(case.describe(f"it is dead by {reason}, and bad by {sorted(outcome.kinds)}"))
+    elif not _is_at_fault(path, outcome.paths):
+        found.note(case.describe(f"its dead letter names {path!r}, and at fault is {outcome.paths}"))
+    elif case.record.is_first and outcome.inferred and outcome.inferred.keys() >= outcome.paths - {None}:
+        found.note(case.describe(f"the sample has {dict(outcome.inferred)}, and the column is none for it"))
 
 
 def _is_at_fault(path: str | None, expected: Iterable[str | None]) -> bool:
