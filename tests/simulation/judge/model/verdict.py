@@ -79,16 +79,16 @@ def judge_rows(
     dead = _placed(seen[1], ("partition", "offset", ""), found)
     filled, mixed = set[str](), set[str]()
     for record in records:
-        outcomes, letter = images_of(record), dead.pop((record.place, ""), None)
+        outcomes, dead_letter = images_of(record), dead.pop((record.place, ""), None)
         mine = {name: rows.pop((record.place, name), None) for name in outcomes or [""]}
         filled.update(column for row in mine.values() if row is not None for column in row)
-        if letter is not None:
+        if dead_letter is not None:
             mixed |= {name.split(".")[0] for one in outcomes.values() for name in one.paths if name}
-        _count(outcomes, mine, letter, found)
+        _count(outcomes, mine, dead_letter, found)
         if not outcomes:
-            _judge_idle(record, mine, letter, found)
-        elif letter is not None:
-            _judge_letter(Case(settings, table, record, _together(outcomes)), mine, letter, found)
+            _judge_idle(record, mine, dead_letter, found)
+        elif dead_letter is not None:
+            _judge_dead(Case(settings, table, record, _together(outcomes)), mine, dead_letter, found)
         else:
             for name, outcome in outcomes.items():
                 _judge(Case(settings, table, record, outcome), mine[name], has_replaced(record), found)
@@ -100,18 +100,20 @@ def judge_rows(
     return found
 
 
-def _count(outcomes: Mapping[str, Outcome], rows: Mapping[str, Row | None], letter: Row | None, found: Verdict) -> None:
+def _count(
+    outcomes: Mapping[str, Outcome], rows: Mapping[str, Row | None], dead_letter: Row | None, found: Verdict
+) -> None:
     there = [name for name, row in rows.items() if row is not None]
     found.rows += len(there)
     found.rescued += sum(len(outcomes[name].rescued) for name in there if name in outcomes)
-    found.dead += letter is not None
+    found.dead += dead_letter is not None
     found.ignored += not outcomes
 
 
-def _judge_idle(record: Fed, rows: Mapping[str, Row | None], letter: Row | None, found: Verdict) -> None:
+def _judge_idle(record: Fed, rows: Mapping[str, Row | None], dead_letter: Row | None, found: Verdict) -> None:
     """Judges a record that changes nothing."""
-    if letter is not None or any(row is not None for row in rows.values()):
-        found.note(f"{record.place} changes nothing, and is {letter or rows}; the record is {record.value!r}")
+    if dead_letter is not None or any(row is not None for row in rows.values()):
+        found.note(f"{record.place} changes nothing, and is {dead_letter or rows}; the record is {record.value!r}")
 
 
 def _together(outcomes: Mapping[str, Outcome]) -> Outcome:
@@ -169,19 +171,19 @@ def _judge(case: Case, row: Row | None, is_replaced: bool, found: Verdict) -> No
         _judge_row(case, row, found)
 
 
-def _judge_letter(case: Case, rows: Mapping[str, Row | None], letter: Row, found: Verdict) -> None:
-    outcome, kind, message = case.outcome, letter["error_class"], letter["message"]
+def _judge_dead(case: Case, rows: Mapping[str, Row | None], dead_letter: Row, found: Verdict) -> None:
+    outcome, kind, message = case.outcome, dead_letter["error_class"], dead_letter["message"]
     if any(row is not None for row in rows.values()):
         found.note(case.describe("it is a row and a dead letter"))
     if kind == "too_many_fields":
         if not _is_too_rich(case):
             found.note(case.describe(f"a good record is dead by {message!r}"))
         return
-    value, key = letter.get("value"), letter.get("key")
+    value, key = dead_letter.get("value"), dead_letter.get("key")
     if value != case.record.value or key != case.record.key:
         found.note(case.describe(f"its dead letter has {value!r} and the key {key!r}"))
     if kind not in outcome.may_be:
-        _judge_reason(case, kind, f"{kind} {message!r} at {letter.get('path')}", letter.get("path"), found)
+        _judge_reason(case, kind, f"{kind} {message!r} at {dead_letter.get('path')}", dead_letter.get("path"), found)
 
 
 def _judge_reason(case: Case, kind: str, reason: str, path: str | None, found: Verdict) -> None:
