@@ -7,7 +7,7 @@ COMPILE := env -u PIP_FIND_LINKS -u PIP_INDEX_URL -u PIP_EXTRA_INDEX_URL CUSTOM_
 	--quiet --allow-unsafe --generate-hashes --no-emit-index-url --no-emit-find-links --no-header --strip-extras
 
 .PHONY: setup machine test-setup manifests demo picture test test-all check lint docs bench soak soak-maintenance soak-answers soak-guard \
-	soak-adopt soak-replay soak-histories soak-decimals soak-examples soak-queries soak-processing soak-standby prometheus console collector \
+	soak-adopt soak-replay soak-histories soak-decimals soak-examples soak-queries soak-processing soak-standby soak-values prometheus console collector \
 	catalogs stores lock clean
 
 setup: $(VENV)/.jars
@@ -166,6 +166,11 @@ soak-standby: test-setup
 	$(BIN)/python -m pytest -s -m soak tests/acceptance/test_standby.py
 	$(BIN)/python -m pytest -m soak tests/acceptance/test_kills.py -k standby
 	$(BIN)/python -m pytest -m soak tests/contracts/test_leadership.py
+
+# An hour of topics by chance in every format, judged by a model of the documentation: a million records of a format where it is
+# the only one. FRAZIL_SOAK_SECONDS for another time, FRAZIL_FORMATS for some formats, FRAZIL_SEED for other topics.
+soak-values: setup $(VENV)/.dev
+	$(BIN)/python -m pytest -s -m soak tests/simulation/judge
 
 # A quarter of a million damaged records of each format between pages that nobody may touch; FRAZIL_RECORDS for other numbers.
 soak-guard: setup $(VENV)/.dev

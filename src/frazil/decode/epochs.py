@@ -19,6 +19,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 from pyiceberg.types import IcebergType, TimestampType, TimestamptzType
 
+from frazil.decode.local_times import instants_of, local_of
+
 DIGITS = {"s": 6, "ms": 3, "us": 0, "ns": -3}
 """The number of digits between a unit and the microsecond."""
 # Microseconds of 0001-01-01 and 10000-01-01: numbers beyond were written in another unit.
@@ -180,7 +182,7 @@ _INSTANT, _LOCAL = pa.timestamp("us", tz="UTC"), pa.timestamp("us")
 
 def to_local(instants: pa.Array, zone: str) -> pa.Array:
     """Returns the local times of instants in a zone; null outside the years 1 to 9999."""
-    local = pc.local_timestamp(instants.cast(pa.timestamp("us", tz=zone)))
+    local = local_of(instants, zone)
     micros = local.cast(pa.int64())
     is_inside = pc.and_(pc.greater_equal(micros, FIRST_US), pc.less(micros, LAST_US))
     return pc.if_else(is_inside, local, pa.scalar(None, _LOCAL))
@@ -190,11 +192,11 @@ def to_instants(local: pa.Array, zone: str) -> pa.Array:
     """Returns the instants of local times in a zone; of the two that a time has when clocks go back, the first. Null
     for times that are skipped when clocks go forward, and outside the years 1 to 9999.
     """
-    zoned = _assume_zone(local, zone)
-    micros = zoned.cast(pa.int64())
+    instants = instants_of(local, zone)
+    micros = instants.cast(pa.int64())
     is_inside = pc.and_(pc.greater_equal(micros, FIRST_US), pc.less(micros, LAST_US))
-    is_good = pc.and_(pc.equal(pc.local_timestamp(zoned), local), is_inside)
-    return pc.if_else(is_good, zoned.cast(_INSTANT), pa.scalar(None, _INSTANT))
+    is_good = pc.and_(pc.equal(local_of(instants, zone), local), is_inside)
+    return pc.if_else(is_good, instants, pa.scalar(None, _INSTANT))
 
 
 SKIPPED = "{value} does not exist in {zone}, where clocks were set forward past it"
@@ -204,12 +206,8 @@ SKIPPED = "{value} does not exist in {zone}, where clocks were set forward past 
 def are_skipped(local: pa.Array, zone: str) -> NDArray[np.bool_]:
     """Returns which local times are skipped when clocks go forward in a zone: bool of shape (n_times,)."""
     local = local.cast(_LOCAL)
-    again = pc.local_timestamp(_assume_zone(local, zone))
+    again = local_of(instants_of(local, zone), zone)
     return np.asarray(pc.fill_null(pc.not_equal(again, local), False))
-
-
-def _assume_zone(local: pa.Array, zone: str) -> pa.Array:
-    return pc.assume_timezone(local, zone, ambiguous="earliest", nonexistent="earliest")
 
 
 def convert_zone(array: pa.Array, wanted: IcebergType, zone: str) -> pa.Array | None:

@@ -152,7 +152,9 @@ def open_canal(
     rows = _rows(messages)
     facts = _facts(messages)
     outer.has_escaped_keys |= bool((error == scan.ESCAPED_KEY).any())
-    outer.refuse(objects, np.where(error == scan.ESCAPED_KEY, scan.OK, error).astype(np.uint8), "", FAULTS)
+    outer.refuse(
+        objects, np.where(error == scan.ESCAPED_KEY, scan.OK, error).astype(np.uint8), "", FAULTS, is_whole=True
+    )
     groups = list(group_rows(outer, messages.members["mysqlType"], messages.counts > 0, rows.owner))
     inner = _inner(messages, rows)
     columns = {name: array.take(pa.array(rows.owner)) for name, array in facts.items()}

@@ -95,7 +95,7 @@ def _open(
     if (texts.has_escaped_keys or (error == scan.ESCAPED_KEY).any()) and sent is None:
         canonical = pa.array([unescape_keys(value) for value in values.to_pylist()], pa.binary())
         return _open(canonical, fields, reading, options, values)
-    texts.refuse(slices, error, "", FAULTS)
+    texts.refuse(slices, error, "", FAULTS, is_whole=True)
     return replace(
         decoded,
         mismatches=first_mismatches(texts.mismatches, texts.options.limit),

@@ -45,7 +45,7 @@ from frazil.decode.json.slices import (
 from frazil.decode.limits import long_name_fault, rejected_fault
 from frazil.decode.memory import I32, U8
 from frazil.name_case import Spellings
-from frazil.name_length import is_long, shorten
+from frazil.name_length import is_long
 from frazil.schema.arrow import list_array, map_array, struct_array
 from frazil.schema.names import conflict_reason
 from frazil.schema.parts import Path
@@ -89,6 +89,8 @@ def read_members(
     level = texts.level(path)
     others = level.more(names)  # Excluded fields are looked up too, so that they are no unknown fields.
     members = find_members(texts, slices, fields, others, error)
+    if path and texts.options.is_rescuing:
+        members.clear(error)  # The object is rescued as a whole.
     columns = members.columns
     if level.only is not None:
         columns = _handle_included(texts, slices, (names, others), members, findings, path, error)
@@ -248,7 +250,7 @@ def _handle_unknown(
             else:
                 texts.note_fate(Fate.RESCUED, path, column)
                 there = (texts.selected(column, inner).kind > NULL).astype(np.uint8)
-                texts.refuse(column, there, ".".join((*path, shorten(name))), {1: fault})
+                texts.refuse(column, there, ".".join((*path, texts.shown(name))), {1: fault})
         found = infer_members(texts, free, path)
         if found:
             findings.requested_fields.setdefault(path, {}).update((name, one.type) for name, one in found.items())
@@ -311,6 +313,8 @@ def _read_struct(
     error = np.zeros(len(slices), np.uint8)
     arrays = read_members(texts, slices, kind.fields, findings, path, error)
     refuse_objects(texts, slices, error, path)
+    if error.any():
+        validity, nulls, _ = presence(_without(slices, error), OBJECT)
     return struct_array(len(slices), [member.name for member in kind.fields], arrays, validity, nulls)
 
 
@@ -340,10 +344,14 @@ def _read_map(texts: Texts, slices: Slices, kind: IcebergType, findings: Finding
     assert isinstance(kind, MapType)
     if not isinstance(kind.key_type, StringType):
         return _read_pairs(texts, slices, kind, findings, path)
-    validity, nulls, other = presence(slices, OBJECT)
-    refuse_values(texts, slices, other, kind, path)
     offsets, key_slices, value_slices = entries_of(texts, slices)
     keys = text_column(texts, key_slices, numbers=False)
+    faults = _faulty_maps(texts, offsets, keys.array, keys.bad)
+    if faults.any():
+        refuse_values(texts, slices, faults, kind, path)
+        return _read_map(texts, _without(slices, faults), kind, findings, path)
+    validity, nulls, other = presence(slices, OBJECT)
+    refuse_values(texts, slices, other, kind, path)
     refuse_values(texts, key_slices, keys.bad, StringType(), (*path, "key"))
     _refuse_twice(texts, slices, offsets, keys.array, path)
     items = read_value(texts, value_slices, kind.value_type, findings, (*path, "value"))
@@ -358,12 +366,46 @@ def _read_pairs(texts: Texts, slices: Slices, kind: MapType, findings: Findings,
     def read(some: Slices, of: IcebergType, place: tuple[str, ...]) -> pa.Array:
         return read_value(texts, some, of, findings, place)
 
+    faults = _faulty_pairs(texts, slices, kind, path)
+    if faults.any():
+        refuse_values(texts, slices, faults, kind, path)
+        slices = _without(slices, faults)
     array, pairs, keys, bad = read_pairs(texts, slices, kind, path, read)
     refuse_values(texts, slices, bad * np.uint8(values.WRONG_KIND), kind, path)
     _refuse_twice(texts, slices, pairs.offsets, keys, path)
     if kind.value_required:
         _refuse_null(texts, pairs.values, (*path, "value"))
     return array
+
+
+def _faulty_maps(texts: Texts, offsets: I32, keys: pa.Array, bad: U8) -> U8:
+    """Returns the fault of each map with a bad key or one key twice, where such maps are rescued as a whole. bad: the code
+    of each key's fault.
+    """
+    if not texts.options.is_rescuing:
+        return np.zeros(offsets.size - 1, np.uint8)
+    faults = repeats_keys(offsets, keys) * np.uint8(values.TWICE)
+    faults[np.repeat(np.arange(faults.size), np.diff(offsets))[bad != 0]] = bad[bad != 0]
+    return faults
+
+
+def _faulty_pairs(texts: Texts, slices: Slices, kind: MapType, path: tuple[str, ...]) -> U8:
+    """Returns the same of maps that are arrays of pairs, and 0 for other values."""
+    if not texts.options.is_rescuing:
+        return np.zeros(len(slices), np.uint8)
+    pairs, _ = find_pairs(texts, slices)
+    keys = replace(pairs.keys, owner=np.arange(len(pairs.keys), dtype=np.int32))
+    alone = replace(
+        texts, refused=np.zeros(len(keys), np.bool_), options=replace(texts.options, is_rescuing=False), mismatches=[]
+    )
+    array = read_value(alone, keys, kind.key_type, Findings("drop"), (*path, "key"))
+    return _faulty_maps(texts, pairs.offsets, array, alone.refused * np.uint8(values.UNREADABLE))
+
+
+def _without(slices: Slices, faults: U8) -> Slices:
+    """Returns the values, those with a fault as absent ones."""
+    kind = np.where(faults != 0, ABSENT, slices.kind).astype(np.uint8)
+    return replace(slices, sweep=None, kind=kind)
 
 
 def _refuse_null(texts: Texts, slices: Slices, path: tuple[str, ...]) -> None:

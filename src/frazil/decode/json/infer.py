@@ -36,7 +36,7 @@ from frazil.decode.json.text import TEXT_READERS, TextColumn
 from frazil.decode.limits import long_name_fault, rejected_fault
 from frazil.decode.memory import U8
 from frazil.name_case import fold_case
-from frazil.name_length import is_long, shorten
+from frazil.name_length import is_long
 from frazil.schema.names import both_reason
 
 _DAY = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$"
@@ -184,7 +184,7 @@ def infer_members(texts: Texts, members: Iterable[tuple[str, Slices]], path: tup
             fault = long_name_fault(name, texts.options.is_key)
         if fault is not None:
             there = (texts.selected(column, inner).kind > NULL).astype(np.uint8)
-            texts.refuse(column, there, ".".join((*path, shorten(name))), {1: fault})
+            texts.refuse(column, there, ".".join((*path, texts.shown(name))), {1: fault})
             continue
         groups.setdefault(fold_case(name), []).append((name, column))
     found = []

@@ -149,7 +149,7 @@ def _decode(values: pa.BinaryArray, texts: Texts, fields: tuple[NestedField, ...
         quoted = quote_bare_words(values)
         if quoted is not None:
             return _decode(quoted, texts_of(quoted, options, texts.has_canonical_keys), fields, options)
-    texts.refuse(slices, error, "", FAULTS)
+    texts.refuse(slices, error, "", FAULTS, is_whole=True)
     return Decoded(
         columns=columns,
         refused=texts.refused,

@@ -28,6 +28,7 @@ from frazil.decode.json.values import copy_texts
 from frazil.decode.limits import check_cells
 from frazil.decode.memory import COMPILED, I32, U8, load8, load64
 from frazil.name_case import fold_case
+from frazil.name_length import shorten
 from frazil.schema.parts import Path
 from frazil.schema.selection import EVERY_MEMBER, Level, Selection
 
@@ -254,14 +255,20 @@ class Texts:
         copy_texts(self.base, start, end, rows, offsets, out.ctypes.data)
         return pa.Array.from_buffers(pa.string(), rows.size, [None, pa.py_buffer(offsets), pa.py_buffer(out)])
 
+    def shown(self, name: str) -> str:
+        """Returns a field's name for the path of a fault: whole where its value is rescued under it."""
+        return name if self.options.is_rescuing else shorten(name)
+
     def describe(self, slices: Slices, n: int) -> str:
         """Returns the kind of the n-th value and its beginning: `string "x"`; only the kind for true and false."""
         return f"{_KIND_WORDS[slices.kind[n]]} {self.excerpt(slices, n)}".removeprefix(" ")
 
-    def refuse(self, slices: Slices, bad: U8, path: str, faults: Mapping[int, Fault]) -> None:
-        """Refuses the records of the values in `bad`, and adds a mismatch for the first few."""
+    def refuse(self, slices: Slices, bad: U8, path: str, faults: Mapping[int, Fault], is_whole: bool = False) -> None:
+        """Refuses the records of the values in `bad`, and adds a mismatch for the first few. is_whole: whether the values
+        are the records themselves.
+        """
         rows = np.flatnonzero(bad)
-        if self.options.is_rescuing and path:
+        if self.options.is_rescuing and not is_whole:
             saved = np.array([faults[int(bad[n])].kind not in _NO_TEXT for n in rows], np.bool_)
             self.rescued += [self._mismatch(slices, n, path, faults[int(bad[n])], True) for n in rows[saved].tolist()]
             rows = rows[~saved]

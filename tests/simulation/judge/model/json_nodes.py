@@ -1,0 +1,101 @@
+"""JSON values as the walk of a record asks for them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tests.simulation.judge.model.faults import Fault
+from tests.simulation.judge.model.json_text import Json, has_half, plain
+from tests.simulation.judge.model.json_values import How, value_of
+from tests.simulation.judge.model.types import MapOf, Plain
+
+
+@dataclass(frozen=True, slots=True)
+class JsonNode:
+    """A value."""
+
+    json: Json
+
+    @property
+    def is_null(self) -> bool:
+        """See Node."""
+        return self.json.kind == "null"
+
+    @property
+    def has_type(self) -> bool:
+        """See Node."""
+        return has_type(self.json)
+
+    @property
+    def levels(self) -> int:
+        """See Node."""
+        return depth_of(self.json)
+
+    def members(self) -> Sequence[tuple[str, JsonNode]] | None:
+        """See Node."""
+        if self.json.kind != "object":
+            return None
+        return [(key, JsonNode(value)) for key, value in self.json.value]
+
+    def elements(self) -> Sequence[JsonNode] | None:
+        """See Node."""
+        return [JsonNode(value) for value in self.json.value] if self.json.kind == "array" else None
+
+    def entries(self, kind: MapOf) -> Sequence[tuple[JsonNode, JsonNode]] | None:
+        """See Node. Maps whose keys are no text are arrays of pairs."""
+        if isinstance(kind.key, Plain) and kind.key.name == "string":
+            if self.json.kind != "object":
+                return None
+            return [(JsonNode(Json("string", json.dumps(key), key)), JsonNode(value)) for key, value in self.json.value]
+        if self.json.kind != "array":
+            return None
+        pairs = [one.value for one in self.json.value if one.kind == "array" and len(one.value) == 2]
+        if len(pairs) < len(self.json.value) or any(pair[0].kind == "null" for pair in pairs):
+            raise Fault("type_mismatch")
+        return [(JsonNode(key), JsonNode(value)) for key, value in pairs]
+
+    def plain(self, kind: Plain, how: How) -> Any:
+        """See Node."""
+        return value_of(self.json, kind, how)
+
+    def own_faults(self) -> Sequence[str]:
+        """See Node."""
+        return ("invalid_text",) if any(map(has_half, self.json.keys)) else ()
+
+    def inner_faults(self) -> Sequence[str]:
+        """See Node."""
+        return ("duplicate_key",) if has_twice(self.json) else ()
+
+    def rescued(self) -> Any:
+        """See Node."""
+        return plain(self.json)
+
+
+def has_type(node: Json) -> bool:
+    """Whether a value is something else than null, and lists and objects of nothing else."""
+    if node.kind == "array":
+        return any(map(has_type, node.value))
+    if node.kind == "object":
+        return any(has_type(value) for _, value in node.value)
+    return node.kind != "null"
+
+
+def has_twice(node: Json) -> bool:
+    """Whether an object has the same key twice."""
+    if node.kind == "array":
+        return any(map(has_twice, node.value))
+    if node.kind == "object":
+        return len(set(node.keys)) < len(node.keys) or any(has_twice(value) for _, value in node.value)
+    return False
+
+
+def depth_of(node: Json) -> int:
+    """Returns the levels of lists and objects."""
+    if node.kind == "array":
+        return 1 + max(map(depth_of, node.value), default=0)
+    if node.kind == "object":
+        return 1 + max((depth_of(value) for _, value in node.value), default=0)
+    return 0
