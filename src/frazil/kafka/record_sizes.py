@@ -23,7 +23,7 @@ from typing import Any
 from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from frazil.errors import UnavailableError
-from frazil.kafka.port import bounded_ms
+from frazil.kafka.port import timestamp_of
 from frazil.kafka.properties import kafka_remedy
 from frazil.kafka.reader import open_consumer
 from frazil.types import OffsetRange
@@ -290,7 +290,7 @@ def _large(r: OffsetRange, message: Message) -> LargeRecord:
         offset,
         offset + 1,
         len(message),
-        bounded_ms(int(at_ms)) if kind != TIMESTAMP_NOT_AVAILABLE else None,
+        timestamp_of(int(at_ms)) if kind != TIMESTAMP_NOT_AVAILABLE else None,
         key if isinstance(key, bytes) and len(key) <= _LARGEST_KEPT else None,
         () if is_large else headers,
     )

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pyiceberg.types import LongType, StringType
 
-from frazil.decode.json import columns
+from frazil.decode.json import columns, names
 from frazil.decode.json.slices import Members
 from frazil.ingest.tables.state import RunState
 from frazil.ingest.tables.table import Table
@@ -90,7 +90,7 @@ def test_a_batch_in_which_a_field_is_lost_is_not_committed(tmp_path: Path, monke
     scene = Scene(tmp_path, "a", unknown_fields="rescue", columns=(ColumnSpec(name="id", type=LongType()),))
     scene.feed("a", {"id": 1, "x": 1}, {"id": 2, "x": 2, "y": 3})
     with monkeypatch.context() as patch:
-        every = columns.all_members
+        every = names.all_members
         patch.setattr(columns, "all_members", lambda *given: lossy(*every(*given)))
         service = scene.start()
         assert turn_until(service, lambda: only(service.tables).status.run_state is RunState.STOPPED, 50)

@@ -447,7 +447,7 @@ def test_what_a_round_has_done_is_no_longer_due_and_its_change_is_announced() ->
         scene.table_maintenance.tables["t.a"] = replace(there, files=there.files[:1])
         return Rewritten(20, 1)
 
-    scene.table_maintenance.compact = compact  # type: ignore[method-assign]
+    scene.table_maintenance.compact = compact  # type: ignore[method-assign, assignment]
     scene.after(10)
     plan = scene.maintenance_scheduler.plans()["t.a"]
     assert (plan.actions, plan.health.files, changed) == ((), 1, ["t.a"])

@@ -39,7 +39,8 @@ from frazil.rows.writer_schemas import LATEST, struct_of
 from frazil.schema.arrow import Bools, Ints, Records
 from frazil.schema.evolve import type_at
 from frazil.schema.names import column_names, column_path
-from frazil.schema.projection import is_one_column, name_in_record
+from frazil.schema.parts import is_one_column
+from frazil.schema.projection import name_in_record
 from frazil.schema.selection import Path
 from frazil.upsert.changes import TRUNCATE, Changes
 from frazil.upsert.lookup.live_rows import has_column
