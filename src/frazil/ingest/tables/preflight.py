@@ -174,8 +174,7 @@ def warnings_of(table: Table, schema: Schema) -> list[str]:
     state = table.state
     metadata = keeps_old_metadata(state), removes_needed_metadata(state)
     own = text_order(table.spec, schema), identified_otherwise(table), unwritten_defaults(table)
-    own = *own, moments_as_partitions(table.spec, schema)
-    return [words for words in (*own, *metadata) if words]
+    return [words for words in (*own, *metadata, moments_as_partitions(table.spec, schema)) if words]
 
 
 def unwritten_defaults(table: Table) -> str:
