@@ -40,6 +40,7 @@ _ADDED = {
     "transforms.text.target.type": "string",
     "transforms.text.format": "yyyy-MM-dd",
     "iceberg.tables.default-partition-by": "kafka_date",
+    "iceberg.catalog": "lake",
     "value.converter": "org.apache.kafka.connect.json.JsonConverter",
 }
 

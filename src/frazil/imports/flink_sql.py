@@ -199,6 +199,7 @@ def _query(draft: Draft, source: Table, insert: Insert) -> tuple[str, dict[str, 
         reason = "the time of processing differs between runs: the column is the time of the record"
         draft.lose(f"{source.name}/{name}", reason, "leave it out of the `select` if that is not meant")
         computed[name] = ["_timestamp"]
+        draft.unconverted.add(name)
     words = [*insert.words, *(word for one in computed.values() for word in one)]
     used = [name for name in source.metadata if is_all or _uses(words, name)]
     for name in [name for name in used if source.metadata[name] not in _PIECES]:

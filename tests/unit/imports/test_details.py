@@ -193,3 +193,12 @@ def _reported(found: Imported) -> list[str]:
 )
 def test_a_malformed_term_is_named_whole(tool: str, text: str, remedy: str) -> None:
     assert _reported(imported(tool, text)) == [remedy]
+
+
+def test_a_partition_by_the_time_of_processing_is_named() -> None:
+    """The column is the time of the record here, and each moment would be a partition."""
+    source = "CREATE TABLE src (id BIGINT, at AS PROCTIME()) WITH ('connector'='kafka', 'topic'='o', 'format'='json');"
+    target = "CREATE TABLE shop.orders (id BIGINT, at TIMESTAMP(3)) PARTITIONED BY (at) WITH ('connector'='iceberg'{});"
+    options = ", 'catalog-type'='rest', 'uri'='http://c', 'catalog-database'='shop'"
+    text = f"{source}\n{target.format(options)}\nINSERT INTO shop.orders SELECT id, at FROM src;"
+    assert "partition_by at" in reasons(imported("flink-sql", text))

@@ -182,9 +182,10 @@ def warnings_of(table: Table, schema: Schema) -> list[str]:
         identified_otherwise(table),
         unwritten_defaults(table),
         field_in_image(spec),
+        *metadata,
         moments_as_partitions(spec, schema),
     )
-    return [words for words in (*own, *metadata) if words]
+    return [words for words in own if words]
 
 
 _IMAGES = {"debezium": ("after", "before"), "canal": ("data", "old")}
