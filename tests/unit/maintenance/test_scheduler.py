@@ -432,7 +432,7 @@ def test_orphans_that_were_promised_are_spared() -> None:
     assert table_maintenance.removed == ["file:/t/orphan.parquet"]
 
 
-def test_what_a_round_has_done_is_no_longer_due_and_its_change_is_announced() -> None:
+def test_what_a_round_has_done_is_no_longer_due_and_its_change_is_announced(monkeypatch: pytest.MonkeyPatch) -> None:
     """A thorough round of a table without commits would otherwise be shown as due for a day."""
     scene = SchedulerScene(files=20)
     changed: list[str] = []
@@ -447,7 +447,7 @@ def test_what_a_round_has_done_is_no_longer_due_and_its_change_is_announced() ->
         scene.table_maintenance.tables["t.a"] = replace(there, files=there.files[:1])
         return Rewritten(20, 1)
 
-    scene.table_maintenance.compact = compact  # type: ignore[method-assign, assignment]
+    monkeypatch.setattr(scene.table_maintenance, "compact", compact)
     scene.after(10)
     plan = scene.maintenance_scheduler.plans()["t.a"]
     assert (plan.actions, plan.health.files, changed) == ((), 1, ["t.a"])
