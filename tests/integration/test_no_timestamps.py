@@ -24,10 +24,8 @@ _SETTINGS = {"message.timestamp.after.max.ms": str(2**63 - 1)}
 def _topic(servers: str, records: Iterable[tuple[int, dict[str, Any]]], **config: str) -> str:
     """A topic of one partition with these records, each with its timestamp."""
     topic = f"timeless-{new_id()[:8]}"
-    producer = Producer({"bootstrap.servers": servers})
-    AdminClient({"bootstrap.servers": servers}).create_topics([NewTopic(topic, 1, config={**_SETTINGS, **config})])[
-        topic
-    ].result(20)
+    admin, producer = AdminClient({"bootstrap.servers": servers}), Producer({"bootstrap.servers": servers})
+    admin.create_topics([NewTopic(topic, 1, config={**_SETTINGS, **config})])[topic].result(20)
     for at_ms, value in records:
         producer.produce(topic, json.dumps(value).encode(), str(value["id"]).encode(), 0, timestamp=at_ms)
     assert producer.flush(30) == 0
