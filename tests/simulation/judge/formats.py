@@ -145,7 +145,7 @@ def judge(root: Path, name: str, seed: int, count: int | None = None) -> Verdict
     chance = Chance(seed)
     topic = FORMATS[name](chance)
     count = count or chance.one(_SIZES)
-    chunks = (7, 20, 20_000) if count < 100 else (100, 1000, 20_000)
+    chunks = (7, 20, 20_000) if count < 100 else (100, 1000, 20_000) if count < 1000 else (1000, 20_000)
     cuts = Cuts(count // 2, (chance.one(chunks), chance.one(chunks)), chance.one(chunks))
     without_time = (
         frozenset(place for place in range(count) if chance.maybe(0.01)) if chance.maybe(0.1) else frozenset()

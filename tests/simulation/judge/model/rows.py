@@ -115,7 +115,10 @@ class Walk:
         if members is None:
             raise Fault("type_mismatch")
         for fault in node.own_faults():
-            self._spoil(Fault(fault), path)
+            if self.settings.unknown_fields == "drop":  # Of fields that are left out the grammar alone is validated.
+                self.found.may_be.add(fault)
+            else:
+                self._spoil(Fault(fault), path)
         by_column, unknown = dict[str, list[tuple[Path, Node]]](), dict[str, Path]()
         for inner, value, column, is_fed in self._sorted_out(members, names, path):
             if column is None:
