@@ -218,7 +218,7 @@ def _judge(topic: Topic, sent: list[Sent], first: int, seen: Seen) -> Verdict:
 def _judge_dropped(outcomes: list[Outcome], seen: Seen, found: Verdict, has_only_seen: bool) -> None:
     every, of_rows = set[str](), set[str]()
     for outcome in outcomes:
-        every |= outcome.dropped
+        every |= outcome.dropped | outcome.may_drop
         if not outcome.kinds:
             of_rows |= outcome.dropped
     listed = seen.dropped - {_AND_MORE}
