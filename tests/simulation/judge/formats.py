@@ -145,7 +145,7 @@ def judge(root: Path, name: str, seed: int, count: int | None = None) -> Verdict
     chance = Chance(seed)
     topic = FORMATS[name](chance)
     count = count or chance.one(_SIZES)
-    chunks = (7, 20, 20_000) if count < 100 else (100, 1000, 20_000)
+    chunks = (7, 20, 20_000) if count < 100 else (100, 1000, 20_000) if count < 1000 else (1000, 20_000)
     cuts = Cuts(count // 2, (chance.one(chunks), chance.one(chunks)), chance.one(chunks))
     without_time = (
         frozenset(place for place in range(count) if chance.maybe(0.01)) if chance.maybe(0.1) else frozenset()
@@ -218,7 +218,7 @@ def _judge(topic: Topic, sent: list[Sent], first: int, seen: Seen) -> Verdict:
 def _judge_dropped(outcomes: list[Outcome], seen: Seen, found: Verdict, has_only_seen: bool) -> None:
     every, of_rows = set[str](), set[str]()
     for outcome in outcomes:
-        every |= outcome.dropped
+        every |= outcome.dropped | outcome.may_drop
         if not outcome.kinds:
             of_rows |= outcome.dropped
     listed = seen.dropped - {_AND_MORE}

@@ -82,7 +82,14 @@ class JsonChance:
         self._next_name = 0
         self.settings = self._settings()
         self.fields = self._fields()
-        self.is_clean = 0.75 if self.chance.maybe(0.8) else 0.2
+        self.is_clean = 0.93 if self.chance.maybe(0.85) else 0.5
+        self._most_names = 10**9 if self._has_place_for_names else 200
+
+    @property
+    def _has_place_for_names(self) -> bool:
+        """Whether names without a column add none."""
+        settings = self.settings
+        return settings.unknown_fields != "add" or settings.schema_evolution == "freeze"
 
     def _settings(self) -> Settings:
         chance = self.chance
@@ -164,7 +171,7 @@ class JsonChance:
                 value = field.draw() if is_clean or chance.maybe(0.8) else odd_text(chance)
                 pairs.append((field.name, "null" if chance.maybe(0.05) else value))
         for _ in range(chance.upto(self.own_names)):
-            self._next_name += 1
+            self._next_name = self._next_name % self._most_names + 1
             pairs.append((f"user_{self._next_name}", str(self._next_name)))
         if not is_clean:
             self._spoil(pairs)

@@ -23,7 +23,6 @@ from frazil.ingest.batches.services import Services
 from frazil.ingest.loop.service import Service
 from frazil.ingest.tables.schemas import Schemas
 from frazil.ingest.tables.table import Table
-from frazil.kafka.memory import MemoryRecord
 from frazil.registry.memory import MemoryRegistry
 from frazil.spec import load_spec
 from frazil.testing import FakeClock, MemoryCatalog, MemoryJobs, MemorySource, StepWorkers
@@ -92,13 +91,15 @@ class Loop:
 
     def produce(self, records: Iterable[Sent]) -> list[Place]:
         """Appends records; returns their places."""
-        places = []
-        for record in records:
-            log = self.topic.partitions[record.partition]
-            offset = log[-1].offset + 1 if log else 0
-            log.append(MemoryRecord(offset, record.value, record.timestamp_ms, record.key, record.headers))
-            places.append((record.partition, offset))
-        return places
+        return [
+            (
+                one.partition,
+                self.source.produce(
+                    TOPIC, one.partition, one.value, one.timestamp_ms, key=one.key, headers=one.headers
+                ),
+            )
+            for one in records
+        ]
 
     def run(self, chunk: int, tasks: int = 1) -> Seen:
         """Reads to the end in chunks of so many records."""

@@ -129,16 +129,36 @@ def infer_field(texts: Texts, slices: Slices, path: tuple[str, ...]) -> Inferred
     hint = texts.options.hint_at.get(tuple(map(fold_case, path)))
     if hint == "moment" and not texts.options.is_extended:
         hint = "string"
-    if len(families) > 1 or (hint is not None and hint not in families):
-        first = hint or _FAMILIES[min(kinds, key=lambda kind: int(np.argmax(slices.kind == kind)))]
-        family = [kind for kind, name in _FAMILIES.items() if name == first]
-        is_other = ~np.isin(slices.kind, [*family, ABSENT, NULL])
-        _refuse(texts, slices, is_other, _MIXED, path)
-        first_record = -1 if hint else int(slices.owner[int(np.argmax(np.isin(slices.kind, family)))])
-        texts.contradictions.append((first_record, slices.owner[is_other]))
-        # The others get their column all the same: a refused record does not affect its neighbours.
-        return infer_field(texts, replace(slices, kind=np.where(is_other, np.uint8(ABSENT), slices.kind)), path)
-    return _of_family(texts, slices, families.pop(), kinds, path)
+    if len(families) == 1 and (hint is None or hint in families):
+        return _of_family(texts, slices, families.pop(), kinds, path)
+    first, first_record = (hint, -1) if hint is not None else _first_family(texts, slices, families, path)
+    if first is None:
+        return None
+    is_other = ~np.isin(slices.kind, [*_kinds_of(first), ABSENT, NULL])
+    _refuse(texts, slices, is_other, _MIXED, path)
+    texts.contradictions.append((first_record, slices.owner[is_other]))
+    # The others get their column all the same: a refused record does not affect its neighbours.
+    return infer_field(texts, replace(slices, kind=np.where(is_other, np.uint8(ABSENT), slices.kind)), path)
+
+
+def _kinds_of(family_name: str) -> list[int]:
+    return [kind for kind, name in _FAMILIES.items() if name == family_name]
+
+
+def _first_family(
+    texts: Texts, slices: Slices, families: Iterable[str], path: tuple[str, ...]
+) -> tuple[str | None, int]:
+    """Returns the family of the first value that has a type, and its record. Lists and objects without contents have none."""
+    first: tuple[str | None, int] = (None, -1)
+    first_at = -1
+    for family_name in families:
+        # What it finds besides is found again once the family is known.
+        alone = replace(texts, refused=texts.refused.copy(), mismatches=[], rescued=[], contradictions=[], fates=None)
+        found = infer_field(alone, slices.only(*_kinds_of(family_name)), path)
+        if found is not None and (first[0] is None or found.at < first_at):
+            is_there = (slices.kind > NULL) & (slices.start <= found.at) & (found.at < slices.end)
+            first, first_at = (family_name, int(slices.owner[int(np.argmax(is_there))])), found.at
+    return first
 
 
 def _of_family(

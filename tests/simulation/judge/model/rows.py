@@ -74,6 +74,8 @@ class Outcome:
     rescued: list[tuple[str, Any]] = field(default_factory=list)
     #: Fields that a setting leaves out by name, and counts.
     dropped: set[str] = field(default_factory=set)
+    #: Fields that it may count too: without a value, or with a name that is no text.
+    may_drop: set[str] = field(default_factory=set)
     #: Fields that have no place.
     lost: list[str] = field(default_factory=list)
     #: New columns that the record's fields would be, nested ones counted.
@@ -114,8 +116,7 @@ class Walk:
         members = node.members()
         if members is None:
             raise Fault("type_mismatch")
-        for fault in node.own_faults():
-            self._spoil(Fault(fault), path)
+        self._note_names(node, path)
         by_column, unknown = dict[str, list[tuple[Path, Node]]](), dict[str, Path]()
         for inner, value, column, is_fed in self._sorted_out(members, names, path):
             if column is None:
@@ -162,6 +163,13 @@ class Walk:
                 continue
             found.append((inner, value, column, fed is not None))
         return found
+
+    def _note_names(self, node: Node, path: Path) -> None:
+        for fault in node.own_faults():
+            if self.settings.unknown_fields == "drop":  # Of fields that are left out the grammar alone is validated.
+                self.found.may_be.add(fault)
+            else:
+                self._spoil(Fault(fault), path)
 
     def _note_twice(self, path: Path, is_out: bool, column: str | None) -> None:
         """A name that is there twice. The documentation leaves open what becomes of it where the field is left out."""
@@ -258,11 +266,12 @@ class Walk:
     def _unknown(self, path: Path, value: Node) -> None:
         """A field without a column."""
         settings = self.settings
-        if value.is_null:
-            return
         if settings.unknown_fields == "drop":
-            self.found.dropped.add(".".join(path))
-        elif settings.unknown_fields == "rescue":
+            is_counted = not value.is_null and path[-1].isprintable()
+            (self.found.dropped if is_counted else self.found.may_drop).add(".".join(path))
+        if value.is_null or settings.unknown_fields == "drop":
+            return
+        if settings.unknown_fields == "rescue":
             self._rescue(path, value)
         elif settings.schema_evolution == "freeze":
             self._refuse(path, value, Fault("unknown_field", *self._impossible(path)))

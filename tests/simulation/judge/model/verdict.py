@@ -82,8 +82,7 @@ def judge_rows(
         outcomes, dead_letter = images_of(record), dead.pop((record.place, ""), None)
         mine = {name: rows.pop((record.place, name), None) for name in outcomes or [""]}
         filled.update(column for row in mine.values() if row is not None for column in row)
-        if dead_letter is not None:
-            mixed |= {name.split(".")[0] for one in outcomes.values() for name in one.paths if name}
+        mixed |= _at_odds(outcomes, dead_letter is not None)
         _count(outcomes, mine, dead_letter, found)
         if not outcomes:
             _judge_idle(record, mine, dead_letter, found)
@@ -98,6 +97,14 @@ def judge_rows(
     if table.has_only_seen and empty - {settings.case_of(name) for name in mixed} - mixed:
         found.note(f"no row has a value in the columns {sorted(empty)}, which nobody declares")
     return found
+
+
+def _at_odds(outcomes: Mapping[str, Outcome], is_dead: bool) -> set[str]:
+    """Returns the fields of a record whose values are in no column, though they may have given it its type."""
+    names = {path for one in outcomes.values() for path, _ in one.rescued}
+    if is_dead:
+        names |= {path for one in outcomes.values() for path in one.paths if path}
+    return {name.removeprefix("after.").removeprefix("before.").split(".")[0] for name in names}
 
 
 def _count(
