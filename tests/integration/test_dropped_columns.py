@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
+from frazil.catalog.iceberg.java import each
 from frazil.runtime.jvm import Jvm
 from tests.integration.lakes import KEEN, Lake
 from tests.integration.tended import Row, Tended, layout_of
@@ -44,6 +47,12 @@ class Changed(Tended):
         assert len({number for number, _ in found}) == len(found)
         return dict(found)
 
+    def in_spark(self) -> dict[int, int]:
+        """The same, as Spark has them."""
+        rows: Any = self.lake.spark().sql(f"select id, v from frazil.{self.name}")
+        # Through py4j: PySpark's own way leaves a socket open until it is garbage-collected.
+        return {int(row.getLong(0)): int(row.getLong(1)) for row in each(rows._jdf.collectAsList())}
+
     def expected(self) -> dict[int, int]:
         return {number: row["v"] for number, row in self.rows.items()}
 
@@ -59,6 +68,7 @@ def test_an_upsert_table_goes_on_and_is_compacted(lake: Lake, version: int, word
     for _ in range(3):
         table.upsert(table.rows, 25)
         assert table.in_java() == table.expected()
+    assert table.in_spark() == table.expected()
     progress = lake.told(table.name)
     maintenance = lake.table_maintenance
     maintenance.rewrite_deletes(table.name, {"rewrite-all": "true"})
@@ -72,3 +82,4 @@ def test_an_upsert_table_goes_on_and_is_compacted(lake: Lake, version: int, word
     for _ in range(2):
         table.upsert(table.rows, 25)
     assert table.in_java() == table.expected()
+    assert table.in_spark() == table.expected()
