@@ -52,7 +52,8 @@ def test_a_folder_that_hives_metastore_cannot_make_is_found_by_check_and_named_u
         places: list[str] = []
         found = list(_check_tables(jvm, spec, [], None, None, places))
         assert [(one.name, one.is_ok) for one in found] == [("catalog", True)], found
-        assert places == [f"file:{server.directory}/warehouse"], "of namespaces that others make"
+        [place] = places
+        assert place.endswith("/warehouse"), "of namespaces that others make"
         warehouse.write_text("no folder")
         assert not check_local_folder("store", warehouse).is_ok
         catalog = IcebergCatalog(jvm.gateway, "p", catalog_properties(spec), jvm.hadoop)
