@@ -322,6 +322,8 @@ def check_local_folder(name: str, folder: Path) -> Finding:
     if not there.is_dir():
         remedy = "move it, or name another place"
         return Finding(name, False, tried, f"{there} is a file, not a folder", remedy, str(there))
+    if there.resolve().parts[1:2] in (("proc",), ("sys",)):
+        return Finding(name, False, tried, f"{there} takes no folders", "name another place", str(there))
     if not os.access(there, os.W_OK | os.X_OK):
         remedy = "make the folder writable for this user, or name another place"
         return Finding(name, False, tried, "this user may not write there", remedy, str(there))

@@ -142,6 +142,19 @@ def test_a_database_without_the_catalogs_tables_has_none_yet_for_commands_that_o
             "correct `catalog.warehouse`",
         ),
         (
+            Thrown(f"{ICEBERG}.RESTException", "NotFoundException: Unable to find warehouse w"),
+            "the table cannot be loaded: RESTException",
+            "correct `catalog.warehouse`",
+        ),
+        (
+            Thrown(
+                f"{ICEBERG}.NotFoundException",
+                "File does not exist: /data/warehouse/n/t/1.metadata.json does not exist",
+            ),
+            "the table cannot be loaded: a file of it is not in the store",
+            "mount the warehouse again",
+        ),
+        (
             Thrown("org.projectnessie.error.NessieReferenceNotFoundException", "Named reference 'nobranch' not found"),
             "the table cannot be loaded: NessieReferenceNotFoundException",
             "correct `ref` under `catalog.properties`",

@@ -226,6 +226,11 @@ def test_a_folder_is_looked_at_and_not_made(tmp_path: Path) -> None:
     assert (finding.is_ok, finding.where) == (False, str(tmp_path / "file"))
 
 
+def test_a_folder_that_nobody_can_make_is_a_problem() -> None:
+    finding = check_local_folder("store", Path("/proc/lake"))
+    assert (finding.is_ok, finding.where, finding.remedy) == (False, "/proc", "name another place")
+
+
 def test_a_folder_without_rights_is_a_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.access", lambda *_: False)
     assert not check_local_folder("store", tmp_path).is_ok

@@ -166,6 +166,7 @@ BY_PEOPLE: Mapping[str, str] = {
     "did you mean `…`? otherwise create the topic, correct its name, or let this client describe it": _CHECK,
     "make the folder writable for this user, or name another place": _CHECK,
     "move it, or name another place": _CHECK,
+    "name another place": _CHECK,
     "register a version that records can be read with": _CHECK,
     "a run skips such records and counts them; `on_bad_record: dead_letter` would keep them": _CHECK,
     "a run writes such records to the dead-letter table; `on_bad_record: stop` would stop instead": _CHECK,

@@ -84,8 +84,11 @@ _ANSWERS = (
     "NessieInternalServerException", "NessieBadRequestException", "NessieBackendThrottledException",
 )  # fmt: skip
 _NAME_REMEDIES = {
+    # A path that has the word is none of these.
     re.compile(
-        r"NoSuchWarehouse|warehouse\W.{0,80}(does not exist|not found|unknown)|(unknown|no such) warehouse", re.I
+        r"NoSuchWarehouse|\bwarehouse:? ['\"`]?[\w.-]+['\"`]? (does not exist|(was |is )?not found|is unknown)"
+        r"|warehouse does not exist|(unknown|no such|find|resolve) warehouse\b",
+        re.I,
     ): ("correct `catalog.warehouse`: the catalog has none of this name; Frazil retries with back-off"),
     re.compile(r"Named reference .* not found|NessieReferenceNotFound", re.I): (
         "correct `ref` under `catalog.properties`: Nessie has no branch of this name; Frazil retries with back-off"
