@@ -1,5 +1,7 @@
 """Tables of Kafka Connect's real sink whose columns have record metadata: its configuration is imported, its table adopted
 and continued, and each column has the values that the sink would have written.
+
+In time: unit/imports/test_record_metadata.py, unit/ingest/tables/test_metadata_types.py, unit/adopt/test_adopt.py.
 """
 
 from __future__ import annotations

@@ -163,13 +163,17 @@ class Decoded:
         places = spread_places(rows, count)
         refused = np.zeros(count, np.bool_)
         refused[rows] = self.refused
+        fates = None
+        if self.fates is not None:
+            fates = np.zeros((len(Fate), count), np.int32)
+            fates[:, rows] = self.fates
         return replace(
             self,
             columns=[column.take(places) for column in self.columns],
             refused=refused,
             mismatches=[replace(mismatch, row=int(rows[mismatch.row])) for mismatch in self.mismatches],
             rescued=None if self.rescued is None else self.rescued.take(places),
-            fates=None,
+            fates=fates,
         )
 
 

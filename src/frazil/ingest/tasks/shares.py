@@ -50,6 +50,8 @@ class MadeRows:
     rows: pa.Table
     #: The values of these that name their table.
     values: RouteValues
+    #: The numbers of their fields (`Decoded.fates`); None where they are not counted.
+    fates: NDArray[np.int32] | None = None
 
 
 class Together:
@@ -81,8 +83,9 @@ class Together:
         self._is_worth_it = not (others or _requests_any(decoded))
         if not self._is_worth_it:
             return None
-        is_made = ~decoded.refused
+        is_made, fates = ~decoded.refused, decoded.fates
         if not is_made.all():
+            fates = None if fates is None else fates[:, is_made]
             places = pa.array(np.flatnonzero(is_made))
             columns = {name: column.take(places) for name, column in columns.items()}
             kept = [column.take(places) for column in decoded.columns]
@@ -90,7 +93,7 @@ class Together:
         if "topic" in self._target.metadata_fields and "topic" not in columns:
             columns["topic"] = pa.repeat(pa.scalar(topic), len(decoded.refused))
         values = self._values(topic, records, is_made, decoded)
-        return MadeRows(is_made, shape_rows(self._target, decoded, columns), values)
+        return MadeRows(is_made, shape_rows(self._target, decoded, columns), values, fates)
 
     def hold(self, rows: pa.Table, of_tables: Sequence[Ints]) -> None:
         """Keeps rows until there are more. of_tables: the places of each table's own rows."""
@@ -180,6 +183,8 @@ class Share:
     #: Bytes of the values of further records, whose rows are made together with those of other tables: int of shape
     #: (n_rows,).
     row_value_bytes: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
+    #: The numbers of the fields of these further records (`Decoded.fates`); None where they are not counted.
+    fates: NDArray[np.int32] | None = None
 
 
 def shares_of(
@@ -244,7 +249,8 @@ def _divide_rows(
         has_rows = target.name in together.tables
         of_rows.append(own if has_rows else own[:0])
         if has_rows:
-            yield Share(target, none, routed, row_value_bytes=sizes[own])
+            fates = None if made.fates is None else made.fates[:, own]
+            yield Share(target, none, routed, row_value_bytes=sizes[own], fates=fates)
         else:
             yield Share(target, records.take(pa.array(own)), routed)
     together.hold(made.rows, of_rows)

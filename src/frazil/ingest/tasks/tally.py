@@ -16,7 +16,7 @@ from frazil.ingest.tasks.shares import value_sizes
 from frazil.process.evaluate import Unmet
 from frazil.report import MOST_BAD, BadRecords, Counts, ExpectationReport, RouteReport, SchemaRequests
 from frazil.rows.query_rows import reason_of
-from frazil.schema.arrow import Ints, Records
+from frazil.schema.arrow import Bools, Ints, Records
 from frazil.schema.evolve import dump_requested_fields
 from frazil.schema.parts import Path
 from frazil.types import BadRecord, add_names
@@ -57,10 +57,11 @@ class Tally:
         """Notes what became of records that were decoded: the refused ones, and the fields of all."""
         self.note_bad(topic, columns, decoded)
         if decoded.fates is not None:
-            self._count_fields(decoded, decoded.fates)
+            self.count_fields(decoded.fates, decoded.refused)
 
-    def _count_fields(self, decoded: Decoded, fates: NDArray[np.int32]) -> None:
-        good = fates[:, ~decoded.refused] if decoded.refused.any() else fates
+    def count_fields(self, fates: NDArray[np.int32], refused: Bools) -> None:
+        """Counts the fields of records. fates: as of `Decoded`. refused: which of the records are bad."""
+        good = fates[:, ~refused] if refused.any() else fates
         read = int(fates[Fate.READ].sum(dtype=np.int64))
         sums = dict(zip((fate.name.lower() for fate in Fate), good.sum(axis=1, dtype=np.int64).tolist(), strict=True))
         fields = {**sums, "read": read, "bad": read - sums["read"]}
@@ -70,10 +71,19 @@ class Tally:
         """Counts records that were written, and the rows or changes that they became."""
         self.counts = Counts.merge([self.counts, Counts(written_count=record_count, row_count=row_count)])
 
-    def count_rows(self, value_bytes: Ints, latest: Mapping[str, Mapping[int, int]], is_writing: bool) -> None:
+    def count_rows(
+        self,
+        value_bytes: Ints,
+        latest: Mapping[str, Mapping[int, int]],
+        is_writing: bool,
+        fates: NDArray[np.int32] | None = None,
+    ) -> None:
         """Counts records whose rows are made together with those of other tables. value_bytes: of each record. latest: the
-        timestamps up to which all records of the route were read. is_writing: whether the rows are written.
+        timestamps up to which all records of the route were read. is_writing: whether the rows are written. fates: of their
+        fields (see `Decoded`).
         """
+        if fates is not None:
+            self.count_fields(fates, np.zeros(fates.shape[1], np.bool_))
         counted = Counts(latest_ms=latest)
         if value_bytes.size and not self.counts.has_oversized:
             counted = Counts(value_bytes.size, int(value_bytes.sum()), int(value_bytes.max()), latest_ms=latest)

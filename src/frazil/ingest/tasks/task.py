@@ -312,7 +312,7 @@ class _TableRun:
             self.tally.note_route(share.routed, share.missing)
             if share.records.num_rows:
                 self._hold(topic, share.records)
-            self.tally.count_rows(share.row_value_bytes, latest, self.is_writing)
+            self.tally.count_rows(share.row_value_bytes, latest, self.is_writing, share.fates)
         elif share.records.num_rows:
             self.take(topic, share.records)
 
