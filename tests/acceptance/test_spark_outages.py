@@ -1,7 +1,8 @@
 """A standalone cluster whose master and workers are killed, restarted and stopped under `frazil run`: every record becomes
 one row, in an application that Frazil starts by itself, and the wait is shown with its cause.
 
-In time: a master and a worker that are killed, here; when an application counts as lost, unit/runtime/test_application_watch.py.
+In time: a master and a worker that are killed, here; when an application counts as lost,
+unit/runtime/test_application_watch.py.
 """
 
 from __future__ import annotations
