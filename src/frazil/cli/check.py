@@ -259,7 +259,7 @@ def _check_tables(
         catalog = open_catalog_for_reading(jvm, spec, is_impatient=True)
         namespace = tables[0].name.rpartition(".")[0] if tables else spec.namespace or "default"
         # Hive's metastore has a place for namespaces that do not exist yet beside this one.
-        places += filter(None, (catalog.ask(address, one) for one in (namespace, "default")))
+        places += filter(None, (catalog.ask(address, one) for one in dict.fromkeys((namespace, "default"))))
         compare = comparison(spec, source, catalog)
     except (SpecError, UnavailableError) as error:
         yield failed("catalog", tried, error)

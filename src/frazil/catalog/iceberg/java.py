@@ -94,7 +94,9 @@ _NAME_REMEDIES = {
         "correct `ref` under `catalog.properties`: Nessie has no branch of this name; Frazil retries with back-off"
     ),
     re.compile(
-        r"Unable to create database path|Failed to create (database|external) path|MetaException.*mkdirs", re.I
+        r"Unable to create database path|Failed to create (database|external) path"
+        r"|MetaException.{0,200}(mkdirs|ParentNotDirectoryException|AccessControlException)",
+        re.I,
     ): (
         "let the user of Hive's metastore make this folder, or write `catalog.warehouse` as a place where it may; Frazil"
         " retries with back-off"
