@@ -222,7 +222,8 @@ def _judge_dropped(outcomes: list[Outcome], seen: Seen, found: Verdict, has_only
         if not outcome.kinds:
             of_rows |= outcome.dropped
     listed = seen.dropped - {_AND_MORE}
-    if has_only_seen and listed - every:
+    is_readable = not any("malformed" in outcome.kinds for outcome in outcomes)
+    if has_only_seen and is_readable and listed - every:
         found.note(f"the status lists {sorted(listed - every)[:5]} as dropped, which no record has")
     if len(every) < _MOST_NAMES and of_rows - seen.dropped:
         found.note(f"the status does not list {sorted(of_rows - seen.dropped)[:5]} as dropped", fields=1)

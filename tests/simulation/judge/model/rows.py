@@ -275,10 +275,17 @@ class Walk:
             self._rescue(path, value)
         elif settings.schema_evolution == "freeze":
             self._refuse(path, value, Fault("unknown_field", *self._impossible(path)))
-        elif self._impossible(path):
+        else:
+            self._add(path, value)
+
+    def _add(self, path: Path, value: Node) -> None:
+        """A field that must be a column, and is none."""
+        if self._impossible(path):
             self._refuse(path, value, Fault(*self._impossible(path)))
         elif value.levels + len(path) - 1 > MOST_INFERRED_LEVELS:
             self._refuse(path, value, Fault("too_deep"))
+        elif value.has_type and value.inner_faults():
+            self._refuse(path, value, Fault(*value.inner_faults()))
         elif value.has_type:
             self.found.new_columns += 1
             self.found.lost.append(".".join(path))
