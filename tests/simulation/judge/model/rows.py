@@ -74,6 +74,8 @@ class Outcome:
     rescued: list[tuple[str, Any]] = field(default_factory=list)
     #: Fields that a setting leaves out by name, and counts.
     dropped: set[str] = field(default_factory=set)
+    #: Values that may be rescued, or not.
+    may_rescue: list[tuple[str, Any]] = field(default_factory=list)
     #: Fields that it may count too: without a value, or with a name that is no text.
     may_drop: set[str] = field(default_factory=set)
     #: Fields that have no place.
@@ -235,8 +237,16 @@ class Walk:
         except Fault as fault:
             if top is None and fault.because:
                 self.found.inferred[".".join((*self.above, *path))] = fault.because
-            self._refuse(path, node, fault)
+            if top is None and not node.has_type:
+                self._leave_open(path, node, fault)
+            else:
+                self._refuse(path, node, fault)
             return None
+
+    def _leave_open(self, path: Path, node: Node, fault: Fault) -> None:
+        """A list or an object without contents that its column cannot have: the column may be younger than the record."""
+        self.found.may_be |= fault.kinds
+        self.found.may_rescue.append((".".join((*self.above, *path)), node.rescued()))
 
     def _parts(self, node: Node, kind: Type, path: Path, how: How, top: Column | None) -> Any:
         """Returns the value of a column, or raises Fault where it has none."""
