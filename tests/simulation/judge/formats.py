@@ -218,14 +218,15 @@ def _judge(topic: Topic, sent: list[Sent], first: int, seen: Seen) -> Verdict:
 def _judge_dropped(outcomes: list[Outcome], seen: Seen, found: Verdict, has_only_seen: bool) -> None:
     every, of_rows = set[str](), set[str]()
     for outcome in outcomes:
-        every |= outcome.dropped | outcome.may_drop
+        every |= {path.lower() for path in outcome.dropped | outcome.may_drop}
         if not outcome.kinds:
-            of_rows |= outcome.dropped
-    listed = seen.dropped - {_AND_MORE}
-    if has_only_seen and listed - every:
+            of_rows |= {path.lower() for path in outcome.dropped}
+    listed = {path.lower() for path in seen.dropped} - {_AND_MORE}
+    is_readable = not any("malformed" in outcome.kinds for outcome in outcomes)
+    if has_only_seen and is_readable and listed - every:
         found.note(f"the status lists {sorted(listed - every)[:5]} as dropped, which no record has")
-    if len(every) < _MOST_NAMES and of_rows - seen.dropped:
-        found.note(f"the status does not list {sorted(of_rows - seen.dropped)[:5]} as dropped", fields=1)
+    if len(every) < _MOST_NAMES and of_rows - listed:
+        found.note(f"the status does not list {sorted(of_rows - listed)[:5]} as dropped", fields=1)
 
 
 def _judge_balance(seen: Seen, found: Verdict, is_upsert: bool) -> None:

@@ -148,7 +148,9 @@ def _kinds_of(family_name: str) -> list[int]:
 def _first_family(
     texts: Texts, slices: Slices, families: Iterable[str], path: tuple[str, ...]
 ) -> tuple[str | None, int]:
-    """Returns the family of the first value that has a type, and its record. Lists and objects without contents have none."""
+    """Returns the family of the first value that has a type, and its record. Lists and objects without contents have no
+    type.
+    """
     first: tuple[str | None, int] = (None, -1)
     first_at = -1
     for family_name in families:

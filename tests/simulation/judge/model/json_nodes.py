@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -67,7 +67,8 @@ class JsonNode:
 
     def inner_faults(self) -> Sequence[str]:
         """See Node."""
-        return ("duplicate_key",) if has_twice(self.json) else ()
+        faults = ("duplicate_key",) if has_twice(self.json, lambda name: name) else ()
+        return (*faults, "name_conflict") if has_twice(self.json, str.lower) else faults
 
     def rescued(self) -> Any:
         """See Node."""
@@ -83,12 +84,13 @@ def has_type(node: Json) -> bool:
     return node.kind != "null"
 
 
-def has_twice(node: Json) -> bool:
-    """Whether an object has the same key twice."""
+def has_twice(node: Json, fold: Callable[[str], str]) -> bool:
+    """Whether an object has the same key twice. fold: what makes two keys the same."""
     if node.kind == "array":
-        return any(map(has_twice, node.value))
+        return any(has_twice(element, fold) for element in node.value)
     if node.kind == "object":
-        return len(set(node.keys)) < len(node.keys) or any(has_twice(value) for _, value in node.value)
+        names = [fold(key) for key, value in node.value if value.kind != "null"]
+        return len(set(names)) < len(names) or any(has_twice(value, fold) for _, value in node.value)
     return False
 
 

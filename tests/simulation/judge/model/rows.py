@@ -74,6 +74,8 @@ class Outcome:
     rescued: list[tuple[str, Any]] = field(default_factory=list)
     #: Fields that a setting leaves out by name, and counts.
     dropped: set[str] = field(default_factory=set)
+    #: Values that may be rescued, or not.
+    may_rescue: list[tuple[str, Any]] = field(default_factory=list)
     #: Fields that it may count too: without a value, or with a name that is no text.
     may_drop: set[str] = field(default_factory=set)
     #: Fields that have no place.
@@ -235,8 +237,16 @@ class Walk:
         except Fault as fault:
             if top is None and fault.because:
                 self.found.inferred[".".join((*self.above, *path))] = fault.because
-            self._refuse(path, node, fault)
+            if top is None and not node.has_type:
+                self._leave_open(path, node, fault)
+            else:
+                self._refuse(path, node, fault)
             return None
+
+    def _leave_open(self, path: Path, node: Node, fault: Fault) -> None:
+        """A list or an object without contents that its column cannot have: the column may be younger than the record."""
+        self.found.may_be |= fault.kinds
+        self.found.may_rescue.append((".".join((*self.above, *path)), node.rescued()))
 
     def _parts(self, node: Node, kind: Type, path: Path, how: How, top: Column | None) -> Any:
         """Returns the value of a column, or raises Fault where it has none."""
@@ -275,10 +285,17 @@ class Walk:
             self._rescue(path, value)
         elif settings.schema_evolution == "freeze":
             self._refuse(path, value, Fault("unknown_field", *self._impossible(path)))
-        elif self._impossible(path):
+        else:
+            self._add(path, value)
+
+    def _add(self, path: Path, value: Node) -> None:
+        """A field that must be a column, and is none."""
+        if self._impossible(path):
             self._refuse(path, value, Fault(*self._impossible(path)))
         elif value.levels + len(path) - 1 > MOST_INFERRED_LEVELS:
             self._refuse(path, value, Fault("too_deep"))
+        elif value.has_type and value.inner_faults():
+            self._refuse(path, value, Fault(*value.inner_faults()))
         elif value.has_type:
             self.found.new_columns += 1
             self.found.lost.append(".".join(path))
