@@ -20,7 +20,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField
 
 from frazil.catalog.iceberg.catalog import IcebergCatalog
-from frazil.catalog.iceberg.java import probe_store, properties_of_file
+from frazil.catalog.iceberg.probe import probe_store, properties_of_file
 from frazil.catalog.iceberg.store_access import identity_of, place_of, proxy_to
 from frazil.catalog.port import TableState
 from frazil.cli.wiring import unmade_catalog

@@ -8,8 +8,8 @@ from contextlib import ExitStack, nullcontext, suppress
 from functools import partial
 from typing import Any
 
-from frazil.catalog.iceberg.java import probe_store
 from frazil.catalog.iceberg.opening import settings_of_driver
+from frazil.catalog.iceberg.probe import probe_store
 from frazil.catalog.port import Catalog
 from frazil.cli.output import DEFAULT_FILE, Output, SpecFile
 from frazil.cli.plan import plan_of

@@ -14,7 +14,7 @@ from typing import Any
 
 from frazil import __version__
 from frazil.catalog.iceberg.catalog import IcebergCatalog
-from frazil.catalog.iceberg.java import properties_of_file
+from frazil.catalog.iceberg.probe import properties_of_file
 from frazil.catalog.memory import MemoryCatalog
 from frazil.catalog.port import Catalog
 from frazil.cli.output import Output

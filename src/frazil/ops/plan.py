@@ -43,13 +43,11 @@ from frazil.ops.sampled_changes import (
 )
 from frazil.ops.sampling import decode_sample, propose_times, routed_sample, sampled_keys
 from frazil.ops.status import MissingTopics, problem_of
-from frazil.ops.unused_fields import unselected_fields, unused_fields
-from frazil.printable import plural
+from frazil.ops.unused_fields import absent_columns, unselected_fields, unused_fields
 from frazil.process.protect import ProtectedField
 from frazil.rows.record_keys import KEY_SCHEMA
 from frazil.schema.conflicts import accept
 from frazil.schema.evolve import NameConflict, RequestedFields, compare_schemas, extend_schema
-from frazil.schema.names import spelled
 from frazil.spec import ColumnSpec, PipelineSpec, TableSpec
 from frazil.spec.catalog_properties import ignored_properties
 from frazil.types import OffsetRange
@@ -317,7 +315,7 @@ def _add_columns(table: Table, plan: PlannedTable, records: list[ReadRecord], sa
             raise TableStopped(*describe_error(error)) from None
     fitting = plan.sampled - plan.bad
     plan.warnings_of_records = (
-        *_not_there(spec, schema, fitting),
+        *absent_columns(spec, schema, fitting),
         *unopened_envelopes(spec, schema),
         *unselected_fields(table, records, sample_reader.schemas, fitting),
         *proposed,
@@ -388,21 +386,6 @@ def _problem_of_any(table: Table, queries: QueryTables) -> Problem | None:
     except SpecError as error:
         return problem_of(error)
     return None
-
-
-def _not_there(spec: TableSpec, schema: Schema, fitting: int) -> Iterator[str]:
-    """Yields warnings for key and ordering columns that no record of the sample has: in an envelope such a record turns
-    out to be bad only when the table's changes are merged.
-    """
-    named = {"key_columns": spec.key_columns, "order_by": (spec.order_by,) if spec.order_by else ()}
-    there = {field.name for field in schema.fields}
-    for setting, names in named.items() if fitting and there else ():
-        for name in names:
-            if spelled(name, schema).split(".")[0] not in there:
-                yield (
-                    f"`{setting}` names `{name}`, and none of {plural(fitting, 'record')} in the sample has it: all of"
-                    " them would be bad records"
-                )
 
 
 def _ignored(table: Table) -> Iterator[str]:

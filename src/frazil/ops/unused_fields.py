@@ -1,7 +1,7 @@
 """Fields that settings name and no record has.
 
-The settings are `protect`, the single steps, `include`, `exclude` and `columns`. Records may have the fields later, so
-nothing stops for them; but a misspelt one leaves in the table what was to be dropped or protected.
+The settings are `protect`, the single steps, `include`, `exclude`, `columns`, `key_columns` and `order_by`. Records may
+have the fields later, so nothing stops for them; but a misspelt one leaves in the table what was to be dropped or protected.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from frazil.printable import plural
 from frazil.process.protect import HEADERS, KEY, Protection, protected_paths
 from frazil.process.steps import compile_steps
 from frazil.schema.evolve import RequestedFields
+from frazil.schema.names import spelled
 from frazil.schema.parts import Path, parts_of, types_in
 from frazil.spec import TableSpec
 from frazil.spec.syntax.problems import nearest
@@ -137,3 +138,18 @@ def _of_steps(table: Table, fields: Schema) -> Iterator[tuple[str, str, str | No
     for one in compile_steps(steps_of(table.spec), fields).missing:
         if one.path[0] not in looked_up:
             yield one.step, ".".join(one.path), ".".join(one.nearest) if one.nearest else None
+
+
+def absent_columns(spec: TableSpec, schema: Schema, fitting: int) -> Iterator[str]:
+    """Yields warnings for key and ordering columns that no record of the sample has: in an envelope such a record turns
+    out to be bad only when the table's changes are merged.
+    """
+    named = {"key_columns": spec.key_columns, "order_by": (spec.order_by,) if spec.order_by else ()}
+    there = {field.name for field in schema.fields}
+    for setting, names in named.items() if fitting and there else ():
+        for name in names:
+            if spelled(name, schema).split(".")[0] not in there:
+                yield (
+                    f"`{setting}` names `{name}`, and none of {plural(fitting, 'record')} in the sample has it: all of"
+                    " them would be bad records"
+                )

@@ -28,7 +28,6 @@ from frazil.catalog.iceberg.java import (
     is_not_there,
     java_errors,
     make_namespaces,
-    properties_of_file,
     remove,
     unavailable,
 )
@@ -45,6 +44,7 @@ from frazil.catalog.iceberg.opening import (
     refuse_other_kind,
     refused_creation,
 )
+from frazil.catalog.iceberg.probe import properties_of_file
 from frazil.catalog.iceberg.tables import Operations, StateReader, arrange, row_delta
 from frazil.catalog.iceberg.validators import HistoryValidator, ProgressValidator, logged_snapshots
 from frazil.catalog.layout import UNARRANGED, Layout, is_arranged, refuse_partition_field_names

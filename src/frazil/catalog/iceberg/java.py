@@ -14,13 +14,9 @@ from typing import Any
 
 from py4j.protocol import Py4JError, Py4JJavaError
 
-from frazil.catalog.iceberg.store_access import HADOOP_IO, IO_OF, identity_of, try_writing
 from frazil.errors import ConflictError, FrazilError, SpecError, UnavailableError
 from frazil.refusals import Settings, refusal_remedy
-from frazil.store.addresses import address_of
-from frazil.store.file_io import store_of
-from frazil.store.properties import task_properties
-from frazil.store.remedies import BUCKET_REMEDY, NO_BUCKET, OF_TASKS
+from frazil.store.remedies import BUCKET_REMEDY, NO_BUCKET
 
 # Not Iceberg's NotFoundException: it means a file missing in the store, of a table that the catalog knows.
 _NOT_THERE = ("NoSuchTableException", "NoSuchNamespaceException")
@@ -32,7 +28,6 @@ _OLDER_THAN_THE_TABLE = (
     "Expected sorted snapshot log",
     "Expected sorted previous metadata",
 )
-_RESOLVING = "org.apache.iceberg.io.ResolvingFileIO"
 _CLASS_REMEDY = "name the jar that has the class under `catalog: {jars: […]}`, or correct `catalog`"
 # Java's errors about a class of a jar that was compiled for another Java, or with other versions of the jars beside it.
 _OF_ANOTHER_BUILD = (
@@ -59,9 +54,7 @@ _LEFT_OUT = re.compile(r"NullPointerException: [\w ]+ must not be (null|empty|bl
 _READS_SETTINGS = re.compile(r"(Properties|PropertyUtil|ClientFactory|ClientFactories|AuthManagers)\.[\w<]")
 # PostgreSQL's driver throws its own exception for them.
 _REFUSED_BY_DRIVER = re.compile(r"Invalid \w+ value: |parameter value must be ")
-_DENIED = "access denied"
 _WORKERS = 4
-_MAY_NOT_LIST = "it answers, but this client may not list it"
 _BUCKET_NAME = re.compile(r"<BucketName>([^<]+)</BucketName>")
 _ADVICE = "If you are using a StorageSharedKeyCredential"
 _SETTINGS = Settings(
@@ -418,101 +411,9 @@ def remove(java: Any, paths: Iterable[str]) -> None:
             java.io().deleteFile(path)
 
 
-def probe_store(gateway: Any, hadoop: Mapping[str, str], properties: Mapping[str, str], location: str) -> str:
-    """Lists the first objects under `location`, by Iceberg's file access, which commits use too, and by the client of
-    tasks, and tries to write there; returns a description of the result. properties: of the catalog or, better, of a
-    table: a catalog may vend others than the pipeline file has.
-
-    Raises: UnavailableError where that fails; SpecError for settings that tasks cannot obey.
-    """
-    jvm = gateway.jvm
-    configuration = configuration_of(gateway, hadoop)
-    try:
-        io = jvm.org.apache.iceberg.CatalogUtil.loadFileIO(
-            properties.get("io-impl", _RESOLVING), dict(properties), configuration
-        )
-        try:
-            found = _list(io, location)
-            own = {**properties, **identity_of(gateway, io, location, properties)}
-            _check_writing(gateway, io, location)
-        finally:
-            _close(io)
-    except java_errors() as error:
-        raise _unreachable(error, location) from None
-    except Py4JError:
-        return "it answers"
-    if found != _MAY_NOT_LIST:
-        _probe_for_tasks(task_properties(own), location)
-    return found
-
-
-def properties_of_file(
-    gateway: Any, hadoop: Mapping[str, str], properties: Mapping[str, str], location: str
-) -> dict[str, str]:
-    """Returns what tasks need to reach a file that is no table's, by the properties of a catalog.
-
-    Raises: UnavailableError where the driver's client finds no identity; SpecError for settings that tasks cannot obey.
-    """
-    kept, kind = task_properties(properties), address_of(location).kind
-    if kind in ("local", "oss"):
-        return kept
-    try:
-        load = gateway.jvm.org.apache.iceberg.CatalogUtil.loadFileIO
-        io = load(IO_OF.get(kind, HADOOP_IO), dict(properties), configuration_of(gateway, hadoop))
-        try:
-            return {**kept, **identity_of(gateway, io, location, properties)}
-        finally:
-            _close(io)
-    except java_errors() as error:
-        raise _unreachable(error, location) from None
-
-
 def configuration_of(gateway: Any, hadoop: Mapping[str, str]) -> Any:
     """Returns Hadoop's Java configuration with these settings, beside those of its files."""
     configuration = gateway.jvm.org.apache.hadoop.conf.Configuration()
     for name, value in hadoop.items():
         configuration.set(name, value)
     return configuration
-
-
-def _close(io: Any) -> None:
-    """Closes file access of Iceberg's. HadoopFileIO has nothing to close: its method is its interface's, which py4j does
-    not find.
-    """
-    with suppress(Py4JError):
-        io.close()
-
-
-def _list(io: Any, location: str) -> str:
-    """Returns what listing the location shows. A folder of HDFS that does not exist yet is empty. Frazil reads and writes
-    objects by name; many stores do not allow their clients to list.
-    """
-    try:
-        is_there = io.listPrefix(location.rstrip("/") + "/").iterator().hasNext()
-    except java_errors() as error:
-        if _DENIED in _unreachable(error, location).message.lower():
-            return _MAY_NOT_LIST
-        if address_of(location).kind != "hdfs" or "FileNotFoundException" not in str(error):
-            raise
-        is_there = False
-    return "it answers" if is_there else "it answers, and is empty"
-
-
-def _unreachable(error: Exception, location: str) -> FrazilError:
-    what = "the store cannot be reached"
-    return mistake_of(what, error, location) or unavailable(what, error, location)
-
-
-def _check_writing(gateway: Any, io: Any, location: str) -> None:
-    try:
-        try_writing(gateway, io, location)
-    except java_errors() as error:
-        raise unavailable("the store cannot be written to", error, location) from None
-
-
-def _probe_for_tasks(properties: Mapping[str, str], location: str) -> None:
-    try:
-        store_of(tuple(sorted(properties.items()))).probe(location)
-    except OSError as error:
-        message = f"Iceberg's Java client reaches the store, and tasks do not: {error}"
-        raise UnavailableError(message, remedy=refusal_remedy(str(error), OF_TASKS), where=location) from None
