@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.unit.remedies.mended import Mended, files, routes, sections, wholes
+from tests.unit.remedies.mended import Mended, files, routes, sections, tables, wholes
 from tests.unit.spec.pipeline_file import HEAD, with_table
 
 _TLS, _TOKENS = "tls: {certificate: c, key: k}", f"tokens: {{operate: {'a' * 32}}}"
@@ -23,6 +23,7 @@ DOCUMENTS = [
     files(f'pipeline: "p\n{_BROKERS}{_TABLE}', f'pipeline: "p"\n{_BROKERS}{_TABLE}'),
     wholes("namespace: n\ntopics: [a\n", "namespace: n\ntopics: [a]\n"),
     files(f"pipeline: !x p\n{_BROKERS}{_TABLE}", f"pipeline: p\n{_BROKERS}{_TABLE}"),
+    tables(r'columns: {"\ud83d": long}', r'columns: {"\ud83d\ude00": long}', "columns: {😀: long}"),
     wholes(
         "tables: {a.b: {topic: c, properties: {comment: !x y}}}\n",
         "tables: {a.b: {topic: c, properties: {comment: '!x y'}}}\n",

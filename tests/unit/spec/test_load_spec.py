@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -389,6 +390,11 @@ def test_the_environment_is_the_process_s_own_by_default(monkeypatch: pytest.Mon
             b"tables:\n  a.b: {topic: x}\n  a.b: {topic: y}\n",
             "`a.b` is there twice (p.yaml:3); keep one of them; the first is in line 2",
         ),
+        (
+            b'tables:\n  a.b: {topic: "x\\ud83d"}\n',
+            "an escape that is half of a surrogate pair, which is not text (p.yaml:2); "
+            "write both halves, or the character itself",
+        ),
         (b"a: {b: {c: 1,\n  c: 2}}", "`c` is there twice (p.yaml:2); keep one of them; the first is in line 1"),
     ],
 )
@@ -398,6 +404,15 @@ def test_a_file_that_is_no_file_of_ours_is_refused(content: bytes, expected: str
     with pytest.raises(SpecError) as caught:
         load_spec(path, {})
     assert str(caught.value) == expected
+
+
+def test_a_character_that_json_escapes_as_a_pair_is_one_character() -> None:
+    columns = {"😀": "long", "plain": "string"}
+    text = json.dumps({"pipeline": "p", "kafka": {"bootstrap.servers": "b:1"}, "tables": {"a.b": {"columns": columns}}})
+    path = Path("p.yaml")
+    path.write_text(text.replace('"columns"', '"topic": "t", "columns"'), encoding="ascii")
+    (table,) = load_spec(path, {}).tables
+    assert [column.name for column in table.columns] == ["😀", "plain"]
 
 
 def test_aliases_of_aliases_do_not_fill_the_memory() -> None:

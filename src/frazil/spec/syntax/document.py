@@ -232,7 +232,7 @@ class _Conversion:
         if isinstance(node, yaml.SequenceNode) and node.tag == _SEQUENCE_TAG:
             return Items(tuple(self.convert(item, depth + 1) for item in node.value), line)
         if isinstance(node, yaml.ScalarNode) and node.tag in _KINDS:
-            return Scalar(node.value, _KINDS[node.tag], line)
+            return Scalar(self._text(node), _KINDS[node.tag], line)
         raise self._error(line, "a YAML tag (`!…`) that Frazil does not know", "remove the tag, or quote the text")
 
     def _enter(self, node: yaml.Node, depth: int) -> int:
@@ -271,13 +271,26 @@ class _Conversion:
         kind = _KINDS.get(node.tag) if isinstance(node, yaml.ScalarNode) else None
         if not isinstance(node, yaml.ScalarNode) or kind in (None, "nothing"):
             raise self._error(_line(node), "a key that is not text", "write a name before the colon")
-        key: str = node.value
+        key = self._text(node)
         if kind == "boolean" and key not in _NAMES:
             raise self._error(_line(node), f"YAML reads the key `{key}` as a boolean", f'put it in quotes: "{key}"')
         if node.style is None and ":" in key and isinstance(value, yaml.ScalarNode) and value.value == "":
             name = key.partition(":")[0]
             raise self._error(_line(node), f"no space after the colon of `{name}`", f"write `{name}: value`")
         return key
+
+    def _text(self, node: yaml.ScalarNode) -> str:
+        """Returns the text of a node. JSON, which is YAML too, escapes a character beyond the first 65,536 as a pair of
+        surrogates.
+        """
+        text: str = node.value
+        if text.isascii() or not any("\ud800" <= character <= "\udfff" for character in text):
+            return text
+        try:
+            return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le")
+        except UnicodeDecodeError:
+            message = "an escape that is half of a surrogate pair, which is not text"
+            raise self._error(_line(node), message, "write both halves, or the character itself") from None
 
     def _error(self, line: int, message: str, remedy: str) -> SpecError:
         return SpecError(message, remedy=remedy, where=place(self._path, line))
