@@ -373,7 +373,9 @@ class IcebergCatalog:
             remove(self._tables[table], paths)  # An orphan costs space only; orphan removal finds it.
 
     def _update_for(self, java: Any, commit: Commit) -> Any:
-        forget_dropped_values(self.gateway, self.pipeline, java, commit.table)
+        known = self._states.get(commit.table)
+        if known is None or known[1].older_specs:  # Of other tables Java need not be asked.
+            forget_dropped_values(self.gateway, self.pipeline, java, commit.table)
         if commit.delta is not None:
             return row_delta(java, commit.files, commit.delta, self._files)
         append = java.newAppend()

@@ -34,6 +34,7 @@ _OF_DELETES: tuple[UpdateMethod, ...] = (
     "RewriteFiles.deleteFile",
 )
 _SPEC_ID = re.compile(r'"spec-id": ?(\d+)')
+_NO_VALUES = re.compile(r'"partition":(\{\}|\[\])')
 _UNKNOWN = "unknown"
 Dropped = Mapping[int, tuple[int, ...]]
 """By the id of a partition spec, the places of the partition fields whose column the table has dropped."""
@@ -141,7 +142,8 @@ class DataFiles:
         found = [*contents]
         if not found:
             return
-        specs, dropped = table.specs(), dropped_fields(table)
+        specs = table.specs()
+        dropped = {} if all(_NO_VALUES.search(content) for content in found) else dropped_fields(specs)
         add_one = self._handles.instance(self._handles.consumer, self._adding(method).bindTo(update).bindTo(specs))
         for first in range(0, len(found), _AT_ONCE):
             read = (_as_read(content, specs, dropped) for content in found[first : first + _AT_ONCE])
@@ -154,7 +156,8 @@ class DataFiles:
 
     def read(self, contents: Iterable[str], table: Any) -> list[Any]:
         """Returns data files of the Java table."""
-        parser, specs, dropped = self._jvm.org.apache.iceberg.ContentFileParser, table.specs(), dropped_fields(table)
+        parser, specs = self._jvm.org.apache.iceberg.ContentFileParser, table.specs()
+        dropped = dropped_fields(specs)
         read = (self._reader.readTree(_as_read(content, specs, dropped)) for content in contents)
         return [parser.fromJson(node, specs) for node in read]
 
@@ -294,9 +297,8 @@ class TableScans:
         return Scan(snapshot_id, tuple(files))
 
 
-def dropped_fields(java: Any) -> Dropped:
-    """Returns the partition fields of the Java table whose type is lost: Iceberg finds no column for them."""
-    specs = java.specs()
+def dropped_fields(specs: Any) -> Dropped:
+    """Returns the partition fields of a Java table's specs whose type is lost: Iceberg finds no column for them."""
     if specs.size() == 1:
         return {}
     types = {number: spec.partitionType() for number, spec in specs.items()}
@@ -314,7 +316,8 @@ def specs_to_describe(jvm: Any, java: Any) -> Any:
     columns had, and with any fields in place of void fields alone, as a table of format version 1 has once its last
     partition field is removed.
     """
-    specs, dropped, iceberg = java.specs(), dropped_fields(java), jvm.org.apache.iceberg
+    specs, iceberg = java.specs(), jvm.org.apache.iceberg
+    dropped = dropped_fields(specs)
     if not dropped and "void(" not in str(specs.toString()):  # One call for all.
         return specs
     found = jvm.java.util.HashMap(specs)

@@ -32,8 +32,9 @@ def forget_dropped_values(gateway: Any, pipeline: str, java: Any, table: str) ->
     Raises: SpecError where equality deletes apply by such values; ConflictError after a conflicting commit; one of
     `lost_answers` where the outcome is unknown.
     """
-    dropped, snapshot = dropped_fields(java), java.currentSnapshot()
-    if not dropped or snapshot is None:
+    dropped = dropped_fields(java.specs())
+    snapshot = java.currentSnapshot() if dropped else None
+    if snapshot is None:
         return
     manifests = [one for one in each(snapshot.allManifests(java.io())) if _has_values(one, dropped)]
     if not manifests:

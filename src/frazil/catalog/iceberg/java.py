@@ -148,7 +148,8 @@ def _bucket_of(error: Exception) -> str:
         return ""
     for cause in causes_of(error):
         with suppress(Py4JError):  # A method that only exceptions of Amazon's client have.
-            named = _BUCKET_NAME.search(str(cause.awsErrorDetails().rawResponse().asUtf8String()))
+            answer = cause.awsErrorDetails().rawResponse()  # Null of an answer without a body.
+            named = _BUCKET_NAME.search(str(answer.asUtf8String())) if answer is not None else None
             if named is not None:
                 return named[1]
     return ""

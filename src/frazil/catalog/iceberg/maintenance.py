@@ -120,7 +120,7 @@ class IcebergMaintenance:
             self._forget_dropped_values(table)
             java, staging = self._staged(table)
             # Iceberg would take files of such a spec and of others for files of one partition.
-            if not is_readable_by_spark(self._jvm, java) or dropped_fields(java):
+            if not is_readable_by_spark(self._jvm, java) or dropped_fields(java.specs()):
                 return compact_table(
                     self._activated(), self._catalog, table, Compaction(_WITH_DELETES), merge_of=self._merge_of
                 )
