@@ -50,7 +50,11 @@ _NOT_RECORDS = [
     ("select id from records window w as (order by id)", "a window", "leave it out"),
     ("select id, x from records, lateral (select id + 1 as x)", "a join", "in FROM"),
     (f"select {'(' * 3000}id{')' * 3000} as x from records", "nested too deeply", "in FROM"),
-    ("select id from records cluster by id", "DISTRIBUTE BY is not supported", "a query is one `select … from records`"),
+    (
+        "select id from records cluster by id",
+        "DISTRIBUTE BY is not supported",
+        "a query is one `select … from records`",
+    ),
     ("select distinct id from records", "DISTINCT", "upsert table"),
     ("select id from records union select id from records", "UNION", "two tables"),
     ("select id from records tablesample (1 percent)", "TABLESAMPLE", "WHERE"),
