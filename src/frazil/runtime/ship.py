@@ -40,9 +40,12 @@ PYTHON_VARIABLE = "FRAZIL_PYTHON"
 PYTHON_VERSION = f"{sys.version_info.major}.{sys.version_info.minor}"
 
 _ROOTS = (
+    "cramjam",
+    "crc32c",
     "cryptography",
     "fastavro",
     "hdfs-native",
+    "kafka-python",
     "numba",
     "numpy",
     "obstore",
