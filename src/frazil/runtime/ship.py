@@ -41,9 +41,9 @@ PYTHON_VERSION = f"{sys.version_info.major}.{sys.version_info.minor}"
 
 _ROOTS = (
     "cramjam",
-    "crc32c",
     "cryptography",
     "fastavro",
+    "google-crc32c",
     "hdfs-native",
     "kafka-python",
     "numba",
