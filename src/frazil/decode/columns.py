@@ -15,7 +15,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from pyiceberg.types import IcebergType, NestedField, StructType
 
-from frazil.decode.memory import I32, U8
+from frazil.raw_memory import I32, U8
 from frazil.schema.arrow import Rows, arrow_type, as_written, spread_places
 from frazil.schema.evolve import merge_requested_fields
 from frazil.schema.parts import parts_of, retyped, with_parts

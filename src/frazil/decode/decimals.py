@@ -16,7 +16,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from frazil.decode.columns import bitmap
-from frazil.decode.memory import COMPILED, I32, U8, high64, is_on_disk, load8
+from frazil.raw_memory import COMPILED, I32, U8, high64, is_on_disk, load8
 
 FITS, NO_NUMBER, TOO_WIDE = range(3)
 """The values of `Decimals.state`."""

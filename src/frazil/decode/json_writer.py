@@ -15,7 +15,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from frazil.decode.columns import bitmap
-from frazil.decode.memory import COMPILED, U8, high64, load8, load64, store8, store64
+from frazil.raw_memory import COMPILED, U8, high64, load8, load64, store8, store64
 
 _LEAST_POWER, _MAX_POWER = -292, 324
 

@@ -17,8 +17,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from frazil.decode.columns import Bodies, Fault, bytes_of, offsets_of
-from frazil.decode.memory import I32, U8
 from frazil.decode.settings import Framing
+from frazil.raw_memory import I32, U8
 
 VALUE_HEADER = "__value_schema_id"
 KEY_HEADER = "__key_schema_id"

@@ -40,10 +40,10 @@ from frazil.decode.json.grammar import ABSENT, NULL, OBJECT
 from frazil.decode.json.infer import refuse_objects
 from frazil.decode.json.records import JsonOptions, text_slices, texts_of, unescape_keys, unreadable
 from frazil.decode.json.slices import Slices, Texts, group_equal, members_under
-from frazil.decode.memory import COMPILED, load8
 from frazil.decode.regroup import select_columns
 from frazil.decode.renames import FedColumns
 from frazil.decode.settings import Envelope, Reading
+from frazil.raw_memory import COMPILED, load8
 from frazil.registry.port import UnusableSchema
 from frazil.schema.arrow import Bools, Ints, arrow_type, is_every
 from frazil.schema.selection import Path

@@ -14,7 +14,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from frazil.decode.memory import COMPILED
+from frazil.raw_memory import COMPILED
 
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]

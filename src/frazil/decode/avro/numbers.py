@@ -9,7 +9,7 @@ import numpy as np
 from numba import njit
 
 from frazil.decode.columns import Fault
-from frazil.decode.memory import COMPILED, load8
+from frazil.raw_memory import COMPILED, load8
 
 (
     OK, CUT_SHORT, LEFT_OVER, LONG_NUMBER, WIDE_INT, BAD_LENGTH, BAD_BOOLEAN, NO_BRANCH, NO_SYMBOL, BAD_BLOCK,

@@ -50,7 +50,7 @@ from frazil.decode.avro.numbers import (
     read_number,
 )
 from frazil.decode.avro.schema import MAX_LEVELS
-from frazil.decode.memory import COMPILED, load8, load64
+from frazil.raw_memory import COMPILED, load8, load64
 
 I64 = NDArray[np.int64]
 U8 = NDArray[np.uint8]

@@ -10,7 +10,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from frazil.decode.memory import COMPILED, copy_bytes, is_utf8, load8, load64, store8, store64
+from frazil.raw_memory import COMPILED, copy_bytes, is_utf8, load8, load64, store8, store64
 
 I32 = NDArray[np.int32]
 I64 = NDArray[np.int64]

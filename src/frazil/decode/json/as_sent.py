@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from frazil.decode.json.grammar import ARRAY, OBJECT
 from frazil.decode.json.keys import escape_key
 from frazil.decode.json.slices import Slices, Texts
-from frazil.decode.memory import I32
+from frazil.raw_memory import I32
 
 # Possessive, and an unterminated string is one match: so no text takes more than one pass.
 _STRING = re.compile(rb'"(?:[^"\\]|\\.)*+(?:"(\s*+:)?|\\?\Z)', re.DOTALL)

@@ -43,9 +43,9 @@ from frazil.decode.json.slices import (
     presence,
 )
 from frazil.decode.limits import long_name_fault, rejected_fault
-from frazil.decode.memory import I32, U8
 from frazil.name_case import Spellings
 from frazil.name_length import is_long
+from frazil.raw_memory import I32, U8
 from frazil.schema.arrow import list_array, map_array, struct_array
 from frazil.schema.names import conflict_reason
 from frazil.schema.parts import Path

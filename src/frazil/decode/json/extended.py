@@ -42,7 +42,7 @@ from frazil.decode.json.grammar import (
     skip_space,
 )
 from frazil.decode.json.slices import Slices, Texts
-from frazil.decode.memory import COMPILED, I32, U8, load8
+from frazil.raw_memory import COMPILED, I32, U8, load8
 
 MOMENT = ARRAY + 1
 """The kind of a `$date` whose column is not known yet: none of JSON's kinds."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from frazil.decode.memory import COMPILED, U8, load8, load64, store8, trailing_zeros
+from frazil.raw_memory import COMPILED, U8, load8, load64, store8, trailing_zeros
 
 # Kinds of value. ESCAPED is a string with at least one backslash in it.
 ABSENT, NULL, FALSE, TRUE, INT, DOUBLE, STRING, ESCAPED, OBJECT, ARRAY = range(10)

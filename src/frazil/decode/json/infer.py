@@ -34,9 +34,9 @@ from frazil.decode.json.scan import DUPLICATE_KEY, ESCAPED_KEY, HALF_KEY
 from frazil.decode.json.slices import Slices, Texts, elements_of, find_members
 from frazil.decode.json.text import TEXT_READERS, TextColumn
 from frazil.decode.limits import long_name_fault, rejected_fault
-from frazil.decode.memory import U8
 from frazil.name_case import fold_case
 from frazil.name_length import is_long
+from frazil.raw_memory import U8
 from frazil.schema.names import both_reason
 
 _DAY = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$"

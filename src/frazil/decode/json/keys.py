@@ -22,7 +22,7 @@ from frazil.decode.json.tree import (
     SLICES_ONLY,
     index_keys,
 )
-from frazil.decode.memory import I32, U8
+from frazil.raw_memory import I32, U8
 
 _READ_AS: dict[type[IcebergType], int] = {
     IntegerType: INTEGERS,

@@ -49,7 +49,7 @@ from frazil.decode.json.text import (
     with_unscaled,
     without_wrapping,
 )
-from frazil.decode.memory import U8
+from frazil.raw_memory import U8
 from frazil.schema.names import cast_settings, fraction_settings, wide_settings
 from frazil.schema.parts import type_word
 

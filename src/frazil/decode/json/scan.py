@@ -17,7 +17,7 @@ from frazil.decode.json.grammar import (
     skip_key,
     skip_space,
 )
-from frazil.decode.memory import COMPILED, I32, U8, load8
+from frazil.raw_memory import COMPILED, I32, U8, load8
 
 # Faults of a text. ESCAPED_KEY is no fault: a key is written with escapes that must be replaced first.
 OK, NOT_OBJECT, MALFORMED, DUPLICATE_KEY, TOO_DEEP, ESCAPED_KEY, NOT_UTF8, TOMBSTONE, HALF_KEY = range(9)

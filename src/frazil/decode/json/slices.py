@@ -26,9 +26,9 @@ from frazil.decode.json.scan import (
 from frazil.decode.json.tree import CHILD, DOUBLES, FIRST, INTEGERS, LISTS, READ_AS, SLOT, SUBTREE_LAST, scan_tree
 from frazil.decode.json.values import copy_texts
 from frazil.decode.limits import check_cells
-from frazil.decode.memory import COMPILED, I32, U8, load8, load64
 from frazil.name_case import fold_case
 from frazil.name_length import shorten
+from frazil.raw_memory import COMPILED, I32, U8, load8, load64
 from frazil.schema.parts import Path
 from frazil.schema.selection import EVERY_MEMBER, Level, Selection
 

@@ -42,7 +42,7 @@ from frazil.decode.epochs import (
 from frazil.decode.json.grammar import DOUBLE, INT, STRING
 from frazil.decode.json.values import NOT_INTEGRAL, OUT_OF_RANGE, SKIPPED, UNREADABLE
 from frazil.decode.lossless import days_of, read_uuids, times_of
-from frazil.decode.memory import U8
+from frazil.raw_memory import U8
 
 _MOST_DIGITS = 100
 _ALPHABET = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"

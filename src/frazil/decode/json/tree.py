@@ -27,7 +27,7 @@ from frazil.decode.json.grammar import (
     skip_space,
 )
 from frazil.decode.json.scan import DUPLICATE_KEY, ESCAPED_KEY, MALFORMED, OK, TOO_DEEP
-from frazil.decode.memory import COMPILED, I32, U8, high64, load8, load64
+from frazil.raw_memory import COMPILED, I32, U8, high64, load8, load64
 
 # The columns of a tree's two tables. A node is an object; its own fields are consecutive, and so is its whole subtree.
 KEY_AT, KEY_LENGTH, CHILD, READ_AS, SLOT = range(5)

@@ -11,7 +11,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from frazil.decode.json.grammar import ABSENT, DOUBLE, ESCAPED, FALSE, INT, NULL, STRING, TRUE
-from frazil.decode.memory import COMPILED, I32, U8, copy_bytes, load8, load64, store8, store64
+from frazil.raw_memory import COMPILED, I32, U8, copy_bytes, load8, load64, store8, store64
 
 I64 = NDArray[np.int64]
 F64 = NDArray[np.float64]

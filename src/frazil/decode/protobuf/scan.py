@@ -12,7 +12,6 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from frazil.decode.memory import COMPILED, I32, U8, is_utf8, load8, load64
 from frazil.decode.protobuf.layout import (
     AT,
     BAD_TAG,
@@ -67,6 +66,7 @@ from frazil.decode.protobuf.wire import (
     read_length,
     read_varint,
 )
+from frazil.raw_memory import COMPILED, I32, U8, is_utf8, load8, load64
 
 I64 = NDArray[np.int64]
 

@@ -12,7 +12,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from frazil.decode.columns import Bodies, Fault
-from frazil.decode.memory import COMPILED, I32, U8, load8, load64, trailing_zeros
+from frazil.raw_memory import COMPILED, I32, U8, load8, load64, trailing_zeros
 
 # Wire types.
 WIRE_VARINT, WIRE_FIXED64, WIRE_BYTES, WIRE_GROUP, WIRE_GROUP_END, WIRE_FIXED32 = range(6)

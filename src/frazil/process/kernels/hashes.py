@@ -21,9 +21,9 @@ from numba import njit
 from numpy.typing import NDArray
 
 from frazil.decode.columns import offsets_of
-from frazil.decode.memory import COMPILED, I32, U8, is_on_disk, load8
 from frazil.process.kernels.values import Kernel
 from frazil.process.program import Call
+from frazil.raw_memory import COMPILED, I32, U8, is_on_disk, load8
 
 U32 = NDArray[np.uint32]
 _DIGITS = 64

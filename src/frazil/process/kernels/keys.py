@@ -11,7 +11,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from frazil.decode.columns import offsets_of
-from frazil.decode.memory import COMPILED, I32, U8, is_on_disk, load8, load64
+from frazil.raw_memory import COMPILED, I32, U8, is_on_disk, load8, load64
 
 Ints = NDArray[np.int64]
 _DIGITS = 38

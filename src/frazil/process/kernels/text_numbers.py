@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 
 from frazil.decode.columns import offsets_of
 from frazil.decode.decimals import FITS, MAX_DECIMAL_DIGITS, read_decimals
-from frazil.decode.memory import COMPILED, I32, U8, is_on_disk, load8
 from frazil.process.kernels.values import (
     CAST_INVALID_INPUT,
     NUMERIC_OUT_OF_SUPPORTED_RANGE,
@@ -28,6 +27,7 @@ from frazil.process.kernels.values import (
     by_value,
     failing,
 )
+from frazil.raw_memory import COMPILED, I32, U8, is_on_disk, load8
 
 SPACES = "".join(map(chr, range(0x21))) + "\x7f"
 """What Spark removes at the ends of texts of integers, booleans and times."""

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from frazil.decode.memory import is_on_disk
 from frazil.decode.protobuf import json_structs
 from frazil.decode.protobuf.json_structs import write_structs
+from frazil.raw_memory import is_on_disk
 from frazil.rows import writer_schemas
 from tests.unit.decode.protobuf_schemas import read, reader_of
 

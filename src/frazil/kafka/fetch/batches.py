@@ -1,0 +1,252 @@
+"""Kafka's record batches (magic 2) to columns, by compiled loops: no object is made for a record.
+
+Source: Kafka's message format, "Record Batch" and "Record"; integers of headers are big-endian, those of records are
+zigzag varints.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from frazil.raw_memory import COMPILED, copy_bytes, load8, store8
+
+I64 = NDArray[np.int64]
+
+HEADER_BYTES = 61
+"""The bytes of a batch before its records."""
+LENGTH_BYTES = 12
+"""The bytes of a batch before what its length counts."""
+CRC_START = 21
+"""Where the bytes begin that the checksum is of."""
+(BEGIN, END, BASE, LAST, FIRST_MS, MOST_MS, COUNT, ATTRIBUTES, PRODUCER, CRC, MAGIC, EPOCH, RAW, RAW_END) = range(14)
+"""The columns of a table of batches: where a batch begins and ends in its answer, its first and last offset, the first and the
+latest timestamp (ms), the number of records, its attributes, the producer's id, the checksum, the version of the format,
+the leader's epoch; and, set once they are decompressed, the addresses of its records' first byte and of the byte after them.
+"""
+FIELDS = 14
+CODEC, APPEND_TIME, TRANSACTIONAL, CONTROL = 0x07, 0x08, 0x10, 0x20
+"""Bits of the attributes."""
+DONE, FULL, NEEDS_BYTES, DAMAGED = 0, 1, 2, 3
+"""How `read_records` ends: all batches are read; no room for another record; no room for the bytes of the next one; a
+record that is none.
+"""
+_NONE = -1
+
+
+@njit(**COMPILED)  # type: ignore[untyped-decorator]
+def _big(at: int, size: int) -> int:
+    found = 0
+    for i in range(size):
+        found = (found << 8) | load8(at + i)
+    if size < 8 and found >> (8 * size - 1):
+        found -= 1 << (8 * size)
+    return found
+
+
+@njit(**COMPILED)  # type: ignore[untyped-decorator]
+def find_batches(base: int, start: int, end: int, table: I64) -> tuple[int, int]:
+    """Fills a row of `table` for each whole batch in the bytes from `start` up to `end`, and returns their number and where
+    the rest begins. A row of an older format (magic 0 or 1) has only its place, its offset as BASE and LAST, and MAGIC.
+
+    base: the address of the answer. table: int64 of shape (n_most, FIELDS).
+    """
+    at, row = start, 0
+    while at + 17 <= end and row < table.shape[0]:
+        p = base + at
+        size = _big(p + 8, 4)
+        if size < 5 or at + LENGTH_BYTES + size > end:
+            break
+        first = _big(p, 8)
+        magic = load8(p + 16)
+        table[row, BEGIN], table[row, END] = at, at + LENGTH_BYTES + size
+        table[row, BASE], table[row, LAST], table[row, MAGIC] = first, first, magic
+        if magic == 2:
+            if size < HEADER_BYTES - LENGTH_BYTES:
+                break
+            table[row, EPOCH] = _big(p + 12, 4)
+            table[row, CRC] = _big(p + 17, 4) & 0xFFFFFFFF
+            table[row, ATTRIBUTES] = _big(p + 21, 2)
+            table[row, LAST] = first + _big(p + 23, 4)
+            table[row, FIRST_MS] = _big(p + 27, 8)
+            table[row, MOST_MS] = _big(p + 35, 8)
+            table[row, PRODUCER] = _big(p + 43, 8)
+            table[row, COUNT] = _big(p + 57, 4)
+        at += LENGTH_BYTES + size
+        row += 1
+    return row, at
+
+
+@njit(**COMPILED)  # type: ignore[untyped-decorator]
+def _varint(at: int, end: int) -> tuple[int, int]:
+    """Returns the number and the address after it; 0 as the address where there is none."""
+    found, shift = np.uint64(0), 0
+    while at < end and shift < 70:
+        byte = load8(at)
+        at += 1
+        found |= np.uint64(byte & 0x7F) << np.uint64(shift)
+        if byte < 0x80:
+            return np.int64(found >> np.uint64(1)) ^ -np.int64(found & np.uint64(1)), at
+        shift += 7
+    return 0, 0
+
+
+@njit(**COMPILED)  # type: ignore[untyped-decorator]
+def read_records(
+    table: I64,
+    state: I64,
+    start: int,
+    end: int,
+    most_value: int,
+    values: I64,
+    keys: I64,
+    names: I64,
+    contents: I64,
+    wanted_names: I64,
+    lists: NDArray[np.int32],
+    offsets: I64,
+    times: I64,
+    left_out: I64,
+) -> int:
+    """Appends the records of batches with offsets from `start` up to `end`, and returns one of DONE, FULL, NEEDS_BYTES and
+    DAMAGED.
+
+    table: the batches, with RAW and RAW_END; those with RAW 0 are left out. state: int64 of shape (5,): the row of the
+    batch to read, the number of the next record in it, its address (0 at the beginning), the rows that `offsets` has, and
+    on return the bytes that the next record needs. most_value: a value with more bytes is null, and `left_out` has its
+    size.
+    values, keys, names, contents: byte columns, int64 of shape (6,): the address of its data, how many bytes that has and
+    may have, the address of its int32 offsets, the address of its flags (a byte for each entry, 1 for null), and the number
+    of entries. keys with an address of offsets of 0 are not wanted; neither are headers where `names` has none.
+    wanted_names: the addresses and lengths of the names of headers that are kept, in turn; all are where it is empty.
+    lists: int32 of shape (n_rows + 1,): where each record's headers end in `names`. offsets, times, left_out: int64 of shape
+    (n_rows,).
+    """
+    row, number, at, count = state[0], state[1], state[2], state[3]
+    most_rows = offsets.shape[0]
+    has_keys, has_headers = keys[3] != 0, names[3] != 0
+    n_wanted = wanted_names.shape[0]
+    while row < table.shape[0]:
+        raw, raw_end = table[row, RAW], table[row, RAW_END]
+        if raw == 0 or number >= table[row, COUNT]:
+            row, number, at = row + 1, 0, 0
+            continue
+        if at == 0:
+            at = raw
+        base, first_ms, most_ms = table[row, BASE], table[row, FIRST_MS], table[row, MOST_MS]
+        of_append = table[row, ATTRIBUTES] & APPEND_TIME
+        of_batch, last_offset = table[row, COUNT], table[row, LAST]
+        while number < of_batch:
+            if count >= most_rows:
+                state[0], state[1], state[2], state[3] = row, number, at, count
+                return FULL
+            size, p = _varint(at, raw_end)
+            if p == 0 or size < 5 or size > raw_end - p:
+                state[0] = row
+                return DAMAGED
+            stop = p + size
+            delta_ms, p = _varint(p + 1, stop)
+            if p == 0:
+                state[0] = row
+                return DAMAGED
+            delta, p = _varint(p, stop)
+            if p == 0:
+                state[0] = row
+                return DAMAGED
+            offset = base + delta
+            key_size, p = _varint(p, stop)
+            if p == 0 or key_size < _NONE or key_size > stop - p:
+                state[0] = row
+                return DAMAGED
+            key = p
+            p += max(key_size, 0)
+            value_size, p = _varint(p, stop)
+            if p == 0 or value_size < _NONE or value_size > stop - p or delta < 0 or offset > last_offset:
+                state[0] = row
+                return DAMAGED
+            value = p
+            p += max(value_size, 0)
+            if offset < start or offset >= end:
+                number, at = number + 1, stop
+                if offset >= end:
+                    number = of_batch
+                continue
+            kept = value_size if value_size <= most_value else _NONE
+            n_headers, p = _varint(p, stop)
+            if p == 0 or n_headers < 0 or n_headers > stop - p:
+                state[0] = row
+                return DAMAGED
+            # No more bytes than the record has.
+            if (
+                values[1] + max(kept, 0) > values[2]
+                or (has_keys and keys[1] + max(key_size, 0) > keys[2])
+                or (
+                    has_headers
+                    and n_headers
+                    and (
+                        names[1] + stop - p > names[2]
+                        or contents[1] + stop - p > contents[2]
+                        or names[5] + n_headers > names[6]
+                    )
+                )
+            ):
+                state[0], state[1], state[2], state[3], state[4] = row, number, at, count, size
+                return NEEDS_BYTES
+            if has_headers:
+                for _ in range(n_headers):
+                    name_size, p = _varint(p, stop)
+                    if p == 0 or name_size < 0 or name_size > stop - p:
+                        state[0] = row
+                        return DAMAGED
+                    name = p
+                    p += name_size
+                    content_size, p = _varint(p, stop)
+                    if p == 0 or content_size < _NONE or content_size > stop - p:
+                        state[0] = row
+                        return DAMAGED
+                    content = p
+                    p += max(content_size, 0)
+                    if n_wanted:
+                        is_wanted = False
+                        for n in range(0, n_wanted, 2):
+                            if wanted_names[n + 1] == name_size:
+                                is_wanted = True
+                                for i in range(name_size):
+                                    if load8(wanted_names[n] + i) != load8(name + i):
+                                        is_wanted = False
+                                        break
+                                if is_wanted:
+                                    break
+                        if not is_wanted:
+                            continue
+                    _append(names, name, name_size)
+                    _append(contents, content, content_size)
+                lists[count + 1] = names[5]
+            _append(values, value, kept)
+            if has_keys:
+                _append(keys, key, key_size)
+            left_out[count] = value_size if kept < value_size else 0
+            offsets[count] = offset
+            times[count] = most_ms if of_append else first_ms + delta_ms
+            count += 1
+            number, at = number + 1, stop
+    state[0], state[1], state[2], state[3] = row, 0, 0, count
+    return DONE
+
+
+@njit(inline="always", **COMPILED)  # type: ignore[untyped-decorator]
+def _append(column: Any, source: int, size: int) -> None:
+    """Appends bytes to a byte column with room for them; null where the size is -1."""
+    entry, end = column[5], column[1]
+    if size > 0:
+        copy_bytes(column[0] + end, source, size)
+        end += size
+        column[1] = end
+    store8(column[4] + entry, 1 if size < 0 else 0)
+    at = column[3] + 4 * (entry + 1)
+    for i in range(4):
+        store8(at + i, end >> (8 * i))
+    column[5] = entry + 1

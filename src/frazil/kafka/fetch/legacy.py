@@ -1,0 +1,96 @@
+"""Messages of Kafka's formats before 0.11 (magic 0 and 1), as segments have them that were never rewritten: one by one.
+
+Source: Kafka's message format, "Old Message Format"; KIP-31 and KIP-32 for relative offsets and timestamps of magic 1.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from frazil.kafka.fetch import codecs
+from frazil.kafka.port import NO_TIMESTAMP_MS
+
+_HEAD = struct.Struct(">qiIbb")  # Offset, size, checksum, magic, attributes.
+_LONG = struct.Struct(">q")
+_SIZE = struct.Struct(">i")
+_CHECKED_FROM = 16
+_CODEC, _APPEND_TIME = 0x07, 0x08
+_LEAST_ROOM, _MOST_ROOM = 1024 * 1024, 1024 * 1024 * 1024
+
+
+class Message(NamedTuple):
+    """One record."""
+
+    offset: int
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
+
+
+class DamagedMessage(Exception):
+    """Bytes that are no message."""
+
+
+def messages_of(data: memoryview) -> Iterator[Message]:
+    """Yields the messages of a set, those of compressed ones too.
+
+    Raises: DamagedMessage.
+    """
+    at = 0
+    while at + _HEAD.size <= len(data):
+        offset, size, crc, magic, attributes = _HEAD.unpack_from(data, at)
+        end = at + 12 + size
+        if end > len(data) or zlib.crc32(data[at + _CHECKED_FROM : end]) != crc:
+            raise DamagedMessage("its checksum is another one")
+        try:
+            yield from _opened(data[at + _HEAD.size : end], offset, magic, attributes)
+        except struct.error:
+            raise DamagedMessage("a message is cut short") from None
+        at = end
+
+
+def _opened(data: memoryview, offset: int, magic: int, attributes: int) -> Iterator[Message]:
+    timestamp_ms, at = NO_TIMESTAMP_MS, 0
+    if magic == 1:
+        (timestamp_ms,) = _LONG.unpack_from(data)
+        at = _LONG.size
+    key, at = _bytes_at(data, at)
+    value, _ = _bytes_at(data, at)
+    codec = attributes & _CODEC
+    if codec == codecs.NONE:
+        yield Message(offset, timestamp_ms, key, value)
+        return
+    inner = list(messages_of(memoryview(_decompressed(codec, value or b""))))
+    # Of magic 1 the offsets inside count from the first one, and that of the whole is the last one.
+    shift = offset - inner[-1].offset if magic == 1 and inner else 0
+    for one in inner:
+        at_ms = timestamp_ms if magic == 1 and attributes & _APPEND_TIME else one.timestamp_ms
+        yield Message(one.offset + shift, at_ms, one.key, one.value)
+
+
+def _bytes_at(data: memoryview, at: int) -> tuple[bytes | None, int]:
+    (size,) = _SIZE.unpack_from(data, at)
+    at += _SIZE.size
+    if size < 0:
+        return None, at
+    if at + size > len(data):
+        raise struct.error
+    return bytes(data[at : at + size]), at + size
+
+
+def _decompressed(codec: int, value: bytes) -> bytes:
+    size = _LEAST_ROOM
+    while size <= _MOST_ROOM:
+        room = np.empty(size, np.uint8)
+        try:
+            return room[: codecs.decompress(codec, memoryview(value), room)].tobytes()
+        except codecs.NoRoom:
+            size *= 4
+        except codecs.Damaged as error:
+            raise DamagedMessage(f"{codecs.NAMES.get(codec, 'its codec')}: {error}") from None
+    raise DamagedMessage(f"it has more than {_MOST_ROOM} bytes when it is decompressed")
