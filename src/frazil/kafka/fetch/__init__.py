@@ -1,0 +1,1 @@
+"""Kafka's records as tasks read them: requests over a socket of their own, record batches by compiled loops."""
