@@ -40,7 +40,6 @@ from frazil.ingest.tables.table import Table
 from frazil.kafka.group import KafkaGroup
 from frazil.kafka.properties import task_properties
 from frazil.kafka.topics import KafkaTopics, denied_topics
-from frazil.kafka.transactional_ids import may_describe
 from frazil.ops.check import (
     Finding,
     check_election,
@@ -192,6 +191,9 @@ def _lacks_right(spec: PipelineSpec) -> SpecError | None:
     """
     may = None
     if spec.ha is not None and spec.ha.elect == "kafka":
+        # Imports a client of Kafka's, which other checks do not need.
+        from frazil.kafka.transactional_ids import may_describe  # noqa: PLC0415
+
         may = may_describe(task_properties(spec.kafka), claims_id(spec.pipeline))
     return denied(control_topic(spec.pipeline)) if may is False else None
 

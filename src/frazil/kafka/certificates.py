@@ -69,7 +69,7 @@ def _from_pkcs12(native: Mapping[str, str]) -> dict[str, str]:
 
     path, password = native["ssl.keystore.location"], native.get("ssl.keystore.password")
     try:
-        found = load_pkcs12(_content(path), password.encode() if password else None)
+        found = load_pkcs12(content(path), password.encode() if password else None)
     except (ValueError, UnsupportedAlgorithm) as error:
         raise SpecError(
             f"kafka's key store cannot be read: {error}", remedy=_CHECK_STORE, where="ssl.keystore.location"
@@ -100,10 +100,11 @@ def _pem(properties: Mapping[str, str], name: str) -> str | None:
 
 
 def _read(path: Path) -> str:
-    return _content(path).decode(errors="replace")
+    return content(path).decode(errors="replace")
 
 
-def _content(path: str | Path) -> bytes:
+def content(path: str | Path) -> bytes:
+    """Raises: SpecError for a file that cannot be read."""
     try:
         return Path(path).read_bytes()
     except OSError as error:

@@ -7,18 +7,38 @@ or log in as somebody else. Any other property that only one client knows goes t
 
 from __future__ import annotations
 
+import base64
 import re
 import ssl
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from importlib.util import find_spec
+from typing import Any
 
 import structlog
 from confluent_kafka import KafkaError
 
 from frazil.errors import SpecError
-from frazil.kafka.certificates import NATIVE_CA, NATIVE_KEYS, authorities, key_and_chain
+from frazil.kafka.certificates import NATIVE_CA, NATIVE_KEYS, authorities, content, key_and_chain
+from frazil.kafka.credentials import (
+    ENDPOINT,
+    KEYTAB,
+    METHOD,
+    MSK,
+    PACKAGE,
+    PRINCIPAL,
+    PROFILE,
+    REGION,
+    ROLE,
+    SCOPE,
+    SERVICE,
+    SESSION,
+    native_token,
+    region_of,
+    require_kerberos,
+    require_signer,
+)
 from frazil.kafka.fetch.tls import CIPHERS, HOST_CHECK, VERIFICATION, tls_context
 from frazil.spec.syntax.problems import nearest
 
@@ -26,6 +46,14 @@ _JAAS = "sasl.jaas.config"
 _OAUTH = "org.apache.kafka.common.security.oauthbearer"
 _TOKEN_HANDLER = "sasl.login.callback.handler.class"
 _TOKEN_HANDLERS = tuple(f"{_OAUTH}.{package}OAuthBearerLoginCallbackHandler" for package in ("", "secured."))
+_CLIENT_HANDLER = "sasl.client.callback.handler.class"
+_IAM = "software.amazon.msk.auth.iam"
+# Amazon's classes for Java, whose part its signer for Python does here.
+_MSK_HANDLERS = {f"{_IAM}.IAMClientCallbackHandler", f"{_IAM}.IAMOAuthBearerLoginCallbackHandler"}
+_MSK_MECHANISM = "AWS_MSK_IAM"
+_MSK_OPTIONS = {"awsProfileName": PROFILE, "awsRoleArn": ROLE, "awsRoleSessionName": SESSION}
+# What changes nothing about who logs in.
+_MSK_IDLE = {"awsStsRegion", "awsDebugCreds", "awsMaxRetries", "awsMaxBackOffTimeMs"}
 _EXTENSIONS = "sasl.oauthbearer.extensions"
 _PATIENCE_MS = "30000"
 """How long a task waits for a broker's answer."""
@@ -65,14 +93,14 @@ _LOGIN_MODULES = {
     ),
     "GSSAPI": _LoginModule(
         "com.sun.security.auth.module.Krb5LoginModule",
-        {"keyTab": "sasl.kerberos.keytab", "principal": "sasl.kerberos.principal"},
+        {"keyTab": KEYTAB, "principal": PRINCIPAL},
     ),
 }
 _LOGINS = {name for module in _LOGIN_MODULES.values() for name in module.options.values()}
 
 #: Properties of Java that reach both clients under other names.
 JAVA = {
-    _JAAS, _TOKEN_HANDLER, HOST_CHECK,
+    _JAAS, _TOKEN_HANDLER, _CLIENT_HANDLER, HOST_CHECK,
     "ssl.truststore.type", "ssl.truststore.location", "ssl.truststore.password", "ssl.truststore.certificates",
     "ssl.keystore.type", "ssl.keystore.location", "ssl.keystore.password", "ssl.keystore.certificate.chain",
     "ssl.keystore.key",
@@ -105,7 +133,7 @@ _ONE_SIDED_REMEDIES: Mapping[str, str] = {
         _NO_COUNTERPART,
     ),
     **dict.fromkeys(
-        ("ssl.engine.factory.class", "security.providers", "sasl.login.class", "sasl.client.callback.handler.class"),
+        ("ssl.engine.factory.class", "security.providers", "sasl.login.class"),
         _NO_CLASSES,
     ),
     "sasl.oauthbearer.config": _USE_OIDC,
@@ -131,7 +159,8 @@ def native_security(properties: Mapping[str, str]) -> dict[str, str]:
 def _refuse_one_sided(properties: Mapping[str, str]) -> None:
     for name in properties:
         remedy = _ONE_SIDED_REMEDIES.get(name) or (_USE_OIDC if name.startswith(_ONE_SIDED_PREFIXES) else "")
-        is_of_class = name == _TOKEN_HANDLER and properties[name] not in _TOKEN_HANDLERS
+        known = {_TOKEN_HANDLER: {*_TOKEN_HANDLERS, *_MSK_HANDLERS}, _CLIENT_HANDLER: _MSK_HANDLERS}.get(name)
+        is_of_class = known is not None and properties[name] not in known
         if remedy or is_of_class:
             raise _refused(f"kafka `{name}` cannot be followed by both Kafka clients", remedy or _NO_CLASSES, name)
 
@@ -141,6 +170,8 @@ def _refuse_one_sided(properties: Mapping[str, str]) -> None:
 
 def _native_login(properties: Mapping[str, str]) -> dict[str, str]:
     """Returns the login of a JAAS configuration, unless librdkafka's own is written."""
+    if _is_msk(properties):
+        return {"sasl.mechanism": "OAUTHBEARER"}
     jaas = properties.get(_JAAS)
     if not jaas or _LOGINS & properties.keys():
         return {}
@@ -148,7 +179,7 @@ def _native_login(properties: Mapping[str, str]) -> dict[str, str]:
     module = next((one for one in _LOGIN_MODULES.values() if named and _class(one.name) == _class(named[1])), None)
     if module is None:
         raise _refused(f"kafka `{_JAAS}` names a login module that the driver's client lacks", _NO_CLASSES, _JAAS)
-    options = {found[1]: _unquoted(found[2] or found[3] or "") for found in _OPTION.finditer(jaas)}
+    options = _jaas_options(jaas)
     required = list(module.options)[:2]
     missing = [option for option in required if option not in options]
     if missing:
@@ -164,6 +195,31 @@ def _native_login(properties: Mapping[str, str]) -> dict[str, str]:
         "sasl.oauthbearer.method": "oidc",
         **({_EXTENSIONS: ",".join(extensions)} if extensions else {}),
     }
+
+
+def _jaas_options(jaas: str) -> dict[str, str]:
+    return {found[1]: _unquoted(found[2] or found[3] or "") for found in _OPTION.finditer(jaas)}
+
+
+def _is_msk(properties: Mapping[str, str]) -> bool:
+    """Whether the login is that of Amazon MSK by IAM, in any of its spellings."""
+    mechanism = properties.get("sasl.mechanism") or properties.get("sasl.mechanisms") or ""
+    return mechanism.upper() == _MSK_MECHANISM or properties.get(_TOKEN_HANDLER) in _MSK_HANDLERS
+
+
+def _msk(properties: Mapping[str, str]) -> dict[str, str]:
+    """Returns what Amazon's signer needs to know, for both clients."""
+    require_signer()
+    options = _jaas_options(properties.get(_JAAS, ""))
+    if strange := sorted(options.keys() - _MSK_OPTIONS.keys() - _MSK_IDLE):
+        message = f"kafka `{_JAAS}` has {', '.join(strange)}, which Amazon's signer for Python does not know"
+        raise _refused(message, "put it in a profile of the AWS configuration, and name that in awsProfileName", _JAAS)
+    region = region_of(properties.get("bootstrap.servers", ""))
+    if not region:
+        message = "neither bootstrap.servers nor the environment names the AWS region of the cluster"
+        raise _refused(message, "set AWS_REGION in the environment of this process", "bootstrap.servers")
+    named = {_MSK_OPTIONS[option]: value for option, value in options.items() if option in _MSK_OPTIONS}
+    return {"sasl.mechanism": "OAUTHBEARER", METHOD: MSK, REGION: region, **named}
 
 
 def _class(name: str) -> str:
@@ -252,7 +308,7 @@ _NATIVE_ONLY = {
     "debug", "log_level", "socket.keepalive.enable", "topic.metadata.refresh.interval.ms", "queued.max.messages.kbytes",
 }  # fmt: skip
 _NOT_NATIVE = {
-    *JAVA - OF_BOTH,
+    *JAVA,
     "default.api.timeout.ms", "request.timeout.ms", "receive.buffer.bytes", "send.buffer.bytes",
     "fetch.max.wait.ms", "metadata.max.age.ms", "client.dns.lookup", "max.partition.fetch.bytes", "fetch.max.bytes",
     "fetch.min.bytes", "reconnect.backoff.max.ms", "reconnect.backoff.ms", "isolation.level",
@@ -271,14 +327,17 @@ _OF_BOTH = {
 }  # fmt: skip
 
 
-def native_properties(properties: Mapping[str, str]) -> dict[str, str]:
+def native_properties(properties: Mapping[str, str]) -> dict[str, Any]:
     """Returns the properties for librdkafka, used by the driver."""
-    native = {
+    native: dict[str, Any] = {
         name: value
         for name, value in properties.items()
         if name not in _NOT_NATIVE and not name.startswith(_JAVA_ONLY_PREFIXES)
     }
     native |= native_security(properties)
+    if _is_msk(properties):
+        native.pop("sasl.mechanisms", None)
+        native["oauth_cb"] = partial(native_token, _msk(properties))
     _say_left_out("librdkafka", frozenset(properties.keys() - native.keys() - _TRANSLATED))
     return native
 
@@ -332,40 +391,53 @@ def _task_tls(native: Mapping[str, str]) -> dict[str, str]:
 
 def _task_login(native: Mapping[str, str]) -> dict[str, str]:
     """Returns the mechanism and its settings."""
+    if _is_msk(native):
+        return _msk(native)
     written = native.get("sasl.mechanism") or native.get("sasl.mechanisms") or ""
     name = written.upper() or "GSSAPI"
     module = _LOGIN_MODULES.get(name)
     foreign = sorted(_LOGINS & native.keys() - set(module.options.values() if module else ()))
     if module is None or foreign:
         fault = f"takes no {', '.join(foreign)}" if foreign else "is not one that Frazil logs in with"
-        remedy = f"leave it out, or use one of {', '.join(_LOGIN_MODULES)}"
+        remedy = f"leave it out, or use one of {', '.join((*_LOGIN_MODULES, _MSK_MECHANISM))}"
         raise _refused(f"kafka `sasl.mechanism: {name}` {fault}", remedy, "sasl.mechanism" if written else foreign[0])
-    if name == "OAUTHBEARER" and native.get("sasl.oauthbearer.method") != "oidc":
+    if name == "OAUTHBEARER" and native.get(METHOD) != "oidc":
         message = "kafka `sasl.mechanism: OAUTHBEARER` has nothing to get a token with"
         raise _refused(message, _USE_OIDC, "sasl.mechanism")
-    missing = [setting for setting in list(module.options.values())[:2] if not native.get(setting)]
+    required = [*module.options.values()][:2] + ([ENDPOINT] if name == "OAUTHBEARER" else [])
+    missing = [setting for setting in required if not native.get(setting)]
     if missing and name != "GSSAPI":
-        remedy = f"write {' and '.join(missing)}"
-        raise _refused(f"kafka `sasl.mechanism: {name}` has no {' and no '.join(missing)}", remedy, "sasl.mechanism")
-    login = {setting: native[setting] for setting in module.options.values() if setting in native}
-    login["sasl.mechanism"] = name
-    if name == "OAUTHBEARER":
-        login.pop("https.ca.location", None)
-        login |= authorities(native, "https.ca")
-        login |= _renamed(native, {one: one for one in (_EXTENSIONS, "sasl.oauthbearer.token.endpoint.url")})
-    if name == "GSSAPI":
-        login |= _kerberos(native)
-    return login
+        message = f"kafka `sasl.mechanism: {name}` has no {' and no '.join(missing)}"
+        raise _refused(message, f"write {' and '.join(missing)}", "sasl.mechanism")
+    login = {setting: native[setting] for setting in required if setting in native}
+    return {"sasl.mechanism": name, **login, **_MORE.get(name, _nothing)(native)}
+
+
+def _nothing(_: Mapping[str, str]) -> dict[str, str]:
+    return {}
+
+
+def _oidc(native: Mapping[str, str]) -> dict[str, str]:
+    if not re.match("https?://", native[ENDPOINT]):
+        raise _refused(f"kafka `{ENDPOINT}` is no address of HTTP", "correct it or remove it", ENDPOINT)
+    return {
+        METHOD: "oidc",
+        **_renamed(native, {name: name for name in (SCOPE, _EXTENSIONS)}),
+        **authorities(native, "https.ca"),
+    }
 
 
 def _kerberos(native: Mapping[str, str]) -> dict[str, str]:
-    if find_spec("gssapi") is None:
-        raise _refused(
-            "tasks log in by GSSAPI (Kerberos) with the Python package gssapi, which is not installed",
-            "install gssapi here and on each executor, or name another mechanism in sasl.mechanism",
-            "sasl.mechanism",
-        )
-    return {"sasl.kerberos.service.name": native.get("sasl.kerberos.service.name", "kafka")}
+    require_kerberos()
+    service = {SERVICE: native.get(SERVICE, "kafka")}
+    if KEYTAB not in native:
+        return service
+    keytab = base64.b64encode(content(native[KEYTAB])).decode()
+    return {**service, PRINCIPAL: native.get(PRINCIPAL, "kafkaclient"), KEYTAB: keytab}
+
+
+# What a mechanism has besides what is required.
+_MORE = {"OAUTHBEARER": _oidc, "GSSAPI": _kerberos}
 
 
 def refused_setting(error: Exception, properties: Mapping[str, str]) -> SpecError:
@@ -375,9 +447,12 @@ def refused_setting(error: Exception, properties: Mapping[str, str]) -> SpecErro
     [cause] = error.args[:1] or [error]
     message = cause.str() if isinstance(cause, KafkaError) else str(cause)
     if "No provider for SASL mechanism" in message:
+        too = "" if find_spec(PACKAGE) else "; and tasks lack the Python package gssapi"
+        also = f", and {PACKAGE} here and where tasks run" if too else ""
         return SpecError(
-            "the driver's Kafka client is built without GSSAPI (Kerberos), which is SASL's default mechanism",
-            remedy="name another mechanism in sasl.mechanism, or install a confluent-kafka that is built with libsasl2",
+            f"the driver's Kafka client is built without GSSAPI (Kerberos), which is SASL's default mechanism{too}",
+            remedy="name another mechanism in sasl.mechanism, or install a confluent-kafka that is built with libsasl2"
+            + also,
             where=next((name for name in ("sasl.mechanism", "sasl.mechanisms") if name in properties), "kafka"),
         )
     named = (name for name in properties if re.search(rf"(?<![\w.]){re.escape(name)}(?![\w.])", message))

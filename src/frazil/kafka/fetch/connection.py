@@ -168,7 +168,7 @@ class Connection:
 
         began_s = _CLOCK.monotonic_s()
         try:
-            lifetime_s = log_in(ask, self.versions, login, host)
+            lifetime_s = log_in(ask, self.versions, login, host, _left_s(deadline_s))
         except LoginError as error:
             words = str(error)
             raise _Refused(f"the login is refused: {words}", remedy=kafka_remedy(words), where=self._where) from None
