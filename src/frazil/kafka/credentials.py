@@ -10,7 +10,7 @@ import json
 import os
 import re
 import ssl
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from importlib.util import find_spec
 from typing import Any
 from urllib.error import HTTPError, URLError
@@ -20,6 +20,7 @@ from urllib.request import HTTPRedirectHandler, HTTPSHandler, Request, build_ope
 from frazil.clock import SystemClock
 from frazil.errors import SpecError, UnavailableError
 from frazil.kafka.fetch.tls import tls_context
+from frazil.kafka.remedies import kafka_remedy
 
 METHOD = "sasl.oauthbearer.method"
 ENDPOINT = "sasl.oauthbearer.token.endpoint.url"
@@ -37,26 +38,28 @@ _KEPT = 0.8
 _MOST_BYTES = 1024 * 1024
 _HOST_IN_REGION = re.compile(r"\.kafka(?:-serverless)?\.([a-z0-9-]+)\.amazonaws\.com")
 _CLOCK = SystemClock()
-#: By the settings that a token follows from: the token, and when to get another one.
-_kept: dict[tuple[str | None, ...], tuple[str, float]] = {}
+#: By the settings that a token follows from: the token, when it expires, and when to get another one.
+_kept: dict[tuple[str | None, ...], tuple[str, float, float]] = {}
 
 
 class TokenError(Exception):
     """Whoever gives tokens refuses this client, in its own words."""
 
 
-def token(settings: Mapping[str, str], timeout_s: float) -> str:
-    """Returns a token. settings: those of `task_properties`.
+def token(settings: Mapping[str, str], timeout_s: float) -> tuple[str, float]:
+    """Returns a token, and when it expires, in milliseconds since 1970. settings: those of `task_properties`.
 
     Raises: TokenError; UnavailableError where nobody answers; SpecError where the signer is not installed.
     """
     key = tuple(settings.get(name) for name in _OF_A_TOKEN)
-    found, until_ms = _kept.get(key, ("", 0.0))
+    found, expires_ms, until_ms = _kept.get(key, ("", 0.0, 0.0))
     now_ms = _CLOCK.now_ms()
     if now_ms >= until_ms:
-        found, expires_ms = signed_token(settings) if settings.get(METHOD) == MSK else _asked_token(settings, timeout_s)
-        _kept[key] = found, now_ms + _KEPT * (expires_ms - now_ms)
-    return found
+        found, expires_ms = (
+            _signed_token(settings) if settings.get(METHOD) == MSK else _asked_token(settings, timeout_s)
+        )
+        _kept[key] = found, expires_ms, now_ms + _KEPT * (expires_ms - now_ms)
+    return found, expires_ms
 
 
 def forget_token(settings: Mapping[str, str]) -> None:
@@ -147,7 +150,7 @@ def require_signer() -> None:
         )
 
 
-def signed_token(settings: Mapping[str, str]) -> tuple[str, float]:
+def _signed_token(settings: Mapping[str, str]) -> tuple[str, float]:
     """Returns a token that is signed with this machine's AWS credentials, and when it expires, in milliseconds since 1970.
 
     Raises: TokenError; SpecError where the signer is not installed.
@@ -164,15 +167,26 @@ def signed_token(settings: Mapping[str, str]) -> tuple[str, float]:
         else:
             made = Signer.generate_auth_token(region)
     except Exception as error:  # noqa: BLE001  (whatever its own libraries raise, such as an AttributeError without credentials)
-        raise TokenError(f"invalid credentials: AWS has none for Amazon MSK on this machine: {error}") from None
+        raise TokenError(f"AWS gives no credentials for Amazon MSK: {error}") from None
     text, expires_ms = made
     return text, float(expires_ms)
 
 
-def native_token(settings: Mapping[str, str], _: str) -> tuple[str, float]:
-    """Returns what librdkafka asks its `oauth_cb` for: a token, and when it expires, in seconds since 1970."""
-    text, expires_ms = signed_token(settings)
-    return text, expires_ms / 1000
+def native_tokens(settings: Mapping[str, str]) -> Callable[[str], tuple[str, float]]:
+    """Returns librdkafka's `oauth_cb`: a token, and when it expires, in seconds since 1970.
+
+    Raises: UnavailableError where there is no token now: a client would wait for one without saying why there is none.
+    """
+
+    def made(_: str = "") -> tuple[str, float]:
+        text, expires_ms = token(settings, 0)
+        return text, expires_ms / 1000
+
+    try:
+        made()
+    except TokenError as error:
+        raise UnavailableError(str(error), remedy=kafka_remedy(str(error)), where="sasl.mechanism") from None
+    return made
 
 
 # ---- Kerberos

@@ -12,7 +12,7 @@ import re
 import ssl
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache
 from importlib.util import find_spec
 from typing import Any
 
@@ -34,7 +34,7 @@ from frazil.kafka.credentials import (
     SCOPE,
     SERVICE,
     SESSION,
-    native_token,
+    native_tokens,
     region_of,
     require_kerberos,
     require_signer,
@@ -337,7 +337,7 @@ def native_properties(properties: Mapping[str, str]) -> dict[str, Any]:
     native |= native_security(properties)
     if _is_msk(properties):
         native.pop("sasl.mechanisms", None)
-        native["oauth_cb"] = partial(native_token, _msk(properties))
+        native["oauth_cb"] = native_tokens(_msk(properties))
     _say_left_out("librdkafka", frozenset(properties.keys() - native.keys() - _TRANSLATED))
     return native
 
@@ -361,7 +361,7 @@ def task_properties(properties: Mapping[str, str]) -> dict[str, str]:
     if protocol.endswith("SSL"):
         tasks |= _task_tls(native)
     if protocol.startswith("SASL_"):
-        tasks |= _task_login(native)
+        tasks |= _msk(properties) if _is_msk(properties) else _task_login(native)
     _say_left_out("tasks", frozenset(properties.keys() - tasks.keys() - _TRANSLATED - _OF_BOTH))
     return tasks
 
@@ -391,8 +391,6 @@ def _task_tls(native: Mapping[str, str]) -> dict[str, str]:
 
 def _task_login(native: Mapping[str, str]) -> dict[str, str]:
     """Returns the mechanism and its settings."""
-    if _is_msk(native):
-        return _msk(native)
     written = native.get("sasl.mechanism") or native.get("sasl.mechanisms") or ""
     name = written.upper() or "GSSAPI"
     module = _LOGIN_MODULES.get(name)

@@ -107,7 +107,7 @@ class _Tokens(AbstractTokenProvider):  # type: ignore[misc]
         self._settings, self._timeout_s = settings, timeout_s
 
     def token(self) -> str:
-        return token(self._settings, self._timeout_s)
+        return token(self._settings, self._timeout_s)[0]
 
     def extensions(self) -> dict[str, str]:
         pairs = (pair.partition("=") for pair in self._settings.get("sasl.oauthbearer.extensions", "").split(","))
