@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import ExitStack, nullcontext, suppress
+from contextlib import ExitStack, nullcontext
 from functools import partial
 from typing import Any
 
@@ -38,7 +38,7 @@ from frazil.ingest.loop.published_offsets import group_of
 from frazil.ingest.tables.queries import Queries, QueryTables
 from frazil.ingest.tables.table import Table
 from frazil.kafka.group import KafkaGroup
-from frazil.kafka.properties import java_properties
+from frazil.kafka.properties import task_properties
 from frazil.kafka.topics import KafkaTopics, denied_topics
 from frazil.ops.check import (
     Finding,
@@ -71,7 +71,6 @@ from frazil.ops.store_check import (
 from frazil.runtime.connect import properties_for_reading, uses_aws
 from frazil.runtime.light_jvm import LightJvm
 from frazil.runtime.spark_master import is_standalone
-from frazil.runtime.transactional_ids import may_describe
 from frazil.spec import PipelineSpec
 from frazil.telemetry.telemetry import destinations
 
@@ -192,8 +191,10 @@ def _lacks_right(spec: PipelineSpec) -> SpecError | None:
     """
     may = None
     if spec.ha is not None and spec.ha.elect == "kafka":
-        with suppress(UnavailableError), light_jvm(spec) as jvm:  # Without Java another check fails.
-            may = may_describe(jvm.gateway, java_properties(spec.kafka), claims_id(spec.pipeline))
+        # Imports a client of Kafka's, which other checks do not need.
+        from frazil.kafka.transactional_ids import may_describe  # noqa: PLC0415
+
+        may = may_describe(task_properties(spec.kafka), claims_id(spec.pipeline))
     return denied(control_topic(spec.pipeline)) if may is False else None
 
 

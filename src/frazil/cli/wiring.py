@@ -24,7 +24,7 @@ from frazil.ha.elector import Elector
 from frazil.ingest.loop.leadership import Alone, Leadership, Member
 from frazil.ingest.tables.queries import Queries, SparkQueries
 from frazil.ingest.tables.schemas import Schemas
-from frazil.kafka.properties import java_properties
+from frazil.kafka.properties import task_properties
 from frazil.kafka.topics import KafkaTopics
 from frazil.ops.state_file import StateFile
 from frazil.runtime.connect import catalog_properties, properties_for_reading, spark_conf, uses_aws
@@ -85,8 +85,9 @@ def open_topics(spec: PipelineSpec, timeout_s: float = 10.0) -> KafkaTopics:
     Raises: SpecError, with its line, for a setting that one of the two Kafka clients refuses.
     """
     try:
-        java_properties(spec.kafka)
-        return KafkaTopics(spec.kafka, timeout_s)
+        topics = KafkaTopics(spec.kafka, timeout_s)
+        task_properties(spec.kafka)  # Refuses here what tasks could not log in with.
+        return topics
     except SpecError as error:
         if error.where not in ("kafka", *spec.kafka):
             raise

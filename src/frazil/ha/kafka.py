@@ -28,7 +28,8 @@ from frazil.clock import Clock, SystemClock
 from frazil.errors import FrazilError, SpecError, UnavailableError
 from frazil.ha.elector import Claim, read_claim
 from frazil.kafka.group import KafkaGroup
-from frazil.kafka.properties import kafka_remedy, native_properties
+from frazil.kafka.properties import native_properties
+from frazil.kafka.remedies import kafka_remedy
 from frazil.kafka.topics import SilentLog
 
 log = structlog.get_logger("frazil")

@@ -16,7 +16,8 @@ from confluent_kafka.admin import AclOperation, AdminClient  # type: ignore[attr
 from frazil.clock import SystemClock
 from frazil.errors import ConflictError, UnavailableError
 from frazil.kafka.port import GroupOffset, Partition
-from frazil.kafka.properties import kafka_remedy, native_properties
+from frazil.kafka.properties import native_properties
+from frazil.kafka.remedies import kafka_remedy
 
 _TIMEOUT_S = 10.0
 _OF_MEMBERS = {KafkaError.UNKNOWN_MEMBER_ID, KafkaError.ILLEGAL_GENERATION}

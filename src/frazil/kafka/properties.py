@@ -1,34 +1,63 @@
-"""One set of client properties, and one identity, for two Kafka clients: librdkafka in the driver and Java in the tasks.
+"""One set of client properties, and one identity, for two Kafka clients: librdkafka in the driver and the sockets of tasks.
 
-A pipeline file may use either spelling. TLS, client certificates and SASL are put in the words of both; a setting that only
-one of the two can follow is refused where the other would then trust other brokers or log in as somebody else. Any other
-property that only one client knows goes to that client.
+A pipeline file may use librdkafka's spelling or that of Java's client. TLS, client certificates and SASL are put in
+librdkafka's words; a setting that only one of the two can follow is refused where the other would then trust other brokers
+or log in as somebody else. Any other property that only one client knows goes to that client.
 """
 
 from __future__ import annotations
 
+import base64
 import re
+import ssl
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
+from importlib.util import find_spec
+from typing import Any
 
 import structlog
 from confluent_kafka import KafkaError
 
 from frazil.errors import SpecError
-from frazil.refusals import Settings, refusal_remedy
+from frazil.kafka.certificates import NATIVE_CA, NATIVE_KEYS, authorities, content, key_and_chain
+from frazil.kafka.credentials import (
+    ENDPOINT,
+    KEYTAB,
+    METHOD,
+    MSK,
+    PACKAGE,
+    PRINCIPAL,
+    PROFILE,
+    REGION,
+    ROLE,
+    SCOPE,
+    SERVICE,
+    SESSION,
+    native_tokens,
+    region_of,
+    require_kerberos,
+    require_signer,
+)
+from frazil.kafka.fetch.tls import CIPHERS, HOST_CHECK, VERIFICATION, tls_context
 from frazil.spec.syntax.problems import nearest
 
-HOST_CHECK = "ssl.endpoint.identification.algorithm"
-_VERIFICATION = "enable.ssl.certificate.verification"
 _JAAS = "sasl.jaas.config"
 _OAUTH = "org.apache.kafka.common.security.oauthbearer"
 _TOKEN_HANDLER = "sasl.login.callback.handler.class"
 _TOKEN_HANDLERS = tuple(f"{_OAUTH}.{package}OAuthBearerLoginCallbackHandler" for package in ("", "secured."))
+_CLIENT_HANDLER = "sasl.client.callback.handler.class"
+_IAM = "software.amazon.msk.auth.iam"
+# Amazon's classes for Java, whose part its signer for Python does here.
+_MSK_HANDLERS = {f"{_IAM}.IAMClientCallbackHandler", f"{_IAM}.IAMOAuthBearerLoginCallbackHandler"}
+_MSK_MECHANISM = "AWS_MSK_IAM"
+_MSK_OPTIONS = {"awsProfileName": PROFILE, "awsRoleArn": ROLE, "awsRoleSessionName": SESSION}
+# What changes nothing about who logs in.
+_MSK_IDLE = {"awsStsRegion", "awsDebugCreds", "awsMaxRetries", "awsMaxBackOffTimeMs"}
 _EXTENSIONS = "sasl.oauthbearer.extensions"
-_NATIVE_CA = ("ssl.ca.location", "ssl.ca.pem")
-_NATIVE_KEYS = ("ssl.certificate.location", "ssl.certificate.pem", "ssl.key.location", "ssl.key.pem")
+_PATIENCE_MS = "30000"
+"""How long a task waits for a broker's answer."""
+_FALSE = {"false", "f", "0"}
 log = structlog.get_logger("frazil")
 # Known to Java's consumer only; librdkafka would refuse to start. A property that neither knows is misspelt, and
 # librdkafka refuses it.
@@ -45,8 +74,6 @@ class _LoginModule:
     name: str
     #: librdkafka's property for each option; the first two are required.
     options: Mapping[str, str]
-    #: Options with their only possible values.
-    fixed: Mapping[str, str] = field(default_factory=dict)
 
 
 _PASSWORD = {"username": "sasl.username", "password": "sasl.password"}
@@ -63,31 +90,27 @@ _LOGIN_MODULES = {
             "scope": "sasl.oauthbearer.scope",
             "ssl.truststore.location": "https.ca.location",
         },
-        {"ssl.truststore.type": "PEM"},
     ),
     "GSSAPI": _LoginModule(
         "com.sun.security.auth.module.Krb5LoginModule",
-        {"keyTab": "sasl.kerberos.keytab", "principal": "sasl.kerberos.principal"},
-        {"useKeyTab": "true", "storeKey": "true"},
+        {"keyTab": KEYTAB, "principal": PRINCIPAL},
     ),
 }
 _LOGINS = {name for module in _LOGIN_MODULES.values() for name in module.options.values()}
 
-#: Properties of librdkafka that reach Java under other names.
-NATIVE = {
-    *_LOGINS, *_NATIVE_CA, *_NATIVE_KEYS, _VERIFICATION, _EXTENSIONS, "sasl.mechanisms", "sasl.oauthbearer.method",
-}  # fmt: skip
-#: Properties of Java that reach librdkafka under other names.
+#: Properties of Java that reach both clients under other names.
 JAVA = {
-    _JAAS, _TOKEN_HANDLER, HOST_CHECK,
+    _JAAS, _TOKEN_HANDLER, _CLIENT_HANDLER, HOST_CHECK,
     "ssl.truststore.type", "ssl.truststore.location", "ssl.truststore.password", "ssl.truststore.certificates",
     "ssl.keystore.type", "ssl.keystore.location", "ssl.keystore.password", "ssl.keystore.certificate.chain",
     "ssl.keystore.key",
 }  # fmt: skip
-#: Properties with the same name and meaning in both clients.
+#: Properties of security that both clients follow.
 OF_BOTH = {
-    "security.protocol", "sasl.mechanism", "ssl.key.password", "sasl.kerberos.service.name",
-    "sasl.kerberos.min.time.before.relogin", "sasl.oauthbearer.token.endpoint.url",
+    *_LOGINS, *NATIVE_CA, *NATIVE_KEYS, HOST_CHECK, VERIFICATION, CIPHERS, _EXTENSIONS,
+    "security.protocol", "sasl.mechanism", "sasl.mechanisms", "ssl.key.password", "ssl.keystore.location",
+    "ssl.keystore.password", "sasl.kerberos.service.name", "sasl.kerberos.min.time.before.relogin",
+    "sasl.oauthbearer.method", "sasl.oauthbearer.token.endpoint.url", "https.ca.pem",
 }  # fmt: skip
 
 _USE_OIDC = (
@@ -99,9 +122,8 @@ _NO_CLASSES = (
     " OAUTHBEARER by OIDC, or GSSAPI"
 )
 _NO_COUNTERPART = "leave it out: only one of the two Kafka clients has it; restrict it on the brokers"
-_CHECK_KEY = "check ssl.key.location (or ssl.key.pem) and ssl.key.password"
+_CHECK_TLS = "check that the certificate, the key and the ciphers are what OpenSSL takes, and belong together"
 _ONE_SIDED_REMEDIES: Mapping[str, str] = {
-    "ssl.cipher.suites": "leave it out: the two Kafka clients name ciphers differently; restrict them on the brokers",
     **dict.fromkeys(
         (
             "ssl.ca.certificate.stores", "ssl.crl.location", "ssl.curves.list", "ssl.sigalgs.list", "ssl.providers",
@@ -111,25 +133,13 @@ _ONE_SIDED_REMEDIES: Mapping[str, str] = {
         _NO_COUNTERPART,
     ),
     **dict.fromkeys(
-        ("ssl.engine.factory.class", "security.providers", "sasl.login.class", "sasl.client.callback.handler.class"),
+        ("ssl.engine.factory.class", "security.providers", "sasl.login.class"),
         _NO_CLASSES,
     ),
-    "https.ca.pem": "write the certificates to a file, and name it in https.ca.location",
     "sasl.oauthbearer.config": _USE_OIDC,
     "enable.sasl.oauthbearer.unsecure.jwt": _USE_OIDC,  # codespell:ignore unsecure
 }  # fmt: skip
 _ONE_SIDED_PREFIXES = ("sasl.oauthbearer.assertion.", "sasl.oauthbearer.metadata.", "sasl.oauthbearer.client.cred")
-_SETTINGS = Settings(
-    trust="ssl.ca.location, or of a token endpoint in https.ca.location",
-    certificate="ssl.certificate.location and ssl.key.location",
-    login="sasl.mechanism and the user, password or client secret under `kafka`",
-)
-_ACL_REMEDIES = {
-    "topic": "allow this user to DESCRIBE and READ the topic, and to READ and WRITE a topic of dead letters",
-    "group": "allow this user to READ groups with the prefix `frazil-`",
-    "transactional id": "allow this user to WRITE with transactional ids of the prefix `frazil-`",
-    "cluster": "allow this user to DESCRIBE the cluster",
-}
 _MODULE = re.compile(r"\s*([\w.$]+)\s+(?:required|requisite|sufficient|optional)\b", re.IGNORECASE)
 _OPTION = re.compile(r'([\w.]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([\w./@:-]+))')
 
@@ -146,39 +156,13 @@ def native_security(properties: Mapping[str, str]) -> dict[str, str]:
     return native
 
 
-def java_security(properties: Mapping[str, str]) -> dict[str, str]:
-    """Returns the properties of Java's client that follow from those that only librdkafka has.
-
-    Raises: SpecError for a setting that only one of the clients could follow.
-    """
-    _refuse_one_sided(properties)
-    java = {**_java_trust(properties), **_java_key(properties), **_java_login(properties)}
-    if properties.get(_VERIFICATION) == "false" or properties.get(HOST_CHECK) == "none":
-        java[HOST_CHECK] = ""
-    return java
-
-
 def _refuse_one_sided(properties: Mapping[str, str]) -> None:
     for name in properties:
         remedy = _ONE_SIDED_REMEDIES.get(name) or (_USE_OIDC if name.startswith(_ONE_SIDED_PREFIXES) else "")
-        is_of_class = name == _TOKEN_HANDLER and properties[name] not in _TOKEN_HANDLERS
+        known = {_TOKEN_HANDLER: {*_TOKEN_HANDLERS, *_MSK_HANDLERS}, _CLIENT_HANDLER: _MSK_HANDLERS}.get(name)
+        is_of_class = known is not None and properties[name] not in known
         if remedy or is_of_class:
             raise _refused(f"kafka `{name}` cannot be followed by both Kafka clients", remedy or _NO_CLASSES, name)
-    if properties.get(_VERIFICATION) == "false" and not _has_any(properties, (*_NATIVE_CA, "ssl.truststore.location")):
-        raise _refused(
-            f"kafka `{_VERIFICATION}: false` is for the driver's client alone: Java's always verifies certificates",
-            f"name the authority in ssl.ca.location; `{HOST_CHECK}: none` skips the host's name",
-            _VERIFICATION,
-        )
-
-
-def kafka_remedy(words: str) -> str:
-    """Returns the remedy for what one of the two clients reports of TLS, a login or an ACL; empty for anything else."""
-    lower = words.lower()
-    for kind, acl in _ACL_REMEDIES.items():
-        if f"{kind} authorization" in lower or f"{kind.replace(' ', '')}authorization" in lower:
-            return acl
-    return refusal_remedy(words, _SETTINGS)
 
 
 # ---- login
@@ -186,6 +170,8 @@ def kafka_remedy(words: str) -> str:
 
 def _native_login(properties: Mapping[str, str]) -> dict[str, str]:
     """Returns the login of a JAAS configuration, unless librdkafka's own is written."""
+    if _is_msk(properties):
+        return {"sasl.mechanism": "OAUTHBEARER"}
     jaas = properties.get(_JAAS)
     if not jaas or _LOGINS & properties.keys():
         return {}
@@ -193,7 +179,7 @@ def _native_login(properties: Mapping[str, str]) -> dict[str, str]:
     module = next((one for one in _LOGIN_MODULES.values() if named and _class(one.name) == _class(named[1])), None)
     if module is None:
         raise _refused(f"kafka `{_JAAS}` names a login module that the driver's client lacks", _NO_CLASSES, _JAAS)
-    options = {found[1]: _unquoted(found[2] or found[3] or "") for found in _OPTION.finditer(jaas)}
+    options = _jaas_options(jaas)
     required = list(module.options)[:2]
     missing = [option for option in required if option not in options]
     if missing:
@@ -211,49 +197,33 @@ def _native_login(properties: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def _java_login(properties: Mapping[str, str]) -> dict[str, str]:
-    """Returns the mechanism and the JAAS configuration of librdkafka's login, unless Java's own is written."""
+def _jaas_options(jaas: str) -> dict[str, str]:
+    return {found[1]: _unquoted(found[2] or found[3] or "") for found in _OPTION.finditer(jaas)}
+
+
+def _is_msk(properties: Mapping[str, str]) -> bool:
+    """Whether the login is that of Amazon MSK by IAM, in any of its spellings."""
     mechanism = properties.get("sasl.mechanism") or properties.get("sasl.mechanisms") or ""
-    java = {"sasl.mechanism": mechanism} if mechanism else {}
-    is_oauth = mechanism.upper() == "OAUTHBEARER"
-    if is_oauth:
-        java[_TOKEN_HANDLER] = _TOKEN_HANDLERS[0]
-    if _JAAS in properties:
-        return java | ({_TOKEN_HANDLER: properties[_TOKEN_HANDLER]} if _TOKEN_HANDLER in properties else {})
-    if is_oauth and properties.get("sasl.oauthbearer.method") != "oidc":
-        raise _refused(
-            "kafka `sasl.mechanism: OAUTHBEARER` has nothing to get a token with", _USE_OIDC, "sasl.mechanism"
-        )
-    written = _LOGINS & properties.keys()
-    if not written or not (mechanism or properties.get("security.protocol", "").upper().startswith("SASL_")):
-        return java  # Without a login such settings have no effect.
-    module = _LOGIN_MODULES.get(mechanism.upper())
-    foreign = sorted(written - set(module.options.values() if module else ()))
-    if module is None or foreign:
-        raise _refused(
-            f"kafka `sasl.mechanism: {mechanism or 'GSSAPI'}` takes no {', '.join(foreign)}",
-            f"leave it out, or use one of {', '.join(_LOGIN_MODULES)}",
-            "sasl.mechanism" if mechanism else foreign[0],
-        )
-    return java | {_JAAS: _jaas(module, properties)}
+    return mechanism.upper() == _MSK_MECHANISM or properties.get(_TOKEN_HANDLER) in _MSK_HANDLERS
 
 
-def _jaas(module: _LoginModule, properties: Mapping[str, str]) -> str:
-    options = {option: properties[name] for option, name in module.options.items() if name in properties}
-    if any(option.startswith("ssl.") for option in options) or module is _LOGIN_MODULES["GSSAPI"]:
-        options |= module.fixed
-    for extension in filter(None, properties.get(_EXTENSIONS, "").split(",")):
-        name, _, value = extension.partition("=")
-        options[f"extension_{name.strip()}"] = value
-    return f"{module.name} required {' '.join(f'{name}={_quoted(value)}' for name, value in options.items())};"
+def _msk(properties: Mapping[str, str]) -> dict[str, str]:
+    """Returns what Amazon's signer needs to know, for both clients."""
+    require_signer()
+    options = _jaas_options(properties.get(_JAAS, ""))
+    if strange := sorted(options.keys() - _MSK_OPTIONS.keys() - _MSK_IDLE):
+        message = f"kafka `{_JAAS}` has {', '.join(strange)}, which Amazon's signer for Python does not know"
+        raise _refused(message, "put it in a profile of the AWS configuration, and name that in awsProfileName", _JAAS)
+    region = region_of(properties.get("bootstrap.servers", ""))
+    if not region:
+        message = "neither bootstrap.servers nor the environment names the AWS region of the cluster"
+        raise _refused(message, "set AWS_REGION in the environment of this process", "bootstrap.servers")
+    named = {_MSK_OPTIONS[option]: value for option, value in options.items() if option in _MSK_OPTIONS}
+    return {"sasl.mechanism": "OAUTHBEARER", METHOD: MSK, REGION: region, **named}
 
 
 def _class(name: str) -> str:
     return name.rpartition(".")[2]
-
-
-def _quoted(text: str) -> str:
-    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
 def _unquoted(text: str) -> str:
@@ -265,7 +235,7 @@ def _unquoted(text: str) -> str:
 
 def _native_trust(properties: Mapping[str, str]) -> dict[str, str]:
     """Returns Java's trust store for librdkafka, which reads PEM."""
-    if _has_any(properties, _NATIVE_CA):
+    if _has_any(properties, NATIVE_CA):
         return {}
     if properties.get("ssl.truststore.type", "").upper() == "PEM":
         return _renamed(
@@ -283,7 +253,7 @@ def _native_trust(properties: Mapping[str, str]) -> dict[str, str]:
 
 def _native_key(properties: Mapping[str, str]) -> dict[str, str]:
     """Returns Java's key store for librdkafka, which reads PEM and PKCS12."""
-    if _has_any(properties, _NATIVE_KEYS):
+    if _has_any(properties, NATIVE_KEYS):
         return {}
     if properties.get("ssl.keystore.type", "").upper() == "PEM":
         one_file = _renamed(properties, {"ssl.keystore.location": "ssl.certificate.location"})
@@ -302,68 +272,9 @@ def _native_key(properties: Mapping[str, str]) -> dict[str, str]:
     return {}
 
 
-def _java_trust(properties: Mapping[str, str]) -> dict[str, str]:
-    """Returns librdkafka's authorities for Java, unless Java's own are written."""
-    if any(name.startswith("ssl.truststore.") for name in properties):
-        return {}
-    names = {"ssl.ca.location": "ssl.truststore.location", "ssl.ca.pem": "ssl.truststore.certificates"}
-    found = _renamed(properties, names)
-    return {"ssl.truststore.type": "PEM", **found} if found else {}
-
-
-def _java_key(properties: Mapping[str, str]) -> dict[str, str]:
-    """Returns librdkafka's certificate and key for Java, unless Java's own are written."""
-    if any(name.startswith("ssl.keystore.") for name in properties):
-        return {"ssl.keystore.type": "PKCS12"} if _is_pkcs12(properties) else {}
-    chain, key = (_pem(properties, name) for name in ("ssl.certificate", "ssl.key"))
-    if chain is None and key is None:
-        return {}
-    if chain is None or key is None:
-        raise _refused(
-            "kafka has one of a client certificate and its key",
-            "write both ssl.certificate.location and ssl.key.location; they may name one file",
-            next(name for name in _NATIVE_KEYS if name in properties),
-        )
-    return {"ssl.keystore.type": "PEM", "ssl.keystore.certificate.chain": chain, "ssl.keystore.key": key}
-
-
-def with_plain_key(java: Mapping[str, str]) -> dict[str, str]:
-    """Returns Java's properties with a client's key that Java reads: as PKCS#8 and decrypted, since Java 17 does not know
-    the encryption of today's keys (PBES2).
-
-    Raises: SpecError for a key that cannot be read, or a wrong password.
-    """
-    key = java.get("ssl.keystore.key")
-    if key is None or "BEGIN PRIVATE KEY" in key:
-        return dict(java)
-    from cryptography.exceptions import UnsupportedAlgorithm  # noqa: PLC0415  (most pipelines have no such key)
-    from cryptography.hazmat.primitives import serialization as forms  # noqa: PLC0415
-
-    password = java.get("ssl.key.password")
-    try:
-        loaded = forms.load_pem_private_key(key.encode(), password.encode() if password else None)
-    except (ValueError, TypeError, UnsupportedAlgorithm) as error:
-        raise _refused(f"kafka's client key cannot be read: {error}", _CHECK_KEY, "kafka") from None
-    plain = loaded.private_bytes(forms.Encoding.PEM, forms.PrivateFormat.PKCS8, forms.NoEncryption()).decode()
-    return {name: text for name, text in java.items() if name != "ssl.key.password"} | {"ssl.keystore.key": plain}
-
-
 def _is_pkcs12(properties: Mapping[str, str]) -> bool:
     kind, location = properties.get("ssl.keystore.type"), properties.get("ssl.keystore.location", "")
     return kind.upper() == "PKCS12" if kind else location.lower().endswith((".p12", ".pfx"))
-
-
-def _pem(properties: Mapping[str, str], name: str) -> str | None:
-    if f"{name}.pem" in properties:
-        return properties[f"{name}.pem"]
-    return _read(properties[f"{name}.location"]) if f"{name}.location" in properties else None
-
-
-def _read(path: str) -> str:
-    try:
-        return Path(path).read_text()
-    except OSError as error:
-        raise SpecError(f"a Kafka certificate or key cannot be read: {error.strerror}", where=path) from None
 
 
 def _renamed(properties: Mapping[str, str], names: Mapping[str, str]) -> dict[str, str]:
@@ -379,12 +290,24 @@ def _refused(message: str, remedy: str, name: str) -> SpecError:
     return SpecError(message, remedy=remedy, where=name)
 
 
-# Known to librdkafka only; Java would warn about them or, worse, print their values.
+# What tasks get as it is.
+_OF_TASKS = (
+    "bootstrap.servers", "client.id", "client.rack", "isolation.level", "fetch.max.bytes", "max.partition.fetch.bytes",
+    "broker.address.family",
+)  # fmt: skip
+_NUMBER = r"[1-9]\d{0,8}"
+# What values of tasks' settings are, where librdkafka does not say so.
+_VALUES = {
+    "isolation.level": "read_committed|read_uncommitted",
+    "request.timeout.ms": _NUMBER,
+    "fetch.max.bytes": _NUMBER,
+    "max.partition.fetch.bytes": _NUMBER,
+    "security.protocol": "(SASL_)?(PLAINTEXT|SSL)",
+}
 _NATIVE_ONLY = {
-    *NATIVE, "broker.address.family", "debug", "log_level",
-    "socket.keepalive.enable", "socket.timeout.ms", "topic.metadata.refresh.interval.ms", "queued.max.messages.kbytes",
+    "debug", "log_level", "socket.keepalive.enable", "topic.metadata.refresh.interval.ms", "queued.max.messages.kbytes",
 }  # fmt: skip
-_JAVA_ONLY = {
+_NOT_NATIVE = {
     *JAVA,
     "default.api.timeout.ms", "request.timeout.ms", "receive.buffer.bytes", "send.buffer.bytes",
     "fetch.max.wait.ms", "metadata.max.age.ms", "client.dns.lookup", "max.partition.fetch.bytes", "fetch.max.bytes",
@@ -395,33 +318,124 @@ _JAVA_ONLY = {
     "sasl.oauthbearer.expected.audience", "sasl.oauthbearer.expected.issuer", "sasl.oauthbearer.header.urlencode",
     "sasl.oauthbearer.scope.claim.name", "sasl.oauthbearer.sub.claim.name",
 }  # fmt: skip
-# Properties that reach the other client under another name.
-_TRANSLATED = {*NATIVE, *JAVA, "sasl.mechanism", "isolation.level"}
+# Properties that reach a client under another name, or in another way.
+_TRANSLATED = {*OF_BOTH, *JAVA, "isolation.level", "request.timeout.ms", "socket.timeout.ms"}
 # Common properties of both clients, besides those above.
 _OF_BOTH = {
-    *OF_BOTH, "bootstrap.servers", "client.id", "client.rack", "connections.max.idle.ms",
-    "socket.connection.setup.timeout.ms", "allow.auto.create.topics",
+    *OF_BOTH, "bootstrap.servers", "client.id", "client.rack", "broker.address.family", "connections.max.idle.ms",
+    "socket.connection.setup.timeout.ms", "socket.timeout.ms", "allow.auto.create.topics",
 }  # fmt: skip
 
 
-def native_properties(properties: Mapping[str, str]) -> dict[str, str]:
+def native_properties(properties: Mapping[str, str]) -> dict[str, Any]:
     """Returns the properties for librdkafka, used by the driver."""
-    native = {
+    native: dict[str, Any] = {
         name: value
         for name, value in properties.items()
-        if name not in _JAVA_ONLY and not name.startswith(_JAVA_ONLY_PREFIXES)
+        if name not in _NOT_NATIVE and not name.startswith(_JAVA_ONLY_PREFIXES)
     }
     native |= native_security(properties)
+    if _is_msk(properties):
+        native.pop("sasl.mechanisms", None)
+        native["oauth_cb"] = native_tokens(_msk(properties))
     _say_left_out("librdkafka", frozenset(properties.keys() - native.keys() - _TRANSLATED))
     return native
 
 
-def java_properties(properties: Mapping[str, str]) -> dict[str, str]:
-    """Returns the properties for the Java consumers of Spark's Kafka source."""
-    java = {name: value for name, value in properties.items() if name not in _NATIVE_ONLY}
-    java = with_plain_key({**java, **java_security(properties)})
-    _say_left_out("java", frozenset(properties.keys() - java.keys() - _TRANSLATED))
-    return java
+# ---- tasks
+
+
+def task_properties(properties: Mapping[str, str]) -> dict[str, str]:
+    """Returns the properties for tasks: librdkafka's words, with the texts of certificates, keys and authorities as their
+    files have them now.
+
+    Raises: SpecError for a setting that only one of the clients could follow, and for a file that cannot be read.
+    """
+    native = {**properties, **native_security(properties)}
+    protocol = native.get("security.protocol", "plaintext").upper()
+    patience = native.get("request.timeout.ms") or native.get("socket.timeout.ms") or _PATIENCE_MS
+    tasks = {name: native[name] for name in _OF_TASKS if name in native}
+    tasks |= {"security.protocol": protocol, "request.timeout.ms": patience}
+    tasks.setdefault("isolation.level", "read_committed")
+    _refuse_wrong_values(tasks)
+    if protocol.endswith("SSL"):
+        tasks |= _task_tls(native)
+    if protocol.startswith("SASL_"):
+        tasks |= _msk(properties) if _is_msk(properties) else _task_login(native)
+    _say_left_out("tasks", frozenset(properties.keys() - tasks.keys() - _TRANSLATED - _OF_BOTH))
+    return tasks
+
+
+def _refuse_wrong_values(tasks: Mapping[str, str]) -> None:
+    for name, allowed in _VALUES.items():
+        if name in tasks and not re.fullmatch(allowed, tasks[name]):
+            raise _refused(f"kafka `{name}` cannot be {tasks[name]!r}", "correct it or remove it", name)
+
+
+def _task_tls(native: Mapping[str, str]) -> dict[str, str]:
+    settings = {
+        HOST_CHECK: native.get(HOST_CHECK, "https").lower(),
+        VERIFICATION: "false" if native.get(VERIFICATION, "true").lower() in _FALSE else "true",
+        **_renamed(native, {CIPHERS: CIPHERS}),
+        **authorities(native, "ssl.ca"),
+        **key_and_chain(native),
+    }
+    try:
+        if not settings.keys().isdisjoint((CIPHERS, "ssl.ca.pem", "ssl.key.pem")):
+            tls_context(settings)
+    except (ssl.SSLError, ValueError) as error:
+        name = next((name for name in (CIPHERS, *NATIVE_KEYS, *NATIVE_CA) if name in native), "kafka")
+        raise _refused(f"kafka's settings of TLS cannot be followed: {error}", _CHECK_TLS, name) from None
+    return settings
+
+
+def _task_login(native: Mapping[str, str]) -> dict[str, str]:
+    """Returns the mechanism and its settings."""
+    written = native.get("sasl.mechanism") or native.get("sasl.mechanisms") or ""
+    name = written.upper() or "GSSAPI"
+    module = _LOGIN_MODULES.get(name)
+    foreign = sorted(_LOGINS & native.keys() - set(module.options.values() if module else ()))
+    if module is None or foreign:
+        fault = f"takes no {', '.join(foreign)}" if foreign else "is not one that Frazil logs in with"
+        remedy = f"leave it out, or use one of {', '.join((*_LOGIN_MODULES, _MSK_MECHANISM))}"
+        raise _refused(f"kafka `sasl.mechanism: {name}` {fault}", remedy, "sasl.mechanism" if written else foreign[0])
+    if name == "OAUTHBEARER" and native.get(METHOD) != "oidc":
+        message = "kafka `sasl.mechanism: OAUTHBEARER` has nothing to get a token with"
+        raise _refused(message, _USE_OIDC, "sasl.mechanism")
+    required = [*module.options.values()][:2] + ([ENDPOINT] if name == "OAUTHBEARER" else [])
+    missing = [setting for setting in required if not native.get(setting)]
+    if missing and name != "GSSAPI":
+        message = f"kafka `sasl.mechanism: {name}` has no {' and no '.join(missing)}"
+        raise _refused(message, f"write {' and '.join(missing)}", "sasl.mechanism")
+    login = {setting: native[setting] for setting in required if setting in native}
+    return {"sasl.mechanism": name, **login, **_MORE.get(name, _nothing)(native)}
+
+
+def _nothing(_: Mapping[str, str]) -> dict[str, str]:
+    return {}
+
+
+def _oidc(native: Mapping[str, str]) -> dict[str, str]:
+    if not re.match("https?://", native[ENDPOINT]):
+        raise _refused(f"kafka `{ENDPOINT}` is no address of HTTP", "correct it or remove it", ENDPOINT)
+    return {
+        METHOD: "oidc",
+        **_renamed(native, {name: name for name in (SCOPE, _EXTENSIONS)}),
+        **authorities(native, "https.ca"),
+    }
+
+
+def _kerberos(native: Mapping[str, str]) -> dict[str, str]:
+    require_kerberos()
+    service = {SERVICE: native.get(SERVICE, "kafka")}
+    if KEYTAB not in native:
+        return service
+    keytab = base64.b64encode(content(native[KEYTAB])).decode()
+    return {**service, PRINCIPAL: native.get(PRINCIPAL, "kafkaclient"), KEYTAB: keytab}
+
+
+# What a mechanism has besides what is required.
+_MORE = {"OAUTHBEARER": _oidc, "GSSAPI": _kerberos}
 
 
 def refused_setting(error: Exception, properties: Mapping[str, str]) -> SpecError:
@@ -431,14 +445,17 @@ def refused_setting(error: Exception, properties: Mapping[str, str]) -> SpecErro
     [cause] = error.args[:1] or [error]
     message = cause.str() if isinstance(cause, KafkaError) else str(cause)
     if "No provider for SASL mechanism" in message:
+        too = "" if find_spec(PACKAGE) else "; and tasks lack the Python package gssapi"
+        also = f", and {PACKAGE} here and where tasks run" if too else ""
         return SpecError(
-            "the driver's Kafka client is built without GSSAPI (Kerberos), which is SASL's default mechanism",
-            remedy="name another mechanism in sasl.mechanism, or install a confluent-kafka that is built with libsasl2",
+            f"the driver's Kafka client is built without GSSAPI (Kerberos), which is SASL's default mechanism{too}",
+            remedy="name another mechanism in sasl.mechanism, or install a confluent-kafka that is built with libsasl2"
+            + also,
             where=next((name for name in ("sasl.mechanism", "sasl.mechanisms") if name in properties), "kafka"),
         )
     named = (name for name in properties if re.search(rf"(?<![\w.]){re.escape(name)}(?![\w.])", message))
     name = max(named, key=len, default="kafka")
-    near = nearest(name, _NATIVE_ONLY | _JAVA_ONLY | _OF_BOTH) if "No such" in message else None
+    near = nearest(name, _NATIVE_ONLY | _NOT_NATIVE | _OF_BOTH) if "No such" in message else None
     remedy = f"did you mean `{near}`?" if near else "correct it or remove it"
     return SpecError(f"the Kafka client refuses its settings: {message}", remedy=remedy, where=name)
 

@@ -14,7 +14,8 @@ from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Consumer, KafkaError, Kafka
 from frazil.clock import Clock
 from frazil.errors import UnavailableError
 from frazil.kafka.port import Partition, ReadRecord, timestamp_of
-from frazil.kafka.properties import kafka_remedy, native_properties
+from frazil.kafka.properties import native_properties
+from frazil.kafka.remedies import kafka_remedy
 from frazil.types import OffsetRange
 
 _POLL_S = 0.5

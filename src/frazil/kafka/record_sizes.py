@@ -24,8 +24,8 @@ from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Consumer, KafkaError, Kafka
 
 from frazil.errors import UnavailableError
 from frazil.kafka.port import timestamp_of
-from frazil.kafka.properties import kafka_remedy
 from frazil.kafka.reader import open_consumer
+from frazil.kafka.remedies import kafka_remedy
 from frazil.types import OffsetRange
 
 MEMORY_BYTES = 2 * 1024**3

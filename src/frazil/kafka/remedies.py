@@ -19,6 +19,8 @@ _ACL_REMEDIES = {
 
 def kafka_remedy(words: str) -> str:
     """Returns the remedy for what one of the two clients reports of TLS, a login or an ACL; empty for anything else."""
+    if "AWS gives no credentials" in words:
+        return "give this machine, and those that tasks run on, AWS credentials that may connect to the cluster"
     lower = words.lower()
     for kind, acl in _ACL_REMEDIES.items():
         if f"{kind} authorization" in lower or f"{kind.replace(' ', '')}authorization" in lower:

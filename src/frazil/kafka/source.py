@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from frazil.kafka.port import FARTHEST_MS, NO_TIMESTAMP_MS, Partition, ReadRecord
-from frazil.kafka.properties import java_properties
+from frazil.kafka.properties import task_properties
 from frazil.types import OffsetRange, Offsets
 
 if TYPE_CHECKING:
@@ -201,7 +201,7 @@ def read_ranges(
     """
     chosen = sorted(ranges, key=lambda r: (r.topic, r.partition))
     pieces = pieces_of(chosen, slices)
-    consumer = {**_TUNING, **_bounded(java_properties(properties))}
+    consumer = {**_TUNING, **_bounded(task_properties(properties))}
     fingerprint = hashlib.sha256(json.dumps(sorted(consumer.items())).encode()).hexdigest()[:12]
     options = {
         **{f"kafka.{name}": value for name, value in consumer.items()},

@@ -32,9 +32,9 @@ from frazil.ingest.tasks.shares import OVERSIZED_PARTITION
 from frazil.ingest.tasks.spark_inputs import with_inputs
 from frazil.ingest.tasks.task import task_of
 from frazil.ingest.tasks.task_job import OVERSIZED_BYTES, REPORT_SCHEMA, Job, has_few_headers, source_columns
-from frazil.kafka.properties import kafka_remedy
 from frazil.kafka.reader import KafkaReader
 from frazil.kafka.record_sizes import find_large
+from frazil.kafka.remedies import kafka_remedy
 from frazil.kafka.source import FarRecords, TooManyFarRecords, joined, read_ranges
 from frazil.process.in_spark import input_schema, prepare_session, with_values
 from frazil.process.kernels.functions import WRONG_RESULT

@@ -37,6 +37,8 @@ _FAMILIES = {"v4": socket.AF_INET, "v6": socket.AF_INET6}
 _CLIENT_NAME = "frazil"
 _WRONG_LISTENER = "check that security.protocol is that of the listener at this address"
 _START = struct.Struct(">iI")  # The size of a frame, without itself, and the correlation id that the frame begins with.
+_PORT = 9092
+"""Of a bootstrap server that is written without one."""
 _CLOCK = SystemClock()
 
 
@@ -66,6 +68,18 @@ def connect(host: str, port: int, settings: Mapping[str, str], timeout_s: float)
         wired.close()
         raise
     return connection
+
+
+def addresses(servers: str) -> list[tuple[str, int]]:
+    """Returns the hosts and ports of `bootstrap.servers`."""
+    found = []
+    for one in servers.split(","):
+        host, _, port = one.strip().rpartition("://")[2].rpartition(":")
+        if host and port.isdecimal():
+            found.append((host.strip("[]"), int(port)))
+        elif port:
+            found.append((port.strip("[]"), _PORT))
+    return found
 
 
 def _wire(host: str, port: int, settings: Mapping[str, str], where: str, deadline_s: float) -> socket.socket:
@@ -155,7 +169,7 @@ class Connection:
 
         began_s = _CLOCK.monotonic_s()
         try:
-            lifetime_s = log_in(ask, self.versions, login, host)
+            lifetime_s = log_in(ask, self.versions, login, host, _left_s(deadline_s))
         except LoginError as error:
             words = str(error)
             raise _Refused(f"the login is refused: {words}", remedy=kafka_remedy(words), where=self.where) from None
@@ -178,6 +192,12 @@ class Connection:
     def is_expired(self) -> bool:
         """Whether the broker will soon end the session (KIP-368): this connection is to be closed, and a new one made."""
         return _CLOCK.monotonic_s() >= self._expires_s
+
+    def __enter__(self) -> Connection:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     @property
     def is_idle(self) -> bool:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from kafka.errors import for_code
 from kafka.net.sasl.abc import SaslMechanism
+from kafka.net.sasl.oauth import AbstractTokenProvider, SaslMechanismOAuth
 from kafka.net.sasl.plain import SaslMechanismPlain
 from kafka.net.sasl.scram import SaslMechanismScram
 from kafka.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
+
+from frazil.kafka.credentials import TokenError, forget_token, token
+from frazil.kafka.fetch.kerberos import TicketError, ticket
 
 _HANDSHAKE, _AUTHENTICATE = SaslHandshakeRequest.API_KEY, SaslAuthenticateRequest.API_KEY
 _UNSUPPORTED_MECHANISM = 33
@@ -22,12 +27,16 @@ class LoginError(Exception):
 
 
 def log_in(
-    ask: Callable[[Any], Any], versions: Mapping[int, tuple[int, int]], settings: Mapping[str, str], host: str
+    ask: Callable[[Any], Any],
+    versions: Mapping[int, tuple[int, int]],
+    settings: Mapping[str, str],
+    host: str,
+    timeout_s: float,
 ) -> float:
     """Logs in, and returns after how many seconds the broker wants another login (KIP-368); 0 for never. ask: sends a
-    request and returns the response. host: the broker's.
+    request and returns the response. host: the broker's. timeout_s: for whoever gives a token.
 
-    Raises: LoginError.
+    Raises: LoginError; UnavailableError where nobody gives a token; SpecError for a package that is not installed.
     """
     name = settings["sasl.mechanism"]
     if versions.get(_HANDSHAKE, (0, 0))[1] < 1 or _AUTHENTICATE not in versions:
@@ -37,8 +46,13 @@ def log_in(
         offered = f"; the broker's supported mechanisms: {', '.join(answer.mechanisms or ['none'])}"
         is_unknown = answer.error_code == _UNSUPPORTED_MECHANISM
         raise LoginError(f"unsupported SASL mechanism {name}{offered}" if is_unknown else _words(answer))
-    mechanism = _mechanism(name, settings, host)
     version = min(2, versions[_AUTHENTICATE][1])
+    with _mechanism(name, settings, host, timeout_s) as mechanism:
+        return _exchanged(ask, mechanism, version)
+
+
+def _exchanged(ask: Callable[[Any], Any], mechanism: SaslMechanism, version: int) -> float:
+    """Returns the seconds of the session, once both sides have proved who they are."""
     lifetime_ms = 0
     for _ in range(_ROUNDS):
         answer = ask(SaslAuthenticateRequest(auth_bytes=mechanism.auth_bytes(), version=version))
@@ -61,11 +75,40 @@ def _words(answer: Any) -> str:
     return f"SASL authentication error: {message or for_code(answer.error_code).__name__}"
 
 
-def _mechanism(name: str, settings: Mapping[str, str], host: str) -> SaslMechanism:  # noqa: ARG001
+@contextmanager
+def _mechanism(name: str, settings: Mapping[str, str], host: str, timeout_s: float) -> Iterator[SaslMechanism]:
     user, password = (settings.get(f"sasl.{one}", "") for one in ("username", "password"))
     if name == "PLAIN":
-        return SaslMechanismPlain(sasl_plain_username=user, sasl_plain_password=password)
-    if name in ("SCRAM-SHA-256", "SCRAM-SHA-512"):
+        yield SaslMechanismPlain(sasl_plain_username=user, sasl_plain_password=password)
+    elif name in ("SCRAM-SHA-256", "SCRAM-SHA-512"):
         escaped = user.replace("=", "=3D").replace(",", "=2C")  # RFC 5802; the package sends it as it gets it.
-        return SaslMechanismScram(sasl_plain_username=escaped, sasl_plain_password=password, sasl_mechanism=name)
-    raise LoginError(f"unsupported SASL mechanism {name}")
+        yield SaslMechanismScram(sasl_plain_username=escaped, sasl_plain_password=password, sasl_mechanism=name)
+    elif name == "OAUTHBEARER":
+        try:
+            yield SaslMechanismOAuth(sasl_oauth_token_provider=_Tokens(settings, timeout_s))
+        except TokenError as error:
+            raise LoginError(str(error)) from None
+        except LoginError:
+            forget_token(settings)
+            raise
+    else:
+        try:
+            with ticket(settings, host) as mechanism:
+                yield mechanism
+        except TicketError as error:
+            raise LoginError(str(error)) from None
+
+
+class _Tokens(AbstractTokenProvider):  # type: ignore[misc]
+    """What the mechanism asks for."""
+
+    def __init__(self, settings: Mapping[str, str], timeout_s: float) -> None:
+        super().__init__()
+        self._settings, self._timeout_s = settings, timeout_s
+
+    def token(self) -> str:
+        return token(self._settings, self._timeout_s)[0]
+
+    def extensions(self) -> dict[str, str]:
+        pairs = (pair.partition("=") for pair in self._settings.get("sasl.oauthbearer.extensions", "").split(","))
+        return {name.strip(): value for name, _, value in pairs if name.strip()}

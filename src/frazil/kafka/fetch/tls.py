@@ -40,21 +40,21 @@ def _context(wanted: tuple[str, ...]) -> ssl.SSLContext:
     if ciphers:
         context.set_ciphers(ciphers)
     if chain:
-        with _file(f"{chain}\n{key}\n") as path:
+        with private_file(f"{chain}\n{key}\n".encode()) as path:
             context.load_cert_chain(path, password=password)  # Never None: OpenSSL would ask for it at the terminal.
     return context
 
 
 @contextmanager
-def _file(text: str) -> Iterator[str]:
-    """The path of a file with the text, which nobody else may read: OpenSSL takes a key from nothing else."""
+def private_file(content: bytes) -> Iterator[str]:
+    """The path of a file that nobody else may read, while the block lasts: libraries take keys from nothing else."""
     if hasattr(os, "memfd_create"):
-        with os.fdopen(os.memfd_create("key"), "w") as memory:
-            memory.write(text)
+        with os.fdopen(os.memfd_create("frazil-key"), "wb") as memory:
+            memory.write(content)
             memory.flush()
             yield f"/proc/self/fd/{memory.fileno()}"
     else:
-        with tempfile.NamedTemporaryFile("w", prefix="frazil-key-") as file:
-            file.write(text)
+        with tempfile.NamedTemporaryFile(prefix="frazil-key-") as file:
+            file.write(content)
             file.flush()
             yield file.name

@@ -1,0 +1,111 @@
+"""The texts of certificates, keys and authorities, as their files have them now: tasks get these and need no files."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from frazil.errors import SpecError
+
+NATIVE_CA = ("ssl.ca.location", "ssl.ca.pem")
+NATIVE_KEYS = ("ssl.certificate.location", "ssl.certificate.pem", "ssl.key.location", "ssl.key.pem")
+_CERTIFICATE = re.compile(r"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.DOTALL)
+_CHECK_KEY = "check ssl.key.location (or ssl.key.pem) and ssl.key.password"
+_CHECK_STORE = "check ssl.keystore.location and ssl.keystore.password"
+_USE_PEM = "name a file with certificates in PEM, which begin with `-----BEGIN CERTIFICATE-----`"
+
+
+def authorities(native: Mapping[str, str], name: str) -> dict[str, str]:
+    """Returns the certificates of authorities in a setting, its file or the files of its folder; nothing for those of the
+    machine. name: without `.pem` and `.location`.
+    """
+    text, location = native.get(f"{name}.pem"), native.get(f"{name}.location", "probe")
+    if text is None and location == "probe":
+        return {}
+    found = _CERTIFICATE.findall(_texts(location) if text is None else text)
+    if not found:
+        setting = f"{name}.location" if text is None else f"{name}.pem"
+        raise SpecError(f"kafka `{setting}` has no certificate in PEM", remedy=_USE_PEM, where=setting)
+    return {f"{name}.pem": "\n".join(found)}
+
+
+def _texts(location: str) -> str:
+    """Returns the text of a file, or of the files of a folder."""
+    path = Path(location)
+    return "\n".join(_read(one) for one in (sorted(path.iterdir()) if path.is_dir() else [path]) if not one.is_dir())
+
+
+def key_and_chain(native: Mapping[str, str]) -> dict[str, str]:
+    """Returns the certificate of this client and its key, which is decrypted."""
+    if native.keys().isdisjoint(NATIVE_KEYS):
+        return _from_pkcs12(native) if "ssl.keystore.location" in native else {}
+    chain, key = (_pem(native, name) for name in ("ssl.certificate", "ssl.key"))
+    if chain is None or key is None:
+        raise SpecError(
+            "kafka has one of a client certificate and its key",
+            remedy="write both ssl.certificate.location and ssl.key.location; they may name one file",
+            where=next(name for name in NATIVE_KEYS if name in native),
+        )
+    chain = "\n".join(_CERTIFICATE.findall(chain))
+    if "BEGIN PRIVATE KEY" in key:
+        return {"ssl.certificate.pem": chain, "ssl.key.pem": key}
+    from cryptography.exceptions import UnsupportedAlgorithm  # noqa: PLC0415  (most pipelines have no such key)
+    from cryptography.hazmat.primitives import serialization as forms  # noqa: PLC0415
+
+    password = native.get("ssl.key.password")
+    try:
+        loaded = forms.load_pem_private_key(key.encode(), password.encode() if password else None)
+    except (ValueError, TypeError, UnsupportedAlgorithm) as error:
+        raise SpecError(f"kafka's client key cannot be read: {error}", remedy=_CHECK_KEY, where="kafka") from None
+    return {"ssl.certificate.pem": chain, "ssl.key.pem": _plain(loaded)}
+
+
+def _from_pkcs12(native: Mapping[str, str]) -> dict[str, str]:
+    from cryptography.exceptions import UnsupportedAlgorithm  # noqa: PLC0415
+    from cryptography.hazmat.primitives import serialization as forms  # noqa: PLC0415
+    from cryptography.hazmat.primitives.serialization.pkcs12 import load_pkcs12  # noqa: PLC0415
+
+    path, password = native["ssl.keystore.location"], native.get("ssl.keystore.password")
+    try:
+        found = load_pkcs12(content(path), password.encode() if password else None)
+    except (ValueError, UnsupportedAlgorithm) as error:
+        raise SpecError(
+            f"kafka's key store cannot be read: {error}", remedy=_CHECK_STORE, where="ssl.keystore.location"
+        ) from None
+    if found.key is None or found.cert is None:
+        raise SpecError(
+            "kafka's key store has no key with a certificate", remedy=_CHECK_STORE, where="ssl.keystore.location"
+        )
+    chain = (one.certificate.public_bytes(forms.Encoding.PEM).decode() for one in (found.cert, *found.additional_certs))
+    return {"ssl.certificate.pem": "".join(chain), "ssl.key.pem": _plain(found.key)}
+
+
+def _store_error(fault: str) -> SpecError:
+    return SpecError(f"kafka's key store {fault}", remedy=_CHECK_STORE, where="ssl.keystore.location")
+
+
+def _plain(key: Any) -> str:
+    from cryptography.hazmat.primitives import serialization as forms  # noqa: PLC0415
+
+    text: str = key.private_bytes(forms.Encoding.PEM, forms.PrivateFormat.PKCS8, forms.NoEncryption()).decode()
+    return text
+
+
+def _pem(properties: Mapping[str, str], name: str) -> str | None:
+    if f"{name}.pem" in properties:
+        return properties[f"{name}.pem"]
+    return _read(Path(properties[f"{name}.location"])) if f"{name}.location" in properties else None
+
+
+def _read(path: Path) -> str:
+    return content(path).decode(errors="replace")
+
+
+def content(path: str | Path) -> bytes:
+    """Raises: SpecError for a file that cannot be read."""
+    try:
+        return Path(path).read_bytes()
+    except OSError as error:
+        raise SpecError(f"a Kafka certificate or key cannot be read: {error.strerror}", where=str(path)) from None
