@@ -24,10 +24,6 @@ class Counts:
     record_count: int = 0
     #: Bytes of all record values.
     value_bytes: int = 0
-    #: Bytes of the largest record value.
-    largest_bytes: int = 0
-    #: Whether a batch planned with small records had an oversized one, and must be planned again.
-    has_oversized: bool = False
     #: The latest record timestamp in milliseconds, by topic and partition.
     latest_ms: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
     #: The number of records that are no change of a row, by kind of record.
@@ -48,8 +44,6 @@ class Counts:
         return cls(
             record_count=sum(part.record_count for part in parts),
             value_bytes=sum(part.value_bytes for part in parts),
-            largest_bytes=max((part.largest_bytes for part in parts), default=0),
-            has_oversized=any(part.has_oversized for part in parts),
             latest_ms=latest,
             ignored_records=add_counts(*(part.ignored_records for part in parts)),
             written_count=sum(part.written_count for part in parts),

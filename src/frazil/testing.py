@@ -112,12 +112,12 @@ class MemoryJobs:
         #: Partitions whose Kafka clients were opened, in order.
         self.opened: list[Partition] = []
 
-    def run(self, batches: Sequence[Batch], job: Job, *, with_offsets: bool, pool: str) -> list[TaskReport]:  # noqa: ARG002
+    def run(self, batches: Sequence[Batch], job: Job, *, pool: str) -> list[TaskReport]:  # noqa: ARG002
         """See JobRunner. Raises SpecError where Spark computes a part of a query: there is no Spark."""
         if job.spark_part is not None:
             remedy = "use functions that tasks compute themselves, or test the table with Spark"
             raise SpecError(f"there is no Spark to compute {job.spark_part.reason}", remedy=remedy)
-        columns = source_columns(job, with_offsets)
+        columns = source_columns(job)
         reports = []
         records = list(chain.from_iterable(self._read(r, columns) for r in read_once(batches)))
         share = max(1, -(-len(records) // (1 if job.is_scattered else self._tasks)))
@@ -128,7 +128,7 @@ class MemoryJobs:
 
     def isolate(self, batch: Batch, job: Job) -> Found:
         """See JobRunner."""
-        columns = source_columns(job, with_offsets=True)
+        columns = source_columns(job)
         records = list(chain.from_iterable(self._read(r, columns) for r in batch.ranges))
         return load_found(text for answer in search(job, records) for text in answer.column("report").to_pylist())
 

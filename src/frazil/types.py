@@ -231,9 +231,6 @@ class Batch:
     table: str
     #: The offset ranges.
     ranges: tuple[OffsetRange, ...]
-    #: Whether the table's records have been small, so that they are sent to tasks without being measured. An oversized
-    #: record fails such a batch (`TaskReport.has_oversized`).
-    is_small: bool = False
     #: The number of tasks to split the batch into at most, for files of the target size; None for as many as are
     #: fastest.
     most_tasks: int | None = None

@@ -68,7 +68,7 @@ class Read:
         """What becomes of these records in a table with these columns of metadata."""
         job = Job({self._topic: target_of(self._folder, {"id": "long"}, metadata=metadata)})
         batch = Batch("lake.t", (OffsetRange(self._topic, 0, start, end),), is_small=True)
-        (report,) = self._jobs.run([batch], job, with_offsets=False, pool="default")
+        (report,) = self._jobs.run([batch], job, pool="default")
         return report
 
 

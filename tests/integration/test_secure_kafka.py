@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Producer
+from frazil.runtime.transactional_ids import may_describe
 
 from frazil.clock import SystemClock
 from frazil.errors import SpecError, UnavailableError
@@ -22,7 +23,6 @@ from frazil.kafka.reader import read_sample
 from frazil.kafka.source import read_ranges
 from frazil.kafka.topics import KafkaTopics, denied_topics
 from frazil.runtime.jvm import Jvm
-from frazil.runtime.transactional_ids import may_describe
 from frazil.types import OffsetRange
 from tests.fixtures.secure_broker import PASSWORD, SecureBroker
 from tests.fixtures.waiting import wait_until

@@ -261,13 +261,13 @@ class UnsureJobs:
         self._fate = fate
         self._divided = divided
 
-    def run(self, batches: Sequence[Batch], job: Job, *, with_offsets: bool, pool: str) -> list[TaskReport]:
+    def run(self, batches: Sequence[Batch], job: Job, *, pool: str) -> list[TaskReport]:
         self._fate.step("job.begin")
         jobs = MemoryJobs(self._source, batch_size=self._fate.pick(5, 100))
         reports: list[TaskReport] = []
         ranges = read_once(batches)
         for share in [tuple(ranges)] if job.is_scattered else self._tasks(ranges):
-            reports += jobs.run([Batch("", share)], job, with_offsets=with_offsets, pool=pool)
+            reports += jobs.run([Batch("", share)], job, pool=pool)
             self._fate.step("job.task")
         return reports
 

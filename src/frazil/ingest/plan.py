@@ -57,8 +57,6 @@ class TableClock:
     target_bytes: int
     #: The average size of the table's records, as far as it is known.
     record_bytes: float = ASSUMED_RECORD_BYTES
-    #: Whether every record is known to be small.
-    is_small: bool = False
     #: Whether the next batch decides the columns.
     is_first: bool = False
     #: The average size of a row in a file; None while it is not known.
@@ -114,7 +112,7 @@ def plan_batch(position: Offsets, ends: Mapping[Partition, int], clock: TableClo
     span = sum(r.span for r in ranges)
     # A batch that memory limits writes smaller files, and the remaining records wait.
     is_for_files = is_early and (clock.buffered_bytes is None or span < most)
-    return Batch(clock.table, ranges, clock.is_small, _most_tasks(clock, span, is_for_files))
+    return Batch(clock.table, ranges, _most_tasks(clock, span, is_for_files))
 
 
 def pace_s(interval_s: float) -> float:

@@ -104,9 +104,9 @@ class HangingJobs(MemoryJobs):
         super().__init__(source)
         self.writes = Gate()
 
-    def run(self, batches: Sequence[Batch], job: Job, *, with_offsets: bool, pool: str) -> list[TaskReport]:
+    def run(self, batches: Sequence[Batch], job: Job, *, pool: str) -> list[TaskReport]:
         self.writes.pass_through(*(batch.table for batch in batches))
-        return super().run(batches, job, with_offsets=with_offsets, pool=pool)
+        return super().run(batches, job, pool=pool)
 
 
 class HangingSource(MemorySource):

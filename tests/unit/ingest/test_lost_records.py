@@ -31,11 +31,11 @@ def test_what_was_skipped_before_a_batch_failed_is_in_the_commit_too(
     scene = ten_read_of_forty(tmp_path)
     read = scene.jobs.run
 
-    def lose_more(batches: Sequence[Batch], job: Job, *, with_offsets: bool, pool: str) -> list[TaskReport]:
+    def lose_more(batches: Sequence[Batch], job: Job, *, pool: str) -> list[TaskReport]:
         if not scene.source.by_name["a"].first[0] >= 30:
             scene.source.trim("a", 0, 30)
             raise UnavailableError("a task failed: offsets are gone")
-        return read(batches, job, with_offsets=with_offsets, pool=pool)
+        return read(batches, job, pool=pool)
 
     monkeypatch.setattr(scene.jobs, "run", lose_more)
     with capture_logs() as logged:

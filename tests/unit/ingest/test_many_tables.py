@@ -117,7 +117,7 @@ class NoJobs:
     def open_clients(self, ranges: Sequence[OffsetRange]) -> None:
         raise NotImplementedError
 
-    def run(self, batches: Sequence[Batch], job: Job, *, with_offsets: bool, pool: str) -> list[TaskReport]:  # noqa: ARG002
+    def run(self, batches: Sequence[Batch], job: Job, *, pool: str) -> list[TaskReport]:  # noqa: ARG002
         for batch in batches:
             if batch.table in self._broken:
                 raise UnavailableError("a task failed", where=batch.table)

@@ -236,9 +236,9 @@ class SizedJobs(MemoryJobs):
         super().__init__(source)
         self.small: list[dict[str, bool]] = []
 
-    def run(self, batches: Sequence[Batch], job: Job, *, with_offsets: bool, pool: str) -> list[TaskReport]:
+    def run(self, batches: Sequence[Batch], job: Job, *, pool: str) -> list[TaskReport]:
         self.small.append({batch.table: batch.is_small for batch in batches})
-        return super().run(batches, job, with_offsets=with_offsets, pool=pool)
+        return super().run(batches, job, pool=pool)
 
 
 def test_tables_without_records_do_not_have_those_of_the_others_measured(tmp_path: Path) -> None:

@@ -32,12 +32,12 @@ class NotedJobs(MemoryJobs):
         self.noted: list[dict[str, tuple[OffsetRange, ...]]] = []
         self.broken = ""
 
-    def run(self, batches: Sequence[Batch], job: Job, *, with_offsets: bool, pool: str) -> list[TaskReport]:
+    def run(self, batches: Sequence[Batch], job: Job, *, pool: str) -> list[TaskReport]:
         self._clock.sleep(0.1)
         self.noted.append({batch.table: batch.ranges for batch in batches})
         if self.broken in self.noted[-1]:
             raise UnavailableError("a task failed", where=self.broken)
-        return super().run(batches, job, with_offsets=with_offsets, pool=pool)
+        return super().run(batches, job, pool=pool)
 
 
 class Pair(Scene):

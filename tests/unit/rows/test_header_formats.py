@@ -105,7 +105,7 @@ def test_a_header_is_read_as_its_format_reports(
     tmp_path: Path, kind: str, reading: Reading, good: bytes, value: Any, bad: bytes, why: str
 ) -> None:
     table = target(tmp_path, kind, reading)
-    assert "headers" in source_columns(Job({"a": table}), with_offsets=False)
+    assert "headers" in source_columns(Job({"a": table}))
     report = read(table, good, None, bad, good)
     assert (held(report), report.schema.requested_fields, report.schema.missing) == (
         [value, None, value],

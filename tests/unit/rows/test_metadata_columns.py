@@ -157,7 +157,7 @@ def test_header_columns_take_the_last_header_of_their_name(tmp_path: Path) -> No
         header(("trace", b""), ("m", b"0" * 30 + b"5")),
     ]
     job = Job({"a": target})
-    assert "headers" in source_columns(job, with_offsets=False)
+    assert "headers" in source_columns(job)
     assert "headers" not in source_columns(Job({"a": target_of(tmp_path, {}, shaping=Shaping(depth=1))}), False)
     found = rows_of(run(job, records_of(rows))["lake.t"])
     assert [{name: row[name] for name in HEADERS} for row in found] == [

@@ -44,8 +44,8 @@ def grown(target: TableTarget, report: TaskReport) -> dict[str, str]:
 
 
 def test_only_a_table_with_keys_asks_for_them(tmp_path: Path) -> None:
-    assert "key" in source_columns(Job({"a": table(tmp_path, Reading(format="text"))}), with_offsets=False)
-    assert "key" not in source_columns(Job({"a": target_of(tmp_path, {"id": "long"})}), with_offsets=False)
+    assert "key" in source_columns(Job({"a": table(tmp_path, Reading(format="text"))}))
+    assert "key" not in source_columns(Job({"a": target_of(tmp_path, {"id": "long"})}))
 
 
 def test_keys_as_text(tmp_path: Path) -> None:

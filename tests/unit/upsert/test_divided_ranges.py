@@ -31,14 +31,14 @@ class CutJobs(MemoryJobs):
         super().__init__(source)
         self._cut = cut
 
-    def run(self, batches: Sequence[Batch], job: Job, *, with_offsets: bool, pool: str) -> list[TaskReport]:
+    def run(self, batches: Sequence[Batch], job: Job, *, pool: str) -> list[TaskReport]:
         """See JobRunner."""
         ranges, cut = read_once(batches), self._cut
         before = tuple(replace(r, end=min(r.end, cut)) for r in ranges if r.start < cut)
         behind = tuple(replace(r, start=max(r.start, cut)) for r in ranges if cut < r.end)
         shares = [tuple(ranges)] if job.is_scattered else [share for share in (before, behind) if share]
         run = super().run
-        return [one for share in shares for one in run([Batch("", share)], job, with_offsets=with_offsets, pool=pool)]
+        return [one for share in shares for one in run([Batch("", share)], job, pool=pool)]
 
 
 def _told(op: str, key: int, at: int, v: str = "", big: str = PLACEHOLDER) -> SourceRecord:

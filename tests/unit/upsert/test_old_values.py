@@ -133,11 +133,11 @@ def test_a_truncate_is_no_change_that_gives_values_though_it_has_no_place_in_the
 class Dealt(MemoryJobs):
     """One task reads partitions 0 and 2, another one partition 1."""
 
-    def run(self, batches: Sequence[Batch], job: Job, *, with_offsets: bool, pool: str) -> list[TaskReport]:
+    def run(self, batches: Sequence[Batch], job: Job, *, pool: str) -> list[TaskReport]:
         reports = []
         for mine in ((0, 2), (1,)):
             share = tuple(one for one in read_once(batches) if one.partition in mine)
-            reports += super().run([Batch("", share)], job, with_offsets=with_offsets, pool=pool)
+            reports += super().run([Batch("", share)], job, pool=pool)
         return reports
 
 
@@ -163,13 +163,13 @@ class Cut(MemoryJobs):
 
     at = 0
 
-    def run(self, batches: Sequence[Batch], job: Job, *, with_offsets: bool, pool: str) -> list[TaskReport]:
+    def run(self, batches: Sequence[Batch], job: Job, *, pool: str) -> list[TaskReport]:
         (whole,) = read_once(batches)
         at = min(max(self.at, whole.start), whole.end)
         pieces = [piece for piece in (replace(whole, end=at), replace(whole, start=at)) if piece.span]
         reports = []
         for piece in pieces:
-            reports += super().run([Batch("", (piece,))], job, with_offsets=with_offsets, pool=pool)
+            reports += super().run([Batch("", (piece,))], job, pool=pool)
         return reports
 
 

@@ -60,13 +60,12 @@ def may_commit_some(planned: Planned) -> bool:
 
 
 def first_bad_record(jobs: JobRunner, planned: Planned, schema: Schema | None = None, remedy: str = "") -> FrazilError:
-    """Returns the error of the first bad record, after reading the batch again with the offsets that other batches do
-    not read.
+    """Returns the error of the first bad record, after reading the batch again for it.
 
     schema: replaces the table's schema, to find the record with a type mismatch.
     """
     job = job_of([planned], is_trial=True, schema=schema)
-    merged = merge_reports(planned.table.name, jobs.run([planned.batch], job, with_offsets=True, pool="small"))
+    merged = merge_reports(planned.table.name, jobs.run([planned.batch], job, pool="small"))
     if not merged.bad_records.first:
         return ConflictError("a bad record no longer existed when it was read again", where=planned.table.name)
     first = merged.bad_records.first[0]

@@ -19,23 +19,18 @@ from py4j.protocol import Py4JJavaError
 from pyiceberg.schema import Schema
 from pyspark.errors import PySparkException
 
-from frazil.clock import SystemClock
-from frazil.decode.settings import NEW_KEY, OLD_KEY
 from frazil.errors import FrazilError, UnavailableError
-from frazil.ingest.batches.large_records import LargeRecords, refusing, without_values
-from frazil.ingest.failures import BesideTooLargeError, FunctionFailedError, TaskFailedError, is_jvm_gone
+from frazil.ingest.failures import FunctionFailedError, TaskFailedError, is_jvm_gone
 from frazil.ingest.plan import own_starts, read_once
 from frazil.ingest.tables.table import Planned
 from frazil.ingest.tables.target import target_of
 from frazil.ingest.tasks.isolate import Found, load_found, search_of
-from frazil.ingest.tasks.shares import OVERSIZED_PARTITION
 from frazil.ingest.tasks.spark_inputs import with_inputs
 from frazil.ingest.tasks.task import task_of
-from frazil.ingest.tasks.task_job import OVERSIZED_BYTES, REPORT_SCHEMA, Job, has_few_headers, source_columns
-from frazil.kafka.reader import KafkaReader
-from frazil.kafka.record_sizes import find_large
-from frazil.kafka.remedies import kafka_remedy
-from frazil.kafka.source import FarRecords, TooManyFarRecords, joined, read_ranges
+from frazil.ingest.tasks.task_job import REPORT_SCHEMA, Job, wanted_of
+from frazil.kafka.fetch.columns import Wanted, record_schema
+from frazil.kafka.properties import task_properties
+from frazil.kafka.source import plan_reads, reading, share_ranges
 from frazil.process.in_spark import input_schema, prepare_session, with_values
 from frazil.process.kernels.functions import WRONG_RESULT
 from frazil.process.program import SparkPart
@@ -43,8 +38,7 @@ from frazil.process.references import Reference, find_reference
 from frazil.report import TaskReport, load_report
 from frazil.schema.inference import Hints
 from frazil.store.remedies import store_remedy
-from frazil.temporary import NOEXEC_REMEDY
-from frazil.types import BadRecord, Batch, OffsetRange
+from frazil.types import Batch, OffsetRange
 from frazil.write.target import TableTarget
 from frazil.zones import NO_ZONES, ZONES_REMEDY
 
@@ -55,20 +49,6 @@ if TYPE_CHECKING:
 
 # A task costs 50 to 100 ms, however few records it reads: below this number one task is fastest.
 _RECORDS_PER_TASK = 30_000
-# Spark ends an Arrow batch at so many bytes, and measures after every record for it: a quarter of its threads' work. At this
-# value it does not measure.
-_NO_LIMIT = ("spark.sql.execution.arrow.maxBytesPerBatch", str(2**31 - 1))
-# The sizes that count for a record. Arrow's offsets of empty headers count as well, eight bytes each. No function has a
-# lambda, as Spark would then compile no expression of the query.
-_SIZES = {
-    "value": "octet_length(value)",
-    "key": "octet_length(key)",
-    "headers": f"octet_length(concat_ws('{8 * ' '}', headers.key, cast(headers.value as array<string>)))",
-}
-# Java's error when it loads a library of zstd, snappy or LZ4 the first time, and its error from then on.
-_NO_LIBRARY = re.compile(
-    r"UnsatisfiedLinkError|Could not initialize class (com\.github\.luben|org\.xerial|net\.jpountz)"
-)
 # Texts in Spark's errors about a Python worker that has raised, or has ended.
 _SIGNS_OF_WORKERS = (
     "PythonException",
@@ -77,18 +57,15 @@ _SIGNS_OF_WORKERS = (
     "Python worker failed",
 )
 # How the traceback of a worker ends: the class and the words of what it has raised.
-_RAISED = re.compile(r"^(?:frazil\.errors\.)?(\w+): (.*)$", re.MULTILINE)
+_RAISED = re.compile(r"^((?:\w+\.)*)(\w+): (.*)$", re.MULTILINE)
+# Its variants of UnavailableError are raised for nothing else.
+_OF_KAFKA = "frazil.kafka."
+_PLACE_IN_KAFKA = re.compile(r" \(((?:topic|broker) [^()]*)\)$")
 _PLACE_IN_STORE = re.compile(r": (\w+://[^\s:]+(?=: )|/[^\s:]+(?=: ))|\[Errno \d+\][^']*'([^']+)'")
 _NO_MEMORY = f"[Errno {errno.ENOMEM}]"
 # A task raises it for nothing else.
 _BROKEN_FUNCTION = re.compile(rf"frazil\.errors\.SpecError: (.*?)(?:; {WRONG_RESULT})?$", re.MULTILINE)
 _SEARCH_POOL = "catch-up"
-# What Spark's source raises at a timestamp whose microseconds do not fit in 64 bits.
-_TOO_FAR = "ArithmeticException: long overflow"
-# What Spark reports of a JVM that lacks memory, or that the machine has ended for it.
-_SIGNS_OF_MEMORY = ("OutOfMemoryError", "ExecutorLostFailure")
-_AT_A_RECORD = "exception when fetching the next record"
-
 Task = Callable[[Iterable[pa.RecordBatch]], Iterable[pa.RecordBatch]]
 
 
@@ -98,8 +75,8 @@ class JobRunner(Protocol):
     #: The largest number of parallel tasks of one job, as far as it is known before the first job.
     parallelism: int
 
-    def run(self, batches: Sequence[Batch], job: Job, *, with_offsets: bool, pool: str) -> list[TaskReport]:
-        """Returns the reports of all tasks. with_offsets: reads the offsets that name bad records. pool: Spark's
+    def run(self, batches: Sequence[Batch], job: Job, *, pool: str) -> list[TaskReport]:
+        """Returns the reports of all tasks. pool: Spark's
         scheduler pool.
 
         Raises: TaskFailedError when a task failed and a record may be the cause, UnavailableError when it failed
@@ -110,12 +87,6 @@ class JobRunner(Protocol):
         """Returns the records of a batch that crash the task which reads them.
 
         Raises: UnavailableError where the search fails.
-        """
-
-    def find_large(self, batches: Sequence[Batch]) -> None:
-        """Looks for records in the batches that are larger than the process which would read them, before it does.
-
-        Raises: UnavailableError where the records do not arrive.
         """
 
     def open_clients(self, ranges: Sequence[OffsetRange]) -> None:
@@ -150,44 +121,27 @@ class SparkJobs:
         self._servers = servers or (lambda: kafka["bootstrap.servers"])
         self._parallelism = parallelism
         self.parallelism = expected
-        self._sessions: dict[tuple[SparkSession, bool, bool], SparkSession] = {}
+        self._for_queries: tuple[SparkSession, SparkSession] | None = None
         self._broadcasts: dict[str, Broadcast[bytes]] = {}
         self._sent_with: SparkContext | None = None
         self._sending = threading.Lock()
-        self._far_records = FarRecords(lambda r: KafkaReader(self._kafka_now(), SystemClock()).batches(r))
-        self._large_records = LargeRecords(lambda ranges, floor: find_large(self._kafka_now(), ranges, floor))
 
-    def run(self, batches: Sequence[Batch], job: Job, *, with_offsets: bool, pool: str) -> list[TaskReport]:
+    def run(self, batches: Sequence[Batch], job: Job, *, pool: str) -> list[TaskReport]:
         """See the protocol."""
-        is_small = not with_offsets and all(batch.is_small for batch in batches)
-        try:
-            rows = self._collect(batches, job, task_of, with_offsets=with_offsets, pool=pool, is_small=is_small)
-        except TooManyFarRecords as error:
-            raise TaskFailedError(str(error)) from None
+        rows = self._collect(batches, job, task_of, pool=pool)
         return [load_report(row) for row in rows]
 
     def isolate(self, batch: Batch, job: Job) -> Found:
         """See the protocol."""
         apart, job = replace(batch, most_tasks=1), replace(job, asks_spark=False)
-        try:
-            rows = self._collect([apart], job, search_of, with_offsets=True, pool=_SEARCH_POOL, is_small=False)
-        except TooManyFarRecords as error:  # Fewer of them can be read.
-            one = error.first
-            return Found(together=(BadRecord(one.topic, one.partition, one.offset, "crashes_decoder", "", str(error)),))
-        return load_found(rows)
-
-    def find_large(self, batches: Sequence[Batch]) -> None:
-        """See the protocol."""
-        self._large_records.search(read_once(batches))
+        return load_found(self._collect([apart], job, search_of, pool=_SEARCH_POOL))
 
     def open_clients(self, ranges: Sequence[OffsetRange]) -> None:
-        """See the protocol. No Python worker takes part: whatever the records are, they harm nothing."""
-        with self._activated(_SEARCH_POOL, is_small=True, has_spark_part=False) as spark:
-            try:
-                records = read_ranges(spark, self._kafka_now(), ranges, ("offset",), self._parallelism(spark))
-                records._jdf.queryExecution().toRdd().count()
-            except (PySparkException, Py4JJavaError) as error:
-                raise _failure_of(error) from None
+        """See the protocol. The records are not decoded: whatever they are, they harm nothing."""
+        with self._activated(_SEARCH_POOL) as spark:
+            wanted, shares = Wanted(("offset",), most_value_bytes=0), [list(ranges)] * self._parallelism(spark)
+            reads = plan_reads(spark, self._kafka_now(), shares)
+            _collected(reads.mapInArrow(reading(wanted, _take_none), REPORT_SCHEMA))
 
     def _collect(
         self,
@@ -195,45 +149,23 @@ class SparkJobs:
         job: Job,
         task_of: Callable[[Job], Task],
         *,
-        with_offsets: bool,
         pool: str,
-        is_small: bool,
     ) -> list[str]:
         """Returns the text of each task. task_of: returns the task of a job."""
         ranges = read_once(batches)
-        with self._activated(pool, is_small, job.spark_part is not None) as spark:
+        with self._activated(pool, has_spark_part=job.spark_part is not None) as spark:
             self.parallelism = self._parallelism(spark)
             slices = 1 if job.is_scattered else slices_of(batches, self.parallelism)
-            large = self._large_records.within(ranges, job)
-            apart = joined(self._far_records.within(ranges), list(without_values(large)))
-            sent = refusing(job, large)
-            try:
-                columns = source_columns(sent, with_offsets)
-                records = read_ranges(spark, self._kafka_now(), ranges, columns, slices, apart, is_fresh=bool(large))
-                if "headers" in records.columns and has_few_headers(job):
-                    records = _with_few_headers(records)
-                if is_small:
-                    records = _without_oversized(records)
-                if job.spark_part is not None:
-                    records = _with_spark_values(spark, records, job, job.spark_part)
-                task = task_of(self._sent(spark, sent))
-                return [row.report for row in records.mapInArrow(task, REPORT_SCHEMA).collect()]
-            except (PySparkException, Py4JJavaError) as error:
-                if not self._finds_cause(str(error), ranges):
-                    if large and _is_of_memory(str(error)):  # Records of the same batch cannot be read without it.
-                        one = large[0]
-                        raise BesideTooLargeError(one.topic, one.partition, one.offset) from None
-                    raise _failure_of(error) from None
-        return self._collect(batches, job, task_of, with_offsets=with_offsets, pool=pool, is_small=is_small)
-
-    def _finds_cause(self, text: str, ranges: Sequence[OffsetRange]) -> bool:
-        """Whether the error is of records that Spark cannot read, and some were found that were not known."""
-        if _TOO_FAR in text:
-            return self._far_records.search(ranges)
-        return _is_of_memory(text) and self._large_records.search(ranges)
+            records = plan_reads(spark, self._kafka_now(), share_ranges(ranges, slices))
+            wanted, task = wanted_of(job), task_of(self._sent(spark, job))
+            if job.spark_part is not None:
+                records = _with_spark_values(spark, records, job, job.spark_part, wanted)
+            else:
+                task = reading(wanted, task)
+            return _collected(records.mapInArrow(task, REPORT_SCHEMA))
 
     def _kafka_now(self) -> dict[str, str]:
-        return {**self._kafka, "bootstrap.servers": self._servers()}
+        return task_properties({**self._kafka, "bootstrap.servers": self._servers()})
 
     def _sent(self, spark: SparkSession, job: Job) -> Job:
         """Returns the job with broadcasts in place of the rows of reference tables: Spark sends them to a process once."""
@@ -248,12 +180,12 @@ class SparkJobs:
             return replace(job, references={key: self._broadcasts[key] for key in job.references})
 
     @contextmanager
-    def _activated(self, pool: str, is_small: bool, has_spark_part: bool) -> Iterator[SparkSession]:
+    def _activated(self, pool: str, *, has_spark_part: bool = False) -> Iterator[SparkSession]:
         """Lets this thread use a session in its block. Whatever fails while its application has ended fails for that."""
         base = self._session()
         try:
             # Each thread has its own JVM thread, whose session and pool must be set.
-            spark = self._derived(base, is_small, has_spark_part)
+            spark = self._for_query(base) if has_spark_part else base
             jvm: Any = spark.sparkContext._jvm
             jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(spark._jsparkSession)
             spark.sparkContext.setLocalProperty("spark.scheduler.pool", pool)
@@ -264,21 +196,26 @@ class SparkJobs:
                 raise
             raise outage from None
 
-    def _derived(self, spark: SparkSession, is_small: bool, has_spark_part: bool) -> SparkSession:
-        """Returns a session on the same context: one that does not measure records, where they are small, and one with the
-        settings of queries, where Spark evaluates a part of one.
-        """
-        if not is_small and not has_spark_part:
-            return spark
-        place = spark, is_small, has_spark_part
-        if place not in self._sessions:
+    def _for_query(self, spark: SparkSession) -> SparkSession:
+        """Returns a session on the same context with the settings of queries."""
+        if self._for_queries is None or self._for_queries[0] is not spark:
             made = spark.newSession()
-            if has_spark_part:
-                prepare_session(made._jsparkSession)
-            if is_small:
-                made.conf.set(*_NO_LIMIT)
-            self._sessions = {known: one for known, one in self._sessions.items() if known[0] is spark} | {place: made}
-        return self._sessions[place]
+            prepare_session(made._jsparkSession)
+            self._for_queries = spark, made
+        return self._for_queries[1]
+
+
+def _collected(reports: DataFrame) -> list[str]:
+    try:
+        return [row.report for row in reports.collect()]
+    except (PySparkException, Py4JJavaError) as error:
+        raise _failure_of(error) from None
+
+
+def _take_none(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for _ in batches:
+        pass
+    yield pa.RecordBatch.from_pydict({"report": pa.array([], pa.string())})
 
 
 def job_of(planned: Sequence[Planned], is_trial: bool = False, schema: Schema | None = None) -> Job:
@@ -316,40 +253,21 @@ def slices_of(batches: Sequence[Batch], parallelism: int) -> int:
     return min(quickest, sum(allowed.values()))
 
 
-def _with_few_headers(records: DataFrame) -> DataFrame:
-    """Returns the records with only those headers that mark rows with another key: few records have one, and a
-    connector may write several other headers to every record.
-    """
-    few = f"filter(headers, one -> one.key in ('{OLD_KEY}', '{NEW_KEY}')) as headers"
-    return records.selectExpr(*(few if name == "headers" else name for name in records.columns))
-
-
-def _without_oversized(records: DataFrame) -> DataFrame:
-    """Returns the records without the contents of oversized ones, whose partition becomes OVERSIZED_PARTITION."""
-    sizes = (f"ifnull({size}, 0)" for name, size in _SIZES.items() if name in records.columns)
-    is_oversized = f"{' + '.join(sizes)} > {OVERSIZED_BYTES}"
-    replaced = {name: f"if({is_oversized}, null, {name}) as {name}" for name in _SIZES}
-    replaced["partition"] = f"if({is_oversized}, {OVERSIZED_PARTITION}, partition) as partition"
-    return records.selectExpr(*(replaced.get(name, name) for name in records.columns))
-
-
-def _with_spark_values(spark: SparkSession, records: DataFrame, job: Job, part: SparkPart) -> DataFrame:
+def _with_spark_values(spark: SparkSession, reads: DataFrame, job: Job, part: SparkPart, wanted: Wanted) -> DataFrame:
     """Returns the records with the values of the expressions that Spark evaluates."""
     from pyspark.sql import DataFrame  # noqa: PLC0415  (imported late, as by whoever makes the session)
     from pyspark.sql.types import StructType  # noqa: PLC0415
 
     jvm: Any = spark.sparkContext._jvm
-    schema = json.loads(records.schema.json())
+    schema = json.loads(StructType.fromDDL(record_schema(wanted)).json())
     for name, kind in input_schema(jvm, part):
         schema["fields"].append({"name": name, "type": json.loads(kind), "nullable": True, "metadata": {}})
-    beside = records.mapInArrow(partial(with_inputs, job), StructType.fromJson(schema))
+    beside = reads.mapInArrow(reading(wanted, partial(with_inputs, job)), StructType.fromJson(schema))
     return DataFrame(with_values(jvm, spark._jsparkSession, beside._jdf, part), spark)
 
 
 def cause_of(error: Exception) -> str:
-    """Returns the line of a Spark error with the cause: the last exception of a Python worker, or the innermost cause,
-    with the partition of a record that Kafka's client cannot read.
-    """
+    """Returns the line of a Spark error with the cause: the last exception of a Python worker, or the innermost cause."""
     text = str(error.java_exception) if isinstance(error, Py4JJavaError) else str(error)
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     python = [
@@ -358,13 +276,8 @@ def cause_of(error: Exception) -> str:
     caused = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
     for candidates in (caused, python, lines):
         if candidates:
-            place = next((line for line in candidates[:-1] if _AT_A_RECORD in line), "")
-            return f"{place}{': ' if place else ''}{candidates[-1]}"[:400]
+            return candidates[-1][:400]
     return type(error).__name__
-
-
-def _is_of_memory(text: str) -> bool:
-    return any(sign in text for sign in _SIGNS_OF_MEMORY)
 
 
 def _failure_of(error: Exception) -> FrazilError:
@@ -372,6 +285,8 @@ def _failure_of(error: Exception) -> FrazilError:
     broken = _BROKEN_FUNCTION.search(str(error))
     if broken is not None:
         return FunctionFailedError(broken[1])
+    if away := _of_service(str(error)):
+        return away
     if refused := _of_store(str(error)):
         place = _PLACE_IN_STORE.search(refused)
         where = next(filter(None, place.groups()), "") if place is not None else ""
@@ -383,15 +298,33 @@ def _failure_of(error: Exception) -> FrazilError:
     return kind(f"a task failed: {cause_of(error)}", remedy=remedy)
 
 
+def _of_service(text: str) -> UnavailableError | None:
+    """Returns the UnavailableError that a worker has raised, with its place and its remedy; None for another error."""
+    for module, name, words in reversed(_raised(text)):
+        if name == UnavailableError.__name__ or module.startswith(_OF_KAFKA):
+            message, _, remedy = words.partition("; ")
+            place = _PLACE_IN_KAFKA.search(message)
+            where = place[1] if place is not None else ""
+            message = message[: place.start()] if place is not None else message
+            own = _remedy_of_text(text) or store_remedy(words)
+            return UnavailableError(f"a task failed: {message[:700]}", remedy=own or remedy, where=where)
+        if name.endswith(("Error", "Exception")):
+            return None
+    return None
+
+
+def _raised(text: str) -> list[tuple[str, str, str]]:
+    """Returns what a worker has raised, each as module, class and words."""
+    return _RAISED.findall(text) if "Traceback (most recent call last)" in text else []
+
+
 def _of_store(text: str) -> str:
-    """Returns the words of an error of files or of a service that a worker has raised, which no record brings about; empty
+    """Returns the words of an error of files that a worker has raised, which no record brings about; empty
     for another error. Memory that a record takes is no such error.
     """
-    raised = _RAISED.findall(text) if "Traceback (most recent call last)" in text else []
-    known = {**vars(builtins), UnavailableError.__name__: UnavailableError}
-    kinds = [(known.get(name), words) for name, words in raised]
+    kinds = [(vars(builtins).get(name), words) for module, name, words in _raised(text) if not module]
     errors = [(kind, words) for kind, words in kinds if isinstance(kind, type) and issubclass(kind, BaseException)]
-    if not errors or not issubclass(errors[-1][0], OSError | UnavailableError) or _NO_MEMORY in errors[-1][1]:
+    if not errors or not issubclass(errors[-1][0], OSError) or _NO_MEMORY in errors[-1][1]:
         return ""
     return f"{errors[-1][0].__name__}: {errors[-1][1]}"
 
@@ -402,14 +335,15 @@ def _is_elsewhere(text: str) -> bool:
 
 
 def _remedy(error: Exception) -> str:
-    text = str(error)
+    return _remedy_of_text(str(error))
+
+
+def _remedy_of_text(text: str) -> str:
     if "No space left" in text:
         return "free disk space; Frazil retries with back-off"
     if NO_ZONES in text:
         return ZONES_REMEDY
-    if _NO_LIBRARY.search(text):
-        return NOEXEC_REMEDY
     if "PYTHON_VERSION_MISMATCH" in text or "Cannot run program" in text:
         version = f"{sys.version_info.major}.{sys.version_info.minor}"
         return f"name a Python {version} that every executor has in spark.conf, as spark.pyspark.python"
-    return kafka_remedy(text) if "org.apache.kafka.common.errors." in text else ""
+    return ""

@@ -19,7 +19,6 @@ from frazil.ingest.batches.bad_records import FORMAT_REMEDY, remedy_for
 from frazil.ingest.plan import lag_records
 from frazil.ingest.tables.state import FEWEST_TO_JUDGE, NoOpChange, RunState
 from frazil.ingest.tables.table import Planned
-from frazil.ingest.tasks.task_job import OVERSIZED_BYTES
 from frazil.report import TaskReport
 from frazil.schema.selection import Path
 from frazil.spec import TableSpec
@@ -105,17 +104,6 @@ EMPTY_RETRY_S = 5.0
 # A search for columns begins at the same offsets each time: it may take a tenth of the time.
 EMPTY_RETRY_TIMES = 9
 TOO_BAD = "too many of the table's first records are bad: some dead letters are committed before the table stops"
-
-
-@dataclass(frozen=True)
-class OversizedRecords:
-    """A batch that was planned for small records has an oversized one. It is read again in Arrow batches of limited
-    size, as are later batches, since `Sizes.update` has recorded the size.
-    """
-
-    def apply(self, planned: Planned, report: TaskReport, clock: Clock) -> None:  # noqa: ARG002  (one signature for all)
-        """See Finding."""
-        log.info("oversized_records_found", table=planned.table.name, threshold_bytes=OVERSIZED_BYTES)
 
 
 @dataclass(frozen=True)

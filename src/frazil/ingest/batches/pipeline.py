@@ -29,7 +29,6 @@ from frazil.ingest.batches.outcome import (
     NewSchemas,
     NewTables,
     Outcome,
-    OversizedRecords,
     Replan,
 )
 from frazil.ingest.batches.primary_key_updates import KeyUpdates, key_updates_in
@@ -94,14 +93,10 @@ class Pipeline:
         self._dead_letters = DeadLetterTables(services.catalog, services.outbox, identity.pipeline)
 
     def run_tasks(self, planned: Sequence[Planned], pool: str, *, finds_large: bool = False) -> dict[str, TaskReport]:
-        """Reads and writes all batches in one job; returns the merged report of each table. finds_large: looks for records
-        that are larger than memory before.
-        """
-        if finds_large:
-            self._jobs.find_large([p.batch for p in planned])
+        """Reads and writes all batches in one job; returns the merged report of each table."""
         self.schema_updates.queries.refresh(p.table for p in planned)
         hit("job.before")
-        reports = self._jobs.run([p.batch for p in planned], job_of(planned), with_offsets=False, pool=pool)
+        reports = self._jobs.run([p.batch for p in planned], job_of(planned), pool=pool)
         hit("job.after")
         self._check_topic_ids(planned)
         return {p.table.name: without_redundant_tombstones(merge_reports(p.table.name, reports)) for p in planned}
@@ -114,7 +109,7 @@ class Pipeline:
         ranges = (replace(r, start=max(r.start, first.get((r.topic, r.partition), 0))) for r in planned.batch.ranges)
         batch = replace(planned.batch, ranges=tuple(r for r in ranges if r.start < r.end))
         if batch.ranges:
-            self._jobs.run([batch], job_of([planned], is_trial=True), with_offsets=False, pool="small")
+            self._jobs.run([batch], job_of([planned], is_trial=True), pool="small")
         self._rehearse()
         self._release_memory()
 
@@ -140,8 +135,6 @@ class Pipeline:
     def _read_again(self, planned: Planned, report: TaskReport) -> Callable[[], Outcome] | None:
         """Returns the step that must precede another read of the batch; None where it need not be read again."""
         table = planned.table
-        if report.counts.has_oversized:
-            return partial(Replan, table.state, report, (OversizedRecords(),))
         if report.schema.missing:
             return partial(self._fetch_schemas, planned, report)
         if report.routed.new_values and not table.is_first:

@@ -219,7 +219,7 @@ class SchemaUpdates:
                 hints_of(merge_requested_fields(requested_fields, True)),
             )
             try:
-                found = merge_reports(table.name, self._jobs.run([batch], job, with_offsets=False, pool="small"))
+                found = merge_reports(table.name, self._jobs.run([batch], job, pool="small"))
             except TaskFailedError as error:  # The crashing record is searched for when its batch is read.
                 if is_jvm_gone(error) or is_heap_full(error):
                     raise

@@ -373,5 +373,5 @@ def _newest(table: Table, ends: Mapping[Partition, int], count: int, now_s: floa
     each = max(1, count // len(known))
     starts = {place: max(0, end - each) for place, end in known.items()}
     ranges = tuple(OffsetRange(*place, starts[place], end) for place, end in known.items())
-    batch = Batch(table.name, ranges, is_small=True, is_apart=True)
+    batch = Batch(table.name, ranges, is_apart=True)
     return Planned(table, batch, by_topic(starts), dict(ends), dict(ends), now_s)

@@ -16,7 +16,6 @@ from frazil.decode.settings import WriterSchema
 from frazil.errors import FrazilError, SpecError
 from frazil.ingest.failures import TableStopped, describe_error
 from frazil.ingest.plan import ASSUMED_RECORD_BYTES, MAX_BATCH_RECORDS, learn_row_bytes
-from frazil.ingest.tasks.task_job import OVERSIZED_BYTES
 from frazil.ingest.transactions.runs import Cut, Waiting
 from frazil.kafka.port import Partition, TopicDescription
 from frazil.process.analysis import Query
@@ -227,8 +226,6 @@ class Sizes:
 
     #: The average size of the last batch's records.
     record_bytes: float = ASSUMED_RECORD_BYTES
-    #: The size of the largest record of any batch; None before the first.
-    largest_bytes: int | None = None
     #: The average size of a row in a data file; None before this process has written enough of them.
     row_bytes: float | None = None
     #: Whether rows of the last batch were written to very many partitions; None before the first.
@@ -240,13 +237,8 @@ class Sizes:
 
     def update(self, report: TaskReport, stored_row_bytes: float | None = None) -> None:
         """Updates the sizes from the report of a batch that was read. stored_row_bytes: of the table."""
-        if report.counts.has_oversized:
-            self.largest_bytes = OVERSIZED_BYTES + 1
-        elif report.read_count:
-            # Also where no record is the table's own, as of the rest of a route: its jobs read those of the other tables,
-            # and each would measure every record, and read fewer, as long as one table knows no sizes.
+        if report.read_count:
             self.record_bytes = report.counts.value_bytes / report.read_count
-            self.largest_bytes = max(self.largest_bytes or 0, report.counts.largest_bytes)
             self.row_bytes = learn_row_bytes(self.row_bytes, report, stored_row_bytes)
             if report.counts.record_count:
                 few_rows = report.counts.record_count < _FEW_ROWS * len(report.written.data)

@@ -29,7 +29,6 @@ from frazil.ingest.tables.state import (
     Status,
     Tally,
 )
-from frazil.ingest.tasks.task_job import OVERSIZED_BYTES
 from frazil.ingest.transactions.runs import Cut
 from frazil.kafka.port import Partition
 from frazil.report import TaskReport
@@ -209,7 +208,6 @@ class Table:
             next_due_s=self.schedule.next_due_s,
             target_bytes=target,
             record_bytes=self.sizes.record_bytes,
-            is_small=self.sizes.largest_bytes is not None and self.sizes.largest_bytes <= OVERSIZED_BYTES,
             is_first=self.is_first,
             row_bytes=self.sizes.row_bytes or stored_row_bytes(self.catalog.size),
             min_bytes=min(least, target) if least else None,

@@ -21,6 +21,7 @@ from pyiceberg.types import StringType
 from frazil.decode.columns import Decoded, offsets_of
 from frazil.decode.limits import read_bounded
 from frazil.decode.regroup import member_at
+from frazil.ingest.tasks.task_job import left_out
 from frazil.report import RouteReport
 from frazil.routing import ValueSource
 from frazil.rows.project import shape_rows
@@ -34,8 +35,6 @@ from frazil.write.target import TableTarget
 ReadRows = Callable[[TableTarget, Records], Decoded]
 """Reads records as rows of a table; all are refused that become none, for whatever reason."""
 _MANY_BYTES = 32 * 1024 * 1024
-OVERSIZED_PARTITION = -1
-"""The partition of an oversized record that was left out of a batch of small records."""
 _NEVER = 2**63 - 1
 _UNREAD = -1
 
@@ -222,7 +221,7 @@ def _divide(
     together: Together | None,
 ) -> Iterator[Share]:
     """Yields the shares of the tables of one route, first those in rows that are made for several tables at once."""
-    if together is not None and not (np.asarray(records.column("partition")) == OVERSIZED_PARTITION).any():
+    if together is not None and not left_out(records).any():
         made = together.make_rows(topic, records)
         if made is not None:
             are_made = made.is_made.all()
@@ -259,22 +258,26 @@ def _divide_rows(
 def _divide_records(
     targets: Sequence[TableTarget], topic: str, records: pa.RecordBatch, starts: Mapping[str, Offsets]
 ) -> Iterator[Share]:
-    """Yields the shares as records. Of records whose values are not read, an oversized one goes to every table, and one
-    that ends tasks to those that know of it.
+    """Yields the shares as records. Of records whose values are not read, one that is too large goes to the table of the
+    rest, and one that ends tasks to those that know of it.
     """
     route = targets[0].route
     assert route is not None
     crashing = {target.name: _crashing(target, topic, records) for target in targets}
-    is_read = ~np.logical_or.reduce(list(crashing.values()))
+    is_large = left_out(records)
+    is_read = ~np.logical_or.reduce([is_large, *crashing.values()])
     named = records if is_read.all() else records.filter(pa.array(is_read))
     values = read_route_values(route, targets, topic, named)
     codes = np.full(records.num_rows, _UNREAD)
     codes[is_read] = values.codes
-    is_oversized = np.asarray(records.column("partition")) == OVERSIZED_PARTITION
     for target, own, routed in _own_records(targets, topic, records, starts, values, codes):
-        is_own = is_oversized & _due(target, topic, records, starts) if is_oversized.any() else is_oversized.copy()
+        is_own = crashing[target.name].copy()
         is_own[own] = True
-        rows = np.flatnonzero(is_own | crashing[target.name])
+        if (
+            is_large.any() and not target.route_values
+        ):  # Only its value decides whose it is: the table of the rest has it.
+            is_own |= is_large & _due(target, topic, records, starts)
+        rows = np.flatnonzero(is_own)
         yield Share(target, records.take(pa.array(rows)), routed, values.missing)
 
 
@@ -353,7 +356,6 @@ def _due(target: TableTarget, topic: str, records: pa.RecordBatch, starts: Mappi
     if target.name not in starts:
         return np.ones(records.num_rows, np.bool_)
     partitions, codes = np.unique(np.asarray(records.column("partition")), return_inverse=True)
-    # An oversized record has no partition: it counts for all tables.
-    known = {OVERSIZED_PARTITION: 0, **starts[target.name][topic]}
+    known = starts[target.name][topic]
     first = np.array([known.get(partition, _NEVER) for partition in partitions.tolist()], np.int64)
     return np.asarray(np.asarray(records.column("offset")) >= first[codes])

@@ -15,10 +15,10 @@ import numpy as np
 import pyarrow as pa
 
 from frazil.decode.limits import read_bounded
-from frazil.ingest.tasks.shares import OVERSIZED_PARTITION
 from frazil.ingest.tasks.task import read_records
-from frazil.ingest.tasks.task_job import Job, by_topic
+from frazil.ingest.tasks.task_job import Job, by_topic, left_out
 from frazil.ingest.tasks.task_limits import each_in_time, limited_memory
+from frazil.kafka.fetch.columns import LEFT_OUT
 from frazil.process.evaluate import evaluate
 from frazil.process.program import INPUT
 from frazil.rows.query_rows import input_columns
@@ -48,18 +48,20 @@ def _with_inputs(target: TableTarget, topic: str, records: pa.RecordBatch) -> pa
     part = target.spark_part
     assert part is not None
     places = spread_places(rows, records.num_rows) if found else pa.nulls(records.num_rows, pa.int64())
-    arrays = list(records.columns)
+    kept = [name for name in records.schema.names if name != LEFT_OUT]
+    sizes = records.column(LEFT_OUT) if LEFT_OUT in records.schema.names else pa.repeat(pa.scalar(0), records.num_rows)
+    arrays = [*(records.column(name) for name in kept), sizes]
     for n, column in enumerate(part.inputs.output):
         values = pa.concat_arrays([one[n] for one in found]) if found else pa.array([], column.type)
         arrays.append(values.take(places))
-    names = [*records.schema.names, *(INPUT.format(n) for n in range(len(part.inputs.output)))]
+    names = [*kept, LEFT_OUT, *(INPUT.format(n) for n in range(len(part.inputs.output)))]
     return pa.RecordBatch.from_arrays(arrays, names=names)
 
 
 def _are_read(target: TableTarget, topic: str, records: pa.RecordBatch) -> Bools:
     """Returns which records the task will read: bool of shape (n_records,)."""
     partitions = np.asarray(records.column("partition"))
-    found: Bools = partitions != OVERSIZED_PARTITION
+    found: Bools = ~left_out(records)
     for one in target.crashing:
         if one.topic == topic:
             found &= ~((partitions == one.partition) & (np.asarray(records.column("offset")) == one.offset))

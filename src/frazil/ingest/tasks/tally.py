@@ -42,7 +42,7 @@ class Tally:
         """Whether the records must be read once more, with another schema or in another batch."""
         asked = self.requests
         needs = asked.requested_fields or asked.made_optional or asked.missing or asked.key_columns
-        return bool(needs or self.counts.has_oversized or self.routed.new_values)
+        return bool(needs or self.routed.new_values)
 
     def count(self, topic: str, columns: Records, ignored: Mapping[str, int]) -> None:
         """Counts records of a topic. ignored: the number of those that make no row and are no bad records, by kind."""
@@ -50,7 +50,7 @@ class Tally:
         counts = Counts(len(values), latest_ms={topic: latest_of(columns)}, ignored_records=ignored)
         if len(values):
             sizes = value_sizes(values)
-            counts = replace(counts, value_bytes=int(sizes.sum()), largest_bytes=int(sizes.max()))
+            counts = replace(counts, value_bytes=int(sizes.sum()))
         self.counts = Counts.merge([self.counts, counts])
 
     def note_decoded(self, topic: str, columns: Records, decoded: Decoded) -> None:
@@ -85,15 +85,11 @@ class Tally:
         if fates is not None:
             self.count_fields(fates, np.zeros(fates.shape[1], np.bool_))
         counted = Counts(latest_ms=latest)
-        if value_bytes.size and not self.counts.has_oversized:
-            counted = Counts(value_bytes.size, int(value_bytes.sum()), int(value_bytes.max()), latest_ms=latest)
+        if value_bytes.size:
+            counted = Counts(value_bytes.size, int(value_bytes.sum()), latest_ms=latest)
             if is_writing:
                 counted = replace(counted, written_count=value_bytes.size, row_count=value_bytes.size)
         self.counts = Counts.merge([self.counts, counted])
-
-    def note_oversized(self) -> None:
-        """Notes that a batch planned with small records has an oversized one."""
-        self.counts = replace(self.counts, has_oversized=True)
 
     def note_route(self, routed: RouteReport, missing: frozenset[str]) -> None:
         """Notes records of other tables of the route. missing: ids of schemas without which their table is unknown."""

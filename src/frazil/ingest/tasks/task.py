@@ -23,10 +23,11 @@ from frazil.decode.json.slices import MAX_MISMATCHES
 from frazil.decode.limits import plain_columns, read_bounded
 from frazil.decode.settings import OWN_TYPES
 from frazil.failpoints import hit
-from frazil.ingest.tasks.shares import OVERSIZED_PARTITION, Share, Together, hold_many, routes_of, shares_of
+from frazil.ingest.tasks.shares import Share, Together, hold_many, routes_of, shares_of
 from frazil.ingest.tasks.tally import Tally, latest_of
-from frazil.ingest.tasks.task_job import Job, by_topic, quoting_no_record
+from frazil.ingest.tasks.task_job import MOST_VALUE_BYTES, Job, by_topic, left_out, quoting_no_record
 from frazil.ingest.tasks.task_limits import each_in_time, limited_memory
+from frazil.kafka.fetch.columns import LEFT_OUT
 from frazil.process.evaluate import Unmet
 from frazil.process.references import receive
 from frazil.report import ChangeReport, TaskReport, TaskTime, Touched, WrittenFiles, dump_report
@@ -257,6 +258,11 @@ def _change_rows(target: TableTarget, changes: Changes, records: Records) -> pa.
     return shape_rows(target, decoded, {**own, **changes.own})
 
 
+def _too_large(size: int, limit: int) -> str:
+    allowed = f"`limits.record_size` allows {limit}" if size > limit else f"none above {MOST_VALUE_BYTES} is read"
+    return f"the value has {size} bytes, and {allowed}: it was not read, and only Kafka has it"
+
+
 @dataclass
 class _TableRun:
     """The results of the task for one table."""
@@ -349,10 +355,8 @@ class _TableRun:
             records = self._take_crashing(topic, records)
             if not records.num_rows:
                 return
-        if (np.asarray(records.column("partition")) == OVERSIZED_PARTITION).any():
-            self.tally.note_oversized()
-        if self.tally.counts.has_oversized:
-            return
+        if left_out(records).any():
+            records = self._take_left_out(topic, records)
         read_one = partial(self._read, topic)
         for piece, columns, read in read_bounded(records, read_one, self.target.reading.columns_left):
             self._take_read(topic, piece, columns, read)
@@ -382,6 +386,18 @@ class _TableRun:
             named = [one for one in found if one is not None]
             self._note_unread(topic, columns, named)
         return records.filter(pa.array(~is_bad))
+
+    def _take_left_out(self, topic: str, records: pa.RecordBatch) -> pa.RecordBatch:
+        """Returns the records without those whose values are too large to be read; these become dead letters without
+        them.
+        """
+        is_large = left_out(records)
+        large = records.filter(pa.array(is_large))
+        names, limit = ("partition", "offset", LEFT_OUT), self.source.reading.max_record_bytes
+        rows = zip(*(large.column(name).to_pylist() for name in names), strict=True)
+        named = [BadRecord(topic, *place, "too_large", "", _too_large(size, limit)) for *place, size in rows]
+        self._note_unread(topic, plain_columns(large), named)
+        return records.filter(pa.array(~is_large))
 
     def _note_unread(self, topic: str, columns: dict[str, pa.Array], named: list[BadRecord]) -> None:
         self.tally.count(topic, columns, {})

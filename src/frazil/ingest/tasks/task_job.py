@@ -8,17 +8,22 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from frazil.dead_letters.record import SOURCE_COLUMNS
+from frazil.decode.settings import NEW_KEY, OLD_KEY
 from frazil.errors import SpecError
+from frazil.kafka.fetch.columns import LEFT_OUT, Wanted
 from frazil.process.program import SparkPart
 from frazil.process.references import Reference, Sent
 from frazil.types import Offsets
 from frazil.write.target import TableTarget
 
 REPORT_SCHEMA = "report string"
-# A batch of small records leaves out larger records than this, so that the twenty thousand of one Arrow batch have a bound.
-OVERSIZED_BYTES = 8192
+MOST_VALUE_BYTES = 512 * 1024 * 1024
+"""A larger value is not read, whatever `limits.record_size` allows."""
+FLOOR_BYTES = 32 * 1024 * 1024
+"""A smaller value is read, whatever `limits.record_size` allows: its dead letter has it."""
 
 
 @dataclass(frozen=True)
@@ -66,26 +71,37 @@ class Job:
         return next(iter(self.targets)) if len(self.targets) == 1 else None
 
 
-def source_columns(job: Job, with_offsets: bool) -> list[str]:
+def source_columns(job: Job) -> list[str]:
     """Returns the source's columns that the job needs; other columns are not read."""
     targets = job.all_targets
     metadata = {field for target in targets for field in target.metadata_fields}
-    wanted = {"value", "partition", "timestamp"} | metadata
+    wanted = {"value", "partition", "offset", "timestamp"} | metadata
     if any(target.needs_headers or _has_key_updates(target) for target in targets):
         wanted.add("headers")
     if any(target.dead_letters for target in targets):
         wanted.update(SOURCE_COLUMNS[1:])
     if job.only_topic is None:
         wanted.add("topic")
-    if with_offsets or job.starts or any(target.crashing or target.has_expectations for target in targets):
-        wanted.add("offset")
     return [name for name in ("topic", "partition", "offset", "timestamp", "key", "headers", "value") if name in wanted]
 
 
-def has_few_headers(job: Job) -> bool:
-    """Whether only the headers are needed that mark rows with another key."""
-    targets = job.all_targets
-    return not any(one.needs_headers or one.dead_letters or "headers" in one.metadata_fields for one in targets)
+def wanted_of(job: Job) -> Wanted:
+    """Returns what the job needs of records."""
+    targets, columns = job.all_targets, source_columns(job)
+    needs_all = any(one.needs_headers or one.dead_letters or "headers" in one.metadata_fields for one in targets)
+    limits = [(target.source or target).reading.max_record_bytes for target in targets]
+    return Wanted(
+        tuple(columns),
+        () if needs_all else (OLD_KEY, NEW_KEY),  # A connector may write several other headers to every record.
+        min(MOST_VALUE_BYTES, max(FLOOR_BYTES, *limits)),
+    )
+
+
+def left_out(records: pa.RecordBatch) -> NDArray[np.bool_]:
+    """Returns which records came without their value, because it is too large: bool of shape (n_records,)."""
+    if LEFT_OUT not in records.schema.names:
+        return np.zeros(records.num_rows, np.bool_)
+    return np.asarray(records.column(LEFT_OUT)) > 0
 
 
 def _has_key_updates(target: TableTarget) -> bool:

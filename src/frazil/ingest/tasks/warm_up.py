@@ -14,6 +14,7 @@ from frazil.decode.json.records import decode_json
 from frazil.decode.json.scan import scan_any
 from frazil.decode.json.slices import Slices, group_equal
 from frazil.decode.protobuf.program import may_repeat_keys
+from frazil.kafka.fetch.ranges import warm_up as warm_up_reader
 from frazil.process.kernels import hashes, keys, text_numbers
 from frazil.rows import writer_schemas
 from frazil.rows.connect_messages import may_be_messages
@@ -30,6 +31,7 @@ def warm_up(compiles_all: bool = False) -> None:
 
     compiles_all: also compiles loops that few tables need, two minutes of one core where they are not on disk.
     """
+    warm_up_reader()
     values = pa.array([json.dumps(_SAMPLE).encode()], pa.binary())
     found = decode_json(values, ()).requested_fields.get((), {})
     decode_json(values, new_schema(found.items()).fields)

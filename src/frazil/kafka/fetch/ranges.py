@@ -550,6 +550,13 @@ class _Reading:
                 )
 
 
+def warm_up() -> None:
+    """Loads the compiled loops."""
+    table = np.zeros((1, FIELDS), np.int64)
+    find_batches(table.ctypes.data, 0, 0, table)
+    Columns("", Wanted(("key", "headers", "value"), most_records=1)).take(0, table, np.zeros(5, np.int64), 0, 0)
+
+
 def _answer_s(patience_s: float) -> float:
     """How long one broker may take before another one is asked who leads its partitions."""
     return max(1.0, patience_s / 3)

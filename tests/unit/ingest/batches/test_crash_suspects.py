@@ -25,19 +25,19 @@ from tests.unit.ingest.service_scene import Scene, turn_until
 class _DyingJobs(MemoryJobs):
     """Jobs whose JVM dies where they read the topic `a`."""
 
-    def run(self, batches: Sequence[Batch], job: Job, *, with_offsets: bool, pool: str) -> list[TaskReport]:
+    def run(self, batches: Sequence[Batch], job: Job, *, pool: str) -> list[TaskReport]:
         if any("a" in batch.topics for batch in batches):
             raise Py4JNetworkError("Answer from Java side is empty")
-        return super().run(batches, job, with_offsets=with_offsets, pool=pool)
+        return super().run(batches, job, pool=pool)
 
 
 class _FullJobs(MemoryJobs):
     """Jobs that find the JVM's memory full where they read the topic `a`."""
 
-    def run(self, batches: Sequence[Batch], job: Job, *, with_offsets: bool, pool: str) -> list[TaskReport]:
+    def run(self, batches: Sequence[Batch], job: Job, *, pool: str) -> list[TaskReport]:
         if any("a" in batch.topics for batch in batches):
             raise UnavailableError("a task failed: java.lang.OutOfMemoryError: Java heap space")
-        return super().run(batches, job, with_offsets=with_offsets, pool=pool)
+        return super().run(batches, job, pool=pool)
 
 
 @pytest.mark.parametrize("kind", [_DyingJobs, _FullJobs])
@@ -86,9 +86,9 @@ class _CountingJobs(MemoryJobs):
     def find_large(self, batches: Sequence[Batch]) -> None:
         self.done.append(("find", tuple(batch.table for batch in batches)))
 
-    def run(self, batches: Sequence[Batch], job: Job, *, with_offsets: bool, pool: str) -> list[TaskReport]:
+    def run(self, batches: Sequence[Batch], job: Job, *, pool: str) -> list[TaskReport]:
         self.done.append(("run", tuple(batch.table for batch in batches)))
-        return super().run(batches, job, with_offsets=with_offsets, pool=pool)
+        return super().run(batches, job, pool=pool)
 
 
 def test_large_records_are_looked_for_before_a_table_is_read_of_which_the_jvm_has_died(tmp_path: Path) -> None:
@@ -109,10 +109,10 @@ def test_large_records_are_looked_for_before_a_table_is_read_of_which_the_jvm_ha
 class _TooLarge(MemoryJobs):
     """Jobs that find a record in the topic `a` for which there is no memory."""
 
-    def run(self, batches: Sequence[Batch], job: Job, *, with_offsets: bool, pool: str) -> list[TaskReport]:
+    def run(self, batches: Sequence[Batch], job: Job, *, pool: str) -> list[TaskReport]:
         if any("a" in batch.topics for batch in batches):
             raise TooLargeForMemoryError("a", 0, 1, 2, 400 * 1024 * 1024)
-        return super().run(batches, job, with_offsets=with_offsets, pool=pool)
+        return super().run(batches, job, pool=pool)
 
 
 def test_a_record_that_is_too_large_for_memory_stops_its_table_and_no_process(tmp_path: Path) -> None:

@@ -132,9 +132,9 @@ def test_what_fails_around_the_records_is_not_their_fault() -> None:
 class _FailingJobs(MemoryJobs):
     """Jobs whose tasks are a Spark worker's: what one raises is a failed task."""
 
-    def run(self, batches: Sequence[Batch], job: Job, *, with_offsets: bool, pool: str) -> list[TaskReport]:
+    def run(self, batches: Sequence[Batch], job: Job, *, pool: str) -> list[TaskReport]:
         try:
-            return super().run(batches, job, with_offsets=with_offsets, pool=pool)
+            return super().run(batches, job, pool=pool)
         except RuntimeError as error:
             raise TaskFailedError(f"a task failed: {error}") from None
 

@@ -82,7 +82,7 @@ def test_a_topic_may_feed_several_tables_each_from_where_its_own_records_begin(t
     job = Job(
         {"a": one}, beside={"a": (two, three)}, starts={"lake.two": {"a": {0: 6, 1: 0}}, "lake.three": {"a": {1: 8}}}
     )
-    assert source_columns(job, with_offsets=False) == ["partition", "offset", "timestamp", "value"]
+    assert source_columns(job) == ["partition", "offset", "timestamp", "value"]
     places = [(0, 5), (0, 6), (1, 7), (1, 8)]
     batch = records_of([{"partition": p, "offset": o, "value": _value(id=o)} for p, o in places])
     reports = run(job, batch, batch.slice(0, 1))
@@ -207,7 +207,7 @@ def test_bad_records_become_dead_letters_with_all_that_kafka_had_of_them_and_goo
     job = Job(
         {"a": target_of(tmp_path, {"id": "long"}, reading=Reading(on_bad="dead_letter"), dead_letters=dead_letters)}
     )
-    assert source_columns(job, with_offsets=False) == [
+    assert source_columns(job) == [
         "partition", "offset", "timestamp", "key", "headers", "value",
     ]  # fmt: skip
     report = run(job, _mixed())["lake.t"]
@@ -365,8 +365,8 @@ def test_a_store_that_refuses_fails_the_task_and_leaves_nothing(tmp_path: Path) 
 def test_only_the_columns_that_are_used_are_asked_of_the_source(tmp_path: Path) -> None:
     plain = target_of(tmp_path, {"id": "long"})
     full = target_of(tmp_path, {"id": "long"}, name="lake.full", metadata=("key", "offset"))
-    assert source_columns(Job({"a": plain}), with_offsets=False) == ["partition", "timestamp", "value"]
-    assert source_columns(Job({"a": plain}), with_offsets=True) == ["partition", "offset", "timestamp", "value"]
-    assert source_columns(Job({"a": plain, "b": full}), with_offsets=False) == [
+    assert source_columns(Job({"a": plain})) == ["partition", "timestamp", "value"]
+    assert source_columns(Job({"a": plain})) == ["partition", "offset", "timestamp", "value"]
+    assert source_columns(Job({"a": plain, "b": full})) == [
         "topic", "partition", "offset", "timestamp", "key", "value",
     ]  # fmt: skip

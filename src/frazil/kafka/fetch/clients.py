@@ -1,0 +1,20 @@
+"""The client of this process, which lives as long as the process: no login and no question for a small batch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from frazil.kafka.fetch.cluster import Cluster
+
+_MOST = 2
+_clusters: dict[tuple[tuple[str, str], ...], Cluster] = {}
+
+
+def cluster_of(settings: Mapping[str, str]) -> Cluster:
+    """Returns the client with these settings; those with others, such as a secret that was renewed, are closed in time."""
+    key = tuple(sorted(settings.items()))
+    found = _clusters.pop(key, None) or Cluster(settings)
+    _clusters[key] = found  # Now the newest.
+    while len(_clusters) > _MOST:
+        _clusters.pop(next(iter(_clusters))).close()
+    return found
