@@ -32,7 +32,7 @@ from frazil.cdc.envelope import (
 )
 from frazil.cdc.placeholders import find_unsent
 from frazil.cdc.positions import facts_of, source_fields
-from frazil.decode.columns import Columns, Fault
+from frazil.decode.columns import Columns, Fault, TextBytes, read_utf8
 from frazil.decode.connect.schema import as_declared, convert_logical_types, with_keys
 from frazil.decode.connect.values import LogicalType
 from frazil.decode.epochs import from_numbers
@@ -329,6 +329,8 @@ def operation_of(deleted: pa.Array, op: pa.Array) -> pa.Array:
 
 
 def _as_strings(array: pa.Array) -> pa.Array:
+    if pa.types.is_binary(array.type):
+        return read_utf8(array)
     try:
         return array.cast(pa.string())
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
@@ -353,7 +355,7 @@ class _ColumnValues:
             assert isinstance(kind, StructType)
             n = names.index(name)
             array, kind = pc.struct_field(array, [n]), kind.fields[n].field_type
-        return array
+        return read_utf8(array) if isinstance(kind, TextBytes) else array
 
     def time(self, path: Path, unit: str) -> pa.Array | None:
         array = self.member(path)

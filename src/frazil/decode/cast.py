@@ -16,12 +16,8 @@ from numpy.typing import NDArray
 from pyiceberg.types import (
     BooleanType,
     DateType,
-    DecimalType,
-    FixedType,
     IcebergType,
-    IntegerType,
     ListType,
-    LongType,
     MapType,
     NestedField,
     StructType,
@@ -32,9 +28,19 @@ from pyiceberg.types import (
 from frazil.decode.columns import Columns, Decoded, Mismatch, UnionStruct, first_mismatches, repeats_keys, without_empty
 from frazil.decode.conversion import NOT_ADDED, Conversion, Owner, Place, elements_of, inside_of, require
 from frazil.decode.decimals import are_numbers
-from frazil.decode.epochs import differ_in_zone, inside_years, zone_settings
+from frazil.decode.epochs import inside_years
 from frazil.decode.limits import long_name_fault, rejected_fault
-from frazil.decode.lossless import DAY, cast_losslessly, convert, convert_times, format_type, may_convert, readable
+from frazil.decode.lossless import (
+    DAY,
+    cast_losslessly,
+    convert,
+    convert_times,
+    format_type,
+    may_convert,
+    mismatch_of,
+    readable,
+    remedy_of_values,
+)
 from frazil.decode.rescue import UNKNOWN_FIELD
 from frazil.name_case import Spellings
 from frazil.name_length import drop_long_names, is_long, long_name_in, shorten
@@ -454,32 +460,14 @@ def _convert(
             reason = f"{{value}} is out of the range of {wanted if unit == DAY else f'{wanted}({unit})'}"
             conversion.refuse(shown, bad & converted.is_outside, place.owner, place.path, "out_of_range", reason)
             bad &= ~converted.is_outside
-        is_number = may_convert(array.type, target) and (
-            isinstance(wanted, DecimalType) or (isinstance(written, LongType) and isinstance(wanted, IntegerType))
-        )
-        fault, verdict = ("out_of_range", "is out of the range of") if is_number else ("type_mismatch", "does not fit")
+        fault, verdict = mismatch_of(written, wanted)
         reason = f"{{value}} ({type_word(written)}) {verdict} {type_word(wanted)}"
-        remedy = _remedy_of_values(conversion, kinds, place) or remedy
+        remedy = remedy_of_values(conversion, kinds, place) or remedy
         is_cast = bool(remedy) and pa.types.is_string(array.type) and may_convert(pa.int64(), target)
         helped = bad & are_numbers(array) if is_cast else bad
         conversion.refuse(shown, helped, place.owner, place.path, fault, reason + remedy)
         conversion.refuse(shown, bad & ~helped, place.owner, place.path, fault, reason)
     return back
-
-
-def _remedy_of_values(conversion: Conversion, kinds: tuple[IcebergType, IcebergType], place: Place) -> str:
-    """Returns the remedy for a column of a type that holds some values of the written type, as the end of a message;
-    empty where none helps, or a single record may be wrong.
-    """
-    (written, wanted), path = kinds, conversion.in_row(place.path)
-    if differ_in_zone(written, wanted):
-        return f"; {KEYS_AS_TEXT}" if conversion.reading.is_key_column else f": {zone_settings(path, wanted)}"
-    is_exact = isinstance(wanted, IntegerType | LongType | DecimalType)
-    has_digits = isinstance(written, DecimalType) and is_exact and written.scale > getattr(wanted, "scale", -1)
-    if conversion.reading.is_key_column or not (isinstance(wanted, FixedType) or has_digits):
-        return ""
-    declared = declaration_for(path, type_word(written), type_word(wanted))
-    return declared and f"; {declared}"
 
 
 def _refuse_type(

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
-from pyiceberg.types import IcebergType, NestedField, StructType
+from pyiceberg.types import BinaryType, IcebergType, NestedField, StructType
 
 from frazil.raw_memory import I32, U8
 from frazil.schema.arrow import Rows, arrow_type, as_written, spread_places
@@ -23,6 +23,10 @@ from frazil.schema.parts import parts_of, retyped, with_parts
 
 class UnionStruct(StructType):
     """The struct that a union becomes: a member for each branch, of which a value has one."""
+
+
+class TextBytes(BinaryType):
+    """Bytes in a column of text, which has their text. Bytes that are not UTF-8 do not fit it."""
 
 
 class EmptyStruct(StructType):
@@ -39,6 +43,21 @@ def without_empty(kind: IcebergType) -> IcebergType | None:
     if not left and (found or isinstance(kind, StructType)):
         return None
     return kind if all(of is part.field_type for part, of in found) else with_parts(kind, left)
+
+
+def read_utf8(array: pa.BinaryArray) -> pa.StringArray:
+    """Returns the bytes as text; null where they are not UTF-8."""
+    try:
+        return array.cast(pa.string())
+    except pa.ArrowInvalid:  # Arrow refuses all of them for some.
+        return pa.array([_text_of(value) for value in array.to_pylist()], pa.string())
+
+
+def _text_of(value: bytes | None) -> str | None:
+    try:
+        return None if value is None else value.decode()
+    except UnicodeDecodeError:
+        return None
 
 
 @dataclass(frozen=True)

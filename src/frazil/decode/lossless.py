@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from pyiceberg.types import (
     BinaryType,
     DateType,
+    DecimalType,
     FixedType,
     IcebergType,
     IntegerType,
@@ -34,12 +35,23 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from frazil.decode.columns import as_text, bitmap, offsets_from
+from frazil.decode.columns import TextBytes, as_text, bitmap, offsets_from, read_utf8
 from frazil.decode.conversion import Conversion, Place
-from frazil.decode.epochs import FIRST_US, LAST_US, SKIPPED, are_skipped, convert_zone, from_numbers, to_local
+from frazil.decode.epochs import (
+    FIRST_US,
+    LAST_US,
+    SKIPPED,
+    are_skipped,
+    convert_zone,
+    differ_in_zone,
+    from_numbers,
+    to_local,
+    zone_settings,
+)
 from frazil.decode.values_as_json import as_json, json_texts
 from frazil.schema.arrow import arrow_type, children_of, replace_children, unsliced
-from frazil.schema.parts import parts_of, types_in
+from frazil.schema.parts import parts_of, type_word, types_in
+from frazil.schema.rejected_changes import KEYS_AS_TEXT, declaration_for
 
 # Decimals of up to this many digits are recovered from the nearest float (IEEE 754; FLT_DIG and DBL_DIG of C).
 _RECOVERABLE_DIGITS = {pa.float32(): 6, pa.float64(): 15}
@@ -58,6 +70,16 @@ def may_convert(written: pa.DataType, wanted: pa.DataType) -> bool:
     is_bytes = [pa.types.is_binary(kind) or pa.types.is_fixed_size_binary(kind) for kind in (written, wanted)]
     is_day = pa.types.is_date(written) and pa.types.is_timestamp(wanted)
     return all(is_number) or all(is_bytes) or (is_day and wanted.tz is None)
+
+
+def mismatch_of(written: IcebergType, wanted: IcebergType) -> tuple[str, str]:
+    """Returns the class of error of values that a column cannot hold, and the words for it in a message."""
+    if isinstance(written, TextBytes):
+        return "invalid_text", "is not UTF-8 and does not fit"
+    is_narrower = isinstance(written, LongType) and isinstance(wanted, IntegerType)
+    if may_convert(arrow_type(written), arrow_type(wanted)) and (isinstance(wanted, DecimalType) or is_narrower):
+        return "out_of_range", "is out of the range of"
+    return "type_mismatch", "does not fit"
 
 
 def cast_losslessly(array: pa.Array, target: pa.DataType) -> pa.Array:
@@ -212,6 +234,8 @@ def convert(
         return _converted(read_uuids(array)[0])
     if isinstance(written, UUIDType) and isinstance(wanted, StringType):
         return _converted(format_uuids(array))
+    if isinstance(written, TextBytes) and isinstance(wanted, StringType):
+        return _converted(read_utf8(array))
     if isinstance(wanted, StringType) and is_coerced and not isinstance(written, _NO_TEXT):
         return _converted(texts_of(array, written))
     if isinstance(written, IntegerType | LongType) and unit is not None:
@@ -299,6 +323,22 @@ def readable(array: pa.Array, kind: IcebergType) -> pa.Array:
 def has_uuid(kind: IcebergType) -> bool:
     """Whether a type is a UUID, or has one inside, other than as the key of a map."""
     return any(isinstance(inner, UUIDType) for _, inner in types_in(kind))
+
+
+def remedy_of_values(conversion: Conversion, kinds: tuple[IcebergType, IcebergType], place: Place) -> str:
+    """Returns the remedy for a column of a type that holds some values of the written type, as the end of a message;
+    empty where none helps, or a single record may be wrong.
+    """
+    (written, wanted), path = kinds, conversion.in_row(place.path)
+    if differ_in_zone(written, wanted):
+        return f"; {KEYS_AS_TEXT}" if conversion.reading.is_key_column else f": {zone_settings(path, wanted)}"
+    is_exact = isinstance(wanted, IntegerType | LongType | DecimalType)
+    has_digits = isinstance(written, DecimalType) and is_exact and written.scale > getattr(wanted, "scale", -1)
+    is_helped = isinstance(written, TextBytes) or isinstance(wanted, FixedType) or has_digits
+    if conversion.reading.is_key_column or not is_helped:
+        return ""
+    declared = declaration_for(path, type_word(written), type_word(wanted))
+    return declared and f"; {declared}"
 
 
 def format_type(kind: IcebergType) -> str:

@@ -9,7 +9,7 @@ import pyarrow as pa
 from pyiceberg.types import BinaryType, NestedField, StringType, StructType
 
 from frazil.decode.cast import convert_columns
-from frazil.decode.columns import Columns, Decoded, Fault
+from frazil.decode.columns import Columns, Decoded, Fault, read_utf8
 from frazil.decode.conversion import Conversion
 from frazil.decode.settings import Reading
 
@@ -18,18 +18,9 @@ _NOT_TEXT = Fault("invalid_text", "the value is not UTF-8")
 
 def read_text(values: pa.BinaryArray) -> Columns:
     """Returns the values as text; a null value is null, bytes that are not UTF-8 are a fault."""
-    fault = np.zeros(len(values), np.uint8)
-    try:
-        return Columns([values.cast(pa.string())], fault, (_NOT_TEXT,))
-    except pa.ArrowInvalid:
-        out: list[str | None] = []
-        for row, value in enumerate(values.to_pylist()):
-            try:
-                out.append(None if value is None else value.decode())
-            except UnicodeDecodeError:
-                out.append(None)
-                fault[row] = 1
-        return Columns([pa.array(out, pa.string())], fault, (_NOT_TEXT,))
+    texts = read_utf8(values)
+    bad = np.asarray(values.is_valid()) & np.asarray(texts.is_null())
+    return Columns([texts], bad.astype(np.uint8), (_NOT_TEXT,))
 
 
 def plain_struct(text: bool) -> StructType:

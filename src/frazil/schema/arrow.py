@@ -80,6 +80,8 @@ def arrow_type(kind: IcebergType) -> pa.DataType:
         return pa.decimal128(kind.precision, kind.scale)
     if isinstance(kind, FixedType):
         return pa.binary(len(kind))
+    if isinstance(kind, BinaryType):  # Or a reader's own type of bytes.
+        return pa.binary()
     return _PRIMITIVES[type(kind)]
 
 

@@ -319,12 +319,19 @@ def test_what_has_no_json_is_refused_and_its_neighbours_are_rows(raw: bytes, kin
     [(b"\x12\x00" * 6, 6), (b"\xd2\x01\x06" + b"\x01" * 6, 6), (part(3, b"\x0a\x01a", b"\x12\x00"), 1)],
 )
 def test_messages_of_very_many_values_are_refused(message: bytes, count: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    for limit, is_refused in ((count, False), (count - 1, True)):
+    for limit, is_refused in ((count + 1, False), (count, False), (count - 1, True)):
         monkeypatch.setattr(protobuf_json, "MAX_JSON_VALUES", limit)
-        found = read(reader_of(_TREE, "trees.Tree"), [_inside(1, message), _inside(1, b"")])
-        fault = fault_of(found, 0)
-        assert (fault is not None and fault.kind == "too_large") == is_refused
-        assert fault_of(found, 1) is None
+        found = read(reader_of(_TREE, "trees.Tree"), [_inside(1, b""), _inside(1, message), _inside(1, b"")])
+        kinds = [fault and fault.kind for fault in (fault_of(found, row) for row in range(3))]
+        assert kinds == [None, "too_large" if is_refused else None, None]
+        texts = found.arrays[0].to_pylist()
+        assert [texts[0], texts[1] is None, texts[2]] == ["{}", is_refused, "{}"]
+
+
+def test_a_struct_of_very_many_values_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(protobuf_json, "MAX_JSON_VALUES", 1)
+    found = read(reader_of(_SCHEMA), [part(3, part(1, b"\x08\x00") * 3)])
+    assert (fault_of(found, 0), found.arrays[2].to_pylist()) == (None, ["[null,null,null]"])
 
 
 _ONE = part(1, part(1, b"k"), part(2, b"\x20\x01"))

@@ -37,7 +37,7 @@ LIMITS = {
     "levels of JSON from which a column is inferred": f"{infer.MAX_INFERRED_DEPTH}",
     "levels of a column in Parquet, where a list or a map is two": f"{parts.MAX_LEVELS}",
     "levels of Avro values and schemas": f"{avro.MAX_LEVELS}",
-    "levels of Protobuf messages": f"{layout.MAX_DEPTH}",
+    "levels of Protobuf messages": f"{layout.MAX_DEPTH}, and 100 inside a value that becomes JSON",
     "levels of a Protobuf schema": f"{protobuf.MAX_LEVELS}",
     "levels of a JSON Schema": f"{json_schema.MAX_DEPTH}",
     "bytes of a column's name in UTF-8, at every depth": f"{MAX_NAME_BYTES}",

@@ -13,15 +13,15 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+from google.protobuf import descriptor_pb2
 
 from docs.generate import REFERENCE
-from frazil.decode import limits
 from frazil.decode.avro import numbers
 from frazil.decode.avro import schema as avro
 from frazil.decode.json import grammar, infer
 from frazil.decode.json_schema import kinds, refs
 from frazil.decode.json_schema import types as json_schema
-from frazil.decode.protobuf import layout
+from frazil.decode.protobuf import layout, wire
 from frazil.decode.protobuf import schema as protobuf
 from frazil.decode.settings import Reading, WriterSchema
 from frazil.ingest.tables.state import RunState
@@ -29,12 +29,13 @@ from frazil.name_length import MAX_NAME_BYTES
 from frazil.registry.port import UnusableSchema
 from frazil.registry.protobuf import compile_proto
 from frazil.rows.writer_schemas import struct_of
+from frazil.schema.parts import MAX_LEVELS
 from frazil.spec.settings import DeadLettersSpec, LimitsSpec
-from tests.unit.decode.test_amplification import FORMATS, ITEMS, WIDE, target, took, zigzag
+from tests.unit.decode.test_amplification import AVRO_ITEM, WIDTH, target, took, zigzag
 from tests.unit.ingest.service_scene import Scene, only
 from tests.unit.schema.test_name_case import dead_letters_of
 
-ROOT = Path(__file__).resolve().parents[3]
+UNIT = Path(__file__).resolve().parents[1]
 ID_FIELD = {"name": "id", "type": "long"}
 
 
@@ -51,6 +52,8 @@ def varint(number: int) -> bytes:
 
 def schema_of(kind: str, text: Any) -> WriterSchema:
     """A schema as the driver sends it to tasks."""
+    if isinstance(text, WriterSchema):
+        return text
     if kind == "protobuf":
         return WriterSchema(kind, text, (), compile_proto(text, ()))
     schema = WriterSchema(kind, json.dumps(text), ())
@@ -147,6 +150,82 @@ def long_zigzag(number: int, size: int | None) -> bytes:
     return frame(1) + long_varint(number * 2, size)[7:] + zigzag(0)
 
 
+def nested_messages(levels: int) -> WriterSchema:
+    """Messages that are declared in each other, one more than protoc reads from a text."""
+    of = descriptor_pb2.FieldDescriptorProto
+    field = of(name="id", number=1, type=of.TYPE_INT64, label=of.LABEL_OPTIONAL)
+    message = descriptor_pb2.DescriptorProto(name="M", field=[field])
+    for _ in range(levels - 1):
+        message = descriptor_pb2.DescriptorProto(name="M", field=[field], nested_type=[message])
+    file = descriptor_pb2.FileDescriptorProto(name="m.proto", syntax="proto3", message_type=[message])
+    return WriterSchema("protobuf", "", (), descriptor_pb2.FileDescriptorSet(file=[file]).SerializeToString())
+
+
+def proto_indexes(number: int, size: int | None) -> bytes:
+    """A record of the message so far inside of others."""
+    indexes = b"\0" if size is None else zigzag(size) + bytes(size)
+    return frame(1) + indexes + b"\x08" + varint(number)
+
+
+def proto_groups(number: int, size: int | None) -> bytes:
+    """A record with unknown groups in each other."""
+    depth = 0 if size is None else size
+    return frame(1) + b"\0\x08" + varint(number) + b"\x4b" * depth + b"\x4c" * depth
+
+
+def proto_chain(number: int, size: int | None) -> bytes:
+    """A record with a message of its own type, and so many inside of that."""
+    chain = b""
+    for _ in range(0 if size is None else size + 1):
+        chain = b"\x22" + varint(len(chain)) + chain
+    return frame(1) + b"\0\x08" + varint(number) + chain
+
+
+LONG_NAME = "n" * 2000
+NAMES_AVRO = record_type(
+    {"name": LONG_NAME, "type": "null"},
+    {"name": "t", "type": {"type": "array", "items": {"type": "enum", "name": "e", "symbols": ["x"]}}},
+    {"name": "kids", "type": {"type": "array", "items": "r"}},
+)
+
+
+def avro_names(number: int, size: int | None) -> bytes:
+    """A record with a value that becomes JSON with so many characters in names and symbols."""
+    names = sum(len(field["name"]) for field in NAMES_AVRO["fields"])
+    count, symbols = divmod(size or names, names)
+    leaves = zigzag(count - 1) + b"\0\0\0" * (count - 1) if count > 1 else b""
+    kid = b"\0" + (zigzag(symbols) + bytes(symbols) if symbols else b"") + b"\0" + leaves + b"\0"
+    return frame(1) + zigzag(number) + b"\0" + zigzag(1) + kid + b"\0"
+
+
+def at_excess(make: Callable[[int, int], bytes], cells: int, free: int, per_byte: int, excess: int) -> bytes:
+    """A record that takes so many cells more than it may. make: a record with a number of items that take a cell each, and
+    of bytes that take none; cells: those of its other items.
+    """
+    made = ((more, make(more, spare)) for more in range(per_byte) for spare in range(1000))
+    return next(one for more, one in made if cells + more - free - per_byte * len(one) == excess)
+
+
+AVRO_ITEMS = record_type(
+    {"name": "l", "type": {"type": "array", "items": ["null", AVRO_ITEM]}},
+    {"name": "t", "type": {"type": "array", "items": "boolean"}},
+    {"name": "s", "type": "string"},
+)
+
+
+def avro_items(number: int, size: int | None) -> bytes:
+    """A record whose items take so many cells more than they may."""
+    count = 1000
+
+    def make(more: int, spare: int) -> bytes:
+        small = zigzag(more) + bytes(more) if more else b""
+        return zigzag(number) + zigzag(count) + bytes(count) + b"\0" + small + b"\0" + zigzag(spare) + b"x" * spare
+
+    if size is None:
+        return frame(1) + zigzag(number) + bytes(3)
+    return frame(1) + at_excess(make, count * (WIDTH + 1), numbers.FREE_CELLS, numbers.CELLS_PER_BYTE, size)
+
+
 CASES = [
     Case("bytes of a record's value", 1000, "too_large",
          Reading(on_bad="dead_letter", unknown_fields="drop", max_record_bytes=1000),
@@ -167,6 +246,14 @@ CASES = [
     Case("the number of a Protobuf field", layout.MAX_NUMBER, "malformed", reading("protobuf", PROTO), far_number),
     Case("numbers in Avro, varints and lengths in Protobuf", 10, "malformed", reading("protobuf", PROTO), long_varint),
     Case("numbers in Avro, varints and lengths in Protobuf", 10, "malformed", reading("avro", AVRO_TEXT), long_zigzag),
+    Case("message indexes of a Protobuf record", wire.MAX_INDEXES, "malformed",
+         reading("protobuf", nested_messages(wire.MAX_INDEXES)), proto_indexes),
+    Case("levels of Protobuf messages", layout.MAX_DEPTH, "too_deep", reading("protobuf", PROTO), proto_groups),
+    Case("levels of Protobuf messages", 100, "too_deep", reading("protobuf", PROTO), proto_chain),
+    Case("characters of names in an Avro value that becomes JSON", numbers.MAX_JSON_CHARACTERS, "too_large",
+         reading("avro", NAMES_AVRO), avro_names),
+    Case("cells of the array and map items of an Avro record", 0, "too_large",
+         reading("avro", AVRO_ITEMS), avro_items),
 ]  # fmt: skip
 
 
@@ -178,28 +265,6 @@ def test_a_record_above_a_limit_is_a_dead_letter_and_its_neighbours_are_rows(
     values = [case.record(0, None), case.record(1, case.at + more), case.record(2, None)]
     _, rows, dead_letters = took(target(tmp_path, case.reading, {"id": "long"}), values)
     assert (rows, dead_letters) == (([0, 2], [(1, case.kind)]) if more > 0 else ([0, 1, 2], []))
-
-
-@pytest.mark.parametrize("more", [-1, 0, 1])
-@pytest.mark.parametrize("name", FORMATS)
-def test_a_record_with_one_cell_too_many_is_a_dead_letter_and_its_neighbours_are_rows(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, more: int
-) -> None:
-    how, record = FORMATS[name]
-    values = [record(0, 1), record(1, ITEMS), record(2, 1)]
-
-    def is_read(cells: int) -> bool:
-        monkeypatch.setattr(limits, "MAX_RECORD_CELLS", cells)
-        return took(target(tmp_path, how, {"id": "long", "l": WIDE}), [values[1]])[1] == [1]
-
-    low, high = 0, 10_000_000  # The number of cells that the record takes.
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if is_read(middle) else (middle, high)
-    monkeypatch.setattr(limits, "MAX_RECORD_CELLS", high - more)
-    _, rows, dead_letters = took(target(tmp_path, how, {"id": "long", "l": WIDE}), values)
-    expected = ([0, 2], [(1, "too_large")]) if more > 0 else ([0, 1, 2], [])
-    assert (rows, dead_letters) == expected
 
 
 def many_fields(kind: str, count: int) -> Any:
@@ -272,8 +337,17 @@ def inferred(size: int) -> dict[str, Any]:
     return {"x": value}
 
 
+def levels(size: int) -> dict[str, Any]:
+    """A field of so many levels in Parquet: lists, which are two, in an object where one more is needed."""
+    value: Any = 7
+    for _ in range((size - 1) // 2):
+        value = [value]
+    return {"x": value if size % 2 else {"o": value}}
+
+
 NEW_FIELDS: list[tuple[str, int, str, Callable[[int], dict[str, Any]]]] = [
     ("levels of JSON from which a column is inferred", infer.MAX_INFERRED_DEPTH, "too_deep", inferred),
+    ("levels of a column in Parquet, where a list or a map is two", MAX_LEVELS, "too_deep", levels),
     ("bytes of a column's name in UTF-8, at every depth", MAX_NAME_BYTES, "name_too_long", lambda n: {"k" * n: 1}),
     ("bytes of a column's name in UTF-8, at every depth", MAX_NAME_BYTES, "name_too_long",
      lambda n: {"l": [{"é" * 2 + "k" * (n - 4): 1}]}),
@@ -295,25 +369,37 @@ def test_new_fields_above_a_limit_make_a_dead_letter_of_their_record_alone(
     assert (found, dead) == (([0, 2], [(1, kind)]) if more > 0 else ([0, 1, 2], [])), limit
 
 
+_LOOKUPS = "ingest/tables/test_lookup_limits.py"
 ELSEWHERE = {
-    "cells of one record, every format": "tests/unit/rows/test_at_limits.py",
-    "message indexes of a Protobuf record": "tests/unit/decode/test_protobuf_wire_format.py",
-    "levels of Protobuf messages": "tests/unit/decode/test_protobuf_faults.py",
-    "cells of one decoding chunk, every format": "tests/unit/decode/test_amplification.py",
-    "cells of the array and map items of an Avro record": "tests/unit/decode/test_avro_records.py",
-    "characters of names in an Avro value that becomes JSON": "tests/unit/decode/test_avro_records.py",
-    "cells of the list and map items of a Protobuf record": "tests/unit/decode/test_protobuf_faults.py",
-    "values of a Protobuf message that becomes JSON": "tests/unit/decode/test_protobuf_json.py",
-    "levels of a column in Parquet, where a list or a map is two": "tests/unit/schema/test_depth.py",
-    "new fields, and fields to rescue, per decoding chunk, at all depths": "tests/unit/rows/test_many_names.py",
-    "rows of a reference table of [`lookup`](../how-to/lookup.md)": "tests/unit/ingest/tables/test_lookups.py",
-    "size in memory of the columns that a lookup names": "tests/unit/ingest/tables/test_lookups.py",
-    "processor time of a worker for one decoding chunk (at most 20,000 records, 64 MB)": (
-        "tests/unit/ingest/tasks/test_isolate.py"
+    "cells of one record, every format": (
+        "rows/test_cells_at_limits.py", "test_a_record_with_one_cell_too_many_is_a_dead_letter_and_its_neighbours_are_rows"
     ),
-    "additional memory of a worker for one task": "tests/unit/ingest/tasks/test_isolate.py",
-}
-"""The tests of limits that are not here."""
+    "cells of one decoding chunk, every format": (
+        "rows/test_cells_at_limits.py", "test_a_chunk_with_one_cell_too_many_is_read_in_two_and_all_of_it_becomes_rows"
+    ),
+    "cells of the list and map items of a Protobuf record": (
+        "rows/test_cells_at_limits.py", "test_a_protobuf_record_whose_items_take_one_cell_too_many_is_a_dead_letter"
+    ),
+    "values of a Protobuf message that becomes JSON": (
+        "decode/test_protobuf_json.py", "test_messages_of_very_many_values_are_refused"
+    ),
+    "new fields, and fields to rescue, per decoding chunk, at all depths": (
+        "rows/test_many_names.py", "test_the_limit_of_a_records_new_fields_does_not_concern_its_neighbours"
+    ),
+    "rows of a reference table of [`lookup`](../how-to/lookup.md)": (
+        _LOOKUPS, "test_a_reference_table_with_one_row_too_many_is_waited_for"
+    ),
+    "size in memory of the columns that a lookup names": (
+        _LOOKUPS, "test_columns_of_one_byte_too_many_are_waited_for"
+    ),
+    "processor time of a worker for one decoding chunk (at most 20,000 records, 64 MB)": (
+        "ingest/tasks/test_isolate.py", "test_a_record_is_read_if_it_takes_less_than_it_may"
+    ),
+    "additional memory of a worker for one task": (
+        "ingest/tasks/test_isolate.py", "test_a_record_is_read_if_it_takes_less_than_it_may"
+    ),
+}  # fmt: skip
+"""The tests of limits that are no case above."""
 
 
 def test_every_limit_of_the_page_is_tested() -> None:
@@ -323,7 +409,7 @@ def test_every_limit_of_the_page_is_tested() -> None:
     named = {row for row in rows if row not in ("quantity", "---")}
     here = {case.limit for case in CASES} | {name for name, *_ in (*SCHEMAS, *NEW_FIELDS)}
     assert named == here | ELSEWHERE.keys()
-    assert [file for file in ELSEWHERE.values() if not (ROOT / file).is_file()] == []
+    assert [name for file, name in ELSEWHERE.values() if f"def {name}(" not in (UNIT / file).read_text()] == []
 
 
 def test_each_of_hundreds_of_bad_protobuf_records_has_its_own_reason(tmp_path: Path) -> None:

@@ -28,6 +28,7 @@ from pyiceberg.types import (
 
 from frazil.decode.avro.numbers import NO_SYMBOL, NO_TIME, WIDE_INT
 from frazil.decode.avro.schema import Avro
+from frazil.decode.columns import TextBytes
 
 # NUMBER: least, most, fault otherwise, whether the type is int. FIXED: bytes. UNION: branches, place in the jumps.
 # JUMP: step. LIST: its ITEM step. ITEM: context, first step of the item. EMPTY_ITEMS: none. VALUE: first step of the
@@ -126,6 +127,7 @@ _TYPES: dict[tuple[str, str], tuple[str, IcebergType]] = {
     ("float", ""): ("number", FloatType()),
     ("double", ""): ("number", DoubleType()),
     ("bytes", ""): ("binary", BinaryType()),
+    ("bytes", "text"): ("binary", TextBytes()),
     ("string", ""): ("string", StringType()),
     ("string", "uuid"): ("uuid_text", UUIDType()),
     ("enum", ""): ("enum", StringType()),

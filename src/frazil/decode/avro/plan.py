@@ -87,14 +87,14 @@ def _struct(names: list[str], parts: tuple[Part, ...], make: type[StructType] = 
 def _in_form(avro: Avro, form: str) -> Avro:
     """Returns the type of the same bytes in another form: without its logical type, or text as bytes and the reverse,
     which Avro's schema resolution allows; a decimal that no column can have as its digits. A type without such a form is
-    returned unchanged.
+    returned unchanged. Whether bytes are text is only found where they become a column.
     """
     if form == "text" and avro.precision > MAX_PRECISION:
         return replace(avro, logical="digits")
     if form == "number" and avro.kind in ("int", "long"):
         return replace(avro, logical="")
     if form == "text" and avro.kind in ("bytes", "string"):
-        return replace(avro, kind="string", logical="")
+        return replace(avro, logical="text" if avro.kind == "bytes" else "")
     if form == "bytes" and avro.precision:
         return replace(avro, logical="", precision=0, scale=0)
     return replace(avro, kind="bytes") if form == "bytes" and (avro.kind, avro.logical) == ("string", "") else avro

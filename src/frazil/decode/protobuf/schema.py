@@ -37,7 +37,7 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
-from frazil.decode.columns import EmptyStruct
+from frazil.decode.columns import EmptyStruct, TextBytes
 from frazil.decode.forms import OWN_FORMS, Forms
 from frazil.decode.protobuf.json import JSON_TYPES
 from frazil.decode.protobuf.layout import (
@@ -80,7 +80,7 @@ _UNCHECKED: tuple[str, int, IcebergType] = ("unchecked_string", BYTES, StringTyp
 _OTHER_FORMS: dict[tuple[int, str], tuple[str, int, IcebergType]] = {
     (_Proto.TYPE_ENUM, "number"): ("int", VARINT, IntegerType()),
     (_Proto.TYPE_BOOL, "number"): ("int", VARINT, IntegerType()),
-    (_Proto.TYPE_BYTES, "text"): _UNCHECKED,
+    (_Proto.TYPE_BYTES, "text"): ("binary", BYTES, TextBytes()),
     (_Proto.TYPE_STRING, "bytes"): ("binary", BYTES, BinaryType()),
 }
 """Types that a field may change between, as their values are alike on the wire (protobuf.dev/programming-guides/proto3,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from frazil.ingest.tables.state import RunState
 from frazil.ingest.tasks import isolate, task
 from frazil.ingest.tasks.isolate import Found, load_found, search, try_in_child
 from frazil.ingest.tasks.task_job import Job
+from frazil.ingest.tasks.task_limits import MEMORY_BYTES
 from frazil.report import TaskReport
 from frazil.testing import MemoryJobs
 from frazil.types import BadRecord, Batch
@@ -98,6 +100,39 @@ def test_the_record_that_ends_a_task_is_found_among_its_neighbours(
         ("a", 0, 103, "crashes_decoder")
     ]
     assert reason in found.records[0].reason
+    assert found.together == ()
+
+
+_MIB = 2**20
+_CPU_S = 0.6
+
+
+def _spend(seconds: float) -> None:
+    end = time.process_time() + seconds  # Of this child alone.
+    while time.process_time() < end:
+        pass
+
+
+@pytest.mark.parametrize(
+    ("harm", "is_found"),
+    [
+        # Neither is counted to the byte: the process itself takes some.
+        (lambda: _spend(_CPU_S / 3), False),
+        (lambda: _spend(_CPU_S + 0.05), True),
+        (lambda: np.empty(MEMORY_BYTES - 64 * _MIB, np.uint8), False),
+        (lambda: np.empty(MEMORY_BYTES + 64 * _MIB, np.uint8), True),
+    ],
+    ids=["less time", "more time", "less memory", "more memory"],
+)
+def test_a_record_is_read_if_it_takes_less_than_it_may(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, harm: Callable[[], None], is_found: bool
+) -> None:
+    _search(tmp_path, _batch(b'{"id": 1}'))  # Whatever is loaded at first takes time too.
+    _plant(monkeypatch, harm)
+    monkeypatch.setattr(isolate, "_WHOLE_CPU_S", _CPU_S)
+    monkeypatch.setattr(isolate, "_LEAST_CPU_S", _CPU_S)
+    found = _search(tmp_path, _batch(b'{"id": 1}', POISON, b'{"id": 2}'))
+    assert [(one.offset, one.kind) for one in found.records] == ([(101, "crashes_decoder")] if is_found else [])
     assert found.together == ()
 
 
