@@ -86,10 +86,6 @@ def _from_pkcs12(native: Mapping[str, str]) -> dict[str, str]:
     return {"ssl.certificate.pem": "".join(chain), "ssl.key.pem": _plain(found.key)}
 
 
-def _store_error(fault: str) -> SpecError:
-    return SpecError(f"kafka's key store {fault}", remedy=_CHECK_STORE, where="ssl.keystore.location")
-
-
 def _plain(key: Any) -> str:
     from cryptography.hazmat.primitives import serialization as forms  # noqa: PLC0415
 

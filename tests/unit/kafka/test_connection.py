@@ -186,7 +186,7 @@ def test_a_connection_that_breaks_in_the_middle_of_a_frame_is_lost() -> None:
 
 
 _CLOSED = "the broker has closed the connection"
-_NO_KAFKA = "what answers does not speak Kafka's protocol, or has lost its place in it"
+_NO_KAFKA = "what answers does not follow Kafka's protocol, or has lost its place in it"
 
 
 def test_a_broker_that_says_nothing_or_not_all_is_away_after_the_time() -> None:
@@ -232,7 +232,7 @@ def test_a_frame_without_a_question_is_refused() -> None:
         client.frame(1, b"")
         client.until_closed()
 
-    with _connected(script) as connected, pytest.raises(UnavailableError, match="does not speak Kafka's protocol"):
+    with _connected(script) as connected, pytest.raises(UnavailableError, match="does not follow Kafka's protocol"):
         connected.receive(10)
 
 
