@@ -272,7 +272,7 @@ LOG_EVENTS: dict[str, str] = {
     "service_available_again": "Kafka answers again, after `after_failures` failures.",
     "service_unavailable": "Kafka or the catalog does not answer: every table retries after `retry_in_s` seconds; `remedy`"
     " has what to do.",
-    "settings_ignored": "Settings under `kafka` that only the other of the two Kafka clients knows, by name. Logged"
+    "settings_ignored": "Settings under `kafka` that `client`, librdkafka or the tasks', does not know, by name. Logged"
     " once per client.",
     "shared_job_failed": "A job that read several tables failed with `reason`, which may concern another of them: the table"
     " is read again at once, by a job of its own.",

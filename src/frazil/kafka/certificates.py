@@ -12,9 +12,10 @@ from frazil.errors import SpecError
 NATIVE_CA = ("ssl.ca.location", "ssl.ca.pem")
 NATIVE_KEYS = ("ssl.certificate.location", "ssl.certificate.pem", "ssl.key.location", "ssl.key.pem")
 _CERTIFICATE = re.compile(r"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.DOTALL)
+_KEY = re.compile(r"-----BEGIN ((?:[A-Z]+ )*PRIVATE KEY)-----.*?-----END \1-----", re.DOTALL)
 _CHECK_KEY = "check ssl.key.location (or ssl.key.pem) and ssl.key.password"
 _CHECK_STORE = "check ssl.keystore.location and ssl.keystore.password"
-_USE_PEM = "name a file with certificates in PEM, which begin with `-----BEGIN CERTIFICATE-----`"
+_USE_PEM = "give it certificates in PEM, as `openssl x509` writes them"
 
 
 def authorities(native: Mapping[str, str], name: str) -> dict[str, str]:
@@ -49,14 +50,17 @@ def key_and_chain(native: Mapping[str, str]) -> dict[str, str]:
             where=next(name for name in NATIVE_KEYS if name in native),
         )
     chain = "\n".join(_CERTIFICATE.findall(chain))
-    if "BEGIN PRIVATE KEY" in key:
-        return {"ssl.certificate.pem": chain, "ssl.key.pem": key}
+    found = _KEY.search(key)  # Beside the certificate where one file has both.
+    if found and found[1] == "PRIVATE KEY":
+        return {"ssl.certificate.pem": chain, "ssl.key.pem": found[0]}
     from cryptography.exceptions import UnsupportedAlgorithm  # noqa: PLC0415  (most pipelines have no such key)
     from cryptography.hazmat.primitives import serialization as forms  # noqa: PLC0415
 
     password = native.get("ssl.key.password")
     try:
-        loaded = forms.load_pem_private_key(key.encode(), password.encode() if password else None)
+        loaded = forms.load_pem_private_key(
+            (found[0] if found else key).encode(), password.encode() if password else None
+        )
     except (ValueError, TypeError, UnsupportedAlgorithm) as error:
         raise SpecError(f"kafka's client key cannot be read: {error}", remedy=_CHECK_KEY, where="kafka") from None
     return {"ssl.certificate.pem": chain, "ssl.key.pem": _plain(loaded)}
@@ -80,10 +84,6 @@ def _from_pkcs12(native: Mapping[str, str]) -> dict[str, str]:
         )
     chain = (one.certificate.public_bytes(forms.Encoding.PEM).decode() for one in (found.cert, *found.additional_certs))
     return {"ssl.certificate.pem": "".join(chain), "ssl.key.pem": _plain(found.key)}
-
-
-def _store_error(fault: str) -> SpecError:
-    return SpecError(f"kafka's key store {fault}", remedy=_CHECK_STORE, where="ssl.keystore.location")
 
 
 def _plain(key: Any) -> str:

@@ -29,7 +29,7 @@ MSK = "aws_msk_iam"
 """The method by which Amazon MSK's signer makes tokens."""
 REGION, PROFILE, ROLE, SESSION = "aws.region", "aws.profile", "aws.role.arn", "aws.role.session.name"
 PACKAGE = "gssapi"
-"""What speaks Kerberos for tasks."""
+"""Kerberos for tasks."""
 KEYTAB, PRINCIPAL, SERVICE = (f"sasl.kerberos.{name}" for name in ("keytab", "principal", "service.name"))
 _SIGNER = "aws_msk_iam_sasl_signer"
 _OF_A_TOKEN = (METHOD, ENDPOINT, CLIENT_ID, SECRET, SCOPE, "https.ca.pem", REGION, PROFILE, ROLE, SESSION)
@@ -175,7 +175,7 @@ def _signed_token(settings: Mapping[str, str]) -> tuple[str, float]:
 def native_tokens(settings: Mapping[str, str]) -> Callable[[str], tuple[str, float]]:
     """Returns librdkafka's `oauth_cb`: a token, and when it expires, in seconds since 1970.
 
-    Raises: UnavailableError where there is no token now: a client would wait for one without saying why there is none.
+    Raises: UnavailableError where there is no token now: a client would wait for one, and report no reason.
     """
 
     def made(_: str = "") -> tuple[str, float]:
@@ -193,7 +193,7 @@ def native_tokens(settings: Mapping[str, str]) -> Callable[[str], tuple[str, flo
 
 
 def require_kerberos() -> None:
-    """Raises: SpecError where the package that speaks Kerberos is not installed."""
+    """Raises: SpecError where the package for Kerberos is not installed."""
     if find_spec(PACKAGE) is None:
         raise SpecError(
             "tasks log in by GSSAPI (Kerberos) with the Python package gssapi, which is not installed",

@@ -406,7 +406,7 @@ def _task_login(native: Mapping[str, str]) -> dict[str, str]:
     missing = [setting for setting in required if not native.get(setting)]
     if missing and name != "GSSAPI":
         message = f"kafka `sasl.mechanism: {name}` has no {' and no '.join(missing)}"
-        raise _refused(message, f"write {' and '.join(missing)}", "sasl.mechanism")
+        raise _refused(message, f"write {' and '.join(missing)} under `kafka`", "sasl.mechanism")
     login = {setting: native[setting] for setting in required if setting in native}
     return {"sasl.mechanism": name, **login, **_MORE.get(name, _nothing)(native)}
 
@@ -445,13 +445,19 @@ def refused_setting(error: Exception, properties: Mapping[str, str]) -> SpecErro
     [cause] = error.args[:1] or [error]
     message = cause.str() if isinstance(cause, KafkaError) else str(cause)
     if "No provider for SASL mechanism" in message:
-        too = "" if find_spec(PACKAGE) else "; and tasks lack the Python package gssapi"
-        also = f", and {PACKAGE} here and where tasks run" if too else ""
-        return SpecError(
-            f"the driver's Kafka client is built without GSSAPI (Kerberos), which is SASL's default mechanism{too}",
-            remedy="name another mechanism in sasl.mechanism, or install a confluent-kafka that is built with libsasl2"
-            + also,
-            where=next((name for name in ("sasl.mechanism", "sasl.mechanisms") if name in properties), "kafka"),
+        where = next((name for name in ("sasl.mechanism", "sasl.mechanisms") if name in properties), "kafka")
+        if find_spec(PACKAGE) is not None:
+            return _refused(
+                "the driver's Kafka client is built without GSSAPI (Kerberos), which is SASL's default mechanism",
+                "name another mechanism in sasl.mechanism, or install a confluent-kafka that is built with libsasl2",
+                where,
+            )
+        return _refused(
+            "the driver's Kafka client is built without GSSAPI (Kerberos), which is SASL's default mechanism, and tasks"
+            " lack the Python package gssapi",
+            "name another mechanism in sasl.mechanism, or install a confluent-kafka that is built with libsasl2, and gssapi"
+            " here and where tasks run",
+            where,
         )
     named = (name for name in properties if re.search(rf"(?<![\w.]){re.escape(name)}(?![\w.])", message))
     name = max(named, key=len, default="kafka")

@@ -71,6 +71,7 @@ EXEMPT_IN_SOURCES = {
     r"(\.|def )tell\(": "Python's files",
     r"mirror's Ivy settings": "Maven",
     r'overflow="fold"': "rich's tables",
+    r"framed=True": "kafka-python's messages",
     r"frame-ancestors": "the Content-Security-Policy of HTTP",
 }
 """Regular expressions of phrases in Python files that are no dialect, with their origin."""

@@ -2,26 +2,36 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from confluent_kafka import Producer
 from structlog.testing import capture_logs
 
 from frazil.errors import SpecError
-from frazil.kafka.properties import java_properties, native_properties
+from frazil.kafka.properties import native_properties, task_properties
 
 _LOGIN = {"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN", "sasl.username": "me", "sasl.password": 'a"b\\c'}
 _JAAS = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="me" password="a\\"b\\\\c";'
 
 
-def test_a_user_and_a_password_become_a_login_module_for_java() -> None:
-    assert java_properties({"bootstrap.servers": "h:9092", **_LOGIN}) == {
+def test_tasks_get_librdkafka_s_words_and_the_values_that_are_not_written() -> None:
+    assert task_properties({"bootstrap.servers": "h:9092", **_LOGIN}) == {
         "bootstrap.servers": "h:9092",
-        "security.protocol": "SASL_SSL",
-        "sasl.mechanism": "PLAIN",
-        "sasl.jaas.config": _JAAS,
+        **_LOGIN,
+        "isolation.level": "read_committed",
+        "request.timeout.ms": "30000",
+        "ssl.endpoint.identification.algorithm": "https",
+        "enable.ssl.certificate.verification": "true",
     }
+
+
+def test_tasks_get_the_settings_of_fetches_in_either_spelling() -> None:
+    own = {
+        "bootstrap.servers": "h:9092", "client.id": "me", "client.rack": "a", "isolation.level": "read_uncommitted",
+        "fetch.max.bytes": "1000", "max.partition.fetch.bytes": "100", "broker.address.family": "v4",
+    }  # fmt: skip
+    plain = {"security.protocol": "PLAINTEXT"}
+    assert task_properties(own | {"socket.timeout.ms": "500"}) == own | plain | {"request.timeout.ms": "500"}
+    assert task_properties(own | {"request.timeout.ms": "700"}) == own | plain | {"request.timeout.ms": "700"}
 
 
 def test_a_login_module_becomes_a_user_and_a_password_for_librdkafka() -> None:
@@ -39,41 +49,41 @@ def test_a_login_module_without_a_password_is_refused_with_a_remedy() -> None:
 
 
 def test_a_mechanism_without_passwords_is_refused() -> None:
+    login = {"security.protocol": "SASL_SSL", "sasl.mechanism": "GSSAPI", "sasl.username": "me", "sasl.password": "x"}
     with pytest.raises(SpecError, match="GSSAPI"):
-        java_properties({"sasl.mechanism": "GSSAPI", "sasl.username": "me", "sasl.password": "x"})
+        task_properties(login)
 
 
 @pytest.mark.parametrize("spelling", ["sasl.mechanism", "sasl.mechanisms"])
-def test_either_spelling_of_the_mechanism_reaches_java(spelling: str) -> None:
-    properties = {spelling: "scram-sha-512", "sasl.username": "me", "sasl.password": "x"}
-    java = java_properties(properties)
-    assert java["sasl.mechanism"] == "scram-sha-512"
-    assert java["sasl.jaas.config"].startswith("org.apache.kafka.common.security.scram.ScramLoginModule required")
-    assert "sasl.mechanisms" not in java
+def test_either_spelling_of_the_mechanism_reaches_tasks(spelling: str) -> None:
+    login = {"security.protocol": "SASL_PLAINTEXT", "sasl.username": "me", "sasl.password": "x"}
+    tasks = task_properties({**login, spelling: "scram-sha-512"})
+    assert tasks["sasl.mechanism"] == "SCRAM-SHA-512"
+    assert "sasl.mechanisms" not in tasks
 
 
-def test_certificates_in_files_reach_both() -> None:
-    properties = {"ssl.ca.location": "/ca.pem", "enable.ssl.certificate.verification": "false"}
-    assert native_properties(properties) == properties
-    assert java_properties(properties) == {
-        "ssl.truststore.type": "PEM",
-        "ssl.truststore.location": "/ca.pem",
-        "ssl.endpoint.identification.algorithm": "",
-    }
+@pytest.mark.parametrize(
+    ("written", "check", "verified"),
+    [
+        ({}, "https", "true"),
+        ({"ssl.endpoint.identification.algorithm": ""}, "none", "true"),
+        ({"ssl.endpoint.identification.algorithm": "none"}, "none", "true"),
+        ({"enable.ssl.certificate.verification": "False"}, "https", "false"),
+    ],
+)
+def test_what_is_verified_of_a_broker_is_the_same_for_both(written: dict[str, str], check: str, verified: str) -> None:
+    tasks = task_properties({"security.protocol": "ssl", **written})
+    assert tasks["ssl.endpoint.identification.algorithm"] == check
+    assert tasks["enable.ssl.certificate.verification"] == verified
+    Producer(native_properties({"security.protocol": "ssl", **written}))
 
 
 def test_what_only_one_client_knows_goes_to_that_one() -> None:
-    properties = {
-        "fetch.max.bytes": "1",
-        "max.poll.records": "5",
-        "ssl.provider": "SunJSSE",
-        "debug": "all",
-        "client.id": "x",
-    }
-    assert native_properties(properties) == {"debug": "all", "client.id": "x"}
-    assert java_properties(properties) == {
-        "fetch.max.bytes": "1", "max.poll.records": "5", "ssl.provider": "SunJSSE", "client.id": "x",
-    }  # fmt: skip
+    properties = {"fetch.max.bytes": "1", "max.poll.records": "5", "ssl.provider": "SunJSSE", "debug": "all"}
+    properties |= {"bootstrap.servers": "h:1", "client.id": "x"}
+    assert native_properties(properties) == {"debug": "all", "bootstrap.servers": "h:1", "client.id": "x"}
+    assert task_properties(properties).items() >= {"fetch.max.bytes": "1", "client.id": "x"}.items()
+    assert task_properties(properties).keys().isdisjoint(("debug", "max.poll.records", "ssl.provider"))
 
 
 _CA, _CHAIN, _KEY = (f"-----BEGIN {word}-----" for word in ("CA", "CERTIFICATE", "PRIVATE KEY"))
@@ -92,20 +102,10 @@ _CA, _CHAIN, _KEY = (f"-----BEGIN {word}-----" for word in ("CA", "CERTIFICATE",
         ({"ssl.endpoint.identification.algorithm": "https"}, {"ssl.endpoint.identification.algorithm": "https"}),
     ],
 )
-def test_certificates_in_the_words_of_one_client_reach_the_other(native: dict[str, str], java: dict[str, str]) -> None:
+def test_certificates_in_the_words_of_java_reach_librdkafka(native: dict[str, str], java: dict[str, str]) -> None:
     password = {"ssl.key.password": "secret"}
-    assert java_properties(native | password) == java | password
     assert native_properties(native | password) == native | password
     assert native_properties(java | password) == native | password
-    assert java_properties(java | password) == java | password
-
-
-def test_a_certificate_in_a_file_and_a_key_in_a_variable_go_together(tmp_path: Path) -> None:
-    file = tmp_path / "cert.pem"
-    file.write_text(_CHAIN)
-    assert java_properties({"ssl.certificate.location": str(file), "ssl.key.pem": _KEY}) == {
-        "ssl.keystore.type": "PEM", "ssl.keystore.certificate.chain": _CHAIN, "ssl.keystore.key": _KEY,
-    }  # fmt: skip
 
 
 def test_one_pem_file_of_java_has_both_for_librdkafka() -> None:
@@ -117,17 +117,15 @@ def test_one_pem_file_of_java_has_both_for_librdkafka() -> None:
 @pytest.mark.parametrize(
     ("location", "kind"), [("/k.p12", {}), ("/K.PFX", {}), ("/k", {"ssl.keystore.type": "pkcs12"})]
 )
-def test_a_pkcs12_file_reaches_both(location: str, kind: dict[str, str]) -> None:
+def test_a_pkcs12_file_reaches_librdkafka(location: str, kind: dict[str, str]) -> None:
     store = {"ssl.keystore.location": location, "ssl.keystore.password": "secret"}
     assert native_properties(store | kind) == store
-    assert java_properties(store | kind) == {**store, "ssl.keystore.type": "PKCS12"}
 
 
-def test_what_is_written_for_both_clients_is_left_as_it_is() -> None:
+def test_what_is_written_in_librdkafka_s_words_counts_before_java_s() -> None:
     trusted = {"ssl.truststore.location": "/t.jks", "ssl.truststore.password": "secret"}
     own = {"ssl.keystore.location": "/k.jks"}
     native = {"ssl.ca.location": "/ca.pem", "ssl.certificate.location": "/c.pem", "ssl.key.location": "/k.pem"}
-    assert java_properties({**trusted, **own, **native}) == {**trusted, **own}
     assert native_properties({**trusted, **own, **native}) == native
 
 
@@ -142,7 +140,7 @@ def test_what_is_written_for_both_clients_is_left_as_it_is() -> None:
     ],
 )  # fmt: skip
 def test_a_name_that_only_java_knows_does_not_keep_librdkafka_from_starting(name: str) -> None:
-    assert java_properties({name: "x"}) == {name: "x"}
+    assert name not in task_properties({name: "x"})
     Producer(native_properties({name: "x"}))
 
 
@@ -152,8 +150,14 @@ def test_what_is_left_out_is_reported_once_without_its_value() -> None:
     with capture_logs() as logged:
         for _ in range(2):
             native_properties(properties)
-            java_properties(properties)
+            task_properties(properties)
+    of_one = sorted((*only_java, *only_native))
     assert logged == [
         {"event": "settings_ignored", "log_level": "debug", "client": "librdkafka", "settings": [*only_java]},
-        {"event": "settings_ignored", "log_level": "debug", "client": "java", "settings": [*only_native]},
+        {
+            "event": "settings_ignored",
+            "log_level": "debug",
+            "client": "tasks",
+            "settings": of_one,
+        },
     ]

@@ -1,7 +1,7 @@
-"""A connection to one broker: TCP, TLS, the versions of its requests, a login, and frames.
+"""A connection to one broker: TCP, TLS, the versions of its requests, a login, then requests and responses.
 
-A frame is read by few large pieces into a buffer of its own size; a very large one into a file, since no worker's memory is
-made for it. Nothing of this module outlives a call but the socket: workers are forked from a process that has imported it.
+A response is read in few large pieces into a buffer of its own size; a very large one into a file, since no worker's
+memory is made for it. Nothing but the socket outlives a call: workers are forked from a process that has imported this.
 """
 
 from __future__ import annotations
@@ -29,14 +29,15 @@ from frazil.kafka.fetch.tls import tls_context
 from frazil.kafka.remedies import kafka_remedy
 
 MOST_IN_MEMORY = 64 * 1024 * 1024
-"""The largest frame that is read into memory; a larger one goes to a temporary file."""
+"""The largest response that is read into memory; a larger one goes to a temporary file."""
 _EXPIRED = 0.85
 """The part of a session's lifetime after which a connection is to be replaced by a new one."""
 _UNSUPPORTED_VERSION = 35
 _FAMILIES = {"v4": socket.AF_INET, "v6": socket.AF_INET6}
 _CLIENT_NAME = "frazil"
 _WRONG_LISTENER = "check that security.protocol is that of the listener at this address"
-_START = struct.Struct(">iI")  # The size of a frame, without itself, and the correlation id that the frame begins with.
+# The size of a response, without itself, and the correlation id that it begins with.
+_START = struct.Struct(">iI")
 _PORT = 9092
 """Of a bootstrap server that is written without one."""
 _CLOCK = SystemClock()
@@ -185,7 +186,7 @@ class Connection:
                 version = 0  # An old broker answers in this version what it knows.
                 continue
             if answer.error_code:
-                self._fail(f"the broker refuses to tell its versions: {for_code(answer.error_code).__name__}")
+                self._fail(f"the broker does not list its versions: {for_code(answer.error_code).__name__}")
             return {one.api_key: (one.min_version, one.max_version) for one in answer.api_keys}
 
     @property
@@ -209,7 +210,7 @@ class Connection:
         return self._socket.fileno()
 
     def is_readable(self) -> bool:
-        """Whether a frame, or a part of one, has arrived."""
+        """Whether a response, or a part of one, has arrived."""
         if isinstance(self._socket, ssl.SSLSocket) and self._socket.pending():
             return True
         poll = select.poll()
@@ -217,7 +218,7 @@ class Connection:
         return bool(poll.poll(0))
 
     def close(self) -> None:
-        """Ends the connection. Frames that were received stay valid."""
+        """Ends the connection. Responses that were received stay valid."""
         self._socket.close()
 
     def send(self, request: Any) -> None:
@@ -236,10 +237,10 @@ class Connection:
         self._awaited.append(self._newest_id)
 
     def receive(self, timeout_s: float) -> memoryview:
-        """Returns the next frame without its size: it begins with the header of the response, whose correlation id is that
-        of the oldest request without an answer.
+        """Returns the next response without its size: it begins with its header, whose correlation id is that of the oldest
+        request without an answer.
 
-        Raises: UnavailableError; OSError where there is no room for a large frame.
+        Raises: UnavailableError; OSError where there is no room for a large response.
         """
         deadline_s = _CLOCK.monotonic_s() + timeout_s
         start = bytearray(_START.size)
@@ -247,16 +248,16 @@ class Connection:
         size, correlation_id = _START.unpack(start)
         # Checked before so much room is taken as somebody else's words would stand for.
         if size < 4 or not self._awaited or correlation_id != self._awaited[0]:
-            self._fail("what answers does not speak Kafka's protocol, or has lost its place in it")
+            self._fail("what answers does not follow Kafka's protocol, or has lost its place in it")
         try:
-            frame = np.empty(size, np.uint8).data if size <= MOST_IN_MEMORY else memoryview(mapped(size))
+            response = np.empty(size, np.uint8).data if size <= MOST_IN_MEMORY else memoryview(mapped(size))
         except OSError:
             self.close()
             raise
-        frame[:4] = start[4:]
-        self._read(frame[4:], deadline_s)
+        response[:4] = start[4:]
+        self._read(response[4:], deadline_s)
         self._awaited.popleft()
-        return frame.toreadonly()
+        return response.toreadonly()
 
     def ask(self, request: Any, timeout_s: float) -> Any:
         """Returns the response to a small request; none may be waiting for an answer.
@@ -264,9 +265,9 @@ class Connection:
         Raises: UnavailableError.
         """
         self.send(request)
-        frame = self.receive(timeout_s)
+        response = self.receive(timeout_s)
         try:
-            return request.header.get_response_class().decode(frame, header=True)
+            return request.header.get_response_class().decode(response, header=True)
         except (ValueError, IndexError, KeyError, struct.error, EOFError) as error:
             self._fail(f"the answer to {type(request).__name__} cannot be read: {error}")
 
@@ -300,6 +301,6 @@ def mapped(size: int) -> mmap.mmap:
     """Returns a buffer in a file that has no name. Its room is reserved: on a full disk a write to a page without room would
     kill the process.
     """
-    with tempfile.TemporaryFile(prefix="frazil-frame-") as file:
+    with tempfile.TemporaryFile(prefix="frazil-response-") as file:
         os.posix_fallocate(file.fileno(), 0, size)
         return mmap.mmap(file.fileno(), size)

@@ -1,4 +1,4 @@
-"""SASL: who this client is, said once at the start of a connection."""
+"""SASL: who this client is, proved once at the start of a connection."""
 
 from __future__ import annotations
 
