@@ -14,7 +14,7 @@ from frazil.decode.json.records import decode_json
 from frazil.decode.json.scan import scan_any
 from frazil.decode.json.slices import Slices, group_equal
 from frazil.decode.protobuf.program import may_repeat_keys
-from frazil.kafka.fetch.ranges import warm_up as warm_up_reader
+from frazil.kafka.fetch.records import warm_up as warm_up_reader
 from frazil.process.kernels import hashes, keys, text_numbers
 from frazil.rows import writer_schemas
 from frazil.rows.connect_messages import may_be_messages
