@@ -36,9 +36,9 @@ $(VENV)/.jars: $(VENV)/.project src/frazil/runtime/ivy.xml src/frazil/runtime/wa
 	touch $@
 
 # What tests, checks, documents and benchmarks need besides.
-$(VENV)/.dev: $(VENV)/.requirements requirements/dev.txt requirements/telemetry.txt
+$(VENV)/.dev: $(VENV)/.requirements requirements/dev.txt requirements/extras.txt
 	$(BIN)/python -m pip install --quiet --require-hashes -r requirements/runtime.txt -r requirements/dev.txt \
-		-r requirements/telemetry.txt
+		-r requirements/extras.txt
 	touch $@
 
 # The plain manifests, from the chart.
@@ -178,7 +178,7 @@ soak-guard: setup $(VENV)/.dev
 
 lock: $(VENV)/.dev
 	$(COMPILE) --output-file requirements/runtime.txt requirements/runtime.in
-	$(COMPILE) --output-file requirements/telemetry.txt requirements/telemetry.in
+	$(COMPILE) --output-file requirements/extras.txt requirements/extras.in
 	$(COMPILE) --output-file requirements/dev.txt requirements/dev.in
 
 clean:

@@ -1,33 +1,30 @@
-"""Kerberos (GSSAPI) at a real broker and a real key distribution center: the settings of a pipeline file log Java's client
-in, which tasks read with; the driver's client does so where it is built for it, and is refused with a remedy where it is
-not, as the package of PyPI. In time: unit/kafka/test_security.py.
+"""Kerberos (GSSAPI) at a real broker and a real key distribution center: the settings of a pipeline file log tasks in where
+the package gssapi is installed, and the driver's client where it is built for it; elsewhere, as with the packages of PyPI,
+each is refused with a remedy. In time: unit/kafka/test_security.py.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 import yaml
-from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
-from py4j.protocol import Py4JJavaError
+from kafka.protocol.metadata import MetadataRequest
 
-from frazil.catalog.iceberg.java import each
-from frazil.errors import SpecError
-from frazil.kafka.properties import java_properties
+from frazil.errors import SpecError, UnavailableError
+from frazil.kafka.fetch.connection import connect, is_refusal
+from frazil.kafka.properties import task_properties
 from frazil.kafka.topics import KafkaTopics
 from frazil.runtime.broker import EmbeddedBroker
-from frazil.runtime.light_jvm import LightJvm
 from tests.fixtures.certificates import Authority
-from tests.fixtures.jvms import light_jvm
 from tests.fixtures.stores.kerberos import REALM, Kdc
 from tests.integration.servers import HOST, free_port
 
@@ -36,7 +33,6 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 TOPIC, USER = "orders", "frazil"
 NAME = "localhost"
 """A service's principal has its host's name, which clients look up by the address."""
-_DESERIALIZER = "org.apache.kafka.common.serialization.StringDeserializer"
 
 
 @dataclass(frozen=True)
@@ -79,10 +75,6 @@ def kerberized(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kerberized]
             opened.enter_context(broker)
         admin = AdminClient({"bootstrap.servers": addresses["BROKER"]})
         admin.create_topics([NewTopic(TOPIC, 1)])[TOPIC].result(20)
-        producer = Producer({"bootstrap.servers": addresses["BROKER"], "enable.idempotence": True})
-        for number in range(3):
-            producer.produce(TOPIC, f'{{"n": {number}}}')
-        assert producer.flush(30) == 0
         yield Kerberized(
             kdc,
             {
@@ -97,39 +89,25 @@ def kerberized(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kerberized]
         )
 
 
-@pytest.fixture(scope="module")
-def jvm(kerberized: Kerberized) -> Iterator[LightJvm]:
-    """With the jars of the driver, which are those of tasks."""
-    option = f"-Djava.security.krb5.conf={kerberized.kdc.configuration}"
-    with light_jvm(conf={"spark.driver.extraJavaOptions": option}) as running:
-        yield running
-
-
-def read_by_java(jvm: LightJvm, properties: dict[str, str]) -> list[str]:
-    """The values of the topic, by the client of Spark's Kafka source."""
-    kafka, util = jvm.gateway.jvm.org.apache.kafka, jvm.gateway.jvm.java
-    deserializers = {"key.deserializer": _DESERIALIZER, "value.deserializer": _DESERIALIZER}
-    consumer = kafka.clients.consumer.KafkaConsumer({**java_properties(properties), **deserializers})
-    try:
-        partition = kafka.common.TopicPartition(TOPIC, 0)
-        consumer.assign([partition])
-        consumer.seekToBeginning([partition])
-        found: list[str] = []
-        for _ in range(30):
-            found += [str(record.value()) for record in each(consumer.poll(util.time.Duration.ofSeconds(1)))]
-            if len(found) == 3:
-                break
-        return found
-    finally:
-        consumer.close()
-
-
-def test_the_settings_of_the_file_log_java_s_client_in(jvm: LightJvm, kerberized: Kerberized) -> None:
-    assert read_by_java(jvm, kerberized.properties) == [f'{{"n": {number}}}' for number in range(3)]
-    stranger = {**kerberized.properties, "sasl.kerberos.principal": f"nobody@{REALM}"}
-    with pytest.raises(Py4JJavaError) as refused:
-        read_by_java(jvm, stranger)
-    assert "LoginException" in str(refused.value)
+def test_the_settings_of_the_file_log_tasks_in_where_their_package_is_installed(
+    kerberized: Kerberized, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KRB5_CONFIG", str(kerberized.kdc.configuration))
+    if find_spec("gssapi") is None:
+        with pytest.raises(SpecError, match="Python package gssapi, which is not installed") as lacking:
+            task_properties(kerberized.properties)
+        assert lacking.value.remedy.startswith("install gssapi here and where tasks run")
+        return
+    settings = task_properties(kerberized.properties)
+    host, _, port = settings["bootstrap.servers"].rpartition(":")
+    with connect(host, int(port), settings, 20) as connection:
+        asked = MetadataRequest(topics=None, allow_auto_topic_creation=False, version=4)
+        assert [topic.name for topic in connection.ask(asked, 20).topics] == [TOPIC]
+    stranger = {**settings, "sasl.kerberos.principal": f"nobody@{REALM}"}
+    with pytest.raises(UnavailableError, match="Kerberos authentication failed") as refused:
+        connect(host, int(port), stranger, 20)
+    assert is_refusal(refused.value)
+    assert refused.value.remedy.startswith("check sasl.mechanism and the user")
 
 
 def test_the_driver_logs_in_where_its_client_can_and_check_names_what_it_lacks(
@@ -143,9 +121,7 @@ def test_the_driver_logs_in_where_its_client_can_and_check_names_what_it_lacks(
     document = {"pipeline": "p", "kafka": kerberized.properties, "tables": {"s.orders": {"topic": TOPIC}}}
     (tmp_path / "frazil.yaml").write_text(yaml.safe_dump(document))
     command = [sys.executable, "-m", "frazil.cli.main", "check", "--output", "json"]
-    option = f"-Djava.security.krb5.conf={kerberized.kdc.configuration}"
-    environment = {**os.environ, "JDK_JAVA_OPTIONS": option}
-    checked = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    checked = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     reported = json.loads(checked.stdout)
     if can_log_in:
         assert reported["ok"], reported
@@ -153,3 +129,4 @@ def test_the_driver_logs_in_where_its_client_can_and_check_names_what_it_lacks(
     assert checked.returncode == 2
     assert "built without GSSAPI (Kerberos)" in reported["error"]["message"]
     assert "built with libsasl2" in reported["error"]["remedy"]
+    assert ("gssapi" in reported["error"]["remedy"]) == (find_spec("gssapi") is None)

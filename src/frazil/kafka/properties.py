@@ -362,6 +362,8 @@ def task_properties(properties: Mapping[str, str]) -> dict[str, str]:
         tasks |= _task_tls(native)
     if protocol.startswith("SASL_"):
         tasks |= _msk(properties) if _is_msk(properties) else _task_login(native)
+    elif _LOGINS & native.keys() and _has_any(native, ("sasl.mechanism", "sasl.mechanisms")):
+        _task_login(native)  # Without a protocol of SASL it has no effect, and is no less wrong.
     _say_left_out("tasks", frozenset(properties.keys() - tasks.keys() - _TRANSLATED - _OF_BOTH))
     return tasks
 
@@ -393,15 +395,15 @@ def _task_login(native: Mapping[str, str]) -> dict[str, str]:
     """Returns the mechanism and its settings."""
     written = native.get("sasl.mechanism") or native.get("sasl.mechanisms") or ""
     name = written.upper() or "GSSAPI"
+    if name == "OAUTHBEARER" and native.get(METHOD) != "oidc":
+        message = "kafka `sasl.mechanism: OAUTHBEARER` has nothing to get a token with"
+        raise _refused(message, _USE_OIDC, "sasl.mechanism")
     module = _LOGIN_MODULES.get(name)
     foreign = sorted(_LOGINS & native.keys() - set(module.options.values() if module else ()))
     if module is None or foreign:
         fault = f"takes no {', '.join(foreign)}" if foreign else "is not one that Frazil logs in with"
         remedy = f"leave it out, or use one of {', '.join((*_LOGIN_MODULES, _MSK_MECHANISM))}"
         raise _refused(f"kafka `sasl.mechanism: {name}` {fault}", remedy, "sasl.mechanism" if written else foreign[0])
-    if name == "OAUTHBEARER" and native.get(METHOD) != "oidc":
-        message = "kafka `sasl.mechanism: OAUTHBEARER` has nothing to get a token with"
-        raise _refused(message, _USE_OIDC, "sasl.mechanism")
     required = [*module.options.values()][:2] + ([ENDPOINT] if name == "OAUTHBEARER" else [])
     missing = [setting for setting in required if not native.get(setting)]
     if missing and name != "GSSAPI":

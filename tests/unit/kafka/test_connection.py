@@ -258,7 +258,7 @@ def test_a_broker_that_is_not_there_is_away() -> None:
 
 
 def test_every_address_of_a_name_is_tried() -> None:
-    with ScriptedBroker(lambda client: (client.tell_versions(), client.until_closed())[0]) as broker:
+    with ScriptedBroker(Client.tell_versions) as broker:
         for family in ("any", "v4"):
             connect("localhost", broker.port, {"broker.address.family": family}, 10).close()
 

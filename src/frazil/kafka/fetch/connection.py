@@ -273,9 +273,15 @@ class Connection:
 
     def _read(self, left: memoryview, deadline_s: float) -> None:
         """Fills the buffer."""
+        patience_s = 0.0
         try:
             while left:
-                self._socket.settimeout(_left_s(deadline_s))
+                left_s = _left_s(deadline_s)
+                if (
+                    not left_s <= patience_s <= 1.1 * left_s
+                ):  # A system call, which a piece of 16 KiB of TLS need not pay.
+                    self._socket.settimeout(left_s)
+                    patience_s = left_s
                 count = self._socket.recv_into(left)
                 if count == 0:
                     self._fail("the broker has closed the connection")
