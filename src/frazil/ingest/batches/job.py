@@ -19,7 +19,6 @@ from py4j.protocol import Py4JJavaError
 from pyiceberg.schema import Schema
 from pyspark.errors import PySparkException
 
-from frazil.clock import SystemClock
 from frazil.decode.settings import NEW_KEY, OLD_KEY
 from frazil.errors import FrazilError, UnavailableError
 from frazil.ingest.batches.large_records import LargeRecords, refusing, without_values
@@ -154,7 +153,7 @@ class SparkJobs:
         self._broadcasts: dict[str, Broadcast[bytes]] = {}
         self._sent_with: SparkContext | None = None
         self._sending = threading.Lock()
-        self._far_records = FarRecords(lambda r: KafkaReader(self._kafka_now(), SystemClock()).batches(r))
+        self._far_records = FarRecords(lambda r: KafkaReader(self._kafka_now()).batches(r))
         self._large_records = LargeRecords(lambda ranges, floor: find_large(self._kafka_now(), ranges, floor))
 
     def run(self, batches: Sequence[Batch], job: Job, *, with_offsets: bool, pool: str) -> list[TaskReport]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from kafka.errors import for_code
-from kafka.protocol.consumer import FetchRequest
+from kafka.protocol.consumer import FetchRequest, ListOffsetsRequest
 from kafka.protocol.metadata import MetadataRequest
 
 from frazil.errors import UnavailableError
@@ -19,6 +19,8 @@ from frazil.kafka.port import Partition
 
 _METADATA_VERSION = 12
 _LEAST_METADATA_VERSION = 7  # The first with leaders' epochs (KIP-320); Kafka 2.1 has it.
+_OFFSETS_VERSION = 6  # Kafka 2.1 has 4.
+_EARLIEST = -2
 _NO_ID = UUID(int=0)
 _IDLE_S = 240.0
 """Below the time after which brokers and load balancers close a connection that nobody uses."""
@@ -170,6 +172,22 @@ class Cluster:
         for broker in list(self._connections):
             with suppress(OSError):
                 self.drop(broker)
+
+
+def first_offset(connection: Connection, place: Partition, timeout_s: float) -> int:
+    """Returns the first offset of a partition that still exists; -1 where its leader does not say. No request of the
+    connection may be waiting for an answer: an error of Fetch does not tell it.
+    """
+    topic, partition = place
+    version = min(_OFFSETS_VERSION, connection.versions.get(ListOffsetsRequest.API_KEY, (0, 0))[1])
+    asked = ListOffsetsRequest.ListOffsetsTopic
+    number = asked.ListOffsetsPartition(partition_index=partition, timestamp=_EARLIEST, current_leader_epoch=-1)
+    request = ListOffsetsRequest(
+        replica_id=-1, isolation_level=0, topics=[asked(name=topic, partitions=[number])], version=version
+    )
+    answer = connection.ask(request, timeout_s)
+    (found,) = [one for topics in answer.topics for one in topics.partitions]
+    return int(found.offset) if found.error_code == 0 else -1
 
 
 def words_of(code: int) -> str:

@@ -36,6 +36,8 @@ class Wanted:
     most_value_bytes: int = 2**31 - 1
     #: The largest number of records that are handed over at a time.
     most_records: int = 20_000
+    #: A batch that takes more bytes than about so many, when it is decompressed, ends its range.
+    most_batch_bytes: int = 2**63 - 1
 
 
 class DamagedRecord(Exception):
@@ -132,6 +134,11 @@ class Columns:
             self._partitions.append((partition, found - self.count))
             self.count = found
         return int(state[4]) if how == NEEDS_BYTES else 1 if how == FULL else 0
+
+    def last_of(self, partition: int) -> int | None:
+        """Returns the offset of the last record, where it is of this partition."""
+        is_last = bool(self._partitions) and self._partitions[-1][0] == partition
+        return int(self._offsets[self.count - 1]) if is_last else None
 
     def batch(self) -> pa.RecordBatch:
         """Returns the records with the wanted columns, in their order."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import select
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator, MutableMapping
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
@@ -42,7 +42,7 @@ from frazil.kafka.fetch.batches import (
     TRANSACTIONAL,
     find_batches,
 )
-from frazil.kafka.fetch.cluster import Cluster, Leader, words_of
+from frazil.kafka.fetch.cluster import Cluster, Leader, first_offset, words_of
 from frazil.kafka.fetch.columns import Columns, DamagedRecord, Wanted, batch_of
 from frazil.kafka.fetch.connection import Connection, is_refusal, mapped
 from frazil.kafka.fetch.legacy import DamagedMessage, messages_of
@@ -62,6 +62,7 @@ _MAPPED_BYTES = 64 * 1024 * 1024
 _CRC_PIECE = 16 * 1024 * 1024
 _WAIT_MS = 500
 _PAUSES_S = (0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
+_TRIES_OUT_OF_RANGE = 3
 _ABORT = 0
 _MAGIC = 2
 _CORRELATION_BYTES = 4
@@ -104,6 +105,10 @@ class _Part:
         return f"topic {self.range.topic}, partition {self.range.partition}, offset {self.position}"
 
 
+class _TooLarge(Exception):
+    """A batch has more bytes than are wanted, when it is decompressed."""
+
+
 @dataclass
 class _Asked:
     """A request that a broker has not answered yet."""
@@ -115,16 +120,26 @@ class _Asked:
     topics: dict[UUID | str, str] = field(default_factory=dict)
 
 
-def read_ranges(cluster: Cluster, ranges: Iterable[OffsetRange], wanted: Wanted) -> Iterator[pa.RecordBatch]:
+def read_ranges(
+    cluster: Cluster,
+    ranges: Iterable[OffsetRange],
+    wanted: Wanted,
+    reached: MutableMapping[Partition, int] | None = None,
+    *,
+    is_lenient: bool = False,
+) -> Generator[pa.RecordBatch, None, None]:
     """Yields the records of the ranges, each of another partition: in order within one, those of one topic at a time.
 
     A range is read when its last record was handed over or its log has none there any more: compacted records, control
     records and those of aborted transactions leave gaps.
 
+    reached: gets, before records are handed over, the offset per partition up to which they and those before go.
+    is_lenient: reads what there is: records that no longer exist are left out, and a range ends where its log does.
+
     Raises: UnavailableError, which names the place: records that no longer exist, a topic that was deleted or created anew,
     damaged batches, a login or a right that is refused; and where nothing has arrived for `request.timeout.ms`.
     """
-    reading = _Reading(cluster, ranges, wanted)
+    reading = _Reading(cluster, ranges, wanted, {} if reached is None else reached, is_lenient)
     try:
         yield from reading.batches()
     finally:
@@ -134,14 +149,25 @@ def read_ranges(cluster: Cluster, ranges: Iterable[OffsetRange], wanted: Wanted)
 class _Reading:
     """One read."""
 
-    def __init__(self, cluster: Cluster, ranges: Iterable[OffsetRange], wanted: Wanted) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        ranges: Iterable[OffsetRange],
+        wanted: Wanted,
+        reached: MutableMapping[Partition, int],
+        is_lenient: bool,
+    ) -> None:
         self._cluster = cluster
         self._wanted = wanted
+        self._reached = reached
+        self._is_lenient = is_lenient
         settings = cluster.settings
         self._patience_s = int(settings.get("request.timeout.ms", "30000")) / 1000
         self._level = 0 if settings.get("isolation.level") == "read_uncommitted" else 1
         self._rack = settings.get("client.rack", "")
-        self._left = {(r.topic, r.partition): _Part(r, r.start) for r in ranges if r.span > 0}
+        asked = {(r.topic, r.partition): r for r in ranges}
+        reached.update({place: r.start for place, r in asked.items()})
+        self._left = {place: _Part(r, r.start) for place, r in asked.items() if r.span > 0}
         self._asked: dict[int, _Asked] = {}
         self._columns: Columns | None = None
         self._scratch: NDArray[np.uint8] | None = None
@@ -280,7 +306,7 @@ class _Reading:
     # ---- what comes
 
     def _wait(self) -> list[tuple[_Asked, Fetched, memoryview]]:
-        """Returns answers that have arrived, of each broker at most one; the next request is on its way by then."""
+        """Returns an answer that has arrived, if there is one; the next request is on its way by then."""
         if not self._asked:
             self._pause()
             return []
@@ -294,7 +320,11 @@ class _Reading:
             until_s = min([asked.sent_s + _answer_s(self._patience_s) for asked in self._asked.values()])
             waiting = [part.until_s for part in self._left.values() if part.until_s > now_s]
             ready = [brokers[number] for number, _ in poll.poll(1000 * max(0.001, min([until_s, *waiting]) - now_s))]
-        return [found for broker in ready if (found := self._receive(broker)) is not None] or self._overdue()
+        for broker in ready:
+            found = self._receive(broker)
+            if found is not None:
+                return [found]  # The others stay asked: they are asked again once their answers are taken.
+        return self._overdue()
 
     def _pause(self) -> None:
         now_s = self._now_s()
@@ -369,14 +399,21 @@ class _Reading:
             if part is None or part.place not in self._left:
                 continue
             if one.error:
-                self._refused(part, one)
+                self._refused(part, one, asked.connection)
             elif one.diverges_at is not None:
                 raise UnavailableError(f"the log was truncated at offset {one.diverges_at}", where=part.where)
             else:
                 found += self._located(part, one, frame)
         self._ask()  # The next answer comes while these records are used.
         for part, one, table, start in found:
+            after = min(max(int(table[:, LAST].max()) + 1, start), part.range.end)
             yield from self._records(part, one, table, frame, start)
+            self._reached[part.place] = max(self._reached[part.place], after)
+
+    def _end_range(self, part: _Part) -> None:
+        """Leaves out what its log does not have, or nobody can take."""
+        self._reached[part.place] = part.position = part.range.end
+        self._left.pop(part.place, None)
 
     def _located(
         self, part: _Part, one: FetchedPartition, frame: memoryview
@@ -407,8 +444,9 @@ class _Reading:
             self._left[part.place] = self._left.pop(part.place)  # Others come first in the next request.
         else:
             self._nothing(part, one)
+            self._reached[part.place] = part.position
         if part.position >= part.range.end:
-            del self._left[part.place]
+            self._left.pop(part.place, None)
         return [(part, one, table, before)] if len(table) else []
 
     def _nothing(self, part: _Part, one: FetchedPartition) -> None:
@@ -421,25 +459,45 @@ class _Reading:
             part.position = part.range.end
         elif readable > part.position and one.high_watermark > part.position:
             part.position = readable
+        elif self._is_lenient and part.replica is not None:
+            part.replica = None  # A follower may lag behind.
+        elif self._is_lenient:
+            part.position = part.range.end
         else:
             kind = "the log ends" if one.high_watermark <= part.position else "an open transaction begins"
             self._note(part, f"{kind} at offset {part.position}, before the end of the range at {part.range.end}")
 
-    def _refused(self, part: _Part, one: FetchedPartition) -> None:
+    def _refused(self, part: _Part, one: FetchedPartition, connection: Connection) -> None:
         words = words_of(one.error)
         if one.error == _OUT_OF_RANGE:
             if part.replica is not None:
                 part.replica = None  # A follower may lag behind.
-            elif 0 <= part.position < one.log_start:
-                raise UnavailableError(
-                    f"the records from offset {part.position} up to {min(one.log_start, part.range.end)} no longer exist",
-                    where=part.where,
-                )
-            self._note(part, f"{words}: the log begins at {one.log_start} and ends at {one.high_watermark}")
+                return
+            try:
+                first = first_offset(connection, part.place, _answer_s(self._patience_s))
+            except UnavailableError as error:
+                self._cluster.drop(self._cluster.leaders[part.place].broker, connection)
+                self._lost([part], f"{error.message} ({error.where})")
+                return
+            if first > part.position:
+                self._gone(part, min(first, part.range.end))
+            elif self._is_lenient and part.failures >= _TRIES_OUT_OF_RANGE:
+                self._end_range(part)  # The log has been shorter for so long.
+            else:
+                self._note(part, f"{words}: the log begins at offset {first}")
         elif one.error in _TRANSIENT:
             self._lost([part], words)
         else:
             raise UnavailableError(words, remedy=kafka_remedy(words), where=part.where)
+
+    def _gone(self, part: _Part, until: int) -> None:
+        """Leaves records out that no longer exist."""
+        if not self._is_lenient:
+            words = f"the records from offset {part.position} up to {until} no longer exist"
+            raise UnavailableError(words, where=part.where)
+        self._reached[part.place] = part.position = until
+        if until >= part.range.end:
+            self._end_range(part)
 
     def _records(
         self, part: _Part, one: FetchedPartition, table: I64, frame: memoryview, start: int
@@ -453,7 +511,11 @@ class _Reading:
                 yield from self._messages(part, table[row], frame, start)
                 row += 1
                 continue
-            row, group = self._decompressed(part, table, row, frame)
+            try:
+                row, group = self._decompressed(part, table, row, frame)
+            except _TooLarge:
+                self._end_range(part)
+                return
             yield from self._append(part, group, start)
 
     def _append(self, part: _Part, group: I64, start: int) -> Iterator[pa.RecordBatch]:
@@ -469,6 +531,9 @@ class _Reading:
                 raise _damaged(part, group[error.row], "a record cannot be read") from None
             if not needs:
                 return
+            last = self._columns.last_of(part.range.partition)
+            if last is not None:
+                self._reached[part.place] = last + 1
             yield from self._flush()
 
     def _messages(self, part: _Part, batch: I64, frame: memoryview, start: int) -> Iterator[pa.RecordBatch]:
@@ -480,6 +545,7 @@ class _Reading:
         except DamagedMessage as error:
             raise _damaged(part, batch, str(error)) from None
         if some:
+            self._reached[part.place] = some[-1].offset + 1
             yield batch_of(r.topic, r.partition, some, self._wanted)
 
     def _flush(self) -> Iterator[pa.RecordBatch]:
@@ -518,7 +584,12 @@ class _Reading:
                 batch[RAW], batch[RAW_END] = base + begin + HEADER_BYTES, base + end
                 row += 1
                 continue
-            size = self._into_scratch(part, batch, codec, frame[begin + HEADER_BYTES : end], used)
+            try:
+                size = self._into_scratch(part, batch, codec, frame[begin + HEADER_BYTES : end], used)
+            except _TooLarge:
+                if row == first:
+                    raise
+                break
             if size is None:
                 break
             assert self._scratch is not None
@@ -541,6 +612,8 @@ class _Reading:
                 if used:
                     return None
                 size = 4 * self._scratch.size
+                if self._scratch.size >= self._wanted.most_batch_bytes:
+                    raise _TooLarge from None
                 if size > _MOST_SCRATCH_BYTES:
                     words = f"it has more than {_MOST_SCRATCH_BYTES} bytes when it is decompressed"
                     raise _damaged(part, batch, words) from None
