@@ -199,7 +199,7 @@ def shares_of(
     """
     for target in targets:
         if target.route is None:
-            due = _due(target, topic, records, starts)
+            due = due_records(target, topic, records, starts)
             yield Share(target, records if due.all() else records.filter(pa.array(due)))
     for rest, members in routes_of(targets).items():
         yield from _divide(members, topic, records, starts, together.get(rest))
@@ -272,7 +272,9 @@ def _divide_records(
     codes[is_read] = values.codes
     is_oversized = np.asarray(records.column("partition")) == OVERSIZED_PARTITION
     for target, own, routed in _own_records(targets, topic, records, starts, values, codes):
-        is_own = is_oversized & _due(target, topic, records, starts) if is_oversized.any() else is_oversized.copy()
+        is_own = (
+            is_oversized & due_records(target, topic, records, starts) if is_oversized.any() else is_oversized.copy()
+        )
         is_own[own] = True
         rows = np.flatnonzero(is_own | crashing[target.name])
         yield Share(target, records.take(pa.array(rows)), routed, values.missing)
@@ -300,7 +302,7 @@ def _own_records(
     for number, target in enumerate(targets):
         own, due_count = order[ends[number] : ends[number + 1]], len(owner)
         if target.name in starts:
-            due = _due(target, topic, records, starts)
+            due = due_records(target, topic, records, starts)
             own, due_count = own[due[own]], int(np.count_nonzero(due))
         others = due_count - len(own)
         routed = RouteReport(others=others)
@@ -348,7 +350,7 @@ def value_sizes(values: pa.Array) -> Ints:
     return np.diff(offsets_of(values)).astype(np.int64)
 
 
-def _due(target: TableTarget, topic: str, records: pa.RecordBatch, starts: Mapping[str, Offsets]) -> Bools:
+def due_records(target: TableTarget, topic: str, records: pa.RecordBatch, starts: Mapping[str, Offsets]) -> Bools:
     """Returns which records begin at the table's own start or after it, bool of shape (n_records,)."""
     if target.name not in starts:
         return np.ones(records.num_rows, np.bool_)

@@ -19,6 +19,7 @@ from frazil.ingest.tasks.shares import OVERSIZED_PARTITION
 from frazil.ingest.tasks.task import read_records
 from frazil.ingest.tasks.task_job import Job, by_topic
 from frazil.ingest.tasks.task_limits import each_in_time, limited_memory
+from frazil.kafka.fetch.columns import LEFT_OUT
 from frazil.process.evaluate import evaluate
 from frazil.process.program import INPUT
 from frazil.rows.query_rows import input_columns
@@ -60,6 +61,8 @@ def _are_read(target: TableTarget, topic: str, records: pa.RecordBatch) -> Bools
     """Returns which records the task will read: bool of shape (n_records,)."""
     partitions = np.asarray(records.column("partition"))
     found: Bools = partitions != OVERSIZED_PARTITION
+    if LEFT_OUT in records.schema.names:
+        found &= np.asarray(records[LEFT_OUT].fill_null(0)) == 0
     for one in target.crashing:
         if one.topic == topic:
             found &= ~((partitions == one.partition) & (np.asarray(records.column("offset")) == one.offset))

@@ -19,6 +19,10 @@ from frazil.write.target import TableTarget
 REPORT_SCHEMA = "report string"
 # A batch of small records leaves out larger records than this, so that the twenty thousand of one Arrow batch have a bound.
 OVERSIZED_BYTES = 8192
+MOST_VALUE_BYTES = 512 * 1024 * 1024
+"""The bytes of the largest value that is ever read."""
+FLOOR_BYTES = 32 * 1024 * 1024
+"""Values of so many bytes are read although every table refuses them, so that their dead letters have them."""
 
 
 @dataclass(frozen=True)
@@ -80,6 +84,16 @@ def source_columns(job: Job, with_offsets: bool) -> list[str]:
     if with_offsets or job.starts or any(target.crashing or target.has_expectations for target in targets):
         wanted.add("offset")
     return [name for name in ("topic", "partition", "offset", "timestamp", "key", "headers", "value") if name in wanted]
+
+
+def most_value_bytes(job: Job) -> int:
+    """Returns the bytes of the largest value that the job reads."""
+    return min(MOST_VALUE_BYTES, max([FLOOR_BYTES, *map(limit_of, job.all_targets)]))
+
+
+def limit_of(target: TableTarget) -> int:
+    """Returns the bytes of the largest value that a table allows."""
+    return (target.source or target).reading.max_record_bytes
 
 
 def has_few_headers(job: Job) -> bool:
