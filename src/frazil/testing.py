@@ -12,6 +12,7 @@ from itertools import chain
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from frazil.catalog.memory import MemoryCatalog, MemorySnapshot
@@ -20,7 +21,8 @@ from frazil.ingest.batches.workers import Done
 from frazil.ingest.plan import read_once
 from frazil.ingest.tasks.isolate import Found, load_found, search
 from frazil.ingest.tasks.task import run_task
-from frazil.ingest.tasks.task_job import Job, source_columns
+from frazil.ingest.tasks.task_job import Job, most_value_bytes, source_columns
+from frazil.kafka.fetch.columns import LEFT_OUT
 from frazil.kafka.memory import MemoryRecord, MemorySource, MemoryTopic
 from frazil.kafka.port import Partition
 from frazil.report import TaskReport, load_report
@@ -119,7 +121,8 @@ class MemoryJobs:
             raise SpecError(f"there is no Spark to compute {job.spark_part.reason}", remedy=remedy)
         columns = source_columns(job)
         reports = []
-        records = list(chain.from_iterable(self._read(r, columns) for r in read_once(batches)))
+        most = most_value_bytes(job)
+        records = list(chain.from_iterable(self._read(r, columns, most) for r in read_once(batches)))
         share = max(1, -(-len(records) // (1 if job.is_scattered else self._tasks)))
         for start in range(0, max(1, len(records)), share):
             for answer in run_task(job, iter(records[start : start + share])):
@@ -129,23 +132,21 @@ class MemoryJobs:
     def isolate(self, batch: Batch, job: Job) -> Found:
         """See JobRunner."""
         columns = source_columns(job)
-        records = list(chain.from_iterable(self._read(r, columns) for r in batch.ranges))
+        most = most_value_bytes(job)
+        records = list(chain.from_iterable(self._read(r, columns, most) for r in batch.ranges))
         return load_found(text for answer in search(job, records) for text in answer.column("report").to_pylist())
-
-    def find_large(self, batches: Sequence[Batch]) -> None:
-        """Does nothing: what is in memory fits there."""
 
     def open_clients(self, ranges: Sequence[OffsetRange]) -> None:
         """See JobRunner."""
         self.opened += [(one.topic, one.partition) for one in ranges]
 
-    def _read(self, r: OffsetRange, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    def _read(self, r: OffsetRange, columns: Sequence[str], most: int) -> Iterator[pa.RecordBatch]:
         topic = self._source.by_name.get(r.topic)
         if topic is None or topic.first.get(r.partition, 0) > r.start:
             raise UnavailableError("a task failed: offsets are gone", where=r.topic)
         records = [record for record in topic.partitions[r.partition] if r.start <= record.offset < r.end]
         for start in range(0, len(records), self._batch_size):
-            yield _batch_of(r, records[start : start + self._batch_size], columns)
+            yield _without_large(_batch_of(r, records[start : start + self._batch_size], columns), most)
 
 
 def _batch_of(r: OffsetRange, records: Sequence[MemoryRecord], names: Sequence[str]) -> pa.RecordBatch:
@@ -161,6 +162,17 @@ def _batch_of(r: OffsetRange, records: Sequence[MemoryRecord], names: Sequence[s
     return pa.RecordBatch.from_arrays(
         [pa.array(columns[name], _COLUMN_TYPES[name]) for name in names], names=list(names)
     )
+
+
+def _without_large(records: pa.RecordBatch, most: int) -> pa.RecordBatch:
+    """Returns the records without values of more bytes, as Kafka's reader leaves them out."""
+    sizes = pc.fill_null(pc.cast(pc.binary_length(records["value"]), pa.int64()), 0)
+    is_large = pc.greater(sizes, most)
+    if not pc.any(is_large).as_py():
+        return records
+    values = pc.if_else(is_large, pa.scalar(None, pa.binary()), records["value"])
+    columns = dict(zip(records.schema.names, records.columns, strict=True)) | {"value": values}
+    return pa.RecordBatch.from_pydict({**columns, LEFT_OUT: pc.if_else(is_large, sizes, 0)})
 
 
 def live_rows(catalog: MemoryCatalog, table: str) -> list[dict[str, Any]]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, Protocol
 
 import pytest
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
-from frazil.clock import SystemClock, new_id
+from frazil.clock import new_id
 from frazil.errors import UnavailableError
 from frazil.kafka.memory import MemorySource
 from frazil.kafka.port import ReadRecord, RecordReader
@@ -72,7 +73,7 @@ class BrokerLog:
     def __init__(self, broker: EmbeddedBroker) -> None:
         servers: dict[str, Any] = {"bootstrap.servers": broker.bootstrap_servers}
         self.topic = f"t-{new_id()}"
-        self.reader = KafkaReader(servers, SystemClock())
+        self.reader = KafkaReader(servers)
         self._admin = AdminClient(dict(servers))
         for future in self._admin.create_topics([NewTopic(self.topic, 2, 1)]).values():
             future.result()
@@ -100,8 +101,13 @@ class BrokerLog:
 
 
 @pytest.fixture(params=["memory", pytest.param("broker", marks=pytest.mark.jvm)])
-def log(request: pytest.FixtureRequest) -> Log:
-    return MemoryLog() if request.param == "memory" else BrokerLog(request.getfixturevalue("broker"))
+def log(request: pytest.FixtureRequest) -> Iterator[Log]:
+    if request.param == "memory":
+        yield MemoryLog()
+        return
+    log = BrokerLog(request.getfixturevalue("broker"))
+    yield log
+    log.reader.close()
 
 
 def _read(log: Log, *ranges: tuple[int, int, int], enough: int = PLENTY) -> tuple[list[tuple[int, int]], list[int]]:
@@ -150,7 +156,9 @@ def test_more_than_enough_is_read_in_pieces_without_a_gap(log: Log) -> None:
 def test_records_that_are_gone_are_an_outage_and_others_can_be_read_after_it(log: Log) -> None:
     log.produce(0, b"a", b"b", b"c")
     log.trim(0, 2)
-    with pytest.raises(UnavailableError, match=r"^(offsets are gone|records cannot be read: )"):
+    with pytest.raises(
+        UnavailableError, match=r"^(offsets are gone|the records from offset 0 up to 2 no longer exist)"
+    ):
         _read(log, (0, 0, 3))
     assert _read(log, (0, 2, 3)) == ([(0, 2)], [3])
 
@@ -198,6 +206,24 @@ def test_in_lots_of_a_range_whose_beginning_is_gone_the_rest_is_read(log: Log) -
     assert _lots(log, 0, 3) == []
 
 
+def test_in_lots_of_a_range_that_begins_behind_the_log_nothing_is_read(log: Log) -> None:
+    log.write(b"k", b"a")
+    assert _lots(log, 500, 502) == []
+
+
+def test_a_read_that_is_left_is_no_part_of_the_next_one(log: Log) -> None:
+    for number in range(3000):
+        log.write(b"k", str(number).encode())
+    lots = log.reader.batches(OffsetRange(log.topic, 1, 0, 3000))
+    first = next(iter(lots))
+    assert [record.offset for record in first] == list(range(len(first)))
+    places, [reached] = _read(log, (1, 0, 3000), enough=1)
+    assert places == [(1, offset) for offset in range(reached)]
+    assert reached
+    assert [record.offset for record in _lots(log, 2998, 3000)] == [2998, 2999]
+    assert [record.offset for lot in lots for record in lot] == list(range(len(first), 3000))
+
+
 @pytest.mark.parametrize("way", ["read", "batches"])
 @pytest.mark.parametrize("kind", ["memory", pytest.param("broker", marks=pytest.mark.jvm)])
 def test_a_broker_that_is_gone_is_an_outage(kind: str, way: str) -> None:
@@ -207,7 +233,7 @@ def test_a_broker_that_is_gone_is_an_outage(kind: str, way: str) -> None:
         source.create("t")
         source.is_down = True
     else:
-        reader = KafkaReader({"bootstrap.servers": "127.0.0.1:1"}, SystemClock(), timeout_s=1.5)
+        reader = KafkaReader({"bootstrap.servers": "127.0.0.1:1"}, timeout_s=1.5)
     wanted = OffsetRange("t", 0, 0, 5)
     # The reader does not know what for: transactions, dead letters, comparisons.
     with pytest.raises(UnavailableError, match=r"^(?!.*transaction)"):

@@ -20,7 +20,6 @@ from frazil.catalog.port import Catalog
 from frazil.cli.output import DEFAULT_FILE, Json, Output, SpecFile
 from frazil.cli.plan import plan_of
 from frazil.cli.wiring import catalog_and_queries, read_spec, topics_for_reading
-from frazil.clock import SystemClock
 from frazil.dead_letters.tables import DeadLetterTables
 from frazil.ingest.failures import TableStopped
 from frazil.ingest.loop.discovery import Discovery
@@ -137,7 +136,7 @@ def _open(spec: PipelineSpec) -> Iterator[_Desk]:
     with catalog_and_queries(spec, commits=True) as (catalog, queries):
         discovery = Discovery(spec, source, catalog)
         discovery.refresh_topics()
-        reader = KafkaReader(spec.kafka, SystemClock())
+        reader = KafkaReader(spec.kafka)
         services = Services(catalog, source, reader, lambda name: KafkaGroup(spec.kafka, name))
         refuse = partial(_refuse_query, spec, source, catalog, queries)
         yield _Desk(services, discovery, source.cluster_id(), refuse)

@@ -18,7 +18,6 @@ from frazil.cli.wiring import (
     read_spec,
     topics_for_reading,
 )
-from frazil.clock import SystemClock
 from frazil.dead_letters.changes import TopicReaders
 from frazil.dead_letters.files import Selection
 from frazil.dead_letters.record import FAR_TIME
@@ -195,7 +194,7 @@ def _open(spec: PipelineSpec, name: str | None, schemas: Schemas | None = None) 
     """
     topics = topics_for_reading(spec)
     tables = find_tables(spec, topics, known_state(spec), name)
-    topic_readers = TopicReaders(topics, KafkaReader(spec.kafka, SystemClock()))
+    topic_readers = TopicReaders(topics, KafkaReader(spec.kafka))
     try:
         with named_jvm_death(), catalog_and_queries(spec, commits=True) as (catalog, queries):
             yield _Desk(catalog, Replayer(catalog, schemas, topic_readers, queries), tables)

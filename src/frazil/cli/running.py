@@ -154,7 +154,7 @@ def _services(
         clock,
         schemas=open_schemas(spec),
         outbox=KafkaOutbox(spec.kafka),
-        reader=KafkaReader(spec.kafka, clock),
+        reader=KafkaReader(spec.kafka),
         queries=SparkQueries(lambda: jvm.gateway.jvm),
         slowed_by=slowed_by,
         rehearse=lambda: rehearse_commits(jvm.gateway),
@@ -180,7 +180,7 @@ def _own_services(spec: PipelineSpec, jvm: Jvm, services: Services) -> OwnServic
     return OwnServices(
         catalog,
         IcebergMaintenance(catalog, jvm.session, spec.maintenance.cores, merge_of),
-        TopicReaders(topics_for_reading(spec), KafkaReader(spec.kafka, clock)),
+        TopicReaders(topics_for_reading(spec), KafkaReader(spec.kafka)),
         lambda ranges: read_sample(spec.kafka, ranges, clock),
         services.schemas,
         services.queries,

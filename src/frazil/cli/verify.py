@@ -111,7 +111,7 @@ def _compared(
         SparkJobs(jvm.session, spec.kafka, lambda _: core_count(), core_count()),
         clock,
         schemas=open_schemas(spec),
-        reader=KafkaReader(spec.kafka, clock),
+        reader=KafkaReader(spec.kafka),
         queries=SparkQueries(lambda: jvm.gateway.jvm),
     )
     service = Service(own, services, new_id(), _ignore)

@@ -14,7 +14,6 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from frazil.clock import SystemClock
 from frazil.errors import UnavailableError
 from frazil.kafka.port import Partition, ReadRecord
 from frazil.kafka.properties import native_properties
@@ -57,7 +56,7 @@ class ControlTopic:
         if end < self._next_offset:  # It was recreated.
             self._next_offset, self._keys = 0, {}
         if end > self._next_offset:
-            reader = KafkaReader(self._properties, SystemClock())
+            reader = KafkaReader(self._properties)
             for batch in reader.batches(OffsetRange(self.name, 0, self._next_offset, end)):
                 for record in batch:
                     self._apply(record)

@@ -24,8 +24,7 @@ from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Consumer, KafkaError, Kafka
 
 from frazil.errors import UnavailableError
 from frazil.kafka.port import timestamp_of
-from frazil.kafka.reader import open_consumer
-from frazil.kafka.remedies import kafka_remedy
+from frazil.kafka.properties import kafka_remedy, native_properties
 from frazil.types import OffsetRange
 
 MEMORY_BYTES = 2 * 1024**3
@@ -226,6 +225,19 @@ def main() -> None:
     except (_Undone, MemoryError, SystemError):  # The last is how the client reports that it has none for its answer.
         pass
     os._exit(0)  # At once: a client that is closed waits for its threads, which may lack memory.
+
+
+def open_consumer(properties: Mapping[str, str], group: str, other: Mapping[str, Any] | None = None) -> Consumer:
+    """Returns a consumer that reports the end of a partition. other: settings of librdkafka, overridden by the common
+    ones.
+
+    Raises: KafkaException where librdkafka refuses the settings.
+    """
+    level = {"isolation.level": properties.get("isolation.level", "read_committed")}
+    own = {"group.id": group, "enable.auto.commit": False, "enable.partition.eof": True, "log_level": 0}
+    # Where the first records are gone, the remaining ones are read.
+    begin = {"auto.offset.reset": "earliest"}
+    return Consumer({**native_properties(properties), **level, **own, **begin, **(other or {})})
 
 
 def _write(kind: str, reported: Any) -> None:

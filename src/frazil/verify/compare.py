@@ -19,7 +19,6 @@ import numpy as np
 import pyarrow as pa
 
 from frazil.catalog.scans import LiveFile
-from frazil.clock import SystemClock
 from frazil.errors import FrazilError, UnavailableError
 from frazil.ingest.tasks.task import read_all
 from frazil.ingest.tasks.task_job import Job, quoting_no_record
@@ -251,7 +250,7 @@ def main() -> None:
     properties: Mapping[str, str]
     pieces: Sequence[Piece]
     properties, pieces = pickle.load(sys.stdin.buffer)
-    reader = KafkaReader(properties, SystemClock())
+    reader = KafkaReader(properties)
     with limited_memory():
         for piece in pieces:
             try:

@@ -125,7 +125,7 @@ def test_retry_asks_the_topics_where_records_replace_rows(
     monkeypatch.setattr(dead_letters, "read_spec", lambda _output, _file: upserted.pipeline)
     monkeypatch.setattr(dead_letters, "catalog_and_queries", lambda _spec, **_: nullcontext((upserted.catalog, None)))
     monkeypatch.setattr(dead_letters, "topics_for_reading", lambda _spec: upserted.source)
-    monkeypatch.setattr(dead_letters, "KafkaReader", lambda _properties, _clock: upserted.source)
+    monkeypatch.setattr(dead_letters, "KafkaReader", lambda _properties: upserted.source)
     capsys.readouterr()
 
     def run(*words: str) -> Any:

@@ -15,7 +15,7 @@ from frazil.decode.protobuf import json as protobuf_json
 from frazil.decode.protobuf import layout, wire
 from frazil.decode.protobuf import schema as protobuf
 from frazil.ingest.tables import references
-from frazil.ingest.tasks import task_limits
+from frazil.ingest.tasks import task_job, task_limits
 from frazil.name_length import MAX_NAME_BYTES
 from frazil.schema import parts
 from frazil.spec.settings import LimitsSpec
@@ -23,6 +23,10 @@ from frazil.spec.settings import LimitsSpec
 DEFAULTS = LimitsSpec()
 LIMITS = {
     "bytes of a record's value": f"`limits: {{record_size: …}}`, {DEFAULTS.record_bytes // 2**20} MiB",
+    "bytes of a value that is read, whatever `record_size` allows": f"{task_job.MOST_VALUE_BYTES:,}",
+    "bytes of a value that no table of its topic allows, and that its dead letters have all the same": (
+        f"{task_job.FLOOR_BYTES:,}"
+    ),
     "cells of one record, every format": f"{limits.MAX_RECORD_CELLS:,} plus one per byte of the record",
     "cells of one decoding chunk, every format": f"{limits.MAX_BATCH_CELLS:,}",
     "cells of the array and map items of an Avro record": (

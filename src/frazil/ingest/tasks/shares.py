@@ -21,7 +21,6 @@ from pyiceberg.types import StringType
 from frazil.decode.columns import Decoded, offsets_of
 from frazil.decode.limits import read_bounded
 from frazil.decode.regroup import member_at
-from frazil.ingest.tasks.task_job import left_out
 from frazil.report import RouteReport
 from frazil.routing import ValueSource
 from frazil.rows.project import shape_rows
@@ -198,7 +197,7 @@ def shares_of(
     """
     for target in targets:
         if target.route is None:
-            due = _due(target, topic, records, starts)
+            due = due_records(target, topic, records, starts)
             yield Share(target, records if due.all() else records.filter(pa.array(due)))
     for rest, members in routes_of(targets).items():
         yield from _divide(members, topic, records, starts, together.get(rest))
@@ -221,7 +220,7 @@ def _divide(
     together: Together | None,
 ) -> Iterator[Share]:
     """Yields the shares of the tables of one route, first those in rows that are made for several tables at once."""
-    if together is not None and not left_out(records).any():
+    if together is not None:
         made = together.make_rows(topic, records)
         if made is not None:
             are_made = made.is_made.all()
@@ -258,14 +257,11 @@ def _divide_rows(
 def _divide_records(
     targets: Sequence[TableTarget], topic: str, records: pa.RecordBatch, starts: Mapping[str, Offsets]
 ) -> Iterator[Share]:
-    """Yields the shares as records. Of records whose values are not read, one that is too large goes to the table of the
-    rest, and one that ends tasks to those that know of it.
-    """
+    """Yields the shares as records. A record that ends tasks, whose value is not read, goes to the tables that know of it."""
     route = targets[0].route
     assert route is not None
     crashing = {target.name: _crashing(target, topic, records) for target in targets}
-    is_large = left_out(records)
-    is_read = ~np.logical_or.reduce([is_large, *crashing.values()])
+    is_read = ~np.logical_or.reduce(list(crashing.values()))
     named = records if is_read.all() else records.filter(pa.array(is_read))
     values = read_route_values(route, targets, topic, named)
     codes = np.full(records.num_rows, _UNREAD)
@@ -273,10 +269,6 @@ def _divide_records(
     for target, own, routed in _own_records(targets, topic, records, starts, values, codes):
         is_own = crashing[target.name].copy()
         is_own[own] = True
-        if (
-            is_large.any() and not target.route_values
-        ):  # Only its value decides whose it is: the table of the rest has it.
-            is_own |= is_large & _due(target, topic, records, starts)
         rows = np.flatnonzero(is_own)
         yield Share(target, records.take(pa.array(rows)), routed, values.missing)
 
@@ -303,7 +295,7 @@ def _own_records(
     for number, target in enumerate(targets):
         own, due_count = order[ends[number] : ends[number + 1]], len(owner)
         if target.name in starts:
-            due = _due(target, topic, records, starts)
+            due = due_records(target, topic, records, starts)
             own, due_count = own[due[own]], int(np.count_nonzero(due))
         others = due_count - len(own)
         routed = RouteReport(others=others)
@@ -351,7 +343,7 @@ def value_sizes(values: pa.Array) -> Ints:
     return np.diff(offsets_of(values)).astype(np.int64)
 
 
-def _due(target: TableTarget, topic: str, records: pa.RecordBatch, starts: Mapping[str, Offsets]) -> Bools:
+def due_records(target: TableTarget, topic: str, records: pa.RecordBatch, starts: Mapping[str, Offsets]) -> Bools:
     """Returns which records begin at the table's own start or after it, bool of shape (n_records,)."""
     if target.name not in starts:
         return np.ones(records.num_rows, np.bool_)

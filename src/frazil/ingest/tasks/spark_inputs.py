@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from frazil.decode.limits import read_bounded
 from frazil.ingest.tasks.task import read_records
-from frazil.ingest.tasks.task_job import Job, by_topic, left_out
+from frazil.ingest.tasks.task_job import Job, by_topic
 from frazil.ingest.tasks.task_limits import each_in_time, limited_memory
 from frazil.kafka.fetch.columns import LEFT_OUT
 from frazil.process.evaluate import evaluate
@@ -61,7 +61,9 @@ def _with_inputs(target: TableTarget, topic: str, records: pa.RecordBatch) -> pa
 def _are_read(target: TableTarget, topic: str, records: pa.RecordBatch) -> Bools:
     """Returns which records the task will read: bool of shape (n_records,)."""
     partitions = np.asarray(records.column("partition"))
-    found: Bools = ~left_out(records)
+    found: Bools = np.ones(records.num_rows, np.bool_)
+    if LEFT_OUT in records.schema.names:
+        found &= np.asarray(records[LEFT_OUT]) == 0
     for one in target.crashing:
         if one.topic == topic:
             found &= ~((partitions == one.partition) & (np.asarray(records.column("offset")) == one.offset))

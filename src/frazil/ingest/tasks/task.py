@@ -23,14 +23,14 @@ from frazil.decode.json.slices import MAX_MISMATCHES
 from frazil.decode.limits import plain_columns, read_bounded
 from frazil.decode.settings import OWN_TYPES
 from frazil.failpoints import hit
+from frazil.ingest.tasks.left_out import refusals_of, split_left_out
 from frazil.ingest.tasks.shares import Share, Together, hold_many, routes_of, shares_of
 from frazil.ingest.tasks.tally import Tally, latest_of
-from frazil.ingest.tasks.task_job import MOST_VALUE_BYTES, Job, by_topic, left_out, quoting_no_record
+from frazil.ingest.tasks.task_job import Job, by_topic, quoting_no_record
 from frazil.ingest.tasks.task_limits import each_in_time, limited_memory
-from frazil.kafka.fetch.columns import LEFT_OUT
 from frazil.process.evaluate import Unmet
 from frazil.process.references import receive
-from frazil.report import ChangeReport, TaskReport, TaskTime, Touched, WrittenFiles, dump_report
+from frazil.report import ChangeReport, RouteReport, TaskReport, TaskTime, Touched, WrittenFiles, dump_report
 from frazil.rows.decoder import fields_requested_by_rows
 from frazil.rows.dropped_unread import drop_unread
 from frazil.rows.project import decode_rows, shape_rows
@@ -110,20 +110,27 @@ def _take_batch(
     job: Job, batch: pa.RecordBatch, runs: dict[str, _TableRun], together: Mapping[str, Mapping[str, Together]]
 ) -> None:
     """Hands each table its records, and holds no more of them than there is memory for."""
-    for topic, records in by_topic(job, batch):
+    for topic, all_records in by_topic(job, batch):
         targets = job.targets_of(topic)
-        is_routed = any(target.route is not None for target in targets)
-        latest = {topic: latest_of(plain_columns(records))} if is_routed else {}
-        for share in shares_of(targets, topic, records, job.starts, together[topic]):
-            name = share.target.name
-            if name not in runs:
-                runs[name] = _TableRun(share.target, name in job.trials, job.topics_of(name))
-            runs[name].take_share(topic, share, latest)
+        records, left_out = split_left_out(all_records)
+        for target, own, reasons in refusals_of(targets, topic, left_out, job.starts):
+            _run_of(target, job, runs).take_left_out(topic, own, reasons)
+        if records.num_rows:
+            is_routed = any(target.route is not None for target in targets)
+            latest = {topic: latest_of(plain_columns(all_records))} if is_routed else {}
+            for share in shares_of(targets, topic, records, job.starts, together[topic]):
+                _run_of(share.target, job, runs).take_share(topic, share, latest)
     if sum(run.held_bytes for run in runs.values()) > _MOST_HELD_BYTES:
         for run in runs.values():
             run.take_held()
     if hold_many(one for routes in together.values() for one in routes.values()):
         _take_rows(runs, together)
+
+
+def _run_of(target: TableTarget, job: Job, runs: dict[str, _TableRun]) -> _TableRun:
+    if target.name not in runs:
+        runs[target.name] = _TableRun(target, target.name in job.trials, job.topics_of(target.name))
+    return runs[target.name]
 
 
 def _take_rows(runs: Mapping[str, _TableRun], together: Mapping[str, Mapping[str, Together]]) -> None:
@@ -258,11 +265,6 @@ def _change_rows(target: TableTarget, changes: Changes, records: Records) -> pa.
     return shape_rows(target, decoded, {**own, **changes.own})
 
 
-def _too_large(size: int, limit: int) -> str:
-    allowed = f"`limits.record_size` allows {limit}" if size > limit else f"none above {MOST_VALUE_BYTES} is read"
-    return f"the value has {size} bytes, and {allowed}: it was not read, and only Kafka has it"
-
-
 @dataclass
 class _TableRun:
     """The results of the task for one table."""
@@ -355,8 +357,6 @@ class _TableRun:
             records = self._take_crashing(topic, records)
             if not records.num_rows:
                 return
-        if left_out(records).any():
-            records = self._take_left_out(topic, records)
         read_one = partial(self._read, topic)
         for piece, columns, read in read_bounded(records, read_one, self.target.reading.columns_left):
             self._take_read(topic, piece, columns, read)
@@ -375,6 +375,13 @@ class _TableRun:
             with self._noting_partitions():
                 self._write(topic, columns, read)
 
+    def take_left_out(self, topic: str, records: pa.RecordBatch, reasons: list[BadRecord]) -> None:
+        """Takes records without their values: bad ones, or of a route those that another table takes."""
+        if reasons:
+            self._note_unread(topic, plain_columns(records), reasons)
+        elif records.num_rows:
+            self.tally.note_route(RouteReport(others=records.num_rows), frozenset())
+
     def _take_crashing(self, topic: str, records: pa.RecordBatch) -> pa.RecordBatch:
         """Returns the records without those that crash the task which reads them; these become dead letters unread."""
         known = {(one.partition, one.offset): one for one in self.target.crashing if one.topic == topic}
@@ -386,18 +393,6 @@ class _TableRun:
             named = [one for one in found if one is not None]
             self._note_unread(topic, columns, named)
         return records.filter(pa.array(~is_bad))
-
-    def _take_left_out(self, topic: str, records: pa.RecordBatch) -> pa.RecordBatch:
-        """Returns the records without those whose values are too large to be read; these become dead letters without
-        them.
-        """
-        is_large = left_out(records)
-        large = records.filter(pa.array(is_large))
-        names, limit = ("partition", "offset", LEFT_OUT), self.source.reading.max_record_bytes
-        rows = zip(*(large.column(name).to_pylist() for name in names), strict=True)
-        named = [BadRecord(topic, *place, "too_large", "", _too_large(size, limit)) for *place, size in rows]
-        self._note_unread(topic, plain_columns(large), named)
-        return records.filter(pa.array(~is_large))
 
     def _note_unread(self, topic: str, columns: dict[str, pa.Array], named: list[BadRecord]) -> None:
         self.tally.count(topic, columns, {})

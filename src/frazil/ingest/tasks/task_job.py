@@ -8,12 +8,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from frazil.dead_letters.record import SOURCE_COLUMNS
 from frazil.decode.settings import NEW_KEY, OLD_KEY
 from frazil.errors import SpecError
-from frazil.kafka.fetch.columns import LEFT_OUT, Wanted
+from frazil.kafka.fetch.columns import Wanted
 from frazil.process.program import SparkPart
 from frazil.process.references import Reference, Sent
 from frazil.types import Offsets
@@ -89,19 +88,21 @@ def wanted_of(job: Job) -> Wanted:
     """Returns what the job needs of records."""
     targets, columns = job.all_targets, source_columns(job)
     needs_all = any(one.needs_headers or one.dead_letters or "headers" in one.metadata_fields for one in targets)
-    limits = [(target.source or target).reading.max_record_bytes for target in targets]
     return Wanted(
         tuple(columns),
         () if needs_all else (OLD_KEY, NEW_KEY),  # A connector may write several other headers to every record.
-        min(MOST_VALUE_BYTES, max(FLOOR_BYTES, *limits)),
+        most_value_bytes(job),
     )
 
 
-def left_out(records: pa.RecordBatch) -> NDArray[np.bool_]:
-    """Returns which records came without their value, because it is too large: bool of shape (n_records,)."""
-    if LEFT_OUT not in records.schema.names:
-        return np.zeros(records.num_rows, np.bool_)
-    return np.asarray(records.column(LEFT_OUT)) > 0
+def most_value_bytes(job: Job) -> int:
+    """Returns the bytes of the largest value that the job reads."""
+    return min(MOST_VALUE_BYTES, max([FLOOR_BYTES, *map(limit_of, job.all_targets)]))
+
+
+def limit_of(target: TableTarget) -> int:
+    """Returns the bytes of the largest value that a table allows."""
+    return (target.source or target).reading.max_record_bytes
 
 
 def _has_key_updates(target: TableTarget) -> bool:
