@@ -93,12 +93,8 @@ class Pipeline:
         self.schema_updates = SchemaUpdates(services.catalog, services.jobs, services.queries)
         self._dead_letters = DeadLetterTables(services.catalog, services.outbox, identity.pipeline)
 
-    def run_tasks(self, planned: Sequence[Planned], pool: str, *, finds_large: bool = False) -> dict[str, TaskReport]:
-        """Reads and writes all batches in one job; returns the merged report of each table. finds_large: looks for records
-        that are larger than memory before.
-        """
-        if finds_large:
-            self._jobs.find_large([p.batch for p in planned])
+    def run_tasks(self, planned: Sequence[Planned], pool: str) -> dict[str, TaskReport]:
+        """Reads and writes all batches in one job; returns the merged report of each table."""
         self.schema_updates.queries.refresh(p.table for p in planned)
         hit("job.before")
         reports = self._jobs.run([p.batch for p in planned], job_of(planned), with_offsets=False, pool=pool)
