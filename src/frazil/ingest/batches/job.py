@@ -21,8 +21,7 @@ from pyspark.errors import PySparkException
 
 from frazil.decode.settings import NEW_KEY, OLD_KEY
 from frazil.errors import FrazilError, UnavailableError
-from frazil.ingest.batches.large_records import LargeRecords, refusing, without_values
-from frazil.ingest.failures import BesideTooLargeError, FunctionFailedError, TaskFailedError, is_jvm_gone
+from frazil.ingest.failures import FunctionFailedError, TaskFailedError, is_jvm_gone
 from frazil.ingest.plan import own_starts, read_once
 from frazil.ingest.tables.table import Planned
 from frazil.ingest.tables.target import target_of
@@ -33,8 +32,7 @@ from frazil.ingest.tasks.task import task_of
 from frazil.ingest.tasks.task_job import OVERSIZED_BYTES, REPORT_SCHEMA, Job, has_few_headers, source_columns
 from frazil.kafka.properties import kafka_remedy
 from frazil.kafka.reader import KafkaReader
-from frazil.kafka.record_sizes import find_large
-from frazil.kafka.source import FarRecords, TooManyFarRecords, joined, read_ranges
+from frazil.kafka.source import FarRecords, TooManyFarRecords, read_ranges
 from frazil.process.in_spark import input_schema, prepare_session, with_values
 from frazil.process.kernels.functions import WRONG_RESULT
 from frazil.process.program import SparkPart
@@ -84,8 +82,6 @@ _BROKEN_FUNCTION = re.compile(rf"frazil\.errors\.SpecError: (.*?)(?:; {WRONG_RES
 _SEARCH_POOL = "catch-up"
 # What Spark's source raises at a timestamp whose microseconds do not fit in 64 bits.
 _TOO_FAR = "ArithmeticException: long overflow"
-# What Spark reports of a JVM that lacks memory, or that the machine has ended for it.
-_SIGNS_OF_MEMORY = ("OutOfMemoryError", "ExecutorLostFailure")
 _AT_A_RECORD = "exception when fetching the next record"
 
 Task = Callable[[Iterable[pa.RecordBatch]], Iterable[pa.RecordBatch]]
@@ -109,12 +105,6 @@ class JobRunner(Protocol):
         """Returns the records of a batch that crash the task which reads them.
 
         Raises: UnavailableError where the search fails.
-        """
-
-    def find_large(self, batches: Sequence[Batch]) -> None:
-        """Looks for records in the batches that are larger than the process which would read them, before it does.
-
-        Raises: UnavailableError where the records do not arrive.
         """
 
     def open_clients(self, ranges: Sequence[OffsetRange]) -> None:
@@ -154,7 +144,6 @@ class SparkJobs:
         self._sent_with: SparkContext | None = None
         self._sending = threading.Lock()
         self._far_records = FarRecords(lambda r: KafkaReader(self._kafka_now()).batches(r))
-        self._large_records = LargeRecords(lambda ranges, floor: find_large(self._kafka_now(), ranges, floor))
 
     def run(self, batches: Sequence[Batch], job: Job, *, with_offsets: bool, pool: str) -> list[TaskReport]:
         """See the protocol."""
@@ -174,10 +163,6 @@ class SparkJobs:
             one = error.first
             return Found(together=(BadRecord(one.topic, one.partition, one.offset, "crashes_decoder", "", str(error)),))
         return load_found(rows)
-
-    def find_large(self, batches: Sequence[Batch]) -> None:
-        """See the protocol."""
-        self._large_records.search(read_once(batches))
 
     def open_clients(self, ranges: Sequence[OffsetRange]) -> None:
         """See the protocol. No Python worker takes part: whatever the records are, they harm nothing."""
@@ -203,33 +188,22 @@ class SparkJobs:
         with self._activated(pool, is_small, job.spark_part is not None) as spark:
             self.parallelism = self._parallelism(spark)
             slices = 1 if job.is_scattered else slices_of(batches, self.parallelism)
-            large = self._large_records.within(ranges, job)
-            apart = joined(self._far_records.within(ranges), list(without_values(large)))
-            sent = refusing(job, large)
+            apart = self._far_records.within(ranges)
             try:
-                columns = source_columns(sent, with_offsets)
-                records = read_ranges(spark, self._kafka_now(), ranges, columns, slices, apart, is_fresh=bool(large))
+                columns = source_columns(job, with_offsets)
+                records = read_ranges(spark, self._kafka_now(), ranges, columns, slices, apart)
                 if "headers" in records.columns and has_few_headers(job):
                     records = _with_few_headers(records)
                 if is_small:
                     records = _without_oversized(records)
                 if job.spark_part is not None:
                     records = _with_spark_values(spark, records, job, job.spark_part)
-                task = task_of(self._sent(spark, sent))
+                task = task_of(self._sent(spark, job))
                 return [row.report for row in records.mapInArrow(task, REPORT_SCHEMA).collect()]
             except (PySparkException, Py4JJavaError) as error:
-                if not self._finds_cause(str(error), ranges):
-                    if large and _is_of_memory(str(error)):  # Records of the same batch cannot be read without it.
-                        one = large[0]
-                        raise BesideTooLargeError(one.topic, one.partition, one.offset) from None
+                if _TOO_FAR not in str(error) or not self._far_records.search(ranges):
                     raise _failure_of(error) from None
         return self._collect(batches, job, task_of, with_offsets=with_offsets, pool=pool, is_small=is_small)
-
-    def _finds_cause(self, text: str, ranges: Sequence[OffsetRange]) -> bool:
-        """Whether the error is of records that Spark cannot read, and some were found that were not known."""
-        if _TOO_FAR in text:
-            return self._far_records.search(ranges)
-        return _is_of_memory(text) and self._large_records.search(ranges)
 
     def _kafka_now(self) -> dict[str, str]:
         return {**self._kafka, "bootstrap.servers": self._servers()}
@@ -360,10 +334,6 @@ def cause_of(error: Exception) -> str:
             place = next((line for line in candidates[:-1] if _AT_A_RECORD in line), "")
             return f"{place}{': ' if place else ''}{candidates[-1]}"[:400]
     return type(error).__name__
-
-
-def _is_of_memory(text: str) -> bool:
-    return any(sign in text for sign in _SIGNS_OF_MEMORY)
 
 
 def _failure_of(error: Exception) -> FrazilError:
