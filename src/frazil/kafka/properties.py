@@ -473,9 +473,3 @@ def _say_left_out(client: str, names: frozenset[str]) -> None:
     """Logs properties left out, once for each client and set of names."""
     if names:
         log.debug("settings_ignored", client=client, settings=sorted(names))
-
-
-def task_properties(properties: Mapping[str, str]) -> dict[str, str]:
-    """Returns the properties of the clients that read records."""
-    level = {"isolation.level": "read_committed", "request.timeout.ms": "30000"}
-    return {**level, **properties, **native_security(properties)}

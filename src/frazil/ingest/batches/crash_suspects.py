@@ -1,7 +1,8 @@
 """What follows a crash, of a task or of the JVM (decision 27).
 
 Tables that were read when the JVM crashed are stored across restarts, read alone, and after the others: what ends the JVM
-would do so at every start before other tables are read. The sizes of their records are looked at before (`large_records`).
+would do so at every start before other tables are read. Of records the JVM has those fields alone for which Spark evaluates
+an expression, on which it may overflow its stack.
 """
 
 from __future__ import annotations
@@ -71,10 +72,6 @@ class Suspects:
     def end(self, table: str) -> None:
         """Notes that the table's batch is not read any more."""
         self._reading.pop(table, None)
-
-    def is_suspect(self, table: str) -> bool:
-        """Whether the JVM has crashed while it read the table."""
-        return table in self._known
 
     def delays(self, table: Table, tables: Iterable[Table], ends: Mapping[Partition, int], now_s: float) -> bool:
         """Whether the table must wait because of suspects: these are read alone, and after the others have been read to

@@ -92,7 +92,7 @@ class Pipeline:
         self.schema_updates = SchemaUpdates(services.catalog, services.jobs, services.queries)
         self._dead_letters = DeadLetterTables(services.catalog, services.outbox, identity.pipeline)
 
-    def run_tasks(self, planned: Sequence[Planned], pool: str, *, finds_large: bool = False) -> dict[str, TaskReport]:
+    def run_tasks(self, planned: Sequence[Planned], pool: str) -> dict[str, TaskReport]:
         """Reads and writes all batches in one job; returns the merged report of each table."""
         self.schema_updates.queries.refresh(p.table for p in planned)
         hit("job.before")

@@ -382,8 +382,7 @@ class Service:
             beside = sorted(p.table.schedule.read_with)
             log.debug("batch_planned", table=p.table.name, offsets=p.batch.span, pool=kind, shared_with=beside)
         self._suspects.begin(planned)
-        finds_large = any(self._suspects.is_suspect(p.table.name) for p in planned)
-        step = partial(self._loader.pipeline.run_tasks, planned, kind, finds_large=finds_large)
+        step = partial(self._loader.pipeline.run_tasks, planned, kind)
         self._workers.submit(pool, partial(self._after_tasks, planned), step)
 
     def _pause_s(self) -> float:

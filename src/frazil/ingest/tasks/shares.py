@@ -257,7 +257,7 @@ def _divide_rows(
 def _divide_records(
     targets: Sequence[TableTarget], topic: str, records: pa.RecordBatch, starts: Mapping[str, Offsets]
 ) -> Iterator[Share]:
-    """Yields the shares as records. A record that ends tasks, whose value is not read, goes to the tables that know of it."""
+    """Yields the shares as records. One that ends tasks, whose value is not read, goes to the tables that know of it."""
     route = targets[0].route
     assert route is not None
     crashing = {target.name: _crashing(target, topic, records) for target in targets}

@@ -10,7 +10,7 @@ A broker answers no records of a partition where others before it in the request
 from __future__ import annotations
 
 import select
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Generator, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
@@ -107,7 +107,9 @@ class _Found:
     aborted: tuple[tuple[int, int], ...]
 
 
-def read_ranges(cluster: Cluster, ranges: Iterable[OffsetRange], wanted: Wanted) -> Iterator[pa.RecordBatch]:
+def read_ranges(
+    cluster: Cluster, ranges: Iterable[OffsetRange], wanted: Wanted
+) -> Generator[pa.RecordBatch, None, None]:
     """Yields the records of the ranges, each of another partition: in order within one, those of one topic at a time.
 
     A range is read when its last record was handed over or its log has none there any more: compacted records, control

@@ -14,7 +14,6 @@ from frazil.ingest.failures import TooLargeForMemoryError
 from frazil.ingest.tables.state import RunState
 from frazil.ingest.tables.table import Planned, Table
 from frazil.ingest.tasks.task_job import Job
-from frazil.kafka.memory import MemorySource
 from frazil.report import TaskReport
 from frazil.spec import TableSpec, TopicSelector
 from frazil.testing import MemoryJobs
@@ -74,36 +73,6 @@ def test_a_table_that_the_jvm_dies_of_stops_after_restarts_and_the_others_flow(
     assert turn_until(later, lambda: bool(later.tables[0].progress.commit_id))
     assert [row["id"] for row in scene.rows("n.a")] == [1, 2]
     assert not (tmp_path / "p.suspects.json").exists()
-
-
-class _CountingJobs(MemoryJobs):
-    """Jobs that note of which tables large records were looked for, and which were read."""
-
-    def __init__(self, source: MemorySource) -> None:
-        super().__init__(source)
-        self.done: list[tuple[str, tuple[str, ...]]] = []
-
-    def find_large(self, batches: Sequence[Batch]) -> None:
-        self.done.append(("find", tuple(batch.table for batch in batches)))
-
-    def run(self, batches: Sequence[Batch], job: Job, *, pool: str) -> list[TaskReport]:
-        self.done.append(("run", tuple(batch.table for batch in batches)))
-        return super().run(batches, job, pool=pool)
-
-
-def test_large_records_are_looked_for_before_a_table_is_read_of_which_the_jvm_has_died(tmp_path: Path) -> None:
-    scene = Scene(tmp_path, "a", "b")
-    scene.jobs = _DyingJobs(scene.source)
-    scene.feed("a", {"id": 1})
-    first = scene.start()
-    assert turn_until(first, lambda: first.fatal is not None)
-    scene.feed("b", {"id": 2})
-    scene.jobs = jobs = _CountingJobs(scene.source)
-    scene.catch_up()
-    looked = [what for what in jobs.done if what[0] == "find"]
-    assert looked, "before the suspect is read"
-    assert set(looked) == {("find", ("n.a",))}
-    assert jobs.done.index(("find", ("n.a",))) < jobs.done.index(("run", ("n.a",)))
 
 
 class _TooLarge(MemoryJobs):
