@@ -174,7 +174,7 @@ soak-values: setup $(VENV)/.dev
 
 # A quarter of a million damaged records of each format between pages that nobody may touch; FRAZIL_RECORDS for other numbers.
 soak-guard: setup $(VENV)/.dev
-	$(BIN)/python -m pytest -m soak tests/unit/decode/test_guard_pages.py
+	$(BIN)/python -m pytest -m soak tests/unit/decode/test_guard_pages.py tests/unit/kafka/fetch/test_guard_pages.py
 
 lock: $(VENV)/.dev
 	$(COMPILE) --output-file requirements/runtime.txt requirements/runtime.in

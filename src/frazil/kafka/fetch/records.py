@@ -69,9 +69,11 @@ def batches_in(frame: memoryview, start: int, end: int, position: int, place: Pa
     is_disordered = bool(len(found)) and bool(
         (lasts < found[:, BASE]).any() or (found[1:, BASE] <= lasts[:-1]).any() or lasts[-1] < position
     )
-    if is_damaged or is_disordered:
-        at = position if is_disordered or not len(found) else int(lasts[-1]) + 1
-        raise damaged(place, at, "its offsets are in no order" if is_disordered else "its length is none")
+    if is_disordered:
+        _check(place, found, frame)  # Knows better which one it is.
+        raise damaged(place, position, "its offsets are in no order")
+    if is_damaged:
+        raise damaged(place, int(lasts[-1]) + 1 if len(found) else position, "its length is none")
     return found
 
 
