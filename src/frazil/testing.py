@@ -136,9 +136,6 @@ class MemoryJobs:
         records = list(chain.from_iterable(self._read(r, columns, most) for r in batch.ranges))
         return load_found(text for answer in search(job, records) for text in answer.column("report").to_pylist())
 
-    def find_large(self, batches: Sequence[Batch]) -> None:
-        """Does nothing: what is in memory fits there."""
-
     def open_clients(self, ranges: Sequence[OffsetRange]) -> None:
         """See JobRunner."""
         self.opened += [(one.topic, one.partition) for one in ranges]

@@ -271,9 +271,6 @@ class UnsureJobs:
             self._fate.step("job.task")
         return reports
 
-    def find_large(self, batches: Sequence[Batch]) -> None:
-        """No record here is large."""
-
     def open_clients(self, ranges: Sequence[OffsetRange]) -> None:
         """Nothing to open."""
 

@@ -111,9 +111,6 @@ class NoJobs:
     def isolate(self, batch: Batch, job: Job) -> Found:
         raise NotImplementedError
 
-    def find_large(self, batches: Sequence[Batch]) -> None:
-        raise NotImplementedError
-
     def open_clients(self, ranges: Sequence[OffsetRange]) -> None:
         raise NotImplementedError
 
