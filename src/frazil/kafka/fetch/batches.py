@@ -23,9 +23,10 @@ LENGTH_BYTES = 12
 CRC_START = 21
 """Where the bytes begin that the checksum is of."""
 (BEGIN, END, BASE, LAST, FIRST_MS, MOST_MS, COUNT, ATTRIBUTES, PRODUCER, CRC, MAGIC, EPOCH, RAW, RAW_END) = range(14)
-"""The columns of a table of batches: where a batch begins and ends in its answer, its first and last offset, the first and the
-latest timestamp (ms), the number of records, its attributes, the producer's id, the checksum, the version of the format,
-the leader's epoch; and, set once they are decompressed, the addresses of its records' first byte and of the byte after them.
+"""The columns of a table of batches: where a batch begins and ends in its answer, its first and last offset, the first and
+the latest timestamp (ms), the number of records, its attributes, the producer's id, the checksum, the version of the
+format, the leader's epoch; and, set once they are decompressed, the addresses of its records' first byte and of the byte
+after them.
 """
 FIELDS = 14
 CODEC, APPEND_TIME, TRANSACTIONAL, CONTROL = 0x07, 0x08, 0x10, 0x20
@@ -34,7 +35,14 @@ DONE, FULL, NEEDS_BYTES, DAMAGED = 0, 1, 2, 3
 """How `read_records` ends: all batches are read; no room for another record; no room for the bytes of the next one; a
 record that is none.
 """
+(ROW, NUMBER, AT, ROWS, LAST_DELTA, VALUE_NEEDS, KEY_NEEDS, HEADERS_NEED, NAMES_NEED) = range(9)
+"""The state of `read_records`: the row of the batch to read, the number of the next record in it, that record's address (0
+at the beginning), the rows that the columns have, the record's offset before it, less the batch's; and what the next record
+needs: bytes of its value, its key and its headers, and the number of its headers.
+"""
+STATES = 9
 _NONE = -1
+_LEAST_BATCH_BYTES, _LEAST_MESSAGE_BYTES = 49, 14
 
 
 @njit(**COMPILED)  # type: ignore[untyped-decorator]
@@ -48,9 +56,10 @@ def _big(at: int, size: int) -> int:
 
 
 @njit(**COMPILED)  # type: ignore[untyped-decorator]
-def find_batches(base: int, start: int, end: int, table: I64) -> tuple[int, int]:
-    """Fills a row of `table` for each whole batch in the bytes from `start` up to `end`, and returns their number and where
-    the rest begins. A row of an older format (magic 0 or 1) has only its place, its offset as BASE and LAST, and MAGIC.
+def find_batches(base: int, start: int, end: int, table: I64) -> tuple[int, int, bool]:
+    """Fills a row of `table` for each whole batch in the bytes from `start` up to `end`, and returns their number, where
+    the rest begins, and whether that is damaged: it has a length that no batch has. A row of another format (magic 0 or 1,
+    or an unknown one) has only its place, its offset as BASE and LAST, and MAGIC.
 
     base: the address of the answer. table: int64 of shape (n_most, FIELDS).
     """
@@ -58,15 +67,15 @@ def find_batches(base: int, start: int, end: int, table: I64) -> tuple[int, int]
     while at + 17 <= end and row < table.shape[0]:
         p = base + at
         size = _big(p + 8, 4)
-        if size < 5 or at + LENGTH_BYTES + size > end:
+        magic = load8(p + 16)
+        if size < (_LEAST_BATCH_BYTES if magic == 2 else _LEAST_MESSAGE_BYTES):
+            return row, at, True
+        if at + LENGTH_BYTES + size > end:
             break
         first = _big(p, 8)
-        magic = load8(p + 16)
         table[row, BEGIN], table[row, END] = at, at + LENGTH_BYTES + size
         table[row, BASE], table[row, LAST], table[row, MAGIC] = first, first, magic
         if magic == 2:
-            if size < HEADER_BYTES - LENGTH_BYTES:
-                break
             table[row, EPOCH] = _big(p + 12, 4)
             table[row, CRC] = _big(p + 17, 4) & 0xFFFFFFFF
             table[row, ATTRIBUTES] = _big(p + 21, 2)
@@ -77,7 +86,7 @@ def find_batches(base: int, start: int, end: int, table: I64) -> tuple[int, int]
             table[row, COUNT] = _big(p + 57, 4)
         at += LENGTH_BYTES + size
         row += 1
-    return row, at
+    return row, at, False
 
 
 @njit(**COMPILED)  # type: ignore[untyped-decorator]
@@ -89,7 +98,7 @@ def _varint(at: int, end: int) -> tuple[int, int]:
         at += 1
         found |= np.uint64(byte & 0x7F) << np.uint64(shift)
         if byte < 0x80:
-            return np.int64(found >> np.uint64(1)) ^ -np.int64(found & np.uint64(1)), at
+            return int(np.int64(found >> np.uint64(1)) ^ -np.int64(found & np.uint64(1))), at
         shift += 7
     return 0, 0
 
@@ -114,75 +123,70 @@ def read_records(
     """Appends the records of batches with offsets from `start` up to `end`, and returns one of DONE, FULL, NEEDS_BYTES and
     DAMAGED.
 
-    table: the batches, with RAW and RAW_END; those with RAW 0 are left out. state: int64 of shape (5,): the row of the
-    batch to read, the number of the next record in it, its address (0 at the beginning), the rows that `offsets` has, and
-    on return the bytes that the next record needs. most_value: a value with more bytes is null, and `left_out` has its
-    size.
-    values, keys, names, contents: byte columns, int64 of shape (6,): the address of its data, how many bytes that has and
-    may have, the address of its int32 offsets, the address of its flags (a byte for each entry, 1 for null), and the number
-    of entries. keys with an address of offsets of 0 are not wanted; neither are headers where `names` has none.
+    table: the batches, with RAW and RAW_END; those with RAW 0 are left out. state: int64 of shape (STATES,), zeros at the
+    beginning but for ROWS. most_value: a value with more bytes is null, and `left_out` has its size.
+    values, keys, names, contents: byte columns, int64 of shape (7,): the address of its data, how many bytes that has and
+    may have, the address of its int32 offsets, the address of its flags (a byte for each entry, 1 for null), and how many
+    entries it has and may have. Those with an address of offsets of 0 are not wanted; headers are none where `names` is not.
     wanted_names: the addresses and lengths of the names of headers that are kept, in turn; all are where it is empty.
     lists: int32 of shape (n_rows + 1,): where each record's headers end in `names`. offsets, times, left_out: int64 of shape
     (n_rows,).
     """
-    row, number, at, count = state[0], state[1], state[2], state[3]
+    row, number, at, count, last_delta = state[ROW], state[NUMBER], state[AT], state[ROWS], state[LAST_DELTA]
     most_rows = offsets.shape[0]
-    has_keys, has_headers = keys[3] != 0, names[3] != 0
+    has_values, has_keys, has_headers = values[3] != 0, keys[3] != 0, names[3] != 0
     n_wanted = wanted_names.shape[0]
     while row < table.shape[0]:
-        raw, raw_end = table[row, RAW], table[row, RAW_END]
-        if raw == 0 or number >= table[row, COUNT]:
+        raw, raw_end, of_batch = table[row, RAW], table[row, RAW_END], table[row, COUNT]
+        if raw == 0:
             row, number, at = row + 1, 0, 0
             continue
+        state[ROW] = row
         if at == 0:
-            at = raw
+            at, last_delta = raw, _NONE
+            if of_batch < 0:
+                return DAMAGED
         base, first_ms, most_ms = table[row, BASE], table[row, FIRST_MS], table[row, MOST_MS]
         of_append = table[row, ATTRIBUTES] & APPEND_TIME
-        of_batch, last_offset = table[row, COUNT], table[row, LAST]
+        most_delta = table[row, LAST] - base
         while number < of_batch:
             if count >= most_rows:
-                state[0], state[1], state[2], state[3] = row, number, at, count
+                state[NUMBER], state[AT], state[ROWS], state[LAST_DELTA] = number, at, count, last_delta
                 return FULL
             size, p = _varint(at, raw_end)
-            if p == 0 or size < 5 or size > raw_end - p:
-                state[0] = row
+            if p == 0 or size < 6 or size > raw_end - p:
                 return DAMAGED
             stop = p + size
             delta_ms, p = _varint(p + 1, stop)
             if p == 0:
-                state[0] = row
                 return DAMAGED
             delta, p = _varint(p, stop)
-            if p == 0:
-                state[0] = row
+            if p == 0 or delta <= last_delta or delta > most_delta:
                 return DAMAGED
             offset = base + delta
+            if offset < start:
+                number, at, last_delta = number + 1, stop, delta
+                continue
+            if offset >= end:
+                number, at = of_batch, raw_end
+                break
             key_size, p = _varint(p, stop)
             if p == 0 or key_size < _NONE or key_size > stop - p:
-                state[0] = row
                 return DAMAGED
             key = p
             p += max(key_size, 0)
             value_size, p = _varint(p, stop)
-            if p == 0 or value_size < _NONE or value_size > stop - p or delta < 0 or offset > last_offset:
-                state[0] = row
+            if p == 0 or value_size < _NONE or value_size > stop - p:
                 return DAMAGED
             value = p
             p += max(value_size, 0)
-            if offset < start or offset >= end:
-                number, at = number + 1, stop
-                if offset >= end:
-                    number = of_batch
-                continue
-            kept = value_size if value_size <= most_value else _NONE
             n_headers, p = _varint(p, stop)
-            if p == 0 or n_headers < 0 or n_headers > stop - p:
-                state[0] = row
+            if p == 0 or n_headers < 0 or n_headers > (stop - p) >> 1:
                 return DAMAGED
-            # No more bytes than the record has.
+            kept = value_size if value_size <= most_value else _NONE
             if (
-                values[1] + max(kept, 0) > values[2]
-                or (has_keys and keys[1] + max(key_size, 0) > keys[2])
+                (has_values and values[1] + kept > values[2])
+                or (has_keys and keys[1] + key_size > keys[2])
                 or (
                     has_headers
                     and n_headers
@@ -193,48 +197,56 @@ def read_records(
                     )
                 )
             ):
-                state[0], state[1], state[2], state[3], state[4] = row, number, at, count, size
+                state[NUMBER], state[AT], state[ROWS], state[LAST_DELTA] = number, at, count, last_delta
+                state[VALUE_NEEDS], state[KEY_NEEDS] = max(kept, 0), max(key_size, 0)
+                state[HEADERS_NEED], state[NAMES_NEED] = stop - p, n_headers
                 return NEEDS_BYTES
             if has_headers:
                 for _ in range(n_headers):
                     name_size, p = _varint(p, stop)
                     if p == 0 or name_size < 0 or name_size > stop - p:
-                        state[0] = row
                         return DAMAGED
                     name = p
                     p += name_size
                     content_size, p = _varint(p, stop)
                     if p == 0 or content_size < _NONE or content_size > stop - p:
-                        state[0] = row
                         return DAMAGED
                     content = p
                     p += max(content_size, 0)
-                    if n_wanted:
-                        is_wanted = False
-                        for n in range(0, n_wanted, 2):
-                            if wanted_names[n + 1] == name_size:
-                                is_wanted = True
-                                for i in range(name_size):
-                                    if load8(wanted_names[n] + i) != load8(name + i):
-                                        is_wanted = False
-                                        break
-                                if is_wanted:
-                                    break
-                        if not is_wanted:
-                            continue
+                    if n_wanted and not _is_wanted(wanted_names, name, name_size):
+                        continue
                     _append(names, name, name_size)
                     _append(contents, content, content_size)
                 lists[count + 1] = names[5]
-            _append(values, value, kept)
+            if p != stop and (has_headers or not n_headers):
+                return DAMAGED
+            if has_values:
+                _append(values, value, kept)
+                left_out[count] = value_size if kept < value_size else 0
             if has_keys:
                 _append(keys, key, key_size)
-            left_out[count] = value_size if kept < value_size else 0
             offsets[count] = offset
             times[count] = most_ms if of_append else first_ms + delta_ms
             count += 1
-            number, at = number + 1, stop
-    state[0], state[1], state[2], state[3] = row, 0, 0, count
+            number, at, last_delta = number + 1, stop, delta
+        if at != raw_end:
+            return DAMAGED  # There are more records than the batch says.
+        row, number, at = row + 1, 0, 0
+    state[ROW], state[NUMBER], state[AT], state[ROWS] = row, 0, 0, count
     return DONE
+
+
+@njit(inline="always", **COMPILED)  # type: ignore[untyped-decorator]
+def _is_wanted(wanted_names: Any, name: int, size: int) -> bool:
+    found = False
+    for n in range(0, wanted_names.shape[0], 2):
+        if not found and wanted_names[n + 1] == size:
+            found = True
+            for i in range(size):
+                if load8(wanted_names[n] + i) != load8(name + i):
+                    found = False
+                    break
+    return found
 
 
 @njit(inline="always", **COMPILED)  # type: ignore[untyped-decorator]

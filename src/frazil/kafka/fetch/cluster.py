@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from kafka.errors import for_code
 from kafka.protocol.consumer import FetchRequest, ListOffsetsRequest
 from kafka.protocol.metadata import MetadataRequest
 
+from frazil.clock import SystemClock
 from frazil.errors import UnavailableError
 from frazil.kafka.fetch.connection import Connection, connect, is_refusal
 from frazil.kafka.fetch.response import LEAST_VERSION, MOST_VERSION, WITH_IDS
@@ -19,12 +19,18 @@ from frazil.kafka.port import Partition
 
 _METADATA_VERSION = 12
 _LEAST_METADATA_VERSION = 7  # The first with leaders' epochs (KIP-320); Kafka 2.1 has it.
-_OFFSETS_VERSION = 6  # Kafka 2.1 has 4.
-_EARLIEST = -2
 _NO_ID = UUID(int=0)
 _IDLE_S = 240.0
 """Below the time after which brokers and load balancers close a connection that nobody uses."""
 _ANSWER_S = 10.0
+EARLIEST, EARLIEST_LOCAL = -2, -4
+"""What stands for a time in a request for offsets: the first one that exists, and the first that the broker has itself and
+not in tiered storage (KIP-405).
+"""
+_LEAST_OFFSETS_VERSION, _MOST_OFFSETS_VERSION = 4, 9
+_LOCAL_OFFSETS_VERSION = 8  # The first that knows of EARLIEST_LOCAL.
+_LEAST_CONNECT_S = 0.5
+_CLOCK = SystemClock()
 
 Address = tuple[str, int]
 
@@ -38,6 +44,15 @@ class Leader:
     epoch: int = -1
 
 
+class _Outdated(UnavailableError):
+    """A broker that cannot be read from before somebody has updated it."""
+
+
+def is_final(error: UnavailableError) -> bool:
+    """Whether there is no sense in asking again, or another broker."""
+    return is_refusal(error) or isinstance(error, _Outdated)
+
+
 class Cluster:
     """A client of one cluster. Used by one thread at a time; it starts none."""
 
@@ -49,80 +64,82 @@ class Cluster:
         self._brokers: dict[int, Address] = {}
         self._connections: dict[int, Connection] = {}
         self._used_s: dict[int, float] = {}
+        self._failing: set[Address] = set()
         #: The leader of each partition that was asked for; absent where it has none now.
         self.leaders: dict[Partition, Leader] = {}
         #: The id of each topic; absent on brokers that know of none (before Kafka 3.1).
         self.ids: dict[str, UUID] = {}
 
-    def refresh(self, topics: Collection[str], timeout_s: float = _ANSWER_S) -> dict[str, str]:
-        """Asks a broker for the leaders of topics, and returns what is wrong with a topic, in words.
+    def refresh(
+        self, topics: Collection[str], timeout_s: float = _ANSWER_S, broker: int | None = None
+    ) -> dict[str, str]:
+        """Asks a broker, `broker` where it is given and owes no answer, for the leaders of topics, and returns what is wrong
+        with a topic, in words.
 
         Raises: UnavailableError where no broker answers, or where one refuses the login.
         """
-        request = MetadataRequest.MetadataRequestTopic
-        wrong: dict[str, str] = {}
-        connection, broker = self._any(timeout_s)
-        version = min(_METADATA_VERSION, connection.versions.get(MetadataRequest.API_KEY, (0, 0))[1])
-        if version < _LEAST_METADATA_VERSION:
-            raise UnavailableError(
-                "the broker is too old to be read from", remedy="use Kafka 2.1 or newer", where=connection.where
-            )
-        asked = MetadataRequest(
-            topics=[request(topic_id=_NO_ID, name=name) for name in sorted(topics)],
-            allow_auto_topic_creation=False,
-            include_cluster_authorized_operations=False,
-            include_topic_authorized_operations=False,
-            version=version,
-        )
+        kept = self._connections.get(-1 if broker is None else broker)
+        connection, is_kept = (kept, True) if kept is not None and kept.is_idle else self._any(timeout_s)
         try:
-            answer = connection.ask(asked, timeout_s)
+            answer = connection.ask(_metadata_request(connection, topics), timeout_s)
         except UnavailableError:
-            self.drop(broker, connection)
+            self._forget(connection)
             raise
         finally:
-            if broker is None:
+            if not is_kept:
                 connection.close()
         self._brokers = {one.node_id: (one.host, one.port) for one in answer.brokers}
+        wrong: dict[str, str] = {}
+        for place in [place for place in self.leaders if place[0] in topics]:
+            del self.leaders[place]
         for topic in answer.topics:
             self._learn(topic, wrong)
         return wrong
 
     def _learn(self, topic: MetadataRequest, wrong: dict[str, str]) -> None:
-        self.leaders = {place: leader for place, leader in self.leaders.items() if place[0] != topic.name}
         if topic.error_code:
             wrong[topic.name] = words_of(topic.error_code)
             return
         topic_id = getattr(topic, "topic_id", None)
         if topic_id and topic_id != _NO_ID:
             self.ids[topic.name] = topic_id
+        else:
+            self.ids.pop(topic.name, None)
         for one in topic.partitions:
             if one.leader_id >= 0:
                 self.leaders[topic.name, one.partition_index] = Leader(one.leader_id, one.leader_epoch)
 
-    def _any(self, timeout_s: float) -> tuple[Connection, int | None]:
-        """Returns a connection to any broker, and the broker's number; None as the number where it is to be closed."""
+    def _any(self, timeout_s: float) -> tuple[Connection, bool]:
+        """Returns a connection to any broker, and whether it is kept: it is to be closed otherwise."""
         self._close_unusable()
-        for broker, connection in self._connections.items():
+        for connection in self._connections.values():
             if connection.is_idle:
-                return connection, broker
+                return connection, True
+        known = sorted(self._brokers, key=lambda broker: broker in self._connections)
+        addresses = dict.fromkeys([*(self._brokers[broker] for broker in known), *self._bootstrap])
+        deadline_s = _CLOCK.monotonic_s() + timeout_s
         failure: UnavailableError | None = None
-        for broker in self._brokers:
-            if broker not in self._connections:
-                try:
-                    return self.connection(broker, timeout_s), broker
-                except UnavailableError as error:
-                    if is_refusal(error):
-                        raise
-                    failure = error
-        for host, port in self._bootstrap:
+        for address in sorted(addresses, key=self._failing.__contains__):  # Those that failed last come last.
+            left_s = deadline_s - _CLOCK.monotonic_s()
+            if failure is not None and left_s <= 0:
+                break
             try:
-                return self._connect(host, port, self.settings, timeout_s), None
+                made = self._connect(*address, self.settings, max(left_s / 2, _LEAST_CONNECT_S))
             except UnavailableError as error:
-                if is_refusal(error):
+                if is_final(error):
                     raise
+                self._failing.add(address)
                 failure = error
+            else:
+                self._failing.discard(address)
+                return made, False
         assert failure is not None
         raise failure
+
+    def _forget(self, connection: Connection) -> None:
+        for broker, one in list(self._connections.items()):
+            if one is connection:
+                self.drop(broker)
 
     def connection(self, broker: int, timeout_s: float = _ANSWER_S) -> Connection:
         """Returns the connection to a broker, a new one where there is none.
@@ -131,14 +148,15 @@ class Cluster:
         """
         self._close_unusable()
         if broker not in self._connections:
-            host, port = self._brokers[broker]
-            self._connections[broker] = self._connect(host, port, self.settings, timeout_s)
-        self._used_s[broker] = time.monotonic()
+            if broker not in self._brokers:
+                raise UnavailableError("the broker is not of the cluster now", where=f"broker {broker}")
+            self._connections[broker] = self._connect(*self._brokers[broker], self.settings, timeout_s)
+        self._used_s[broker] = _CLOCK.monotonic_s()
         return self._connections[broker]
 
     def _close_unusable(self) -> None:
         """Closes connections whose login or whose time is over, and those that the other side has closed meanwhile."""
-        now_s = time.monotonic()
+        now_s = _CLOCK.monotonic_s()
         for broker, connection in list(self._connections.items()):
             is_old = now_s - self._used_s.get(broker, now_s) > _IDLE_S
             if connection.is_idle and (is_old or connection.is_expired or connection.is_readable()):
@@ -162,10 +180,24 @@ class Cluster:
         if most >= WITH_IDS and not all(topic in self.ids for topic in topics):
             most = WITH_IDS - 1
         if most < LEAST_VERSION:
-            raise UnavailableError(
-                "the broker is too old to be read from", remedy="use Kafka 2.1 or newer", where=connection.where
-            )
+            raise _too_old(connection)
         return most
+
+    def first_offset(self, broker: int, place: Partition, of: int, timeout_s: float = _ANSWER_S) -> int | None:
+        """Returns the first offset of a partition; None where the broker does not say. It may owe no answer.
+
+        of: EARLIEST or EARLIEST_LOCAL. Raises: UnavailableError.
+        """
+        connection = self._connections[broker]
+        version = min(_MOST_OFFSETS_VERSION, connection.versions.get(ListOffsetsRequest.API_KEY, (0, 0))[1])
+        if version < (_LOCAL_OFFSETS_VERSION if of == EARLIEST_LOCAL else _LEAST_OFFSETS_VERSION):
+            return None
+        kind = ListOffsetsRequest.ListOffsetsTopic
+        partition = kind.ListOffsetsPartition(partition_index=place[1], current_leader_epoch=-1, timestamp=of)
+        topics = [kind(name=place[0], partitions=[partition])]
+        request = ListOffsetsRequest(replica_id=-1, isolation_level=0, topics=topics, version=version)
+        answer = connection.ask(request, timeout_s).topics[0].partitions[0]
+        return None if answer.error_code or answer.offset < 0 else int(answer.offset)
 
     def close(self) -> None:
         """Closes all connections."""
@@ -174,20 +206,23 @@ class Cluster:
                 self.drop(broker)
 
 
-def first_offset(connection: Connection, place: Partition, timeout_s: float) -> int:
-    """Returns the first offset of a partition that still exists; -1 where its leader does not say. No request of the
-    connection may be waiting for an answer: an error of Fetch does not tell it.
-    """
-    topic, partition = place
-    version = min(_OFFSETS_VERSION, connection.versions.get(ListOffsetsRequest.API_KEY, (0, 0))[1])
-    asked = ListOffsetsRequest.ListOffsetsTopic
-    number = asked.ListOffsetsPartition(partition_index=partition, timestamp=_EARLIEST, current_leader_epoch=-1)
-    request = ListOffsetsRequest(
-        replica_id=-1, isolation_level=0, topics=[asked(name=topic, partitions=[number])], version=version
+def _metadata_request(connection: Connection, topics: Collection[str]) -> MetadataRequest:
+    version = min(_METADATA_VERSION, connection.versions.get(MetadataRequest.API_KEY, (0, 0))[1])
+    if version < _LEAST_METADATA_VERSION:
+        raise _too_old(connection)
+    kind = MetadataRequest.MetadataRequestTopic
+    return MetadataRequest(
+        topics=[kind(topic_id=_NO_ID, name=name) for name in sorted(topics)],
+        allow_auto_topic_creation=False,
+        include_cluster_authorized_operations=False,
+        include_topic_authorized_operations=False,
+        version=version,
     )
-    answer = connection.ask(request, timeout_s)
-    (found,) = [one for topics in answer.topics for one in topics.partitions]
-    return int(found.offset) if found.error_code == 0 else -1
+
+
+def _too_old(connection: Connection) -> UnavailableError:
+    words = "the broker is too old to be read from"
+    return _Outdated(words, remedy="use Kafka 2.1 or newer", where=connection.where)
 
 
 def words_of(code: int) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,7 +10,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from frazil.kafka.fetch.batches import DAMAGED, FULL, I64, NEEDS_BYTES, read_records
+from frazil.kafka.fetch.batches import (
+    DAMAGED,
+    DONE,
+    FULL,
+    HEADERS_NEED,
+    I64,
+    KEY_NEEDS,
+    NAMES_NEED,
+    ROW,
+    ROWS,
+    VALUE_NEEDS,
+    read_records,
+)
 from frazil.kafka.fetch.legacy import Message
 from frazil.kafka.port import FARTHEST_MS, NO_TIMESTAMP_MS
 
@@ -19,8 +31,11 @@ LEFT_OUT = "left_out"
 _BYTES = 8 * 1024 * 1024
 _HEADERS = 65_536
 _TIMESTAMP = pa.timestamp("us", "UTC")
+_HEADERS_TYPE = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 _SIZE = 7  # Of what `read_records` knows of a byte column.
 _USED, _ENTRIES = 1, 5
+_SPARSE = 4
+"""Memory of which less than one part of so many is used is not handed over, but copied from."""
 
 
 @dataclass(frozen=True)
@@ -51,29 +66,44 @@ class DamagedRecord(Exception):
 class _ByteColumn:
     """Bytes or texts, some of them null."""
 
-    def __init__(self, most_bytes: int, most_entries: int) -> None:
-        self._data = np.empty(most_bytes, np.uint8)
-        self._offsets = np.empty(most_entries + 1, np.int32)
-        self._offsets[0] = 0
-        self._is_null = np.empty(most_entries, np.uint8)
+    def __init__(self, most_entries: int) -> None:
+        self._least_entries = most_entries
         #: What `read_records` knows of it.
-        self.head: I64 = np.array(
-            [
-                self._data.ctypes.data,
-                0,
-                most_bytes,
-                self._offsets.ctypes.data,
-                self._is_null.ctypes.data,
-                0,
-                most_entries,
-            ]
+        self.head: I64 = np.zeros(_SIZE, np.int64)
+        self._data, self._offsets, self._is_null = np.empty(0, np.uint8), np.empty(0, np.int32), np.empty(0, np.uint8)
+
+    def make_room(self, n_bytes: int = 0, entries: int = 0) -> None:
+        """Has room for so much at least. Only while it is empty."""
+        n_bytes, entries = max(n_bytes, _BYTES), max(entries, self._least_entries)
+        if self._data.size < n_bytes:
+            self._data = np.empty(n_bytes, np.uint8)
+        if self._is_null.size < entries:
+            self._offsets, self._is_null = np.empty(entries + 1, np.int32), np.empty(entries, np.uint8)
+            self._offsets[0] = 0
+        self.head[:] = (
+            self._data.ctypes.data,
+            0,
+            self._data.size,
+            self._offsets.ctypes.data,
+            self._is_null.ctypes.data,
+            0,
+            self._is_null.size,
         )
 
-    def array(self) -> pa.BinaryArray:
+    def take_all(self) -> pa.BinaryArray:
+        """Returns what it has, and is empty."""
         count, used = int(self.head[_ENTRIES]), int(self.head[_USED])
-        is_null = self._is_null[:count]
+        is_null, data = self._is_null[:count], self._data[:used]
         validity = pa.py_buffer(np.packbits(is_null == 0, bitorder="little")) if is_null.any() else None
-        buffers = [validity, pa.py_buffer(self._offsets[: count + 1]), pa.py_buffer(self._data[:used])]
+        is_sparse = used * _SPARSE < self._data.size
+        if is_sparse:
+            data = data.copy()
+        if not is_sparse or self._data.size > _BYTES:
+            self._data = np.empty(0, np.uint8)
+        buffers = [validity, pa.py_buffer(self._offsets[: count + 1].copy()), pa.py_buffer(data)]
+        if self._is_null.size > self._least_entries:
+            self._is_null = np.empty(0, np.uint8)
+        self.make_room()
         return pa.Array.from_buffers(pa.binary(), count, buffers)
 
 
@@ -81,78 +111,93 @@ _UNWANTED: I64 = np.zeros(_SIZE, np.int64)
 
 
 class Columns:
-    """The records of one topic, until they are handed over."""
+    """Records of one topic at a time, until they are handed over."""
 
-    def __init__(self, topic: str, wanted: Wanted, least_bytes: int = 0) -> None:
-        """least_bytes: the room that the first record needs."""
-        rows, most_bytes = wanted.most_records, max(_BYTES, least_bytes)
-        #: The topic.
-        self.topic = topic
+    def __init__(self, wanted: Wanted) -> None:
+        rows = wanted.most_records
+        #: The topic of the records.
+        self.topic = ""
+        #: The number of records.
+        self.count = 0
         self._wanted = wanted
-        self._values = _ByteColumn(most_bytes, rows)
-        self._keys = _ByteColumn(most_bytes, rows) if "key" in wanted.columns else None
-        self._names = self._contents = None
-        if "headers" in wanted.columns:
-            self._names, self._contents = (_ByteColumn(most_bytes, max(_HEADERS, least_bytes)) for _ in range(2))
+        self._values, self._keys = (_ByteColumn(rows) if name in wanted.columns else None for name in ("value", "key"))
+        has_headers = "headers" in wanted.columns
+        self._names, self._contents = (_ByteColumn(_HEADERS) if has_headers else None for _ in range(2))
+        self._heads = []
+        for column in (self._values, self._keys, self._names, self._contents):
+            if column is not None:
+                column.make_room()
+            self._heads.append(_UNWANTED if column is None else column.head)
         self._lists = np.zeros(rows + 1, np.int32)
-        self._offsets, self._times, self._left_out = (np.empty(rows, np.int64) for _ in range(3))
+        self._offsets, self._times = (np.empty(rows, np.int64) for _ in range(2))
+        self._left_out = np.zeros(rows, np.int64)
         encoded = [np.frombuffer(name.encode(), np.uint8) for name in wanted.headers]
         self._kept_names = encoded  # What the addresses are of.
         self._wanted_names: I64 = np.array([n for one in encoded for n in (one.ctypes.data, one.size)], np.int64)
         self._partitions: list[tuple[int, int]] = []
-        #: The number of records.
-        self.count = 0
 
-    def take(self, partition: int, table: I64, state: I64, start: int, end: int) -> int:
+    def take(self, partition: int, table: I64, state: I64, start: int, end: int) -> bool:
         """Appends the records of batches of one partition with offsets from `start` up to `end`: see `read_records`, whose
-        `state` is kept by the caller. Returns 0 when all are appended, or the bytes that there must be room for: this
-        object is full then.
+        `state` is kept by the caller. Returns whether all are appended; this object is to be emptied otherwise.
 
         Raises: DamagedRecord.
         """
-        state[3] = self.count
-        how = read_records(
-            table,
-            state,
-            start,
-            end,
-            self._wanted.most_value_bytes,
-            self._values.head,
-            self._keys.head if self._keys is not None else _UNWANTED,
-            self._names.head if self._names is not None else _UNWANTED,
-            self._contents.head if self._contents is not None else _UNWANTED,
-            self._wanted_names,
-            self._lists,
-            self._offsets,
-            self._times,
-            self._left_out,
-        )
-        if how == DAMAGED:
-            raise DamagedRecord(int(state[0]))
-        found = int(state[3])
-        if found > self.count:
-            self._partitions.append((partition, found - self.count))
-            self.count = found
-        return int(state[4]) if how == NEEDS_BYTES else 1 if how == FULL else 0
+        while True:
+            state[ROWS] = self.count
+            how = read_records(
+                table,
+                state,
+                start,
+                end,
+                self._wanted.most_value_bytes,
+                *self._heads,
+                self._wanted_names,
+                self._lists,
+                self._offsets,
+                self._times,
+                self._left_out,
+            )
+            if how == DAMAGED:
+                raise DamagedRecord(int(state[ROW]))
+            found = int(state[ROWS])
+            if found > self.count:
+                self._partitions.append((partition, found - self.count))
+                self.count = found
+            if how == DONE:
+                return True
+            if how == FULL or self.count:
+                return False
+            self._make_room(state)
+
+    def _make_room(self, state: I64) -> None:
+        """For the next record, which no others of usual size left room for."""
+        value, key, headers, entries = (int(state[n]) for n in (VALUE_NEEDS, KEY_NEEDS, HEADERS_NEED, NAMES_NEED))
+        needs = ((self._values, value, 0), (self._keys, key, 0))
+        for column, n_bytes, count in (*needs, (self._names, headers, entries), (self._contents, headers, entries)):
+            if column is not None:
+                column.make_room(n_bytes, count)
 
     def last_of(self, partition: int) -> int | None:
         """Returns the offset of the last record, where it is of this partition."""
         is_last = bool(self._partitions) and self._partitions[-1][0] == partition
         return int(self._offsets[self.count - 1]) if is_last else None
 
-    def batch(self) -> pa.RecordBatch:
-        """Returns the records with the wanted columns, in their order."""
+    def take_all(self) -> pa.RecordBatch:
+        """Returns the records with the wanted columns, in their order, and is empty."""
         made = {name: self._column(name) for name in self._wanted.columns}
-        if self._left_out[: self.count].any():
-            made[LEFT_OUT] = pa.array(self._left_out[: self.count])
+        left_out = self._left_out[: self.count]
+        if self._values is not None and left_out.any():
+            made[LEFT_OUT] = pa.array(left_out.copy())
+        self._partitions, self.count = [], 0
         return pa.RecordBatch.from_pydict(made)
 
     def _column(self, name: str) -> pa.Array:
         if name == "value":
-            return self._values.array()
+            assert self._values is not None
+            return self._values.take_all()
         if name == "key":
             assert self._keys is not None
-            return self._keys.array()
+            return self._keys.take_all()
         if name == "headers":
             return self._headers()
         if name == "topic":
@@ -161,14 +206,16 @@ class Columns:
             numbers, counts = (np.array(some, np.int32) for some in zip(*self._partitions, strict=True))
             return pa.array(np.repeat(numbers, counts))
         if name == "offset":
-            return pa.array(self._offsets[: self.count])
+            return pa.array(self._offsets[: self.count].copy())
         return timestamps(self._times[: self.count])
 
     def _headers(self) -> pa.ListArray:
         assert self._names is not None
         assert self._contents is not None
-        pairs = pa.StructArray.from_arrays([_texts(self._names.array()), self._contents.array()], ["key", "value"])
-        ends = self._lists[: self.count + 1]
+        pairs = pa.StructArray.from_arrays(
+            [_texts(self._names.take_all()), self._contents.take_all()], ["key", "value"]
+        )
+        ends = self._lists[: self.count + 1].copy()
         is_none = ends[1:] == ends[:-1]
         mask = pa.array(is_none) if is_none.any() else None
         return pa.ListArray.from_arrays(pa.array(ends), pairs, mask=mask)
@@ -177,21 +224,27 @@ class Columns:
 def batch_of(topic: str, partition: int, messages: Sequence[Message], wanted: Wanted) -> pa.RecordBatch:
     """Returns messages, which have no headers, with the wanted columns."""
     count = len(messages)
-    times = np.array([one.timestamp_ms for one in messages], np.int64)
-    made = {
+    sizes = [len(one.value or b"") for one in messages]
+    left_out = [size if size > wanted.most_value_bytes else 0 for size in sizes]
+    columns: dict[str, Callable[[], pa.Array]] = {
         "topic": lambda: pa.repeat(pa.scalar(topic), count),
         "partition": lambda: pa.repeat(pa.scalar(partition, pa.int32()), count),
         "offset": lambda: pa.array([one.offset for one in messages], pa.int64()),
-        "timestamp": lambda: timestamps(times),
+        "timestamp": lambda: timestamps(np.array([one.timestamp_ms for one in messages], np.int64)),
         "key": lambda: pa.array([one.key for one in messages], pa.binary()),
-        "headers": lambda: pa.nulls(count, pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))),
-        "value": lambda: pa.array([one.value for one in messages], pa.binary()),
+        "headers": lambda: pa.nulls(count, _HEADERS_TYPE),
+        "value": lambda: pa.array(
+            [None if out else one.value for one, out in zip(messages, left_out, strict=True)], pa.binary()
+        ),
     }
-    return pa.RecordBatch.from_pydict({name: made[name]() for name in wanted.columns})
+    made = {name: columns[name]() for name in wanted.columns}
+    if "value" in made and any(left_out):
+        made[LEFT_OUT] = pa.array(left_out, pa.int64())
+    return pa.RecordBatch.from_pydict(made)
 
 
 def timestamps(times_ms: NDArray[np.int64]) -> pa.TimestampArray:
-    """Returns Kafka's timestamps (ms) as microseconds, UTC: those that do not fit as the nearest that do (`timestamp_of`)."""
+    """Returns Kafka's timestamps (ms) as microseconds, UTC, as `timestamp_of`: the nearest for those that do not fit."""
     micros = np.clip(times_ms, -FARTHEST_MS, FARTHEST_MS) * 1000
     return pa.array(micros.view("M8[us]"), _TIMESTAMP, mask=times_ms == NO_TIMESTAMP_MS)
 

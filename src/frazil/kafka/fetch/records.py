@@ -1,0 +1,281 @@
+"""The records in brokers' answers, as columns: batches are found, checked, decompressed and left out where they are of
+aborted transactions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, MutableMapping
+from itertools import chain
+
+import google_crc32c
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from frazil.errors import UnavailableError
+from frazil.kafka.fetch import codecs
+from frazil.kafka.fetch.batches import (
+    ATTRIBUTES,
+    BASE,
+    BEGIN,
+    CODEC,
+    CONTROL,
+    COUNT,
+    CRC,
+    CRC_START,
+    END,
+    FIELDS,
+    HEADER_BYTES,
+    I64,
+    LAST,
+    MAGIC,
+    PRODUCER,
+    RAW,
+    RAW_END,
+    STATES,
+    TRANSACTIONAL,
+    find_batches,
+)
+from frazil.kafka.fetch.columns import Columns, DamagedRecord, Wanted, batch_of
+from frazil.kafka.fetch.connection import mapped
+from frazil.kafka.fetch.legacy import DamagedMessage, Message, messages_of
+from frazil.kafka.port import Partition
+
+_SCRATCH_BYTES = 8 * 1024 * 1024
+_MOST_SCRATCH_BYTES = 4 * 1024 * 1024 * 1024
+_MAPPED_BYTES = 64 * 1024 * 1024
+_MOST_BATCHES = 4096
+_CRC_PIECE = 16 * 1024 * 1024
+_LEGACY_BYTES = 8 * 1024 * 1024
+_ABORT = 0
+_MAGIC = 2
+
+
+def batches_in(frame: memoryview, start: int, end: int, position: int, place: Partition) -> I64:
+    """Returns the table of the whole batches among the bytes from `start` up to `end` of an answer, which may end with a
+    part of one. position: the offset that was asked for.
+
+    Raises: UnavailableError for bytes that are no batches.
+    """
+    base, tables, is_damaged = _address_of(frame), [], False
+    while True:
+        table = np.zeros((max(1, min(_MOST_BATCHES, (end - start) // HEADER_BYTES)), FIELDS), np.int64)
+        count, start, is_damaged = find_batches(base, start, end, table)
+        tables.append(table[:count])
+        if count < len(table) or is_damaged:
+            break
+    found = np.concatenate(tables) if len(tables) > 1 else tables[0]
+    lasts = found[:, LAST]
+    is_disordered = bool(len(found)) and bool(
+        (lasts < found[:, BASE]).any() or (found[1:, BASE] <= lasts[:-1]).any() or lasts[-1] < position
+    )
+    if is_damaged or is_disordered:
+        at = position if is_disordered or not len(found) else int(lasts[-1]) + 1
+        raise damaged(place, at, "its offsets are in no order" if is_disordered else "its length is none")
+    return found
+
+
+class TooLargeBatch(Exception):
+    """A batch has more bytes than are wanted, when it is decompressed."""
+
+
+class Records:
+    """Records of answers, in the order in which they are added, until they are handed over."""
+
+    def __init__(self, wanted: Wanted, reached: MutableMapping[Partition, int]) -> None:
+        """reached: gets, before records are handed over, the offset up to which those of each partition go by then."""
+        self._wanted = wanted
+        self._reached = reached
+        self._columns = Columns(wanted)
+        self._scratch: NDArray[np.uint8] = np.empty(0, np.uint8)
+        #: How many bytes one compressed byte became in the last batch.
+        self._growth = 1.0
+
+    def flush(self) -> Iterator[pa.RecordBatch]:
+        """Yields what is not handed over yet."""
+        if self._columns.count:
+            yield self._columns.take_all()
+
+    def add(
+        self,
+        place: Partition,
+        offsets: tuple[int, int],
+        table: I64,
+        frame: memoryview,
+        aborted: tuple[tuple[int, int], ...],
+    ) -> Iterator[pa.RecordBatch]:
+        """Adds the records of batches that have offsets from `offsets[0]` up to `offsets[1]`, and yields them whenever there
+        is no room for more. aborted: transactions, as a broker lists them; none where they are wanted.
+
+        Raises: UnavailableError for a damaged batch, with its first offset; OSError where there is no room for a large one;
+        TooLargeBatch for one that is larger than is wanted.
+        """
+        after = min(offsets[1], int(table[-1, LAST]) + 1)
+        if self._columns.topic != place[0]:
+            yield from self.flush()
+            self._columns.topic = place[0]
+        _check(place, table, frame)
+        table = table[(table[:, BASE] < offsets[1]) | (table[:, MAGIC] < _MAGIC)]
+        table = table[~_unreadable(table, aborted, frame)]
+        row = 0
+        while row < len(table):
+            if table[row, MAGIC] == _MAGIC:
+                row, group = self._decompressed(place, table, row, frame)
+                yield from self._append(place, offsets, group)
+            else:
+                end = row + _run_of_older(table[row:])
+                yield from self.flush()
+                yield from self._older(place, offsets, table[row:end], frame)
+                row = end
+        self._reached[place] = after
+
+    def _append(self, place: Partition, offsets: tuple[int, int], group: I64) -> Iterator[pa.RecordBatch]:
+        state = np.zeros(STATES, np.int64)
+        try:
+            while not self._columns.take(place[1], group, state, *offsets):
+                last = self._columns.last_of(place[1])
+                if last is not None:
+                    self._reached[place] = last + 1
+                yield self._columns.take_all()
+        except DamagedRecord as error:
+            raise damaged(place, int(group[error.row, BASE]), "a record cannot be read") from None
+
+    def _older(
+        self, place: Partition, offsets: tuple[int, int], table: I64, frame: memoryview
+    ) -> Iterator[pa.RecordBatch]:
+        """Yields messages of formats before 0.11."""
+        some: list[Message] = []
+        n_bytes = 0
+        for message in chain.from_iterable(_messages(place, batch, frame) for batch in table):
+            if message.offset >= offsets[1]:
+                break
+            if message.offset >= offsets[0]:
+                some.append(message)
+                n_bytes += len(message.value or b"") + len(message.key or b"")
+            if len(some) >= self._wanted.most_records or n_bytes >= _LEGACY_BYTES:
+                self._reached[place] = some[-1].offset + 1
+                yield batch_of(*place, some, self._wanted)
+                some, n_bytes = [], 0
+        if some:
+            self._reached[place] = some[-1].offset + 1
+            yield batch_of(*place, some, self._wanted)
+
+    def _decompressed(self, place: Partition, table: I64, first: int, frame: memoryview) -> tuple[int, I64]:
+        """Decompresses batches, as many as there is room for, and returns the next row and the group."""
+        base, used, row = _address_of(frame), 0, first
+        raws = []
+        for begin, end, attributes, magic, offset in table[first:, (BEGIN, END, ATTRIBUTES, MAGIC, BASE)].tolist():
+            if magic != _MAGIC:
+                break
+            codec, data = attributes & CODEC, begin + HEADER_BYTES
+            if codec == codecs.NONE or data == end:
+                raws.append((base + data, base + end))
+            elif used and self._growth * (end - begin) > self._scratch.size - used:
+                break
+            else:
+                try:
+                    size = self._into_scratch(place, offset, codec, frame[data:end], used)
+                except TooLargeBatch:
+                    if row == first:
+                        raise
+                    size = None  # What is before it comes first.
+                if size is None:
+                    break
+                start = self._scratch.ctypes.data + used
+                raws.append((start, start + size))
+                used += size
+                self._growth = size / (end - begin)
+            row += 1
+        group = table[first:row]
+        group[:, RAW : RAW_END + 1] = raws
+        return row, group
+
+    def _into_scratch(self, place: Partition, offset: int, codec: int, data: memoryview, used: int) -> int | None:
+        """Decompresses a batch behind `used` bytes, and returns its size; None where it needs the room of those."""
+        if not self._scratch.size:
+            self._scratch = np.empty(_SCRATCH_BYTES, np.uint8)
+        while True:
+            try:
+                return codecs.decompress(codec, data, self._scratch[used:])
+            except codecs.Damaged as error:
+                raise damaged(place, offset, f"{codecs.NAMES.get(codec, 'its codec')}: {error}") from None
+            except codecs.NoRoom:
+                if used:
+                    return None
+                if self._scratch.size >= self._wanted.most_batch_bytes:
+                    raise TooLargeBatch from None
+                size = 4 * self._scratch.size
+                if size > _MOST_SCRATCH_BYTES:
+                    words = f"it has more than {_MOST_SCRATCH_BYTES} bytes when it is decompressed"
+                    raise damaged(place, offset, words) from None
+                self._scratch = np.empty(0, np.uint8)  # Before there is more of it.
+                self._scratch = (
+                    np.empty(size, np.uint8) if size <= _MAPPED_BYTES else np.frombuffer(mapped(size), np.uint8)
+                )
+
+
+def damaged(place: Partition, offset: int, words: str) -> UnavailableError:
+    """Returns what is raised for a batch that cannot be read. offset: its first one."""
+    return UnavailableError(
+        f"a batch of records is damaged: {words}",
+        remedy="replace the broker's copy by another replica's; or skip the batch: give the table a start after it",
+        where=f"topic {place[0]}, partition {place[1]}, offset {offset}",
+    )
+
+
+def _address_of(frame: memoryview) -> int:
+    return int(np.frombuffer(frame, np.uint8).ctypes.data)
+
+
+def _check(place: Partition, table: I64, frame: memoryview) -> None:
+    """Raises UnavailableError for a batch whose checksum is another one, or of a format that is not known."""
+    for begin, end, expected, magic, offset in table[:, (BEGIN, END, CRC, MAGIC, BASE)].tolist():
+        if magic > _MAGIC:
+            raise damaged(place, offset, f"its format {magic} is not known")
+        crc = 0
+        for start in range(begin + CRC_START, end if magic == _MAGIC else 0, _CRC_PIECE):
+            crc = google_crc32c.extend(crc, bytes(frame[start : min(end, start + _CRC_PIECE)]))
+        if crc != expected:
+            raise damaged(place, offset, "its checksum is another one")
+
+
+def _run_of_older(table: I64) -> int:
+    """Returns how many batches in turn are not of the format of today."""
+    is_newer = table[:, MAGIC] == _MAGIC
+    return int(is_newer.argmax()) if is_newer.any() else len(table)
+
+
+def _messages(place: Partition, batch: I64, frame: memoryview) -> Iterator[Message]:
+    try:
+        yield from messages_of(frame[batch[BEGIN] : batch[END]])
+    except DamagedMessage as error:
+        raise damaged(place, int(batch[BASE]), str(error)) from None
+
+
+def _unreadable(table: I64, aborted: tuple[tuple[int, int], ...], frame: memoryview) -> NDArray[np.bool_]:
+    """Returns which batches have no records for a reader: control batches, and those of aborted transactions."""
+    is_control: NDArray[np.bool_] = (table[:, ATTRIBUTES] & CONTROL) != 0
+    if not aborted:
+        return is_control
+    left_out = is_control.copy()
+    coming = sorted(aborted, key=lambda pair: -pair[1])
+    now: set[int] = set()
+    for row, (last, producer, attributes) in enumerate(table[:, (LAST, PRODUCER, ATTRIBUTES)].tolist()):
+        while coming and coming[-1][1] <= last:
+            now.add(coming.pop()[0])
+        if producer not in now:
+            continue
+        if attributes & CONTROL:
+            if _is_abort(table[row], frame):
+                now.discard(producer)
+        elif attributes & TRANSACTIONAL:
+            left_out[row] = True
+    return left_out
+
+
+def _is_abort(batch: I64, frame: memoryview) -> bool:
+    """Whether a control batch ends a transaction for nothing: its record's key is a version and a type, int16 each."""
+    at = int(batch[BEGIN]) + HEADER_BYTES
+    # Length, attributes, differences of time and offset, and the key's length are a byte each, as there is one record.
+    key = bytes(frame[at + 5 : at + 9])
+    return bool(batch[COUNT] == 1) and int.from_bytes(key[2:4], "big") == _ABORT
