@@ -122,6 +122,7 @@ class Records:
             if table[row, MAGIC] == _MAGIC:
                 row, group = self._decompressed(place, table, row, frame)
                 yield from self._append(place, offsets, group)
+                self._reached[place] = min(offsets[1], int(group[-1, LAST]) + 1)
             else:
                 end = row + _run_of_older(table[row:])
                 yield from self.flush()
