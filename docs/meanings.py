@@ -192,9 +192,6 @@ LOG_EVENTS: dict[str, str] = {
     "http_started": "The [HTTP service](../how-to/http.md) answers at `address`.",
     "http_unavailable": "Another process listens at the default address of the HTTP service, or this machine lacks the"
     " address: the pipeline runs without the service.",
-    "large_record_found": "A record needs more memory than the process that would read it has: its place, and the `bytes` of"
-    " its value. It becomes a dead letter of the class `too_large` that nobody has read, or its table stops. See [task"
-    " failed](../operations/task-failed.md).",
     "leadership_lost": "Another process leads now: which one, and why (`cause`). This one stands by.",
     "leadership_released": "This process has no batch in hand any more after it was asked to stand down: another one may"
     " lead.",

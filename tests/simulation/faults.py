@@ -271,9 +271,6 @@ class UnsureJobs:
             self._fate.step("job.task")
         return reports
 
-    def find_large(self, batches: Sequence[Batch]) -> None:
-        """No record here is large."""
-
     def isolate(self, batch: Batch, job: Job) -> Found:
         """No record here ends a task."""
         raise NotImplementedError

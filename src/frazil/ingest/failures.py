@@ -39,47 +39,6 @@ class FunctionFailedError(TaskFailedError):
     """
 
 
-class LacksMemoryError(TaskFailedError):
-    """a record needs more memory than the process which reads it has
-    give `spark.driver.memory` more under `spark: {conf: …}`, then start again
-    """
-
-
-class BesideTooLargeError(LacksMemoryError):
-    """records cannot be read without another one of their batch, which needs more memory than there is
-    give `spark.driver.memory` more under `spark: {conf: …}`, then start again
-    """
-
-    def __init__(self, topic: str, partition: int, offset: int) -> None:
-        super().__init__(where=f"topic {topic}, partition {partition}, offset {offset}")
-
-
-class TooLargeForMemoryError(LacksMemoryError):
-    """a record needs more memory than the process which reads it has
-    allow smaller records with `limits: {record_size: …}`: it becomes a dead letter; or give `spark.driver.memory` more
-    """
-
-    def __init__(self, topic: str, partition: int, offset: int, end: int, value_bytes: int | None) -> None:
-        """end: the offset after the record, or after the batch of them. value_bytes: None where nobody could read it."""
-        place = f"topic {topic}, partition {partition}, offset"
-        if end > offset + 1:
-            super().__init__(
-                "a batch of records needs more memory than the process which reads it has",
-                remedy="inspect the records of this range; to continue behind them write `start` with the offset of each"
-                " partition and give the table a new name",
-                where=f"{place}s {offset} to {end - 1}",
-            )
-            return
-        size = "" if value_bytes is None else f" of {value_bytes} bytes"
-        smaller = f"{max(1, (value_bytes or 2**31) // 2**20 - 1)}MiB"
-        super().__init__(
-            f"a record{size} needs more memory than the process which reads it has",
-            remedy=f"write `limits: {{record_size: {smaller}}}` or less, by which the record becomes a dead letter, or give"
-            " `spark.driver.memory` more under `spark: {conf: …}`; then start again",
-            where=f"{place} {offset}",
-        )
-
-
 def is_jvm_gone(error: BaseException) -> bool:
     """Whether the JVM has ended, so that the process cannot continue."""
     is_cut_off = isinstance(error, (Py4JError, ConnectionError))

@@ -24,7 +24,7 @@ _COLUMNS = ("topic", "partition", "offset", "value", "timestamp", "headers", "ke
 _WANTED = Wanted(_COLUMNS, most_records=1000)
 _SAMPLE_TIMEOUT_S = 30.0
 _ENOUGH_BYTES = 64 * 1024 * 1024
-_SAMPLE = Wanted(_COLUMNS, most_value_bytes=32 * 1024 * 1024, most_records=1000)
+_SAMPLE = Wanted(_COLUMNS, most_value_bytes=32 * 1024 * 1024, most_records=1000, most_batch_bytes=128 * 1024 * 1024)
 
 
 class KafkaReader:
@@ -40,26 +40,21 @@ class KafkaReader:
     def read(self, ranges: Iterable[OffsetRange], enough_bytes: int) -> tuple[list[ReadRecord], dict[Partition, int]]:
         """See the port. Connections are kept for the next call."""
         found: list[ReadRecord] = []
+        reached: dict[Partition, int] = {}
         read_bytes = 0
         self._cluster = self._cluster or _cluster(self._properties, self._timeout_s)
-        asked = list(ranges)
-        reached = {(r.topic, r.partition): r.start for r in asked}
-        with closing(read_ranges(self._cluster, asked, _WANTED)) as batches:
+        with closing(read_ranges(self._cluster, ranges, _WANTED, reached)) as batches:
             for batch in batches:
-                records = records_of(batch)
-                reached.update({(one.topic, one.partition): one.offset + 1 for one in records})
-                found += records
+                found += records_of(batch)
                 read_bytes += _value_bytes(batch)
                 if read_bytes >= enough_bytes:
-                    return found, reached
-        return found, {(r.topic, r.partition): r.end for r in asked}
+                    break
+        return found, reached
 
     def batches(self, wanted: OffsetRange) -> Iterator[Sequence[ReadRecord]]:
-        if wanted.span <= 0:
-            return
         with (
             closing(_cluster(self._properties, self._timeout_s)) as cluster,
-            closing(read_ranges(cluster, existing(cluster, [wanted]), _WANTED)) as batches,
+            closing(read_ranges(cluster, [wanted], _WANTED, is_lenient=True)) as batches,
         ):
             for batch in batches:
                 yield records_of(batch)
@@ -80,7 +75,7 @@ def read_sample(properties: Mapping[str, str], ranges: Iterable[OffsetRange], cl
     read_bytes, until_s = 0, clock.monotonic_s() + _SAMPLE_TIMEOUT_S
     with (
         closing(_cluster(properties, _SAMPLE_TIMEOUT_S)) as cluster,
-        closing(read_ranges(cluster, existing(cluster, ranges), _SAMPLE)) as batches,
+        closing(read_ranges(cluster, ranges, _SAMPLE, is_lenient=True)) as batches,
     ):
         for batch in batches:
             whole = batch.filter(pc.equal(batch[LEFT_OUT], 0)) if LEFT_OUT in batch.schema.names else batch
@@ -91,19 +86,6 @@ def read_sample(properties: Mapping[str, str], ranges: Iterable[OffsetRange], cl
             if clock.monotonic_s() > until_s:
                 words = f"the sample did not arrive within {_SAMPLE_TIMEOUT_S:.0f} s"
                 raise UnavailableError(words, where=properties["bootstrap.servers"])
-    return found
-
-
-def existing(cluster: Cluster, ranges: Iterable[OffsetRange]) -> list[OffsetRange]:
-    """Returns what the ranges have in their logs now.
-
-    Raises: UnavailableError.
-    """
-    found = []
-    for r in (r for r in ranges if r.span > 0):
-        first, end = cluster.log_of((r.topic, r.partition))
-        start = min(max(r.start, first), r.end)
-        found.append(OffsetRange(r.topic, r.partition, start, max(start, min(r.end, end))))
     return found
 
 

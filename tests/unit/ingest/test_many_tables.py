@@ -111,9 +111,6 @@ class NoJobs:
     def isolate(self, batch: Batch, job: Job) -> Found:
         raise NotImplementedError
 
-    def find_large(self, batches: Sequence[Batch]) -> None:
-        raise NotImplementedError
-
     def run(self, batches: Sequence[Batch], job: Job, *, pool: str) -> list[TaskReport]:  # noqa: ARG002
         for batch in batches:
             if batch.table in self._broken:

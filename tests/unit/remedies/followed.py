@@ -324,10 +324,6 @@ FOLLOWED: Mapping[str, str] = {
         "integration/test_refused_store.py::test_a_refused_store_is_named_and_no_record_is_searched_for_until_it_takes_rows",
     ),
     # Tables that stop or wait.
-    "write `limits: {record_size: …MiB}` or less, by which the record becomes a dead letter, or give `spark.driver.memory`"
-    " more under `spark: {conf: …}`; then start again": (
-        "acceptance/test_large_records.py::test_no_process_dies_of_huge_records_and_each_is_a_dead_letter"
-    ),
     "correct `catalog.uri` and `catalog.warehouse`; to begin again without those tables, delete …": (
         "unit/cli/test_wiring.py::test_a_run_whose_catalog_is_another_one_says_so_and_continues_with_the_former_address"
     ),

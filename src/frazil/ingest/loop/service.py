@@ -22,7 +22,6 @@ from frazil.ingest.batches.services import RunTimeouts, Services
 from frazil.ingest.batches.workers import pool_of, registry_pool, store_of
 from frazil.ingest.failures import (
     FunctionFailedError,
-    LacksMemoryError,
     TableStopped,
     TaskFailedError,
     is_heap_full,
@@ -417,7 +416,7 @@ class Service:
             p.table.schedule.tasks_to_s = self._clock.monotonic_s()
             # Until a job of its own has succeeded, as any table of a failed job may be the cause.
             p.table.schedule.goes_alone = error is not None
-        if isinstance(error, FunctionFailedError | LacksMemoryError) and len(planned) == 1:
+        if isinstance(error, FunctionFailedError) and len(planned) == 1:
             place = error.where or planned[0].table.name
             self._end_batch(planned[0], Stop(TableStopped(error.message, error.remedy, place)))
             return

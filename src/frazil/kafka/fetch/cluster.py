@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
 from uuid import UUID
 
 from kafka.errors import for_code
@@ -17,7 +16,6 @@ from frazil.errors import UnavailableError
 from frazil.kafka.fetch.connection import Connection, connect, is_refusal
 from frazil.kafka.fetch.response import LEAST_VERSION, MOST_VERSION, WITH_IDS
 from frazil.kafka.port import Partition
-from frazil.kafka.remedies import kafka_remedy
 
 _METADATA_VERSION = 12
 _LEAST_METADATA_VERSION = 7  # The first with leaders' epochs (KIP-320); Kafka 2.1 has it.
@@ -25,14 +23,13 @@ _NO_ID = UUID(int=0)
 _IDLE_S = 240.0
 """Below the time after which brokers and load balancers close a connection that nobody uses."""
 _ANSWER_S = 10.0
-EARLIEST, EARLIEST_LOCAL, _LATEST = -2, -4, -1
-"""What stands for a time in a request for offsets: the first one that exists, the first that the broker has itself and
-not in tiered storage (KIP-405), and the one after the last.
+EARLIEST, EARLIEST_LOCAL = -2, -4
+"""What stands for a time in a request for offsets: the first one that exists, and the first that the broker has itself and
+not in tiered storage (KIP-405).
 """
 _LEAST_OFFSETS_VERSION, _MOST_OFFSETS_VERSION = 4, 9
 _LOCAL_OFFSETS_VERSION = 8  # The first that knows of EARLIEST_LOCAL.
 _LEAST_CONNECT_S = 0.5
-_PAUSES_S = (0.1, 0.3, 1.0, 2.0)
 _CLOCK = SystemClock()
 
 Address = tuple[str, int]
@@ -191,55 +188,16 @@ class Cluster:
 
         of: EARLIEST or EARLIEST_LOCAL. Raises: UnavailableError.
         """
-        answer = self._listed(broker, place, of, timeout_s)
-        return None if answer is None or answer.error_code or answer.offset < 0 else int(answer.offset)
-
-    def log_of(self, place: Partition, timeout_s: float = _ANSWER_S) -> tuple[int, int]:
-        """Returns the first offset of a partition, and the offset after the last one that may be read.
-
-        Raises: UnavailableError.
-        """
-        failure = UnavailableError("the partition has no leader", where=f"topic {place[0]}, partition {place[1]}")
-        for pause_s in (*_PAUSES_S, 0.0):
-            try:
-                return self._log_of(place, timeout_s)
-            except UnavailableError as error:
-                if is_final(error):
-                    raise
-                failure = error
-            self.leaders.pop(place, None)
-            _CLOCK.sleep(pause_s)
-        raise failure
-
-    def _log_of(self, place: Partition, timeout_s: float) -> tuple[int, int]:
-        where = f"topic {place[0]}, partition {place[1]}"
-        wrong = self.refresh([place[0]], timeout_s) if place not in self.leaders else {}
-        if place not in self.leaders:
-            words = wrong.get(place[0], "the partition has no leader")
-            raise UnavailableError(words, remedy=kafka_remedy(words), where=where)
-        broker = self.leaders[place].broker
-        self.connection(broker, timeout_s)
-        found = []
-        for of in (EARLIEST, _LATEST):
-            answer = self._listed(broker, place, of, timeout_s)
-            if answer is None or answer.error_code:
-                words = "the broker is too old" if answer is None else words_of(answer.error_code)
-                raise UnavailableError(words, remedy=kafka_remedy(words), where=where)
-            found.append(int(answer.offset))
-        return found[0], found[1]
-
-    def _listed(self, broker: int, place: Partition, of: int, timeout_s: float) -> Any:
-        """Returns what a broker answers of a partition's offsets; None where it does not know the question."""
         connection = self._connections[broker]
         version = min(_MOST_OFFSETS_VERSION, connection.versions.get(ListOffsetsRequest.API_KEY, (0, 0))[1])
         if version < (_LOCAL_OFFSETS_VERSION if of == EARLIEST_LOCAL else _LEAST_OFFSETS_VERSION):
             return None
-        level = 0 if self.settings.get("isolation.level") == "read_uncommitted" else 1
         kind = ListOffsetsRequest.ListOffsetsTopic
         partition = kind.ListOffsetsPartition(partition_index=place[1], current_leader_epoch=-1, timestamp=of)
         topics = [kind(name=place[0], partitions=[partition])]
-        request = ListOffsetsRequest(replica_id=-1, isolation_level=level, topics=topics, version=version)
-        return connection.ask(request, timeout_s).topics[0].partitions[0]
+        request = ListOffsetsRequest(replica_id=-1, isolation_level=0, topics=topics, version=version)
+        answer = connection.ask(request, timeout_s).topics[0].partitions[0]
+        return None if answer.error_code or answer.offset < 0 else int(answer.offset)
 
     def close(self) -> None:
         """Closes all connections."""

@@ -192,6 +192,11 @@ class Columns:
             if column is not None:
                 column.make_room(n_bytes, count)
 
+    def last_of(self, partition: int) -> int | None:
+        """Returns the offset of the last record, where it is of this partition."""
+        is_last = bool(self._partitions) and self._partitions[-1][0] == partition
+        return int(self._offsets[self.count - 1]) if is_last else None
+
     def take_all(self) -> pa.RecordBatch:
         """Returns the records with the wanted columns, in their order, and is empty."""
         made = {name: self._column(name) for name in self._wanted.columns}

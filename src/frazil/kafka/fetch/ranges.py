@@ -10,7 +10,7 @@ A broker answers no records of a partition where others before it in the request
 from __future__ import annotations
 
 import select
-from collections.abc import Collection, Generator, Iterable, Iterator
+from collections.abc import Collection, Generator, Iterable, Iterator, MutableMapping
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
@@ -24,7 +24,7 @@ from frazil.kafka.fetch.batches import BASE, BEGIN, END, EPOCH, I64, LAST, MAGIC
 from frazil.kafka.fetch.cluster import EARLIEST, EARLIEST_LOCAL, Cluster, Leader, is_final, words_of
 from frazil.kafka.fetch.columns import Wanted
 from frazil.kafka.fetch.connection import Connection
-from frazil.kafka.fetch.records import Records, batches_in, damaged
+from frazil.kafka.fetch.records import Records, TooLargeBatch, batches_in, damaged
 from frazil.kafka.fetch.response import WITH_IDS, Fetched, FetchedPartition, read_response
 from frazil.kafka.port import Partition
 from frazil.kafka.remedies import kafka_remedy
@@ -42,6 +42,8 @@ _CORRELATION_BYTES = 4
 _BYTES_PER_OFFSET = 512.0
 _EMPTY_ANSWERS = 3
 """How many answers without records in turn mean that there are none, of a broker that does not tell what it has itself."""
+_MOST_OUT_OF_RANGE = 3
+"""How often in turn an offset may be out of range before it is taken for one behind the end of the log."""
 _MAGIC = 2
 
 _OUT_OF_RANGE, _CORRUPT = 1, 2
@@ -108,18 +110,26 @@ class _Found:
 
 
 def read_ranges(
-    cluster: Cluster, ranges: Iterable[OffsetRange], wanted: Wanted
+    cluster: Cluster,
+    ranges: Iterable[OffsetRange],
+    wanted: Wanted,
+    reached: MutableMapping[Partition, int] | None = None,
+    *,
+    is_lenient: bool = False,
 ) -> Generator[pa.RecordBatch, None, None]:
     """Yields the records of the ranges, each of another partition: in order within one, those of one topic at a time.
 
     A range is read when its last record was handed over or its log has none there any more: compacted records, control
     records and those of aborted transactions leave gaps.
 
+    reached: gets the offset per partition before which everything is handed over. is_lenient: reads what there is: records
+    that no longer exist are left out, and a range ends where its log does.
+
     Raises: UnavailableError, which names the place: records that no longer exist, a topic that was deleted or created anew,
     damaged batches, a login or a right that is refused; and where nothing has arrived for `request.timeout.ms`. OSError
     where there is no room for a large batch.
     """
-    reading = _Reading(cluster, ranges, wanted)
+    reading = _Reading(cluster, ranges, wanted, {} if reached is None else reached, is_lenient)
     try:
         yield from reading.batches()
     finally:
@@ -129,17 +139,28 @@ def read_ranges(
 class _Reading:
     """One read."""
 
-    def __init__(self, cluster: Cluster, ranges: Iterable[OffsetRange], wanted: Wanted) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        ranges: Iterable[OffsetRange],
+        wanted: Wanted,
+        reached: MutableMapping[Partition, int],
+        is_lenient: bool,
+    ) -> None:
         self._cluster = cluster
+        self._reached = reached
+        self._is_lenient = is_lenient
         settings = cluster.settings
         self._patience_s = int(settings.get("request.timeout.ms", "30000")) / 1000
         #: How long one broker may take before another one is asked who leads its partitions.
         self._answer_s = max(min(1.0, self._patience_s), self._patience_s / 3)
         self._level = 0 if settings.get("isolation.level") == "read_uncommitted" else 1
         self._rack = settings.get("client.rack", "")
-        self._left = {(r.topic, r.partition): _Part(r, r.start) for r in ranges if r.span > 0}
+        asked = {(r.topic, r.partition): r for r in ranges}
+        reached.update({place: r.start for place, r in asked.items()})
+        self._left = {place: _Part(r, r.start) for place, r in asked.items() if r.span > 0}
         self._asked: dict[int, _Asked] = {}
-        self._records = Records(wanted)
+        self._records = Records(wanted, reached)
         #: The ids of topics that something was read of; None on brokers that know of none.
         self._ids: dict[str, UUID | None] = {}
         #: By how many bits answers are smaller than they might be, as those were slow.
@@ -367,7 +388,10 @@ class _Reading:
         self._ask()  # The next answer comes while these records are used.
         for some in found:
             offsets = (some.start, some.part.range.end)
-            yield from self._records.add(some.part.place, offsets, some.table, frame, some.aborted)
+            try:
+                yield from self._records.add(some.part.place, offsets, some.table, frame, some.aborted)
+            except TooLargeBatch:
+                self._end_range(some.part)
 
     def _current(self, asked: _Asked, fetched: Fetched) -> set[str]:
         """Returns the topics of which the answer is what was asked for: those of before Fetch 13 may have been created anew,
@@ -398,7 +422,7 @@ class _Reading:
         elif one.diverges_at is not None:
             raise UnavailableError(f"the log was truncated at offset {one.diverges_at}", where=part.where)
         elif 0 <= part.position < one.log_start:
-            raise _gone(part, one.log_start)
+            self._pass_gone(asked, part, one.log_start)
         elif 0 <= one.replica != asked.broker:
             part.replica = one.replica
         else:
@@ -436,11 +460,30 @@ class _Reading:
         if position >= part.range.end:
             self._left.pop(part.place, None)
 
+    def _pass_gone(self, asked: _Asked, part: _Part, first: int) -> None:
+        """Goes on behind records that no longer exist, where that is allowed. first: the first offset that does."""
+        end = min(first, part.range.end)
+        if not self._is_lenient:
+            words = f"the records from offset {part.position} up to {end} no longer exist"
+            raise UnavailableError(words, where=part.where)
+        self._move(asked, part, end)
+        self._reached[part.place] = end
+
+    def _end_range(self, part: _Part) -> None:
+        """Leaves out the rest of a range."""
+        self._reached[part.place] = part.position = part.range.end
+        self._left.pop(part.place, None)
+
     def _nothing(self, asked: _Asked, part: _Part, one: FetchedPartition) -> None:
         """What it means that a broker has no records at the position, although the range does not end there."""
         readable = one.last_stable if self._level and one.last_stable >= 0 else one.high_watermark
         if one.end > one.start:
             self._note(part, f"{asked.connection.where} does not send the next batch as a whole", asked.sent_s)
+        elif readable <= part.position and self._is_lenient:
+            # A follower may lag behind.
+            if part.replica is None:
+                self._end_range(part)
+            part.replica = None
         elif readable <= part.position:
             kind = "the log ends" if one.high_watermark <= part.position else "an open transaction begins"
             words = f"{kind} at offset {part.position}, before the end of the range at {part.range.end}"
@@ -449,6 +492,7 @@ class _Reading:
             # All that was left there is gone, by compaction; the epoch before it says nothing of what follows.
             part.fetched_epoch = -1
             self._move(asked, part, min(readable, part.range.end))
+            self._reached[part.place] = part.position
         else:
             self._note(part, f"{asked.connection.where} sends none of the records that it has", asked.sent_s)
 
@@ -472,8 +516,11 @@ class _Reading:
             is_of_leader, part.fetched_epoch = part.replica is None, -1
             first = self._first_offset(asked, part, EARLIEST) if is_of_leader else None
             if first is not None and part.position < first:
-                raise _gone(part, first)
-            self._lost([part], f"{words}: the log has no offset {part.position}", asked.sent_s)
+                self._pass_gone(asked, part, first)
+            elif first is not None and self._is_lenient and part.failures >= _MOST_OUT_OF_RANGE:
+                self._end_range(part)
+            else:
+                self._lost([part], f"{words}: the log has no offset {part.position}", asked.sent_s)
         elif one.error == _CORRUPT:
             raise damaged(part.place, part.position, "its broker cannot read it")
         elif one.error in _TRANSIENT:
@@ -484,11 +531,6 @@ class _Reading:
 
 def _words(error: UnavailableError | InvariantError) -> str:
     return f"{error.message} ({error.where})" if error.where else error.message
-
-
-def _gone(part: _Part, first: int) -> UnavailableError:
-    end = min(first, part.range.end)
-    return UnavailableError(f"the records from offset {part.position} up to {end} no longer exist", where=part.where)
 
 
 def _check_offsets(part: _Part, table: I64, high_watermark: int) -> None:

@@ -4,7 +4,7 @@ aborted transactions.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, MutableMapping
 from itertools import chain
 
 import google_crc32c
@@ -77,11 +77,17 @@ def batches_in(frame: memoryview, start: int, end: int, position: int, place: Pa
     return found
 
 
+class TooLargeBatch(Exception):
+    """A batch has more bytes than are wanted, when it is decompressed."""
+
+
 class Records:
     """Records of answers, in the order in which they are added, until they are handed over."""
 
-    def __init__(self, wanted: Wanted) -> None:
+    def __init__(self, wanted: Wanted, reached: MutableMapping[Partition, int]) -> None:
+        """reached: gets, before records are handed over, the offset up to which those of each partition go by then."""
         self._wanted = wanted
+        self._reached = reached
         self._columns = Columns(wanted)
         self._scratch: NDArray[np.uint8] = np.empty(0, np.uint8)
         #: How many bytes one compressed byte became in the last batch.
@@ -103,8 +109,10 @@ class Records:
         """Adds the records of batches that have offsets from `offsets[0]` up to `offsets[1]`, and yields them whenever there
         is no room for more. aborted: transactions, as a broker lists them; none where they are wanted.
 
-        Raises: UnavailableError for a damaged batch, with its first offset; OSError where there is no room for a large one.
+        Raises: UnavailableError for a damaged batch, with its first offset; OSError where there is no room for a large one;
+        TooLargeBatch for one that is larger than is wanted.
         """
+        after = min(offsets[1], int(table[-1, LAST]) + 1)
         if self._columns.topic != place[0]:
             yield from self.flush()
             self._columns.topic = place[0]
@@ -116,16 +124,21 @@ class Records:
             if table[row, MAGIC] == _MAGIC:
                 row, group = self._decompressed(place, table, row, frame)
                 yield from self._append(place, offsets, group)
+                self._reached[place] = min(offsets[1], int(group[-1, LAST]) + 1)
             else:
                 end = row + _run_of_older(table[row:])
                 yield from self.flush()
                 yield from self._older(place, offsets, table[row:end], frame)
                 row = end
+        self._reached[place] = after
 
     def _append(self, place: Partition, offsets: tuple[int, int], group: I64) -> Iterator[pa.RecordBatch]:
         state = np.zeros(STATES, np.int64)
         try:
             while not self._columns.take(place[1], group, state, *offsets):
+                last = self._columns.last_of(place[1])
+                if last is not None:
+                    self._reached[place] = last + 1
                 yield self._columns.take_all()
         except DamagedRecord as error:
             raise damaged(place, int(group[error.row, BASE]), "a record cannot be read") from None
@@ -143,9 +156,11 @@ class Records:
                 some.append(message)
                 n_bytes += len(message.value or b"") + len(message.key or b"")
             if len(some) >= self._wanted.most_records or n_bytes >= _LEGACY_BYTES:
+                self._reached[place] = some[-1].offset + 1
                 yield batch_of(*place, some, self._wanted)
                 some, n_bytes = [], 0
         if some:
+            self._reached[place] = some[-1].offset + 1
             yield batch_of(*place, some, self._wanted)
 
     def _decompressed(self, place: Partition, table: I64, first: int, frame: memoryview) -> tuple[int, I64]:
@@ -161,7 +176,12 @@ class Records:
             elif used and self._growth * (end - begin) > self._scratch.size - used:
                 break
             else:
-                size = self._into_scratch(place, offset, codec, frame[data:end], used)
+                try:
+                    size = self._into_scratch(place, offset, codec, frame[data:end], used)
+                except TooLargeBatch:
+                    if row == first:
+                        raise
+                    size = None  # What is before it comes first.
                 if size is None:
                     break
                 start = self._scratch.ctypes.data + used
@@ -185,6 +205,8 @@ class Records:
             except codecs.NoRoom:
                 if used:
                     return None
+                if self._scratch.size >= self._wanted.most_batch_bytes:
+                    raise TooLargeBatch from None
                 size = 4 * self._scratch.size
                 if size > _MOST_SCRATCH_BYTES:
                     words = f"it has more than {_MOST_SCRATCH_BYTES} bytes when it is decompressed"

@@ -10,7 +10,6 @@ from py4j.protocol import Py4JNetworkError
 
 from frazil.errors import UnavailableError
 from frazil.ingest.batches.crash_suspects import Suspects
-from frazil.ingest.failures import TooLargeForMemoryError
 from frazil.ingest.tables.state import RunState
 from frazil.ingest.tables.table import Planned, Table
 from frazil.ingest.tasks.task_job import Job
@@ -72,29 +71,6 @@ def test_a_table_that_the_jvm_dies_of_stops_after_restarts_and_the_others_flow(
     later.requests.resume("n.a")
     assert turn_until(later, lambda: bool(later.tables[0].progress.commit_id))
     assert [row["id"] for row in scene.rows("n.a")] == [1, 2]
-    assert not (tmp_path / "p.suspects.json").exists()
-
-
-class _TooLarge(MemoryJobs):
-    """Jobs that find a record in the topic `a` for which there is no memory."""
-
-    def run(self, batches: Sequence[Batch], job: Job, *, pool: str) -> list[TaskReport]:
-        if any("a" in batch.topics for batch in batches):
-            raise TooLargeForMemoryError("a", 0, 1, 2, 400 * 1024 * 1024)
-        return super().run(batches, job, pool=pool)
-
-
-def test_a_record_that_is_too_large_for_memory_stops_its_table_and_no_process(tmp_path: Path) -> None:
-    scene = Scene(tmp_path, "a", "b")
-    scene.jobs = _TooLarge(scene.source)
-    for topic in scene.topics:
-        scene.feed(topic, {"id": 1}, {"id": 2})
-    service = scene.unconnected()
-    service.run(until_caught_up=True)
-    stopped = service.tables[0].status
-    assert (stopped.run_state, stopped.where) == (RunState.STOPPED, "topic a, partition 0, offset 1")
-    assert "`limits: {record_size: 399MiB}`" in stopped.remedy
-    assert [row["id"] for row in scene.rows("n.b")] == [1, 2]
     assert not (tmp_path / "p.suspects.json").exists()
 
 

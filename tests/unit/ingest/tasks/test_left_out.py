@@ -30,11 +30,11 @@ WORDS = f"the value has {HUGE} bytes, and `limits.record_size` allows {{}}: it w
 
 def target(folder: Path, name: str, limit: int = 16 * MIB, **other: Any) -> TableTarget:
     reading = Reading(max_record_bytes=limit, on_bad="dead_letter")
-    letters = target_of(
+    bad_records = target_of(
         folder, {}, name=f"{name}.bad", schema_json=new_schema(DEAD_LETTER_TYPES.items()).model_dump_json()
     )
     return target_of(
-        folder, {"id": "long", "kind": "string"}, name=name, reading=reading, dead_letters=letters, **other
+        folder, {"id": "long", "kind": "string"}, name=name, reading=reading, dead_letters=bad_records, **other
     )
 
 
