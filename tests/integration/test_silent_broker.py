@@ -4,6 +4,7 @@ change, which clients are not told.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from functools import partial
 
@@ -11,7 +12,8 @@ import pytest
 from confluent_kafka import Producer
 
 from frazil.clock import SystemClock
-from frazil.kafka.source import read_ranges
+from frazil.errors import UnavailableError
+from frazil.ingest.batches.job import SparkJobs
 from frazil.kafka.topics import KafkaTopics
 from frazil.runtime.jvm import Jvm
 from frazil.types import OffsetRange
@@ -24,6 +26,7 @@ FIRST_WAIT_S, PROMPT_S = 8.0, 4.0
 that it was ten seconds, again and again."""
 JOBS = 8
 """Where a job asked any broker, one of two waited for the silent one."""
+PATIENCE_S = 10
 
 
 @pytest.fixture(scope="module")
@@ -32,6 +35,8 @@ def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TwoBrokers]:
         made.create("one", 1)
         made.create("two", 2)
         made.create("read", 1)
+        made.create("led", 1)
+        made.create("lost", 2)
         yield made
 
 
@@ -86,21 +91,48 @@ def test_a_partition_whose_leader_has_changed_is_asked_of_the_present_one(broker
     assert clients[1].ends([("moving", 0)]) == {("moving", 0): 1}  # It believed in an earlier time of broker 2.
 
 
+def jobs(jvm: Jvm, servers: str) -> SparkJobs:
+    """Jobs of one task."""
+    kafka = {"bootstrap.servers": servers, "request.timeout.ms": f"{PATIENCE_S}000"}
+    return SparkJobs(jvm.session, kafka, parallelism=lambda _: 1)
+
+
 @pytest.mark.jvm
 def test_a_job_asks_no_broker_but_those_that_lead_what_it_reads(brokers: TwoBrokers, jvm: Jvm) -> None:
     producer = Producer({"bootstrap.servers": brokers.bootstrap_servers, "enable.idempotence": True})
     producer.produce("read", b"{}")
     producer.flush(20)
-
-    def read(servers: str) -> None:
-        properties = {"bootstrap.servers": servers, "request.timeout.ms": "10000"}
-        frame = read_ranges(jvm.session(), properties, [OffsetRange("read", 0, 0, 1)], ["value"], 1)
-        assert frame.count() == 1
-
-    both, one = brokers.bootstrap_servers, brokers.bootstrap_servers.partition(",")[0]
-    read(both)  # From now on there is a consumer, which knows who leads the partition.
+    ranges = [OffsetRange("read", 0, 0, 1)]
+    one, _, two = brokers.bootstrap_servers.partition(",")
+    jobs(jvm, one).open_clients(ranges)  # From now on there is a process that runs tasks.
     with brokers.way.silent():
-        for servers in (both, one) * (JOBS // 2):
-            assert took_s(partial(read, servers)) < PROMPT_S
+        for servers in (f"{one},{two}", one) * (JOBS // 2):
+            assert took_s(partial(jobs(jvm, servers).open_clients, ranges)) < PROMPT_S
+        assert took_s(partial(jobs(jvm, f"{two},{one}").open_clients, ranges)) < FIRST_WAIT_S
     brokers.way.cut()
     brokers.way.join()
+
+
+@pytest.mark.jvm
+def test_a_job_waits_for_a_silent_broker_as_long_as_it_may_and_names_what_did_not_come(
+    brokers: TwoBrokers, jvm: Jvm
+) -> None:
+    producer = Producer({"bootstrap.servers": brokers.bootstrap_servers, "enable.idempotence": True})
+    for topic in ("lost", "led"):
+        producer.produce(topic, b"{}")
+    producer.flush(20)
+    ranges = [OffsetRange("led", 0, 0, 1), OffsetRange("lost", 0, 0, 1)]
+    started = jobs(jvm, brokers.bootstrap_servers)
+    started.open_clients(ranges)
+    with brokers.way.silent():
+        clock = SystemClock()
+        began_s = clock.monotonic_s()
+        with pytest.raises(UnavailableError) as failure:
+            started.open_clients(ranges)
+        assert PATIENCE_S <= clock.monotonic_s() - began_s < PATIENCE_S + FIRST_WAIT_S
+    assert failure.value.where == "topic lost, partition 0, offset 0"
+    words = rf"a task failed: records have not arrived for {PATIENCE_S} s: .*broker 127\.0\.0\.1:{brokers.way.port}.*"
+    assert re.fullmatch(words, failure.value.message)
+    brokers.way.cut()
+    brokers.way.join()
+    started.open_clients(ranges)
