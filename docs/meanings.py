@@ -314,8 +314,6 @@ LOG_EVENTS: dict[str, str] = {
     "telemetry_unavailable": "A variable of the environment names a service, and the libraries for it are not installed:"
     " nothing is sent.",
     "telemetry_unsent": "The process ended while `batches` waited to be sent to `destination`, after `waited_s` seconds.",
-    "clients_not_opened": "The job that connects Kafka clients of other processes' tables has failed: it would take longer"
-    " to take these tables over.",
     "warm_up_failed": "The job that makes a standby warm has failed: it is tried again after 30 seconds.",
     "unexpected_error": "An error inside Frazil, with its stack trace: the table stops. Please report it.",
     "waiting_for_archive": "Another process builds the same archive for executors: this one waits until it is stored.",

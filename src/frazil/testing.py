@@ -24,7 +24,6 @@ from frazil.ingest.tasks.task import run_task
 from frazil.ingest.tasks.task_job import Job, most_value_bytes, source_columns
 from frazil.kafka.fetch.columns import LEFT_OUT
 from frazil.kafka.memory import MemoryRecord, MemorySource, MemoryTopic
-from frazil.kafka.port import Partition
 from frazil.report import TaskReport, load_report
 from frazil.types import Batch, OffsetRange
 from frazil.upsert.lookup.delete_files import read_deletes
@@ -111,8 +110,6 @@ class MemoryJobs:
         self._source = source
         self._batch_size = batch_size
         self._tasks = tasks
-        #: Partitions whose Kafka clients were opened, in order.
-        self.opened: list[Partition] = []
 
     def run(self, batches: Sequence[Batch], job: Job, *, pool: str) -> list[TaskReport]:  # noqa: ARG002
         """See JobRunner. Raises SpecError where Spark computes a part of a query: there is no Spark."""
@@ -135,10 +132,6 @@ class MemoryJobs:
         most = most_value_bytes(job)
         records = list(chain.from_iterable(self._read(r, columns, most) for r in batch.ranges))
         return load_found(text for answer in search(job, records) for text in answer.column("report").to_pylist())
-
-    def open_clients(self, ranges: Sequence[OffsetRange]) -> None:
-        """See JobRunner."""
-        self.opened += [(one.topic, one.partition) for one in ranges]
 
     def _read(self, r: OffsetRange, columns: Sequence[str], most: int) -> Iterator[pa.RecordBatch]:
         topic = self._source.by_name.get(r.topic)

@@ -23,10 +23,6 @@ from tests.integration.servers import rest_archive
 _CLASSES: dict[Use, tuple[str, ...]] = {
     "spark": (
         "org/apache/iceberg/spark/SparkCatalog.class",
-        "org/apache/spark/sql/kafka010/KafkaSourceProvider.class",
-        "org/apache/spark/kafka010/KafkaTokenUtil.class",
-        "org/apache/kafka/clients/consumer/KafkaConsumer.class",
-        "org/apache/commons/pool2/impl/GenericKeyedObjectPool.class",
         "org/sqlite/JDBC.class",
     ),
     "s3": ("software/amazon/awssdk/services/s3/S3Client.class",),

@@ -274,9 +274,6 @@ class UnsureJobs:
     def find_large(self, batches: Sequence[Batch]) -> None:
         """No record here is large."""
 
-    def open_clients(self, ranges: Sequence[OffsetRange]) -> None:
-        """Nothing to open."""
-
     def isolate(self, batch: Batch, job: Job) -> Found:
         """No record here ends a task."""
         raise NotImplementedError

@@ -9,6 +9,7 @@ from typing import Any
 from frazil.imports.connect_transforms import Shape, matches, read_chain
 from frazil.imports.draft import Draft, Imported, Tool, carried, duration, number, unneeded, unsupported
 from frazil.imports.sources import flat, parse
+from frazil.kafka.properties import one_sided_remedy
 from frazil.spec.partitioning import split_terms
 
 NAMELESS = "of a JDBC catalog it is `catalog.name`; others do not keep their tables under a name"
@@ -223,13 +224,15 @@ def import_connector(text: str, brokers: str | None) -> Imported:
 
 
 def put_kafka(draft: Draft, *prefixes: str) -> None:
-    """Writes the addresses of brokers, and how to log in."""
+    """Writes the addresses of brokers, and how to log in, unless one of the two Kafka clients could not follow it."""
     for prefix in prefixes:
         for key in draft.names(prefix):
             name = key.removeprefix(prefix)
             if name in _SECURITY or name.startswith(("sasl.", "ssl.")):
                 value = draft.take(key)
-                if draft.document["kafka"].get(name, value) != value:
+                if remedy := one_sided_remedy(name, value or ""):
+                    draft.lose(key, "Frazil has two Kafka clients, and one of them could not follow it", remedy)
+                elif draft.document["kafka"].get(name, value) != value:
                     draft.lose(key, "a pipeline has one cluster, and another setting names it", "make two pipelines")
                 else:
                     draft.put(value, "kafka", name)

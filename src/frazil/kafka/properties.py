@@ -55,6 +55,7 @@ _MSK_OPTIONS = {"awsProfileName": PROFILE, "awsRoleArn": ROLE, "awsRoleSessionNa
 # What changes nothing about who logs in.
 _MSK_IDLE = {"awsStsRegion", "awsDebugCreds", "awsMaxRetries", "awsMaxBackOffTimeMs"}
 _EXTENSIONS = "sasl.oauthbearer.extensions"
+_GRANT = "sasl.oauthbearer.grant.type"
 _PATIENCE_MS = "30000"
 """How long a task waits for a broker's answer."""
 _FALSE = {"false", "f", "0"}
@@ -110,7 +111,7 @@ OF_BOTH = {
     *_LOGINS, *NATIVE_CA, *NATIVE_KEYS, HOST_CHECK, VERIFICATION, CIPHERS, _EXTENSIONS,
     "security.protocol", "sasl.mechanism", "sasl.mechanisms", "ssl.key.password", "ssl.keystore.location",
     "ssl.keystore.password", "sasl.kerberos.service.name", "sasl.kerberos.min.time.before.relogin",
-    "sasl.oauthbearer.method", "sasl.oauthbearer.token.endpoint.url", "https.ca.pem",
+    "sasl.oauthbearer.method", "sasl.oauthbearer.token.endpoint.url", "https.ca.pem", _GRANT,
 }  # fmt: skip
 
 _USE_OIDC = (
@@ -157,12 +158,19 @@ def native_security(properties: Mapping[str, str]) -> dict[str, str]:
 
 
 def _refuse_one_sided(properties: Mapping[str, str]) -> None:
-    for name in properties:
-        remedy = _ONE_SIDED_REMEDIES.get(name) or (_USE_OIDC if name.startswith(_ONE_SIDED_PREFIXES) else "")
-        known = {_TOKEN_HANDLER: {*_TOKEN_HANDLERS, *_MSK_HANDLERS}, _CLIENT_HANDLER: _MSK_HANDLERS}.get(name)
-        is_of_class = known is not None and properties[name] not in known
-        if remedy or is_of_class:
-            raise _refused(f"kafka `{name}` cannot be followed by both Kafka clients", remedy or _NO_CLASSES, name)
+    for name, value in properties.items():
+        if remedy := one_sided_remedy(name, value):
+            raise _refused(f"kafka `{name}` cannot be followed by both Kafka clients", remedy, name)
+
+
+def one_sided_remedy(name: str, value: str) -> str:
+    """Returns what to do about a setting that only one of the clients could follow; empty for any other."""
+    known = {_TOKEN_HANDLER: {*_TOKEN_HANDLERS, *_MSK_HANDLERS}, _CLIENT_HANDLER: _MSK_HANDLERS}.get(name)
+    if known is not None and value not in known:
+        return _NO_CLASSES
+    if name.startswith(_ONE_SIDED_PREFIXES) or (name == _GRANT and value != "client_credentials"):
+        return _USE_OIDC
+    return _ONE_SIDED_REMEDIES.get(name, "")
 
 
 # ---- login
@@ -395,7 +403,7 @@ def _task_login(native: Mapping[str, str]) -> dict[str, str]:
     """Returns the mechanism and its settings."""
     written = native.get("sasl.mechanism") or native.get("sasl.mechanisms") or ""
     name = written.upper() or "GSSAPI"
-    if name == "OAUTHBEARER" and native.get(METHOD) != "oidc":
+    if name == "OAUTHBEARER" and native.get(METHOD, "").lower() != "oidc":
         message = "kafka `sasl.mechanism: OAUTHBEARER` has nothing to get a token with"
         raise _refused(message, _USE_OIDC, "sasl.mechanism")
     module = _LOGIN_MODULES.get(name)

@@ -56,7 +56,7 @@ _DEFAULTS = {
     "spark.scheduler.mode": "FAIR",
     "spark.scheduler.allocation.file": str(resources.files("frazil.runtime") / "fairscheduler.xml"),
     "spark.speculation": "false",
-    # A record for which a task lacks memory is looked for, and the JVM lives on.
+    # A JVM that lacked memory for one task lives on for the others.
     "spark.executor.killOnFatalError.depth": "0",
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.codegen.cache.maxEntries": "1000",
@@ -66,9 +66,6 @@ _DEFAULTS = {
     "spark.sql.execution.arrow.maxBytesPerBatch": "64m",
     "spark.python.worker.reuse": "true",
     "spark.python.daemon.module": "frazil.ingest.tasks.daemon",
-    "spark.kafka.consumer.cache.capacity": "2000",
-    # Longer than standbys leave a client unused (`ingest/loop/ownership.py`).
-    "spark.kafka.consumer.cache.timeout": "15m",
     "spark.redaction.regex": SPARK_REDACTION,
 }
 # The parallel collector costs least of all over a batch; the pauses it makes are far below a commit's duration. Half of the

@@ -137,6 +137,25 @@ def test_a_route_of_the_sink_becomes_conditions_and_its_changes_an_upsert_table(
     assert found["kafka"]["sasl.jaas.config"] == "${env:KAFKA_SASL_JAAS_CONFIG}"
 
 
+def test_a_login_that_both_clients_know_is_carried_over_and_another_is_reported_with_its_remedy() -> None:
+    prefix, amazon = "consumer.override.", "software.amazon.msk.auth.iam"
+    known = {
+        "security.protocol": "SASL_SSL",
+        "sasl.mechanism": "AWS_MSK_IAM",
+        "sasl.client.callback.handler.class": f"{amazon}.IAMClientCallbackHandler",
+    }
+    unknown = {"ssl.enabled.protocols": "TLSv1.3", "sasl.login.callback.handler.class": "com.example.Handler"}
+    written = {f"{prefix}{name}": value for name, value in (known | unknown).items()}
+    found = imported("kafka-connect", json.dumps(examples.UNWRAPPED | written))
+    kafka = yaml.safe_load(found.text)["kafka"]
+    assert kafka.items() >= known.items()
+    assert kafka.keys().isdisjoint(unknown)
+    lost = {loss.key.removeprefix(prefix): loss for loss in found.losses}
+    assert lost.keys() >= unknown.keys()
+    assert all(lost[name].reason.startswith("Frazil has two Kafka clients") for name in unknown)
+    assert lost["ssl.enabled.protocols"].remedy.startswith("leave it out: only one of the two Kafka clients has it")
+
+
 def test_topics_are_filtered_by_conditions() -> None:
     chain = {
         "transforms": "not",

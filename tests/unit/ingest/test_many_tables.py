@@ -31,7 +31,7 @@ from frazil.report import Counts, TaskReport
 from frazil.spec import CatalogSpec, ColumnSpec, PipelineSpec, TableSpec, TopicSelector
 from frazil.spec.settings import CommitSpec
 from frazil.testing import FakeClock, MemoryCatalog
-from frazil.types import Batch, OffsetRange
+from frazil.types import Batch
 from tests.unit.ingest.test_commit_intervals import SlowSource
 
 TABLES = 200
@@ -112,9 +112,6 @@ class NoJobs:
         raise NotImplementedError
 
     def find_large(self, batches: Sequence[Batch]) -> None:
-        raise NotImplementedError
-
-    def open_clients(self, ranges: Sequence[OffsetRange]) -> None:
         raise NotImplementedError
 
     def run(self, batches: Sequence[Batch], job: Job, *, pool: str) -> list[TaskReport]:  # noqa: ARG002

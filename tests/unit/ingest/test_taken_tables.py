@@ -73,31 +73,3 @@ def test_a_taken_table_that_hangs_delays_no_other_for_long(tmp_path: Path) -> No
     began_s = one.scene.clock.monotonic_s()
     assert turn_until(one.process, lambda: ("small", ("n.a",)) in one.hand.waiting)
     assert one.scene.clock.monotonic_s() - began_s < 3
-
-
-def test_kafka_clients_of_other_processes_tables_stay_connected(tmp_path: Path) -> None:
-    """To connect 24 of them took two seconds after a takeover; Kafka closes connections that are idle for nine minutes."""
-    scene, script = Scene(tmp_path, "a", "b", "idle"), Script()
-    for topic in ("a", "b"):
-        scene.feed(topic, {"x": 1})
-    scene.catch_up()
-    script.owners = {"n.a": "run-0002", "n.b": "run-0009", "n.idle": "run-0009"}
-    process = scene.start(script=script)
-    assert turn_until(process, lambda: scene.jobs.opened)
-    while scene.clock.monotonic_s() < 1100:
-        scene.clock.sleep(0.5)  # Turns are 20 ms apart, and few of them do anything.
-        process.turn()
-    assert set(scene.jobs.opened) == {("b", 0)}
-    assert len(scene.jobs.opened) == 3, "each time before nine minutes have passed, and not much earlier"
-
-
-def test_a_partition_whose_records_are_gone_needs_no_client(tmp_path: Path) -> None:
-    scene, script = Scene(tmp_path, "a"), Script()
-    scene.feed("a", {"x": 1})
-    scene.catch_up()
-    standby = scene.start(script=script)
-    scene.source.by_name["a"].first[0] = 1
-    assert turn_until(standby, lambda: script.warm["run-0002"])
-    while scene.clock.monotonic_s() < 60:
-        standby.turn()
-    assert scene.jobs.opened == []

@@ -7,6 +7,8 @@ import mmap
 import os
 import socket
 import struct
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -302,3 +304,14 @@ def test_the_addresses_of_the_first_brokers_are_read_in_every_spelling() -> None
     assert addresses("a:9092, b:1,SASL_SSL://c:9093,[::1]:9,d") == [
         ("a", 9092), ("b", 1), ("c", 9093), ("::1", 9), ("d", 9092),
     ]  # fmt: skip
+
+
+def test_a_process_that_workers_are_forked_from_has_nothing_running_and_nothing_open() -> None:
+    program = (
+        "import os, sys, threading\n"
+        "before = set(os.listdir('/proc/self/fd'))\n"
+        "import frazil.kafka.fetch.connection\n"
+        "assert threading.active_count() == 1 and set(os.listdir('/proc/self/fd')) == before\n"
+        "assert 'confluent_kafka' not in sys.modules\n"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)

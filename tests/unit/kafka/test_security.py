@@ -122,7 +122,8 @@ def test_tasks_get_tokens_as_the_driver_does_and_need_no_file(tmp_path: Path) ->
         "https.ca.pem": text,
     }
     assert _login(properties | {"https.ca.location": str(authority.file)}) == expected
-    assert _login(properties | {"https.ca.pem": text}) == expected
+    assert _login(properties | {"https.ca.pem": text, "sasl.oauthbearer.method": "OIDC"}) == expected
+    assert _login(properties | {"https.ca.pem": text, "sasl.oauthbearer.grant.type": "client_credentials"}) == expected
 
 
 def test_a_login_module_as_people_write_it_is_understood() -> None:
@@ -142,6 +143,7 @@ def test_a_login_module_as_people_write_it_is_understood() -> None:
         ({"ssl.crl.location": "/crl.pem"}, "", "leave it out: only one"),
         ({"ssl.enabled.protocols": "TLSv1.3"}, "", "leave it out: only one"),
         ({"sasl.oauthbearer.config": "principal=me"}, "", "write `sasl.oauthbearer.method: oidc`"),
+        ({"sasl.oauthbearer.grant.type": "urn:ietf:params:oauth:grant-type:jwt-bearer"}, "", "write `sasl.oauth"),
         ({"sasl.oauthbearer.assertion.file": "/jwt"}, "", "write `sasl.oauthbearer.method: oidc`"),
         ({**_SASL, "sasl.mechanism": "OAUTHBEARER"}, "sasl.mechanism", "write `sasl.oauthbearer.method: oidc`"),
         ({**_SASL, "sasl.mechanism": "PLAIN"}, "sasl.mechanism", "write sasl.username and sasl.password"),

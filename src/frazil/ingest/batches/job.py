@@ -38,7 +38,7 @@ from frazil.process.references import Reference, find_reference
 from frazil.report import TaskReport, load_report
 from frazil.schema.inference import Hints
 from frazil.store.remedies import store_remedy
-from frazil.types import Batch, OffsetRange
+from frazil.types import Batch
 from frazil.write.target import TableTarget
 from frazil.zones import NO_ZONES, ZONES_REMEDY
 
@@ -89,12 +89,6 @@ class JobRunner(Protocol):
         Raises: UnavailableError where the search fails.
         """
 
-    def open_clients(self, ranges: Sequence[OffsetRange]) -> None:
-        """Reads the ranges for nothing: the next job that reads these partitions finds their Kafka clients connected.
-
-        Raises: UnavailableError or TaskFailedError where the read fails.
-        """
-
 
 class SparkJobs:
     """Runs jobs on a Spark session."""
@@ -135,13 +129,6 @@ class SparkJobs:
         """See the protocol."""
         apart, job = replace(batch, most_tasks=1), replace(job, asks_spark=False)
         return load_found(self._collect([apart], job, search_of, pool=_SEARCH_POOL))
-
-    def open_clients(self, ranges: Sequence[OffsetRange]) -> None:
-        """See the protocol. The records are not decoded: whatever they are, they harm nothing."""
-        with self._activated(_SEARCH_POOL) as spark:
-            wanted, shares = Wanted(("offset",), most_value_bytes=0), [list(ranges)] * self._parallelism(spark)
-            reads = plan_reads(spark, self._kafka_now(), shares)
-            _collected(reads.mapInArrow(reading(wanted, _take_none), REPORT_SCHEMA))
 
     def _collect(
         self,
@@ -210,12 +197,6 @@ def _collected(reports: DataFrame) -> list[str]:
         return [row.report for row in reports.collect()]
     except (PySparkException, Py4JJavaError) as error:
         raise _failure_of(error) from None
-
-
-def _take_none(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    for _ in batches:
-        pass
-    yield pa.RecordBatch.from_pydict({"report": pa.array([], pa.string())})
 
 
 def job_of(planned: Sequence[Planned], is_trial: bool = False, schema: Schema | None = None) -> Job:

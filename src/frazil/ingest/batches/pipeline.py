@@ -45,7 +45,6 @@ from frazil.runtime.private import release_memory
 from frazil.types import (
     Balance,
     Commit,
-    OffsetRange,
     Offsets,
     PendingDeadLetters,
     Progress,
@@ -112,13 +111,6 @@ class Pipeline:
             self._jobs.run([batch], job_of([planned], is_trial=True), pool="small")
         self._rehearse()
         self._release_memory()
-
-    def open_clients(self, ranges: Sequence[OffsetRange]) -> None:
-        """Connects the Kafka clients of the partitions of these ranges, by reading what Kafka still has of them."""
-        first = self._source.beginnings([(one.topic, one.partition) for one in ranges])
-        there = [one for one in ranges if first.get((one.topic, one.partition), one.end) <= one.start]
-        if there:
-            self._jobs.open_clients(there)
 
     def isolate(self, planned: Planned) -> Found:
         """Returns the records of a batch that crash the task which reads them."""

@@ -45,7 +45,7 @@ class Workers(Protocol):
     """Pools of threads. A pool is named after its kind of work and, behind a colon, the service that only this work
     needs: `small:s3` is another pool than `small:file`.
 
-    `small`, `taken`, `catch-up`, `batch-end`, `search`, `warm-up`, `clients` and `topics` do one piece of work at a time;
+    `small`, `taken`, `catch-up`, `batch-end`, `search`, `warm-up` and `topics` do one piece of work at a time;
     `commit`, `load`, `registry` and `protoc` several.
     """
 
@@ -90,7 +90,6 @@ _LIMITS = {
     "batch-end": PoolLimits(1, 1),
     "search": PoolLimits(1, 1),
     "warm-up": PoolLimits(1, 1),
-    "clients": PoolLimits(1, 1),
     "topics": PoolLimits(1, 1),
     "commit": PoolLimits(COMMIT_THREADS, MOST_THREADS, SLOW_COMMIT_S),
     "load": PoolLimits(LOAD_THREADS, MOST_THREADS, SLOW_COMMIT_S),

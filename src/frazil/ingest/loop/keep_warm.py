@@ -15,11 +15,8 @@ from frazil.ingest.loop.load import Loader
 from frazil.ingest.loop.ownership import Ownership
 from frazil.ingest.loop.planner import Planner
 from frazil.ingest.tables.table import Planned, Table
-from frazil.types import OffsetRange
 
 log = structlog.get_logger("frazil")
-
-_MOST_NAMED = 5
 
 
 class KeepWarm:
@@ -35,26 +32,14 @@ class KeepWarm:
         self._ending = ending
 
     def begin_due(self, tables: Sequence[Table]) -> None:
-        """Keeps the Kafka clients of other processes' tables connected, and lets Spark run a job of the real shape while
-        this process owns no table. Both have pools of their own, so that the first batch after a takeover waits for neither.
+        """Lets Spark run a job of the real shape while this process owns no table: its workers stay connected to Kafka. It
+        has a pool of its own, so that the first batch after a takeover does not wait for it.
         """
         pipeline, ends = self._loader.pipeline, self._planner.ends
-        if self._workers.is_free("clients") and (ranges := self._ownership.clients_to_open(tables, ends)):
-            self._workers.submit(
-                "clients", partial(self._after_clients, ranges), partial(pipeline.open_clients, ranges)
-            )
         if any(table.schedule.is_owned for table in tables):
             self._ownership.note_warm()
         elif planned := self._ownership.warm_up_batch(tables, ends):
             self._workers.submit("warm-up", partial(self._after_job, planned), partial(pipeline.try_tasks, planned))
-
-    def _after_clients(self, ranges: Sequence[OffsetRange], future: Future[None]) -> None:
-        error = future.exception()
-        if error is not None and is_jvm_gone(error):
-            self._ending.end(jvm_has_ended())
-        elif error is not None:
-            topics = sorted({one.topic for one in ranges})[:_MOST_NAMED]
-            log.warning("clients_not_opened", topics=topics, reason=str(error))
 
     def _after_job(self, planned: Planned, future: Future[None]) -> None:
         error = future.exception()

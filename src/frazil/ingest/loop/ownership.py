@@ -37,9 +37,6 @@ _WARM_AGAIN_S = 30.0
 _KEEP_WARM_S = 50.0
 # Tables that were taken together are loaded by then, unless the catalog is slow; and their first batches have ended.
 _GATHER_S, _FIRST_S = 0.5, 2.0
-# Kafka closes connections that nobody has used for nine minutes, and Spark clients after a quarter of an hour
-# (`runtime/jvm.py`). Opening one takes 20 ms of a core, using it again a few.
-_OPEN_EVERY_S, _OPEN_PAUSE_S, _MOST_OPENED = 480.0, 2.0, 25
 _WARM_RECORDS, _KEEP_WARM_RECORDS = 1000, 100
 HANGING_S = 5.0
 """How long the load of a table may take before a process counts as warm without it."""
@@ -61,8 +58,6 @@ class Ownership:
         self._failed_warm_jobs = 0
         self._is_warm = False
         #: When the Kafka client of a partition was last used for nothing, and when the next ones are.
-        self._opened_s: dict[Partition, float] = {}
-        self._open_due_s = float("-inf")
         self._known: set[str] = set()
         #: Tables that this process no longer owns and whose batch is still in hand; None where nothing is to be released.
         self._leaving: set[str] | None = None
@@ -277,25 +272,6 @@ class Ownership:
         if planned is None:  # Without records no more can be done now.
             self._warm_jobs, self._warm_due_s = max(WARM_JOBS, self._warm_jobs), now_s + _WARM_AGAIN_S
         return planned
-
-    def clients_to_open(self, tables: Sequence[Table], ends: Mapping[Partition, int]) -> tuple[OffsetRange, ...]:
-        """Returns the newest record of some partitions of other processes' tables. Who reads them keeps their Kafka clients
-        connected; a job that has to connect them takes a tenth of a second longer for each.
-        """
-        now_s = self._clock.monotonic_s()
-        if not self._is_warm or now_s < self._open_due_s:
-            return ()
-        self._open_due_s = now_s + _OPEN_PAUSE_S
-        due = [
-            place
-            for table in tables
-            if not table.schedule.is_owned and table.status.run_state is not RunState.STOPPED
-            for place in table.partitions()
-            if ends.get(place, 0) > 0 and now_s - self._opened_s.get(place, float("-inf")) >= _OPEN_EVERY_S
-        ]
-        chosen = sorted(due, key=lambda place: self._opened_s.get(place, 0.0))[:_MOST_OPENED]
-        self._opened_s |= dict.fromkeys(chosen, now_s)
-        return tuple(OffsetRange(*place, ends[place] - 1, ends[place]) for place in chosen)
 
     def end_warm_up(self, is_done: bool) -> None:
         """Notes that the job of `warm_up_batch` has ended. is_done: whether it was well; otherwise another one follows."""

@@ -203,6 +203,8 @@ class _Reading:
                 if broker not in self._asked:
                     parts.setdefault(broker, []).append(part)
         for broker, some in parts.items():
+            for part in some:
+                self._check_id(part.range.topic, self._cluster.ids.get(part.range.topic), part)
             try:
                 self._asked[broker] = self._send(broker, some)
             except UnavailableError as error:
@@ -218,8 +220,6 @@ class _Reading:
             by_topic.setdefault(part.range.topic, []).append(part)
         version = self._cluster.fetch_version(broker, by_topic)
         ids = {topic: self._cluster.ids.get(topic) for topic in by_topic}
-        for topic, some in by_topic.items():
-            self._check_id(topic, ids[topic], some[0])
         topics = [
             FetchRequest.FetchTopic(
                 topic=topic, topic_id=ids[topic], partitions=[self._partition(part) for part in some]
