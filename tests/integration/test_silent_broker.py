@@ -7,6 +7,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from functools import partial
+from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
@@ -14,11 +15,13 @@ from confluent_kafka import Producer
 from frazil.clock import SystemClock
 from frazil.errors import UnavailableError
 from frazil.ingest.batches.job import SparkJobs
+from frazil.ingest.tasks.task_job import Job
 from frazil.kafka.topics import KafkaTopics
 from frazil.runtime.jvm import Jvm
-from frazil.types import OffsetRange
+from frazil.types import Batch, OffsetRange
 from tests.fixtures.brokers import TwoBrokers
 from tests.fixtures.waiting import wait_until
+from tests.unit.ingest.targets import target_of
 
 LED_BY_ONE, LED_BY_TWO = ("one", 0), ("two", 0)
 FIRST_WAIT_S, PROMPT_S = 8.0, 4.0
@@ -91,48 +94,57 @@ def test_a_partition_whose_leader_has_changed_is_asked_of_the_present_one(broker
     assert clients[1].ends([("moving", 0)]) == {("moving", 0): 1}  # It believed in an earlier time of broker 2.
 
 
-def jobs(jvm: Jvm, servers: str) -> SparkJobs:
-    """Jobs of one task."""
-    kafka = {"bootstrap.servers": servers, "request.timeout.ms": f"{PATIENCE_S}000"}
-    return SparkJobs(jvm.session, kafka, parallelism=lambda _: 1)
+@pytest.fixture
+def read(jvm: Jvm, tmp_path: Path) -> Callable[..., int]:
+    """Reads the first record of each topic by one task, and returns how many there were."""
+
+    def run(servers: str, *topics: str) -> int:
+        kafka = {"bootstrap.servers": servers, "request.timeout.ms": f"{PATIENCE_S}000"}
+        jobs = SparkJobs(jvm.session, kafka, parallelism=lambda _: 1)
+        target = target_of(tmp_path, {"id": "long"})
+        batch = Batch(target.name, tuple(OffsetRange(topic, 0, 0, 1) for topic in topics))
+        reports = jobs.run([batch], Job(dict.fromkeys(topics, target)), pool="small")
+        return sum(report.counts.record_count for report in reports)
+
+    return run
 
 
 @pytest.mark.jvm
-def test_a_job_asks_no_broker_but_those_that_lead_what_it_reads(brokers: TwoBrokers, jvm: Jvm) -> None:
+@pytest.mark.filterwarnings(
+    "ignore::ResourceWarning"
+)  # PySpark leaves the socket of an answer to the garbage collector.
+def test_a_job_asks_no_broker_but_those_that_lead_what_it_reads(brokers: TwoBrokers, read: Callable[..., int]) -> None:
     producer = Producer({"bootstrap.servers": brokers.bootstrap_servers, "enable.idempotence": True})
     producer.produce("read", b"{}")
     producer.flush(20)
-    ranges = [OffsetRange("read", 0, 0, 1)]
     one, _, two = brokers.bootstrap_servers.partition(",")
-    jobs(jvm, one).open_clients(ranges)  # From now on there is a process that runs tasks.
+    assert read(one, "read") == 1  # From now on there is a process that runs tasks.
     with brokers.way.silent():
         for servers in (f"{one},{two}", one) * (JOBS // 2):
-            assert took_s(partial(jobs(jvm, servers).open_clients, ranges)) < PROMPT_S
-        assert took_s(partial(jobs(jvm, f"{two},{one}").open_clients, ranges)) < FIRST_WAIT_S
+            assert took_s(partial(read, servers, "read")) < PROMPT_S
+        assert took_s(partial(read, f"{two},{one}", "read")) < FIRST_WAIT_S
     brokers.way.cut()
     brokers.way.join()
 
 
 @pytest.mark.jvm
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
 def test_a_job_waits_for_a_silent_broker_as_long_as_it_may_and_names_what_did_not_come(
-    brokers: TwoBrokers, jvm: Jvm
+    brokers: TwoBrokers, read: Callable[..., int]
 ) -> None:
     producer = Producer({"bootstrap.servers": brokers.bootstrap_servers, "enable.idempotence": True})
-    for topic in ("lost", "led"):
+    for topic in ("led", "lost"):
         producer.produce(topic, b"{}")
     producer.flush(20)
-    ranges = [OffsetRange("led", 0, 0, 1), OffsetRange("lost", 0, 0, 1)]
-    started = jobs(jvm, brokers.bootstrap_servers)
-    started.open_clients(ranges)
+    assert read(brokers.bootstrap_servers, "led", "lost") == 2
     with brokers.way.silent():
-        clock = SystemClock()
-        began_s = clock.monotonic_s()
+        began_s = SystemClock().monotonic_s()
         with pytest.raises(UnavailableError) as failure:
-            started.open_clients(ranges)
-        assert PATIENCE_S <= clock.monotonic_s() - began_s < PATIENCE_S + FIRST_WAIT_S
+            read(brokers.bootstrap_servers, "led", "lost")
+        assert PATIENCE_S <= SystemClock().monotonic_s() - began_s < PATIENCE_S + FIRST_WAIT_S
     assert failure.value.where == "topic lost, partition 0, offset 0"
     words = rf"a task failed: records have not arrived for {PATIENCE_S} s: .*broker 127\.0\.0\.1:{brokers.way.port}.*"
     assert re.fullmatch(words, failure.value.message)
     brokers.way.cut()
     brokers.way.join()
-    started.open_clients(ranges)
+    assert read(brokers.bootstrap_servers, "led", "lost") == 2
