@@ -77,7 +77,7 @@ def test_the_timestamp_is_null_and_so_is_its_partition(ran: tuple[Path, dict[str
     assert hours == {"_timestamp_hour=null", "_timestamp_hour=2026-07-01-12"}
 
 
-def test_it_is_null_beside_records_that_the_driver_reads_for_spark(ran: tuple[Path, dict[str, Any]]) -> None:
+def test_it_is_null_beside_timestamps_in_nanoseconds(ran: tuple[Path, dict[str, Any]]) -> None:
     folder, _ = ran
     assert _times(folder, "far") == {0: None, 2: None, 3: _NOON_MS}
     assert [row["error_class"] for row in rows(folder, "far__dead_letters")] == ["out_of_range"]

@@ -4,19 +4,24 @@ change, which clients are not told.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from functools import partial
+from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
 
 from frazil.clock import SystemClock
-from frazil.kafka.source import read_ranges
+from frazil.errors import UnavailableError
+from frazil.ingest.batches.job import SparkJobs
+from frazil.ingest.tasks.task_job import Job
 from frazil.kafka.topics import KafkaTopics
 from frazil.runtime.jvm import Jvm
-from frazil.types import OffsetRange
+from frazil.types import Batch, OffsetRange
 from tests.fixtures.brokers import TwoBrokers
 from tests.fixtures.waiting import wait_until
+from tests.unit.ingest.targets import target_of
 
 LED_BY_ONE, LED_BY_TWO = ("one", 0), ("two", 0)
 FIRST_WAIT_S, PROMPT_S = 8.0, 4.0
@@ -24,6 +29,7 @@ FIRST_WAIT_S, PROMPT_S = 8.0, 4.0
 that it was ten seconds, again and again."""
 JOBS = 8
 """Where a job asked any broker, one of two waited for the silent one."""
+PATIENCE_S = 10
 
 
 @pytest.fixture(scope="module")
@@ -32,6 +38,8 @@ def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TwoBrokers]:
         made.create("one", 1)
         made.create("two", 2)
         made.create("read", 1)
+        made.create("led", 1)
+        made.create("lost", 2)
         yield made
 
 
@@ -86,21 +94,57 @@ def test_a_partition_whose_leader_has_changed_is_asked_of_the_present_one(broker
     assert clients[1].ends([("moving", 0)]) == {("moving", 0): 1}  # It believed in an earlier time of broker 2.
 
 
+@pytest.fixture
+def read(jvm: Jvm, tmp_path: Path) -> Callable[..., int]:
+    """Reads the first record of each topic by one task, and returns how many there were."""
+
+    def run(servers: str, *topics: str) -> int:
+        kafka = {"bootstrap.servers": servers, "request.timeout.ms": f"{PATIENCE_S}000"}
+        jobs = SparkJobs(jvm.session, kafka, parallelism=lambda _: 1)
+        target = target_of(tmp_path, {"id": "long"})
+        batch = Batch(target.name, tuple(OffsetRange(topic, 0, 0, 1) for topic in topics))
+        reports = jobs.run([batch], Job(dict.fromkeys(topics, target)), pool="small")
+        return sum(report.counts.record_count for report in reports)
+
+    return run
+
+
 @pytest.mark.jvm
-def test_a_job_asks_no_broker_but_those_that_lead_what_it_reads(brokers: TwoBrokers, jvm: Jvm) -> None:
+@pytest.mark.filterwarnings(
+    "ignore::ResourceWarning"
+)  # PySpark leaves the socket of an answer to the garbage collector.
+def test_a_job_asks_no_broker_but_those_that_lead_what_it_reads(brokers: TwoBrokers, read: Callable[..., int]) -> None:
     producer = Producer({"bootstrap.servers": brokers.bootstrap_servers, "enable.idempotence": True})
     producer.produce("read", b"{}")
     producer.flush(20)
-
-    def read(servers: str) -> None:
-        properties = {"bootstrap.servers": servers, "request.timeout.ms": "10000"}
-        frame = read_ranges(jvm.session(), properties, [OffsetRange("read", 0, 0, 1)], ["value"], 1)
-        assert frame.count() == 1
-
-    both, one = brokers.bootstrap_servers, brokers.bootstrap_servers.partition(",")[0]
-    read(both)  # From now on there is a consumer, which knows who leads the partition.
+    one, _, two = brokers.bootstrap_servers.partition(",")
+    assert read(one, "read") == 1  # From now on there is a process that runs tasks.
     with brokers.way.silent():
-        for servers in (both, one) * (JOBS // 2):
-            assert took_s(partial(read, servers)) < PROMPT_S
+        for servers in (f"{one},{two}", one) * (JOBS // 2):
+            assert took_s(partial(read, servers, "read")) < PROMPT_S
+        assert took_s(partial(read, f"{two},{one}", "read")) < FIRST_WAIT_S
     brokers.way.cut()
     brokers.way.join()
+
+
+@pytest.mark.jvm
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
+def test_a_job_waits_for_a_silent_broker_as_long_as_it_may_and_names_what_did_not_come(
+    brokers: TwoBrokers, read: Callable[..., int]
+) -> None:
+    producer = Producer({"bootstrap.servers": brokers.bootstrap_servers, "enable.idempotence": True})
+    for topic in ("led", "lost"):
+        producer.produce(topic, b"{}")
+    producer.flush(20)
+    assert read(brokers.bootstrap_servers, "led", "lost") == 2
+    with brokers.way.silent():
+        began_s = SystemClock().monotonic_s()
+        with pytest.raises(UnavailableError) as failure:
+            read(brokers.bootstrap_servers, "led", "lost")
+        assert PATIENCE_S <= SystemClock().monotonic_s() - began_s < PATIENCE_S + FIRST_WAIT_S
+    assert failure.value.where == "topic lost, partition 0, offset 0"
+    words = rf"a task failed: records have not arrived for {PATIENCE_S} s: .*broker 127\.0\.0\.1:{brokers.way.port}.*"
+    assert re.fullmatch(words, failure.value.message)
+    brokers.way.cut()
+    brokers.way.join()
+    assert read(brokers.bootstrap_servers, "led", "lost") == 2

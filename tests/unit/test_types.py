@@ -86,7 +86,7 @@ def test_reports_are_merged_for_one_table_with_the_first_bad_records_by_place() 
     reports = [
         TaskReport(
             "t",
-            Counts(10, 700, 90, False, {"a": {1: 5}}),
+            Counts(10, 700, {"a": {1: 5}}),
             WrittenFiles((files[0],), (files[1],)),
             SchemaRequests(("w1",), frozenset({"l"}), dropped=frozenset({"p"})),
             BadRecords((bad(1, 9), bad(1, 11)), 2),
@@ -94,7 +94,7 @@ def test_reports_are_merged_for_one_table_with_the_first_bad_records_by_place() 
         TaskReport("other", Counts(99), WrittenFiles((files[1],))),
         TaskReport(
             "t",
-            Counts(5, 70, 30, True, {"a": {0: 3, 1: 4}}),
+            Counts(5, 70, {"a": {0: 3, 1: 4}}),
             WrittenFiles((files[2],)),
             SchemaRequests(("w1", "w2"), dropped=frozenset({"q"})),
             BadRecords((bad(0, 70),), 1),
@@ -102,7 +102,7 @@ def test_reports_are_merged_for_one_table_with_the_first_bad_records_by_place() 
     ]
     assert merge_reports("t", reports, limit=2) == TaskReport(
         "t",
-        Counts(15, 770, 90, True, {"a": {0: 3, 1: 5}}),
+        Counts(15, 770, {"a": {0: 3, 1: 5}}),
         WrittenFiles((files[0], files[2]), (files[1],)),
         SchemaRequests(("w1", "w2"), frozenset({"l"}), dropped=frozenset({"p", "q"})),
         BadRecords((bad(0, 70), bad(1, 9)), 3),
@@ -114,7 +114,7 @@ def test_a_report_survives_its_way_to_the_driver() -> None:
     deleted = LastDelete("a", 0, 1, "k")
     report = TaskReport(
         "t",
-        Counts(1, 99, 99, True, {"a": {3: 4}}, {"tombstone": 2}),
+        Counts(1, 99, {"a": {3: 4}}, {"tombstone": 2}, 3, 4, {"read": 5}),
         WrittenFiles((DataFile("/é.parquet", 1, 2, '{"a": 1}'),), (DataFile("/l.parquet", 1, 2, "{}"),), ("x", "y")),
         SchemaRequests(
             ("w",), frozenset({'["x"]'}), ("id",), frozenset({"7"}), frozenset({"column x: no"}), frozenset({"x", "y"})

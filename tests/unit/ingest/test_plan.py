@@ -150,13 +150,6 @@ def test_a_batch_that_memory_ends_is_read_by_all_tasks_and_any_other_by_those_th
     assert (batch.span, batch.most_tasks) == (950_000, 1)
 
 
-def test_the_batch_of_a_table_with_small_records_is_light() -> None:
-    for is_small in (False, True):
-        batch = plan_batch({"a": {0: 0}}, {("a", 0): 9}, TableClock("t", 0, 1, is_small=is_small), now_s=0)
-        assert batch is not None
-        assert batch.is_small is is_small
-
-
 def test_a_limit_takes_short_ranges_whole_and_long_ones_to_the_same_length() -> None:
     ranges = [OffsetRange("a", 0, 0, 1000), OffsetRange("a", 1, 10, 20), OffsetRange("a", 2, 0, 500)]
     assert limit_ranges(ranges, 110) == [

@@ -41,7 +41,7 @@ def test_files_that_are_mostly_footer_and_batches_without_files_tell_nothing() -
 def test_a_table_of_a_route_learns_from_what_is_read_for_it_though_no_record_is_its_own() -> None:
     rest, unread = Sizes(), Sizes()
     rest.update(TaskReport("n.rest", routed=RouteReport(others=1_000_000)))
-    assert (rest.record_bytes, rest.largest_bytes, rest.is_scattered) == (0, 0, None)
+    assert (rest.record_bytes, rest.is_scattered) == (0, None)
     unread.update(TaskReport("n.rest"))
     assert unread == Sizes()
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -12,13 +10,8 @@ from structlog.testing import capture_logs
 from frazil.catalog.memory import MemoryCatalog
 from frazil.catalog.port import TableState
 from frazil.errors import UnavailableError
-from frazil.ingest.loop.service import Service
 from frazil.ingest.tables.state import RunState
-from frazil.ingest.tasks.task_job import Job
-from frazil.report import TaskReport
 from frazil.spec import PipelineSpec, load_spec
-from frazil.testing import MemoryJobs, MemorySource
-from frazil.types import Batch
 from tests.unit.ingest.service_scene import Scene, turn_until
 from tests.unit.ingest.test_shared_reads import NotedJobs
 
@@ -227,35 +220,6 @@ def test_tables_of_a_route_are_read_once_however_many_they_are(tmp_path: Path) -
     service = scene.start()
     assert turn_until(service, lambda: all(table.position()["t"][0] == 180 for table in service.tables))
     assert [len(one) for one in jobs.noted] == [31]
-
-
-class SizedJobs(MemoryJobs):
-    """Jobs that note which tables know their records to be small."""
-
-    def __init__(self, source: MemorySource) -> None:
-        super().__init__(source)
-        self.small: list[dict[str, bool]] = []
-
-    def run(self, batches: Sequence[Batch], job: Job, *, pool: str) -> list[TaskReport]:
-        self.small.append({batch.table: batch.is_small for batch in batches})
-        return super().run(batches, job, pool=pool)
-
-
-def test_tables_without_records_do_not_have_those_of_the_others_measured(tmp_path: Path) -> None:
-    scene = Routed(tmp_path)
-    jobs = scene.jobs = SizedJobs(scene.source)
-    scene.feed("t", {"type": "a", "n": 1}, {"type": "b", "n": 2})
-    service = scene.start()
-    for end in (2, 3, 4):
-        assert turn_until(service, partial(_are_at, service, end))
-        scene.feed("t", {"type": "a", "n": end + 1})
-    assert turn_until(service, partial(_are_at, service, 5))
-    assert jobs.small[-1] == {"n.a": True, "n.b": True, "n.rest": True}
-
-
-def _are_at(service: Service, offset: int) -> bool:
-    """Whether all tables of a route to two have read the topic up to an offset."""
-    return [table.position().get("t", {}).get(0) for table in service.tables] == [offset] * 3
 
 
 @pytest.mark.parametrize(

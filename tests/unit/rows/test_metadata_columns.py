@@ -158,7 +158,7 @@ def test_header_columns_take_the_last_header_of_their_name(tmp_path: Path) -> No
     ]
     job = Job({"a": target})
     assert "headers" in source_columns(job)
-    assert "headers" not in source_columns(Job({"a": target_of(tmp_path, {}, shaping=Shaping(depth=1))}), False)
+    assert "headers" not in source_columns(Job({"a": target_of(tmp_path, {}, shaping=Shaping(depth=1))}))
     found = rows_of(run(job, records_of(rows))["lake.t"])
     assert [{name: row[name] for name in HEADERS} for row in found] == [
         {"trace": "ü", "raw": b"\xff", "n": -7, "m": 2**63 - 1},

@@ -14,9 +14,9 @@ import pyarrow as pa
 import pytest
 
 from frazil.ingest.tasks import spark_inputs
-from frazil.ingest.tasks.shares import OVERSIZED_PARTITION
 from frazil.ingest.tasks.spark_inputs import with_inputs
 from frazil.ingest.tasks.task_job import Job
+from frazil.kafka.fetch.columns import LEFT_OUT
 from frazil.process.program import BY_SPARK, INPUT, Call, Field, Program, Project, SparkPart
 from frazil.types import BadRecord
 from frazil.write.target import TableTarget
@@ -58,10 +58,11 @@ def test_a_record_that_cannot_be_read_has_no_inputs_and_stays(target: TableTarge
     ]
 
 
-def test_records_that_end_tasks_and_oversized_ones_are_not_read(target: TableTarget) -> None:
+def test_records_that_end_tasks_and_those_that_were_left_out_are_not_read(target: TableTarget) -> None:
     known = replace(target, crashing=(BadRecord("t", 0, 1, "crashes_decoder", "", ""),))
     assert _inputs(known, _records({"a": "x"}, {"a": "y"}, {"a": "z"})) == ["x", None, "z"]
-    assert _inputs(target, _records({"a": "x"}, partition=OVERSIZED_PARTITION)) == [None]
+    sizes = pa.array([0, 400 * 1024 * 1024], pa.int64())
+    assert _inputs(target, _records({"a": "x"}, {"a": "y"}).append_column(LEFT_OUT, sizes)) == ["x", None]
 
 
 def test_a_reader_that_raises_is_left_to_the_task(target: TableTarget, monkeypatch: pytest.MonkeyPatch) -> None:

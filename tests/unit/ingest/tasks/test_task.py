@@ -15,7 +15,6 @@ from pyiceberg.types import LongType
 from frazil import __version__, failpoints
 from frazil.dead_letters.record import DEAD_LETTER_TYPES
 from frazil.decode.settings import Reading
-from frazil.ingest.tasks.shares import OVERSIZED_PARTITION
 from frazil.ingest.tasks.task import run_task
 from frazil.ingest.tasks.task_job import Job, source_columns
 from frazil.report import TaskReport
@@ -48,17 +47,7 @@ def test_records_become_rows_and_the_latest_times_are_reported(tmp_path: Path) -
     report = run(job, batch, records_of([{"partition": 0, "timestamp": 9_000_000, "value": _value()}]))["lake.t"]
     assert _rows(report) == [{"id": 1}, {"id": 2}, {"id": 3}, {"id": None}]
     assert (report.counts.record_count, report.counts.latest_ms) == (4, {"a": {0: 9000, 2: 7000}})
-
-
-def test_a_record_that_was_left_out_for_its_size_sends_the_batch_back(tmp_path: Path) -> None:
-    job = Job({"a": target_of(tmp_path, {"id": "long"})})
-    first = records_of([{"value": _value(id=1)}, {"value": _value(id=23)}])
-    assert run(job, first)["lake.t"].counts.largest_bytes == len(_value(id=23))
-    assert run(job, first)["lake.t"].counts.value_bytes == len(_value(id=1) + _value(id=23))
-    before = list(tmp_path.rglob("*.parquet"))
-    report = run(job, first, records_of([{"partition": OVERSIZED_PARTITION, "value": None}]), first)["lake.t"]
-    assert (report.counts.has_oversized, report.written.data, report.bad_records.first) == (True, (), ())
-    assert list(tmp_path.rglob("*.parquet")) == before
+    assert report.counts.value_bytes == 3 * len(_value(id=1)) + len(_value())
 
 
 def test_several_topics_share_a_batch_and_two_may_feed_one_table(tmp_path: Path) -> None:
@@ -96,16 +85,6 @@ def test_a_topic_may_feed_several_tables_each_from_where_its_own_records_begin(t
     reports = run(job, bad)
     mine = [reports[f"lake.{name}"] for name in ("one", "two", "three")]
     assert [(one.bad_records.count, len(one.written.data)) for one in mine] == [(1, 1), (1, 0), (0, 1)]
-
-
-def test_a_large_record_that_was_left_out_sends_the_batches_of_all_its_tables_back(tmp_path: Path) -> None:
-    one, two = (target_of(tmp_path, {"id": "long"}, name=f"lake.{name}") for name in ("one", "two"))
-    job = Job({"a": one}, beside={"a": (two,)}, starts={"lake.two": {"a": {0: 6}}})
-    reports = run(job, records_of([{"partition": OVERSIZED_PARTITION, "offset": 5, "value": None}]))
-    assert {name: report.counts.has_oversized for name, report in reports.items()} == {
-        "lake.one": True,
-        "lake.two": True,
-    }
 
 
 def test_metadata_columns_belong_to_their_own_record_in_a_batch_of_several_topics(tmp_path: Path) -> None:
@@ -365,7 +344,6 @@ def test_a_store_that_refuses_fails_the_task_and_leaves_nothing(tmp_path: Path) 
 def test_only_the_columns_that_are_used_are_asked_of_the_source(tmp_path: Path) -> None:
     plain = target_of(tmp_path, {"id": "long"})
     full = target_of(tmp_path, {"id": "long"}, name="lake.full", metadata=("key", "offset"))
-    assert source_columns(Job({"a": plain})) == ["partition", "timestamp", "value"]
     assert source_columns(Job({"a": plain})) == ["partition", "offset", "timestamp", "value"]
     assert source_columns(Job({"a": plain, "b": full})) == [
         "topic", "partition", "offset", "timestamp", "key", "value",
