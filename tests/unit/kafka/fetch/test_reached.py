@@ -47,7 +47,8 @@ def test_nothing_before_what_is_reached_is_still_to_come(seed: int) -> None:
     with MadeCluster(brokers=2) as cluster:
         ranges, kept = [], set()
         for number in range(4):
-            topic, at, batches = f"t{number % 2}", 0, []
+            topic, at = f"t{number % 2}", 0
+            batches: list[bytes] = []
             for _ in range(int(chance.integers(1, 6))):
                 at += int(chance.integers(0, 5))
                 run = range(at, at + int(chance.integers(1, 10)))
