@@ -37,9 +37,10 @@ class Written:
         self._producers: dict[str, Producer] = {}
 
     def write(self, *values: bytes | None, partition: int = 0, **more: Any) -> None:
-        """Records, in one batch if they fit. more: of `produce`, or a codec."""
+        """Records, in one batch if they fit. more: of `produce`; or a codec, and settings of the producer."""
         codec = more.pop("codec", "none")
-        producer = self._producer(codec, {"compression.type": codec, "linger.ms": "50"})
+        settings = {"compression.type": codec, "linger.ms": "50", **more.pop("settings", {})}
+        producer = self._producer(codec, settings)
         for value in values:
             producer.produce(self.name, value, partition=partition, **more)
         producer.flush()
