@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import ExitStack, nullcontext
+from contextlib import ExitStack, closing, nullcontext
 from functools import partial
 from typing import Any
 
@@ -166,6 +166,8 @@ def _check_services(spec: PipelineSpec, jvm: LightJvm | None) -> Iterator[Findin
     discovery = Discovery(spec, source, unmade)
     of_kafka = list(check_kafka(spec, source, discovery, partial(denied_topics, spec.kafka)))
     yield from of_kafka
+    if of_kafka[0].is_ok:
+        yield from check_tasks(spec)
     if spec.publish_offsets and of_kafka[0].is_ok:
         group = KafkaGroup(spec.kafka, group_of(spec.pipeline))
         yield check_group(group.name, group.may_commit)
@@ -183,6 +185,17 @@ def _check_services(spec: PipelineSpec, jvm: LightJvm | None) -> Iterator[Findin
         if registry.is_ok:
             analysed = QueryTables(unmade, queries) if queries is not None else None
             yield from check_schemas(tables, schemas, spec.path, analysed)
+
+
+def check_tasks(spec: PipelineSpec) -> Iterator[Finding]:
+    """Connects to a broker and logs in as tasks do, which have a client of their own; yields nothing where that works."""
+    from frazil.kafka.fetch.cluster import Cluster  # noqa: PLC0415  (a fifth of a second that other commands need not pay)
+
+    try:
+        with closing(Cluster(task_properties(spec.kafka))) as cluster:
+            cluster.refresh([])
+    except UnavailableError as error:
+        yield failed("kafka", "connected and logged in as tasks do", error)
 
 
 def _lacks_right(spec: PipelineSpec) -> SpecError | None:
