@@ -94,6 +94,10 @@ class Written:
 
         wait_until(lambda: kept() == list(offsets), "the log is compacted")
 
+    def consumed_of(self, partitions: int, level: str) -> list[list[Read]]:
+        """What librdkafka reads of each partition."""
+        return [self.consumed(level, partition) for partition in range(partitions)]
+
     def consumed(self, level: str, partition: int = 0) -> list[Read]:
         """What librdkafka reads of the partition."""
         consumer = Consumer(
@@ -103,7 +107,8 @@ class Written:
                 "isolation.level": level,
                 "auto.offset.reset": "earliest",
                 "enable.partition.eof": True,
-                "check.crcs": True,
+                "fetch.wait.max.ms": 10,
+                "fetch.error.backoff.ms": 10,
                 "log_level": 0,
             }
         )
