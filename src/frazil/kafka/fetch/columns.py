@@ -49,6 +49,8 @@ class Wanted:
     headers: tuple[str, ...] = ()
     #: A value with more bytes is left out.
     most_value_bytes: int = 2**31 - 1
+    #: A batch that takes more bytes than about so many, when it is decompressed, ends its range.
+    most_batch_bytes: int = 2**63 - 1
     #: The largest number of records that are handed over at a time.
     most_records: int = 20_000
 

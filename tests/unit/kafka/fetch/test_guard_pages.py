@@ -123,7 +123,7 @@ def read(whole: bytes, wanted: Wanted) -> list[Row] | None:
     frame = memory.buffer[start:end].data
     try:
         table = batches_in(frame, 0, len(frame), _FIRST, ("t", 0))
-        records = Records(wanted)
+        records = Records(wanted, {})
         found = [*records.add(("t", 0), (0, 1000), table, frame, ()), *records.flush()]
         return [row for one in found for row in rows_of(one)]
     except UnavailableError:

@@ -47,7 +47,8 @@ def test_nothing_before_what_is_reached_is_still_to_come(seed: int) -> None:
     with MadeCluster(brokers=2) as cluster:
         ranges, kept = [], set()
         for number in range(4):
-            topic, at, batches = f"t{number % 2}", 0, []
+            topic, at = f"t{number % 2}", 0
+            batches: list[bytes] = []
             for _ in range(int(chance.integers(1, 6))):
                 at += int(chance.integers(0, 5))
                 run = range(at, at + int(chance.integers(1, 10)))
@@ -55,7 +56,11 @@ def test_nothing_before_what_is_reached_is_still_to_come(seed: int) -> None:
                 kind = int(chance.choice([NONE, ZSTD]))
                 some = [Record(offset, b"v") for offset in run]
                 is_older = chance.random() < 0.2
-                batches += [older(1, [one]) for one in some] if is_older else [batch(some, Kind(codec=kind))]
+                batches += (
+                    [wrapped for one in some for wrapped in older(1, [one])]
+                    if is_older
+                    else [batch(some, Kind(codec=kind))]
+                )
                 kept |= {(topic, number, offset) for offset in run}
             cluster.add(topic, number, batches, leader=1 + number % 2)
             ranges.append(OffsetRange(topic, number, 0, at))
