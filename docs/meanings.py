@@ -225,8 +225,6 @@ LOG_EVENTS: dict[str, str] = {
     " dropped. See [upserts](../how-to/upsert.md#which-change-is-the-last).",
     "other_format_version": "The catalog created the table with another format version than `format_version`: `asked`"
     " and `found`. The table is written as it is; see [managed catalogs](../how-to/catalogs/README.md).",
-    "oversized_records_found": "A record, including its key and headers where they are read, is larger than 8 KiB:"
-    " this batch and later ones are read in pieces of limited size.",
     "topic_key_ignored": "A key of a topic's own configuration has no effect on its table, or another one than AutoMQ's:"
     " `topic`, `key`, the reason and what to do. See"
     " [topics from their configuration](../how-to/topics-from-configuration.md).",

@@ -133,7 +133,6 @@ BY_PEOPLE: Mapping[str, str] = {
     "remove the folder … and run frazil setup; if the error returns, check what answers in place of the"
     " repository, or what FRAZIL_IVY_SETTINGS names": _INSTALL,
     "run frazil doctor: the machine may lack memory": _INSTALL,
-    "set TMPDIR to a folder from which libraries may be loaded; for a container mount /tmp with exec": _INSTALL,
     "raise the limit: `ulimit -n …` in the shell, or LimitNOFILE= of a systemd service": _INSTALL,
     "read what it printed above; `frazil doctor` looks at Java and memory": _LOG,
     "read its log": _LOG,

@@ -73,8 +73,8 @@ class Cluster:
     def refresh(
         self, topics: Collection[str], timeout_s: float = _ANSWER_S, broker: int | None = None
     ) -> dict[str, str]:
-        """Asks a broker, `broker` where it is given and has answered all requests, for the leaders of topics, and returns what is wrong
-        with a topic, in words.
+        """Asks a broker, `broker` where it is given and has answered all requests, for the leaders of topics, and returns
+        what is wrong with a topic, in words.
 
         Raises: UnavailableError where no broker answers, or where one refuses the login.
         """

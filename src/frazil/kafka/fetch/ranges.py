@@ -394,8 +394,8 @@ class _Reading:
                 self._end_range(some.part)
 
     def _current(self, asked: _Asked, fetched: Fetched) -> set[str]:
-        """Returns the topics of which the answer is what was asked for: those of before Fetch 13 may have been created again,
-        and have another id now.
+        """Returns the topics of which the answer is what was asked for: those of before Fetch 13 may have been created
+        again, and have another id now.
         """
         known = {topic for topic, found in asked.ids.items() if found is not None}
         if asked.version >= WITH_IDS or not known or all(one.start == one.end for one in fetched.partitions):

@@ -222,8 +222,8 @@ def damaged(place: Partition, offset: int, words: str) -> UnavailableError:
     """Returns what is raised for a batch that cannot be read. offset: its first one."""
     return UnavailableError(
         f"a batch of records is damaged: {words}",
-        remedy="replace the broker's copy by another replica's; where all are damaged, delete the records up to the batch with"
-        " `kafka-delete-records`, and write `on_data_loss: skip`",
+        remedy="replace the broker's copy by another replica's; where all are damaged, delete the records up to the batch"
+        " with `kafka-delete-records`, and write `on_data_loss: skip`",
         where=f"topic {place[0]}, partition {place[1]}, offset {offset}",
     )
 
