@@ -13,7 +13,7 @@ from kafka.protocol.metadata import MetadataRequest
 
 from frazil.clock import SystemClock
 from frazil.errors import UnavailableError
-from frazil.kafka.fetch.connection import Connection, connect, is_refusal
+from frazil.kafka.fetch.connection import Connection, addresses, connect, is_refusal
 from frazil.kafka.fetch.response import LEAST_VERSION, MOST_VERSION, WITH_IDS
 from frazil.kafka.port import Partition
 
@@ -60,7 +60,7 @@ class Cluster:
         """settings: as `properties.task_properties` returns them."""
         self.settings = settings
         self._connect = open_connection
-        self._bootstrap = [_address(one) for one in settings["bootstrap.servers"].split(",")]
+        self._bootstrap = addresses(settings["bootstrap.servers"])
         self._brokers: dict[int, Address] = {}
         self._connections: dict[int, Connection] = {}
         self._used_s: dict[int, float] = {}
@@ -116,10 +116,10 @@ class Cluster:
             if connection.is_idle:
                 return connection, True
         known = sorted(self._brokers, key=lambda broker: broker in self._connections)
-        addresses = dict.fromkeys([*(self._brokers[broker] for broker in known), *self._bootstrap])
+        candidates = dict.fromkeys([*(self._brokers[broker] for broker in known), *self._bootstrap])
         deadline_s = _CLOCK.monotonic_s() + timeout_s
         failure: UnavailableError | None = None
-        for address in sorted(addresses, key=self._failing.__contains__):  # Those that failed last come last.
+        for address in sorted(candidates, key=self._failing.__contains__):  # Those that failed last come last.
             left_s = deadline_s - _CLOCK.monotonic_s()
             if failure is not None and left_s <= 0:
                 break
@@ -230,8 +230,3 @@ def words_of(code: int) -> str:
     """Returns Kafka's error code in words, such as `topic authorization failed`."""
     kind = for_code(code)
     return f"{kind.message}".lower().replace("_", " ")
-
-
-def _address(server: str) -> Address:
-    host, _, port = server.strip().rpartition("://")[2].rpartition(":")
-    return host.strip("[]"), int(port)
