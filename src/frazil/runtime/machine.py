@@ -99,7 +99,7 @@ def check_temporary(folder: Path | None = None) -> Check:
     """Checks that the JVM can load its libraries, such as that of zstd, from the folder of temporary files."""
     place = folder or Path(tempfile.gettempdir())
     if os.statvfs(place).f_flag & os.ST_NOEXEC:
-        found = f"{place} is mounted with noexec: compressed records cannot be read"
+        found = f"{place} is mounted with noexec: Java cannot read compressed files"
         return Check("temporary files", False, found, NOEXEC_REMEDY)
     return Check("temporary files", True, f"{place}")
 

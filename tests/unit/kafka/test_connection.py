@@ -19,6 +19,7 @@ from kafka.protocol.sasl import SaslAuthenticateResponse, SaslHandshakeResponse
 
 from frazil.errors import UnavailableError
 from frazil.kafka.fetch import connection
+from frazil.kafka.fetch.cluster import Cluster
 from frazil.kafka.fetch.connection import Connection, addresses, connect, is_refusal
 from tests.fixtures.broker_script import VERSIONS, Client, ScriptedBroker
 from tests.fixtures.certificates import LOOPBACK, Authority, Files
@@ -304,6 +305,19 @@ def test_the_addresses_of_the_first_brokers_are_read_in_every_spelling() -> None
     assert addresses("a:9092, b:1,SASL_SSL://c:9093,[::1]:9,d") == [
         ("a", 9092), ("b", 1), ("c", 9093), ("::1", 9), ("d", 9092),
     ]  # fmt: skip
+
+
+def test_a_cluster_is_asked_at_each_of_these_addresses() -> None:
+    tried = []
+
+    def away(host: str, port: int, *_: object) -> Connection:
+        tried.append((host, port))
+        raise UnavailableError("away")
+
+    cluster = Cluster({"bootstrap.servers": "PLAINTEXT://[::1]:1, kafka-1,"}, away)
+    with pytest.raises(UnavailableError, match="away"):
+        cluster.refresh(["t"])
+    assert tried == [("::1", 1), ("kafka-1", 9092)]
 
 
 def test_a_process_that_workers_are_forked_from_has_nothing_running_and_nothing_open() -> None:

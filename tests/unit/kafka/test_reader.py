@@ -69,5 +69,5 @@ def test_no_broker_is_asked_for_nothing() -> None:
 
 def test_a_sample_that_no_broker_sends_is_an_outage(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reader, "_SAMPLE_TIMEOUT_S", 1.0)
-    with pytest.raises(UnavailableError, match=r"records have not arrived for 1 s: the broker cannot be connected to"):
+    with pytest.raises(UnavailableError, match="the broker cannot be connected to"):
         read_sample({"bootstrap.servers": "127.0.0.1:1"}, [OffsetRange("t", 0, 0, 4)], SystemClock())

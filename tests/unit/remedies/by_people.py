@@ -25,6 +25,7 @@ BY_PEOPLE: Mapping[str, str] = {
     "write it otherwise, with Spark's functions of single rows": _ARGUMENT,
     "write it so that it is defined for every row, for example with `try_cast` or `try_divide`": _ARGUMENT,
     "run the pipeline first": _WAIT,
+    "use Kafka 2.1 or newer": _INSTALL,
     "start `frazil run`; if it was started, its log has why it ended before the first commit": _LOG,
     "wait until its producer commits or aborts it, or Kafka does after `transaction.timeout.ms`; if it stays, find and end"
     " it with `kafka-transactions.sh find-hanging` and `abort`": (
@@ -132,7 +133,6 @@ BY_PEOPLE: Mapping[str, str] = {
     "remove the folder … and run frazil setup; if the error returns, check what answers in place of the"
     " repository, or what FRAZIL_IVY_SETTINGS names": _INSTALL,
     "run frazil doctor: the machine may lack memory": _INSTALL,
-    "set TMPDIR to a folder from which libraries may be loaded; for a container mount /tmp with exec": _INSTALL,
     "raise the limit: `ulimit -n …` in the shell, or LimitNOFILE= of a systemd service": _INSTALL,
     "read what it printed above; `frazil doctor` looks at Java and memory": _LOG,
     "read its log": _LOG,

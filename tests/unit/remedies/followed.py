@@ -324,6 +324,10 @@ FOLLOWED: Mapping[str, str] = {
         "integration/test_refused_store.py::test_a_refused_store_is_named_and_no_record_is_searched_for_until_it_takes_rows",
     ),
     # Tables that stop or wait.
+    "replace the broker's copy by another replica's; where all are damaged, delete the records up to the batch with"
+    " `kafka-delete-records`, and write `on_data_loss: skip`": (
+        "integration/test_damaged_batch.py::test_a_table_waits_for_a_damaged_batch_and_no_other_does"
+    ),
     "correct `catalog.uri` and `catalog.warehouse`; to begin again without those tables, delete …": (
         "unit/cli/test_wiring.py::test_a_run_whose_catalog_is_another_one_says_so_and_continues_with_the_former_address"
     ),

@@ -9,8 +9,6 @@ from types import SimpleNamespace
 
 import pytest
 
-from frazil.errors import UnavailableError
-from frazil.ingest.batches.job import _failure_of
 from frazil.ops.check import check_machine
 from frazil.runtime.machine import (
     Check,
@@ -55,18 +53,6 @@ def test_a_folder_that_java_cannot_load_libraries_from_is_named(
     assert (found.is_ok, found.remedy) == (False, NOEXEC_REMEDY)
     [finding] = [one for one in check_machine(needs_s3=False) if one.name == "temporary files"]
     assert (finding.is_ok, finding.remedy) == (False, NOEXEC_REMEDY)
-
-
-@pytest.mark.parametrize(
-    "cause",
-    [
-        "java.lang.UnsatisfiedLinkError: /tmp/libzstd-jni-1.so: failed to map segment from shared object",
-        "java.lang.NoClassDefFoundError: Could not initialize class org.xerial.snappy.Snappy",
-    ],
-)
-def test_a_task_that_cannot_load_a_library_waits_for_one_that_can(cause: str) -> None:
-    failure = _failure_of(RuntimeError(f"Task 0 in stage 1.0 failed 1 times: {cause}"))
-    assert (type(failure), failure.remedy) == (UnavailableError, NOEXEC_REMEDY)
 
 
 def test_every_check_is_made(fake_java: Callable[..., Path]) -> None:

@@ -270,7 +270,7 @@ def read_records(
             count += 1
             number, at, last_delta = number + 1, stop, delta
         if at != raw_end:
-            return DAMAGED  # There are more records than the batch says.
+            return DAMAGED  # There are more records than their number in the header.
         row, number, at = row + 1, 0, 0
     state[ROW], state[NUMBER], state[AT], state[ROWS] = row, 0, 0, count
     return DONE

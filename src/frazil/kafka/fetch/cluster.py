@@ -13,7 +13,7 @@ from kafka.protocol.metadata import MetadataRequest
 
 from frazil.clock import SystemClock
 from frazil.errors import UnavailableError
-from frazil.kafka.fetch.connection import Connection, connect, is_refusal
+from frazil.kafka.fetch.connection import Connection, addresses, connect, is_refusal
 from frazil.kafka.fetch.response import LEAST_VERSION, MOST_VERSION, WITH_IDS
 from frazil.kafka.port import Partition
 
@@ -40,7 +40,7 @@ class Leader:
     """The broker that leads a partition."""
 
     broker: int
-    #: The leader's epoch, by which a broker tells an outdated client (KIP-320); -1 for none.
+    #: The leader's epoch, by which a broker recognises an outdated client (KIP-320); -1 for none.
     epoch: int = -1
 
 
@@ -60,7 +60,7 @@ class Cluster:
         """settings: as `properties.task_properties` returns them."""
         self.settings = settings
         self._connect = open_connection
-        self._bootstrap = [_address(one) for one in settings["bootstrap.servers"].split(",")]
+        self._bootstrap = addresses(settings["bootstrap.servers"])
         self._brokers: dict[int, Address] = {}
         self._connections: dict[int, Connection] = {}
         self._used_s: dict[int, float] = {}
@@ -73,8 +73,8 @@ class Cluster:
     def refresh(
         self, topics: Collection[str], timeout_s: float = _ANSWER_S, broker: int | None = None
     ) -> dict[str, str]:
-        """Asks a broker, `broker` where it is given and owes no answer, for the leaders of topics, and returns what is wrong
-        with a topic, in words.
+        """Asks a broker, `broker` where it is given and has answered all requests, for the leaders of topics, and returns
+        what is wrong with a topic, in words.
 
         Raises: UnavailableError where no broker answers, or where one refuses the login.
         """
@@ -116,10 +116,10 @@ class Cluster:
             if connection.is_idle:
                 return connection, True
         known = sorted(self._brokers, key=lambda broker: broker in self._connections)
-        addresses = dict.fromkeys([*(self._brokers[broker] for broker in known), *self._bootstrap])
+        candidates = dict.fromkeys([*(self._brokers[broker] for broker in known), *self._bootstrap])
         deadline_s = _CLOCK.monotonic_s() + timeout_s
         failure: UnavailableError | None = None
-        for address in sorted(addresses, key=self._failing.__contains__):  # Those that failed last come last.
+        for address in sorted(candidates, key=self._failing.__contains__):  # Those that failed last come last.
             left_s = deadline_s - _CLOCK.monotonic_s()
             if failure is not None and left_s <= 0:
                 break
@@ -184,7 +184,8 @@ class Cluster:
         return most
 
     def first_offset(self, broker: int, place: Partition, of: int, timeout_s: float = _ANSWER_S) -> int | None:
-        """Returns the first offset of a partition; None where the broker does not say. It may owe no answer.
+        """Returns the first offset of a partition; None where the broker does not answer that. It has to have answered all
+        requests.
 
         of: EARLIEST or EARLIEST_LOCAL. Raises: UnavailableError.
         """
@@ -229,8 +230,3 @@ def words_of(code: int) -> str:
     """Returns Kafka's error code in words, such as `topic authorization failed`."""
     kind = for_code(code)
     return f"{kind.message}".lower().replace("_", " ")
-
-
-def _address(server: str) -> Address:
-    host, _, port = server.strip().rpartition("://")[2].rpartition(":")
-    return host.strip("[]"), int(port)

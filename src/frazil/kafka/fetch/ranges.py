@@ -4,7 +4,7 @@ While records are handed over, the next answer of each broker is on its way: as 
 more than one. Nothing is asked for beyond what the ranges lack, but for the last batch of each and a quarter of its bytes.
 
 A broker answers no records of a partition where others before it in the request have taken the room: that there are none
-(compaction, ends of transactions) is what only the first one in a request is told.
+(compaction, ends of transactions) is only known of the first one in a request.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _PAUSES_S = (0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
 _CORRELATION_BYTES = 4
 _BYTES_PER_OFFSET = 512.0
 _EMPTY_ANSWERS = 3
-"""How many answers without records in turn mean that there are none, of a broker that does not tell what it has itself."""
+"""How many answers without records in turn mean that there are none, of a broker that does not list what it has itself."""
 _MOST_OUT_OF_RANGE = 3
 """How often in turn an offset may be out of range before it is taken for one behind the end of the log."""
 _MAGIC = 2
@@ -125,7 +125,7 @@ def read_ranges(
     reached: gets the offset per partition before which everything is handed over. is_lenient: reads what there is: records
     that no longer exist are left out, and a range ends where its log does.
 
-    Raises: UnavailableError, which names the place: records that no longer exist, a topic that was deleted or created anew,
+    Raises: UnavailableError, which names the place: records that no longer exist, a topic that was deleted or created again,
     damaged batches, a login or a right that is refused; and where nothing has arrived for `request.timeout.ms`. OSError
     where there is no room for a large batch.
     """
@@ -214,7 +214,7 @@ class _Reading:
             self._lost([part], words or "the partition has no leader", now_s)
 
     def _ask(self) -> None:
-        """Sends a request to each broker that owes no answer and leads what is left."""
+        """Sends a request to each broker that has answered the last one and leads what is left."""
         now_s = self._now_s()
         parts: dict[int, list[_Part]] = {}
         for place, part in self._left.items():
@@ -394,8 +394,8 @@ class _Reading:
                 self._end_range(some.part)
 
     def _current(self, asked: _Asked, fetched: Fetched) -> set[str]:
-        """Returns the topics of which the answer is what was asked for: those of before Fetch 13 may have been created anew,
-        and have another id now.
+        """Returns the topics of which the answer is what was asked for: those of before Fetch 13 may have been created
+        again, and have another id now.
         """
         known = {topic for topic, found in asked.ids.items() if found is not None}
         if asked.version >= WITH_IDS or not known or all(one.start == one.end for one in fetched.partitions):
@@ -461,7 +461,7 @@ class _Reading:
             self._left.pop(part.place, None)
 
     def _pass_gone(self, asked: _Asked, part: _Part, first: int) -> None:
-        """Goes on behind records that no longer exist, where that is allowed. first: the first offset that does."""
+        """Continues behind records that no longer exist, where that is allowed. first: the first offset that does."""
         end = min(first, part.range.end)
         if not self._is_lenient:
             words = f"the records from offset {part.position} up to {end} no longer exist"
@@ -489,7 +489,7 @@ class _Reading:
             words = f"{kind} at offset {part.position}, before the end of the range at {part.range.end}"
             self._note(part, words, asked.sent_s)
         elif self._is_gap(asked, part):
-            # All that was left there is gone, by compaction; the epoch before it says nothing of what follows.
+            # All that was left there is gone, by compaction; the epoch before it means nothing for what follows.
             part.fetched_epoch = -1
             self._move(asked, part, min(readable, part.range.end))
             self._reached[part.place] = part.position

@@ -1,5 +1,6 @@
-"""The records in brokers' answers, as columns: batches are found, checked, decompressed and left out where they are of
-aborted transactions.
+"""The records in brokers' answers, as columns.
+
+Batches are found, checked, decompressed, and left out where they are of aborted transactions.
 """
 
 from __future__ import annotations
@@ -225,7 +226,8 @@ def damaged(place: Partition, offset: int, words: str) -> UnavailableError:
     """Returns what is raised for a batch that cannot be read. offset: its first one."""
     return UnavailableError(
         f"a batch of records is damaged: {words}",
-        remedy="replace the broker's copy by another replica's; or skip the batch: give the table a start after it",
+        remedy="replace the broker's copy by another replica's; where all are damaged, delete the records up to the batch"
+        " with `kafka-delete-records`, and write `on_data_loss: skip`",
         where=f"topic {place[0]}, partition {place[1]}, offset {offset}",
     )
 

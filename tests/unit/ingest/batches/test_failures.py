@@ -56,14 +56,38 @@ def raised(last: str) -> RuntimeError:
         ("OSError: [Errno 28] No space left on device: '/lake/n/a'", "/lake/n/a", "free disk space"),
         ("OSError: s3://lake/a: 500: InternalError", "s3://lake/a", "Frazil retries with back-off"),
         ("TimeoutError: timed out", "", "check the address"),
-        ("frazil.errors.UnavailableError: the file is away", "", "Frazil retries with back-off"),
     ],
 )
 def test_an_error_of_a_store_is_no_records_and_says_what_to_do(last: str, where: str, remedy: str) -> None:
     failure = _failure_of(raised(last))
     assert (type(failure), failure.where) == (UnavailableError, where)
-    assert last.removeprefix("frazil.errors.") in failure.message
+    assert last in failure.message
     assert failure.remedy.startswith(remedy)
+
+
+AWAY = UnavailableError(
+    "records have not arrived for 30 s: the partition has no leader", where="topic t, partition 0, offset 7"
+)
+LOGIN = UnavailableError("the login is refused: no", remedy="correct the password", where="broker kafka-1:9092")
+
+
+@pytest.mark.parametrize(
+    ("last", "expected"),
+    [
+        (f"frazil.errors.UnavailableError: {AWAY}", AWAY),
+        (f"frazil.kafka.fetch.connection._Refused: {LOGIN}", LOGIN),
+        (
+            "frazil.errors.UnavailableError: the file (of a table) is away",
+            UnavailableError("the file (of a table) is away"),
+        ),
+    ],
+)
+def test_a_service_that_a_worker_misses_keeps_its_words_its_place_and_its_remedy(
+    last: str, expected: UnavailableError
+) -> None:
+    failure = _failure_of(raised(last))
+    assert (type(failure), failure.where, failure.remedy) == (UnavailableError, expected.where, expected.remedy)
+    assert failure.message == f"a task failed: {expected.message}"
 
 
 @pytest.mark.parametrize(
