@@ -17,7 +17,6 @@ from confluent_kafka.cimpl import NewTopic
 from frazil.errors import UnavailableError
 from frazil.kafka.port import Partition, ReadRecord
 from frazil.kafka.properties import native_properties
-from frazil.kafka.reader import KafkaReader
 from frazil.types import OffsetRange
 
 log = structlog.get_logger("frazil")
@@ -56,6 +55,9 @@ class ControlTopic:
         if end < self._next_offset:  # It was recreated.
             self._next_offset, self._keys = 0, {}
         if end > self._next_offset:
+            # A tenth of a second that commands without a control topic need not pay.
+            from frazil.kafka.reader import KafkaReader  # noqa: PLC0415
+
             reader = KafkaReader(self._properties)
             for batch in reader.batches(OffsetRange(self.name, 0, self._next_offset, end)):
                 for record in batch:
