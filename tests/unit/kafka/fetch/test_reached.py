@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterator
 from typing import Any
 
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 
 from frazil.errors import UnavailableError
+from frazil.kafka.fetch import records
 from frazil.kafka.fetch.codecs import NONE, ZSTD
 from frazil.kafka.fetch.columns import Wanted
 from frazil.kafka.fetch.ranges import read_ranges
@@ -148,14 +150,29 @@ def test_a_batch_that_takes_more_than_is_wanted_ends_its_range_and_no_other() ->
     assert reached == {("t", 0): 7, ("t", 1): 4}
 
 
+def test_a_large_batch_without_room_on_the_disk_is_an_outage_of_the_reader(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(_size: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(records, "_MAPPED_BYTES", 0)
+    monkeypatch.setattr(records, "mapped", full)
+    with made_log(log(range(3), codec=ZSTD, value=b"x" * 9 * 1024 * 1024)) as cluster:
+        reader = KafkaReader(settings(cluster.servers))
+        with pytest.raises(UnavailableError, match=r"a large batch of records has no room: No space left on device"):
+            reader.read([OffsetRange("t", 0, 0, 3)], 2**30)
+        monkeypatch.undo()
+        assert len(reader.read([OffsetRange("t", 0, 0, 3)], 2**30)[0]) == 3
+        reader.close()
+
+
 def test_the_reader_stops_after_enough_and_continues_from_there() -> None:
     with made_log(log(range(4000), range(4000, 9000), value=b"v" * 100)) as cluster:
         reader, at, found = KafkaReader(settings(cluster.servers)), 0, []
         while at < 9000:
-            records, reached = reader.read([OffsetRange("t", 0, at, 9000)], 100_000)
-            found += [record.offset for record in records]
+            some, reached = reader.read([OffsetRange("t", 0, at, 9000)], 100_000)
+            found += [record.offset for record in some]
             assert reached["t", 0] == found[-1] + 1
-            assert len(records) <= 2000
+            assert len(some) <= 2000
             at = reached["t", 0]
         reader.close()
     assert found == list(range(9000))
