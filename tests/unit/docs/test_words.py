@@ -77,7 +77,6 @@ EXEMPT_IN_SOURCES = {
 """Regular expressions of phrases in Python files that are no dialect, with their origin."""
 EXEMPT_FILES = {
     "src/frazil/demo/*.py": (r"\bframes?\b", "frames of the terminal"),
-    "src/frazil/kafka/fetch/*.py": (r"\bframes?\b|\b_?magic\b", "Kafka's own names of its messages and their version"),
 }
 """Globs of Python files with phrases that are searched in other files, as regular expressions, and the reason."""
 

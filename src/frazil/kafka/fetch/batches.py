@@ -1,4 +1,4 @@
-"""Kafka's record batches (magic 2) to columns, by compiled loops: no object is made for a record.
+"""Kafka's record batches (version 2) to columns, by compiled loops: no object is made for a record.
 
 Source: Kafka's message format, "Record Batch" and "Record"; integers of headers are big-endian, those of records are
 zigzag varints.
@@ -22,7 +22,7 @@ LENGTH_BYTES = 12
 """The bytes of a batch before what its length counts."""
 CRC_START = 21
 """Where the bytes begin that the checksum is of."""
-(BEGIN, END, BASE, LAST, FIRST_MS, MOST_MS, COUNT, ATTRIBUTES, PRODUCER, CRC, MAGIC, EPOCH, RAW, RAW_END) = range(14)
+(BEGIN, END, BASE, LAST, FIRST_MS, MOST_MS, COUNT, ATTRIBUTES, PRODUCER, CRC, FORMAT, EPOCH, RAW, RAW_END) = range(14)
 """The columns of a table of batches: where a batch begins and ends in its answer, its first and last offset, the first and
 the latest timestamp (ms), the number of records, its attributes, the producer's id, the checksum, the version of the
 format, the leader's epoch; and, set once they are decompressed, the addresses of its records' first byte and of the byte
@@ -58,8 +58,8 @@ def _big(at: int, size: int) -> int:
 @njit(**COMPILED)  # type: ignore[untyped-decorator]
 def find_batches(base: int, start: int, end: int, table: I64) -> tuple[int, int, bool]:
     """Fills a row of `table` for each whole batch in the bytes from `start` up to `end`, and returns their number, where
-    the rest begins, and whether that is damaged: it has a length that no batch has. A row of another format (magic 0 or 1,
-    or an unknown one) has only its place, its offset as BASE and LAST, and MAGIC.
+    the rest begins, and whether that is damaged: it has a length that no batch has. A row of another format (version 0 or 1,
+    or an unknown one) has only its place, its offset as BASE and LAST, and FORMAT.
 
     base: the address of the answer. table: int64 of shape (n_most, FIELDS).
     """
@@ -67,15 +67,15 @@ def find_batches(base: int, start: int, end: int, table: I64) -> tuple[int, int,
     while at + 17 <= end and row < table.shape[0]:
         p = base + at
         size = _big(p + 8, 4)
-        magic = load8(p + 16)
-        if size < (_LEAST_BATCH_BYTES if magic == 2 else _LEAST_MESSAGE_BYTES):
+        version = load8(p + 16)
+        if size < (_LEAST_BATCH_BYTES if version == 2 else _LEAST_MESSAGE_BYTES):
             return row, at, True
         if at + LENGTH_BYTES + size > end:
             break
         first = _big(p, 8)
         table[row, BEGIN], table[row, END] = at, at + LENGTH_BYTES + size
-        table[row, BASE], table[row, LAST], table[row, MAGIC] = first, first, magic
-        if magic == 2:
+        table[row, BASE], table[row, LAST], table[row, FORMAT] = first, first, version
+        if version == 2:
             table[row, EPOCH] = _big(p + 12, 4)
             table[row, CRC] = _big(p + 17, 4) & 0xFFFFFFFF
             table[row, ATTRIBUTES] = _big(p + 21, 2)
@@ -111,7 +111,7 @@ def wrong_checksum(base: int, table: I64, checksums: NDArray[np.uint32], short: 
     """
     low = np.uint64(0xFF)
     for row in range(table.shape[0]):
-        if table[row, MAGIC] != 2 or table[row, END] - table[row, BEGIN] >= short:
+        if table[row, FORMAT] != 2 or table[row, END] - table[row, BEGIN] >= short:
             continue
         at, end = base + table[row, BEGIN] + CRC_START, base + table[row, END]
         crc = np.uint64(0xFFFFFFFF)
@@ -270,7 +270,7 @@ def read_records(
             count += 1
             number, at, last_delta = number + 1, stop, delta
         if at != raw_end:
-            return DAMAGED  # There are more records than their number in the header.
+            return DAMAGED  # There are more records than their number.
         row, number, at = row + 1, 0, 0
     state[ROW], state[NUMBER], state[AT], state[ROWS] = row, 0, 0, count
     return DONE

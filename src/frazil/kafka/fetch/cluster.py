@@ -40,7 +40,7 @@ class Leader:
     """The broker that leads a partition."""
 
     broker: int
-    #: The leader's epoch, by which a broker recognises an outdated client (KIP-320); -1 for none.
+    #: The leader's epoch, by which a broker knows an outdated client (KIP-320); -1 for none.
     epoch: int = -1
 
 
@@ -73,8 +73,8 @@ class Cluster:
     def refresh(
         self, topics: Collection[str], timeout_s: float = _ANSWER_S, broker: int | None = None
     ) -> dict[str, str]:
-        """Asks a broker, `broker` where it is given and has answered all requests, for the leaders of topics, and returns
-        what is wrong with a topic, in words.
+        """Asks a broker for the leaders of topics, and returns what is wrong with a topic, in words. broker: the one that is
+        asked if it has answered all requests; any other one otherwise.
 
         Raises: UnavailableError where no broker answers, or where one refuses the login.
         """
@@ -184,8 +184,7 @@ class Cluster:
         return most
 
     def first_offset(self, broker: int, place: Partition, of: int, timeout_s: float = _ANSWER_S) -> int | None:
-        """Returns the first offset of a partition; None where the broker does not answer that. It has to have answered all
-        requests.
+        """Returns the first offset of a partition; None where the broker does not know. It has answered all requests.
 
         of: EARLIEST or EARLIEST_LOCAL. Raises: UnavailableError.
         """

@@ -1,6 +1,6 @@
 """The codecs of record batches, in the room that there is.
 
-Source: Kafka's message format; snappy's blocks as Kafka's Java client frames them (xerial's stream), or without a frame.
+Source: Kafka's message format; snappy's blocks as Kafka's Java client puts them into xerial's stream, or one without it.
 """
 
 from __future__ import annotations

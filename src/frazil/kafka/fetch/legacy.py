@@ -1,6 +1,6 @@
-"""Messages of Kafka's formats before 0.11 (magic 0 and 1), as segments have them that were never rewritten: one by one.
+"""Messages of Kafka's formats before 0.11 (version 0 and 1), as segments have them that were never rewritten: one by one.
 
-Source: Kafka's message format, "Old Message Format"; KIP-31 and KIP-32 for relative offsets and timestamps of magic 1.
+Source: Kafka's message format, "Old Message Format"; KIP-31 and KIP-32 for relative offsets and timestamps of version 1.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ import numpy as np
 from frazil.kafka.fetch import codecs
 from frazil.kafka.port import NO_TIMESTAMP_MS
 
-_HEAD = struct.Struct(">qiIbb")  # Offset, size, checksum, magic, attributes.
+_HEAD = struct.Struct(">qiIbb")  # Offset, size, checksum, version, attributes.
 _LONG = struct.Struct(">q")
 _SIZE = struct.Struct(">i")
 _CHECKED_FROM = 16
 _START_BYTES = 12
-_LEAST_BYTES = 14  # Of what a size counts: checksum, magic, attributes, and the lengths of key and value.
+_LEAST_BYTES = 14  # Of what a size counts: checksum, version, attributes, and the lengths of key and value.
 _CODEC, _APPEND_TIME = 0x07, 0x08
 _LZ4_HEADER_BYTES, _LZ4_HAS_SIZE = 7, 0x08
 _LEAST_ROOM, _MOST_ROOM = 1024 * 1024, 1024 * 1024 * 1024
@@ -47,23 +47,23 @@ def messages_of(data: memoryview, is_inside: bool = False) -> Iterator[Message]:
     at = 0
     while at < len(data):
         try:
-            offset, size, crc, magic, attributes = _HEAD.unpack_from(data, at)
+            offset, size, crc, version, attributes = _HEAD.unpack_from(data, at)
             end = at + _START_BYTES + size
             if size < _LEAST_BYTES or end > len(data):
                 raise DamagedMessage("a message is cut short")
             if zlib.crc32(data[at + _CHECKED_FROM : end]) != crc:
                 raise DamagedMessage("its checksum is another one")
-            if magic not in (0, 1) or (is_inside and attributes & _CODEC):
+            if version not in (0, 1) or (is_inside and attributes & _CODEC):
                 raise DamagedMessage("a message is of another format than the others")
-            yield from _opened(data[at + _HEAD.size : end], offset, magic, attributes)
+            yield from _opened(data[at + _HEAD.size : end], offset, version, attributes)
         except struct.error:
             raise DamagedMessage("a message is cut short") from None
         at = end
 
 
-def _opened(data: memoryview, offset: int, magic: int, attributes: int) -> Iterator[Message]:
+def _opened(data: memoryview, offset: int, version: int, attributes: int) -> Iterator[Message]:
     timestamp_ms, at = NO_TIMESTAMP_MS, 0
-    if magic == 1:
+    if version == 1:
         (timestamp_ms,) = _LONG.unpack_from(data)
         at = _LONG.size
     key, at = _bytes_at(data, at)
@@ -74,11 +74,11 @@ def _opened(data: memoryview, offset: int, magic: int, attributes: int) -> Itera
     if codec == codecs.NONE:
         yield Message(offset, timestamp_ms, key, value)
         return
-    inner = list(messages_of(memoryview(_decompressed(codec, value or b"", magic)), is_inside=True))
-    # Of magic 1 the offsets inside count from the first one, and that of the whole is the last one.
-    shift = offset - inner[-1].offset if magic == 1 and inner else 0
+    inner = list(messages_of(memoryview(_decompressed(codec, value or b"", version)), is_inside=True))
+    # Of version 1 the offsets inside count from the first one, and that of the whole is the last one.
+    shift = offset - inner[-1].offset if version == 1 and inner else 0
     for one in inner:
-        at_ms = timestamp_ms if magic == 1 and attributes & _APPEND_TIME else one.timestamp_ms
+        at_ms = timestamp_ms if version == 1 and attributes & _APPEND_TIME else one.timestamp_ms
         yield Message(one.offset + shift, at_ms, one.key, one.value)
 
 
@@ -92,8 +92,8 @@ def _bytes_at(data: memoryview, at: int) -> tuple[bytes | None, int]:
     return bytes(data[at : at + size]), at + size
 
 
-def _decompressed(codec: int, value: bytes, magic: int) -> bytes:
-    if codec == codecs.LZ4 and magic == 0:
+def _decompressed(codec: int, value: bytes, version: int) -> bytes:
+    if codec == codecs.LZ4 and version == 0:
         value = _with_checksum(value)
     size = _LEAST_ROOM
     while size <= _MOST_ROOM:
@@ -107,12 +107,12 @@ def _decompressed(codec: int, value: bytes, magic: int) -> bytes:
     raise DamagedMessage(f"it has more than {_MOST_ROOM} bytes when it is decompressed")
 
 
-def _with_checksum(frame: bytes) -> bytes:
-    """Returns a frame of LZ4 with the checksum of its header: clients had another one in it with magic 0 (KAFKA-3160)."""
-    if len(frame) < _LZ4_HEADER_BYTES:
-        return frame
-    end = _LZ4_HEADER_BYTES + (8 if frame[4] & _LZ4_HAS_SIZE else 0) - 1
-    return frame[:end] + bytes([_xxh32(frame[4:end]) >> 8 & 0xFF]) + frame[end + 1 :]
+def _with_checksum(packed: bytes) -> bytes:
+    """Returns a packed of LZ4 with the checksum of its header: clients had another one in it with version 0 (KAFKA-3160)."""
+    if len(packed) < _LZ4_HEADER_BYTES:
+        return packed
+    end = _LZ4_HEADER_BYTES + (8 if packed[4] & _LZ4_HAS_SIZE else 0) - 1
+    return packed[:end] + bytes([_xxh32(packed[4:end]) >> 8 & 0xFF]) + packed[end + 1 :]
 
 
 def _xxh32(few: bytes) -> int:

@@ -20,7 +20,7 @@ from kafka.protocol.consumer import FetchRequest
 
 from frazil.clock import SystemClock
 from frazil.errors import InvariantError, UnavailableError
-from frazil.kafka.fetch.batches import BASE, BEGIN, END, EPOCH, I64, LAST, MAGIC
+from frazil.kafka.fetch.batches import BASE, BEGIN, END, EPOCH, FORMAT, I64, LAST
 from frazil.kafka.fetch.cluster import EARLIEST, EARLIEST_LOCAL, Cluster, Leader, is_final, words_of
 from frazil.kafka.fetch.columns import Wanted
 from frazil.kafka.fetch.connection import Connection
@@ -41,10 +41,10 @@ _PAUSES_S = (0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
 _CORRELATION_BYTES = 4
 _BYTES_PER_OFFSET = 512.0
 _EMPTY_ANSWERS = 3
-"""How many answers without records in turn mean that there are none, of a broker that does not list what it has itself."""
+"""How many answers without records in turn mean that there are none, where it is unknown what a broker has itself."""
 _MOST_OUT_OF_RANGE = 3
 """How often in turn an offset may be out of range before it is taken for one behind the end of the log."""
-_MAGIC = 2
+_FORMAT = 2
 
 _OUT_OF_RANGE, _CORRUPT = 1, 2
 _TRANSIENT = {-1, 3, 5, 6, 7, 8, 9, 13, 56, 70, 71, 72, 74, 75, 78, 89, 100, 103, 106}
@@ -125,7 +125,7 @@ def read_ranges(
     reached: gets the offset per partition before which everything is handed over. is_lenient: reads what there is: records
     that no longer exist are left out, and a range ends where its log does.
 
-    Raises: UnavailableError, which names the place: records that no longer exist, a topic that was deleted or created again,
+    Raises: UnavailableError, which names the place: records that no longer exist, a topic that was deleted or recreated,
     damaged batches, a login or a right that is refused; and where nothing has arrived for `request.timeout.ms`. OSError
     where there is no room for a large batch.
     """
@@ -214,7 +214,7 @@ class _Reading:
             self._lost([part], words or "the partition has no leader", now_s)
 
     def _ask(self) -> None:
-        """Sends a request to each broker that has answered the last one and leads what is left."""
+        """Sends a request to each broker that has answered and leads what is left."""
         now_s = self._now_s()
         parts: dict[int, list[_Part]] = {}
         for place, part in self._left.items():
@@ -318,8 +318,8 @@ class _Reading:
     def _receive(self, asked: _Asked) -> tuple[Fetched, memoryview] | None:
         before_s = self._now_s()
         try:
-            frame = asked.connection.receive(self._answer_s)[_CORRELATION_BYTES:]
-            fetched = read_response(frame, asked.version)
+            answer = asked.connection.receive(self._answer_s)[_CORRELATION_BYTES:]
+            fetched = read_response(answer, asked.version)
         except (UnavailableError, InvariantError) as error:
             if self._now_s() - before_s >= self._answer_s:
                 self._shrink_bits = min(self._shrink_bits + _SHRINK_BITS, _MOST_SHRINK_BITS)
@@ -335,7 +335,7 @@ class _Reading:
         if fetched.throttle_ms > 0:
             for part in asked.parts.values():
                 part.until_s = max(part.until_s, self._now_s() + fetched.throttle_ms / 1000)
-        return fetched, frame
+        return fetched, answer
 
     def _drop(self, asked: _Asked, words: str) -> None:
         del self._asked[asked.broker]
@@ -372,7 +372,7 @@ class _Reading:
 
     # ---- what is in it
 
-    def _take(self, asked: _Asked, fetched: Fetched, frame: memoryview) -> Iterator[pa.RecordBatch]:
+    def _take(self, asked: _Asked, fetched: Fetched, answer: memoryview) -> Iterator[pa.RecordBatch]:
         missing = dict(asked.parts)
         found: list[_Found] = []
         has_room = True
@@ -380,7 +380,7 @@ class _Reading:
         for one in fetched.partitions:
             part = missing.pop((asked.topics.get(one.topic, ""), one.partition), None)
             if part is not None and part.range.topic in current:
-                found += self._taken(asked, part, one, frame, has_room)
+                found += self._taken(asked, part, one, answer, has_room)
             has_room = has_room and one.start == one.end
         if not fetched.throttle_ms:
             for part in missing.values():
@@ -389,13 +389,13 @@ class _Reading:
         for some in found:
             offsets = (some.start, some.part.range.end)
             try:
-                yield from self._records.add(some.part.place, offsets, some.table, frame, some.aborted)
+                yield from self._records.add(some.part.place, offsets, some.table, answer, some.aborted)
             except TooLargeBatch:
                 self._end_range(some.part)
 
     def _current(self, asked: _Asked, fetched: Fetched) -> set[str]:
-        """Returns the topics of which the answer is what was asked for: those of before Fetch 13 may have been created
-        again, and have another id now.
+        """Returns the topics of which the answer is what was asked for: those of before Fetch 13 may have been
+        recreated, and have another id now.
         """
         known = {topic for topic, found in asked.ids.items() if found is not None}
         if asked.version >= WITH_IDS or not known or all(one.start == one.end for one in fetched.partitions):
@@ -412,7 +412,7 @@ class _Reading:
         return set(asked.ids) - changed
 
     def _taken(
-        self, asked: _Asked, part: _Part, one: FetchedPartition, frame: memoryview, has_room: bool
+        self, asked: _Asked, part: _Part, one: FetchedPartition, answer: memoryview, has_room: bool
     ) -> list[_Found]:
         """Moves the partition's position behind the batches that an answer has, and returns those. has_room: whether the
         broker had room for the first of them.
@@ -426,14 +426,14 @@ class _Reading:
         elif 0 <= one.replica != asked.broker:
             part.replica = one.replica
         else:
-            return self._located(asked, part, one, frame, has_room)
+            return self._located(asked, part, one, answer, has_room)
         return []
 
     def _located(
-        self, asked: _Asked, part: _Part, one: FetchedPartition, frame: memoryview, has_room: bool
+        self, asked: _Asked, part: _Part, one: FetchedPartition, answer: memoryview, has_room: bool
     ) -> list[_Found]:
         before, end = part.position, part.range.end
-        table = batches_in(frame, one.start, one.end, before, part.place)
+        table = batches_in(answer, one.start, one.end, before, part.place)
         if not len(table):
             if has_room:
                 self._nothing(asked, part, one)
@@ -442,7 +442,7 @@ class _Reading:
         # One batch behind the range is proof that there is nothing else before it.
         table = table[: int((table[:, BASE] < end).sum()) + 1]
         after = min(end, int(table[-1, LAST]) + 1)
-        if table[-1, MAGIC] == _MAGIC:
+        if table[-1, FORMAT] == _FORMAT:
             part.fetched_epoch = int(table[-1, EPOCH])
         part.offset_bytes = max(1.0, float(table[-1, END] - table[0, BEGIN]) / (after - before))
         del self._left[part.place]
@@ -489,7 +489,7 @@ class _Reading:
             words = f"{kind} at offset {part.position}, before the end of the range at {part.range.end}"
             self._note(part, words, asked.sent_s)
         elif self._is_gap(asked, part):
-            # All that was left there is gone, by compaction; the epoch before it means nothing for what follows.
+            # All that was left there is gone, by compaction; the epoch before it is not that of what follows.
             part.fetched_epoch = -1
             self._move(asked, part, min(readable, part.range.end))
             self._reached[part.place] = part.position
@@ -537,5 +537,5 @@ def _check_offsets(part: _Part, table: I64, high_watermark: int) -> None:
     """Raises UnavailableError for batches that are none of the log that was read until now."""
     if 0 <= high_watermark <= table[-1, BASE]:
         raise damaged(part.place, part.position, "its offset is behind the end of the log")
-    if table[0, MAGIC] == _MAGIC and 0 <= table[0, EPOCH] < part.fetched_epoch:
+    if table[0, FORMAT] == _FORMAT and 0 <= table[0, EPOCH] < part.fetched_epoch:
         raise UnavailableError("the log was replaced by another one while it was read", where=part.where)

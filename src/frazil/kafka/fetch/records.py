@@ -27,10 +27,10 @@ from frazil.kafka.fetch.batches import (
     CRC_START,
     END,
     FIELDS,
+    FORMAT,
     HEADER_BYTES,
     I64,
     LAST,
-    MAGIC,
     PRODUCER,
     RAW,
     RAW_END,
@@ -53,16 +53,16 @@ _SHORT = 1024
 """Bytes of a batch from which on a call is worth its time, as the processor knows the checksum."""
 _LEGACY_BYTES = 8 * 1024 * 1024
 _ABORT = 0
-_MAGIC = 2
+_FORMAT = 2
 
 
-def batches_in(frame: memoryview, start: int, end: int, position: int, place: Partition) -> I64:
+def batches_in(answer: memoryview, start: int, end: int, position: int, place: Partition) -> I64:
     """Returns the table of the whole batches among the bytes from `start` up to `end` of an answer, which may end with a
     part of one. position: the offset that was asked for.
 
     Raises: UnavailableError for bytes that are no batches.
     """
-    base, tables, is_damaged = _address_of(frame), [], False
+    base, tables, is_damaged = _address_of(answer), [], False
     while True:
         table = np.zeros((max(1, min(_MOST_BATCHES, (end - start) // HEADER_BYTES)), FIELDS), np.int64)
         count, start, is_damaged = find_batches(base, start, end, table)
@@ -75,7 +75,7 @@ def batches_in(frame: memoryview, start: int, end: int, position: int, place: Pa
         (lasts < found[:, BASE]).any() or (found[1:, BASE] <= lasts[:-1]).any() or lasts[-1] < position
     )
     if is_disordered:
-        _check(place, found, frame)  # Knows better which one it is.
+        _check(place, found, answer)  # Knows better which one it is.
         raise damaged(place, position, "its offsets are in no order")
     if is_damaged:
         raise damaged(place, int(lasts[-1]) + 1 if len(found) else position, "its length is none")
@@ -84,6 +84,14 @@ def batches_in(frame: memoryview, start: int, end: int, position: int, place: Pa
 
 class TooLargeBatch(Exception):
     """A batch has more bytes than are wanted, when it is decompressed."""
+
+
+def warm_up() -> None:
+    """Loads the compiled loops, for a process that others are forked from; compiles those that are not on disk."""
+    nothing = np.zeros((0, FIELDS), np.int64)
+    find_batches(0, 0, 0, nothing)
+    wrong_checksum(0, nothing, CHECKSUMS, _SHORT)
+    Columns(Wanted(("value",))).take(0, nothing, np.zeros(STATES, np.int64), 0, 0)
 
 
 class Records:
@@ -108,7 +116,7 @@ class Records:
         place: Partition,
         offsets: tuple[int, int],
         table: I64,
-        frame: memoryview,
+        answer: memoryview,
         aborted: tuple[tuple[int, int], ...],
     ) -> Iterator[pa.RecordBatch]:
         """Adds the records of batches that have offsets from `offsets[0]` up to `offsets[1]`, and yields them whenever there
@@ -121,19 +129,19 @@ class Records:
         if self._columns.topic != place[0]:
             yield from self.flush()
             self._columns.topic = place[0]
-        _check(place, table, frame)
-        table = table[(table[:, BASE] < offsets[1]) | (table[:, MAGIC] < _MAGIC)]
-        table = table[~_unreadable(table, aborted, frame)]
+        _check(place, table, answer)
+        table = table[(table[:, BASE] < offsets[1]) | (table[:, FORMAT] < _FORMAT)]
+        table = table[~_unreadable(table, aborted, answer)]
         row = 0
         while row < len(table):
-            if table[row, MAGIC] == _MAGIC:
-                row, group = self._decompressed(place, table, row, frame)
+            if table[row, FORMAT] == _FORMAT:
+                row, group = self._decompressed(place, table, row, answer)
                 yield from self._append(place, offsets, group)
                 self._reached[place] = min(offsets[1], int(group[-1, LAST]) + 1)
             else:
-                end = row + _run(table[row:, MAGIC] != _MAGIC)
+                end = row + _run(table[row:, FORMAT] != _FORMAT)
                 yield from self.flush()
-                yield from self._older(place, offsets, table[row:end], frame)
+                yield from self._older(place, offsets, table[row:end], answer)
                 row = end
         self._reached[place] = after
 
@@ -149,12 +157,12 @@ class Records:
             raise damaged(place, int(group[error.row, BASE]), "a record cannot be read") from None
 
     def _older(
-        self, place: Partition, offsets: tuple[int, int], table: I64, frame: memoryview
+        self, place: Partition, offsets: tuple[int, int], table: I64, answer: memoryview
     ) -> Iterator[pa.RecordBatch]:
         """Yields messages of formats before 0.11."""
         some: list[Message] = []
         n_bytes = 0
-        for message in chain.from_iterable(_messages(place, batch, frame) for batch in table):
+        for message in chain.from_iterable(_messages(place, batch, answer) for batch in table):
             if message.offset >= offsets[1]:
                 break
             if message.offset >= offsets[0]:
@@ -168,10 +176,10 @@ class Records:
             self._reached[place] = some[-1].offset + 1
             yield batch_of(*place, some, self._wanted)
 
-    def _decompressed(self, place: Partition, table: I64, first: int, frame: memoryview) -> tuple[int, I64]:
+    def _decompressed(self, place: Partition, table: I64, first: int, answer: memoryview) -> tuple[int, I64]:
         """Decompresses batches, as many as there is room for, and returns the next row and the group."""
-        base, used = _address_of(frame), 0
-        group = table[first : first + _run(table[first:, MAGIC] == _MAGIC)]
+        base, used = _address_of(answer), 0
+        group = table[first : first + _run(table[first:, FORMAT] == _FORMAT)]
         group[:, RAW], group[:, RAW_END] = base + group[:, BEGIN] + HEADER_BYTES, base + group[:, END]
         is_packed = ((group[:, ATTRIBUTES] & CODEC) != 0) & (group[:, RAW] < group[:, RAW_END])
         packed = np.flatnonzero(is_packed)
@@ -180,7 +188,7 @@ class Records:
         for row, begin, end, attributes, offset in zip(packed.tolist(), *fields, strict=True):
             size = None
             if not used or self._growth * (end - begin) <= self._scratch.size - used:
-                data = frame[begin + HEADER_BYTES : end]
+                data = answer[begin + HEADER_BYTES : end]
                 try:
                     size = self._into_scratch(place, offset, attributes & CODEC, data, used)
                 except TooLargeBatch:
@@ -232,30 +240,30 @@ def damaged(place: Partition, offset: int, words: str) -> UnavailableError:
     )
 
 
-def _address_of(frame: memoryview) -> int:
-    return int(np.frombuffer(frame, np.uint8).ctypes.data)
+def _address_of(answer: memoryview) -> int:
+    return int(np.frombuffer(answer, np.uint8).ctypes.data)
 
 
-def _check(place: Partition, table: I64, frame: memoryview) -> None:
+def _check(place: Partition, table: I64, answer: memoryview) -> None:
     """Raises UnavailableError for a batch whose checksum is another one, or of a format that is not known."""
-    is_unknown = table[:, MAGIC] > _MAGIC
+    is_unknown = table[:, FORMAT] > _FORMAT
     if is_unknown.any():
         row = int(is_unknown.argmax())
-        raise damaged(place, int(table[row, BASE]), f"its format {int(table[row, MAGIC])} is not known")
-    row = wrong_checksum(_address_of(frame), table, CHECKSUMS, _SHORT)
+        raise damaged(place, int(table[row, BASE]), f"its format {int(table[row, FORMAT])} is not known")
+    row = wrong_checksum(_address_of(answer), table, CHECKSUMS, _SHORT)
     if row < 0:
-        is_long = (table[:, MAGIC] == _MAGIC) & (table[:, END] - table[:, BEGIN] >= _SHORT)
+        is_long = (table[:, FORMAT] == _FORMAT) & (table[:, END] - table[:, BEGIN] >= _SHORT)
         row = next(
-            (row for row in np.flatnonzero(is_long).tolist() if _checksum(table[row], frame) != table[row, CRC]), -1
+            (row for row in np.flatnonzero(is_long).tolist() if _checksum(table[row], answer) != table[row, CRC]), -1
         )
     if row >= 0:
         raise damaged(place, int(table[row, BASE]), "its checksum is another one")
 
 
-def _checksum(batch: I64, frame: memoryview) -> int:
+def _checksum(batch: I64, answer: memoryview) -> int:
     crc, end = 0, int(batch[END])
     for start in range(int(batch[BEGIN]) + CRC_START, end, _CRC_PIECE):
-        crc = google_crc32c.extend(crc, bytes(frame[start : min(end, start + _CRC_PIECE)]))
+        crc = google_crc32c.extend(crc, bytes(answer[start : min(end, start + _CRC_PIECE)]))
     return crc
 
 
@@ -264,14 +272,14 @@ def _run(is_so: NDArray[np.bool_]) -> int:
     return len(is_so) if is_so.all() else int(is_so.argmin())
 
 
-def _messages(place: Partition, batch: I64, frame: memoryview) -> Iterator[Message]:
+def _messages(place: Partition, batch: I64, answer: memoryview) -> Iterator[Message]:
     try:
-        yield from messages_of(frame[batch[BEGIN] : batch[END]])
+        yield from messages_of(answer[batch[BEGIN] : batch[END]])
     except DamagedMessage as error:
         raise damaged(place, int(batch[BASE]), str(error)) from None
 
 
-def _unreadable(table: I64, aborted: tuple[tuple[int, int], ...], frame: memoryview) -> NDArray[np.bool_]:
+def _unreadable(table: I64, aborted: tuple[tuple[int, int], ...], answer: memoryview) -> NDArray[np.bool_]:
     """Returns which batches have no records for a reader: control batches, and those of aborted transactions."""
     is_control: NDArray[np.bool_] = (table[:, ATTRIBUTES] & CONTROL) != 0
     if not aborted:
@@ -285,23 +293,16 @@ def _unreadable(table: I64, aborted: tuple[tuple[int, int], ...], frame: memoryv
         if producer not in now:
             continue
         if attributes & CONTROL:
-            if _is_abort(table[row], frame):
+            if _is_abort(table[row], answer):
                 now.discard(producer)
         elif attributes & TRANSACTIONAL:
             left_out[row] = True
     return left_out
 
 
-def _is_abort(batch: I64, frame: memoryview) -> bool:
+def _is_abort(batch: I64, answer: memoryview) -> bool:
     """Whether a control batch ends a transaction for nothing: its record's key is a version and a type, int16 each."""
     at = int(batch[BEGIN]) + HEADER_BYTES
     # Length, attributes, differences of time and offset, and the key's length are a byte each, as there is one record.
-    key = bytes(frame[at + 5 : at + 9])
+    key = bytes(answer[at + 5 : at + 9])
     return bool(batch[COUNT] == 1) and int.from_bytes(key[2:4], "big") == _ABORT
-
-
-def warm_up() -> None:
-    """Loads the compiled loops."""
-    empty = memoryview(bytes(1))
-    table = batches_in(empty, 0, 0, 0, ("", 0))
-    Columns(Wanted(("key", "headers", "value"), most_records=1)).take(0, table, np.zeros(STATES, np.int64), 0, 0)

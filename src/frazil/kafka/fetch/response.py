@@ -109,7 +109,7 @@ class _Cursor:
 
 
 def read_response(data: memoryview, version: int) -> Fetched:
-    """Returns the answer in a frame, after its size and its correlation id.
+    """Returns the answer in a answer, after its size and its correlation id.
 
     Raises: InvariantError for bytes that are no answer of this version.
     """
