@@ -7,7 +7,7 @@ COMPILE := env -u PIP_FIND_LINKS -u PIP_INDEX_URL -u PIP_EXTRA_INDEX_URL CUSTOM_
 	--quiet --allow-unsafe --generate-hashes --no-emit-index-url --no-emit-find-links --no-header --strip-extras
 
 .PHONY: setup machine test-setup manifests demo picture test test-all check lint docs bench soak soak-maintenance soak-answers soak-guard \
-	soak-adopt soak-replay soak-histories soak-decimals soak-examples soak-queries soak-processing soak-standby soak-values prometheus console collector \
+	soak-adopt soak-replay soak-histories soak-decimals soak-examples soak-queries soak-processing soak-standby soak-values soak-reader prometheus console collector \
 	catalogs stores lock clean
 
 setup: $(VENV)/.jars
@@ -174,7 +174,11 @@ soak-values: setup $(VENV)/.dev
 
 # A quarter of a million damaged records of each format between pages that nobody may touch; FRAZIL_RECORDS for other numbers.
 soak-guard: setup $(VENV)/.dev
-	$(BIN)/python -m pytest -m soak tests/unit/decode/test_guard_pages.py
+	$(BIN)/python -m pytest -m soak tests/unit/decode/test_guard_pages.py tests/unit/kafka/fetch/test_guard_pages.py
+
+# An hour of topics by chance, each read in ranges by chance and by librdkafka; FRAZIL_SOAK_SECONDS, FRAZIL_SEED for others.
+soak-reader: test-setup
+	$(BIN)/python -m pytest -s -m soak tests/integration/kafka_fetch
 
 lock: $(VENV)/.dev
 	$(COMPILE) --output-file requirements/runtime.txt requirements/runtime.in

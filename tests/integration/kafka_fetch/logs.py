@@ -37,9 +37,10 @@ class Written:
         self._producers: dict[str, Producer] = {}
 
     def write(self, *values: bytes | None, partition: int = 0, **more: Any) -> None:
-        """Records, in one batch if they fit. more: of `produce`, or a codec."""
+        """Records, in one batch if they fit. more: of `produce`; or a codec, and settings of the producer."""
         codec = more.pop("codec", "none")
-        producer = self._producer(codec, {"compression.type": codec, "linger.ms": "50"})
+        settings = {"compression.type": codec, "linger.ms": "50", **more.pop("settings", {})}
+        producer = self._producer(codec, settings)
         for value in values:
             producer.produce(self.name, value, partition=partition, **more)
         producer.flush()
@@ -93,6 +94,10 @@ class Written:
 
         wait_until(lambda: kept() == list(offsets), "the log is compacted")
 
+    def consumed_of(self, partitions: int, level: str) -> list[list[Read]]:
+        """What librdkafka reads of each partition."""
+        return [self.consumed(level, partition) for partition in range(partitions)]
+
     def consumed(self, level: str, partition: int = 0) -> list[Read]:
         """What librdkafka reads of the partition."""
         consumer = Consumer(
@@ -102,7 +107,8 @@ class Written:
                 "isolation.level": level,
                 "auto.offset.reset": "earliest",
                 "enable.partition.eof": True,
-                "check.crcs": True,
+                "fetch.wait.max.ms": 10,
+                "fetch.error.backoff.ms": 10,
                 "log_level": 0,
             }
         )

@@ -109,6 +109,6 @@ def test_a_topic_that_is_deleted_while_it_is_read(broker: EmbeddedBroker) -> Non
     log = Written(broker)
     log.write_alone(*(bytes(100_000) for _ in range(250)))
     with client_of(log.servers) as client:
-        rows, error = read_and_fail(client, [OffsetRange(log.name, 0, 0, 250)], lambda: log.topics.delete(log.name))
+        _, error = read_and_fail(client, [OffsetRange(log.name, 0, 0, 250)], lambda: log.topics.delete(log.name))
     assert "unknown topic" in error.message
     assert error.where == f"topic {log.name}, partition 0, offset {error.where.rpartition(' ')[2]}"

@@ -12,7 +12,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from frazil.raw_memory import COMPILED, copy_bytes, load8, store8
+from frazil.raw_memory import COMPILED, copy_bytes, load8, load64, store8
 
 I64 = NDArray[np.int64]
 
@@ -87,6 +87,46 @@ def find_batches(base: int, start: int, end: int, table: I64) -> tuple[int, int,
         at += LENGTH_BYTES + size
         row += 1
     return row, at, False
+
+
+def _checksums() -> NDArray[np.uint32]:
+    """Returns the tables of CRC32C by which eight bytes are taken at a time."""
+    made = np.zeros((8, 256), np.uint32)
+    made[0] = np.arange(256)
+    for _ in range(8):
+        made[0] = (made[0] >> 1) ^ np.where(made[0] & 1, np.uint32(0x82F63B78), np.uint32(0))
+    for n in range(1, 8):
+        made[n] = (made[n - 1] >> 8) ^ made[0][made[n - 1] & 0xFF]
+    return made
+
+
+CHECKSUMS = _checksums()
+
+
+@njit(**COMPILED)  # type: ignore[untyped-decorator]
+def wrong_checksum(base: int, table: I64, checksums: NDArray[np.uint32], short: int) -> int:
+    """Returns the row of the first batch with fewer bytes than `short` whose checksum is another one; -1 for none.
+
+    base: the address of the answer. checksums: CHECKSUMS.
+    """
+    low = np.uint64(0xFF)
+    for row in range(table.shape[0]):
+        if table[row, MAGIC] != 2 or table[row, END] - table[row, BEGIN] >= short:
+            continue
+        at, end = base + table[row, BEGIN] + CRC_START, base + table[row, END]
+        crc = np.uint64(0xFFFFFFFF)
+        while at + 8 <= end:
+            word = load64(at) ^ crc
+            crc = np.uint64(0)
+            for n in range(8):
+                crc ^= np.uint64(checksums[7 - n, (word >> np.uint64(8 * n)) & low])
+            at += 8
+        while at < end:
+            crc = np.uint64(checksums[0, (crc ^ np.uint64(load8(at))) & low]) ^ (crc >> np.uint64(8))
+            at += 1
+        if np.int64(crc ^ np.uint64(0xFFFFFFFF)) != table[row, CRC]:
+            return row
+    return -1
 
 
 @njit(**COMPILED)  # type: ignore[untyped-decorator]

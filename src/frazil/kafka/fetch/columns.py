@@ -32,8 +32,9 @@ _BYTES = 8 * 1024 * 1024
 _HEADERS = 65_536
 _TIMESTAMP = pa.timestamp("us", "UTC")
 _HEADERS_TYPE = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
-_SIZE = 7  # Of what `read_records` knows of a byte column.
-_USED, _ENTRIES = 1, 5
+_SIZE = 7
+_DATA, _USED, _MOST_USED, _OFFSETS, _FLAGS, _ENTRIES, _MOST_ENTRIES = range(_SIZE)
+"""What `read_records` knows of a byte column."""
 _SPARSE = 4
 """Memory of which less than one part of so many is used is not handed over, but copied from."""
 
@@ -77,18 +78,13 @@ class _ByteColumn:
         n_bytes, entries = max(n_bytes, _BYTES), max(entries, self._least_entries)
         if self._data.size < n_bytes:
             self._data = np.empty(n_bytes, np.uint8)
+            self.head[_DATA], self.head[_MOST_USED] = self._data.ctypes.data, self._data.size
         if self._is_null.size < entries:
             self._offsets, self._is_null = np.empty(entries + 1, np.int32), np.empty(entries, np.uint8)
             self._offsets[0] = 0
-        self.head[:] = (
-            self._data.ctypes.data,
-            0,
-            self._data.size,
-            self._offsets.ctypes.data,
-            self._is_null.ctypes.data,
-            0,
-            self._is_null.size,
-        )
+            self.head[_OFFSETS], self.head[_FLAGS] = self._offsets.ctypes.data, self._is_null.ctypes.data
+            self.head[_MOST_ENTRIES] = self._is_null.size
+        self.head[_USED] = self.head[_ENTRIES] = 0
 
     def take_all(self) -> pa.BinaryArray:
         """Returns what it has, and is empty."""

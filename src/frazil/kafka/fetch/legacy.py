@@ -19,7 +19,10 @@ _HEAD = struct.Struct(">qiIbb")  # Offset, size, checksum, magic, attributes.
 _LONG = struct.Struct(">q")
 _SIZE = struct.Struct(">i")
 _CHECKED_FROM = 16
+_START_BYTES = 12
+_LEAST_BYTES = 14  # Of what a size counts: checksum, magic, attributes, and the lengths of key and value.
 _CODEC, _APPEND_TIME = 0x07, 0x08
+_LZ4_HEADER_BYTES, _LZ4_HAS_SIZE = 7, 0x08
 _LEAST_ROOM, _MOST_ROOM = 1024 * 1024, 1024 * 1024 * 1024
 
 
@@ -36,18 +39,22 @@ class DamagedMessage(Exception):
     """Bytes that are no message."""
 
 
-def messages_of(data: memoryview) -> Iterator[Message]:
-    """Yields the messages of a set, those of compressed ones too.
+def messages_of(data: memoryview, is_inside: bool = False) -> Iterator[Message]:
+    """Yields the messages of a set, those of a compressed one too. is_inside: of one that is inside of another.
 
     Raises: DamagedMessage.
     """
     at = 0
-    while at + _HEAD.size <= len(data):
-        offset, size, crc, magic, attributes = _HEAD.unpack_from(data, at)
-        end = at + 12 + size
-        if end > len(data) or zlib.crc32(data[at + _CHECKED_FROM : end]) != crc:
-            raise DamagedMessage("its checksum is another one")
+    while at < len(data):
         try:
+            offset, size, crc, magic, attributes = _HEAD.unpack_from(data, at)
+            end = at + _START_BYTES + size
+            if size < _LEAST_BYTES or end > len(data):
+                raise DamagedMessage("a message is cut short")
+            if zlib.crc32(data[at + _CHECKED_FROM : end]) != crc:
+                raise DamagedMessage("its checksum is another one")
+            if magic not in (0, 1) or (is_inside and attributes & _CODEC):
+                raise DamagedMessage("a message is of another format than the others")
             yield from _opened(data[at + _HEAD.size : end], offset, magic, attributes)
         except struct.error:
             raise DamagedMessage("a message is cut short") from None
@@ -60,12 +67,14 @@ def _opened(data: memoryview, offset: int, magic: int, attributes: int) -> Itera
         (timestamp_ms,) = _LONG.unpack_from(data)
         at = _LONG.size
     key, at = _bytes_at(data, at)
-    value, _ = _bytes_at(data, at)
+    value, at = _bytes_at(data, at)
+    if at != len(data):
+        raise struct.error
     codec = attributes & _CODEC
     if codec == codecs.NONE:
         yield Message(offset, timestamp_ms, key, value)
         return
-    inner = list(messages_of(memoryview(_decompressed(codec, value or b""))))
+    inner = list(messages_of(memoryview(_decompressed(codec, value or b"", magic)), is_inside=True))
     # Of magic 1 the offsets inside count from the first one, and that of the whole is the last one.
     shift = offset - inner[-1].offset if magic == 1 and inner else 0
     for one in inner:
@@ -83,7 +92,9 @@ def _bytes_at(data: memoryview, at: int) -> tuple[bytes | None, int]:
     return bytes(data[at : at + size]), at + size
 
 
-def _decompressed(codec: int, value: bytes) -> bytes:
+def _decompressed(codec: int, value: bytes, magic: int) -> bytes:
+    if codec == codecs.LZ4 and magic == 0:
+        value = _with_checksum(value)
     size = _LEAST_ROOM
     while size <= _MOST_ROOM:
         room = np.empty(size, np.uint8)
@@ -94,3 +105,26 @@ def _decompressed(codec: int, value: bytes) -> bytes:
         except codecs.Damaged as error:
             raise DamagedMessage(f"{codecs.NAMES.get(codec, 'its codec')}: {error}") from None
     raise DamagedMessage(f"it has more than {_MOST_ROOM} bytes when it is decompressed")
+
+
+def _with_checksum(frame: bytes) -> bytes:
+    """Returns a frame of LZ4 with the checksum of its header: clients had another one in it with magic 0 (KAFKA-3160)."""
+    if len(frame) < _LZ4_HEADER_BYTES:
+        return frame
+    end = _LZ4_HEADER_BYTES + (8 if frame[4] & _LZ4_HAS_SIZE else 0) - 1
+    return frame[:end] + bytes([_xxh32(frame[4:end]) >> 8 & 0xFF]) + frame[end + 1 :]
+
+
+def _xxh32(few: bytes) -> int:
+    """Returns XXH32 of fewer than 16 bytes."""
+    primes = 0x9E3779B1, 0x85EBCA77, 0xC2B2AE3D, 0x27D4EB2F, 0x165667B1
+    found, words = primes[4] + len(few), len(few) // 4
+    for (word,) in struct.iter_unpack("<I", few[: 4 * words]):
+        found = found + word * primes[2] & 0xFFFFFFFF
+        found = (found << 17 | found >> 15) * primes[3] & 0xFFFFFFFF
+    for byte in few[4 * words :]:
+        found = found + byte * primes[4] & 0xFFFFFFFF
+        found = (found << 11 | found >> 21) * primes[0] & 0xFFFFFFFF
+    found = (found ^ found >> 15) * primes[1] & 0xFFFFFFFF
+    found = (found ^ found >> 13) * primes[2] & 0xFFFFFFFF
+    return found ^ found >> 16

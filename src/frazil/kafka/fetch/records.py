@@ -18,6 +18,7 @@ from frazil.kafka.fetch.batches import (
     ATTRIBUTES,
     BASE,
     BEGIN,
+    CHECKSUMS,
     CODEC,
     CONTROL,
     COUNT,
@@ -35,6 +36,7 @@ from frazil.kafka.fetch.batches import (
     STATES,
     TRANSACTIONAL,
     find_batches,
+    wrong_checksum,
 )
 from frazil.kafka.fetch.columns import Columns, DamagedRecord, Wanted, batch_of
 from frazil.kafka.fetch.connection import mapped
@@ -46,6 +48,8 @@ _MOST_SCRATCH_BYTES = 4 * 1024 * 1024 * 1024
 _MAPPED_BYTES = 64 * 1024 * 1024
 _MOST_BATCHES = 4096
 _CRC_PIECE = 16 * 1024 * 1024
+_SHORT = 1024
+"""Bytes of a batch from which on a call is worth its time, as the processor knows the checksum."""
 _LEGACY_BYTES = 8 * 1024 * 1024
 _ABORT = 0
 _MAGIC = 2
@@ -69,9 +73,11 @@ def batches_in(frame: memoryview, start: int, end: int, position: int, place: Pa
     is_disordered = bool(len(found)) and bool(
         (lasts < found[:, BASE]).any() or (found[1:, BASE] <= lasts[:-1]).any() or lasts[-1] < position
     )
-    if is_damaged or is_disordered:
-        at = position if is_disordered or not len(found) else int(lasts[-1]) + 1
-        raise damaged(place, at, "its offsets are in no order" if is_disordered else "its length is none")
+    if is_disordered:
+        _check(place, found, frame)  # Knows better which one it is.
+        raise damaged(place, position, "its offsets are in no order")
+    if is_damaged:
+        raise damaged(place, int(lasts[-1]) + 1 if len(found) else position, "its length is none")
     return found
 
 
@@ -82,10 +88,10 @@ class TooLargeBatch(Exception):
 class Records:
     """Records of answers, in the order in which they are added, until they are handed over."""
 
-    def __init__(self, wanted: Wanted, reached: MutableMapping[Partition, int]) -> None:
+    def __init__(self, wanted: Wanted, reached: MutableMapping[Partition, int] | None = None) -> None:
         """reached: gets, before records are handed over, the offset up to which those of each partition go by then."""
         self._wanted = wanted
-        self._reached = reached
+        self._reached = {} if reached is None else reached
         self._columns = Columns(wanted)
         self._scratch: NDArray[np.uint8] = np.empty(0, np.uint8)
         #: How many bytes one compressed byte became in the last batch.
@@ -124,7 +130,7 @@ class Records:
                 yield from self._append(place, offsets, group)
                 self._reached[place] = min(offsets[1], int(group[-1, LAST]) + 1)
             else:
-                end = row + _run_of_older(table[row:])
+                end = row + _run(table[row:, MAGIC] != _MAGIC)
                 yield from self.flush()
                 yield from self._older(place, offsets, table[row:end], frame)
                 row = end
@@ -163,33 +169,32 @@ class Records:
 
     def _decompressed(self, place: Partition, table: I64, first: int, frame: memoryview) -> tuple[int, I64]:
         """Decompresses batches, as many as there is room for, and returns the next row and the group."""
-        base, used, row = _address_of(frame), 0, first
-        raws = []
-        for begin, end, attributes, magic, offset in table[first:, (BEGIN, END, ATTRIBUTES, MAGIC, BASE)].tolist():
-            if magic != _MAGIC:
-                break
-            codec, data = attributes & CODEC, begin + HEADER_BYTES
-            if codec == codecs.NONE or data == end:
-                raws.append((base + data, base + end))
-            elif used and self._growth * (end - begin) > self._scratch.size - used:
-                break
-            else:
+        base, used = _address_of(frame), 0
+        group = table[first : first + _run(table[first:, MAGIC] == _MAGIC)]
+        group[:, RAW], group[:, RAW_END] = base + group[:, BEGIN] + HEADER_BYTES, base + group[:, END]
+        is_packed = ((group[:, ATTRIBUTES] & CODEC) != 0) & (group[:, RAW] < group[:, RAW_END])
+        packed = np.flatnonzero(is_packed)
+        fields = (group[packed, field].tolist() for field in (BEGIN, END, ATTRIBUTES, BASE))
+        sizes: list[int] = []
+        for row, begin, end, attributes, offset in zip(packed.tolist(), *fields, strict=True):
+            size = None
+            if not used or self._growth * (end - begin) <= self._scratch.size - used:
+                data = frame[begin + HEADER_BYTES : end]
                 try:
-                    size = self._into_scratch(place, offset, codec, frame[data:end], used)
+                    size = self._into_scratch(place, offset, attributes & CODEC, data, used)
                 except TooLargeBatch:
-                    if row == first:
+                    if not row:  # Otherwise what is before it comes first.
                         raise
-                    size = None  # What is before it comes first.
-                if size is None:
-                    break
-                start = self._scratch.ctypes.data + used
-                raws.append((start, start + size))
-                used += size
-                self._growth = size / (end - begin)
-            row += 1
-        group = table[first:row]
-        group[:, RAW : RAW_END + 1] = raws
-        return row, group
+            if size is None:
+                group = group[:row]
+                break
+            sizes.append(size)
+            used += size
+            self._growth = size / (end - begin)
+        rows = packed[: len(sizes)]
+        ends = self._scratch.ctypes.data + np.cumsum(sizes, dtype=np.int64)
+        group[rows, RAW], group[rows, RAW_END] = ends - np.array(sizes, np.int64), ends
+        return first + len(group), group
 
     def _into_scratch(self, place: Partition, offset: int, codec: int, data: memoryview, used: int) -> int | None:
         """Decompresses a batch behind `used` bytes, and returns its size; None where it needs the room of those."""
@@ -230,20 +235,30 @@ def _address_of(frame: memoryview) -> int:
 
 def _check(place: Partition, table: I64, frame: memoryview) -> None:
     """Raises UnavailableError for a batch whose checksum is another one, or of a format that is not known."""
-    for begin, end, expected, magic, offset in table[:, (BEGIN, END, CRC, MAGIC, BASE)].tolist():
-        if magic > _MAGIC:
-            raise damaged(place, offset, f"its format {magic} is not known")
-        crc = 0
-        for start in range(begin + CRC_START, end if magic == _MAGIC else 0, _CRC_PIECE):
-            crc = google_crc32c.extend(crc, bytes(frame[start : min(end, start + _CRC_PIECE)]))
-        if crc != expected:
-            raise damaged(place, offset, "its checksum is another one")
+    is_unknown = table[:, MAGIC] > _MAGIC
+    if is_unknown.any():
+        row = int(is_unknown.argmax())
+        raise damaged(place, int(table[row, BASE]), f"its format {int(table[row, MAGIC])} is not known")
+    row = wrong_checksum(_address_of(frame), table, CHECKSUMS, _SHORT)
+    if row < 0:
+        is_long = (table[:, MAGIC] == _MAGIC) & (table[:, END] - table[:, BEGIN] >= _SHORT)
+        row = next(
+            (row for row in np.flatnonzero(is_long).tolist() if _checksum(table[row], frame) != table[row, CRC]), -1
+        )
+    if row >= 0:
+        raise damaged(place, int(table[row, BASE]), "its checksum is another one")
 
 
-def _run_of_older(table: I64) -> int:
-    """Returns how many batches in turn are not of the format of today."""
-    is_newer = table[:, MAGIC] == _MAGIC
-    return int(is_newer.argmax()) if is_newer.any() else len(table)
+def _checksum(batch: I64, frame: memoryview) -> int:
+    crc, end = 0, int(batch[END])
+    for start in range(int(batch[BEGIN]) + CRC_START, end, _CRC_PIECE):
+        crc = google_crc32c.extend(crc, bytes(frame[start : min(end, start + _CRC_PIECE)]))
+    return crc
+
+
+def _run(is_so: NDArray[np.bool_]) -> int:
+    """Returns for how many in turn it is so, from the first one on."""
+    return len(is_so) if is_so.all() else int(is_so.argmin())
 
 
 def _messages(place: Partition, batch: I64, frame: memoryview) -> Iterator[Message]:

@@ -114,12 +114,13 @@ def read_response(data: memoryview, version: int) -> Fetched:
     Raises: InvariantError for bytes that are no answer of this version.
     """
     try:
-        return _response(_Cursor(data, version), version)
+        return _response(data, version)
     except (struct.error, IndexError, UnicodeDecodeError):
         raise InvariantError(f"a broker's answer to Fetch {version} cannot be read") from None
 
 
-def _response(cursor: _Cursor, version: int) -> Fetched:
+def _response(data: memoryview, version: int) -> Fetched:
+    cursor = _Cursor(data, version)
     cursor.tags()  # Of the header.
     throttle_ms, error = cursor.take(_INT), 0
     if version >= 7:
@@ -137,6 +138,9 @@ def _response(cursor: _Cursor, version: int) -> Fetched:
             topic = str(cursor.data[start : start + size], "utf-8")
         found += [_partition(cursor, topic, version) for _ in range(cursor.length())]
         cursor.tags()
+    cursor.tags()
+    if cursor.at != len(data):
+        raise struct.error
     return Fetched(throttle_ms, error, tuple(found))
 
 
