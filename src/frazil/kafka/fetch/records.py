@@ -97,10 +97,10 @@ def warm_up() -> None:
 class Records:
     """Records of answers, in the order in which they are added, until they are handed over."""
 
-    def __init__(self, wanted: Wanted, reached: MutableMapping[Partition, int]) -> None:
+    def __init__(self, wanted: Wanted, reached: MutableMapping[Partition, int] | None = None) -> None:
         """reached: gets, before records are handed over, the offset up to which those of each partition go by then."""
         self._wanted = wanted
-        self._reached = reached
+        self._reached = {} if reached is None else reached
         self._columns = Columns(wanted)
         self._scratch: NDArray[np.uint8] = np.empty(0, np.uint8)
         #: How many bytes one compressed byte became in the last batch.

@@ -58,11 +58,7 @@ def test_nothing_before_what_is_reached_is_still_to_come(seed: int) -> None:
                 kind = int(chance.choice([NONE, ZSTD]))
                 some = [Record(offset, b"v") for offset in run]
                 is_older = chance.random() < 0.2
-                batches += (
-                    [wrapped for one in some for wrapped in older(1, [one])]
-                    if is_older
-                    else [batch(some, Kind(codec=kind))]
-                )
+                batches += older(1, some) if is_older else [batch(some, Kind(codec=kind))]
                 kept |= {(topic, number, offset) for offset in run}
             cluster.add(topic, number, batches, leader=1 + number % 2)
             ranges.append(OffsetRange(topic, number, 0, at))
