@@ -12,8 +12,9 @@ import re
 import ssl
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 import structlog
@@ -359,6 +360,27 @@ def task_properties(properties: Mapping[str, str]) -> dict[str, str]:
 
     Raises: SpecError for a setting that only one of the clients could follow, and for a file that cannot be read.
     """
+    if _is_msk(properties):  # What it needs is in the environment.
+        return _task_properties(properties)
+    files = [Path(text) for name, text in properties.items() if name.endswith(("location", "keytab"))]
+    return dict(_kept_task_properties(tuple(properties.items()), tuple(map(_version_of, files))))
+
+
+@lru_cache(maxsize=4)
+def _kept_task_properties(properties: tuple[tuple[str, str], ...], _: tuple[object, ...]) -> dict[str, str]:
+    """Every job asks for them, and to decrypt a key takes milliseconds. The versions of files make a renewed one count."""
+    return _task_properties(dict(properties))
+
+
+def _version_of(path: Path) -> object:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size, found.st_ino
+
+
+def _task_properties(properties: Mapping[str, str]) -> dict[str, str]:
     native = {**properties, **native_security(properties)}
     protocol = native.get("security.protocol", "plaintext").upper()
     patience = native.get("request.timeout.ms") or native.get("socket.timeout.ms") or _PATIENCE_MS
