@@ -21,7 +21,7 @@ import structlog
 from confluent_kafka import KafkaError
 
 from frazil.errors import SpecError
-from frazil.kafka.certificates import NATIVE_CA, NATIVE_KEYS, authorities, content, key_and_chain
+from frazil.kafka.certificates import NATIVE_CA, NATIVE_KEYS, authorities, content, key_and_chain, version_of
 from frazil.kafka.credentials import (
     ENDPOINT,
     KEYTAB,
@@ -363,21 +363,13 @@ def task_properties(properties: Mapping[str, str]) -> dict[str, str]:
     if _is_msk(properties):  # What it needs is in the environment.
         return _task_properties(properties)
     files = [Path(text) for name, text in properties.items() if name.endswith(("location", "keytab"))]
-    return dict(_kept_task_properties(tuple(properties.items()), tuple(map(_version_of, files))))
+    return dict(_kept_task_properties(tuple(properties.items()), tuple(map(version_of, files))))
 
 
 @lru_cache(maxsize=4)
 def _kept_task_properties(properties: tuple[tuple[str, str], ...], _: tuple[object, ...]) -> dict[str, str]:
     """Every job asks for them, and to decrypt a key takes milliseconds. The versions of files make a renewed one count."""
     return _task_properties(dict(properties))
-
-
-def _version_of(path: Path) -> object:
-    try:
-        found = path.stat()
-    except OSError:
-        return None
-    return found.st_mtime_ns, found.st_size, found.st_ino
 
 
 def _task_properties(properties: Mapping[str, str]) -> dict[str, str]:
