@@ -109,3 +109,12 @@ def content(path: str | Path) -> bytes:
         return Path(path).read_bytes()
     except OSError as error:
         raise SpecError(f"a Kafka certificate or key cannot be read: {error.strerror}", where=str(path)) from None
+
+
+def version_of(path: Path) -> object:
+    """Returns what another content of a file changes; None where there is none."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size, found.st_ino

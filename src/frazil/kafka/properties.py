@@ -12,15 +12,16 @@ import re
 import ssl
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 import structlog
 from confluent_kafka import KafkaError
 
 from frazil.errors import SpecError
-from frazil.kafka.certificates import NATIVE_CA, NATIVE_KEYS, authorities, content, key_and_chain
+from frazil.kafka.certificates import NATIVE_CA, NATIVE_KEYS, authorities, content, key_and_chain, version_of
 from frazil.kafka.credentials import (
     ENDPOINT,
     KEYTAB,
@@ -359,6 +360,19 @@ def task_properties(properties: Mapping[str, str]) -> dict[str, str]:
 
     Raises: SpecError for a setting that only one of the clients could follow, and for a file that cannot be read.
     """
+    if _is_msk(properties):  # What it needs is in the environment.
+        return _task_properties(properties)
+    files = [Path(text) for name, text in properties.items() if name.endswith(("location", "keytab"))]
+    return dict(_kept_task_properties(tuple(properties.items()), tuple(map(version_of, files))))
+
+
+@lru_cache(maxsize=4)
+def _kept_task_properties(properties: tuple[tuple[str, str], ...], _: tuple[object, ...]) -> dict[str, str]:
+    """Every job asks for them, and to decrypt a key takes milliseconds. The versions of files make a renewed one count."""
+    return _task_properties(dict(properties))
+
+
+def _task_properties(properties: Mapping[str, str]) -> dict[str, str]:
     native = {**properties, **native_security(properties)}
     protocol = native.get("security.protocol", "plaintext").upper()
     patience = native.get("request.timeout.ms") or native.get("socket.timeout.ms") or _PATIENCE_MS

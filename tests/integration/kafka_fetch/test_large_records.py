@@ -20,6 +20,10 @@ _HEAP = {"message.max.bytes": str(90 * MIB), "replica.fetch.max.bytes": str(90 *
 _LIMIT_MIB = 600
 
 
+def _slow(*codecs: str) -> list[Any]:
+    return [pytest.param(codec, marks=pytest.mark.slow) for codec in codecs]
+
+
 @pytest.fixture(scope="module")
 def large_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedBroker]:
     with EmbeddedBroker(tmp_path_factory.mktemp("large"), properties=_HEAP) as running:
@@ -52,7 +56,7 @@ def between_small_ones(broker: EmbeddedBroker, value: bytes, codec: str) -> Writ
     return log
 
 
-@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
+@pytest.mark.parametrize("codec", [*_slow("none", "gzip", "snappy", "zstd"), "lz4"])
 def test_a_record_of_40_mib(large_broker: EmbeddedBroker, codec: str) -> None:
     log = between_small_ones(large_broker, chance(40 * MIB), codec)
     cut = read(log, MIB)
@@ -65,7 +69,7 @@ def test_a_record_of_40_mib(large_broker: EmbeddedBroker, codec: str) -> None:
     assert whole["taken_mib"] < 300
 
 
-@pytest.mark.parametrize("codec", ["lz4", "zstd"])
+@pytest.mark.parametrize("codec", [*_slow("lz4"), "zstd"])
 def test_a_record_of_300_mib_that_is_compressed_to_little(large_broker: EmbeddedBroker, codec: str) -> None:
     log = between_small_ones(large_broker, bytes(300 * MIB), codec)
     cut = read(log, MIB)

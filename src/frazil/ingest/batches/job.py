@@ -76,8 +76,7 @@ class JobRunner(Protocol):
     parallelism: int
 
     def run(self, batches: Sequence[Batch], job: Job, *, pool: str) -> list[TaskReport]:
-        """Returns the reports of all tasks. pool: Spark's
-        scheduler pool.
+        """Returns the reports of all tasks. pool: Spark's scheduler pool.
 
         Raises: TaskFailedError when a task failed and a record may be the cause, UnavailableError when it failed
         otherwise.
@@ -130,14 +129,7 @@ class SparkJobs:
         apart, job = replace(batch, most_tasks=1), replace(job, asks_spark=False)
         return load_found(self._collect([apart], job, search_of, pool=_SEARCH_POOL))
 
-    def _collect(
-        self,
-        batches: Sequence[Batch],
-        job: Job,
-        task_of: Callable[[Job], Task],
-        *,
-        pool: str,
-    ) -> list[str]:
+    def _collect(self, batches: Sequence[Batch], job: Job, task_of: Callable[[Job], Task], *, pool: str) -> list[str]:
         """Returns the text of each task. task_of: returns the task of a job."""
         ranges = read_once(batches)
         with self._activated(pool, has_spark_part=job.spark_part is not None) as spark:

@@ -30,6 +30,7 @@ from frazil.kafka.remedies import kafka_remedy
 
 MOST_IN_MEMORY = 64 * 1024 * 1024
 """The largest response that is read into memory; a larger one goes to a temporary file."""
+_LEAST_BYTES_PER_S = 1024 * 1024
 _EXPIRED = 0.85
 """The part of a session's lifetime after which a connection is to be replaced by a new one."""
 _UNSUPPORTED_VERSION = 35
@@ -210,7 +211,9 @@ class Connection:
         return self._socket.fileno()
 
     def is_readable(self) -> bool:
-        """Whether a response, or a part of one, has arrived."""
+        """Whether a response, a part of one or the end has arrived, so that nobody would wait for it."""
+        if self._socket.fileno() < 0:
+            return True
         if isinstance(self._socket, ssl.SSLSocket) and self._socket.pending():
             return True
         poll = select.poll()
@@ -254,6 +257,8 @@ class Connection:
         except OSError:
             self.close()
             raise
+        if size > MOST_IN_MEMORY:  # One record may be as large, and cannot be asked for in parts.
+            deadline_s += size / _LEAST_BYTES_PER_S
         response[:4] = start[4:]
         self._read(response[4:], deadline_s)
         self._awaited.popleft()
@@ -277,9 +282,8 @@ class Connection:
         try:
             while left:
                 left_s = _left_s(deadline_s)
-                if (
-                    not left_s <= patience_s <= 1.1 * left_s
-                ):  # A system call, which a piece of 16 KiB of TLS need not pay.
+                # A system call, which a piece of 16 KiB of TLS need not pay.
+                if not left_s <= patience_s <= 1.1 * left_s:
                     self._socket.settimeout(left_s)
                     patience_s = left_s
                 count = self._socket.recv_into(left)

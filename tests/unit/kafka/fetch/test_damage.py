@@ -180,6 +180,7 @@ def test_a_length_that_no_batch_has_is_named(fault_of: FaultOf, size: int) -> No
     assert error.where == "topic t, partition 0, offset 10"
 
 
+@pytest.mark.usefixtures("impatient")
 def test_a_length_that_is_too_large_is_waited_for_and_then_named(fault_of: FaultOf) -> None:
     struck = bytearray(batch(RECORDS))
     struct.pack_into(">i", struck, 8, 1 << 30)

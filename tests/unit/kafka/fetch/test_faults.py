@@ -54,6 +54,7 @@ def test_an_error_that_passes_is_none(code: int) -> None:
         assert offsets_of(read_of(cluster.servers, 0, 50)) == WHOLE
 
 
+@pytest.mark.usefixtures("impatient")
 def test_an_error_that_does_not_pass_is_named() -> None:
     with made_log(LOG) as cluster:
         cluster.answer = answering(10**9, refused(6))
@@ -144,6 +145,7 @@ def test_an_answer_that_is_none_is_asked_for_again() -> None:
         assert offsets_of(read_of(cluster.servers, 0, 50)) == WHOLE
 
 
+@pytest.mark.usefixtures("impatient")
 def test_a_partition_that_is_left_out_is_asked_for_again_and_then_named() -> None:
     with made_log(LOG) as cluster:
         cluster.answer = answering(2, lambda made: made.responses.clear())
@@ -192,6 +194,7 @@ def test_records_come_from_whoever_leads_meanwhile() -> None:
         assert offsets_of(read_of(cluster.servers, 0, 30)) == {PART: list(range(30))}
 
 
+@pytest.mark.usefixtures("impatient")
 def test_a_leader_that_is_gone_is_replaced() -> None:
     with MadeCluster(brokers=2) as cluster:
         log = cluster.add("t", 0, LOG, leader=2)
@@ -234,6 +237,7 @@ def test_a_silent_broker_does_not_hold_up_the_others() -> None:
         assert found == {("t", 0): list(range(50)), ("t", 1): list(range(50))}
 
 
+@pytest.mark.usefixtures("impatient")
 def test_a_broker_that_says_nothing_is_named() -> None:
     with made_log(LOG) as cluster, client_of(cluster.servers) as client:
         client.refresh(["t"])
@@ -309,6 +313,7 @@ def test_the_first_of_the_servers_may_be_dead_or_silent() -> None:
             assert offsets_of(read_of(f"{HOST}:{first},{cluster.servers}", 0, 50, request_timeout_ms="3000")) == WHOLE
 
 
+@pytest.mark.usefixtures("impatient")
 def test_no_server_at_all_is_named() -> None:
     with pytest.raises(UnavailableError, match="records have not arrived for 1 s: the broker cannot be connected to"):
         read_of(f"{HOST}:{dead_port()}", 0, 50)

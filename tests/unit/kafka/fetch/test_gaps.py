@@ -61,6 +61,7 @@ def test_a_gap_before_an_open_transaction_is_no_part_of_it() -> None:
         assert offsets(cluster.servers, 0, 10) == [0, 1]
 
 
+@pytest.mark.usefixtures("impatient")
 def test_an_answer_without_records_of_one_that_has_them_elsewhere_is_no_gap() -> None:
     with made_log([plain(0, 1)], end=10) as cluster:
         log = cluster.logs["t", 0]
@@ -140,6 +141,7 @@ def test_a_control_batch_that_was_emptied_ends_nothing() -> None:
         assert offsets(cluster.servers, 0, 7) == [6]
 
 
+@pytest.mark.usefixtures("impatient")
 def test_an_open_transaction_is_waited_for_and_then_named() -> None:
     with made_log([plain(0), of(7, 1, 2)], stable=1) as cluster:
         with pytest.raises(UnavailableError, match="an open transaction begins at offset 1, before the end") as raised:
@@ -156,6 +158,7 @@ def test_an_open_transaction_is_waited_for_and_then_named() -> None:
         assert offsets(cluster.servers, 0, 3) == [0, 1, 2]
 
 
+@pytest.mark.usefixtures("impatient")
 def test_the_end_of_the_log_before_that_of_the_range_is_named() -> None:
     with (
         made_log([plain(0, 1)]) as cluster,

@@ -86,6 +86,7 @@ def test_records_behind_what_has_gone_are_no_answer() -> None:
             read_of(cluster.servers, 2, 10)
 
 
+@pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize("versions", [{}, IDS_OF_TOPICS_ALONE, WITHOUT_IDS], ids=["ids", "some", "none"])
 def test_a_topic_that_is_deleted_while_it_is_read_is_an_error(versions: dict[int, int]) -> None:
     with MadeCluster(versions=versions) as cluster:
@@ -138,6 +139,7 @@ def test_another_partition_of_a_topic_that_was_created_again_is_not_read_behind_
             read(client, [OffsetRange("t", 0, 0, 10), OffsetRange("t", 1, 0, 10)])
 
 
+@pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize("versions", [{}, IDS_OF_TOPICS_ALONE, WITHOUT_IDS], ids=["ids", "some", "none"])
 def test_a_client_that_knew_the_old_topic_reads_the_new_one(versions: dict[int, int]) -> None:
     with MadeCluster(versions=versions) as cluster, client_of(cluster.servers) as client:
