@@ -279,7 +279,7 @@ def _of_service(text: str) -> UnavailableError | None:
             place = _PLACE_IN_KAFKA.search(message)
             where = place[1] if place is not None else ""
             message = message[: place.start()] if place is not None else message
-            own = _remedy_of_text(text) or store_remedy(words)
+            own = _remedy_of_text(text) or (store_remedy(words) if not where else "")
             return UnavailableError(f"a task failed: {message[:700]}", remedy=own or remedy, where=where)
         if name.endswith(("Error", "Exception")):
             return None

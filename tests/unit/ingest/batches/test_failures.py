@@ -68,6 +68,9 @@ def test_an_error_of_a_store_is_no_records_and_says_what_to_do(last: str, where:
 AWAY = UnavailableError(
     "records have not arrived for 30 s: the partition has no leader", where="topic t, partition 0, offset 7"
 )
+RIGHT = UnavailableError(
+    "topic authorization failed", remedy="allow this user to READ the topic", where="topic t, partition 0, offset 0"
+)
 LOGIN = UnavailableError("the login is refused: no", remedy="correct the password", where="broker kafka-1:9092")
 
 
@@ -75,6 +78,7 @@ LOGIN = UnavailableError("the login is refused: no", remedy="correct the passwor
     ("last", "expected"),
     [
         (f"frazil.errors.UnavailableError: {AWAY}", AWAY),
+        (f"frazil.errors.UnavailableError: {RIGHT}", RIGHT),
         (f"frazil.kafka.fetch.connection._Refused: {LOGIN}", LOGIN),
         (
             "frazil.errors.UnavailableError: the file (of a table) is away",
