@@ -61,8 +61,8 @@ def noting_what_is_read(document: Mapping[str, Any], folder: Path) -> dict[str, 
     return {**document, "maintenance": False, "spark": {"conf": conf}}
 
 
-def tasks_run(folder: Path) -> int:
-    """How many tasks have read Kafka."""
+def reads(folder: Path) -> int:
+    """How many tasks there were: each reads its own records of Kafka."""
     (log,) = folder.iterdir()
     events = map(json.loads, log.read_text().splitlines())
     return sum(event["Event"] == "SparkListenerTaskEnd" for event in events)
@@ -71,12 +71,12 @@ def tasks_run(folder: Path) -> int:
 @dataclass(frozen=True)
 class Ran:
     """A pipeline that was killed as only some tables of a topic had committed what one read was for, and has caught up.
-    read: the tasks that its last run has had.
+    reads: how often its last run has read of Kafka.
     """
 
     folder: Path
     reported: str
-    read: int
+    reads: int
 
 
 @pytest.fixture(scope="module")
@@ -116,7 +116,7 @@ def ran(broker: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory) -> Ran
     produce(ledger, customers[6:7])
     pipeline = Pipeline(folder, noting_what_is_read(document, folder / "read"))
     pipeline.run()
-    return Ran(folder, pipeline.reported, tasks_run(folder / "read"))
+    return Ran(folder, pipeline.reported, reads(folder / "read"))
 
 
 def ids(folder: Path, table: str) -> list[int]:
@@ -127,7 +127,7 @@ def test_one_topic_feeds_a_changelog_a_table_of_the_rows_that_were_written_and_a
     ran: Ran,
 ) -> None:
     folder = ran.folder
-    assert ran.read == 1
+    assert ran.reads == 1
     history = in_order(rows(folder, "history"))
     assert [
         (one["_partition"], one["_offset"], one["_op"], one["_image"], one["id"], one["name"]) for one in history

@@ -361,8 +361,8 @@ def test_a_pipeline_runs_with_the_least_rights_names_a_missing_one_and_continues
     pipeline = Pipeline(tmp_path, document, {"KAFKA_PASSWORD": PASSWORD})
     with secure.allowed(*READ[:1]), pipeline.start("--log-level", "debug") as running:
         waiting = running.wait_for("table_backing_off")[0]
-        assert "topic authorization failed" in waiting["reason"]
-        assert TOPIC in waiting["where"], waiting
+        assert waiting["reason"] == "a task failed: topic authorization failed"
+        assert waiting["where"] == f"topic {TOPIC}, partition 0, offset 0"
         remedy = "allow this user to DESCRIBE and READ the topic"
         wait_until(lambda: remedy in pipeline.state_text, "the state shows no remedy")
         problems = {check["name"]: check for check in pipeline.checks() if not check["ok"]}
