@@ -18,7 +18,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from bench.records import SCHEMA
-from frazil.runtime.jars import jars
+from tests.fixtures.streaming import spark_jars
 
 TABLE = "lake.bench.t"
 _SQL_TYPES = {"long": "bigint"}
@@ -29,7 +29,7 @@ _CHECKPOINTS = "org.apache.spark.sql.execution.streaming.checkpointing.FileSyste
 def session(job: dict[str, Any]) -> SparkSession:
     """A local session with the same catalog and the same memory as Frazil's."""
     conf = {
-        "spark.jars": ",".join(str(path) for path in jars("spark")),
+        "spark.jars": ",".join(str(path) for path in spark_jars()),
         "spark.driver.memory": job["heap"],
         "spark.driver.extraJavaOptions": job["jvm_options"],
         "spark.ui.enabled": "false",

@@ -103,6 +103,27 @@ def test_a_record_that_only_its_new_column_refuses_is_a_dead_letter_beside_anoth
     assert dead_letters == [(before, path), (before + 1, "V")]
 
 
+def test_records_beside_many_bad_ones_are_rows_or_dead_letters_with_their_reason(tmp_path: Path) -> None:
+    """Only the first bad records of a batch are described while it is read: the others are read again, alone."""
+    scene = Scene(tmp_path, "a", dead_letters=DeadLettersSpec(stop_above=1.0))
+    scene.feed("a", *({"n": n} for n in range(30)))
+    only(scene.catch_up())
+    scene.feed("a", *({"n": "x"} for _ in range(30)), {"n": 30, "l": [1, "x"]}, {"n": 31, "é": 1})
+    assert only(scene.catch_up()).status.run_state is RunState.WAITING
+    assert [row["n"] for row in scene.rows("n.a")] == [*range(30), 31]
+    files = scene.catalog.data_files("n.a__dead_letters")
+    reasons = {row["offset"]: row["path"] for file in files for row in pq.read_table(file.path).to_pylist()}
+    assert reasons == {**dict.fromkeys(range(30, 60), "n"), 60: "l.element"}
+
+
+def test_an_object_whose_only_name_is_empty_is_never_lost(tmp_path: Path) -> None:
+    scene = Scene(tmp_path, "a")
+    scene.feed("a", *({"n": n} for n in range(100)), {"n": 100, "v": [{}]}, {"n": 101, "v": {"": 1}})
+    only(scene.catch_up())
+    assert [row["n"] for row in scene.rows("n.a")] == list(range(101))
+    assert dead_letter(scene) == (101, "name_conflict", "v.")
+
+
 def test_a_change_that_only_its_new_column_refuses_is_a_dead_letter(tmp_path: Path) -> None:
     settings = {"mode": "upsert", "key": {"format": "json"}, "key_columns": ("n",), "numbers": "decimal(9,2)"}
     columns = (ColumnSpec(name="n", type=LONG),)

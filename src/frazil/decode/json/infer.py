@@ -30,6 +30,7 @@ from frazil.decode.json import values
 from frazil.decode.json.extended import MOMENT, NON_FINITE, unwrap_new_scalars
 from frazil.decode.json.grammar import ABSENT, ARRAY, DOUBLE, ESCAPED, FALSE, INT, NULL, OBJECT, STRING, TRUE
 from frazil.decode.json.names import all_members, prefer_exact, respelt_members
+from frazil.decode.json.scalars import read_scalar
 from frazil.decode.json.scan import DUPLICATE_KEY, ESCAPED_KEY, HALF_KEY
 from frazil.decode.json.slices import Slices, Texts, elements_of, find_members
 from frazil.decode.json.text import TEXT_READERS, TextColumn
@@ -79,7 +80,7 @@ _FAMILIES = {
     STRING: "string", ESCAPED: "string", OBJECT: "object", ARRAY: "array",
     MOMENT: "moment", NON_FINITE: "number",
 }  # fmt: skip
-_TYPES: dict[str, IcebergType] = {"boolean": BooleanType(), "string": StringType(), "moment": TimestamptzType()}
+_TYPES: dict[str, IcebergType] = {"boolean": BooleanType(), "moment": TimestamptzType()}
 _MIXED, _TOO_BIG, _TOO_DEEP = range(1, 4)
 _FAULTS = {
     _MIXED: Fault("type_mismatch", "{value} meets values of another kind under the same name; declare the column"),
@@ -133,6 +134,8 @@ def infer_field(texts: Texts, slices: Slices, path: tuple[str, ...]) -> Inferred
         return _of_family(texts, slices, families.pop(), kinds, path)
     first, first_record = (hint, -1) if hint is not None else _first_family(texts, slices, families, path)
     if first is None:
+        for family_name in families:  # Their faults are all that they bring.
+            infer_field(texts, slices.only(*_kinds_of(family_name)), path)
         return None
     is_other = ~np.isin(slices.kind, [*_kinds_of(first), ABSENT, NULL])
     _refuse(texts, slices, is_other, _MIXED, path)
@@ -168,8 +171,8 @@ def _of_family(
 ) -> Inferred | None:
     """Returns the type of values that are all of one family."""
     first_at = int(slices.start[int(np.argmax(slices.kind > NULL))])
-    if family_name == "string" and texts.options.infers_times:
-        return Inferred(type_of_texts(texts, slices), first_at)
+    if family_name == "string":
+        return Inferred(_text_type(texts, slices, path), first_at)
     if family_name in _TYPES:
         return Inferred(_TYPES[family_name], first_at)
     if family_name == "number":
@@ -269,11 +272,19 @@ def refuse_objects(texts: Texts, slices: Slices, error: U8, path: tuple[str, ...
         texts.refuse(slices, np.where(slow, np.uint8(0), error), ".".join(path), _OBJECT_FAULTS)
 
 
+def _text_type(texts: Texts, slices: Slices, path: tuple[str, ...]) -> IcebergType:
+    if (slices.kind == ESCAPED).any():  # A record with half of a surrogate pair brings no column.
+        read_scalar(texts, slices.only(ESCAPED), StringType(), path)
+    return type_of_texts(texts, slices) if texts.options.infers_times else StringType()
+
+
 def _number_type(texts: Texts, slices: Slices, kinds: set[int], path: tuple[str, ...]) -> IcebergType:
-    if texts.options.numbers is not None:
-        return texts.options.numbers
-    if DOUBLE in kinds or NON_FINITE in kinds:
-        return DoubleType()
+    kind = texts.options.numbers
+    if kind is None and (DOUBLE in kinds or NON_FINITE in kinds):
+        kind = DoubleType()
+    if kind is not None:
+        read_scalar(texts, slices, kind, path)  # A record with a number that it cannot hold brings no column.
+        return kind
     valid, bad = np.zeros(len(slices), np.uint8), np.zeros(len(slices), np.uint8)
     out = np.zeros(len(slices), np.int64)
     slow = np.empty(0, np.int32)  # Only integers are here.

@@ -6,6 +6,7 @@ price of decoding alone (docs/decisions/0002). A bad record does not affect the 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -24,6 +25,7 @@ from frazil.decode.json.grammar import MAX_DEPTH, NULL, OBJECT
 from frazil.decode.json.names import all_members
 from frazil.decode.json.slices import JsonOptions, Slices, Texts
 from frazil.decode.rescue import rescued_column
+from frazil.raw_memory import I32
 from frazil.schema.parts import Path
 
 FAULTS = {
@@ -70,7 +72,7 @@ def _without_refused(
         texts = texts_of(remaining, options)
         among = _decode(remaining, texts, fields, options)
         requested_fields = among.requested_fields
-        out = among.refused if n == _MAX_ROUNDS - 1 else _certainly_refused(texts, among)
+        out = among.refused if n == _MAX_ROUNDS - 1 else _certainly_refused(texts.contradictions, among)
         if not out.any():
             break
         refused[rows[out]] = True
@@ -81,19 +83,26 @@ def _without_refused(
     return replace(decoded, refused=refused, mismatches=in_order, requested_fields=requested_fields)
 
 
-def _certainly_refused(texts: Texts, among: Decoded) -> NDArray[np.bool_]:
-    """Returns the refused records except those that contradict only a refused one: the result is as if the records had
-    been read one after another.
+def _certainly_refused(contradictions: Sequence[tuple[int, I32]], among: Decoded) -> NDArray[np.bool_]:
+    """Returns the refused records except those that contradict only another refused one: the result is as if the records
+    had been read one after another.
     """
-    if texts.has_escaped_keys:  # The texts read in the end are different ones.
-        return among.refused
     at_odds = np.zeros(among.refused.size, np.bool_)
-    certain = at_odds.copy()
-    for teller, rows in texts.contradictions:
+    certain, after_another = at_odds.copy(), at_odds.copy()
+    for teller, rows in contradictions:
         at_odds[rows] = True
+        after_another[rows[rows > teller]] = True
         if teller < 0 or not among.refused[teller]:
             certain[rows] = True
-    return among.refused & (certain | ~at_odds)
+        certain[rows[rows == teller]] = True  # As a list of numbers and texts.
+    found: NDArray[np.bool_] = among.refused & (certain | ~at_odds)
+    if found.any():
+        return found
+    # Each contradicts another refused one: an empty object may be before the record whose text contradicts it.
+    for teller, rows in contradictions:
+        if teller >= 0 and not after_another[teller]:
+            found[rows[rows > teller]] = True
+    return found & among.refused
 
 
 def infer_json(values: pa.BinaryArray) -> tuple[StructType | None, list[Mismatch]]:
@@ -144,11 +153,13 @@ def _decode(values: pa.BinaryArray, texts: Texts, fields: tuple[NestedField, ...
     columns = read_members(texts, slices, fields, findings, (), error)
     if (texts.has_escaped_keys or (error == scan.ESCAPED_KEY).any()) and not texts.has_canonical_keys:
         canonical = pa.array([unescape_keys(value) for value in values.to_pylist()], pa.binary())
-        return _decode(canonical, texts_of(canonical, options, has_canonical_keys=True, sent=values), fields, options)
+        again = texts_of(canonical, options, has_canonical_keys=True, sent=values)
+        return _decode(canonical, _instead_of(texts, again), fields, options)
     if options.is_extended and (error == scan.MALFORMED).any():
         quoted = quote_bare_words(values)
         if quoted is not None:
-            return _decode(quoted, texts_of(quoted, options, texts.has_canonical_keys), fields, options)
+            again = texts_of(quoted, options, texts.has_canonical_keys)
+            return _decode(quoted, _instead_of(texts, again), fields, options)
     texts.refuse(slices, error, "", FAULTS, is_whole=True)
     return Decoded(
         columns=columns,
@@ -160,6 +171,12 @@ def _decode(values: pa.BinaryArray, texts: Texts, fields: tuple[NestedField, ...
         refusals={f"column {path}: the field is {NOT_ADDED}" for path in findings.refusals},
         fates=texts.fates,
     )
+
+
+def _instead_of(texts: Texts, again: Texts) -> Texts:
+    """Returns texts of the same records that are read from the beginning: theirs are the contradictions."""
+    texts.contradictions.clear()
+    return replace(again, contradictions=texts.contradictions)
 
 
 def texts_of(

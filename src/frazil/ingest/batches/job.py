@@ -66,6 +66,7 @@ _NO_MEMORY = f"[Errno {errno.ENOMEM}]"
 # A task raises it for nothing else.
 _BROKEN_FUNCTION = re.compile(rf"frazil\.errors\.SpecError: (.*?)(?:; {WRONG_RESULT})?$", re.MULTILINE)
 _SEARCH_POOL = "catch-up"
+_USUAL = ("", UnavailableError().remedy)
 Task = Callable[[Iterable[pa.RecordBatch]], Iterable[pa.RecordBatch]]
 
 
@@ -279,8 +280,9 @@ def _of_service(text: str) -> UnavailableError | None:
             place = _PLACE_IN_KAFKA.search(message)
             where = place[1] if place is not None else ""
             message = message[: place.start()] if place is not None else message
-            own = _remedy_of_text(text) or (store_remedy(words) if not where else "")
-            return UnavailableError(f"a task failed: {message[:700]}", remedy=own or remedy, where=where)
+            own = "" if remedy in _USUAL else remedy
+            better = _remedy_of_text(text) or own or ("" if where else store_remedy(words))
+            return UnavailableError(f"a task failed: {message[:700]}", remedy=better, where=where)
         if name.endswith(("Error", "Exception")):
             return None
     return None

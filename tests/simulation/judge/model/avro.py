@@ -15,7 +15,7 @@ from tests.simulation.judge.model import connect_types, times
 from tests.simulation.judge.model.faults import Fault, Unreadable
 from tests.simulation.judge.model.json_values import How
 from tests.simulation.judge.model.rows import Outcome, Walk
-from tests.simulation.judge.model.settings import Settings, Table
+from tests.simulation.judge.model.settings import Path, Settings, Table
 from tests.simulation.judge.model.types import MapOf, Plain
 from tests.simulation.judge.model.written import (
     BINARY,
@@ -93,6 +93,10 @@ class AvroNode:
     def inner_faults(self) -> Sequence[str]:
         """See Node."""
         return ()
+
+    def unfit(self, _: str, /) -> tuple[Sequence[tuple[Path, AvroNode, tuple[str, ...]]], bool]:
+        """See Node."""
+        return (), True
 
     def rescued(self) -> Any:
         """See Node."""

@@ -13,7 +13,7 @@ from tests.simulation.judge.model.json_nodes import JsonNode
 from tests.simulation.judge.model.json_text import Json, plain, read_object
 from tests.simulation.judge.model.json_values import How
 from tests.simulation.judge.model.rows import Outcome, Walk
-from tests.simulation.judge.model.settings import Settings, Table
+from tests.simulation.judge.model.settings import Path, Settings, Table
 from tests.simulation.judge.model.types import MapOf, Plain
 from tests.simulation.judge.model.written import BINARY, INT, LONG, STRING, Written, rescued_of, value_of
 
@@ -98,6 +98,10 @@ class ConnectNode:
     def inner_faults(self) -> Sequence[str]:
         """See Node."""
         return ()
+
+    def unfit(self, _: str, /) -> tuple[Sequence[tuple[Path, ConnectNode, tuple[str, ...]]], bool]:
+        """See Node."""
+        return (), True
 
     def rescued(self) -> Any:
         """See Node."""

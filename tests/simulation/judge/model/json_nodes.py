@@ -8,8 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from tests.simulation.judge.model.faults import Fault
+from tests.simulation.judge.model.json_new import has_type, unfit_parts
 from tests.simulation.judge.model.json_text import Json, has_half, plain
 from tests.simulation.judge.model.json_values import How, value_of
+from tests.simulation.judge.model.settings import Path
 from tests.simulation.judge.model.types import MapOf, Plain
 
 
@@ -70,18 +72,14 @@ class JsonNode:
         faults = ("duplicate_key",) if has_twice(self.json, lambda name: name) else ()
         return (*faults, "name_conflict") if has_twice(self.json, str.lower) else faults
 
+    def unfit(self, numbers: str, /) -> tuple[Sequence[tuple[Path, JsonNode, tuple[str, ...]]], bool]:
+        """See Node."""
+        found, is_left = unfit_parts([self.json], (), numbers)
+        return [(path, JsonNode(part), kinds) for path, part, kinds in found], is_left
+
     def rescued(self) -> Any:
         """See Node."""
         return plain(self.json)
-
-
-def has_type(node: Json) -> bool:
-    """Whether a value is something else than null, and lists and objects of nothing else."""
-    if node.kind == "array":
-        return any(map(has_type, node.value))
-    if node.kind == "object":
-        return any(has_type(value) for _, value in node.value)
-    return node.kind != "null"
 
 
 def has_twice(node: Json, fold: Callable[[str], str]) -> bool:

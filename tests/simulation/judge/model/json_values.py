@@ -112,7 +112,7 @@ def _integer(bits: int) -> Callable[[Json, Plain, How], int]:
     def read(node: Json, kind: Plain, how: How) -> int:
         number = _whole(node)
         if not -(2 ** (bits - 1)) <= number < 2 ** (bits - 1):
-            raise Fault("out_of_range", because="big")
+            raise Fault("out_of_range")
         return number
 
     return read

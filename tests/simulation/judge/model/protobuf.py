@@ -17,7 +17,7 @@ from tests.simulation.judge.model import times
 from tests.simulation.judge.model.faults import Fault, Unreadable
 from tests.simulation.judge.model.json_values import How
 from tests.simulation.judge.model.rows import Outcome, Walk
-from tests.simulation.judge.model.settings import Settings, Table
+from tests.simulation.judge.model.settings import Path, Settings, Table
 from tests.simulation.judge.model.types import MapOf, Plain
 from tests.simulation.judge.model.written import BINARY, INT, LONG, STRING, Anything, Written, rescued_of, value_of
 
@@ -181,6 +181,10 @@ class ProtoNode:
     def inner_faults(self) -> Sequence[str]:
         """See Node."""
         return ()
+
+    def unfit(self, _: str, /) -> tuple[Sequence[tuple[Path, ProtoNode, tuple[str, ...]]], bool]:
+        """See Node."""
+        return (), True
 
     def rescued(self) -> Any:
         """See Node."""

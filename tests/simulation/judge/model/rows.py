@@ -59,6 +59,11 @@ class Node(Protocol):
     def inner_faults(self) -> Sequence[str]:
         """Returns the classes of faults that a value has in itself, whatever its column is."""
 
+    def unfit(self, numbers: str, /) -> tuple[Sequence[tuple[Path, Node, tuple[str, ...]]], bool]:
+        """Returns the parts that no new column can have, by path inside of the value, with the classes of their faults; and
+        whether there are others. numbers: the setting.
+        """
+
     def rescued(self) -> Any:
         """Returns how `_rescued` has it, for comparison."""
 
@@ -239,6 +244,8 @@ class Walk:
                 self.found.inferred[".".join((*self.above, *path))] = fault.because
             if top is None and not node.has_type:
                 self._leave_open(path, node, fault)
+            elif top is None:  # The column may be younger than the record.
+                self._refuse(path, node, Fault(*fault.kinds, *self._faults_of_new(path, node)))
             else:
                 self._refuse(path, node, fault)
             return None
@@ -292,13 +299,25 @@ class Walk:
         """A field that must be a column, and is none."""
         if self._impossible(path):
             self._refuse(path, value, Fault(*self._impossible(path)))
-        elif value.levels + len(path) - 1 > MOST_INFERRED_LEVELS:
+        elif self._is_too_deep(path, value):
             self._refuse(path, value, Fault("too_deep"))
         elif value.has_type and value.inner_faults():
             self._refuse(path, value, Fault(*value.inner_faults()))
         elif value.has_type:
             self.found.new_columns += 1
-            self.found.lost.append(".".join(path))
+            unfit, is_left = value.unfit(self.settings.numbers)
+            for inner, part, kinds in unfit:
+                self._refuse((*path, *inner), part, Fault(*kinds))
+            if is_left:
+                self.found.lost.append(".".join(path))
+
+    def _faults_of_new(self, path: Path, value: Node) -> list[str]:
+        """Returns the classes of the faults that a value would have without its column."""
+        deep = ["too_deep"] if self._is_too_deep(path, value) else []
+        return deep + [kind for _, _, kinds in value.unfit(self.settings.numbers)[0] for kind in kinds]
+
+    def _is_too_deep(self, path: Path, value: Node) -> bool:
+        return value.levels + len(path) - 1 > MOST_INFERRED_LEVELS
 
     def _meet_another(self, path: Path) -> None:
         """Two fields without a column whose names differ in case alone: no two columns would be theirs."""

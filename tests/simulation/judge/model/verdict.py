@@ -245,12 +245,12 @@ def _judge_rescued(case: Case, text: str | None, found: Verdict) -> None:
     expected = sorted(case.outcome.rescued, key=repr)
     if text is None and not expected:
         return
-    actual = []
+    actual, open_ones = [], [(path.lower(), value) for path, value in case.outcome.may_rescue]
     for path, member in read_text(text).value if text is not None else ():
         parts = dict(member.value)
         if not parts["reason"].value:
             found.note(case.describe(f"{path} was rescued without a reason"))
-        if (path, plain(parts["value"])) not in case.outcome.may_rescue:
+        if (path.lower(), plain(parts["value"])) not in open_ones:
             actual.append((path, plain(parts["value"])))
     if not _are_same_paths(expected, actual):
         missing = [one for one in expected if one not in actual]
