@@ -65,9 +65,7 @@ def test_an_error_of_a_store_is_no_records_and_says_what_to_do(last: str, where:
     assert failure.remedy.startswith(remedy)
 
 
-AWAY = UnavailableError(
-    "records have not arrived for 30 s: the partition has no leader", where="topic t, partition 0, offset 7"
-)
+AWAY = UnavailableError("records have not arrived for 30 s: Connection refused", where="topic t, partition 0, offset 7")
 RIGHT = UnavailableError(
     "topic authorization failed", remedy="allow this user to READ the topic", where="topic t, partition 0, offset 0"
 )
