@@ -128,7 +128,17 @@ def _value(text: str, at: int) -> tuple[Json, int]:
 
 
 def _container(text: str, at: int) -> tuple[Json, int]:
-    is_object, begin, items = text[at] == "{", at, list[Any]()
+    items = list[Any]()
+    try:
+        return _items(text, at, items)
+    except Unreadable as fault:
+        if text[at] == "{" and len({key for key, _ in items}) < len(items):  # It may end behind the second one.
+            raise Unreadable(*fault.kinds, "duplicate_key") from None
+        raise
+
+
+def _items(text: str, at: int, items: list[Any]) -> tuple[Json, int]:
+    is_object, begin = text[at] == "{", at
     kind, last = ("object", "}") if is_object else ("array", "]")
     at = _after_space(text, at + 1)
     if text[at : at + 1] == last:

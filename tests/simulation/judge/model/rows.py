@@ -208,7 +208,7 @@ class Walk:
             column = names.find(wanted)
             if column is not None and not self._is_of_another(column, name, path):
                 return column
-        return None
+        return None if path else self.table.bound.get(name.lower())
 
     def _is_of_another(self, column: str, name: str, path: Path) -> bool:
         """Whether a column is that of a field of another name."""

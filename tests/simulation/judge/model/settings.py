@@ -143,6 +143,12 @@ class Table:
         return list(json.loads(text)) if text.startswith("[") else text.split(".")
 
     @cached_property
+    def bound(self) -> Mapping[str, str]:
+        """Its columns that are bound to a field, by the field's name in lower case."""
+        fields = {column: self.field_of(column) for column in self.columns}
+        return {field[0].lower(): column for column, field in fields.items() if field is not None and len(field) == 1}
+
+    @cached_property
     def names(self) -> Names:
         """Its columns by the names of fields."""
         return Names(self.columns)

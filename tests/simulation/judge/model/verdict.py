@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -250,7 +251,8 @@ def _judge_rescued(case: Case, text: str | None, found: Verdict) -> None:
         parts = dict(member.value)
         if not parts["reason"].value:
             found.note(case.describe(f"{path} was rescued without a reason"))
-        if (path.lower(), plain(parts["value"])) not in open_ones:
+        names = (path.lower(), re.sub("#[0-9]+$", "", path.lower()))
+        if not any((name, plain(parts["value"])) in open_ones for name in names):
             actual.append((path, plain(parts["value"])))
     if not _are_same_paths(expected, actual):
         missing = [one for one in expected if one not in actual]
