@@ -1,20 +1,25 @@
 """The meaning of every key in the documents that commands print with `--output json`.
 
-A test compares the keys with the documents.
+Where a document is a dataclass, the comments of its fields are the meanings. A test compares the keys with the documents.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+import inspect
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, fields, is_dataclass
+from types import NoneType
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
+
+from frazil.ingest.loop.leadership import LeadershipState
+from frazil.ops.pipeline_status import PipelineReport, Process
+from frazil.ops.table_status import RECORDED, SHOWN, MaintenanceReport, TableCondition, VerificationReport
+from frazil.types import Resolved
 
 Keys = Mapping[str, tuple[str, str]]
-_MS = "milliseconds since the epoch"
-_TELLING: Keys = {
-    "reason": ("text", "Why the table is stopped, or what it waits for; empty otherwise."),
-    "remedy": ("text", "What to do."),
-    "where": ("text", "The place: topic, partition and offset, or the table, or file and line."),
-}
+_WORDS = {bool: "boolean", int: "number", float: "number", str: "text"}
+_COMMENTED = re.compile(r"((?:^ +#:.*\n)+)^ +(\w+):", re.MULTILINE)
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,191 +31,70 @@ class Document:
     keys: Keys
 
 
+def keys_of(*kinds: type, without: Collection[str] = ()) -> Keys:
+    """Returns the keys of dataclasses whose fields they are, with their types and the comments above the fields."""
+    found: dict[str, tuple[str, str]] = {}
+    for kind in kinds:
+        comments = {name: comment for comment, name in _COMMENTED.findall(inspect.getsource(kind))}
+        hints = get_type_hints(kind, include_extras=True)
+        for name in [one.name for one in fields(kind) if one.name not in without]:
+            found[_key(name, hints[name])] = _type(hints[name]), " ".join(comments[name].replace("#:", " ").split())
+    return found
+
+
+def _key(name: str, hint: Any) -> str:
+    return next((one.alias for one in get_args(hint) if getattr(one, "alias", None)), name)
+
+
+def _type(hint: Any) -> str:
+    """Returns the type in words: those in `Annotated`, where there are some."""
+    origin, parts = get_origin(hint), [part for part in get_args(hint) if part is not NoneType]
+    if origin is Annotated:
+        return next((part for part in parts[1:] if isinstance(part, str)), _type(parts[0]))
+    if origin is tuple:
+        return "list of objects" if is_dataclass(parts[0]) else f"list of {_type(parts[0])}s"
+    if origin is Mapping:
+        return f"object: name → {_type(parts[1])}"
+    return _type(parts[0]) if parts else _WORDS.get(hint, "object")
+
+
+_TELLING = keys_of(TableCondition, without=("state",))
 STATUS = Document(
     "frazil status",
     "Printed also while Kafka, the catalog or the process does not answer: unknown values are null.",
     {
-        "pipeline": ("text", "The pipeline's name."),
         "ok": ("boolean", "Whether everything is healthy; the exit code is 4 otherwise."),
-        "now_ms": (_MS, "The time of the report."),
-        "process": ("object", "The process that runs the pipeline, or the last one that did."),
-        "leadership": (
-            "object",
-            "The [processes of the pipeline](../how-to/standby.md) and who leads them; null while none runs.",
-        ),
-        "published_offsets": (
-            "object",
-            "The offsets for [lag tools](../how-to/lag.md): the consumer group `group`, `last_ms` when it last had them, and"
-            " `failure`, why not; null while none runs, and with `publish_offsets: false`.",
-        ),
-        "problems": ("list", "Problems of more than one table: `message`, `remedy` and `where`."),
-        "tables": ("object", "The tables by name."),
+        **keys_of(PipelineReport),
     },
 )
-PROCESS = Document(
-    "frazil status: process",
-    "",
-    {
-        "running": ("boolean", "Whether the process is running."),
-        "silent": ("boolean", "Whether the process is running and has not written its state for a minute."),
-        "pid": ("number", "The process id."),
-        "host": ("text", "The host of the process."),
-        "updated_ms": (_MS, "When the process last wrote its state."),
-    },
-)
+PROCESS = Document("frazil status: process", "", keys_of(Process))
 LEADERSHIP = Document(
-    "frazil status: leadership",
-    "As the process that runs here last published it.",
-    {
-        "elect": ("text", "`kafka`, `kubernetes`, `postgres` or `none`."),
-        "mode": ("text", "`lead` or `spread`."),
-        "name": ("text", "The name of this process."),
-        "members": (
-            "list",
-            "The known processes: `name`, `version`, `started_at_ms` and `warm` (whether it could take over at once).",
-        ),
-        "leader": ("text", "The name of the process that leads; null while none does."),
-        "since_ms": (_MS, "Since when it leads."),
-        "reason": ("text", "Why the last change happened."),
-        "owners": ("object", "With `spread`: the process of each table."),
-    },
+    "frazil status: leadership", "As the process that runs here last published it.", keys_of(LeadershipState)
 )
 TABLE = Document(
     "frazil status: tables.&lt;name&gt;",
     "Lag, rows and files are current; values that only the process knows are those that it last wrote.",
-    {
-        "state": (
-            "text",
-            "`waiting`, `running`, `backing off`, `stopped`, `paused`, `standby` or `not running`"
-            " ([states](../operations/README.md)).",
-        ),
-        "ok": ("boolean", "Whether the table is healthy."),
-        **_TELLING,
-        "topics": ("list of texts", "The topics that the table reads."),
-        "lag_records": (
-            "number",
-            "Offsets up to the ends of the topics' logs that are not committed. Null before they are measured, and where"
-            " topics are gone or are other ones now.",
-        ),
-        "open_transactions": (
-            "list of objects",
-            "The offsets among them that wait for an [open transaction](../operations/open-transaction.md): `topic`,"
-            " `partition`, `start` (its first offset) and `end` (that of the log).",
-        ),
-        "lag_s": ("number", "For how many seconds the table has been incomplete; 0 when everything is committed."),
-        "watermark_ms": (_MS, "The record timestamp up to which the table is [complete](../concepts.md#watermark)."),
-        "committed": ("boolean", "Whether the pipeline has ever committed to the table. Null where that is not known."),
-        "last_commit_ms": (_MS, "The time of the pipeline's newest commit to the table."),
-        "rows": (
-            "number",
-            "Rows of the newest snapshot minus rows deleted by delete files; equality deletes are not counted.",
-        ),
-        "files": ("number", "The number of data files."),
-        "size_bytes": ("number", "The total size of the data files."),
-        "average_file_bytes": ("number", "The average size of a data file."),
-        "snapshots": ("number", "Snapshots that are not expired."),
-        "partition_spec": ("list of texts", "The partition spec of new files, as in a pipeline file."),
-        "sort_order": ("list of texts", "The sort order of new files."),
-        "dropped_fields": (
-            "list of texts",
-            "Fields that `unknown_fields: drop` has dropped since the process started.",
-        ),
-        "dead_letters": ("number", "Rows of the dead-letter table."),
-        "bad_skipped": ("number", "Bad records that `on_bad_record: skip` has skipped since the table was created."),
-        "skipped_offsets": ("number", "Offsets that the process has skipped because Kafka had deleted their records."),
-        "ignored_records": ("object: kind → number", "Records that change no row, by kind."),
-        "expectations": (
-            "object: name → number",
-            "Records, or commits, since the table was created that did not meet each of its"
-            " [expectations](../how-to/expect.md).",
-        ),
-        "stale": (
-            "object: name → seconds",
-            "The age of the newest record in the table, by the expectations with `max_age` that it is too great for.",
-        ),
-        "rest_records": (
-            "object: reason → number",
-            "Records that no other table of the [route](../how-to/route.md) takes, of the table of the rest.",
-        ),
-        "refused_changes": (
-            "list",
-            "Schema changes that the policy of the table forbids: `change`, `schemas`, `remedy`.",
-        ),
-        "last_upsert": ("object", "The last batch of an upsert table."),
-        "maintenance": ("object", "The health of the table's files, and due maintenance."),
-        "verification": ("object", "What comparing commits with the topics has found; null without `verify`."),
-    },
-)
-VERIFICATION = Document(
-    "frazil status: tables.&lt;name&gt;.verification",
-    "What the running process has found with [`verify`](../how-to/verify.md#while-the-pipeline-runs), since it started.",
-    {
-        "last_ms": (_MS, "When commits were last compared."),
-        "commits": ("number", "The compared commits."),
-        "records": ("number", "Their records."),
-        "missing": ("number", "Rows that records make, and that the table did not get or has lost."),
-        "surplus": ("number", "Rows that no record makes."),
-        "is_equal": ("true, false", "Whether the last comparison found no such row; null while there was none."),
-        "reason": ("text", "Why commits were not compared the last time; empty where none was left out."),
-    },
-)
-MAINTENANCE = Document(
-    "frazil status: tables.&lt;name&gt;.maintenance",
-    "The findings of [table maintenance](../how-to/maintain.md).",
-    {
-        "p50_bytes": ("number", "The median size of the data files."),
-        "small_share": ("number", "The fraction of small files, 0 to 1."),
-        "delete_files": ("number", "The number of delete files."),
-        "deleted_rows": ("number", "Rows that delete files delete."),
-        "manifests": ("number", "Manifests of the newest snapshot."),
-        "metadata_bytes": ("number", "The size of the metadata file."),
-        "last_ms": (_MS, "The last maintenance action."),
-        "due": ("list of texts", "Due actions, with their reasons."),
-        "waiting": ("list of texts", "Actions that must wait, with their reasons."),
-        "above_cap": ("list of texts", "Numbers so high that they slow readers down."),
-        "failure": ("text", "Why the last maintenance of the running process failed."),
-        "slowed_by": ("number", "By which factor the commit interval is extended until maintenance has caught up."),
-    },
+    keys_of(*SHOWN.values()),
 )
 LAST_UPSERT = Document(
     "frazil status: tables.&lt;name&gt;.last_upsert",
     "The last batch of changes of an upsert table, as the process reported it; null when there was none.",
-    {
-        "changes": ("number", "Changes that were read."),
-        "keys": ("number", "Distinct keys among the changes."),
-        "deleted": ("number", "Rows that were deleted, including replaced rows."),
-        "late": ("number", "Late changes: the row in the table is newer by `order_by`."),
-        "missing_required": ("number", "Values that a change did not carry and no existing row had."),
-        "files": ("number", "Data files of the table at the lookup."),
-        "inspected": ("number", "Data files whose keys were read."),
-        "tries": (
-            "number",
-            "How often the rows were looked up; more than once when another writer committed in between.",
-        ),
-    },
+    keys_of(Resolved),
 )
-_SHARED = (
-    "state", "reason", "remedy", "where", "topics", "lag_records", "open_transactions", "watermark_ms", "committed",
-    "last_commit_ms", "dropped_fields", "dead_letters", "bad_skipped", "skipped_offsets", "ignored_records", "expectations",
-    "rest_records", "last_upsert",
-)  # fmt: skip
+MAINTENANCE = Document(
+    "frazil status: tables.&lt;name&gt;.maintenance",
+    inspect.getdoc(MaintenanceReport) or "",
+    keys_of(MaintenanceReport),
+)
+VERIFICATION = Document(
+    "frazil status: tables.&lt;name&gt;.verification",
+    inspect.getdoc(VerificationReport) or "",
+    keys_of(VerificationReport),
+)
 RUN = Document(
     "frazil run: tables.&lt;name&gt;",
     "Printed when the run ends. The file `frazil-data/state/<pipeline>.json` has the same keys while the process runs.",
-    {
-        **{name: TABLE.keys[name] for name in _SHARED},
-        "behind_since_ms": (
-            "number",
-            "Since when records wait; null where none does, and where some did when the process began.",
-        ),
-        "freshness_ms": ("number", "The age of the newest record of the last batch at its commit."),
-        "records_per_s": ("number", "Records per second of the last batch."),
-        "refused_changes": ("list of texts", "Schema changes that the policy of the table forbids."),
-        "size": (
-            "object",
-            "`row_count` including deleted rows, `deleted_row_count`, `file_count`, `size_bytes`, `snapshot_count`.",
-        ),
-    },
+    keys_of(*RECORDED.values(), without=("maintenance", "verification")),
 )
 PLAN = Document(
     "frazil plan: tables.&lt;name&gt;",
@@ -419,7 +303,10 @@ HEALTH = Document(
         "manifests": ("number", "Manifests of the newest snapshot."),
         "snapshots": ("number", "The number of snapshots."),
         "metadata_bytes": ("number", "The size of the metadata file."),
-        "last_maintenance_ms": (_MS, "When table maintenance of any process last changed the table's files."),
+        "last_maintenance_ms": (
+            "milliseconds since the epoch",
+            "When table maintenance of any process last changed the table's files.",
+        ),
         "above_cap": ("list of texts", "Numbers so high that they slow readers down."),
     },
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -16,6 +16,7 @@ from frazil.errors import SpecError, UnavailableError
 from frazil.ingest.tables.table import Table
 from frazil.kafka.port import Source
 from frazil.literals import format_moment
+from frazil.ops.pipeline_status import ProcessState
 from frazil.ops.status import known_tables
 from frazil.process.protect import key_id_of
 from frazil.spec import PipelineSpec
@@ -47,9 +48,9 @@ class DeadLetterClass:
         self.last = max((at for at in (self.last, last) if at is not None), default=None)
 
 
-def find_tables(spec: PipelineSpec, source: Source, known_state: Mapping[str, Any], name: str | None) -> list[Table]:
-    """Returns the pipeline's tables, or the one of this name, for which Kafka is not asked. known_state: the state file's
-    document, for when Kafka does not answer.
+def find_tables(spec: PipelineSpec, source: Source, state: ProcessState, name: str | None) -> list[Table]:
+    """Returns the pipeline's tables, or the one of this name, for which Kafka is not asked. state: what the state
+    file has, for when Kafka does not answer.
 
     Raises: SpecError for a name that no table of the pipeline has.
     """
@@ -61,7 +62,7 @@ def find_tables(spec: PipelineSpec, source: Source, known_state: Mapping[str, An
         if mine:
             return [Table(mine[0])]
     try:
-        known = known_tables(spec, source, known_state)
+        known = known_tables(spec, source, state)
     except UnavailableError:  # Only Kafka could name the tables of `topics`.
         known = [Table(table) for table in spec.tables]
     found = [table for table in known if name in (None, table.name)]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import asdict
 
 import pytest
 
@@ -33,11 +32,12 @@ from frazil.maintenance.plan import Action, Plan
 from frazil.maintenance.run import Outcome
 from frazil.ops.check import Finding
 from frazil.ops.dead_letters import DeadLetterClass, class_document, dead_letter_document
+from frazil.ops.json_records import to_json
 from frazil.ops.lineage import TableLineage
 from frazil.ops.maintenance import TableRound, document_of_rounds
+from frazil.ops.pipeline_status import PipelineReport, Process, as_document
 from frazil.ops.plan import PlannedTable
-from frazil.ops.reports import MaintenanceReport, PipelineReport, Process, TableReport, VerificationReport, as_document
-from frazil.ops.state_file import describe, leadership_document
+from frazil.ops.table_status import MaintenanceReport, TableStatus, VerificationReport, run_document
 from frazil.ops.trial import TriedTable
 from frazil.ops.tried_record import TriedRecord
 from frazil.replay.replay import ReplayProgress, Request
@@ -91,14 +91,7 @@ def test_every_name_has_a_meaning_and_every_meaning_a_name(
 
 
 def test_every_key_of_json_output_has_a_meaning() -> None:
-    table = TableReport(
-        "a.b",
-        "running",
-        maintenance=MaintenanceReport(),
-        verification=VerificationReport(),
-        last_upsert=asdict(Resolved()),
-    )
-    status = as_document(PipelineReport("p", Process(), (), (table,), 0))
+    status = as_document(PipelineReport("p", Process(), (), (TableStatus("a.b"),), 0))
     action = Action("compact", "a.b", "c", "d")
     rounds = TableRound("a.b", Plan("a.b", TableHealth(), (action,)), (Outcome(action, 1.0),))
     rounds = document_of_rounds([rounds], dry_run=False)["tables"]["a.b"]
@@ -106,12 +99,12 @@ def test_every_key_of_json_output_has_a_meaning() -> None:
     found = {
         outputs.STATUS: status,
         outputs.PROCESS: status["process"],
-        outputs.LEADERSHIP: leadership_document(Alone("one", "1", 0).state),
+        outputs.LEADERSHIP: to_json(Alone("one", "1", 0).state),
         outputs.TABLE: status["tables"]["a.b"],
-        outputs.LAST_UPSERT: status["tables"]["a.b"]["last_upsert"],
-        outputs.MAINTENANCE: status["tables"]["a.b"]["maintenance"],
-        outputs.VERIFICATION: status["tables"]["a.b"]["verification"],
-        outputs.RUN: describe(Table(TableSpec(name="a.b", topics=()))),
+        outputs.LAST_UPSERT: to_json(Resolved()),
+        outputs.MAINTENANCE: to_json(MaintenanceReport()),
+        outputs.VERIFICATION: to_json(VerificationReport()),
+        outputs.RUN: run_document(Table(TableSpec(name="a.b", topics=()))),
         outputs.PLAN: PlannedTable("a.b", "none").document(),
         outputs.CHECK: Finding("a", True, "b", "c").document(),
         outputs.ADOPT: Handover("a.b").document(),
