@@ -13,7 +13,13 @@ from types import NoneType
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 from frazil.ingest.loop.leadership import LeadershipState
+from frazil.maintenance.health import TableHealth
+from frazil.ops.check import Finding
+from frazil.ops.dead_letters import DeadLetterClass
+from frazil.ops.layouts import PlannedLayout
+from frazil.ops.lineage import TableLineage
 from frazil.ops.pipeline_status import PipelineReport, Process
+from frazil.ops.plan import INNER, PlannedTable
 from frazil.ops.table_status import RECORDED, SHOWN, MaintenanceReport, TableCondition, VerificationReport
 from frazil.types import Resolved
 
@@ -100,69 +106,15 @@ PLAN = Document(
     "frazil plan: tables.&lt;name&gt;",
     "The document also has `pipeline`, `changes`, which is true when the exit code is 4, and `warnings` of the catalog's"
     " properties.",
-    {
-        "name": ("text", "The name of the table."),
-        "action": (
-            "text",
-            "`create`, `change` (of columns or layout), `start` (to read more partitions), `wait`, `stop` or `none`.",
-        ),
-        "topics": ("list of texts", "The topics that the table reads."),
-        "columns": (
-            "list",
-            "Columns that the table would get: `name`, `type`, and `source`, such as `inferred` or `declared`.",
-        ),
-        "first_offsets": (
-            "list",
-            "Where reading begins: `topic`, `partition`, `offset`, and `source`: `progress` or `start`.",
-        ),
-        "sampled": ("number", "Records in the sample."),
-        "unread": ("number", "Unread records, those that wait for an open transaction included."),
-        "open_transactions": (
-            "list of objects",
-            "The unread records that wait for an [open transaction](../operations/open-transaction.md), as in `frazil"
-            " status`.",
-        ),
-        "bad": ("number", "Bad records in the sample."),
-        "refused": ("list of texts", "Schema changes that `schema_evolution` forbids."),
-        "warnings": (
-            "list of texts",
-            "Warnings: an `order_by` column that is text, several topics or partitions without an order, a key column that"
-            " no record has, a field of keys that rows lack, changes without their `envelope`, old metadata files that are"
-            " kept.",
-        ),
-        "in_spark": (
-            "text",
-            "The first expression of the query that Spark computes before the tasks, and why; empty where tasks compute the"
-            " whole query.",
-        ),
-        "protected": ("list", "The fields of the records that `protect` finds: `field` and its `action`."),
-        "partition_spec": ("list of texts", "The partition spec of new files."),
-        "partition_spec_before": ("list of texts", "The current partition spec."),
-        "sort_order": ("list of texts", "The sort order of new files."),
-        "sort_order_before": ("list of texts", "The current sort order."),
-        **_TELLING,
-    },
+    {**keys_of(PlannedTable, PlannedLayout, without=INNER), **_TELLING},
 )
 CHECK = Document(
     "frazil check: checks[]",
     "The document also has `ok` and `pipeline`. Checks of `frazil doctor` have `name`, `ok`, `found` and `remedy`.",
-    {
-        "name": ("text", "The subject of the check, such as `kafka` or `table shop.orders`."),
-        "ok": ("boolean", "Whether the check passed."),
-        "tried": ("text", "What the check did."),
-        "found": ("text", "The result."),
-        "remedy": ("text", "What to do; empty when the check passed."),
-        "where": ("text", "The place of the problem."),
-    },
+    keys_of(Finding),
 )
 LINEAGE = Document(
-    "frazil lineage: tables.&lt;name&gt;",
-    "The document also has `pipeline`.",
-    {
-        "columns": ("list", "Each column with its `name`, and in `fields` the fields that it is made of."),
-        "conditions": ("list of texts", "The fields that decide which records make rows."),
-        "protected": ("list", "The fields that `protect` finds: `field` and its `action`."),
-    },
+    "frazil lineage: tables.&lt;name&gt;", "The document also has `pipeline`.", keys_of(TableLineage, without=("name",))
 )
 INIT = Document(
     "frazil init",
@@ -291,36 +243,15 @@ HEALTH = Document(
     "frazil maintain: tables.&lt;name&gt;.health",
     "",
     {
-        "files": ("number", "The number of data files."),
-        "size_bytes": ("number", "The total size of the data files."),
-        "p50_bytes": ("number", "The median size of the data files."),
-        "small_files": ("number", "Small files that are in the same partition as another small file."),
+        **keys_of(TableHealth),
         "small_share": ("number", "The fraction of small files, 0 to 1."),
-        "delete_files": ("number", "The number of delete files."),
-        "equality_deletes": ("number", "Delete files with equality deletes, which only other writers add."),
-        "deleted_rows": ("number", "Rows that delete files delete."),
-        "deleted_share": ("number", "The fraction of deleted rows, 0 to 1."),
-        "manifests": ("number", "Manifests of the newest snapshot."),
-        "snapshots": ("number", "The number of snapshots."),
-        "metadata_bytes": ("number", "The size of the metadata file."),
-        "last_maintenance_ms": (
-            "milliseconds since the epoch",
-            "When table maintenance of any process last changed the table's files.",
-        ),
         "above_cap": ("list of texts", "Numbers so high that they slow readers down."),
     },
 )
 DEAD_LETTER_CLASS = Document(
     "frazil dead-letters list: tables.&lt;name&gt;.classes[]",
     "The table also has `dead_letter_table` (null when there is none) and `dead_letters`, the number of dead letters.",
-    {
-        "error_class": ("text", "The [class of error](dead-letters.md#classes-of-error)."),
-        "count": ("number", "The number of dead letters of this class."),
-        "first": ("time, ISO 8601", "The earliest timestamp of the records."),
-        "last": ("time, ISO 8601", "The latest timestamp of the records."),
-        "path": ("text", "The field that is wrong in the example."),
-        "example": ("text", "The message of one of the dead letters."),
-    },
+    keys_of(DeadLetterClass),
 )
 DEAD_LETTER = Document(
     "frazil dead-letters show: tables.&lt;name&gt;[]",

@@ -116,8 +116,7 @@ def render(report: PipelineReport) -> RenderableType:
         *_leaders(report),
         *_offsets(report),
         _table(report),
-        *_storage(report),
-        *_upsert_tables(report),
+        *_details(report),
         *_remarks(report),
     )
 
@@ -224,33 +223,29 @@ def _numbers(table: TableStatus, now_ms: int) -> tuple[str, ...]:
     )
 
 
-def _storage(report: PipelineReport) -> Iterator[RenderableType]:
-    """Yields the health of the tables that could be loaded."""
-    inspected = [(table.name, health) for table in report.tables if (health := table.derived.maintenance) is not None]
-    if not inspected:
-        return
+def _details(report: PipelineReport) -> Iterator[RenderableType]:
+    """Yields the health of the tables that could be loaded, and the last batch of each upsert table."""
     titles = ("table", "median file", "small files", "delete files", "deleted rows", "manifests", "metadata")
-    rows = []
-    for name, found in inspected:
-        numbers = map(count, (found.delete_files, found.deleted_rows, found.manifests))
-        share = f"{found.small_share:.0%}"
-        rows.append((name, size(found.p50_bytes), share, *numbers, size(found.metadata_bytes)))
-    yield Text("")
-    yield _Fitted(titles, rows)
-
-
-def _upsert_tables(report: PipelineReport) -> Iterator[RenderableType]:
-    """Yields figures of the last batch of each upsert table, as the process reported them."""
-    recorded = [(table.name, last) for table in report.tables if (last := table.noticed.last_upsert) is not None]
-    if not recorded:
-        return
-    titles = ("upsert table, last batch", "changes", "rows deleted", "files inspected")
-    rows = []
-    for name, last in recorded:
-        looked = f"{count(last.inspected)} of {count(last.files)}"
-        rows.append((name, count(last.changes), count(last.deleted), looked))
-    yield Text("")
-    yield _Fitted(titles, rows)
+    health = [
+        (
+            table.name,
+            size(found.p50_bytes),
+            f"{found.small_share:.0%}",
+            *map(count, (found.delete_files, found.deleted_rows, found.manifests)),
+            size(found.metadata_bytes),
+        )
+        for table in report.tables
+        if (found := table.derived.maintenance) is not None
+    ]
+    batch_titles = ("upsert table, last batch", "changes", "rows deleted", "files inspected")
+    batches = [
+        (table.name, count(last.changes), count(last.deleted), f"{count(last.inspected)} of {count(last.files)}")
+        for table in report.tables
+        if (last := table.noticed.last_upsert) is not None
+    ]
+    for fitted in (_Fitted(titles, health), _Fitted(batch_titles, batches)):
+        if fitted.rows:
+            yield from (Text(""), fitted)
 
 
 def _remarks(report: PipelineReport) -> Iterator[Text]:

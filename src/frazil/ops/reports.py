@@ -21,6 +21,12 @@ class Problem:
     where: str = ""
 
 
+def telling(problem: Problem | None) -> dict[str, str]:
+    """Returns the JSON of a table's problem; empty texts without one."""
+    problem = problem or Problem("")
+    return {"reason": problem.message, "remedy": problem.remedy, "where": problem.where}
+
+
 def behind(lag_records: int | None) -> str:
     """Returns how far a table is behind, for a sentence: `3 records behind`."""
     return "its lag is not known" if lag_records is None else f"{plural(lag_records, 'record')} behind"

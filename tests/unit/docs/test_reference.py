@@ -19,7 +19,6 @@ from frazil.catalog.progress import to_summary
 from frazil.cli.commands import COMMANDS
 from frazil.cli.imports import import_document
 from frazil.cli.init import init_document
-from frazil.cli.lineage import lineage_document
 from frazil.cli.replay import replay_document
 from frazil.cli.trial import tried_document, try_document
 from frazil.dead_letters.record import DEAD_LETTER_TYPES
@@ -106,9 +105,9 @@ def test_every_key_of_json_output_has_a_meaning() -> None:
         outputs.VERIFICATION: to_json(VerificationReport()),
         outputs.RUN: run_document(Table(TableSpec(name="a.b", topics=()))),
         outputs.PLAN: PlannedTable("a.b", "none").document(),
-        outputs.CHECK: Finding("a", True, "b", "c").document(),
+        outputs.CHECK: to_json(Finding("a", True, "b", "c")),
         outputs.ADOPT: Handover("a.b").document(),
-        outputs.LINEAGE: lineage_document(TableLineage("a.b", ())),
+        outputs.LINEAGE: to_json(TableLineage("a.b", ()), "name"),
         outputs.INIT: init_document(None, "", (), ()),
         outputs.REPLAY: replay_document(
             Request("", "", "", None, None, "", "", (), ()), "", ReplayProgress(1), ReplayProgress(1)
