@@ -1,7 +1,7 @@
 """Flink SQL doing a query's job, as a careful user would write and tune it: `python -m bench.flink JOB.json`.
 
-It knows nothing of Frazil's data path: Flink's source of Kafka with its JSON format, one INSERT statement, Iceberg's sink. All
-of it is Java; Python only hands the statements over.
+It knows nothing of Frazil's data path: Flink's source of Kafka with its JSON format, one INSERT statement, Iceberg's sink.
+All of it is Java; Python only hands the statements over.
 """
 
 from __future__ import annotations
@@ -91,8 +91,11 @@ def main() -> None:
     tables = api.TableEnvironment.create(api.EnvironmentSettings.newInstance().inStreamingMode().build())
     for name, value in _CHECKPOINTS.items():
         tables.getConfig().set(name, value)
-    for statement in statements(job):
+    *before, insert = statements(job)
+    for statement in before:
         tables.executeSql(statement)
+    sys.stderr.write("batch_planned\n")
+    tables.executeSql(insert)
     gateway.shutdown()
 
 

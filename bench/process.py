@@ -1,6 +1,7 @@
 """What a query and a look-up cost: the records of `running` into a table as they are, through a query that keeps half of
 them, through the same query where Spark computes it, and joined with a reference table; the query in Spark Structured
-Streaming and in Flink SQL, as a user of each would write it; and records of 20 kinds into one table, and into one of each kind.
+Streaming and in Flink SQL, as a user of each would write it; and records of 20 kinds into one table, and into one of
+each kind.
 """
 
 from __future__ import annotations
