@@ -12,6 +12,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from frazil.error_classes import ErrorClass
+
 T = TypeVar("T")
 
 Offsets = Mapping[str, Mapping[int, int]]
@@ -267,8 +269,8 @@ class BadRecord:
     topic: str
     partition: int
     offset: int
-    #: The class of the error (docs/reference/dead-letters.md).
-    kind: str
+    #: The class of the error.
+    kind: ErrorClass
     #: Path of the field; empty for the whole record.
     path: str
     #: The message.

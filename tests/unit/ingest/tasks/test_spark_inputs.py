@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from frazil.error_classes import ErrorClass
 from frazil.ingest.tasks import spark_inputs
 from frazil.ingest.tasks.spark_inputs import with_inputs
 from frazil.ingest.tasks.task_job import Job
@@ -59,7 +60,7 @@ def test_a_record_that_cannot_be_read_has_no_inputs_and_stays(target: TableTarge
 
 
 def test_records_that_end_tasks_and_those_that_were_left_out_are_not_read(target: TableTarget) -> None:
-    known = replace(target, crashing=(BadRecord("t", 0, 1, "crashes_decoder", "", ""),))
+    known = replace(target, crashing=(BadRecord("t", 0, 1, ErrorClass.CRASHES_DECODER, "", ""),))
     assert _inputs(known, _records({"a": "x"}, {"a": "y"}, {"a": "z"})) == ["x", None, "z"]
     sizes = pa.array([0, 400 * 1024 * 1024], pa.int64())
     assert _inputs(target, _records({"a": "x"}, {"a": "y"}).append_column(LEFT_OUT, sizes)) == ["x", None]
