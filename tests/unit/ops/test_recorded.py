@@ -10,18 +10,18 @@ from pathlib import Path
 from typing import Any
 
 from frazil.ingest.failures import TableStopped
-from frazil.ingest.loop.leadership import Alone
+from frazil.ingest.loop.leadership import Alone, Member
 from frazil.ingest.loop.published_offsets import Published
 from frazil.ingest.tables.state import RunState
 from frazil.ingest.tables.table import Table
 from frazil.maintenance.due import RoundsStatus
 from frazil.ops.pipeline_status import PipelineReport, ProcessState, as_document
-from frazil.ops.state_file import StateFile
+from frazil.ops.state_file import StateFile, read_state
 from frazil.ops.status import report_pipeline
 from frazil.ops.table_status import VerificationReport
 from frazil.spec import TableSpec, TopicSelector
 from frazil.testing import FakeClock
-from frazil.types import Resolved
+from frazil.types import OffsetRange, Resolved
 from tests.unit.ops.test_status import NOW_MS, Broken, Scene, text_of
 
 MAINTENANCE = RoundsStatus(1, "full", 1.0)
@@ -86,3 +86,16 @@ def test_whatever_a_key_holds_status_shows_the_table_and_the_other_keys(tmp_path
                 assert "pipeline p" in text_of(report)
             if not {"pid", "host", "started", "ended", "tables", "s.a", "reason"} & {*key}:
                 assert [table.condition.reason for table in report.tables] == ["why"], (key, value)
+
+
+def test_of_lists_and_counts_only_the_wrong_members_are_left_out() -> None:
+    waiting, member = {"topic": "t", "partition": 0, "start": 1, "end": 2}, {"name": "m", "version": "1"}
+    lags = {"open_transactions": [{}, waiting, 3, {**waiting, "end": "x"}], "ignored_records": {"x": -1, "y": 2}}
+    known = {"elect": "kafka", "mode": "lead", "name": "m", "leader": None}
+    members = [member, {**member, "started_at_ms": 5, "warm": True}]
+    state = read_state({"tables": {"s.a": lags}, "leadership": {**known, "members": members}})
+    table = state.table("s.a")
+    assert (table.lag.open_transactions, table.progress.ignored_records) == ((OffsetRange("t", 0, 1, 2),), {"y": 2})
+    assert state.leadership is not None
+    assert state.leadership.members == (Member("m", "1", 5, is_warm=True),)
+    assert read_state({"leadership": {"members": members}}).leadership is None
