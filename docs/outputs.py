@@ -39,17 +39,17 @@ class Document:
 
 def keys_of(*kinds: type, without: Collection[str] = ()) -> Keys:
     """Returns the keys of dataclasses whose fields they are, with their types and the comments above the fields."""
-    found: dict[str, tuple[str, str]] = {}
+    keys: dict[str, tuple[str, str]] = {}
     for kind in kinds:
         comments = {name: comment for comment, name in _COMMENTED.findall(inspect.getsource(kind))}
         hints = get_type_hints(kind, include_extras=True)
-        for name in [one.name for one in fields(kind) if one.name not in without]:
-            found[_key(name, hints[name])] = _type(hints[name]), " ".join(comments[name].replace("#:", " ").split())
-    return found
+        for name in [field.name for field in fields(kind) if field.name not in without]:
+            keys[_key(name, hints[name])] = _type(hints[name]), " ".join(comments[name].replace("#:", " ").split())
+    return keys
 
 
 def _key(name: str, hint: Any) -> str:
-    return next((one.alias for one in get_args(hint) if getattr(one, "alias", None)), name)
+    return next((part.alias for part in get_args(hint) if getattr(part, "alias", None)), name)
 
 
 def _type(hint: Any) -> str:

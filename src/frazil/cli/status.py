@@ -229,13 +229,13 @@ def _details(report: PipelineReport) -> Iterator[RenderableType]:
     health = [
         (
             table.name,
-            size(found.p50_bytes),
-            f"{found.small_share:.0%}",
-            *map(count, (found.delete_files, found.deleted_rows, found.manifests)),
-            size(found.metadata_bytes),
+            size(storage.p50_bytes),
+            f"{storage.small_share:.0%}",
+            *map(count, (storage.delete_files, storage.deleted_rows, storage.manifests)),
+            size(storage.metadata_bytes),
         )
         for table in report.tables
-        if (found := table.derived.maintenance) is not None
+        if (storage := table.derived.maintenance) is not None
     ]
     batch_titles = ("upsert table, last batch", "changes", "rows deleted", "files inspected")
     batches = [

@@ -43,7 +43,7 @@ def read_record(kind: type[_Record], document: Any) -> _Record | None:
             return record
         except ValidationError as error:
             problems = error.errors(include_url=False, include_context=False, include_input=False)
-        places = {one["loc"][: -1 if one["type"] == "missing" else None] for one in problems}
+        places = {problem["loc"][: -1 if problem["type"] == "missing" else None] for problem in problems}
         if () in places:
             return None
         for *outer, key in sorted(places, reverse=True):
@@ -69,11 +69,11 @@ def object_schema(properties: dict[str, Any]) -> dict[str, Any]:
 def _expanded(schema: Any, definitions: dict[str, Any]) -> Any:
     """Returns a schema with its definitions in place of references to them, and without limits of numbers."""
     if isinstance(schema, list):
-        return [_expanded(held, definitions) for held in schema]
+        return [_expanded(member, definitions) for member in schema]
     if not isinstance(schema, dict):
         return schema
     if "$ref" in schema:
         return _expanded(definitions[schema["$ref"].rpartition("/")[2]], definitions)
     if isinstance(schema.get("properties"), dict):
         return object_schema(_expanded(schema["properties"], definitions))
-    return {name: _expanded(held, definitions) for name, held in schema.items() if name not in _UNSTATED}
+    return {name: _expanded(member, definitions) for name, member in schema.items() if name not in _UNSTATED}

@@ -109,8 +109,9 @@ class StateFile:
         `false`.
         """
         if is_dataclass(value) and not isinstance(value, type):
-            held = {one.name: getattr(value, one.name) for one in fields(value) if one.name not in ("name", "state")}
-            masked = {name: new for name, old in held.items() if (new := self._redacted(old)) != old}
+            names = [field.name for field in fields(value) if field.name not in ("name", "state")]
+            texts = {name: getattr(value, name) for name in names}
+            masked = {name: new for name, old in texts.items() if (new := self._redacted(old)) != old}
             return replace(value, **masked) if masked else value
         if isinstance(value, tuple):
             return tuple(map(self._redacted, value))
