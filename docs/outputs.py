@@ -255,32 +255,12 @@ DEAD_LETTER_CLASS = Document(
 )
 DEAD_LETTER = Document(
     "frazil dead-letters show: tables.&lt;name&gt;[]",
-    "Bytes are an object with `text`, with `base64` where they are not UTF-8, or with `encrypted`, the id of their key."
-    " `replay` prints per table the number"
-    " of dead letters that were `replayed` and of those that are `remaining`; `drop` prints per table the number of"
-    " `dead_letters` that it removed or would remove, and whether they are `dropped`.",
-    {
-        "topic": ("text", "The topic of the record."),
-        "partition": ("number", "The partition of the record."),
-        "offset": ("number", "The offset of the record."),
-        "timestamp": (
-            "time, ISO 8601",
-            "The timestamp of the record; null when it has none, and outside of the years 1 to 9999.",
-        ),
-        "timestamp_ms": (
-            "number",
-            "The timestamp in milliseconds when it is outside of the years 1 to 9999; null otherwise.",
-        ),
-        "key": ("bytes", "The key of the record; null when it has none."),
-        "value": ("bytes", "The value of the record; null when it has none."),
-        "headers": ("list", "The headers of the record, each with `key` (text) and `value` (bytes)."),
-        "schema_id": ("text", "The schema that the record names, when it is known."),
-        "error_class": ("text", "The [class of error](dead-letters.md#classes-of-error)."),
-        "message": ("text", "The error message."),
-        "path": ("text", "The field that is wrong; null when the whole record is."),
-        "retries": ("number", "How often a replay of the dead letter failed."),
-        "frazil_version": ("text", "The version of Frazil that wrote the message."),
-    },
+    "An object with a key for each [column of dead letters](dead-letters.md): times as text in ISO 8601; bytes as an"
+    " object with `text`, with `base64` where they are not UTF-8, or with `encrypted`, the id of their key; headers each"
+    " with `key` (text) and `value` (bytes). `replay` prints per table the number of dead letters that were `replayed` and"
+    " of those that are `remaining`; `drop` prints per table the number of `dead_letters` that it removed or would remove,"
+    " and whether they are `dropped`.",
+    {},
 )
 DOCUMENTS = (
     STATUS, PROCESS, LEADERSHIP, TABLE, LAST_UPSERT, MAINTENANCE, VERIFICATION, RUN, PLAN, CHECK,
