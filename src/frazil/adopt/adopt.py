@@ -21,7 +21,7 @@ from frazil.ingest.loop.discovery import Discovery
 from frazil.ingest.plan import lag_records
 from frazil.ingest.tables.preflight import refuse_foreseen
 from frazil.ingest.tables.table import Table
-from frazil.ops.reports import Problem, telling
+from frazil.ops.reports import Problem, problem_document
 from frazil.ops.status import problem_of
 from frazil.types import Commit, Offsets, by_partition, by_topic
 
@@ -95,7 +95,7 @@ class Handover:
             "place": self.place,
             "offsets": offsets,
             "unread": self.unread,
-            **telling(self.problem),
+            **problem_document(self.problem),
         }
 
 
