@@ -254,7 +254,7 @@ def output_page() -> str:
     blocks = ["# JSON output", _NOTE, ABOUT]
     for document in DOCUMENTS:
         rows = [(f"`{name}`", kind, meaning) for name, (kind, meaning) in document.keys.items()]
-        blocks += [f"## {document.title}", document.about, _table(("key", "type", "meaning"), rows)]
+        blocks += [f"## {document.title}", document.about, _table(("key", "type", "meaning"), rows) if rows else ""]
     return _page(list(filter(None, blocks)))
 
 
