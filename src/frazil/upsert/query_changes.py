@@ -42,14 +42,17 @@ _NO_ORDER = "the query makes no value of the column {}, which orders the changes
 _NOT_SENT = "the change does not have the value of {}, which {} is made from"
 
 
-def read_upserts(target: TableTarget, topic: str, records: Records, limit: int) -> Changes:
+def read_upserts(
+    target: TableTarget, topic: str, records: Records, limit: int, of_source: Changes | None = None
+) -> Changes:
     """Returns the changes of an upsert table in records of one topic, those that its query makes. A record without a key,
-    or that no table could store, is a bad record.
+    or that no table could store, is a bad record. of_source: the changes of the table's `source`, where they are known.
     """
     if target.source is None:
         changes = read_checked(target, topic, records, limit)
     else:
-        changes = query_changes(target, read_upserts(target.source, topic, records, limit), records, limit)
+        found = of_source or read_upserts(target.source, topic, records, limit)
+        changes = query_changes(target, found, records, limit)
     near = refuse_unstorable(target, records, changes.decoded, changes, limit)
     return replace(changes, decoded=without_values(target, near))
 

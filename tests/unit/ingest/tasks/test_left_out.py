@@ -14,7 +14,6 @@ import pytest
 from frazil.dead_letters.record import DEAD_LETTER_TYPES
 from frazil.decode.settings import Reading
 from frazil.error_classes import ErrorClass
-from frazil.ingest.tasks.spark_inputs import _are_read
 from frazil.ingest.tasks.task_job import FLOOR_BYTES, MOST_VALUE_BYTES, Job, most_value_bytes
 from frazil.kafka.fetch.columns import LEFT_OUT
 from frazil.report import TaskReport
@@ -138,7 +137,3 @@ def test_a_job_reads_what_one_of_its_tables_allows(tmp_path: Path, limits: list[
 def test_the_limit_of_a_query_is_that_of_its_source(tmp_path: Path) -> None:
     made = replace(target(tmp_path, "lake.t", MIB), source=target(tmp_path, "lake.t", 64 * MIB))
     assert most_value_bytes(Job({"t": made})) == 64 * MIB
-
-
-def test_spark_evaluates_nothing_of_it(tmp_path: Path) -> None:
-    assert _are_read(target(tmp_path, "lake.t"), "t", records(0, HUGE, 0)).tolist() == [True, False, True]
