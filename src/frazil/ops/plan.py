@@ -163,7 +163,7 @@ def plan_document(spec: PipelineSpec, tables: Sequence[PlannedTable]) -> dict[st
     return {
         "pipeline": spec.pipeline,
         "changes": not all(table.is_idle for table in tables),
-        "warnings": ignored_properties(spec.catalog),
+        "warnings": ignored_properties(spec.catalog.properties, spec.catalog.type, spec.catalog.impl),
         "tables": {table.name: table.document() for table in tables},
     }
 

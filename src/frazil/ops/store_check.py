@@ -86,7 +86,7 @@ def check_store_properties(spec: PipelineSpec, states: list[TableState]) -> Iter
 def check_catalog_settings(spec: PipelineSpec) -> Iterator[Finding]:
     """Yields a finding for each property of the catalog that Iceberg ignores, and whose meaning is known."""
     tried = "compared `catalog.properties` with what Iceberg reads"
-    for words in ignored_properties(spec.catalog):
+    for words in ignored_properties(spec.catalog.properties, spec.catalog.type, spec.catalog.impl):
         yield Finding("settings of catalog", True, tried, f"mind: {words}")
 
 

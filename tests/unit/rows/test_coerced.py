@@ -229,7 +229,7 @@ def test_dates_and_times_inside_a_declared_column_are_found() -> None:
     )
     members = [(("d",), "d"), (("l", "element", "t"), "ms"), (("m", "value"), "d"), (("k", "key"), "ms")]
     assert list(counted_in(kind)) == members
-    assert list(counted_in(*parse_column_type("time(us)"))) == [((), "us")]
+    assert list(counted_in(parse_column_type("time(us)"), "us")) == [((), "us")]
 
 
 # ---- from the pipeline file to the table

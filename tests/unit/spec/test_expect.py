@@ -39,7 +39,7 @@ def test_a_commit_has_a_number_of_rows_and_an_age(load: Load) -> None:
         ("expect: {a: {that: x > 0, else: fail}}", "`expect.a.else` cannot be `fail`"),
         ("expect: {a: {that: x > 0, otherwise: drop}}", "unknown key"),
         ("expect: {a: true}", "`expect.a` is a boolean where text is expected"),
-        ("expect: {a: [x]}", "where a mapping is expected"),
+        ("expect: {a: [x]}", "`expect.a` is a list where text is expected"),
         ("expect: {where: x > 0}", "cannot have the name `where`"),
         ("expect: {a b: x > 0}", "`a b` is no name of an expectation"),
         ("expect: {a: {that: x > 0, at_most: 5%, else: drop}}", "`expect.a` is of a whole commit, and `else` is drop"),

@@ -19,7 +19,7 @@ from pyiceberg.types import (
 )
 
 from frazil.spec import ColumnSpec, json_schema
-from frazil.spec.settings import FlattenSpec, ValueSpec
+from frazil.spec.settings import FlattenSpec, InferSpec, ValueSpec
 from tests.unit.spec.pipeline_file import HEAD, Load, Refuse, with_table
 
 
@@ -34,7 +34,7 @@ from tests.unit.spec.pipeline_file import HEAD, Load, Refuse, with_table
         ("numbers: as_seen", {"numbers": None}),
         ("numbers: double", {"numbers": DoubleType()}),
         ('numbers: "decimal(18, 4)"', {"numbers": DecimalType(18, 4)}),
-        ("infer: {timestamps: true}", {"infers_timestamps": True}),
+        ("infer: {timestamps: true}", {"infer": InferSpec(timestamps=True)}),
         (
             "columns: {ts: {type: timestamp, zone: UTC}, m: {type: timestamptz(s), zone: Europe/Berlin}}",
             {

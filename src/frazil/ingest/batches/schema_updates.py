@@ -229,7 +229,7 @@ class SchemaUpdates:
             missing |= found.schema.missing
         if len(requested_fields) == 1 and not missing:
             return report
-        if table.spec.infers_timestamps:
+        if table.spec.infer.timestamps:
             requested_fields = agree_on_times(requested_fields)
         merged = dump_requested_fields(merge_requested_fields(requested_fields, keeps_first=True))
         return replace(report, schema=replace(report.schema, requested_fields=(merged,), missing=missing))
@@ -249,5 +249,5 @@ def _wanted(planned: Planned, report: TaskReport) -> RequestedFields:
     keeps_first = spec.on_bad_record != "stop" or spec.rescue
     requested_fields: list[RequestedFields] = list(map(load_requested_fields, report.schema.requested_fields))
     return merge_requested_fields(
-        agree_on_times(requested_fields) if spec.infers_timestamps else requested_fields, keeps_first
+        agree_on_times(requested_fields) if spec.infer.timestamps else requested_fields, keeps_first
     )

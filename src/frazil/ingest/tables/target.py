@@ -178,7 +178,7 @@ def _reading(table: Table) -> Reading:
         rejected=tuple(sorted(table.schema.rejected.items())),
         columns_left=max(0, spec.limits.columns - (len(table.state.schema.field_ids) if table.state else 0)),
         numbers=spec.numbers,
-        infers_times=spec.infers_timestamps,
+        infers_times=spec.infer.timestamps,
     )
 
 
