@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TypeVar, cast
+from typing import Any, cast
 
 from frazil.plugins.envelopes import ENVELOPES
 from frazil.spec.models import TableSpec
@@ -19,7 +19,6 @@ _OF_ANY = frozenset(
     (*_OF_CHANGES, *_OF_DELETES, *(name for one in ENVELOPES.built_in.values() for name in one.all_metadata))
 )
 _UPSERT_VERSION = 3
-_Spec = TypeVar("_Spec", bound=TableSpec)
 _OF_TOMBSTONES: tuple[MetadataField, ...] = ("timestamp", "offset", "partition")
 _NO_ORDERS: Mapping[MetadataField, str] = {
     "total_order": "counts the changes of one transaction and restarts with the next",
@@ -29,13 +28,13 @@ _NO_ORDERS: Mapping[MetadataField, str] = {
 """Metadata of transactions that does not order changes, and the reason."""
 
 
-def complete_changes(table: _Spec) -> _Spec:
-    """The table with the format version and the metadata columns that its way to take changes brings about."""
+def settings_of_changes(table: TableSpec) -> dict[str, Any]:
+    """The format version and the metadata columns that the table's way to take changes brings about."""
     kind = table.envelope.kind if table.envelope else "none"
     metadata = {name: METADATA_COLUMNS[name] for name in added_metadata(table, kind) if name not in table.metadata}
     has_version = table.mode != "upsert" or "format_version" in table.model_fields_set
     version = table.format_version if has_version else _UPSERT_VERSION
-    return table.model_copy(update={"metadata": table.metadata | metadata, "format_version": version})
+    return {"metadata": table.metadata | metadata, "format_version": version}
 
 
 def check_changes(table: TableSpec) -> Iterator[Mistake]:

@@ -138,7 +138,7 @@ def _complete_table(table: _Spec) -> _Spec:
     if not topics and table.name != DEFAULTS:
         remedy = "write `topic: NAME`, or `topics: [a, b]`"
         raise Mistakes([Mistake((), f"table `{table.name}` names no topic", remedy)], are_rules=True)
-    return changes.complete_changes(table.model_copy(update={"topic": None, "topics": topics}))
+    return table.model_copy(update={"topic": None, "topics": topics, **changes.settings_of_changes(table)})
 
 
 def _check_name(table: TableSpec) -> Iterator[Mistake]:

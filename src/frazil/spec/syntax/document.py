@@ -62,11 +62,11 @@ class Items(list["Node"]):
 class Section(dict[str, "Node"]):
     """A mapping, in the file's order."""
 
-    def __init__(self, values: Mapping[str, Node], line: int, lines: Mapping[str, int]) -> None:
+    def __init__(self, values: Mapping[str, Node], line: int, lines: dict[str, int]) -> None:
         """line: of the mapping. lines: those of the keys."""
         super().__init__(values)
         self.line = line
-        self.lines = dict(lines)
+        self.lines = lines
 
     def hide(self, name: str, value: Any) -> None:
         """Adds what a reader knows of the section: the file has no such key."""
@@ -124,16 +124,19 @@ def line_of(path: Path, text: str) -> int:
 
 def texts_of(node: Node) -> Iterator[tuple[str, int]]:
     """Every key and value with its line, in the file's order."""
-    if isinstance(node, Scalar):
-        yield node.text, node.line
-    elif isinstance(node, Items):
-        for item in node:
-            yield from texts_of(item)
-    else:
-        for key, value in node.items():
-            if not key.startswith(HIDDEN):
-                yield key, node.lines.get(key, node.line)
-                yield from texts_of(value)
+    left: list[Node | tuple[str, int]] = [node]
+    while left:
+        part = left.pop()
+        if isinstance(part, tuple):
+            yield part
+        elif isinstance(part, Scalar):
+            yield part.text, part.line
+        elif isinstance(part, Items):
+            left += reversed(part)
+        else:
+            for key, value in reversed(part.items()):
+                if not key.startswith(HIDDEN):
+                    left += (value, (key, part.lines.get(key, part.line)))
 
 
 def _read_text(path: Path) -> str:
@@ -229,12 +232,13 @@ class _Conversion:
         return line
 
     def _section(self, node: yaml.MappingNode, depth: int, line: int) -> Section:
-        own, merged = Section({}, line, {}), Section({}, line, {})
+        own, merged = Section({}, line, {}), None
         for key_node, value_node in node.value:
             if key_node.tag == _MERGE_TAG:
                 for source in self._merge_sources(value_node):
                     self._enter(source, depth + 1)
-                    merged = merged.over(self._section(source, depth + 1, line))
+                    section = self._section(source, depth + 1, line)
+                    merged = section if merged is None else merged.over(section)
                 continue
             key = self._key(key_node, value_node)
             if key in own:
@@ -242,7 +246,7 @@ class _Conversion:
                 raise self._error(_line(key_node), f"`{key}` is there twice", remedy)
             own.lines[key] = _line(key_node)
             own[key] = self.convert(value_node, depth + 1)
-        return Section({**merged, **own}, line, {**merged.lines, **own.lines})
+        return own if merged is None else Section({**merged, **own}, line, {**merged.lines, **own.lines})
 
     def _merge_sources(self, node: yaml.Node) -> list[yaml.MappingNode]:
         sources = node.value if isinstance(node, yaml.SequenceNode) else [node]

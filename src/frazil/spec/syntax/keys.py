@@ -32,6 +32,7 @@ JsonSchema = Mapping[str, Any]
 Word = str | int | bool
 Read: TypeAlias = "Callable[[Node, Reading], Any]"
 Path = tuple[str, ...]
+_NODES = (Scalar, Items, Section)
 GROUP = f"{HIDDEN}group "
 _NOUNS = {
     "text": "text",
@@ -68,13 +69,12 @@ class Declared(BaseModel):
     def _note_model(cls, value: Any, info: ValidationInfo) -> Any:
         if info.context is not None:
             info.context.note_model(value, cls)
-        groups = _groups_of(cls)
-        return _grouped(value, groups) if groups and isinstance(value, dict) else value
+        return _grouped(cls, value) if _groups_of(cls) and isinstance(value, dict) else value
 
     @field_validator("*", mode="before")
     @classmethod
     def _read_value(cls, value: Any, info: ValidationInfo) -> Any:
-        if info.context is None or not isinstance(value, Scalar | Items | Section):
+        if info.context is None or not isinstance(value, _NODES):
             return value
         key = _by_field(cls).get(info.field_name or "")
         if key is None:
@@ -183,15 +183,30 @@ def _groups_of(model: type[BaseModel]) -> Mapping[str, type[BaseModel]]:
     }
 
 
-def _grouped(values: dict[str, Any], groups: Mapping[str, type[BaseModel]]) -> dict[str, Any]:
+@cache
+def _group_by_key(model: type[BaseModel], is_written: bool) -> Mapping[str, str]:
+    """The field of a group by each of its keys in the file, or by each of its fields."""
+    groups = _groups_of(model).items()
+    return {key: name for name, inner in groups for key in (keys_of(inner) if is_written else inner.model_fields)}
+
+
+def _grouped(model: type[BaseModel], values: dict[str, Any]) -> dict[str, Any]:
     """Returns the values of a section, or of fields in Python, with those of each group in one value."""
-    is_written = isinstance(values, Section)
-    left: dict[str, Any] = Section(values, values.line, values.lines) if isinstance(values, Section) else dict(values)
-    for name, model in groups.items():
-        part = {key: left.pop(key) for key in (keys_of(model) if is_written else model.model_fields) if key in left}
-        if isinstance(left, Section):
-            left.hide(f"{GROUP.removeprefix(HIDDEN)}{name}", Section(part, left.line, left.lines))
-        elif part:
+    section = values if isinstance(values, Section) else None
+    groups = _group_by_key(model, section is not None)
+    left: dict[str, Any] = {}
+    parts: dict[str, dict[str, Any]] = {
+        name: {} for name in _groups_of(model) if model.model_fields[name].is_required()
+    }
+    for key, value in values.items():
+        if (name := groups.get(key)) is None:
+            left[key] = value
+        else:
+            parts.setdefault(name, {})[key] = value
+    for name, part in parts.items():
+        if section is not None:
+            left[f"{GROUP}{name}"] = Section(part, section.line, section.lines)
+        else:
             left[name] = left[name].model_copy(update=part) if name in left else part
     return left
 
@@ -261,12 +276,13 @@ def _read(node: Node, key: Key, reading: Reading, reads_secrets: bool) -> Any:
 def _choose(node: Node, key: Key) -> Word:
     """Returns the chosen word of `key`."""
     word = _word(node)
+    if any(word == choice and type(word) is type(choice) for choice in key.choices):  # 1 is not true.
+        assert word is not None
+        return word
     words = [_spell(choice) for choice in key.words]
     if word is None:
         message = f"`{LABEL}` is {describe(node)} where one of its words is expected"
         raise SpecError(message, remedy=f"write one of: {', '.join(words)}")
-    if any(word == choice and type(word) is type(choice) for choice in key.choices):  # 1 is not true.
-        return word
     if key.registered is not None and word in key.added:
         key.registered.get(str(word))
         return word

@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Callable
+from functools import lru_cache
 
 from pyiceberg import types
 
@@ -92,8 +93,9 @@ def unit_of(text: str) -> str | None:
     return unit if unit in _UNITS else None
 
 
+@lru_cache(maxsize=1024)
 def parse_column_type(text: str) -> types.IcebergType:
-    """The type of a column, which may name a unit."""
+    """The type of a column, which may name a unit. A file of many tables spells few types."""
     found = _TIME.fullmatch(text.strip())
     if found is None:
         return parse_type(text)
