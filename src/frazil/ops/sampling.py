@@ -153,7 +153,7 @@ def propose_times(
     decoded: the records as read with `schema`.
     """
     spec = table.spec
-    if spec.value.format != "json" or spec.infer.timestamps or not decoded.requested_fields:
+    if spec.source.value.format != "json" or spec.source.infer.timestamps or not decoded.requested_fields:
         return
     other = replace(table, spec=spec.model_copy(update={"infer": InferSpec(timestamps=True)}))
     as_times = _leaves(decode_sample(other, records, schema, schemas).requested_fields)

@@ -30,18 +30,18 @@ _NO_ORDERS: Mapping[MetadataField, str] = {
 
 def settings_of_changes(table: TableSpec) -> dict[str, Any]:
     """The format version and the metadata columns that the table's way to take changes brings about."""
-    kind = table.envelope.kind if table.envelope else "none"
+    kind = table.changes.envelope.kind if table.changes.envelope else "none"
     metadata = {name: METADATA_COLUMNS[name] for name in added_metadata(table, kind) if name not in table.metadata}
-    has_version = table.mode != "upsert" or "format_version" in table.model_fields_set
-    version = table.format_version if has_version else _UPSERT_VERSION
+    has_version = table.changes.mode != "upsert" or "format_version" in table.layout.model_fields_set
+    version = table.layout.format_version if has_version else _UPSERT_VERSION
     return {"metadata": table.metadata | metadata, "format_version": version}
 
 
 def check_changes(table: TableSpec) -> Iterator[Mistake]:
     """Yields settings of changes that contradict each other."""
-    kind, is_upsert = table.envelope.kind if table.envelope else "none", table.mode == "upsert"
+    kind, is_upsert = table.changes.envelope.kind if table.changes.envelope else "none", table.changes.mode == "upsert"
     yield from _check_envelope(table, kind)
-    if table.deletes == "soft" and not is_upsert:
+    if table.changes.deletes == "soft" and not is_upsert:
         message = "`deletes: soft` keeps rows that are deleted, and a table with `mode: append` deletes none"
         yield Mistake("deletes", message, "write `mode: upsert`, or remove it")
     yield from _check_metadata(table, kind)
@@ -50,11 +50,11 @@ def check_changes(table: TableSpec) -> Iterator[Mistake]:
         yield from _check_keys(table)
     else:
         for key in ("key_columns", "order_by"):
-            if key in table.model_fields_set:
+            if key in table.changes.model_fields_set:
                 message = f"`{key}` has no effect with `mode: append`"
                 yield Mistake(key, message, "write `mode: upsert`, or remove it")
-    if table.order_by is not None:
-        yield from _check_order(table, table.order_by)
+    if table.changes.order_by is not None:
+        yield from _check_order(table, table.changes.order_by)
 
 
 def _metadata_of(kind: str) -> tuple[str, ...]:
@@ -66,26 +66,30 @@ def added_metadata(table: TableSpec, kind: str) -> tuple[MetadataField, ...]:
     """The metadata columns that the table has unasked."""
     added: tuple[MetadataField, ...] = ()
     sources = _metadata_of(kind)
-    if table.changelog and kind != "none":
+    if table.changes.changelog and kind != "none":
         added = (*_OF_CHANGES, *(name for name in _OF_LOGS if name in sources))
-    elif table.mode == "append" and not table.changelog and "unavailable" in sources:
+    elif table.changes.mode == "append" and not table.changes.changelog and "unavailable" in sources:
         added = ("unavailable",)
     if kind != "none":
         added = (*added, *cast("tuple[MetadataField, ...]", ENVELOPES.get(kind).columns))
-    if table.deletes == "soft":
+    if table.changes.deletes == "soft":
         added = (*added, *_OF_DELETES)
-    has_own_keys = table.key_columns or table.envelope is not None or table.key.format not in ("raw", "text")
-    return added if has_own_keys or table.mode != "upsert" else (*added, "key")
+    has_own_keys = (
+        table.changes.key_columns
+        or table.changes.envelope is not None
+        or table.source.key.format not in ("raw", "text")
+    )
+    return added if has_own_keys or table.changes.mode != "upsert" else (*added, "key")
 
 
 def _check_tombstones(table: TableSpec) -> Iterator[Mistake]:
     """Yields the word where the table has no use for it."""
-    is_upsert = table.mode == "upsert"
-    if table.tombstones == "delete" and not is_upsert:
+    is_upsert = table.changes.mode == "upsert"
+    if table.changes.tombstones == "delete" and not is_upsert:
         message = "`tombstones: delete` deletes the row of a key, and a table with `mode: append` deletes none"
         remedy = "write `tombstones: ignore`, `dead_letter` or `row`, or `mode: upsert`"
         yield Mistake("tombstones", message, remedy)
-    if table.tombstones == "row" and (is_upsert or table.envelope is not None):
+    if table.changes.tombstones == "row" and (is_upsert or table.changes.envelope is not None):
         what = "the table has `mode: upsert`" if is_upsert else "the table has an `envelope`"
         message = f"`tombstones: row` is for records that are appended as they are, and {what}"
         others = "`delete`, `ignore` or `dead_letter`" if is_upsert else "`ignore` or `dead_letter`"
@@ -121,15 +125,15 @@ def _check_words(envelope: EnvelopeSpec) -> Iterator[Mistake]:
 
 def _check_envelope(table: TableSpec, kind: str) -> Iterator[Mistake]:
     """Yields an envelope that is not read from the format of the values, and a changelog table without one."""
-    if kind != "none" and table.value.format not in ENVELOPES.get(kind).formats:
+    if kind != "none" and table.source.value.format not in ENVELOPES.get(kind).formats:
         shown = "a field for the operation" if kind == "operation" else kind
-        message = f"`envelope`: {shown} is not read from the format {table.value.format}"
+        message = f"`envelope`: {shown} is not read from the format {table.source.value.format}"
         remedy = f"write `value: {{format: …}}` with one of: {', '.join(ENVELOPES.get(kind).formats)}"
         yield Mistake("envelope", message, remedy)
-    if table.changelog and kind == "none":
+    if table.changes.changelog and kind == "none":
         message = "`changelog: true` is for records that wrap changes, and the table has no `envelope`"
         yield Mistake("changelog", message, "write `envelope: debezium`, or remove it")
-    if table.changelog and table.mode == "upsert":
+    if table.changes.changelog and table.changes.mode == "upsert":
         message = "`changelog: true` appends every change, and the table has `mode: upsert`"
         yield Mistake("changelog", message, "give the changelog a table of its own; both may read one topic")
 
@@ -137,7 +141,7 @@ def _check_envelope(table: TableSpec, kind: str) -> Iterator[Mistake]:
 def _check_metadata(table: TableSpec, kind: str) -> Iterator[Mistake]:
     known = {*_OF_CHANGES, *_metadata_of(kind)} if kind != "none" else set()
     for name in table.metadata:
-        if name not in _OF_ANY or name in known or (name in _OF_DELETES and table.deletes == "soft"):
+        if name not in _OF_ANY or name in known or (name in _OF_DELETES and table.changes.deletes == "soft"):
             continue
         if name in _OF_DELETES:
             message, remedy = f"`{name}` in `metadata` is for deleted rows that are kept", "`deletes: soft`"
@@ -152,11 +156,11 @@ def _check_metadata(table: TableSpec, kind: str) -> Iterator[Mistake]:
 
 
 def _check_keys(table: TableSpec) -> Iterator[Mistake]:
-    kind = table.envelope.kind if table.envelope else "none"
-    if kind != "none" and not table.key_columns and not ENVELOPES.get(kind).has_key_fields:
+    kind = table.changes.envelope.kind if table.changes.envelope else "none"
+    if kind != "none" and not table.changes.key_columns and not ENVELOPES.get(kind).has_key_fields:
         message = f"the record keys of `envelope: {kind}` do not have the fields that identify a row"
         yield Mistake("envelope", message, "name the table's `key_columns`")
-    if table.key.format == "text" and not table.key_columns and table.envelope is not None:
+    if table.source.key.format == "text" and not table.changes.key_columns and table.changes.envelope is not None:
         what = "rows in an envelope are found by the fields of the record's key"
         remedy = "write the format that the keys have, or name the `key_columns`"
         yield Mistake("key", f"`key: {{format: text}}` has no fields, and {what}", remedy)
@@ -176,7 +180,7 @@ def _check_order(table: TableSpec, order_by: str) -> Iterator[Mistake]:
             message = f"`order_by: {order_by}` would order changes by `{field}`, which {reason}"
             remedy = "write `metadata: [source_order]` and `order_by: _source_order`, or leave `order_by` out"
             yield Mistake("order_by", message, remedy)
-    is_marking = table.mode == "upsert" and table.deletes == "soft" and table.envelope is None
+    is_marking = table.changes.mode == "upsert" and table.changes.deletes == "soft" and table.changes.envelope is None
     if is_marking and order_by not in [metadata.get(name) for name in _OF_TOMBSTONES]:
         message = f"a tombstone has no value for `order_by: {order_by}`, and `deletes: soft` makes a row of it"
         remedy = f"name a column that `metadata` makes of one of: {', '.join(_OF_TOMBSTONES)}"
@@ -192,11 +196,11 @@ def check_transaction_topic(atomic: AtomicSpec) -> Iterator[Mistake]:
 
 def check_atomic(table: TableSpec) -> Iterator[Mistake]:
     """Yields `atomic` of a table that cannot have it."""
-    if table.atomic is None:
+    if table.changes.atomic is None:
         return
-    if table.envelope is None or table.envelope.kind != "debezium":
+    if table.changes.envelope is None or table.changes.envelope.kind != "debezium":
         message = "`atomic` needs Debezium's envelope, and the table has none"
         yield Mistake("atomic", message, "write `envelope: debezium`, or remove it")
-    if len(table.topics) > 1 or any(selector.pattern is not None for selector in table.topics):
+    if len(table.source.topics) > 1 or any(selector.pattern is not None for selector in table.source.topics):
         message = "`atomic` needs a table of one topic, and this table may read several"
         yield Mistake("atomic", message, "give each topic its table, or remove it")

@@ -97,10 +97,10 @@ def check_columns(table: TableSpec) -> Iterator[Mistake]:
     """Yields declared columns whose names are taken, and fields that feed two of them."""
     sources: dict[str, str] = {column: field for field, column in table.metadata.items()}
     fed: dict[tuple[str, ...], str] = {}
-    for column in table.columns:
+    for column in table.shape.columns:
         mistakes = [*try_check(("columns", column.name), _check_name, column, sources)]
         if not (mistakes or column.is_own):
-            mistakes += try_check(("columns", column.name), _check_fed, column, fed, table.columns)
+            mistakes += try_check(("columns", column.name), _check_fed, column, fed, table.shape.columns)
         yield from mistakes
 
 
@@ -139,15 +139,15 @@ def _check_fed(column: ColumnSpec, fed: dict[tuple[str, ...], str], columns: Seq
 def check_shaping(table: TableSpec) -> Iterator[Mistake]:
     """Yields settings of fields that the values do not have, and fields that are both asked for and left out."""
     for key in ("flatten", "column_case", "include", "exclude"):
-        if key in table.model_fields_set and not FORMATS.get(table.value.format).has_fields:
-            message = f"`{key}` has no effect with the format {table.value.format}: its values have no fields"
+        if key in table.shape.model_fields_set and not FORMATS.get(table.source.value.format).has_fields:
+            message = f"`{key}` has no effect with the format {table.source.value.format}: its values have no fields"
             yield Mistake(key, message, "remove it")
-    is_plain = table.flatten is None and table.column_case == "keep"
-    asked = [(path, "include") for path in table.include]
-    asked += [(column.field, "columns") for column in table.columns if column.field]
-    asked += [((one.name,), "columns") for one in table.columns if is_plain and not (one.field or one.is_own)]
+    is_plain = table.shape.flatten is None and table.shape.column_case == "keep"
+    asked = [(path, "include") for path in table.shape.include]
+    asked += [(column.field, "columns") for column in table.shape.columns if column.field]
+    asked += [((one.name,), "columns") for one in table.shape.columns if is_plain and not (one.field or one.is_own)]
     for path, label in asked:
-        if any(path[: len(left)] == left for left in table.exclude):
+        if any(path[: len(left)] == left for left in table.shape.exclude):
             message = f"`exclude` leaves out `{'.'.join(path)}`, which `{label}` asks for"
             yield Mistake("exclude", message, "take it out of one of them")
 
@@ -164,7 +164,7 @@ def check_value(value: ValueSpec) -> Iterator[Mistake]:
 
 def check_numbers(table: TableSpec) -> Iterator[Mistake]:
     """Yields settings of JSON without a schema where the values are something else; those that change nothing may stay."""
-    for key, has_effect in (("numbers", table.numbers is not None), ("infer", table.infer.timestamps)):
-        if has_effect and table.value.format != "json":
-            message = f"`{key}` is for JSON without a schema, and the values are {table.value.format}"
+    for key, has_effect in (("numbers", table.source.numbers is not None), ("infer", table.source.infer.timestamps)):
+        if has_effect and table.source.value.format != "json":
+            message = f"`{key}` is for JSON without a schema, and the values are {table.source.value.format}"
             yield Mistake(key, message, "remove it, or declare `columns`")

@@ -123,7 +123,7 @@ def _check_references(texts: Iterable[tuple[str, int]], reading: Reading) -> Non
 def _check_names(spec: PipelineSpec) -> Iterator[Mistake]:
     """Yields tables under names that the catalog does not keep."""
     for table in spec.tables:
-        for name in filter(None, (table.name, table.dead_letters.table)):
+        for name in filter(None, (table.name, table.bad_records.dead_letters.table)):
             try:
                 spec.catalog.kind.check_name(name)
             except SpecError as error:
@@ -132,9 +132,9 @@ def _check_names(spec: PipelineSpec) -> Iterator[Mistake]:
 
 def _check_dead_letter_topics(spec: PipelineSpec) -> Iterator[Mistake]:
     """Yields a dead-letter topic that the pipeline itself reads: its dead letters would never end."""
-    selectors = [*spec.topics, *(selector for table in spec.tables for selector in table.topics)]
+    selectors = [*spec.topics, *(selector for table in spec.tables for selector in table.source.topics)]
     for table in (*spec.tables, *([spec.defaults] if spec.defaults else [])):
-        topic = table.dead_letters.topic
+        topic = table.bad_records.dead_letters.topic
         if topic is not None and any(selector.matches(topic) for selector in selectors):
             message = f"the pipeline reads the topic `{topic}`, to which dead letters of `{table.name}` go"
             yield Mistake((), message, "name another topic under `dead_letters`", table.line)
@@ -148,14 +148,14 @@ def _check_dead_letter_tables(spec: PipelineSpec) -> Iterator[Mistake]:
     tables = {table.name: table for table in (*map(spec.table_for, named), *spec.tables)}
     owners = {name: f"the table `{name}` itself" for name in tables}
     for table in tables.values():
-        name = table.dead_letters.table or f"{table.name}__dead_letters"
+        name = table.bad_records.dead_letters.table or f"{table.name}__dead_letters"
         if name in owners and not _is_shared(spec, table):
             message = f"dead letters of `{table.name}` go to `{name}`, which is {owners[name]}"
             remedy = "give each table a dead-letter table of its own, or leave `table` out"
             yield Mistake("topics", message, remedy, table.line)
         owners.setdefault(name, f"where those of `{table.name}` go")
     makes_tables = bool(spec.topics) or spec.follows_topic_keys
-    shared = spec.defaults.dead_letters.table if spec.defaults is not None and makes_tables else None
+    shared = spec.defaults.bad_records.dead_letters.table if spec.defaults is not None and makes_tables else None
     if shared is not None:
         message = (
             f"`defaults` sends dead letters of every table to `{shared}`, and each table of `topics` needs its own"
@@ -165,15 +165,15 @@ def _check_dead_letter_tables(spec: PipelineSpec) -> Iterator[Mistake]:
 
 def _is_shared(spec: PipelineSpec, table: TableSpec) -> bool:
     """Whether `defaults` names the dead-letter table, which is refused once for all tables."""
-    return spec.defaults is not None and not table.line and spec.defaults.dead_letters.table is not None
+    return spec.defaults is not None and not table.line and spec.defaults.bad_records.dead_letters.table is not None
 
 
 def _check_registry(spec: PipelineSpec) -> Iterator[Mistake]:
     if spec.registry is not None:
         return
     for table in (*spec.tables, *([spec.defaults] if spec.defaults and spec.topics else [])):
-        asking = [f"{label}.format" for label in ("value", "key") if getattr(table, label).needs_registry]
-        headers = (column for column in table.columns if column.value is not None and column.value.needs_registry)
+        asking = [f"{label}.format" for label in ("value", "key") if getattr(table.source, label).needs_registry]
+        headers = (column for column in table.shape.columns if column.value is not None and column.value.needs_registry)
         asking += [f"columns.{column.name}.value.format" for column in headers]
         if asking:
             remedy = "write `registry: {url: https://registry:8081}`"

@@ -10,17 +10,13 @@ import re
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
-from pydantic import Field, SerializeAsAny, SkipValidation
-from pyiceberg.types import IcebergType
+from pydantic import Field, SkipValidation
 
 from frazil.errors import SpecError
-from frazil.plugins.envelopes import ENVELOPES
-from frazil.plugins.functions import Function
 from frazil.routing import Route, Template, ValueSource, parse_source, parse_template
-from frazil.spec import connections, settings, table_forms
-from frazil.spec.partitioning import PARTITION_BY, SORT_BY, PartitionTerm, SortTerm
+from frazil.spec import connections, settings, table_forms, table_keys
 from frazil.spec.syntax import forms
 from frazil.spec.syntax.document import Items, Node, Scalar, Section
 from frazil.spec.syntax.keys import (
@@ -28,20 +24,17 @@ from frazil.spec.syntax.keys import (
     Form,
     Key,
     SecretStrings,
-    SecretWord,
     describe,
+    group,
     keys_of,
     not_a_key,
     section,
 )
 from frazil.spec.syntax.problems import LABEL, Mistake, Mistakes
 from frazil.spec.syntax.secrets import redact
-from frazil.spec.syntax.types import parse_numbers
 from frazil.spec.syntax.units import DURATION_PATTERN
 from frazil.spec.topics import (
     SELECTORS,
-    START,
-    TOPIC,
     namespace_name,
     pipeline_name,
     select_topics,
@@ -53,8 +46,6 @@ from frazil.types import RoutedTable
 
 if TYPE_CHECKING:
     from frazil.spec.syntax.reading import Reading
-
-_ENVELOPES = ("none", *(name for name in ENVELOPES.built_in if name != "operation"))
 
 
 def _read_commit(node: Node, _: Reading) -> Node:
@@ -98,111 +89,17 @@ class TableSpec(Declared, json_schema_extra={"oneOf": [{"required": ["topic"]}, 
 
     #: At least a namespace and a table, joined by dots.
     name: Annotated[str, not_a_key("name")]
-    #: None where the table is read: `topics` has it.
-    topic: Annotated[TopicSelector | None, TOPIC] = None
-    """The topic that feeds the table."""
-    topics: Annotated[tuple[TopicSelector, ...], SELECTORS] = ()
-    """The topics, or a /regular expression/, that feed the table."""
-    start: Annotated[Start, START, Key(default="earliest")] = Start()
-    """Where to begin without progress: earliest, latest, a timestamp, or offsets."""
-    value: Annotated[settings.ValueSpec, settings.VALUE] = settings.ValueSpec()
-    """The records' values."""
-    key: Annotated[settings.ValueSpec, settings.KEY] = settings.ValueSpec(format="raw")
-    """The records' keys."""
-    #: None: the file has none; then what the table has stays.
-    partition_by: Annotated[tuple[PartitionTerm, ...] | None, PARTITION_BY] = None
-    """How the table is partitioned: columns, or year, month, day, hour, bucket, truncate or void of one. An
-    existing table keeps its partition spec unless this is written; `[]` is for none."""
-    #: None: the file has none; then what the table has stays.
-    sort_by: Annotated[tuple[SortTerm, ...] | None, SORT_BY] = None
-    """How rows are sorted inside a file: terms as in `partition_by`, each with asc or desc, nulls first or last."""
-    schema_evolution: Literal["evolve", "add_only", "freeze"] = "evolve"
-    """What to do when records have other fields or types than the table."""
-    on_bad_record: Literal["dead_letter", "stop", "skip"] = "dead_letter"
-    """What to do with a record that cannot become a row."""
-    dead_letters: Annotated[settings.DeadLettersSpec, section("dead_letters")] = settings.DeadLettersSpec()
-    """Where bad records go, and how many are too many."""
-    limits: Annotated[settings.LimitsSpec, section("limits")] = settings.LimitsSpec()
-    """Limits of columns, partitions and record sizes."""
-    on_data_loss: Literal["stop", "skip"] = "stop"
-    """What to do when Kafka has deleted the record at the next offset."""
-    columns: Annotated[tuple[settings.ColumnSpec, ...], table_forms.COLUMNS] = ()
-    """Declared columns and overrides of inferred ones: name to type."""
-    unknown_fields: Literal["add", "drop", "rescue"] = "add"
-    """What happens to fields that `columns` does not name."""
-    #: None: the type that a sample of the numbers needs.
-    numbers: Annotated[
-        SerializeAsAny[IcebergType] | None,
-        forms.parsed_text(
-            {
-                "type": "string",
-                "pattern": r"^(as_seen|double|decimal\s*\(.*\))$",
-                "examples": ["double", "decimal(18,4)"],
-            },
-            parse_numbers,
-        ),
-        Key(default="as_seen"),
-    ] = None
-    """What numbers of JSON without a schema become where no column is declared: `as_seen` long, or double where a
-    sample of the topic has a fraction; `double`; or `decimal(p,s)`."""
-    infer: Annotated[settings.InferSpec, section("infer")] = settings.InferSpec()
-    """What fields of JSON without a schema may become where no column is declared."""
-    rescue: bool = False
-    """Whether values that do not fit their column go to the column _rescued."""
-    flatten: Annotated[
-        settings.FlattenSpec | None,
-        forms.words_or(section("flatten"), (True, False), lambda word: settings.FlattenSpec() if word else None),
-        Key(choices=(True, False), default=False),
-    ] = None
-    """Whether nested records become columns of their own: `user: {id: 1}` the column user_id. Lists and maps stay."""
-    column_case: Literal["keep", "lower", "snake", "camel"] = "keep"
-    """How columns, and members of structs in them, are named after fields: as they are, in lower case, as user_id,
-    or as userId."""
-    #: Empty: all fields.
-    include: Annotated[tuple[tuple[str, ...], ...], forms.PATHS] = ()
-    """Paths of the fields to take, each with everything in it; all unless written."""
-    exclude: Annotated[tuple[tuple[str, ...], ...], forms.PATHS] = ()
-    """Paths of the fields to leave out, each with everything in it."""
-    protect: Annotated[tuple[settings.ProtectRule, ...], table_forms.PROTECT] = ()
-    """What happens to fields with personal data before anything is written: path, or /regular expression/, to an action.
-    The first rule that finds a field decides."""
-    protect_key: Annotated[SecretWord, table_forms.PROTECT_KEY] = None
-    """The key of `protect`, at least 32 bytes, as ${file:PATH} or ${env:NAME}."""
-    where: Annotated[str, forms.TEXT] = ""
-    """The condition for records that the table takes, in Spark SQL: `type = 'order'`. Others make no row and are counted."""
-    lookup: Annotated[tuple[settings.LookupSpec, ...], table_forms.LOOKUP] = ()
-    """Reference tables that records are joined with, each by the name of the column that it fills."""
-    rename: Annotated[tuple[tuple[tuple[str, ...], str], ...], table_forms.RENAME] = ()
-    """New names of fields: `{old: new}`, nested ones by their path."""
-    drop_fields: Annotated[tuple[tuple[str, ...], ...], forms.PATHS] = ()
-    """Paths of fields that rows do not have, each with everything in it. Conditions may use them; `exclude` leaves fields
-    unread."""
-    keep_fields: Annotated[tuple[tuple[str, ...], ...], forms.PATHS] = ()
-    """Paths of the fields that rows have, each with everything in it; all unless written."""
-    cast: Annotated[
-        tuple[tuple[tuple[str, ...], SerializeAsAny[IcebergType]], ...],
-        table_forms.CAST,
-    ] = ()
-    """New types of fields, as Spark's `cast` makes them: `{amount: "decimal(12,2)"}`."""
-    add_fields: Annotated[tuple[tuple[str, settings.Constant], ...], table_forms.ADD_FIELDS] = ()
-    """Columns to add: a constant, or metadata of the record or of its change by name: `{origin: shop, topic: _topic, sent:
-    source.ts_ms}`."""
-    filter: Annotated[str, forms.TEXT] = ""
-    """The condition for rows that the table takes, in Spark SQL, over what the other steps leave. Others are counted."""
-    select: Annotated[str, forms.TEXT] = ""
-    """The query that makes the table's rows, in Spark SQL, from one relation, `records`: `select id, lower(email) as
-    email from records`."""
-    udf: Annotated[tuple[Function, ...], table_forms.UDF] = ()
-    """Python functions that the table's query and conditions may call, each as `module.function`."""
-    on_error: Literal["dead_letter", "null"] = "dead_letter"
-    """What a record becomes for which an expression of the query fails: a dead letter, or a row with null in the column."""
-    expect: Annotated[tuple[settings.ExpectationSpec, ...], table_forms.EXPECT] = ()
-    """Conditions that rows are expected to meet, by name, with what happens otherwise: `{positive: {that: "amount >= 0",
-    else: dead_letter}}`. A condition alone only warns."""
+    source: Annotated[table_keys.SourceSpec, group("source")] = table_keys.SourceSpec()
+    shape: Annotated[table_keys.ShapeSpec, group("shape")] = table_keys.ShapeSpec()
+    protection: Annotated[table_keys.ProtectSpec, group("protection")] = table_keys.ProtectSpec()
+    query: Annotated[table_keys.QuerySpec, group("query")] = table_keys.QuerySpec()
+    bad_records: Annotated[table_keys.BadRecordsSpec, group("bad_records")] = table_keys.BadRecordsSpec()
     #: The column that each is written to.
     metadata: Annotated[dict[settings.MetadataField, str], table_forms.METADATA] = Field({})
     """Metadata of a record besides its value, in columns _topic, _partition, _offset and so on, or in the
     columns that a mapping names."""
+    changes: Annotated[table_keys.ChangesSpec, group("changes")] = table_keys.ChangesSpec()
+    layout: Annotated[table_keys.LayoutSpec, group("layout")] = table_keys.LayoutSpec()
     commit: Annotated[settings.CommitSpec, COMMIT] = settings.CommitSpec()
     """When to commit and how large files should be."""
     maintenance: Annotated[
@@ -210,53 +107,6 @@ class TableSpec(Declared, json_schema_extra={"oneOf": [{"required": ["topic"]}, 
         forms.with_switch(section("table_maintenance"), lambda is_on: settings.MaintenanceSpec(is_on=is_on)),
     ] = settings.MaintenanceSpec()
     """Table maintenance."""
-    #: None: records are rows.
-    envelope: Annotated[
-        settings.EnvelopeSpec | None,
-        forms.words_or(
-            section("envelope"), _ENVELOPES, lambda word: None if word == "none" else settings.EnvelopeSpec(kind=word)
-        ),
-        Key(choices=_ENVELOPES, default="none", registered=ENVELOPES),
-    ] = None
-    """The envelope of records: none; debezium, maxwell, canal, dms or a field that names the operation, of changes;
-    cloudevents or outbox, of events."""
-    mode: Literal["append", "upsert"] = "append"
-    """Whether records are appended (append) or replace rows by key (upsert)."""
-    #: Empty: those of the record's key.
-    key_columns: Annotated[tuple[str, ...], forms.NAMES] = ()
-    """The columns that identify a row; by default the record key's, or those that Canal's messages name."""
-    #: None: partition and offset.
-    order_by: Annotated[str | None, forms.TEXT] = None
-    """The column that orders the changes of a key; by default partition and offset."""
-    changelog: bool = False
-    """Whether every change becomes a row, with the rows before and after it."""
-    deletes: Literal["hard", "soft"] = "hard"
-    """Whether a deleted row is removed (hard), or kept with `_deleted` and `_deleted_at` (soft)."""
-    #: Empty: the file has none.
-    tombstones: Literal["", "delete", "ignore", "dead_letter", "row"] = ""
-    """What happens to a record without a value (a tombstone): `delete` deletes the row of its key, `ignore` counts it
-    only, `dead_letter` makes a dead letter, `row` a row with null in the columns of the value. Unless written
-    `delete` for upsert; for append `dead_letter`, or `ignore` with an `envelope`."""
-    #: None: a snapshot may show a part of a transaction.
-    atomic: Annotated[
-        settings.AtomicSpec | None,
-        forms.words_or(
-            section("atomic"),
-            ("batch", "transaction"),
-            lambda word: settings.AtomicSpec() if word == "transaction" else None,
-        ),
-        Key(choices=("batch", "transaction"), default="batch"),
-    ] = None
-    """Whether a snapshot may show a part of a transaction of the source: `transaction` of a table of one topic, with
-    Debezium's envelope."""
-    format_version: Literal[2, 3] = 2
-    """Iceberg's format version of a new table; unless written 2 for append, 3 for upsert."""
-    #: None: the catalog chooses it.
-    location: Annotated[str | None, forms.TEXT] = None
-    """The folder of a new table in the store; the catalog chooses it unless written, and some catalogs demand it. Its
-    dead-letter table is beside it, in the folder `<location>__dead_letters`."""
-    properties: Annotated[dict[str, str], table_forms.PROPERTIES] = Field({})
-    """Iceberg's table properties, with Iceberg's names, of a new table; an existing table keeps its own."""
     #: The route that feeds the table; None where the table takes all records of its topics.
     route: Annotated[Route | None, not_a_key("route")] = None
     #: The values of the table's records, of a table that the route made.
@@ -264,39 +114,28 @@ class TableSpec(Declared, json_schema_extra={"oneOf": [{"required": ["topic"]}, 
     #: Where the file declares it; 0 if it does not.
     line: Annotated[int, not_a_key("line")] = 0
 
+    if TYPE_CHECKING:
+
+        def __init__(self, **settings: Any) -> None:
+            """Takes the settings of groups side by side too, as the file has them."""
+
     @property
     def has_query(self) -> bool:
         """Whether a query, `lookup`, `protect` or `expect` makes the table's rows from the records' fields; otherwise they
         are the records.
         """
-        steps = self.where or self.select or self.has_steps or self.lookup
-        return bool(steps or self.protect or self.judges_rows)
-
-    @property
-    def judges_rows(self) -> bool:
-        """Whether rows are expected to meet a condition."""
-        return any(one.is_of_rows for one in self.expect)
+        query = self.query
+        steps = query.where or query.select or query.has_steps or query.lookup
+        return bool(steps or self.protection.protect or query.judges_rows)
 
     def without_query(self) -> Self:
         """Returns the settings without those that change records before the table, except for `protect`."""
-        texts, lists = (
-            ("where", "filter", "select"),
-            ("lookup", "rename", "drop_fields", "keep_fields", "cast", "add_fields", "expect"),
-        )
-        return self.model_copy(update={**dict.fromkeys(texts, ""), **dict.fromkeys(lists, ())})
-
-    @property
-    def has_steps(self) -> bool:
-        """Whether fields are renamed, dropped, cast or added, or rows filtered, before the query."""
-        steps = (self.rename, self.drop_fields, self.keep_fields, self.cast, self.add_fields, self.filter)
-        return any(steps)
+        query = table_keys.QuerySpec(udf=self.query.udf, on_error=self.query.on_error)
+        return self.model_copy(update={"query": query})
 
 
-class RouteSpec(
-    TableSpec,
-    json_schema_extra={"required": ["to"], "oneOf": [{"required": ["topic"]}, {"required": ["topics"]}]},
-):
-    """How records of some topics are divided among many tables, which all have the same settings."""
+class DivisionSpec(Declared):
+    """How the records of a route are divided."""
 
     by: Annotated[
         ValueSource,
@@ -316,15 +155,29 @@ class RouteSpec(
     rest: Annotated[str | None, forms.parsed_text(forms.TEXT.schema, table_name)] = None
     """The table of records that no other table of the route takes."""
 
+
+class RouteSpec(
+    TableSpec,
+    json_schema_extra={"required": ["to"], "oneOf": [{"required": ["topic"]}, {"required": ["topics"]}]},
+):
+    """How records of some topics are divided among many tables, which all have the same settings."""
+
+    division: Annotated[DivisionSpec, group("division")]
+
+    if TYPE_CHECKING:
+
+        def __init__(self, **settings: Any) -> None:
+            """Takes the settings of groups side by side too, as the file has them."""
+
     @property
     def is_by_topic(self) -> bool:
         """Whether all records of a topic go to one table."""
-        return self.by.kind == "topic"
+        return self.division.by.kind == "topic"
 
     @property
     def text(self) -> str:
         """The names of the tables, for messages."""
-        return self.to.fill(["…"] * len(self.to.sources))
+        return self.division.to.fill(["…"] * len(self.division.to.sources))
 
     def as_table(self, **settings: Any) -> TableSpec:
         """A table with the settings of the route, and with these."""
@@ -332,13 +185,13 @@ class RouteSpec(
 
     def table_of(self, topic: str) -> str:
         """The table of a topic, of a route by topic."""
-        selector = next(one for one in self.topics if one.matches(topic))
+        selector = next(one for one in self.source.topics if one.matches(topic))
         found = re.search(selector.pattern, topic) if selector.pattern is not None else None
         values = [
             (found.group(int(source.path[0])) or "" if found is not None else "") if source.kind == "capture" else topic
-            for source in self.to.sources
+            for source in self.division.to.sources
         ]
-        return self.to.fill(values)
+        return self.division.to.fill(values)
 
 
 @dataclass(frozen=True)
@@ -437,7 +290,7 @@ class PipelineSpec(
     def lookup_files(self) -> tuple[str, ...]:
         """The files of lookups, which may be in other stores than the tables."""
         declared = (*self.tables, *self.routes, *filter(None, (self.defaults,)))
-        return tuple(lookup.file for one in declared for lookup in one.lookup if lookup.file)
+        return tuple(lookup.file for one in declared for lookup in one.query.lookup if lookup.file)
 
     @property
     def control_topic(self) -> str:
@@ -454,7 +307,7 @@ class PipelineSpec(
 
     def routed_table(self, rest: TableSpec, routed: RoutedTable) -> TableSpec:
         """The table of a route that takes the records with some values. rest: the route's table of the rest."""
-        route = next(one for one in self.routes if one.rest == rest.name)
+        route = next(one for one in self.routes if one.division.rest == rest.name)
         start = Start(kind="offsets", offsets=dict(routed.start))
         return route.as_table(name=routed.name, start=start, route=rest.route, route_values=routed.values, line=0)
 
@@ -462,7 +315,7 @@ class PipelineSpec(
         """The tables of those of the topics that routes by topic select, each with all topics of its name."""
         fed: dict[str, tuple[RouteSpec, list[TopicSelector]]] = {}
         for route in self.routes:
-            for topic in sorted(select_topics(route.topics, topics)) if route.is_by_topic else ():
+            for topic in sorted(select_topics(route.source.topics, topics)) if route.is_by_topic else ():
                 fed.setdefault(route.table_of(topic), (route, []))[1].append(TopicSelector(literal=topic))
         return [route.as_table(name=name, topics=tuple(own), line=0) for name, (route, own) in fed.items()]
 

@@ -52,24 +52,24 @@ def check_rule(rule: ProtectRule) -> Iterator[Mistake]:
 
 def check_protect(table: TableSpec) -> Iterator[Mistake]:
     """Yields rules without a key, and rules for columns that a table cannot be without."""
-    if table.protect and table.protect_key is None:
+    if table.protection.protect and table.protection.protect_key is None:
         message = (
             f"table `{table.name}` has `protect` and no `protect_key`, which hashes values and encrypts dead letters"
         )
         yield Mistake("protect", message, KEY_REMEDY)
     yield from _check_metadata(table)
-    keys = table.key_columns or (("_key",) if table.mode == "upsert" else ())
+    keys = table.changes.key_columns or (("_key",) if table.changes.mode == "upsert" else ())
     for name in keys:
-        rule = rule_of(table.protect, name)
+        rule = rule_of(table.protection.protect, name)
         if rule is not None and rule.action != "hash":
             message = f"`protect` has `{rule.action}` for `{name}`, which identifies rows of `{table.name}`"
             yield Mistake("protect", message, "write `hash`: different keys stay different")
-    if table.order_by and rule_of(table.protect, table.order_by) is not None:
-        message = f"`protect` has a rule for `{table.order_by}`, which orders the changes of `{table.name}`"
+    if table.changes.order_by and rule_of(table.protection.protect, table.changes.order_by) is not None:
+        message = f"`protect` has a rule for `{table.changes.order_by}`, which orders the changes of `{table.name}`"
         yield Mistake("protect", message, "take it out of `protect`, or order by another column")
-    terms = [*(table.partition_by or ()), *(sort.term for sort in table.sort_by or ())]
+    terms = [*(table.layout.partition_by or ()), *(sort.term for sort in table.layout.sort_by or ())]
     for column in dict.fromkeys(term.column for term in terms):
-        rule = rule_of(table.protect, column)
+        rule = rule_of(table.protection.protect, column)
         if rule is not None and rule.action == "drop":
             yield Mistake(
                 "protect", f"`protect` drops `{column}`, which the layout needs", "take it out of one of them"
@@ -80,10 +80,10 @@ def _check_metadata(table: TableSpec) -> Iterator[Mistake]:
     """Yields rules for the columns that keys and headers have been given: rules name both as the records' own."""
     for field, column in table.metadata.items():
         usual = METADATA_COLUMNS[field]
-        is_decoded = field == "key" and table.key.format != "raw"
+        is_decoded = field == "key" and table.source.key.format != "raw"
         if field not in ("key", "headers") or column == usual or is_decoded:
             continue
-        for rule in table.protect:
+        for rule in table.protection.protect:
             names = (usual, f"{usual}.")
             if _is_about(rule.selector, (column, f"{column}.")) and not _is_about(rule.selector, names):
                 message = f"`protect` has `{rule.selector}` for `{column}`, the column of the records' `{field}`"

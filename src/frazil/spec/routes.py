@@ -34,23 +34,23 @@ def prepare_route(node: Node, shared: Shared, reading: Reading) -> Node:
 
 def _check_route(route: RouteSpec) -> Iterator[Mistake]:
     """Yields settings of a route that contradict each other."""
-    if route.dead_letters.table is not None:
+    if route.bad_records.dead_letters.table is not None:
         message = "the tables of a route cannot have one dead-letter table"
         yield Mistake("dead_letters", message, "leave `table` out of `dead_letters`")
     if route.is_by_topic:
         yield from _check_by_topic(route)
         return
-    read = (one for one in route.to.sources if one.kind in ("field", "header"))
+    read = (one for one in route.division.to.sources if one.kind in ("field", "header"))
     names = [".".join(("_headers", *one.path) if one.kind == "header" else one.path) for one in read]
-    if any(rule_of(route.protect, name) for name in names):
+    if any(rule_of(route.protection.protect, name) for name in names):
         message = "tables would be named after values of a field that `protect` protects"
         yield Mistake("to", message, "route by another field, or take this one out of `protect`")
-    if any(source.kind == "capture" for source in route.to.sources):
+    if any(source.kind == "capture" for source in route.division.to.sources):
         message = "`to` has a group of the topic's expression, and the route is by values of records"
         yield Mistake("to", message, "write `${topic}`, or leave `by` out")
-    if route.by not in route.to.sources:
+    if route.division.by not in route.division.to.sources:
         yield Mistake("to", "`to` does not have the value that the route is `by`", "write it as `${…}` in `to`")
-    if route.atomic is not None:
+    if route.changes.atomic is not None:
         message = "`atomic` needs a table of its own, and a route makes many"
         yield Mistake("atomic", message, "give the topic a table under `tables`")
     yield from _check_readable(route)
@@ -60,24 +60,24 @@ def _check_rest(route: RouteSpec) -> Iterator[Mistake]:
     """Yields a missing table of the rest, and one that is named after values."""
     if route.is_by_topic:
         return
-    if route.rest is None:
+    if route.division.rest is None:
         message = "the route has no table for records without a table of their own"
         yield Mistake("by", message, "write `rest: <namespace>.<table>`")
-    elif "$" in route.rest:
-        message = f"`rest: {route.rest}` is the name of one table, and has no values of records"
+    elif "$" in route.division.rest:
+        message = f"`rest: {route.division.rest}` is the name of one table, and has no values of records"
         yield Mistake("rest", message, "write a name such as `rest: shop.other_events`")
 
 
 def _check_by_topic(route: RouteSpec) -> Iterator[Mistake]:
     """Yields settings that a route by topic has no use for, and groups that a topic does not have."""
-    for key in sorted({"rest", "limit"} & route.model_fields_set, reverse=True):
+    for key in sorted({"rest", "limit"} & route.division.model_fields_set, reverse=True):
         message = f"`{key}` is for routes by values of records, and by `topic` each topic has a table"
         yield Mistake(key, message, "remove it, or write `by`, such as `by: type`")
-    if any(source.kind in ("field", "header") for source in route.to.sources):
+    if any(source.kind in ("field", "header") for source in route.division.to.sources):
         message = "`to` has values of records, and the route does not say `by` which"
         yield Mistake("to", message, 'write `by`, such as `by: type` with `to: "shop.${type}"`')
-    groups = [int(source.path[0]) for source in route.to.sources if source.kind == "capture"]
-    for selector in route.topics:
+    groups = [int(source.path[0]) for source in route.division.to.sources if source.kind == "capture"]
+    for selector in route.source.topics:
         most = re.compile(selector.pattern).groups if selector.pattern is not None else 0
         if any(group > most for group in groups):
             message = f"`to` has a group that `{selector.text}` does not have"
@@ -86,15 +86,15 @@ def _check_by_topic(route: RouteSpec) -> Iterator[Mistake]:
 
 def _check_readable(route: RouteSpec) -> Iterator[Mistake]:
     """Yields fields of records that are not read, or that not all records of a row have."""
-    paths = [source.path for source in route.to.sources if source.kind == "field"]
-    kind = route.envelope.kind if route.envelope is not None else "none"
-    if paths and route.value.format in ("text", "raw"):
-        message = f"values of the format {route.value.format} have no fields to route by"
+    paths = [source.path for source in route.division.to.sources if source.kind == "field"]
+    kind = route.changes.envelope.kind if route.changes.envelope is not None else "none"
+    if paths and route.source.value.format in ("text", "raw"):
+        message = f"values of the format {route.source.value.format} have no fields to route by"
         yield Mistake("by", message, "write `by: header.NAME`, or `by: topic`")
     if kind == "debezium" and any(path[0] != "source" for path in paths):
         message = "a change in Debezium's envelope is routed by its source: a deleted row has no other field"
         yield Mistake("by", message, "write `by: source.table`, `source.schema` or `source.db`, or a header")
-    if paths and kind == "none" and route.mode == "upsert" and route.tombstones in ("", "delete"):
+    if paths and kind == "none" and route.changes.mode == "upsert" and route.changes.tombstones in ("", "delete"):
         message = "a tombstone deletes a row, and has no field to be routed by"
         yield Mistake("by", message, "write `by: header.NAME`, or `tombstones: ignore`")
 
@@ -104,22 +104,24 @@ def rest_tables(routes: Iterable[RouteSpec], tables: Iterable[TableSpec], kind: 
     identify, sort and partition rows by, the rest need not have.
     """
     taken = frozenset(
-        name.lower() for one in tables for name in (one.name, one.dead_letters.table or f"{one.name}__dead_letters")
+        name.lower()
+        for one in tables
+        for name in (one.name, one.bad_records.dead_letters.table or f"{one.name}__dead_letters")
     )
     for route in routes:
-        if route.rest is None or route.is_by_topic:
+        if route.division.rest is None or route.is_by_topic:
             continue
-        kind_of = route.envelope.kind if route.envelope is not None else "none"
+        kind_of = route.changes.envelope.kind if route.changes.envelope is not None else "none"
         own = {name: column for name, column in route.metadata.items() if name not in _OF_DELETES}
         settings = {
             **dict.fromkeys(("partition_by", "sort_by", "order_by"), None),
-            "name": route.rest,
-            "route": Route(route.rest, route.to, route.limit, taken, kind.lowers_names),
+            "name": route.division.rest,
+            "route": Route(route.division.rest, route.division.to, route.division.limit, taken, kind.lowers_names),
             "mode": "append",
             "key_columns": (),
             "deletes": "hard",
             "changelog": kind_of != "none",
-            "tombstones": "ignore" if route.mode == "upsert" else route.tombstones,
+            "tombstones": "ignore" if route.changes.mode == "upsert" else route.changes.tombstones,
             "maintenance": route.maintenance.model_copy(update={"sort": (), "zorder": (), "order_lines": ()}),
         }
         rest = route.as_table().without_query().model_copy(update={**settings, "metadata": own})
@@ -132,12 +134,12 @@ def check_routes(spec: PipelineSpec) -> Iterator[Mistake]:
     """Yields routes whose tables may be those of another route, of `topics`, or of `tables`."""
     prefixes: list[str] = [f"{spec.namespace}."] if spec.namespace else []
     for route in spec.routes:
-        first = route.to.texts[0]
+        first = route.division.to.texts[0]
         if any(first.startswith(other) or other.startswith(first) for other in prefixes):
             message = f"the tables of the route to `{route.text}` may have names that `topics` or another route makes"
             yield Mistake((), message, "begin `to` with another namespace, or with another word", route.line)
         prefixes.append(first)
-        named = [selector.literal for selector in route.topics if selector.literal is not None]
+        named = [selector.literal for selector in route.source.topics if selector.literal is not None]
         lines = {table.name: table.line for table in spec.tables}
         for name, clash in clashes_of(spec.tables, [route], named).items():
             yield Mistake((), *clash, lines[name])
@@ -151,9 +153,9 @@ def clashes_of(
     """
     named, found = {table.name: table for table in tables}, dict[str, tuple[str, str]]()
     for route in routes:
-        for topic in sorted(select_topics(route.topics, topics)) if named and route.is_by_topic else ():
+        for topic in sorted(select_topics(route.source.topics, topics)) if named and route.is_by_topic else ():
             table = named.get(route.table_of(topic))
-            if table is None or table.name in found or any(one.matches(topic) for one in table.topics):
+            if table is None or table.name in found or any(one.matches(topic) for one in table.source.topics):
                 continue
             message = (
                 f"`{table.name}` is under `tables`, and the route to `{route.text}` makes it of the topic `{topic}`"

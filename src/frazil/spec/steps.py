@@ -54,8 +54,8 @@ def metadata_names(table: TableSpec) -> dict[str, str]:
     """
     fields: set[str] = {*OF_RECORDS}
     of_changes: dict[str, str] = {}
-    if table.envelope is not None:
-        fields |= {"op", "image", *ENVELOPES.get(table.envelope.kind).all_metadata}
+    if table.changes.envelope is not None:
+        fields |= {"op", "image", *ENVELOPES.get(table.changes.envelope.kind).all_metadata}
         of_changes = {name: sql for name, (field, sql) in OF_CHANGES.items() if field in fields}
     return {column: column for field, column in METADATA_COLUMNS.items() if field in fields} | of_changes
 
@@ -63,15 +63,15 @@ def metadata_names(table: TableSpec) -> dict[str, str]:
 def check_new_names(table: TableSpec) -> Iterator[Mistake]:
     """Yields names of columns from `rename` and `add_fields` that no table can have."""
     named = metadata_names(table)
-    found = [("rename", name) for path, name in table.rename if len(path) == 1]
-    found += [("add_fields", name) for name, value in table.add_fields if not (name == value and name in named)]
+    found = [("rename", name) for path, name in table.query.rename if len(path) == 1]
+    found += [("add_fields", name) for name, value in table.query.add_fields if not (name == value and name in named)]
     for key, name in found:
         if not name:
             yield Mistake(key, f"`{key}` makes a column without a name", "give it a name")
         if name.lower() in RESERVED_COLUMNS:
             message = f"`{key}` makes a column `{name}`, which is the name of one of Iceberg's metadata columns"
             yield Mistake(key, message, "choose another name")
-    for key, name in [*found, *(("rename", name) for path, name in table.rename if len(path) > 1)]:
+    for key, name in [*found, *(("rename", name) for path, name in table.query.rename if len(path) > 1)]:
         if is_long(name):
             yield Mistake(key, f"`{key}`: {long_name_reason(name)}", "give it a shorter name")
 
@@ -81,12 +81,12 @@ def check_different(table: TableSpec) -> Iterator[Mistake]:
     `columns` and `metadata` are compared with the table's when it is made.
     """
     spelt = ".".join
-    made = [spelt((*path[:-1], name)) for path, name in table.rename]
+    made = [spelt((*path[:-1], name)) for path, name in table.query.rename]
     named = {
-        "key_columns": list(table.key_columns),
-        "rename": [spelt(path) for path, _ in table.rename],
-        "cast": [spelt(path) for path, _ in table.cast],
-        "add_fields": [name for name, _ in table.add_fields],
+        "key_columns": list(table.changes.key_columns),
+        "rename": [spelt(path) for path, _ in table.query.rename],
+        "cast": [spelt(path) for path, _ in table.query.cast],
+        "add_fields": [name for name, _ in table.query.add_fields],
     }
     for key, names in [*named.items(), ("rename", made)]:
         first: dict[str, str] = {}
@@ -99,8 +99,8 @@ def check_different(table: TableSpec) -> Iterator[Mistake]:
 
 def check_added(table: TableSpec) -> Iterator[Mistake]:
     """Yields metadata in `add_fields` that the table does not have: it would be a constant."""
-    known, has_envelope = metadata_names(table), table.envelope is not None
-    for _, value in table.add_fields:
+    known, has_envelope = metadata_names(table), table.changes.envelope is not None
+    for _, value in table.query.add_fields:
         text = str(value)
         is_path = text in OF_CHANGES and (has_envelope or "." in text)
         is_path |= has_envelope and text.startswith(("source.", "transaction."))
@@ -189,8 +189,10 @@ def check_expectation(expectation: ExpectationSpec) -> Iterator[Mistake]:
 
 def check_expect(table: TableSpec) -> Iterator[Mistake]:
     """Yields expectations that make dead letters of a table without them."""
-    for one in table.expect:
-        if one.action == "dead_letter" and table.on_bad_record != "dead_letter":
-            message = f"`expect.{one.name}` makes dead letters, and `on_bad_record` is {table.on_bad_record}"
+    for one in table.query.expect:
+        if one.action == "dead_letter" and table.bad_records.on_bad_record != "dead_letter":
+            message = (
+                f"`expect.{one.name}` makes dead letters, and `on_bad_record` is {table.bad_records.on_bad_record}"
+            )
             remedy = "write `on_bad_record: dead_letter`, or `else: warn`, `drop` or `stop`"
             yield Mistake("expect", message, remedy)

@@ -131,10 +131,10 @@ def _complete_table(table: _Spec) -> _Spec:
 
     Raises: Mistakes where it does not have one kind of topics.
     """
-    if {"topic", "topics"} <= table.model_fields_set:
+    if {"topic", "topics"} <= table.source.model_fields_set:
         message = f"table `{table.name}` has both `topic` and `topics`"
         raise Mistakes([Mistake("topics", message, "keep one of them")], are_rules=True)
-    topics = table.topics if table.topic is None else (table.topic,)
+    topics = table.source.topics if table.source.topic is None else (table.source.topic,)
     if not topics and table.name != DEFAULTS:
         remedy = "write `topic: NAME`, or `topics: [a, b]`"
         raise Mistakes([Mistake((), f"table `{table.name}` names no topic", remedy)], are_rules=True)
@@ -148,13 +148,13 @@ def _check_name(table: TableSpec) -> Iterator[Mistake]:
 
 def _check_sources(table: TableSpec) -> Iterator[Mistake]:
     """Yields settings of topics and of values that the topics or the values make wrong, and a table without columns."""
-    is_many = len(table.topics) > 1 or any(selector.pattern is not None for selector in table.topics)
-    if is_many and table.value.source == "latest" and not table.value.subject:
+    is_many = len(table.source.topics) > 1 or any(selector.pattern is not None for selector in table.source.topics)
+    if is_many and table.source.value.source == "latest" and not table.source.value.subject:
         message = f"table `{table.name}` reads several topics with `schema: latest`, and each has a subject of its own"
         yield Mistake((), message, "write `subject: NAME`, or give each topic its table")
-    if table.topics and "start" in table.model_fields_set:
-        yield from try_check("start", check_offset_topics, table.start, table.topics)
-    if table.unknown_fields == "drop" and not table.columns and not table.metadata:
+    if table.source.topics and "start" in table.source.model_fields_set:
+        yield from try_check("start", check_offset_topics, table.source.start, table.source.topics)
+    if table.shape.unknown_fields == "drop" and not table.shape.columns and not table.metadata:
         message = f"table `{table.name}` drops every field: `unknown_fields` is drop, and no `columns` are declared"
         yield Mistake((), message, "declare `columns`")
 
@@ -163,12 +163,12 @@ def _check_layout(table: TableSpec) -> Iterator[Mistake]:
     """Checks `partition_by`, `sort_by` and the order of `maintenance`, though it is inherited, against the columns whose
     types the file declares.
     """
-    types = {} if table.has_query else {column.name: column.type for column in table.columns}
+    types = {} if table.has_query else {column.name: column.type for column in table.shape.columns}
     types |= {column: METADATA_TYPES[field] for field, column in table.metadata.items() if field in METADATA_TYPES}
     #: Columns whose types the file leaves open.
     others = {RESCUED_COLUMN, *(column for field, column in table.metadata.items() if field not in METADATA_TYPES)}
-    is_complete = table.unknown_fields != "add" and bool(table.columns) and not table.has_query
-    terms = [*(table.partition_by or ()), *(sort.term for sort in table.sort_by or ())]
+    is_complete = table.shape.unknown_fields != "add" and bool(table.shape.columns) and not table.has_query
+    terms = [*(table.layout.partition_by or ()), *(sort.term for sort in table.layout.sort_by or ())]
     checked = [term for term in terms if term.column.split(".")[0] not in others]
     yield from check_terms(checked, types, is_complete)
     for line, error in check_order(table.maintenance, types, is_complete, others):
@@ -177,10 +177,10 @@ def _check_layout(table: TableSpec) -> Iterator[Mistake]:
 
 def _check_named_columns(table: TableSpec) -> Iterator[Mistake]:
     """Yields columns of metadata that `metadata` does not ask for, and keys and orders of fields that are left out."""
-    declared = {column.name: column for column in table.columns}
+    declared = {column.name: column for column in table.shape.columns}
     columns, metadata = Spellings(declared), Spellings(table.metadata.values())
     # Where names of columns are made from fields, the field of a column is not known yet.
-    is_plain = table.flatten is None and table.column_case == "keep"
+    is_plain = table.shape.flatten is None and table.shape.column_case == "keep"
     if table.has_query:  # The query makes the columns.
         return
     for key, line, name, text in _named(table):
@@ -193,21 +193,21 @@ def _check_named_columns(table: TableSpec) -> Iterator[Mistake]:
             message = f"`{key}` has `{text}`, and there is no column `{first}`: `metadata` does not ask for it"
             yield Mistake(key, message, f"write `metadata: [{field}]`", line)
         elif key in ("key_columns", "order_by") and not is_metadata:
-            if not is_declared and table.columns and table.unknown_fields != "add":
+            if not is_declared and table.shape.columns and table.shape.unknown_fields != "add":
                 message = f"`{key}` has `{name}`, which `columns` does not declare and `unknown_fields` keeps away"
                 yield Mistake(key, message, "declare it under `columns`", line)
             path = _field_of(name, declared)
             if path is not None and is_plain:
-                taken = () if is_declared else table.include
-                yield from _check_taken(key, path, taken, table.exclude)
+                taken = () if is_declared else table.shape.include
+                yield from _check_taken(key, path, taken, table.shape.exclude)
 
 
 def _named(table: TableSpec) -> Iterator[tuple[str, int, str, str]]:
     """Each setting that names a column, its line (0 for the key's), the column, and how it is written."""
-    terms = [("partition_by", term) for term in table.partition_by or ()]
-    terms += [("sort_by", sort.term) for sort in table.sort_by or ()]
+    terms = [("partition_by", term) for term in table.layout.partition_by or ()]
+    terms += [("sort_by", sort.term) for sort in table.layout.sort_by or ()]
     yield from ((key, term.line, term.column, term.text) for key, term in terms)
-    for key, names in (("key_columns", table.key_columns), ("order_by", (table.order_by,))):
+    for key, names in (("key_columns", table.changes.key_columns), ("order_by", (table.changes.order_by,))):
         yield from ((key, 0, name, name) for name in names if name)
 
 

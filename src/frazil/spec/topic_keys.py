@@ -118,11 +118,11 @@ def read_topic_table(
     for one in own.wrong:
         raise _refusal(topic, f"`{PREFIX}{one.key}`: {one.reason}", one.remedy)
     table = _read(spec, topic, name, settings)
-    if spec.registry is None and (table.value.needs_registry or table.key.needs_registry):
+    if spec.registry is None and (table.source.value.needs_registry or table.source.key.needs_registry):
         raise _refusal(
             topic, "its format needs a schema registry, and there is none", "write `registry.url` in the pipeline file"
         )
-    if topic in {one.dead_letters.topic for one in (table, *spec.tables)}:
+    if topic in {one.bad_records.dead_letters.topic for one in (table, *spec.tables)}:
         raise _refusal(topic, "dead letters go to it, and would be read again", f"set {ENABLE}=false")
     ignored = (
         Difference(one, "no setting of a table follows from it", "remove it, or set the pipeline file accordingly")

@@ -19,6 +19,7 @@ from frazil.ops.reports import size
 from frazil.spec import PipelineSpec, TableSpec
 from frazil.spec.models import TABLE_KEYS
 from frazil.spec.syntax.keys import Key, keys_of
+from frazil.spec.table_keys import SourceSpec
 from frazil.types import Offsets, Progress, by_partition
 
 MOST_COMMITS = 50
@@ -265,28 +266,29 @@ def settings_of(spec: PipelineSpec, table: TableSpec) -> list[Setting]:
     where = f"the table, line {table.line}" if table.line else "the table"
 
     found: list[Setting] = []
-    for name, one, fields in _leaves(TABLE_KEYS, table):
+    for name, fields in _leaves(TABLE_KEYS, table):
         value, origin = _at(table, fields), where
         if spec.defaults is not None and _at(spec.defaults, fields) == value:
             origin = "`defaults`"
         if fields[0] in ("commit", "maintenance") and _at(spec, fields) == value:
             origin = f"`{fields[0]}` of the pipeline"
         is_default = value == _default(fields, table)
-        text = _value_text(one, _at(table, fields[:-1]), value)
+        text = _value_text(fields[-1], _at(table, fields[:-1]), value)
         found.append(Setting(name, text, "default" if is_default else origin))
     return found
 
 
 def _leaves(
     keys: Mapping[str, Key], model: BaseModel, prefix: str = "", outer: tuple[str, ...] = ()
-) -> Iterator[tuple[str, Key, tuple[str, ...]]]:
+) -> Iterator[tuple[str, tuple[str, ...]]]:
     """Yields the keys with a value of their own, with the path of each in the file and among the fields of models."""
     for name, one in keys.items():
-        value = getattr(model, one.field)
+        fields = tuple(one.field.split("."))
+        value = _at(model, fields)
         if name in _SECTIONS and isinstance(value, BaseModel):
-            yield from _leaves(keys_of(type(value)), value, f"{prefix}{name}.", (*outer, one.field))
+            yield from _leaves(keys_of(type(value)), value, f"{prefix}{name}.", (*outer, *fields))
         elif name != "topic":  # What it has is in `topics`.
-            yield f"{prefix}{name}", one, (*outer, one.field)
+            yield f"{prefix}{name}", (*outer, *fields)
 
 
 def _at(model: BaseModel, fields: tuple[str, ...]) -> Any:
@@ -294,27 +296,27 @@ def _at(model: BaseModel, fields: tuple[str, ...]) -> Any:
 
 
 def _default(fields: tuple[str, ...], table: TableSpec) -> Any:
-    if fields == ("format_version",):
-        return _FORMATS[table.mode]
-    if fields == ("metadata",) and table.mode == "upsert" and not table.key_columns:
+    if fields == ("layout", "format_version"):
+        return _FORMATS[table.changes.mode]
+    if fields == ("metadata",) and table.changes.mode == "upsert" and not table.changes.key_columns:
         return {"key": "_key"}  # The record's key identifies the rows.
     return _at(_UNSET, fields)
 
 
-def _value_text(one: Key, model: BaseModel, value: Any) -> str:
-    if type(model).model_fields[one.field].exclude:
+def _value_text(field: str, model: BaseModel, value: Any) -> str:
+    if type(model).model_fields[field].exclude:
         return _SECRET if value else "–"
     if value is None or value == "" or value == () or value == {}:
         return "–"
     if isinstance(value, bool):
         return str(value).lower()
-    if isinstance(model, TableSpec) and value is model.topics:
+    if isinstance(model, SourceSpec) and value is model.topics:
         return ", ".join(str(topic.literal or f"/{topic.pattern}/") for topic in model.topics)
-    if one.field.endswith("_s"):
+    if field.endswith("_s"):
         return f"{value:g} s"
-    if one.field.endswith("_bytes"):
+    if field.endswith("_bytes"):
         return size(value)
-    dumped = model.model_dump(mode="json", include={one.field})[one.field]
+    dumped = model.model_dump(mode="json", include={field})[field]
     return dumped if isinstance(dumped, str) else json.dumps(_without_nothing(dumped), ensure_ascii=False)
 
 
