@@ -159,7 +159,7 @@ class Replayer:
         table.state = self._catalog.evolve(table.name, declared_adder(table.spec))
         if table.spec.has_query:
             table.state = self._queries.load(table)
-        if table.spec.mode == "upsert":
+        if table.spec.changes.mode == "upsert":
             chosen = SelectedDeadLetters(dead_letters, tuple(files), selection, since)
             return replace_rows(self._catalog, self._queries, self._schemas, self._topic_readers, table, chosen)
         written = self._write(table, dead_letters, files, selection)

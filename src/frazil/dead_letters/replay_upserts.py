@@ -270,7 +270,7 @@ class _Replacing:
         return target_of(self._table)
 
     def _only_topic(self) -> str:
-        selectors = self._table.spec.topics
+        selectors = self._table.spec.source.topics
         return (selectors[0].literal or "") if len(selectors) == 1 else ""
 
     def _places(self, files: Iterable[LiveFile], selection: Selection = _ALL) -> set[Place]:

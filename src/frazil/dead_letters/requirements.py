@@ -65,7 +65,7 @@ def fetch_schemas(schemas: Schemas | None, table: Table, ids: Iterable[str], top
     """
     if schemas is None:
         raise SpecError("the records need a schema registry, and the pipeline file names none", where=table.name)
-    literals = [selector.literal for selector in table.spec.topics if selector.literal]
+    literals = [selector.literal for selector in table.spec.source.topics if selector.literal]
     table.schema.schemas |= schemas.fetch_for(table.spec, ids, min(literals or topics))
 
 

@@ -108,7 +108,7 @@ class DeadLetterTables:
         name = table.dead_letter_table_name
         found = self._catalog.load(name)
         if found is None:
-            location = f"{table.spec.location.rstrip('/')}__dead_letters" if table.spec.location else None
+            location = f"{table.spec.layout.location.rstrip('/')}__dead_letters" if table.spec.layout.location else None
             schema = new_schema(DEAD_LETTER_TYPES.items())
             found = create_table(self._catalog, name, schema, {}, 2, location=location)
         refuse_other_table(found, table.name)

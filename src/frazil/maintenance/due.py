@@ -227,7 +227,7 @@ class Known:
     def is_small(self) -> bool:
         """Whether the table has too few files and snapshots to need maintenance soon; False for upsert tables."""
         activity, spec = self.activity, self.activity.maintained.maintenance.spec
-        is_few = activity.files < spec.min_input_files and activity.snapshots <= spec.snapshot_count
+        is_few = activity.files < spec.min_input_files and activity.snapshots <= spec.snapshots.kept
         return is_few and not activity.maintained.is_upsert and self.rounds.again is None and not self.rounds.has_more
 
     def due(self, now_s: float, now_ms: int, is_spare: bool) -> Mode | None:
@@ -250,7 +250,7 @@ class Known:
             return self.rounds.again
         # Due by time alone: snapshots and orphan files, by the notes of the last round, and actions that the window
         # postponed.
-        is_daily = now_s - checks.ended_s >= min(DAILY_S, spec.orphan_age_s)
+        is_daily = now_s - checks.ended_s >= min(DAILY_S, spec.orphans.age_s)
         if is_daily or (checks.is_shut and is_open(spec.window, now_ms)):
             return "thorough"
         # A check right after the last commit, one among many, has not done what is worth doing for an idle table.
@@ -287,7 +287,7 @@ class Known:
         if activity.files - then.files >= fewest_files(spec.min_input_files, mode):
             return True
         kept = self.rounds.plan.kept_snapshots if self.rounds.plan is not None else None
-        return activity.snapshots - then.snapshots >= max(1, (kept or spec.snapshot_count) // 4)
+        return activity.snapshots - then.snapshots >= max(1, (kept or spec.snapshots.kept) // 4)
 
 
 def _files_since_ms(activity: TableActivity, now_s: float, now_ms: int) -> int:

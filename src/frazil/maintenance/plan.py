@@ -184,7 +184,7 @@ def plan_maintenance(
         kind = ACTIONS.get(name)
         if name not in spec.skip and (planning.is_open or not (kind.is_rewrite or kind.is_daily)):
             planning = replace(planning, planned=(*planning.planned, *kind.planner(planning)))
-    kept = kept_count(metadata, spec.snapshot_count)
+    kept = kept_count(metadata, spec.snapshots.kept)
     return Plan(table, health, planning.planned, tuple(waiting), holds.pending_files, kept_snapshots=kept)
 
 
@@ -402,7 +402,7 @@ def _retention(metadata: TableMetadata, spec: MaintenanceSpec) -> Retention:
     """Returns the retention of the pipeline file, and of the table's own properties."""
     own = [metadata.properties.get(name, "") for name in (_MAX_SNAPSHOT_AGE, _MIN_SNAPSHOTS)]
     age_ms, fewest = (int(text) if text.isdecimal() else 0 for text in own)
-    return Retention(max(int(spec.snapshot_age_s * 1000), age_ms), max(spec.snapshot_count, fewest), age_ms, fewest)
+    return Retention(max(int(spec.snapshots.age_s * 1000), age_ms), max(spec.snapshots.kept, fewest), age_ms, fewest)
 
 
 def _sooner(period_ms: int) -> int:
@@ -415,7 +415,7 @@ def _sooner(period_ms: int) -> int:
 def plan_orphans(planning: Planning) -> Iterator[Action]:
     """Yields the search for orphan files, once a day."""
     spec, noted, now_ms = planning.maintenance.spec, planning.noted, planning.now_ms
-    every_ms = _sooner(min(DAILY_MS, int(spec.orphan_age_s * 1000)))
+    every_ms = _sooner(min(DAILY_MS, int(spec.orphans.age_s * 1000)))
     last_ms = noted.get(ORPHANS_NOTE)
     since_ms = last_ms if last_ms is not None else noted.get(BEGIN_NOTE, 0)
     if not planning.holds.waits and now_ms - since_ms >= every_ms:
@@ -425,7 +425,7 @@ def plan_orphans(planning: Planning) -> Iterator[Action]:
             else f"were last looked for {(now_ms - last_ms) / 3_600_000:.0f} h ago"
         )
         reason = f"files that no snapshot references {when}"
-        gain = f"the space of those older than {spec.orphan_age_s / 3600:.0f} h"
+        gain = f"the space of those older than {spec.orphans.age_s / 3600:.0f} h"
         yield Action("orphans", planning.metadata.name, reason, gain)
 
 

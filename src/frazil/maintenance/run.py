@@ -98,7 +98,7 @@ def remove_orphans(action: Action, current: Round) -> Rewritten:
     plan, now_ms, table_maintenance = current.plan, current.clock.now_ms(), current.table_maintenance
     # A process that was stopped for days has files of that age, and may commit them next.
     oldest_ms = plan.files_since_ms if plan.files_since_ms is not None else now_ms
-    age_ms = int(current.maintenance.spec.orphan_age_s * 1000)
+    age_ms = int(current.maintenance.spec.orphans.age_s * 1000)
     found = table_maintenance.orphans(action.table, min(oldest_ms, now_ms - age_ms))
     names = {normalize_path(path) for path in plan.pending_files}
     orphans = [path for path in found if normalize_path(path) not in names]

@@ -260,7 +260,7 @@ class VerifySchedule:
             return []
         pipeline, target = self._spec.pipeline, target_of(table)
         snapshots = _snapshots(catalog, table.name, pipeline, self._run_id, known.past)
-        starts_at_zero = table.spec.start.kind == "earliest"
+        starts_at_zero = table.spec.source.start.kind == "earliest"
         every, past = find_windows(pipeline, self._run_id, snapshots, known.past, starts_at_zero)
         there = self._without_gone(every)
         kept = [one for one in there if one.schema_id in (None, target.schema.schema_id)]
@@ -275,7 +275,7 @@ class VerifySchedule:
             self._note_not_compared(table.name, _OTHER_COLUMNS)
         elif any(one.span > MOST_OFFSETS for one in kept):
             self._note_not_compared(table.name, _TOO_LARGE)
-        may_drop_late = table.spec.mode == "upsert" and table.spec.order_by is not None
+        may_drop_late = table.spec.changes.mode == "upsert" and table.spec.changes.order_by is not None
         return [Piece(target, found, may_drop_late)] if found else []
 
     def _without_gone(self, windows: Iterable[Window]) -> list[Window]:
@@ -348,9 +348,9 @@ def _why_not(table: Table) -> str:
     spec = table.spec
     if spec.route is not None:
         return "it belongs to a route"
-    if spec.lookup:
+    if spec.query.lookup:
         return "its rows are joined with reference tables"
-    if spec.atomic is not None:
+    if spec.changes.atomic is not None:
         return "its commits leave out transactions that were read before"
     if table.has_spark_part:
         return "Spark computes a part of its query"

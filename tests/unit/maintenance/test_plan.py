@@ -32,7 +32,7 @@ from frazil.maintenance.plan import (
     mode_of,
     plan_maintenance,
 )
-from frazil.spec.settings import MaintenanceSpec
+from frazil.spec.settings import MaintenanceSpec, SnapshotsSpec
 from tests.unit.maintenance.tables import MIB, NOTED, TARGET, compaction, line, table, without_progress
 
 DAY_MS = 86_400_000
@@ -365,7 +365,7 @@ def test_expiry_waits_for_what_others_need_and_reports_it() -> None:
 
 
 def test_expiry_keeps_all_that_the_properties_of_the_table_ask_for() -> None:
-    maintenance = MaintenanceTask(MaintenanceSpec(snapshot_count=10), TARGET)
+    maintenance = MaintenanceTask(MaintenanceSpec(snapshots=SnapshotsSpec(kept=10)), TARGET)
     counts = []
     for name, text in (("none", ""), ("max-snapshot-age-ms", "300000"), ("min-snapshots-to-keep", "350")):
         metadata = replace(table(line(400)), properties={f"history.expire.{name}": text})

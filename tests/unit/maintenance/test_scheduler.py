@@ -351,7 +351,7 @@ def test_a_new_table_has_no_orphans_to_look_for_on_its_first_day() -> None:
     assert not [call for call in scene.after(23 * 3600 - 1) if call.startswith("orphans")]
     scene.commit()
     [call] = [call for call in scene.after(86_400) if call.startswith("orphans")]
-    assert call == f"orphans of t.a before {scene.clock.now_ms() - int(MAINTENANCE.spec.orphan_age_s * 1000)}"
+    assert call == f"orphans of t.a before {scene.clock.now_ms() - int(MAINTENANCE.spec.orphans.age_s * 1000)}"
     looked = {"frazil.p.maintenance-started-at": str(met_ms), "frazil.p.orphans-removed-at": str(scene.clock.now_ms())}
     assert scene.table_maintenance.tables["t.a"].properties == looked
 

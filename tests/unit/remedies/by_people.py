@@ -40,7 +40,6 @@ BY_PEOPLE: Mapping[str, str] = {
     "write `action: …`, or another one": _FILE,
     "write `hash`: different keys stay different": _FILE,
     "write `_…` in its place": _FILE,
-    "write `protect: {email: hash}`": _FILE,
     "write a regular expression for the name, between slashes": (
         "unit/spec/test_protect.py::test_a_name_that_begins_with_a_slash_is_written_as_a_regular_expression"
     ),

@@ -229,7 +229,7 @@ def test_dates_and_times_inside_a_declared_column_are_found() -> None:
     )
     members = [(("d",), "d"), (("l", "element", "t"), "ms"), (("m", "value"), "d"), (("k", "key"), "ms")]
     assert list(counted_in(kind)) == members
-    assert list(counted_in(*parse_column_type("time(us)"))) == [((), "us")]
+    assert list(counted_in(parse_column_type("time(us)"), "us")) == [((), "us")]
 
 
 # ---- from the pipeline file to the table
@@ -248,7 +248,7 @@ _SETTINGS = "columns: {v: {type: string, coerce: true}, d: date, t: time, s: 'st
 
 def test_records_of_json_come_to_the_table(tmp_path: Path) -> None:
     spec = table_of(tmp_path, _SETTINGS)
-    scenario = Scenario(tmp_path, columns=spec.columns)
+    scenario = Scenario(tmp_path, columns=spec.shape.columns)
     for value in (7, "x", [1], {"a": None}):
         scenario.run({"v": value, "d": 1, "t": 1000, "s": {"d": 2}, "ts": 0})
     assert [row["v"] for row in scenario.rows()] == ["7", "x", "[1]", '{"a": null}']
@@ -260,14 +260,14 @@ def test_records_of_json_come_to_the_table(tmp_path: Path) -> None:
 def test_records_of_a_renamed_and_of_a_flattened_field_come_to_the_table(tmp_path: Path) -> None:
     settings = "flatten: true, columns: {v: {type: string, coerce: true, field: a.b}, c_d: date}"
     spec = table_of(tmp_path, settings)
-    scenario = Scenario(tmp_path, columns=spec.columns, flatten=spec.flatten)
+    scenario = Scenario(tmp_path, columns=spec.shape.columns, flatten=spec.shape.flatten)
     scenario.run({"a": {"b": 7}, "c": {"d": 1}})
     assert [(row["v"], row["c_d"]) for row in scenario.rows()] == [("7", date(1970, 1, 2))]
 
 
 def test_changes_in_an_envelope_come_to_the_table(tmp_path: Path) -> None:
     spec = table_of(tmp_path, "envelope: debezium, columns: {v: {type: string, coerce: true}, d: date}")
-    scenario = Scenario(tmp_path, columns=spec.columns, envelope=spec.envelope)
+    scenario = Scenario(tmp_path, columns=spec.shape.columns, envelope=spec.changes.envelope)
     scenario.run({"op": "c", "before": None, "after": {"id": 1, "v": {"x": 1}, "d": 1}, "source": {}})
     assert [(row["v"], row["d"]) for row in scenario.rows()] == [('{"x": 1}', date(1970, 1, 2))]
 
@@ -278,7 +278,7 @@ _TOLD = [(date(1970, 1, 6), "x")], [(time(0, 0, 0, 5000), "x")], [[(date(1970, 1
 
 def test_keys_of_maps_count_as_such_columns_do(tmp_path: Path) -> None:
     spec = table_of(tmp_path, _DAYS)
-    scenario = Scenario(tmp_path, columns=spec.columns)
+    scenario = Scenario(tmp_path, columns=spec.shape.columns)
     scenario.run({"id": 1, "m": [[5, "x"]], "t": [[5, "x"]], "l": [[[5, "x"]]]})
     (row,) = scenario.rows()
     assert (row["m"], row["t"], row["l"]) == _TOLD
@@ -286,7 +286,7 @@ def test_keys_of_maps_count_as_such_columns_do(tmp_path: Path) -> None:
 
 def test_a_column_of_names_of_an_enum_takes_the_numbers_that_came(tmp_path: Path) -> None:
     spec = table_of(tmp_path, "columns: {v: {type: string, coerce: true}}")
-    scenario = Registered(tmp_path, columns=spec.columns)
+    scenario = Registered(tmp_path, columns=spec.shape.columns)
     for number, (kind, value) in enumerate([("string", "ONE"), ("int", 1), ("string", "TWO")]):
         text = avro(id="int", v=kind)
         schema_id = scenario.register(text)
