@@ -26,7 +26,7 @@ _VERSION = "v1"
 def find_progress(services: Services, table: str, checkpoint: Path) -> Found:
     """Returns how far the query with this checkpoint has read that has written a loaded table.
 
-    Raises: TableStopped where the folder is no checkpoint of a query that has written the table.
+    Raises: TableStopped where the folder is not a checkpoint of a query that has written the table.
     """
     try:
         query = json.loads((checkpoint / "metadata").read_text())["id"]

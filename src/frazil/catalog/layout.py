@@ -83,7 +83,7 @@ def bind(term: PartitionTerm, schema: Schema, where: str = "") -> NestedField:
     if field is None and term.column in schema.column_names:
         raise SpecError(
             f"`{term.text}`: a row may have several values of `{term.column}`, which is inside a list or a map",
-            remedy="name a column that is no list, map or struct, or one inside it, such as `a.b`",
+            remedy="name a column that is not a list, map or struct, or one inside it, such as `a.b`",
             where=where,
         )
     if field is None:

@@ -185,7 +185,7 @@ class DeadLetterFiles:
     """Writes bad records to files of the dead-letter table; none before the first, and none where there is no table."""
 
     def __init__(self, target: TableTarget | None) -> None:
-        """target: the dead-letter table; None where bad records are no dead letters."""
+        """target: the dead-letter table; None where bad records are not dead letters."""
         self._target = target
         self._writer: FileWriter | None = None
 

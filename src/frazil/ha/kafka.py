@@ -85,7 +85,7 @@ class KafkaElector:
         #: Connected before it is needed. A producer that is not loses half a second to a retry of its first request.
         self._claimant: Producer | None = None
         self._newest: Claim | None = None
-        #: Up to where the topic is read, what is no record included.
+        #: Up to where the topic is read, what is not a record included.
         self._read_up_to = 0
         #: The id of the topic that is read, and the question for the present one, with the time of the last question.
         self._topic_id = ""
@@ -235,7 +235,7 @@ class KafkaElector:
         try:
             self._newest = read_claim(message.value() or b"", message.offset() or 0)
         except ValueError:  # Whoever wrote it: an error would keep every later process from the election.
-            log.warning("record_is_no_claim", topic=self._topic, offset=message.offset())
+            log.warning("invalid_election_record", topic=self._topic, offset=message.offset())
 
     def _close_reader(self) -> None:
         """Makes the next `prepare` look for the topic, and make it where it does not exist."""

@@ -46,7 +46,7 @@ class Line:
         self._clock = clock
         self._read = b""
         #: The beats of both ends, merged from what was sent of them.
-        self._told: dict[str, Any] = {}
+        self._sent: dict[str, Any] = {}
         self._heard: dict[str, Any] = {}
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
@@ -80,9 +80,9 @@ class Line:
 
     def tell(self, beat: Beat) -> None:
         """Sends the keys of a beat whose values are others than those sent last; raises as `send`."""
-        changed = {key: value for key, value in beat.items() if key not in self._told or self._told[key] != value}
+        changed = {key: value for key, value in beat.items() if key not in self._sent or self._sent[key] != value}
         self.send(changed)
-        self._told |= changed
+        self._sent |= changed
 
     def listen(self, within_s: float) -> Beat | None:
         """Returns the beat of the other end, each key as sent last; None and raises as `take`."""

@@ -82,7 +82,7 @@ class PostgresElector:
         try:
             return read_claim(*rows[0]) if rows else None
         except ValueError:
-            message, remedy = "the database has a row that is no claim", "delete the row; a leader claims again"
+            message, remedy = "the database has a row that is not a claim", "delete the row; a leader claims again"
             raise UnavailableError(message, remedy=remedy, where=f"table {_TABLE}") from None
 
     def claim(self, mine: Claim, after: Claim | None) -> bool:

@@ -177,7 +177,7 @@ def _import(topics: Mapping[str, Mapping[str, str]], shared: Mapping[str, str], 
     settings = {name: variables(value) for name, value in settings.items()}
     draft = Draft(AUTOMQ, settings)
     for name in topics.keys() - enabled.keys():
-        draft.notes.append(f"the topic {name} is no table topic")
+        draft.notes.append(f"the topic {name} is not a table topic")
     namespace = ""
     for place in [*(f"{name}/" for name in enabled), ""]:
         catalog = draft.take_all(f"{place}{PREFIX}catalog.")

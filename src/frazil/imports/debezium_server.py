@@ -97,7 +97,7 @@ def _settings(draft: Draft) -> dict[str, Any]:
     kinds = {side: draft.take(f"debezium.format.{side}") for side in ("value", "key")}
     for side, kind in kinds.items():
         if kind not in (None, "json", "jsonbytearray", "avro", "protobuf"):
-            reason = f"`{kind}` is no format of records in Kafka: the tables read JSON"
+            reason = f"`{kind}` is not a format of records in Kafka: the tables read JSON"
             draft.lose(f"debezium.format.{side}", reason, f"set debezium.format.{side}=json there")
     formats = {
         side: {"format": kind if kind in ("avro", "protobuf") else "json"} for side, kind in kinds.items() if kind

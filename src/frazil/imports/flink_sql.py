@@ -162,7 +162,7 @@ def _put_catalog(draft: Draft, name: str, catalog: dict[str, str], named: str | 
     trial = Draft(FLINK_SQL, {})
     put_catalog(trial, left, named)
     if catalog.get("type") != "iceberg":
-        draft.lose(name, "it is no catalog of Iceberg", "write the tables that it has as CREATE TABLE")
+        draft.lose(name, "it is not a catalog of Iceberg", "write the tables that it has as CREATE TABLE")
     elif draft.document.get("catalog", trial.document["catalog"]) != trial.document["catalog"]:
         draft.lose(name, "a pipeline has one catalog", "make a pipeline of its own for the tables of this catalog")
     else:
@@ -175,7 +175,7 @@ def _put_table(draft: Draft, script: Script, insert: Insert) -> None:
     name = insert.target
     source = script.table(insert.source)
     if source is None or not source.is_kafka:
-        draft.lose(f"INSERT INTO {name}", f"`{insert.source}` is no table over Kafka", "give its CREATE TABLE")
+        draft.lose(f"INSERT INTO {name}", f"`{insert.source}` is not a table over Kafka", "give its CREATE TABLE")
         return
     query, metadata = _query(draft, source, insert)
     settings = {**_source(draft, source), **_target(draft, source, script.table(insert.into))}
@@ -301,7 +301,7 @@ def _start(draft: Draft, prefix: str, options: dict[str, str]) -> object:
         pairs = re.findall(r"partition:(\d+),offset:(\d+)", offsets)
         return {int(partition): int(offset) for partition, offset in pairs}
     if mode not in ("", *_MODES):
-        draft.lose(prefix + "scan.startup.mode", f"`{mode}` is no place in a topic", "write the offsets as `start`")
+        draft.lose(prefix + "scan.startup.mode", f"`{mode}` is not a place in a topic", "write the offsets as `start`")
     draft.take(f"{prefix}properties.auto.offset.reset")
     reset = options.get("properties.auto.offset.reset")
     return _MODES.get(mode, reset if reset in ("earliest", "latest") else None)

@@ -343,7 +343,7 @@ def _columns(draft: Draft) -> dict[str, Any]:
     if start in ("earliest", "latest"):
         found["start"] = start
     elif start:
-        draft.lose("consumer.override.auto.offset.reset", f"`{start}` is no place in a topic", "write `start`")
+        draft.lose("consumer.override.auto.offset.reset", f"`{start}` is not a place in a topic", "write `start`")
     evolves = draft.take("iceberg.tables.evolve-schema-enabled")
     creates = _is_on(draft, "iceberg.tables.auto-create-enabled")
     if evolves == "true":

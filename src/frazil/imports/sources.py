@@ -62,9 +62,9 @@ def parse(text: str) -> dict[str, Any]:
         return dict(parse_properties(text))
     try:
         found = json.loads(text)
-        json.dumps(found, ensure_ascii=False).encode()  # `"\ud800"` alone is no character that a file can have.
+        json.dumps(found, ensure_ascii=False).encode()  # `"\ud800"` alone is not a character that a file can have.
     except (ValueError, RecursionError) as error:
-        raise SpecError(f"the configuration is no JSON: {error}", remedy="correct the JSON") from None
+        raise SpecError(f"the configuration is not JSON: {error}", remedy="correct the JSON") from None
     return mapping(found)
 
 
@@ -77,9 +77,9 @@ def parse_yaml(text: str) -> dict[str, Any]:
         found = yaml.safe_load(text)
     except yaml.YAMLError as error:
         line = getattr(getattr(error, "problem_mark", None), "line", 0) + 1
-        raise SpecError(f"the configuration is no YAML, line {line}", remedy="correct the YAML") from None
+        raise SpecError(f"the configuration is not YAML, line {line}", remedy="correct the YAML") from None
     except (ValueError, RecursionError) as error:  # Such as a date that does not exist.
-        raise SpecError(f"the configuration is no YAML: {error}", remedy="correct the YAML") from None
+        raise SpecError(f"the configuration is not YAML: {error}", remedy="correct the YAML") from None
     return mapping(found)
 
 

@@ -136,5 +136,7 @@ def _settings(draft: Draft, topic: str) -> dict[str, Any]:
     if changes.startswith("upsert"):
         found |= {"mode": "upsert", "key": {"format": "avro"}}
     if changes not in ("", "append", "upsert"):
-        draft.lose(f"{topic}/write_mode", f"`{changes}` is no mode of Frazil", "write `mode: append` or `mode: upsert`")
+        draft.lose(
+            f"{topic}/write_mode", f"`{changes}` is not a mode of Frazil", "write `mode: append` or `mode: upsert`"
+        )
     return found

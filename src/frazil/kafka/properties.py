@@ -441,7 +441,7 @@ def _nothing(_: Mapping[str, str]) -> dict[str, str]:
 
 def _oidc(native: Mapping[str, str]) -> dict[str, str]:
     if not re.match("https?://", native[ENDPOINT]):
-        raise _refused(f"kafka `{ENDPOINT}` is no address of HTTP", "correct it or remove it", ENDPOINT)
+        raise _refused(f"kafka `{ENDPOINT}` is not an address of HTTP", "correct it or remove it", ENDPOINT)
     return {
         METHOD: "oidc",
         **_renamed(native, {name: name for name in (SCOPE, _EXTENSIONS)}),

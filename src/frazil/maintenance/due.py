@@ -201,7 +201,7 @@ class Known:
             self.changed_s = now_s
         has_moved = (self.activity.version, self.activity.files) != (activity.version, activity.files)
         if has_moved and (then := self.checks.inspected) is not None:
-            # Files that maintenance itself has compacted are no reason for another check.
+            # Files that maintenance itself has compacted are not a reason for another check.
             self.checks.inspected = replace(then, files=max(0, then.files - self.rounds.fewer_files))
             self.rounds.fewer_files = 0
         self.activity = activity
@@ -256,7 +256,7 @@ class Known:
     def _is_idle(self, now_s: float, least_s: float, times: int) -> bool:
         """Returns whether the table has been without a commit for `least_s`, and for `times` its usual pause."""
         pauses_s = [length_s for over_s, length_s in self.pauses if self.changed_s - over_s <= _HABIT_TIMES * length_s]
-        # A single pause is no habit: it may be the one after an initial load.
+        # A single pause is not a habit: it may be the one after an initial load.
         usual_s = median(pauses_s) if len(pauses_s) > 1 else 0.0
         return now_s - self.changed_s >= max(least_s, min(_LONGEST_USUAL_S, times * usual_s))
 

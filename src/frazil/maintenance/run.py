@@ -191,7 +191,7 @@ class MaintenanceRunner:
     def run(
         self, plan: Plan, maintenance: MaintenanceTask, is_stopping: Callable[[], bool] = lambda: False
     ) -> Iterator[Outcome]:
-        """Runs the actions of the plan and yields their outcomes. After a failure that was no conflict, no more files
+        """Runs the actions of the plan and yields their outcomes. After a failure that was not a conflict, no more files
         are rewritten; snapshots are expired nevertheless, or the metadata would grow for as long as rewriting fails.
         """
         has_failed, current = False, Round(self._table_maintenance, plan, maintenance, self._clock, is_stopping)

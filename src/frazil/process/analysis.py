@@ -154,7 +154,7 @@ def analyse(
 
     Dropped records are counted as `where`, and as `filter` where the steps drop them.
 
-    Raises: SpecError for a query that is no single select of `records`, that has a function which is not allowed, that
+    Raises: SpecError for a query that is not a single select of `records`, that has a function which is not allowed, that
     Spark refuses, or whose result Iceberg has no types for.
     """
     parsed, plans, names = catalyst.parse(query), [], []
@@ -182,7 +182,7 @@ def analyse(
 def analyse_condition(catalyst: Catalyst, condition: str, records: Schema, name: str) -> Condition:
     """Returns the stage that keeps the records for which a condition is true. name: what dropped records are counted as.
 
-    Raises: SpecError for what is no condition, and as `analyse` does.
+    Raises: SpecError for what is not a condition, and as `analyse` does.
     """
     parsed = catalyst.parse_condition(condition)
     check_condition(condition, parsed.condition(), catalyst.functions)
@@ -321,7 +321,7 @@ class _Stages:
         """Returns the columns of the result, without the metadata that only `*` stands for. named: the columns that a
         select with a `*` names besides; None where it has no `*`.
 
-        Raises: SpecError where two have one name, at any depth, a name is no column's, or Iceberg lacks the type of one.
+        Raises: SpecError where two have one name, at any depth, a name is not a column's, or Iceberg lacks the type of one.
         """
         kept: list[tuple[str, Expression]] = []
         columns: dict[str, Column] = {}

@@ -26,12 +26,12 @@ from frazil.spec.syntax.types import parse_type
 RECORDS = "records"
 RULES = f"a query is one `select … from {RECORDS}` with Spark's functions of single records"
 FUNCTION = "ScalaUDF"
+"""Spark's class of a call of a function that it does not have itself: here one of Python."""
 # What a constant argument is, in messages.
 PATTERN = "regular expression"
 READ_DATE = "date pattern for reading"
 WRITTEN_DATE = "date pattern for writing"
 ZONE = "time zone"
-"""Spark's class of a call of a function that it does not have itself: here one of Python."""
 _A_QUERY = f"write one `select … from {RECORDS}` in Spark's SQL; a name with other signs needs back-quotes"
 _A_CONDITION = "write one condition in Spark's SQL, such as `amount > 0`; a name with other signs needs back-quotes"
 _SETTINGS = {"spark.sql.ansi.enabled": "true", "spark.sql.session.timeZone": "UTC"}

@@ -171,8 +171,8 @@ class Protection:
         return next((rule for rule in self.rules if rule.matches(known)), None)
 
     def rule_inside(self, paths: Iterable[str]) -> Rule | None:
-        """Returns the rule of a value that is no struct and has these paths, where a rule names a field inside it: nothing
-        shows where in the value that field is, so the whole is hashed. None without such a rule.
+        """Returns the rule of a value that is not a struct and has these paths, where a rule names a field inside it:
+        nothing shows where in the value that field is, so the whole is hashed. None without such a rule.
         """
         known = tuple(paths)
         found = (rule.selector for rule in self.rules if any(map(rule.is_inside, known)))

@@ -131,7 +131,7 @@ def check_condition(condition: str, root: Any, functions: Collection[str] = ()) 
     """
     _check_words(condition)
     if class_of(root) in ("Alias", "UnresolvedStar"):
-        raise SpecError(f"`{condition.strip()}` is no condition", remedy="write an expression, such as `amount > 0`")
+        raise SpecError(f"`{condition.strip()}` is not a condition", remedy="write an expression, such as `amount > 0`")
     _check_expression(root, functions)
 
 
@@ -210,7 +210,7 @@ def _instead(name: str) -> str:
     return f"did you mean `{close[0]}`?" if close else f"use another function; {RULES}"
 
 
-# A known function that is not allowed, such as `reflect`, is no misspelt `repeat`.
+# A known function that is not allowed, such as `reflect`, is not a misspelt `repeat`.
 _LIKENESS = 0.8
 _ONE_RECORD = "a row is made of one record: leave it out, and aggregate what is in the table"
 _NOW = "use `_timestamp`, the time of the record"

@@ -304,7 +304,7 @@ class ConfluentRegistry:
             what, lambda: self._client.get(what, "subjects", {"subjectPrefix": full_prefix})
         )
         if not isinstance(answer, list) or not all(isinstance(name, str) for name in answer):
-            raise self._client.outage(what, "the answer is no list of names")
+            raise self._client.outage(what, "the answer is not a list of names")
         cut = len(full_prefix) - len(prefix)
         return tuple(sorted(name[cut:] for name in answer if name.startswith(full_prefix)))
 
@@ -368,7 +368,7 @@ class ConfluentRegistry:
         Raises: UnavailableError where the response has none.
         """
         if not isinstance(answer, dict) or not isinstance(answer.get("schema"), str):
-            raise self._client.outage(what, "the answer is no schema")
+            raise self._client.outage(what, "the answer is not a schema")
         references = [_reference(held) for held in _list(answer.get("references"))]
         if None in references:
             raise self._client.outage(what, "the answer has references without name, subject or version")

@@ -47,7 +47,7 @@ class UnusableSchema(Exception):
 
 
 class SchemaRegistry(Protocol):
-    """The port. A response that is no plain answer (such as a refused login) raises UnavailableError, within about ten
+    """The port. A response that is not a plain answer (such as a refused login) raises UnavailableError, within about ten
     seconds; an existing schema that cannot be used raises UnusableSchema.
     """
 

@@ -84,7 +84,7 @@ def _check_references(references: tuple[tuple[str, str], ...], files: dict[str, 
     for name, text in references:
         if "\\" in name or not name.isprintable() or any(part in ("", ".", "..") for part in name.split("/")):
             raise UnusableSchema(
-                f"the reference {name!r} is no import name; a name such as folder/file.proto is, without .. and not "
+                f"the reference {name!r} is not an import name; a name such as folder/file.proto is, without .. and not "
                 "from the root"
             )
         if files[name] != text:
@@ -98,7 +98,7 @@ def _write(sources: Path, files: dict[str, str]) -> None:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8")
         except (OSError, UnicodeEncodeError) as error:
-            reason = error.strerror if isinstance(error, OSError) else "it is no text"
+            reason = error.strerror if isinstance(error, OSError) else "it is not text"
             raise UnusableSchema(f"the file {name!r} cannot be given to protoc: {reason}") from None
 
 

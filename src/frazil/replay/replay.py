@@ -45,7 +45,7 @@ _RECORDS, _BYTES = 50_000, 32 * 1024 * 1024
 def rows_where(jvm: Any, condition: str, columns: Schema) -> Keep:
     """Returns what finds the rows for which a condition is true. jvm: py4j's view of a JVM with Spark's classes.
 
-    Raises: SpecError for what is no condition over these columns, or only Spark can compute.
+    Raises: SpecError for what is not a condition over these columns, or only Spark can compute.
     """
     found = analyse_condition(Catalyst(jvm), condition, columns, _WHERE)
     if found.stage is None:

@@ -87,7 +87,7 @@ def ask_master(jvm: Any, conf: Mapping[str, str], url: str) -> Master:
         for found in addresses:
             if found is None:
                 remedy = 'write `spark: {master: "spark://HOST:PORT"}`'
-                raise UnavailableError("this is no address of a Spark master", remedy=remedy, where=url)
+                raise UnavailableError("this is not an address of a Spark master", remedy=remedy, where=url)
             try:
                 state = _state(jvm, environment, found["host"], int(found["port"]))
             except Py4JJavaError as error:

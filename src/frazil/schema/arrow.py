@@ -138,7 +138,7 @@ def unsliced(array: pa.Array) -> pa.Array:
 
 def with_children(array: pa.Array, wanted: pa.DataType, children: Sequence[pa.Array]) -> pa.Array:
     """Returns a nested array with the same nulls and lengths and other children: members of a struct, keys and values
-    of a map, or elements of a list. The array is no slice.
+    of a map, or elements of a list. The array is not a slice.
     """
     buffers = array.buffers()[: 1 if pa.types.is_struct(wanted) else 2]
     return _nested(wanted, len(array), children, buffers, array.null_count)
@@ -154,7 +154,7 @@ def _nested(
 
 
 def children_of(array: pa.Array) -> list[pa.Array]:
-    """Returns the arrays of the parts of a nested array, as in `parts_of`. The array is no slice."""
+    """Returns the arrays of the parts of a nested array, as in `parts_of`. The array is not a slice."""
     if pa.types.is_struct(array.type):
         return [array.field(n) for n in range(array.type.num_fields)]
     return [array.items if pa.types.is_map(array.type) else array.values]
@@ -164,7 +164,7 @@ def replace_children(
     array: pa.Array, names: Iterable[str], children: Sequence[pa.Array], keys: pa.Array | None = None
 ) -> pa.Array:
     """Returns a nested array with the same nulls and lengths and other parts, for a map also with other keys. The array
-    is no slice. names: of a struct's members.
+    is not a slice. names: of a struct's members.
     """
     if pa.types.is_struct(array.type):
         kind = pa.struct([pa.field(name, one.type) for name, one in zip(names, children, strict=True)])

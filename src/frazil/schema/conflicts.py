@@ -16,7 +16,7 @@ from frazil.schema.parts import change_parts, parts_of, retyped, types_in, with_
 from frazil.schema.projection import KEY_ROOT
 
 MAX_REJECTED = 100
-"""The largest number of rejected fields: a producer that makes up more of them is no case of single bad records."""
+"""The largest number of rejected fields: a producer that makes up more of them is not a case of single bad records."""
 
 
 def accept(

@@ -1,6 +1,6 @@
 """Parts of nested Iceberg types: the members of a struct, the elements of a list, the values of a map. Pure.
 
-The key of a map is no part: schema changes and settings reach members inside values, never inside keys.
+The key of a map is not a part: schema changes and settings reach members inside values, never inside keys.
 """
 
 from __future__ import annotations

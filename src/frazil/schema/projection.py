@@ -33,7 +33,7 @@ from frazil.schema.selection import NamedColumns, Selection
 from frazil.types import RESERVED_COLUMNS
 
 KEY_ROOT = "\udc00key"
-"""The first part of paths of fields in a record's key. No field can have this name: a single surrogate is no text."""
+"""The first part of paths of fields in a record's key. No field can have this name: a single surrogate is not text."""
 _DOC = re.compile(r"(?:\A|\n)field: (.+)\Z")
 _PLAIN_NAME = re.compile(r"[^.\[\s][^.\s]*")
 
@@ -121,8 +121,8 @@ class ColumnNames:
 class Layout:
     """The fields to decode for a table, and the columns they feed."""
 
-    #: The fields nested as in the record. A struct of which nothing is taken has no members: a value that is no struct
-    #: does not fit it, and it is no new field.
+    #: The fields nested as in the record. A struct of which nothing is taken has no members: a value that is not a struct
+    #: does not fit it, and it is not a new field.
     fields: tuple[NestedField, ...]
     #: The path of the field that feeds each column.
     paths: Mapping[str, Path]

@@ -265,7 +265,7 @@ def _adls(properties: Properties, address: Address) -> Client:
     endpoint = _adls_endpoint(properties, address)
     if endpoint.scheme not in ("http", "https") or not endpoint.netloc:
         raise SpecError(
-            f"`{name}` is no address, which Iceberg's Java client takes it for",
+            f"`{name}` is not an address, which Iceberg's Java client takes it for",
             remedy=f"write https://{address.host}, and the account's key as `adls.auth.shared-key.account.name` and"
             " `adls.auth.shared-key.account.key`",
             where=name,
@@ -322,7 +322,7 @@ def _options(properties: Properties, headers: Mapping[str, str] | None = None) -
     socket = _number(properties, f"http-client.{kind}.socket-timeout-ms", _SOCKET_MS)
     return {
         "allow_http": True,
-        # To Java's clients 0 is no limit.
+        # To Java's clients 0 is not a limit.
         **({"connect_timeout": timedelta(milliseconds=connect)} if connect else {}),
         **({"read_timeout": timedelta(milliseconds=socket)} if socket else {}),
         "timeout": _REQUEST_TIMEOUT,

@@ -179,5 +179,5 @@ def _bounds(kind: IcebergType, length: int | None) -> tuple[Bound, Bound]:
 
 def _upper_text(raw: bytes, length: int | None) -> bytes | None:
     text = truncate_upper_bound_text_string(raw.decode(), length)
-    # The next character after U+D7FF is U+E000: the code points between are surrogates, which are no characters.
+    # The next character after U+D7FF is U+E000: the code points between are surrogates, which are not characters.
     return text.replace("\ud800", "\ue000").encode() if text is not None else None

@@ -92,7 +92,7 @@ def test_one_process_leads_and_the_other_knows_it(processes: Processes) -> None:
         assert state.owners is None
 
 
-def test_the_tables_of_a_new_leader_are_taken_whatever_number_its_claim_and_its_division_have(
+def test_tables_of_a_new_leader_are_taken_whatever_its_claims_number(
     processes: Processes,
 ) -> None:
     """Numbers begin again where the register was deleted and made anew, as the control topic of Kafka can be."""
@@ -246,7 +246,7 @@ def test_a_process_of_another_pipeline_leads_once_the_last_one_has_ended(process
     assert heir.state.reason == "lost"
 
 
-def test_a_pipeline_file_with_other_tables_beside_common_ones_is_of_the_same_pipeline(processes: Processes) -> None:
+def test_a_pipeline_file_with_some_other_tables_is_of_the_same_pipeline(processes: Processes) -> None:
     leader = processes.start("one", tables=("a.t1 in lake", "a.t2 in lake"))
     _waits_to_own(leader)
     newer = processes.start("two", tables=("a.t2 in lake", "a.t3 in lake"))

@@ -304,8 +304,8 @@ def _columns(java: Any, wanted: Sequence[str]) -> list[tuple[str, bool]]:
             )
         if not field.type().isPrimitiveType():
             raise SpecError(
-                f"`maintenance.sort` names a column that is no single value: `{name}`",
-                remedy="name a column that is no list, map or struct, or one inside it, such as `a.b`",
+                f"`maintenance.sort` names a column that is not a single value: `{name}`",
+                remedy="name a column that is not a list, map or struct, or one inside it, such as `a.b`",
                 where=str(java.name()),
             )
         found.append((_in_spark(java, name), direction.lower() == "desc"))

@@ -1,6 +1,6 @@
-"""Opens a catalog of Iceberg's by its properties, and explains what it refuses for good.
+"""Opens the catalog of a pipeline file; turns permanent errors into remedies.
 
-That is to be opened, new tables, and answers about what a client may not see.
+Such errors refuse to open the catalog, to create a table, or to show what a client may not see.
 
 Loads of tables for commands that somebody waits for end after seconds where a metadata file cannot be read. Iceberg tries to
 read one 20 times, for 90 seconds, and has no setting for that. It logs the file's name and what each try failed with: both
@@ -157,7 +157,7 @@ def refused_catalog(error: Exception, where: str) -> FrazilError:
 
 def load_table(gateway: Any, catalog: Any, identifier: Any) -> Any:
     """Returns a Java table, fresh from the catalog. Under a name that no table has, `n.order.history`, Iceberg loads
-    metadata of the table `n.order`: that is no table.
+    metadata of the table `n.order`: that is not a table.
     """
     table = catalog.loadTable(identifier)
     if is_instance_of(gateway, table, "org.apache.iceberg.BaseMetadataTable"):

@@ -53,7 +53,7 @@ def probe_store(gateway: Any, hadoop: Mapping[str, str], properties: Mapping[str
 def properties_of_file(
     gateway: Any, hadoop: Mapping[str, str], properties: Mapping[str, str], location: str
 ) -> dict[str, str]:
-    """Returns what tasks need to reach a file that is no table's, by the properties of a catalog.
+    """Returns what tasks need to reach a file that is not a table's, by the properties of a catalog.
 
     Raises: UnavailableError where the driver's client finds no identity; SpecError for settings that tasks cannot obey.
     """

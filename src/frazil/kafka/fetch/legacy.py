@@ -36,7 +36,7 @@ class Message(NamedTuple):
 
 
 class DamagedMessage(Exception):
-    """Bytes that are no message."""
+    """Bytes that are not a message."""
 
 
 def messages_of(data: memoryview, is_inside: bool = False) -> Iterator[Message]:

@@ -60,7 +60,7 @@ def batches_in(answer: memoryview, start: int, end: int, position: int, place: P
     """Returns the table of the whole batches among the bytes from `start` up to `end` of an answer, which may end with a
     part of one. position: the offset that was asked for.
 
-    Raises: UnavailableError for bytes that are no batches.
+    Raises: UnavailableError for bytes that are not batches.
     """
     base, tables, is_damaged = _address_of(answer), [], False
     while True:

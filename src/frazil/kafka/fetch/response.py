@@ -111,7 +111,7 @@ class _Cursor:
 def read_response(data: memoryview, version: int) -> Fetched:
     """Returns the answer in a answer, after its size and its correlation id.
 
-    Raises: InvariantError for bytes that are no answer of this version.
+    Raises: InvariantError for bytes that are not an answer of this version.
     """
     try:
         return _response(data, version)

@@ -19,7 +19,7 @@ def _value(call: Call, found: pa.Array, *_: pa.Array) -> Result:
 
 
 def _has_invalid_text(values: pa.Array) -> Bools:
-    """Returns which rows have text that is no UTF-8, which Spark's text may be: bool of shape (rows,)."""
+    """Returns which rows have text that is not UTF-8, which Spark's text may be: bool of shape (rows,)."""
     if _is_valid(values):
         return np.zeros(len(values), np.bool_)
     return np.array([not _is_valid(values.slice(row, 1)) for row in range(len(values))], np.bool_)

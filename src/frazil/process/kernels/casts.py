@@ -256,7 +256,7 @@ def _as_bits(array: pa.Array, target: pa.DataType) -> pa.Array:
 
 
 def _text_of_bytes(array: pa.Array, target: pa.DataType) -> Result:
-    """Spark keeps bytes that are no UTF-8; no file and no column here can."""
+    """Spark keeps bytes that are not UTF-8; no file and no column here can."""
     try:
         return Result(array.cast(target))
     except pa.ArrowInvalid:
@@ -330,7 +330,7 @@ def _objection(call: Call) -> str:
     if (kind_of(kind), kind_of(call.type)) not in _CASTS:
         return f"casts from {kind_of(kind)} to {kind_of(call.type)} are not proven"
     if kind == pa.binary() and dict(call.options).get("evalMode") == "TRY":
-        return "bytes that are no UTF-8 are no null in Spark"
+        return "bytes that are not UTF-8 are not null in Spark"
     # Spark casts some decimals to int by way of a double, depending on how it has them.
     is_by_double = pa.types.is_decimal(kind) and call.type == pa.int32() and kind.precision > _DIGITS_OF_DOUBLE
     return f"Spark may round numbers of more than {_DIGITS_OF_DOUBLE} digits" if is_by_double else ""

@@ -56,7 +56,7 @@ def _pieces(
 def _checked(call: Call, made: Any, rows: int) -> pa.Array:
     """Returns what a function has made of so many rows.
 
-    Raises: SpecError where that is no array of the declared type with a value for each row.
+    Raises: SpecError where that is not an array of the declared type with a value for each row.
     """
     if isinstance(made, pa.ChunkedArray):
         made = made.combine_chunks()

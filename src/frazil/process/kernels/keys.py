@@ -81,7 +81,7 @@ class _Distinct:
 
 def comparable(kind: pa.DataType) -> pa.DataType | None:
     """Returns the type in which keys of a type are compared, the same for int and long, and for decimals of one scale;
-    None for types that are no keys: floating-point numbers and nested types.
+    None for types that are not keys: floating-point numbers and nested types.
     """
     if pa.types.is_integer(kind):
         return pa.int64()

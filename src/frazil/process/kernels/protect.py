@@ -171,8 +171,8 @@ def _tokens(digests: list[bytes], texts: list[str]) -> pa.Array:
     """Returns another text of the shape of each: a digit for each digit, a small or a large one of the alphabet for each of
     these, and for each other character outside of ASCII; ASCII's punctuation and spaces stay.
 
-    digests: what characters are drawn from, a byte for each. 256 is no multiple of 10 or 26, so some are drawn a little more
-    often.
+    digests: what characters are drawn from, a byte for each. 256 is not a multiple of 10 or 26, so some are drawn a little
+    more often.
     """
     shapes = pa.array([text if text.isascii() else "".join(map(_shape, text)) for text in texts], pa.string())
     offsets, raw = offsets_of(shapes), bytes_of(shapes)[: offsets_of(shapes)[-1]]

@@ -99,7 +99,7 @@ def _read_integers(base: int, offsets: I32, bits: int, there: U8, out: NDArray[n
 
 @njit(**COMPILED)  # type: ignore[untyped-decorator]
 def _find_odd(base: int, offsets: I32, there: U8, odd: U8) -> None:
-    """Marks the texts that are no sign, digits and point with at most 300 characters, beginning and ending with a digit."""
+    """Marks the texts that are not a sign, digits and a point with at most 300 characters that begin and end with one."""
     for row in range(offsets.size - 1):
         if there[row] == 0:
             continue
