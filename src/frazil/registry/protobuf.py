@@ -58,7 +58,7 @@ def compile_proto(text: str, references: tuple[tuple[str, str], ...] = ()) -> by
 
 def _described(texts: Mapping[str, str]) -> dict[str, FileDescriptorProto]:
     """Returns the files given as base64 of their descriptors, by their import names."""
-    found = {}
+    files = {}
     for name, text in texts.items():
         try:
             raw = base64.b64decode(text, validate=True)
@@ -67,8 +67,8 @@ def _described(texts: Mapping[str, str]) -> dict[str, FileDescriptorProto]:
             continue  # It is a .proto text, which contains blanks, brackets or semicolons.
         if raw:
             described.name = name
-            found[name] = described
-    return found
+            files[name] = described
+    return files
 
 
 def _put_down(place: str, described: Mapping[str, FileDescriptorProto]) -> Path | None:
