@@ -100,14 +100,14 @@ class KafkaElector:
                 TopicCollection([self._topic]), include_authorized_operations=True, request_timeout=_TIMEOUT_S
             )
             try:
-                found: Any = described[self._topic].result()
+                description: Any = described[self._topic].result()
             except KafkaException as error:
                 if error.args[0].code() not in _NOT_THERE:
                     raise
                 self._create_topic(admin, is_trial=True)
                 return f"topic {self._topic} does not exist; this client may create it"
-            self._refuse_partitions(len(found.partitions))
-            rights = {right.name for right in found.authorized_operations or ()} or {"READ", "WRITE"}
+            self._refuse_partitions(len(description.partitions))
+            rights = {right.name for right in description.authorized_operations or ()} or {"READ", "WRITE"}
             if not (rights >= {"READ", "WRITE"} and self._group.may_commit()):
                 raise denied(self._topic)
         return f"topic {self._topic}, which this client may read and write, and the group of its name"
@@ -141,10 +141,10 @@ class KafkaElector:
             self._reader = reader
 
     def _described(self, admin: AdminClient) -> Future[Any]:
-        found: Future[Any] = admin.describe_topics(TopicCollection([self._topic]), request_timeout=_TIMEOUT_S)[
+        future: Future[Any] = admin.describe_topics(TopicCollection([self._topic]), request_timeout=_TIMEOUT_S)[
             self._topic
         ]
-        return found
+        return future
 
     def _is_replaced(self) -> bool:
         """Whether the topic was deleted, or created again since it was opened. A client hears of neither for half a
@@ -166,10 +166,10 @@ class KafkaElector:
         return AdminClient({**self._properties, "allow.auto.create.topics": False})
 
     def _check_topic(self, admin: AdminClient) -> None:
-        found = admin.list_topics(self._topic, timeout=_TIMEOUT_S).topics[self._topic]
-        if found.error is None:
-            self._refuse_partitions(len(found.partitions))
-        elif found.error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+        topic = admin.list_topics(self._topic, timeout=_TIMEOUT_S).topics[self._topic]
+        if topic.error is None:
+            self._refuse_partitions(len(topic.partitions))
+        elif topic.error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
             raise denied(self._topic)
         else:
             self._create_topic(admin)

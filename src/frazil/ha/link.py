@@ -99,9 +99,9 @@ class Line:
         """
         heard_s = self._clock.monotonic_s()
         while True:
-            own = beat()
-            if own is not None:
-                self.tell(own)
+            next_beat = beat()
+            if next_beat is not None:
+                self.tell(next_beat)
             next_s = self._clock.monotonic_s() + BEAT_S
             while (left_s := next_s - self._clock.monotonic_s()) > 0:
                 heard = self.listen(left_s)
@@ -327,8 +327,8 @@ def own_host(toward: str) -> str:
     """Returns the address of this machine by which it reaches `toward` (host:port), for others to reach it by."""
     host, _, port = toward.strip().rpartition(":")
     with suppress(OSError, ValueError):
-        found = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_DGRAM)
-        family, kind, protocol, _, place = found[0]
+        addresses = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_DGRAM)
+        family, kind, protocol, _, place = addresses[0]
         with closing(socket.socket(family, kind, protocol)) as probe:
             probe.connect(place)  # Sends nothing; chooses the interface.
             return str(probe.getsockname()[0])

@@ -306,7 +306,7 @@ def test_with_spread_a_process_that_leads_again_divides_as_its_predecessor_did(p
     assert _owned(leader) == set()
     leader.release()
     divided = {"a.t1": "three", "a.t2": "three", "a.t3": "one", "a.t4": "one"}
-    leader._known, leader._owners = dict.fromkeys(("one", "three"), me), divided
+    leader._members, leader._owners = dict.fromkeys(("one", "three"), me), divided
     leader._see(Claim("one", "127.0.0.1:1", "third", 0, "lost", 3))
     leader._divide({})
     assert leader.state.owners == divided
