@@ -131,7 +131,7 @@ class Rounds:
 
     def settle(self, outcomes: Sequence[Outcome], mode: Mode, now_s: float, now_ms: int) -> None:
         """Records what the actions of a check in this mode came to."""
-        self.again = mode if any(one.failure and not _is_daily(one) for one in outcomes) else None
+        self.again = mode if any(outcome.failure and not _is_daily(outcome) for outcome in outcomes) else None
         failed = [outcome for outcome in outcomes if outcome.failure and not outcome.is_lost]
         self._postpone_daily(outcomes, now_s)
         wrong = [outcome.failure for outcome in failed] + [words for _, words in self.postponed.values() if words]
@@ -167,7 +167,7 @@ class Rounds:
 
 
 @dataclass
-class Known:
+class WatchedTable:
     """What the scheduler knows of one table."""
 
     #: The last report of ingestion.
@@ -184,7 +184,7 @@ class Known:
     pauses: deque[tuple[float, float]] = field(default_factory=lambda: deque(maxlen=_PAUSES_KEPT))
 
     @classmethod
-    def first(cls, activity: TableActivity, now_s: float, now_ms: int) -> Known:
+    def first(cls, activity: TableActivity, now_s: float, now_ms: int) -> WatchedTable:
         """Returns what is known after a first report: everything that was in the table before deserves one thorough
         check.
         """

@@ -195,11 +195,11 @@ def with_table_file_size(maintenance: MaintenanceTask, metadata: TableMetadata) 
     Raises: SpecError for a property of the table that no file can be written with.
     """
     check_properties(metadata.properties, metadata.name)
-    own = metadata.properties.get("write.target-file-size-bytes")
+    file_size = metadata.properties.get("write.target-file-size-bytes")
     return (
         maintenance
-        if maintenance.spec.target_file_size_bytes or not own
-        else replace(maintenance, target_bytes=int(own))
+        if maintenance.spec.target_file_size_bytes or not file_size
+        else replace(maintenance, target_bytes=int(file_size))
     )
 
 
@@ -400,8 +400,8 @@ def plan_expiry(planning: Planning) -> Iterator[Action]:
 
 def _retention(metadata: TableMetadata, spec: MaintenanceSpec) -> Retention:
     """Returns the retention of the pipeline file, and of the table's own properties."""
-    own = [metadata.properties.get(name, "") for name in (_MAX_SNAPSHOT_AGE, _MIN_SNAPSHOTS)]
-    age_ms, fewest = (int(text) if text.isdecimal() else 0 for text in own)
+    texts = [metadata.properties.get(name, "") for name in (_MAX_SNAPSHOT_AGE, _MIN_SNAPSHOTS)]
+    age_ms, fewest = (int(text) if text.isdecimal() else 0 for text in texts)
     return Retention(max(int(spec.snapshot_age_s * 1000), age_ms), max(spec.snapshot_count, fewest), age_ms, fewest)
 
 

@@ -187,7 +187,7 @@ def test_commits_are_slowed_while_compactions_are_lost_to_them_and_no_longer() -
     for _ in range(20):
         scene.after(10)
     assert scene.maintenance_scheduler.slowed_by("t.a") == MOST_APART
-    scene.maintenance_scheduler._known["t.a"].rounds.lost_rounds = 100_000
+    scene.maintenance_scheduler._watched["t.a"].rounds.lost_rounds = 100_000
     assert scene.maintenance_scheduler.slowed_by("t.a") == MOST_APART, "another writer may be in the way for days"
     scene.table_maintenance.loses = False
     assert scene.after(10) == ["metadata", "compact", "carry", "metadata"]
@@ -467,7 +467,7 @@ def test_the_plan_of_a_round_that_an_operator_requested_takes_the_place_of_the_l
 def test_files_that_maintenance_compacted_are_not_a_reason_for_another_check() -> None:
     scene = SchedulerScene(files=20)
     assert scene.after(10)[:2] == ["metadata", "compact"]
-    compacted = scene.maintenance_scheduler._known["t.a"].rounds.fewer_files
+    compacted = scene.maintenance_scheduler._watched["t.a"].rounds.fewer_files
     assert compacted > 0
     scene.commits -= 1
     scene.commit(-compacted)
