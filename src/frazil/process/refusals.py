@@ -137,10 +137,10 @@ def check_condition(condition: str, root: Any, functions: Collection[str] = ()) 
 
 def _check_words(query: str) -> None:
     """Refuses `date'today'` and the like, which Spark's parser replaces by the present time."""
-    found = _TODAY.search(query)
-    if found:
+    match = _TODAY.search(query)
+    if match:
         raise SpecError(
-            f"`{found[0]}'` is another time at every run", remedy="use `_timestamp`, the time of the record"
+            f"`{match[0]}'` is another time at every run", remedy="use `_timestamp`, the time of the record"
         )
 
 
@@ -268,11 +268,11 @@ def aliases_used(plan: Any) -> frozenset[str]:
     """
     used: set[str] = set()
     for node in chain_of(plan):
-        made: set[str] = set()
+        aliases: set[str] = set()
         for item in items_of(node.projectList()) if class_of(node) == "Project" else ():
-            used |= made.intersection(_names_in(item))
+            used |= aliases.intersection(_names_in(item))
             if class_of(item) == "Alias":
-                made.add(str(item.name()).lower())
+                aliases.add(str(item.name()).lower())
     return frozenset(used)
 
 

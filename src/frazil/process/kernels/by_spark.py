@@ -11,9 +11,9 @@ from frazil.process.program import BY_SPARK, Call
 from frazil.schema.arrow import as_written
 
 
-def _value(call: Call, found: pa.Array, *_: pa.Array) -> Result:
-    bad = np.asarray(found.is_null())
-    values = as_written(pc.struct_field(found, 0), call.type)
+def _value(call: Call, structs: pa.Array, *_: pa.Array) -> Result:
+    bad = np.asarray(structs.is_null())
+    values = as_written(pc.struct_field(structs, 0), call.type)
     bad |= _has_invalid_text(values)
     return Result(null_where(values, bad), bad.astype(np.uint8) * np.uint8(EXPRESSION_FAILED))
 
