@@ -175,7 +175,7 @@ class Reading:
     coerced: tuple[Path, ...] = ()
     #: The type of JSON numbers without a column; None: inferred from their values.
     numbers: IcebergType | None = None
-    #: Inference hints from earlier records (`schema.inference_hints`).
+    #: Inference hints from earlier records (`schema.inference.hints_of`).
     hints: tuple[tuple[Path, str], ...] = ()
     #: The zones of local times, by path.
     zones: tuple[tuple[Path, str], ...] = ()

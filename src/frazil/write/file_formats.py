@@ -32,15 +32,15 @@ def format_of(properties: Mapping[str, str], table: str) -> str:
 
     Raises: SpecError where the table asks for another one.
     """
-    found = properties.get(FORMAT, PARQUET).lower()
-    if found != PARQUET and found not in _WRITERS:
+    file_format = properties.get(FORMAT, PARQUET).lower()
+    if file_format != PARQUET and file_format not in _WRITERS:
         raise SpecError(
-            f"the table's property `write.format.default` is `{found}`, which Frazil does not write",
+            f"the table's property `write.format.default` is `{file_format}`, which Frazil does not write",
             remedy=f"`ALTER TABLE {table} SET TBLPROPERTIES ('{FORMAT}' = 'parquet')`: the files of one table may have"
             " several formats",
             where=table,
         )
-    return found
+    return file_format
 
 
 def check_properties(properties: Mapping[str, str], table: str) -> None:
@@ -68,7 +68,11 @@ def stored_format(wanted: str, metadata: pq.FileMetaData) -> str:
     times = [number for number in columns if metadata.schema.column(number).logical_type.type == "TIMESTAMP"]
     groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
     bounds = [group.column(number).statistics for group in groups for number in times]
-    are_kept = all(one.min_raw >= 0 and one.max_raw <= _LAST_US for one in bounds if one.has_min_max)
+    are_kept = all(
+        column_bounds.min_raw >= 0 and column_bounds.max_raw <= _LAST_US
+        for column_bounds in bounds
+        if column_bounds.has_min_max
+    )
     return wanted if are_kept else PARQUET
 
 

@@ -65,14 +65,14 @@ def _field(field: NestedField) -> pa.Field:
 
 def _attributes(field: NestedField) -> dict[bytes, str]:
     """Returns the attributes of the ORC type that Iceberg's readers need."""
-    found = {_ID: str(field.field_id), b"iceberg.required": str(field.required).lower()}
+    attributes = {_ID: str(field.field_id), b"iceberg.required": str(field.required).lower()}
     if isinstance(field.field_type, TimeType):
-        found[b"iceberg.long-type"] = "TIME"
+        attributes[b"iceberg.long-type"] = "TIME"
     elif isinstance(field.field_type, UUIDType):
-        found[b"iceberg.binary-type"] = "UUID"
+        attributes[b"iceberg.binary-type"] = "UUID"
     elif isinstance(field.field_type, FixedType):
-        found |= {b"iceberg.binary-type": "FIXED", b"iceberg.length": str(len(field.field_type))}
-    return found
+        attributes |= {b"iceberg.binary-type": "FIXED", b"iceberg.length": str(len(field.field_type))}
+    return attributes
 
 
 def _with_parquet_id(field: pa.Field) -> pa.Field:

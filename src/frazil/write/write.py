@@ -123,15 +123,15 @@ class FileWriter:
         if not self._is_arranged:
             self._append(self._only, pa.concat_tables(pending), options)
             return
-        at: Partition | None = None
+        open_partition: Partition | None = None
         for cluster in clusters(self._arrangement, pending):
-            if at is not None and cluster.partition is not at:
-                self._end(at, is_last)
-            at = cluster.partition
-            self._count(at)
-            self._append(at, cluster.rows, options)
-        if at is not None:
-            self._end(at, is_last)
+            if open_partition is not None and cluster.partition is not open_partition:
+                self._end(open_partition, is_last)
+            open_partition = cluster.partition
+            self._count(open_partition)
+            self._append(open_partition, cluster.rows, options)
+        if open_partition is not None:
+            self._end(open_partition, is_last)
 
     def _end(self, partition: Partition, is_last: bool) -> None:
         """Closes a partition's file, unless more of its rows may follow: of a few partitions, whose rows are unordered."""
@@ -143,7 +143,7 @@ class FileWriter:
         self._seen.add(partition)
         most = self._target.max_partitions
         if most and len(self._seen) > most:
-            paths = sorted(found.path for found in self._seen)
+            paths = sorted(seen.path for seen in self._seen)
             raise TooManyPartitions(self._target.name, most, (paths[0], paths[-1]))
 
     def _append(self, partition: Partition, rows: pa.Table, options: ParquetOptions) -> None:
@@ -270,12 +270,12 @@ def _bloom_filters(target: TableTarget, rows: int) -> dict[str, Any]:
         if asked
         else set()
     )
-    found = {
+    filters = {
         column: {"ndv": max(1, rows), "fpp": float(properties.get(fpp + column, "0.01"))}
         for column in asked
         if column not in booleans
     }
-    return {"bloom_filter_options": found} if found else {}
+    return {"bloom_filter_options": filters} if filters else {}
 
 
 def _dictionary_columns(rows: pa.Table) -> list[str]:
@@ -296,10 +296,10 @@ def _repeats(leaf: pa.Array) -> bool:
     different, so are few of all, and where most are, more than a third of all will be.
     """
     first = leaf[:_FIRST_SAMPLE]
-    found = pc.count_distinct(first).as_py()
-    if len(first) < len(leaf) and len(first) * _DICTIONARY_SHARE < found <= len(first) * _NO_DICTIONARY_SHARE:
-        first, found = leaf, pc.count_distinct(leaf).as_py()
-    return bool(found <= max(1, len(first) * _DICTIONARY_SHARE))
+    distinct_count = pc.count_distinct(first).as_py()
+    if len(first) < len(leaf) and len(first) * _DICTIONARY_SHARE < distinct_count <= len(first) * _NO_DICTIONARY_SHARE:
+        first, distinct_count = leaf, pc.count_distinct(leaf).as_py()
+    return bool(distinct_count <= max(1, len(first) * _DICTIONARY_SHARE))
 
 
 def _leaves(path: str, array: pa.Array) -> Iterator[tuple[str, pa.Array]]:
