@@ -1,4 +1,4 @@
-"""Avro data files with Iceberg's field ids, row by row by fastavro.
+"""Rows as Avro with Iceberg's field ids: data files of other writers are read, and rows written for Kafka records.
 
 PyIceberg's schemas of Avro files know no optional list elements, no repeated types and no time zones, so only its
 primitive types are used.
@@ -28,16 +28,6 @@ _PRIMITIVES: Mapping[str, pa.DataType] = {
 }  # fmt: skip
 _LOGICAL: Mapping[str, pa.DataType] = {"date": pa.date32(), "time-micros": pa.time64("us")}
 _UNITS = {"timestamp-micros": "us", "timestamp-nanos": "ns"}
-
-
-def write_avro(rows: Iterable[pa.RecordBatch], stream: Any, fields: Sequence[NestedField], codec: str) -> None:
-    """Writes an Avro file. codec: as in `write.avro.compression-codec`; any but `uncompressed` is gzip, Iceberg's
-    default, which Avro calls deflate.
-
-    Raises: OSError where the store refuses the file.
-    """
-    schema = avro_schema(fields)
-    fastavro.writer(stream, schema, avro_rows(rows, schema), codec="null" if codec == "uncompressed" else "deflate")
 
 
 def avro_schema(fields: Sequence[NestedField], name: str = "table") -> dict[str, Any]:

@@ -9,8 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -26,10 +25,10 @@ from frazil.failpoints import hit
 from frazil.store.file_io import store_of
 from frazil.types import DataFile
 from frazil.write.cluster import Partition, arrangement_of, clusters, is_scattered
-from frazil.write.file_formats import PARQUET, format_of, stored_format, write_file
-from frazil.write.parquet import OpenFile, Stage
+from frazil.write.file_formats import PARQUET
+from frazil.write.parquet import OpenFile
 from frazil.write.statistics import statistics_of
-from frazil.write.target import LINEAGE_FIELDS, TableTarget
+from frazil.write.target import TableTarget
 from frazil.write.transforms import TooManyPartitions
 
 _ROW_GROUP_BYTES = 64 * 1024 * 1024
@@ -63,7 +62,6 @@ class FileWriter:
         self._target = target
         self._schema = schema or target.arrow_schema
         self._properties = dict(target.properties)
-        self._format = format_of(self._properties, target.name)
         self._io = file_io(target)
         self._locations = load_location_provider(target.location, self._properties)
         declared = int(self._properties.get("write.parquet.row-group-size-bytes", _ROW_GROUP_BYTES))
@@ -157,28 +155,19 @@ class FileWriter:
 
     def _begin(self, partition: Partition, rows: pa.Table, options: ParquetOptions) -> OpenFile:
         place = partition if self._target.partitioning.fields else None
-        path = self._locations.new_data_location(f"{new_id()}.{self._format}", place)  # type: ignore[arg-type]
+        path = self._locations.new_data_location(f"{new_id()}.{PARQUET}", place)  # type: ignore[arg-type]
         self._begun.append(path)
         is_small = self._is_arranged and rows.nbytes < min(_SMALL_BYTES, self._row_group_bytes)
         chosen = {**(options.small if is_small else options.usual), **_bloom_filters(self._target, rows.num_rows)}
-        stage: Stage = "memory" if is_small else "none" if self._format == PARQUET else "disk"
-        self._open[partition] = OpenFile(path, partition, self._io, self._schema, chosen, stage)
+        self._open[partition] = OpenFile(path, partition, self._io, self._schema, chosen, is_small)
         return self._open[partition]
 
     def _close(self, file: OpenFile) -> None:
         del self._open[file.partition]
         metadata = file.finish()
-        file_format = stored_format(self._format, metadata)
-        if file_format != self._format:
-            file.path = f"{file.path.removesuffix(self._format)}{file_format}"
-            self._begun.append(file.path)
-        size = file.store() if file_format == PARQUET else file.store(partial(self._convert, file_format))
-        content = describe_file(self._target, file, size, metadata, file_format)
+        size = file.store()
+        content = describe_file(self._target, file, size, metadata)
         self._finished.append(DataFile(file.path, metadata.num_rows, size, content))
-
-    def _convert(self, file_format: str, parquet: Any, stream: Any) -> None:
-        fields = [*self._target.schema.fields, *LINEAGE_FIELDS][: len(self._schema)]
-        write_file(parquet, stream, file_format, fields, self._properties)
 
 
 def file_io(target: TableTarget) -> FileIO:
@@ -186,18 +175,14 @@ def file_io(target: TableTarget) -> FileIO:
     return store_of(target.io_properties)
 
 
-def describe_file(target: TableTarget, file: OpenFile, size: int, metadata: pq.FileMetaData, file_format: str) -> str:
-    """Returns the file as JSON of Iceberg's `ContentFileParser`, with bounds and counts from the Parquet footer. The
-    footer's sizes and offsets are those of Parquet files alone.
-    """
+def describe_file(target: TableTarget, file: OpenFile, size: int, metadata: pq.FileMetaData) -> str:
+    """Returns the file as JSON of Iceberg's `ContentFileParser`, with bounds and counts from the Parquet footer."""
     statistics = statistics_of(target, metadata)
-    if file_format != PARQUET:
-        statistics = replace(statistics, column_sizes={}, split_offsets=[])
     description: dict[str, Any] = {
         "spec-id": target.spec_id,
         "content": "data",
         "file-path": file.path,
-        "file-format": file_format,
+        "file-format": PARQUET,
         "partition": file.partition.values or {},
         "file-size-in-bytes": size,
         "record-count": metadata.num_rows,
