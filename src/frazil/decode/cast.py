@@ -41,6 +41,7 @@ from frazil.decode.lossless import (
     readable,
     remedy_of_values,
 )
+from frazil.error_classes import ErrorClass
 from frazil.name_case import Spellings
 from frazil.name_length import drop_long_names, long_name_in
 from frazil.schema.arrow import Bools, arrow_type, children_of, first_present, replace_children, unsliced
@@ -189,7 +190,7 @@ def _near(conversion: Conversion, array: pa.Array, place: Place) -> pa.Array:
     near, is_far = inside_years(array)
     if is_far.any():
         reason = "{value} is a time outside of the years 1 to 9999"
-        conversion.refuse(array, is_far, place.owner, place.path, "out_of_range", reason)
+        conversion.refuse(array, is_far, place.owner, place.path, ErrorClass.OUT_OF_RANGE, reason)
     return near
 
 
@@ -328,10 +329,15 @@ def _without_mismatches(
     bad = np.zeros(len(array), np.bool_)
     bad[of_map[np.asarray(keys.is_null())]] = True
     conversion.refuse(
-        array, bad, place.owner, place.path, "type_mismatch", f"{{value}} has a key that does not fit {wanted}"
+        array, bad, place.owner, place.path, ErrorClass.TYPE_MISMATCH, f"{{value}} has a key that does not fit {wanted}"
     )
     conversion.refuse(
-        array, twice & ~bad, place.owner, place.path, "duplicate_key", f"{{value}} has one key of {wanted} twice"
+        array,
+        twice & ~bad,
+        place.owner,
+        place.path,
+        ErrorClass.DUPLICATE_KEY,
+        f"{{value}} has one key of {wanted} twice",
     )
     rows = pa.array(np.arange(len(array)), mask=bad | twice)
     kept = array.take(rows)
@@ -422,7 +428,9 @@ def _convert(
         shown = readable(array, written)
         if converted is not None:
             reason = f"{{value}} is out of the range of {wanted if unit == DAY else f'{wanted}({unit})'}"
-            conversion.refuse(shown, bad & converted.is_outside, place.owner, place.path, "out_of_range", reason)
+            conversion.refuse(
+                shown, bad & converted.is_outside, place.owner, place.path, ErrorClass.OUT_OF_RANGE, reason
+            )
             bad &= ~converted.is_outside
         fault, verdict = mismatch_of(written, wanted)
         reason = f"{{value}} ({type_word(written)}) {verdict} {type_word(wanted)}"

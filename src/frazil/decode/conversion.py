@@ -21,6 +21,7 @@ from frazil.decode.renames import Renames
 from frazil.decode.rescue import rescued_column, single_values
 from frazil.decode.settings import Reading
 from frazil.decode.values_as_json import json_text, json_texts
+from frazil.error_classes import ErrorClass
 from frazil.name_length import is_long, shorten
 from frazil.schema.arrow import children_of, unsliced
 from frazil.schema.evolve import widest
@@ -30,8 +31,10 @@ from frazil.schema.parts import Path, parts_of
 Owner = NDArray[np.int32]
 NOT_ADDED = "not added: `schema_evolution` is `freeze`"
 """The end of the refusal of a new field."""
-MISSING = Fault("missing_value", "the column is required and the record has no value for it")
-_NO_COLUMN = Fault("unknown_field", "the table has no such column, and `schema_evolution: freeze` forbids new columns")
+MISSING = Fault(ErrorClass.MISSING_VALUE, "the column is required and the record has no value for it")
+_NO_COLUMN = Fault(
+    ErrorClass.UNKNOWN_FIELD, "the table has no such column, and `schema_evolution: freeze` forbids new columns"
+)
 
 
 @dataclass(frozen=True)
@@ -158,7 +161,9 @@ class Conversion:
             fault = faults[int(codes[row])]
             self.mismatches.append(Mismatch(row, "", fault.kind, fault.message))
 
-    def refuse(self, array: pa.Array, bad: NDArray[Any], owner: Owner, path: Path, kind: str, reason: str) -> None:
+    def refuse(
+        self, array: pa.Array, bad: NDArray[Any], owner: Owner, path: Path, kind: ErrorClass, reason: str
+    ) -> None:
         """Rescues values, where the table rescues, or refuses their records. reason: with `{value}` for the value."""
         self.refuse_values(ArrayValues(array, owner, bad), bad, ".".join(path), {1: Fault(kind, reason)})
 
@@ -175,11 +180,11 @@ class Conversion:
         self.refused[values.owner[rows]] = True
         self.mismatches += [_mismatch(values, n, path, faults[int(bad[n])]) for n in rows[: self.limit].tolist()]
 
-    def _rescues(self, kind: str) -> bool:
+    def _rescues(self, kind: ErrorClass) -> bool:
         """Whether values with a fault of this class are rescued. A missing value cannot be."""
-        if kind == "unknown_field":
+        if kind == ErrorClass.UNKNOWN_FIELD:
             return self.reading.unknown_fields == "rescue"
-        return self.reading.is_rescuing and kind != "missing_value"
+        return self.reading.is_rescuing and kind != ErrorClass.MISSING_VALUE
 
     def column_fault(self, path: Path, others: Sequence[str] = ()) -> Fault | None:
         """Returns the reason why a field cannot get a column; None without one. others: names of columns that differ from
@@ -187,7 +192,7 @@ class Conversion:
         """
         reading, name = self.reading, path[-1]
         if others:
-            return Fault("name_conflict", conflict_reason(reading.in_row(path), others, reading.is_key_column))
+            return Fault(ErrorClass.NAME_CONFLICT, conflict_reason(reading.in_row(path), others, reading.is_key_column))
         if path in reading.rejected_at:
             return rejected_fault(name, reading.rejected_at[path])
         return long_name_fault(name, reading.is_key_column) if is_long(name) else None
@@ -200,7 +205,7 @@ class Conversion:
     def refuse_second(self, values: FieldValues, path: Path, column: str) -> None:
         """Refuses the records with values under two names of one column. values: those under the second name."""
         reason = both_reason(self.reading.in_row(path), column, self.reading.is_key_column)
-        self.refuse_values(values, values.there, ".".join(path), {1: Fault("name_conflict", reason)})
+        self.refuse_values(values, values.there, ".".join(path), {1: Fault(ErrorClass.NAME_CONFLICT, reason)})
 
     def put_aside(self, values: FieldValues, path: Path, kind: str = "the field") -> None:
         """Leaves out the values of a field that gets no column, rescues them, or refuses their records. kind: the field's

@@ -14,8 +14,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from frazil.decode.columns import FieldValues, Mismatch, as_text
+from frazil.error_classes import ErrorClass
 
-UNKNOWN_FIELD = "unknown_field"
+UNKNOWN_FIELD = str(ErrorClass.UNKNOWN_FIELD)
 """The reason for a rescued field that the table does not have."""
 _NUMBER = "#"
 

@@ -17,6 +17,7 @@ from frazil.decode.cast import convert_struct
 from frazil.decode.columns import Decoded, Mismatch
 from frazil.decode.conversion import Conversion, Place
 from frazil.decode.settings import OWN_TYPES, Reading
+from frazil.error_classes import ErrorClass
 from frazil.process.evaluate import LOOKUP_MISS, Failure, OnError, Processed, Unmet, evaluate
 from frazil.process.program import Program
 from frazil.process.references import references_of
@@ -90,7 +91,7 @@ def refuse_unmet(unmet: Iterable[Unmet], refused: Bools, limit: int) -> list[Mis
         if one.expectation.is_refusing:
             refused |= one.records
             for row, values in one.rows.items():
-                found.setdefault(row, Mismatch(row, "", "failed_expectation", reason_of(one, values)))
+                found.setdefault(row, Mismatch(row, "", ErrorClass.FAILED_EXPECTATION, reason_of(one, values)))
     return [found[row] for row in sorted(found)[:limit]]
 
 
@@ -137,9 +138,9 @@ def _mismatch(failure: Failure, record: int) -> Mismatch:
     values = ", ".join(failure.values)
     if failure.error_class == LOOKUP_MISS:
         reason = f"the reference table has no row for {failure.expression} of {values}"
-        return Mismatch(record, failure.column, "lookup_miss", reason)
+        return Mismatch(record, failure.column, ErrorClass.LOOKUP_MISS, reason)
     reason = f"{failure.error_class}: {failure.expression}{' of ' if values else ''}{values}"
-    return Mismatch(record, failure.column, "failed_expression", reason)
+    return Mismatch(record, failure.column, ErrorClass.FAILED_EXPRESSION, reason)
 
 
 def input_columns(

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 
 from frazil.cdc.envelope import unsent_names
 from frazil.decode.columns import Mismatch
+from frazil.error_classes import ErrorClass
 from frazil.process.evaluate import Processed
 from frazil.process.program import Filter, Lookup, Origins, Program, fields_of, origins_of
 from frazil.rows.protected import without_values
@@ -41,14 +42,17 @@ _NO_ORDER = "the query makes no value of the column {}, which orders the changes
 _NOT_SENT = "the change does not have the value of {}, which {} is made from"
 
 
-def read_upserts(target: TableTarget, topic: str, records: Records, limit: int) -> Changes:
+def read_upserts(
+    target: TableTarget, topic: str, records: Records, limit: int, of_source: Changes | None = None
+) -> Changes:
     """Returns the changes of an upsert table in records of one topic, those that its query makes. A record without a key,
-    or that no table could store, is a bad record.
+    or that no table could store, is a bad record. of_source: the changes of the table's `source`, where they are known.
     """
     if target.source is None:
         changes = read_checked(target, topic, records, limit)
     else:
-        changes = query_changes(target, read_upserts(target.source, topic, records, limit), records, limit)
+        found = of_source or read_upserts(target.source, topic, records, limit)
+        changes = query_changes(target, found, records, limit)
     near = refuse_unstorable(target, records, changes.decoded, changes, limit)
     return replace(changes, decoded=without_values(target, near))
 
@@ -150,7 +154,9 @@ def _refuse_unsent(origins: Origins, unsent: Mapping[str, Bools], changes: Chang
             lacks &= ~np.logical_and.reduce(masks)
         first = min(name for name in names if name in unsent)
         reason = _NOT_SENT.format(first, f"the column {column}" if column else "the query's condition")
-        found += [Mismatch(row, column, "unavailable_value", reason) for row in changes.records[lacks].tolist()]
+        found += [
+            Mismatch(row, column, ErrorClass.UNAVAILABLE_VALUE, reason) for row in changes.records[lacks].tolist()
+        ]
     return found
 
 
@@ -290,7 +296,7 @@ def _without_key(target: TableTarget, changes: Changes, refused: Bools) -> list[
         if field.name in keys:
             lacks = np.asarray(column.is_null()) & (changes.ops != TRUNCATE) & ~refused[changes.records]
             found += [
-                Mismatch(row, field.name, "no_key", f"{_NO_KEY} {field.name}")
+                Mismatch(row, field.name, ErrorClass.NO_KEY, f"{_NO_KEY} {field.name}")
                 for row in changes.records[lacks].tolist()
             ]
             refused[changes.records[lacks]] = True
@@ -305,7 +311,10 @@ def _without_order(target: TableTarget, changes: Changes, refused: Bools) -> lis
         return []
     lacks = np.asarray(changes.order.is_null()) & (changes.ops == UPSERT) & ~refused[changes.records]
     refused[changes.records[lacks]] = True
-    return [Mismatch(row, name, "no_order_value", _NO_ORDER.format(name)) for row in changes.records[lacks].tolist()]
+    return [
+        Mismatch(row, name, ErrorClass.NO_ORDER_VALUE, _NO_ORDER.format(name))
+        for row in changes.records[lacks].tolist()
+    ]
 
 
 def _refusing(changes: Changes, refused: Bools, mismatches: list[Mismatch], limit: int) -> Changes:

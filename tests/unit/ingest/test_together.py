@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from frazil.decode.settings import Reading
+from frazil.error_classes import ErrorClass
 from frazil.ingest.tasks import shares
 from frazil.ingest.tasks.shares import Together
 from frazil.ingest.tasks.task_job import Job
@@ -162,7 +163,7 @@ def test_values_are_those_of_the_records_whatever_columns_they_become(
 
 def test_a_record_that_ends_tasks_is_read_by_no_table(tmp_path: Path, both: Any) -> None:
     job = job_of(tmp_path)
-    crashing = (BadRecord("t", 0, 5, "crash", "", "too much memory"),)
+    crashing = (BadRecord("t", 0, 5, ErrorClass.CRASHES_DECODER, "", "too much memory"),)
     tables = tuple(replace(one, crashing=crashing) if one.name == "lake.a" else one for one in job.beside["t"])
     found = both(replace(job, beside={"t": tables}), records(1, 50), at_once=False)
     assert found["lake.a"]["bad_records"]["count"] == 1

@@ -42,6 +42,7 @@ from frazil.decode.json.records import FAULTS, read_objects
 from frazil.decode.json.slices import Slices, Texts, elements_of, group_equal, members_under
 from frazil.decode.rescue import join_members, members_of
 from frazil.decode.settings import Reading
+from frazil.error_classes import ErrorClass
 from frazil.schema.arrow import Bools, Ints, Records, spread_mask, spread_places
 from frazil.upsert.changes import Changes
 
@@ -54,7 +55,7 @@ _RECORD_KINDS = {
     **dict.fromkeys(("MHEARTBEAT", "TIDB_WATERMARK"), HEARTBEAT),
     "QUERY": MESSAGE,
 }
-_NO_TIME = {1: Fault("out_of_range", "{value} is no time in milliseconds")}
+_NO_TIME = {1: Fault(ErrorClass.OUT_OF_RANGE, "{value} is no time in milliseconds")}
 
 
 @dataclass(frozen=True)

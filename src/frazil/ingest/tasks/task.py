@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -57,22 +58,25 @@ _EVERY_MISMATCH = 2**31
 _MANY_BYTES = 32 * 1024 * 1024  # Buffered rows of so many bytes of values take a hundred megabytes and more.
 _MANY_RECORDS = 8192  # A read of so many costs little more for each than one of a whole Arrow batch.
 _MOST_HELD_BYTES = 64 * 1024 * 1024
+Portion: TypeAlias = pa.RecordBatch | Callable[["TableRun"], None]
+"""Records, or what the run of a job's only table does with records that an earlier stage has decoded (`spark_inputs`)."""
 
 
 def task_of(job: Job) -> Callable[[Iterable[pa.RecordBatch]], Iterable[pa.RecordBatch]]:
     """Returns the function for `mapInArrow`; its output has one column, `report`, with one JSON text per table. It limits
     memory and processor time of its process, which must run no other task at the same time.
     """
-    return partial(_run_guarded, job)
+    return partial(run_guarded, job)
 
 
-def _run_guarded(job: Job, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def run_guarded(job: Job, batches: Iterable[Portion]) -> Iterator[pa.RecordBatch]:
+    """Runs a task as `task_of` does."""
     regions()
     with limited_memory(), quoting_no_record(job):
         yield from run_task(job, each_in_time(batches))
 
 
-def run_task(job: Job, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def run_task(job: Job, batches: Iterable[Portion]) -> Iterator[pa.RecordBatch]:
     """Reads the batches and yields one row per table with its report as JSON."""
     clock = SystemClock()
     began_ms = clock.now_ms()
@@ -84,10 +88,10 @@ def run_task(job: Job, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordB
     yield pa.RecordBatch.from_pydict({"report": pa.array([dump_report(report) for report in reports], pa.string())})
 
 
-def read_all(job: Job, batches: Iterable[pa.RecordBatch]) -> list[TaskReport]:
+def read_all(job: Job, batches: Iterable[Portion]) -> list[TaskReport]:
     """Reads all records, writes all files and returns the reports; no rows remain in memory afterwards."""
     receive(job.references)
-    runs: dict[str, _TableRun] = {}
+    runs: dict[str, TableRun] = {}
     together = {
         topic: {rest: Together(members, _read_rows) for rest, members in routes_of(job.targets_of(topic)).items()}
         for topic in job.targets
@@ -95,7 +99,10 @@ def read_all(job: Job, batches: Iterable[pa.RecordBatch]) -> list[TaskReport]:
     try:
         for batch in batches:
             hit("task.batch")
-            _take_batch(job, batch, runs, together)
+            if isinstance(batch, pa.RecordBatch):
+                take_batch(job, batch, runs, together)
+            else:
+                batch(_run_of(job.all_targets[0], job, runs))
         for run in runs.values():
             run.take_held()
         _take_rows(runs, together)
@@ -106,8 +113,8 @@ def read_all(job: Job, batches: Iterable[pa.RecordBatch]) -> list[TaskReport]:
         raise
 
 
-def _take_batch(
-    job: Job, batch: pa.RecordBatch, runs: dict[str, _TableRun], together: Mapping[str, Mapping[str, Together]]
+def take_batch(
+    job: Job, batch: pa.RecordBatch, runs: dict[str, TableRun], together: Mapping[str, Mapping[str, Together]]
 ) -> None:
     """Hands each table its records, and holds no more of them than there is memory for."""
     for topic, all_records in by_topic(job, batch):
@@ -127,13 +134,13 @@ def _take_batch(
         _take_rows(runs, together)
 
 
-def _run_of(target: TableTarget, job: Job, runs: dict[str, _TableRun]) -> _TableRun:
+def _run_of(target: TableTarget, job: Job, runs: dict[str, TableRun]) -> TableRun:
     if target.name not in runs:
-        runs[target.name] = _TableRun(target, target.name in job.trials, job.topics_of(target.name))
+        runs[target.name] = TableRun(target, target.name in job.trials, job.topics_of(target.name))
     return runs[target.name]
 
 
-def _take_rows(runs: Mapping[str, _TableRun], together: Mapping[str, Mapping[str, Together]]) -> None:
+def _take_rows(runs: Mapping[str, TableRun], together: Mapping[str, Mapping[str, Together]]) -> None:
     """Hands each table its rows that were made together with those of other tables."""
     for one in (one for routes in together.values() for one in routes.values()):
         for name, rows in one.take_held():
@@ -196,14 +203,16 @@ class ReadRecords:
         return rows
 
 
-def read_records(target: TableTarget, records: Records, limit: int = MAX_MISMATCHES) -> ReadRecords:
+def read_records(
+    target: TableTarget, records: Records, limit: int = MAX_MISMATCHES, of_source: ReadRecords | None = None
+) -> ReadRecords:
     """Decodes records, makes the rows of the table's query, and refuses records that no table could store.
-    limit: mismatches to keep.
+    limit: mismatches to keep. of_source: the records as the table's `source` has them, where they are decoded already.
     """
     if target.source is None:
         found = _read_values(target, records, limit)
     else:
-        found = _process(target, read_records(target.source, records, limit), records, limit)
+        found = _process(target, of_source or read_records(target.source, records, limit), records, limit)
     near = refuse_unstorable(target, records, found.decoded, found.changes or found.made, limit)
     if near is not found.decoded:
         changes = replace(found.changes, decoded=near).without_refused() if found.changes is not None else None
@@ -266,7 +275,7 @@ def _change_rows(target: TableTarget, changes: Changes, records: Records) -> pa.
 
 
 @dataclass
-class _TableRun:
+class TableRun:
     """The results of the task for one table."""
 
     #: The table.
@@ -351,13 +360,18 @@ class _TableRun:
             self.writer = FileWriter(self.target)
         return self.writer
 
-    def take(self, topic: str, records: pa.RecordBatch) -> None:
-        """Decodes, shapes and writes the records of one topic."""
+    def take(self, topic: str, records: pa.RecordBatch, of_source: ReadRecords | None = None) -> None:
+        """Decodes, shapes and writes the records of one topic. of_source: see `read_records`."""
         if self.target.crashing:
             records = self._take_crashing(topic, records)
             if not records.num_rows:
                 return
-        read_one = partial(self._read, topic)
+        decoded = [of_source]
+
+        def read_one(columns: dict[str, pa.Array]) -> ReadRecords:
+            # Where a read for more columns than the decoded ones exceeds a limit, parts of the records are decoded again.
+            return self._read(topic, columns, of_source=decoded.pop() if decoded else None)
+
         for piece, columns, read in read_bounded(records, read_one, self.target.reading.columns_left):
             self._take_read(topic, piece, columns, read)
 
@@ -415,13 +429,16 @@ class _TableRun:
         except TooManyPartitions as error:
             self.scattered = error.some
 
-    def _read(self, topic: str, columns: Records, limit: int = MAX_MISMATCHES) -> ReadRecords:
+    def _read(
+        self, topic: str, columns: Records, limit: int = MAX_MISMATCHES, of_source: ReadRecords | None = None
+    ) -> ReadRecords:
         if self.target.source is not None and topic:  # A query may name the topic, which one source does not send.
             columns = with_topic(self.target, topic, columns)
         if self.target.changes is None:
-            found = read_records(self.target, columns, limit)
+            found = read_records(self.target, columns, limit, of_source)
             return replace(found, decoded=self._by_rows(topic, columns, found.decoded))
-        changes = read_upserts(self.target, topic, self.last_deletes.mark_following_deletes(topic, columns), limit)
+        marked = self.last_deletes.mark_following_deletes(topic, columns)
+        changes = read_upserts(self.target, topic, marked, limit, of_source.changes if of_source is not None else None)
         decoded = self._by_rows(topic, columns, changes.decoded)
         self.tally.note_key_columns(changes.key_columns)
         self.has_key_updates |= changes.old_keys is not None and not self.target.is_single_task
