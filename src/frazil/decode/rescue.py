@@ -46,7 +46,7 @@ def rescued_column(
 def single_values(unknown: Iterable[tuple[str, FieldValues]]) -> list[Mismatch]:
     """Returns the values of fields that the table does not have, one by one."""
     return [
-        Mismatch(int(values.owner[n]), path, UNKNOWN_FIELD, UNKNOWN_FIELD, values.text(n))
+        Mismatch(int(values.owner[n]), path, ErrorClass.UNKNOWN_FIELD, UNKNOWN_FIELD, values.text(n))
         for path, values in unknown
         for n in np.flatnonzero(values.there).tolist()
     ]
