@@ -52,8 +52,8 @@ def main(words: Sequence[str]) -> int:
     frozen = read_answers()
     present = dict(_answers(cases))
     if given.freeze:
-        kept = {case: frozen[case] for case in CASES if case in frozen}
-        write_answers({case: lines for case, lines in {**kept, **present}.items() if case in CASES})
+        answers = {**frozen, **present}
+        write_answers({case: answers[case] for case in CASES if case in answers})
         sys.stdout.write(f"{len(present)} answers written\n")
         return 0
     return _compare(cases, frozen, present, given.against)
