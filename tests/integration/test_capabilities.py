@@ -125,7 +125,7 @@ def test_a_table_is_created_and_committed_to_in_every_service(service_name: str,
         (HAS_ONE_LEVEL, {"table": "a.b.t"}, "Nested namespaces are not supported", {"table": "a_b.t"}),
     ],
 )
-def test_a_refused_table_stops_with_the_words_of_the_catalog_until_the_file_is_corrected(
+def test_a_refused_table_stops_with_the_catalogs_words_until_the_file_is_corrected(
     habit: Habit, wrong: dict[str, Any], words: str, right: dict[str, Any] | None, client: Client
 ) -> None:
     here = str(client.folder / new_id())

@@ -209,7 +209,7 @@ def test_a_table_that_others_fill_before_its_first_record_can_be_begun(lake: Lak
 
 
 @pytest.mark.parametrize("mode", sliced(["idle", "thorough"], 1))
-def test_an_expiry_of_all_but_the_newest_snapshot_leaves_the_progress_of_a_table_that_rests(
+def test_an_expiry_of_all_but_the_newest_snapshot_leaves_an_idle_tables_progress(
     lake: Lake, table: str, mode: Mode
 ) -> None:
     lake.fill(table, 4)
@@ -313,9 +313,7 @@ def test_a_table_that_shares_its_files_keeps_them(lake: Lake, table: str) -> Non
     assert sorted(lake.metadata(table).snapshots) == snapshots
 
 
-def test_an_open_retry_keeps_the_history_that_will_tell_and_the_dead_letters_that_are_yet_to_come(
-    lake: Lake, table: str
-) -> None:
+def test_an_open_replay_keeps_its_history_and_its_pending_dead_letters(lake: Lake, table: str) -> None:
     box = f"{table}__dead_letters"
     lake.create(box)
     lake.fill(table, 4)

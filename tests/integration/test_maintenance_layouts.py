@@ -192,7 +192,7 @@ def _ordered(value: int | str | datetime | None) -> int:
         2,
     ),
 )
-def test_files_follow_a_z_curve_where_the_file_asks_whatever_the_table_s_own_order_is(
+def test_files_follow_a_z_curve_on_request_whatever_the_tables_own_order(
     lake: Lake, partition_by: str, sort_by: str, columns: tuple[str, ...], ordering: tuple[str, ...]
 ) -> None:
     table = Tended(lake, layout_of(partition_by, sort_by))

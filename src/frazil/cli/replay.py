@@ -225,14 +225,14 @@ def _last_snapshot(state: TableState, asked: int | None) -> int:
 def _parse_rate(text: str) -> int | None:
     found = _RATE.fullmatch(text)
     if text and found is None:
-        raise SpecError(f"`{text}` is no rate", remedy="write records a second, such as 5000/s", where="--rate")
+        raise SpecError(f"`{text}` is not a rate", remedy="write records a second, such as 5000/s", where="--rate")
     return int(found[1]) if found else None
 
 
 def _parse_header(text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not name or not equals:
-        raise SpecError(f"`{text}` is no header", remedy="write NAME=VALUE", where="--header")
+        raise SpecError(f"`{text}` is not a header", remedy="write NAME=VALUE", where="--header")
     return name, value
 
 

@@ -143,7 +143,7 @@ class Rounds:
 
     def settle(self, outcomes: Sequence[Outcome], mode: Mode, now_s: float, now_ms: int) -> None:
         """Records what the actions of a check in this mode came to."""
-        self.again = mode if any(one.failure and not _is_daily(one) for one in outcomes) else None
+        self.again = mode if any(outcome.failure and not _is_daily(outcome) for outcome in outcomes) else None
         failed = [outcome for outcome in outcomes if outcome.failure and not outcome.is_lost]
         self._postpone_daily(outcomes, now_s)
         wrong = [outcome.failure for outcome in failed] + [words for _, words in self.postponed.values() if words]
@@ -184,7 +184,7 @@ class Rounds:
 
 
 @dataclass
-class Known:
+class WatchedTable:
     """What the scheduler knows of one table."""
 
     #: The last report of ingestion.
@@ -201,7 +201,7 @@ class Known:
     pauses: deque[tuple[float, float]] = field(default_factory=lambda: deque(maxlen=_PAUSES_KEPT))
 
     @classmethod
-    def first(cls, activity: TableActivity, now_s: float, now_ms: int) -> Known:
+    def first(cls, activity: TableActivity, now_s: float, now_ms: int) -> WatchedTable:
         """Returns what is known after a first report: everything that was in the table before deserves one thorough
         check.
         """
@@ -218,7 +218,7 @@ class Known:
             self.changed_s = now_s
         has_moved = (self.activity.version, self.activity.files) != (activity.version, activity.files)
         if has_moved and (then := self.checks.inspected) is not None:
-            # Files that maintenance itself has compacted are no reason for another check.
+            # Files that maintenance itself has compacted are not a reason for another check.
             self.checks.inspected = replace(then, files=max(0, then.files - self.rounds.fewer_files))
             self.rounds.fewer_files = 0
         self.activity = activity
@@ -273,7 +273,7 @@ class Known:
     def _is_idle(self, now_s: float, least_s: float, times: int) -> bool:
         """Returns whether the table has been without a commit for `least_s`, and for `times` its usual pause."""
         pauses_s = [length_s for over_s, length_s in self.pauses if self.changed_s - over_s <= _HABIT_TIMES * length_s]
-        # A single pause is no habit: it may be the one after an initial load.
+        # A single pause is not a habit: it may be the one after an initial load.
         usual_s = median(pauses_s) if len(pauses_s) > 1 else 0.0
         return now_s - self.changed_s >= max(least_s, min(_LONGEST_USUAL_S, times * usual_s))
 

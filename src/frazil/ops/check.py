@@ -72,17 +72,17 @@ def failed(name: str, tried: str, error: FrazilError | TableStopped) -> Finding:
 def check_machine(needs_s3: bool) -> Iterator[Finding]:
     """Checks Java and the jars."""
     java = check_java()
-    yield Finding("java", java.is_ok, "started it with -version", java.found, java.remedy)
+    yield Finding("java", java.is_ok, "started it with -version", java.result, java.remedy)
     files = check_files()
     if not files.is_ok:
-        yield Finding(files.name, False, "looked at ulimit -n", files.found, files.remedy)
+        yield Finding(files.name, False, "looked at ulimit -n", files.result, files.remedy)
     temporary = check_temporary()
     if not temporary.is_ok:
-        yield Finding(temporary.name, False, "looked at how the folder is mounted", temporary.found, temporary.remedy)
+        yield Finding(temporary.name, False, "looked at how the folder is mounted", temporary.result, temporary.remedy)
     uses: tuple[Use, ...] = ("spark", "s3") if needs_s3 else ("spark",)
     for use in uses:
         jars = check_jars(use)
-        yield Finding(jars.name, jars.is_ok, "compared the cache with what was fetched", jars.found, jars.remedy)
+        yield Finding(jars.name, jars.is_ok, "compared the cache with what was fetched", jars.result, jars.remedy)
 
 
 def check_kafka(

@@ -35,7 +35,7 @@ from frazil.ingest.tables.table import Table
 from frazil.kafka.port import Partition, ReadRecord, Source
 from frazil.ops.json_records import to_json
 from frazil.ops.layouts import PlannedLayout, plan_layout
-from frazil.ops.reports import Problem, held_back, telling
+from frazil.ops.reports import Problem, held_back, problem_document
 from frazil.ops.sampled_changes import (
     keys_beside,
     kinds_without_rows,
@@ -146,7 +146,7 @@ class PlannedTable:
 
     def document(self) -> dict[str, Any]:
         """Returns the JSON of the planned table."""
-        return to_json(self, *INNER) | to_json(self.layout) | telling(self.problem)
+        return to_json(self, *INNER) | to_json(self.layout) | problem_document(self.problem)
 
 
 @dataclass(frozen=True)

@@ -175,8 +175,8 @@ def check_order(
             remedy = "name columns of numbers, text, bytes or times that lie in no other one"
             yield line, SpecError(f"{what} has no place on a Z-curve: `{name}`", remedy=remedy)
         elif kind is not None and not kind.is_primitive:
-            remedy = "name a column that is no list, map or struct, or one inside it, such as `a.b`"
-            yield line, SpecError(f"{what} is no single value: `{name}`", remedy=remedy)
+            remedy = "name a column that is not a list, map or struct, or one inside it, such as `a.b`"
+            yield line, SpecError(f"{what} is not a single value: `{name}`", remedy=remedy)
 
 
 def _check_reach(http: connections.HttpSpec) -> Iterator[Mistake]:

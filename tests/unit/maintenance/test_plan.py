@@ -88,7 +88,7 @@ def test_files_are_combined_when_it_is_worth_it(sizes: list[int], mode: Mode, ch
 
 
 @pytest.mark.parametrize("fewest", range(3, 9))
-def test_so_many_files_of_about_one_size_as_are_worth_it_are_combined(fewest: int) -> None:
+def test_min_input_files_of_about_one_size_are_combined(fewest: int) -> None:
     spec, sizes = MaintenanceSpec(min_input_files=fewest), [MIB + number for number in range(fewest)]
     assert compaction(plan({"[0,[]]": sizes}, "busy", spec)) is not None
     assert compaction(plan({"[0,[]]": sizes[1:]}, "busy", spec)) is None
@@ -355,7 +355,7 @@ def test_expiry_waits_for_what_others_need_and_reports_it() -> None:
         unreadable = replace(kept, properties={f"history.expire.{name}": "5d"})
         found = plan_maintenance(unreadable, maintenance, Holds(), DAY_MS * 9, "thorough", {})
         assert [action.kind for action in found.actions] == ["compact", "carry"]
-        words = f"nothing is removed from a table whose property history.expire.{name} is no whole number"
+        words = f"nothing is removed from a table whose property history.expire.{name} is not a whole number"
         assert found.waiting == (words,)
     own = plan_maintenance(
         replace(metadata, has_own_retention=True), maintenance, Holds(), 400_000, "busy", {ORPHANS_NOTE: 400_000}

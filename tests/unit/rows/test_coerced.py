@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from frazil.decode.columns import Decoded
-from frazil.decode.json.records import JsonOptions, decode_json
+from frazil.decode.json.records import decode_json
 from frazil.decode.json_schema.types import refused_changes
 from frazil.decode.settings import Reading, WriterSchema
 from frazil.schema.parts import counted_in
@@ -55,7 +55,7 @@ _DEPTHS: dict[str, tuple[str, Callable[[Any], Any]]] = {
 
 
 def _json(text: str, kind: str, **options: Any) -> Decoded:
-    return decode_json(values_of([f'{{"v": {text}}}']), fields_of({"v": kind}), JsonOptions(**options))
+    return decode_json(values_of([f'{{"v": {text}}}']), fields_of({"v": kind}), Reading(**options))
 
 
 @pytest.mark.parametrize("kind", _DEPTHS)
@@ -68,7 +68,7 @@ def test_text_of_json_is_kept_as_it_is_sent(kind: str, text: str) -> None:
 
 def test_only_the_declared_column_takes_other_values() -> None:
     fields = fields_of({"v": "string", "w": "string"})
-    decoded = decode_json(values_of(['{"v": 1, "w": 1}']), fields, JsonOptions(coerced=(("v",),)))
+    decoded = decode_json(values_of(['{"v": 1, "w": 1}']), fields, Reading(coerced=(("v",),)))
     assert [(one.path, one.kind) for one in decoded.mismatches] == [("w", "type_mismatch")]
 
 
@@ -81,7 +81,7 @@ def test_an_object_beside_an_escaped_key_is_kept_as_it_is_sent() -> None:
     decoded = decode_json(
         values_of([text, '{"v": {"\\u0061":2}}']),
         fields_of({"v": "string", "w": "long"}),
-        JsonOptions(coerced=(("v",),)),
+        Reading(coerced=(("v",),)),
     )
     assert decoded.columns[0].to_pylist() == ['{"\\u0061": 1, "b/": "\\u0061"}', '{"\\u0061":2}']
     assert decoded.columns[1].to_pylist() == [2, None]
@@ -91,7 +91,7 @@ def test_thousands_of_objects_beside_an_escaped_key_take_one_pass_over_their_rec
     objects = [f'{{"\\u00e9": {n}}}' for n in range(2000)]
     text = '{"\\u0077": 2, "v": [' + ", ".join(objects) + "]}"
     started = process_time()
-    decoded = decode_json(values_of(["{}", text]), fields_of({"v": "list<string>"}), JsonOptions(coerced=(("v",),)))
+    decoded = decode_json(values_of(["{}", text]), fields_of({"v": "list<string>"}), Reading(coerced=(("v",),)))
     assert decoded.columns[0].to_pylist() == [None, objects]
     assert process_time() - started < 5  # One pass for each object takes 20 s, and no record may take that long.
 

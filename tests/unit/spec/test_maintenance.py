@@ -73,7 +73,7 @@ _TYPES = "{id: long, at: timestamp, price: 'decimal(9,2)', tags: list<string>, d
         ("sort: [idd]", "`maintenance.sort` names a column that the table does not have: `idd`", "did you mean `id`?"),
         (
             "sort: [tags desc]",
-            "`maintenance.sort` names a column that is no single value: `tags`",
+            "`maintenance.sort` names a column that is not a single value: `tags`",
             "name a column that",
         ),
         ("sort: [id, deep.b]", "`maintenance.sort` names a column that the table does not have: `deep.b`", "did you"),

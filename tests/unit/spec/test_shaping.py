@@ -144,11 +144,27 @@ def test_shaping_may_be_the_default_of_many_tables(load: Load) -> None:
             "`columns.a` has both `constant` and `header`",
             "keep one of them",
         ),
-        ("columns: {a: {type: long, constant: x}}", "`x` is no long", "write a value of the type long"),
-        ("columns: {a: {type: int, constant: 3000000000}}", "`3000000000` is no int", "write a value of"),
+        (
+            "columns: {a: {type: long, constant: x}}",
+            "`x` is not a value of the type long",
+            "write a value of the type long",
+        ),
+        (
+            "columns: {a: {type: int, constant: 3000000000}}",
+            "`3000000000` is not a value of the type int",
+            "write a value of",
+        ),
         ("columns: {a: {type: double, constant: 1e999}}", "`1e999` is out of the range of double", "write a value"),
-        ("columns: {a: {type: 'decimal(3,1)', constant: 1.25}}", "`1.25` is no decimal(3, 1)", "write a value"),
-        ("columns: {a: {type: date, constant: soon}}", "`soon` is no date", "write a value of the type date"),
+        (
+            "columns: {a: {type: 'decimal(3,1)', constant: 1.25}}",
+            "`1.25` is not a value of the type decimal(3, 1)",
+            "write a value",
+        ),
+        (
+            "columns: {a: {type: date, constant: soon}}",
+            "`soon` is not a value of the type date",
+            "write a value of the type date",
+        ),
         (
             "columns: {a: {type: string, constant: }}",
             "`columns.a.constant` is empty where one value",
