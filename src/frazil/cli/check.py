@@ -128,15 +128,15 @@ def check_http(spec: PipelineSpec) -> Iterator[Finding]:
     beside a running process of the pipeline the address is in use by it. Yields too whether clients accept the dates of its
     certificate.
     """
-    if spec.http is None or not (spec.http.is_declared or spec.http.tls):
+    if spec.process.http is None or not (spec.process.http.is_declared or spec.process.http.tls):
         return
-    if spec.http.tls is not None and (dates := validity(spec.http.tls)) is not None:
-        yield _check_dates(dates, spec.http.tls.certificate)
+    if spec.process.http.tls is not None and (dates := validity(spec.process.http.tls)) is not None:
+        yield _check_dates(dates, spec.process.http.tls.certificate)
     if find_process(known_state(spec), SystemClock().now_ms()).is_running:
         return
-    tried, address = "listened for a moment", str(spec.http.listen)
+    tried, address = "listened for a moment", str(spec.process.http.listen)
     try:
-        can_listen = try_address(spec.http)
+        can_listen = try_address(spec.process.http)
     except (SpecError, UnavailableError) as error:
         yield failed("http", tried, error)
     else:
@@ -153,7 +153,7 @@ def _check_dates(dates: Validity, file: str) -> Finding:
 
 
 def _check_telemetry(spec: PipelineSpec) -> Iterator[Finding]:
-    for one in destinations(spec.telemetry, os.environ):
+    for one in destinations(spec.process.telemetry, os.environ):
         missing = one.missing_extra()
         # Without an address in the file a run continues without it.
         if missing is not None and one.url is not None:
@@ -169,11 +169,11 @@ def _check_services(spec: PipelineSpec, jvm: LightJvm | None) -> Iterator[Findin
     yield from of_kafka
     if of_kafka[0].is_ok:
         yield from check_tasks(spec)
-    if spec.publish_offsets and of_kafka[0].is_ok:
+    if spec.process.publish_offsets and of_kafka[0].is_ok:
         group = KafkaGroup(spec.kafka, group_of(spec.pipeline))
         yield check_group(group.name, group.may_commit)
-    if spec.ha is not None:
-        yield check_election(open_elector(spec, spec.ha, f"check-{os.getpid()}"), partial(_lacks_right, spec))
+    if spec.process.ha is not None:
+        yield check_election(open_elector(spec, spec.process.ha, f"check-{os.getpid()}"), partial(_lacks_right, spec))
     tables = list(discovery.tables.values())
     lost = _lost_catalog(spec)
     yield from lost
@@ -185,7 +185,7 @@ def _check_services(spec: PipelineSpec, jvm: LightJvm | None) -> Iterator[Findin
         yield registry
         if registry.is_ok:
             analysed = QueryTables(unmade, queries) if queries is not None else None
-            yield from check_schemas(tables, schemas, spec.path, analysed)
+            yield from check_schemas(tables, schemas, spec.file.path, analysed)
 
 
 def check_tasks(spec: PipelineSpec) -> Iterator[Finding]:
@@ -204,7 +204,7 @@ def _lacks_right(spec: PipelineSpec) -> SpecError | None:
     that is not known.
     """
     may = None
-    if spec.ha is not None and spec.ha.elect == "kafka":
+    if spec.process.ha is not None and spec.process.ha.elect == "kafka":
         # Imports a client of Kafka's, which other checks do not need.
         from frazil.kafka.transactional_ids import may_describe  # noqa: PLC0415
 
@@ -272,7 +272,7 @@ def _check_tables(
     tried = f"opened the catalog at {address}, and asked for a namespace"
     try:
         catalog = open_catalog_for_reading(jvm, spec, is_impatient=True)
-        namespace = tables[0].name.rpartition(".")[0] if tables else spec.namespace or "default"
+        namespace = tables[0].name.rpartition(".")[0] if tables else spec.selected.namespace or "default"
         # Hive's metastore has a place for namespaces that do not exist yet beside this one.
         places += filter(None, (catalog.ask(address, one) for one in dict.fromkeys((namespace, "default"))))
         compare = comparison(spec, source, catalog)
@@ -283,7 +283,7 @@ def _check_tables(
     found = list(check_tables(tables, compare))
     yield from found
     yield from check_service(spec, tables)
-    yield from check_orders(tables, spec.path)
+    yield from check_orders(tables, spec.file.path)
     yield from check_lookups(tables, catalog)
     if source is not None:
         yield from _check_records(spec, source, catalog, found, queries)

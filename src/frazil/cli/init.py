@@ -152,7 +152,7 @@ def _load(output: Output, text: str) -> PipelineSpec:
         path = folder / "frazil.yaml"
         path.write_text(text, encoding="utf-8")
         spec = load_spec(path)
-    output.hide(spec.secrets)
+    output.hide(spec.file.secrets)
     return spec
 
 

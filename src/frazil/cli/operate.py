@@ -97,17 +97,17 @@ def _address(spec: PipelineSpec) -> HttpSpec:
 
     Raises: UnavailableError where no process of this pipeline answers.
     """
-    if spec.http is None:
+    if spec.process.http is None:
         remedy = "remove `http: false`, and start the pipeline again"
         raise UnavailableError("`http` is false: the running pipeline takes no commands", remedy=remedy)
-    name = _ask(spec.http, "GET", "/api/v1/pipeline")["pipeline"]
+    name = _ask(spec.process.http, "GET", "/api/v1/pipeline")["pipeline"]
     if name != spec.pipeline:
         raise UnavailableError(
-            f"the process at {spec.http.listen} runs another pipeline: `{name}`",
+            f"the process at {spec.process.http.listen} runs another pipeline: `{name}`",
             remedy="give each pipeline an address of its own: `http: {listen: …}`",
-            where=str(spec.http.listen),
+            where=str(spec.process.http.listen),
         )
-    return spec.http
+    return spec.process.http
 
 
 def _ask(spec: HttpSpec, method: str, path: str) -> dict[str, Any]:

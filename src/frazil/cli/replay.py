@@ -173,8 +173,8 @@ def _check_topic(spec: PipelineSpec, table: str, topic: str) -> str:
     Raises: SpecError for a topic that does not exist, or that the table reads.
     """
     selectors = [selector for one in spec.tables if one.name == table for selector in one.source.topics]
-    if table == f"{spec.namespace}.{topic}":
-        selectors += spec.topics
+    if table == f"{spec.selected.namespace}.{topic}":
+        selectors += spec.selected.topics
     selectors += [selector for route in spec.routes for selector in route.source.topics]
     if any(selector.matches(topic) for selector in selectors):
         raise SpecError(

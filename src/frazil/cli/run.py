@@ -66,7 +66,7 @@ def command(
     limit_s, stopping = _limit_s(until_caught_up, timeout), Stopping(parse_duration(grace))
     try:
         spec = load_spec(file)
-        output.hide(spec.secrets)
+        output.hide(spec.file.secrets)
         log.info("starting", pipeline=spec.pipeline, master=spec.spark.master)
         with running_jvm(spec, _import_running, limit_s) as jvm:
             tables = _import_running().run(spec, output, jvm, stopping, limit_s, timeout is not None)

@@ -86,7 +86,7 @@ def run(
     clock, until_caught_up = SystemClock(), limit_s is not None
     timeouts = RunTimeouts(clock, limit_s, awaits_topics=awaits_topics)
     warn_of_other_catalog(spec)
-    state_file = StateFile(spec.state_dir, spec.pipeline, clock, output.redaction.text, catalog_address(spec))
+    state_file = StateFile(spec.file.state_dir, spec.pipeline, clock, output.redaction.text, catalog_address(spec))
     source = open_topics(spec)
     with suppress(UnavailableError):  # Without a broker the service waits for one, and checks then.
         tolerate_empty_patterns(spec, topics_for_reading(spec))
@@ -108,7 +108,7 @@ def run(
         run_id = new_id()
         leadership = open_leadership(spec, run_id, clock)
         group = KafkaGroup(spec.kafka, group_of(spec.pipeline))
-        offsets = OffsetPublisher(group, run_id, clock) if spec.publish_offsets else None
+        offsets = OffsetPublisher(group, run_id, clock) if spec.process.publish_offsets else None
         verifying = None if until_caught_up else _verifying(spec, jvm, run_id)
         publisher = _Publisher(state_file, maintenance_scheduler, Activities(), offsets, server, leadership, verifying)
         service = Service(spec, services, run_id, publisher.publish, leadership)
@@ -165,12 +165,12 @@ def _services(
 
 def _verifying(spec: PipelineSpec, jvm: Jvm, run_id: str) -> VerifySchedule | None:
     """Returns what compares commits with the topics, where the pipeline file wants that."""
-    if spec.verify is None:
+    if spec.process.verify is None:
         return None
     # Importing it costs a fifth of a second, which pipelines without it save.
     schedule = importlib.import_module("frazil.verify.schedule")
     found: VerifySchedule = schedule.VerifySchedule(
-        spec, spec.verify, run_id, open_topics(spec), partial(open_catalog, jvm, spec), SystemClock()
+        spec, spec.process.verify, run_id, open_topics(spec), partial(open_catalog, jvm, spec), SystemClock()
     )
     return found
 
@@ -191,7 +191,7 @@ def _own_services(spec: PipelineSpec, jvm: Jvm, services: Services) -> OwnServic
 @contextmanager
 def _served(running: RunningPipeline) -> Iterator[HttpServer | None]:
     """Serves the pipeline over HTTP, where the pipeline file wants that."""
-    server = open_server(running.spec.http, "frazil.http.app:make_app", running)
+    server = open_server(running.spec.process.http, "frazil.http.app:make_app", running)
     if server is None:
         yield None
         return

@@ -78,11 +78,11 @@ def show(output: Output, topic: OneTopic = None, file: SpecFile = DEFAULT_FILE) 
 
 def _following(output: Output, file: SpecFile) -> PipelineSpec:
     spec = read_spec(output, file)
-    if not spec.follows_topic_keys:
+    if not spec.selected.follows_topic_keys:
         raise SpecError(
             "the pipeline does not follow the configuration of topics",
             remedy="write `topics_from: topic_configuration` under `kafka`",
-            where=place(spec.path, line_of(spec.path, "kafka")),
+            where=place(spec.file.path, line_of(spec.file.path, "kafka")),
         )
     return spec
 

@@ -42,13 +42,13 @@ _READ_TIMEOUT_S = 5.0
 def read_spec(output: Output, file: Path) -> PipelineSpec:
     """Returns the pipeline file; its secrets are masked in everything written from now on."""
     spec = load_spec(file)
-    output.hide(spec.secrets)
+    output.hide(spec.file.secrets)
     return spec
 
 
 def known_state(spec: PipelineSpec) -> ProcessState:
     """Returns what the pipeline's process last reported; nothing where it never ran here."""
-    return StateFile(spec.state_dir, spec.pipeline, SystemClock(), spec.redact).read()
+    return StateFile(spec.file.state_dir, spec.pipeline, SystemClock(), spec.redact).read()
 
 
 def open_catalog(jvm: Jvm, spec: PipelineSpec) -> IcebergCatalog:
@@ -91,8 +91,8 @@ def open_topics(spec: PipelineSpec, timeout_s: float = 10.0) -> KafkaTopics:
     except SpecError as error:
         if error.where not in ("kafka", *spec.kafka):
             raise
-        line = line_of(spec.path, error.where)
-        raise SpecError(error.message, remedy=error.remedy, where=place(spec.path, line)) from None
+        line = line_of(spec.file.path, error.where)
+        raise SpecError(error.message, remedy=error.remedy, where=place(spec.file.path, line)) from None
 
 
 def topics_for_reading(spec: PipelineSpec) -> KafkaTopics:
@@ -107,14 +107,14 @@ def open_leadership(spec: PipelineSpec, run_id: str, clock: Clock) -> Leadership
 
     Raises: UnavailableError where the address for the other processes cannot be listened on.
     """
-    if spec.ha is None:
+    if spec.process.ha is None:
         return Alone(run_id, __version__, clock.now_ms())
     # What is imported here takes a tenth of a second, which pipelines without an election save.
     elected, link = (importlib.import_module(f"frazil.ha.{name}") for name in ("elected", "link"))
     name = f"{socket.gethostname()}-{os.getpid()}-{run_id[:8]}"
-    elector = open_elector(spec, spec.ha, name)
+    elector = open_elector(spec, spec.process.ha, name)
     toward = spec.kafka["bootstrap.servers"].partition(",")[0]
-    host, port = spec.ha.listen or (link.own_host(toward), 0)
+    host, port = spec.process.ha.listen or (link.own_host(toward), 0)
     try:
         listening = link.Host(host, port, clock)
     except OSError as error:
@@ -124,14 +124,14 @@ def open_leadership(spec: PipelineSpec, run_id: str, clock: Clock) -> Leadership
             where=f"{host}:{port}",
         ) from None
     member = Member(name, __version__, clock.now_ms(), is_warm=False)
-    found: Leadership = elected.Elected(elector, listening, member, spec.ha.mode, clock, declared_tables(spec))
+    found: Leadership = elected.Elected(elector, listening, member, spec.process.ha.mode, clock, declared_tables(spec))
     return found
 
 
 def declared_tables(spec: PipelineSpec) -> list[str]:
     """Returns the tables that the pipeline file names, each with its catalog."""
     names = [table.name for table in spec.tables]
-    names += [f"{spec.namespace}.{selector.text}" for selector in spec.topics]
+    names += [f"{spec.selected.namespace}.{selector.text}" for selector in spec.selected.topics]
     names += [route.text for route in spec.routes]
     return [f"{name} in {catalog_address(spec)}" for name in names]
 
@@ -198,9 +198,9 @@ def unmade_catalog(spec: PipelineSpec, jvm: LightJvm | None) -> MemoryCatalog:
     None where none is read.
     """
     if jvm is None:
-        return MemoryCatalog(spec.state_dir, spec.pipeline)
+        return MemoryCatalog(spec.file.state_dir, spec.pipeline)
     reach = partial(properties_of_file, jvm.gateway, jvm.hadoop, properties_for_reading(spec))
-    return MemoryCatalog(spec.state_dir, spec.pipeline, reach)
+    return MemoryCatalog(spec.file.state_dir, spec.pipeline, reach)
 
 
 def queries_in(jvm: LightJvm) -> Queries:
@@ -236,7 +236,7 @@ def refuse_lost_catalog(spec: PipelineSpec) -> None:
     last = committed_in(spec) if file is not None and not file.exists() else None
     if last is None:
         return
-    state = StateFile(spec.state_dir, spec.pipeline, SystemClock(), spec.redact).path
+    state = StateFile(spec.file.state_dir, spec.pipeline, SystemClock(), spec.redact).path
     begin = f"to begin again without those tables, delete {state}"
     if last and last != catalog_address(spec):
         raise SpecError(

@@ -144,8 +144,8 @@ def check_election(elector: Elector, lacks_right: Callable[[], SpecError | None]
 
 def _check_missing(spec: PipelineSpec, tables: Sequence[Table], source: Source) -> Iterator[Finding]:
     """Yields findings for topics that the pipeline file names and that do not exist."""
-    named = sorted({selector.literal for selector in spec.topics if selector.literal})
-    uses = [(topic, f"table {spec.namespace}.{topic} waits for it") for topic in named]
+    named = sorted({selector.literal for selector in spec.selected.topics if selector.literal})
+    uses = [(topic, f"table {spec.selected.namespace}.{topic} waits for it") for topic in named]
     uses += [
         (table.spec.changes.atomic.transaction_topic, f"table {table.name} waits for it")
         for table in tables
@@ -376,7 +376,7 @@ def _check_letter_case(tables: Iterable[Table], must_differ: bool) -> Iterator[F
 
 def check_secrets(spec: PipelineSpec) -> Iterator[Finding]:
     """Yields a finding where secrets are too short to be masked in every text."""
-    short = sum(len(secret) < SHORTEST_CHARACTERS for secret in spec.secrets)
+    short = sum(len(secret) < SHORTEST_CHARACTERS for secret in spec.file.secrets)
     if short:
         found = f"{plural(short, 'secret')} of less than {SHORTEST_CHARACTERS} characters, masked only as a whole value"
         remedy = "use longer secrets, and write values that are none into the file itself"

@@ -58,9 +58,9 @@ def find_tables(spec: PipelineSpec, source: Source, state: ProcessState, name: s
     Raises: SpecError for a name that no table of the pipeline has.
     """
     if name is not None:
-        topic = name.removeprefix(f"{spec.namespace}.")
+        topic = name.removeprefix(f"{spec.selected.namespace}.")
         mine = [table for table in spec.tables if table.name == name]
-        if topic != name and any(selector.matches(topic) for selector in spec.topics):
+        if topic != name and any(selector.matches(topic) for selector in spec.selected.topics):
             mine.append(spec.table_for(topic))
         if mine:
             return [Table(mine[0])]

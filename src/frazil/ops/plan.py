@@ -193,15 +193,15 @@ def plan_tables(
     tables = discovery.tables
     refuse_empty_patterns(spec, source)
     missing: dict[str, str] = {table.name: topic for table, topic in missing_topics(tables.values())}
-    for selector in spec.topics:
-        name = f"{spec.namespace}.{selector.literal}"
+    for selector in spec.selected.topics:
+        name = f"{spec.selected.namespace}.{selector.literal}"
         if selector.literal is not None and name not in tables:
             tables[name] = Table(spec.table_for(selector.literal))
             missing[name] = selector.literal
     partitions = {partition for table in tables.values() for partition in table.partitions()}
     log_ends, ends = source.log_ends(partitions), source.ends(partitions)
     planned = []
-    sample_reader = _SampleReader(read_sample, schemas, spec.path, catalog, QueryTables(catalog, queries))
+    sample_reader = _SampleReader(read_sample, schemas, spec.file.path, catalog, QueryTables(catalog, queries))
     advice = MissingTopics(source)
     left = sorted(tables) if only is None else [only]
     while left:

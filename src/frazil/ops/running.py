@@ -108,7 +108,7 @@ class RunningPipeline:
     _opening: threading.Lock = field(default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
-        file = self.spec.state_dir / f"{self.spec.pipeline}.history.db"
+        file = self.spec.file.state_dir / f"{self.spec.pipeline}.history.db"
         self.history = History(file, self.clock, self._samples)
 
     # ---- reading

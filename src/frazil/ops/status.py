@@ -173,7 +173,7 @@ def _collect(
             opened = stack.enter_context(catalog)
         except UnavailableError as error:
             problems.append(problem_of(error))
-        discovery = Discovery(spec, source, opened or MemoryCatalog(spec.state_dir, spec.pipeline))
+        discovery = Discovery(spec, source, opened or MemoryCatalog(spec.file.state_dir, spec.pipeline))
         _add_remembered(spec, discovery, state)  # Before the topics, so that these tables get theirs too.
         cluster_id = _ask_for_topics(source, discovery, problems)
         if opened is not None:
@@ -190,7 +190,7 @@ def _collect(
         for table, topic in missing_topics(discovery.tables.values()):
             found[table.name].problem = advice.problem(topic)
         known = {topic for table in discovery.tables.values() for topic in table.offsets.topics}
-        literals = (selector.literal for selector in spec.topics if selector.literal not in known)
+        literals = (selector.literal for selector in spec.selected.topics if selector.literal not in known)
         problems += [advice.problem(topic) for topic in literals if topic]
         with suppress(UnavailableError):  # It has just answered; if it no longer does, that is already reported.
             problems += map(problem_of, empty_patterns(spec, source))
@@ -222,10 +222,10 @@ def _ask_for_topics(source: Source, discovery: Discovery, problems: list[Problem
 
 def _add_remembered(spec: PipelineSpec, discovery: Discovery, state: ProcessState) -> None:
     """Adds tables of top-level topics that only the last run can name while Kafka does not answer."""
-    prefix = f"{spec.namespace}."
+    prefix = f"{spec.selected.namespace}."
     for name in state.tables:
         topic = name.removeprefix(prefix)
-        if topic != name and any(selector.matches(topic) for selector in spec.topics):
+        if topic != name and any(selector.matches(topic) for selector in spec.selected.topics):
             discovery.tables.setdefault(name, Table(spec.table_for(topic)))
         route = next((one for one in spec.routes if one.division.to.may_make(name)), None)
         if route is not None:
@@ -238,16 +238,16 @@ def known_tables(spec: PipelineSpec, source: Source, state: ProcessState) -> lis
 
     Raises: UnavailableError where only Kafka could name them and it does not answer.
     """
-    discovery = Discovery(spec, source, MemoryCatalog(spec.state_dir, spec.pipeline))
+    discovery = Discovery(spec, source, MemoryCatalog(spec.file.state_dir, spec.pipeline))
     _add_remembered(spec, discovery, state)
-    if spec.follows_topic_keys or any(selector.pattern for selector in spec.topics):
+    if spec.selected.follows_topic_keys or any(selector.pattern for selector in spec.selected.topics):
         problems: list[Problem] = []
         _ask_for_topics(source, discovery, problems)
         if problems and not state.tables:
             raise UnavailableError(problems[0].message, remedy=problems[0].remedy, where=problems[0].where)
-    for topic in (selector.literal for selector in spec.topics):
+    for topic in (selector.literal for selector in spec.selected.topics):
         if topic is not None:
-            discovery.tables.setdefault(f"{spec.namespace}.{topic}", Table(spec.table_for(topic)))
+            discovery.tables.setdefault(f"{spec.selected.namespace}.{topic}", Table(spec.table_for(topic)))
     return [discovery.tables[name] for name in sorted(discovery.tables)]
 
 

@@ -81,7 +81,7 @@ class Trial:
         self._read_sample = read_sample
         self._schemas = schemas
         self._discovery = Discovery(spec, source, catalog)
-        self._copies = MemoryCatalog(spec.state_dir, spec.pipeline, catalog.store_properties)
+        self._copies = MemoryCatalog(spec.file.state_dir, spec.pipeline, catalog.store_properties)
         self._queries = QueryTables(self._copies, queries)
 
     def run(self, name: str, count: int, *, is_oldest: bool = False) -> TriedTable:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from frazil.errors import SpecError
 from frazil.spec.connections import LOCAL_DIRECTORY, TOPICS_FROM
-from frazil.spec.models import DEFAULTS_KEYS, PipelineSpec, RouteSpec, TableSpec
+from frazil.spec.models import DEFAULTS_KEYS, FileSpec, PipelineSpec, RouteSpec, TableSpec
 from frazil.spec.routes import OF_ROUTES, check_routes, prepare_route, rest_tables
 from frazil.spec.syntax.document import Items, Section, lines_of, read_document, texts_of
 from frazil.spec.syntax.keys import Declared, keys_of
@@ -48,8 +48,8 @@ def _prepared(document: Section, path: Path, reading: Reading) -> Section:
     reading.owners[id(document)] = "the pipeline file"
     _move_misplaced(document, reading)
     shared = shared_settings(document)
-    for name, value in (("path", path), ("state_dir", Path.cwd() / LOCAL_DIRECTORY / "state"), ("shared", shared)):
-        document.hide(name, value)
+    state_dir = Path.cwd() / LOCAL_DIRECTORY / "state"
+    document.hide_group("file", FileSpec(path=path, state_dir=state_dir, shared=shared))
     if shared.defaults is not None:
         reading.shared_lines = lines_of(shared.defaults)
     if shared.maintenance is not None:
@@ -95,21 +95,21 @@ def _complete(spec: PipelineSpec) -> PipelineSpec:
         update={
             "kafka": {name: value for name, value in spec.kafka.items() if name != TOPICS_FROM},
             "follows_topic_keys": TOPICS_FROM in spec.kafka,
-            "ha": spec.ha if spec.ha is not None and spec.ha.elect != "none" else None,
+            "ha": spec.process.ha if spec.process.ha is not None and spec.process.ha.elect != "none" else None,
             "tables": (*spec.tables, *rest_tables(spec.routes, spec.tables, spec.catalog.kind)),
         }
     )
 
 
 def _check_topics(spec: PipelineSpec) -> Iterator[Mistake]:
-    if not (spec.tables or spec.topics or spec.routes or spec.follows_topic_keys):
+    if not (spec.tables or spec.selected.topics or spec.routes or spec.selected.follows_topic_keys):
         yield Mistake((), "the file has neither `tables` nor `topics`", "write one of them")
-    if spec.topics and not spec.namespace:
+    if spec.selected.topics and not spec.selected.namespace:
         yield Mistake("topics", "`topics` needs a `namespace` for its tables", "write `namespace: NAME`")
-    if spec.namespace and not spec.topics and not spec.follows_topic_keys:
+    if spec.selected.namespace and not spec.selected.topics and not spec.selected.follows_topic_keys:
         remedy = "write `topics`, or remove it: names under `tables` carry their own namespace"
         yield Mistake("namespace", "`namespace` is set, but there are no `topics` to name tables for", remedy)
-    if spec.namespace:
+    if spec.selected.namespace:
         yield from _check_clashes(spec)
 
 
@@ -132,7 +132,7 @@ def _check_names(spec: PipelineSpec) -> Iterator[Mistake]:
 
 def _check_dead_letter_topics(spec: PipelineSpec) -> Iterator[Mistake]:
     """Yields a dead-letter topic that the pipeline itself reads: its dead letters would never end."""
-    selectors = [*spec.topics, *(selector for table in spec.tables for selector in table.source.topics)]
+    selectors = [*spec.selected.topics, *(selector for table in spec.tables for selector in table.source.topics)]
     for table in (*spec.tables, *([spec.defaults] if spec.defaults else [])):
         topic = table.bad_records.dead_letters.topic
         if topic is not None and any(selector.matches(topic) for selector in selectors):
@@ -144,7 +144,11 @@ def _check_dead_letter_tables(spec: PipelineSpec) -> Iterator[Mistake]:
     """Yields a dead-letter table that two tables share: its newest commit records the pending dead letters of one table,
     and a replay takes its dead letters to that table.
     """
-    named = [selector.literal for selector in spec.topics if selector.literal is not None and spec.namespace]
+    named = [
+        selector.literal
+        for selector in spec.selected.topics
+        if selector.literal is not None and spec.selected.namespace
+    ]
     tables = {table.name: table for table in (*map(spec.table_for, named), *spec.tables)}
     owners = {name: f"the table `{name}` itself" for name in tables}
     for table in tables.values():
@@ -154,7 +158,7 @@ def _check_dead_letter_tables(spec: PipelineSpec) -> Iterator[Mistake]:
             remedy = "give each table a dead-letter table of its own, or leave `table` out"
             yield Mistake("topics", message, remedy, table.line)
         owners.setdefault(name, f"where those of `{table.name}` go")
-    makes_tables = bool(spec.topics) or spec.follows_topic_keys
+    makes_tables = bool(spec.selected.topics) or spec.selected.follows_topic_keys
     shared = spec.defaults.bad_records.dead_letters.table if spec.defaults is not None and makes_tables else None
     if shared is not None:
         message = (
@@ -171,7 +175,7 @@ def _is_shared(spec: PipelineSpec, table: TableSpec) -> bool:
 def _check_registry(spec: PipelineSpec) -> Iterator[Mistake]:
     if spec.registry is not None:
         return
-    for table in (*spec.tables, *([spec.defaults] if spec.defaults and spec.topics else [])):
+    for table in (*spec.tables, *([spec.defaults] if spec.defaults and spec.selected.topics else [])):
         asking = [f"{label}.format" for label in ("value", "key") if getattr(table.source, label).needs_registry]
         headers = (column for column in table.shape.columns if column.value is not None and column.value.needs_registry)
         asking += [f"columns.{column.name}.value.format" for column in headers]
@@ -182,12 +186,12 @@ def _check_registry(spec: PipelineSpec) -> Iterator[Mistake]:
 
 
 def _check_clashes(spec: PipelineSpec) -> Iterator[Mistake]:
-    prefix = f"{spec.namespace}."
+    prefix = f"{spec.selected.namespace}."
     for table in spec.tables:
         if not table.name.startswith(prefix):
             continue
         topic = table.name.removeprefix(prefix)
-        clashing = next((selector for selector in spec.topics if selector.matches(topic)), None)
+        clashing = next((selector for selector in spec.selected.topics if selector.matches(topic)), None)
         if clashing:
             message = (
                 f"`{table.name}` is under `tables`, and `{clashing.text}` under `topics` makes a table of that name too"

@@ -203,6 +203,52 @@ class Shared:
     maintenance: Section | None = field(default=None, compare=False)
 
 
+class ProcessSpec(Declared):
+    """What the process does besides reading and writing."""
+
+    #: None: none is started.
+    http: Annotated[
+        connections.HttpSpec | None,
+        forms.with_switch(section("http"), lambda is_on: connections.HttpSpec() if is_on else None),
+    ] = connections.HttpSpec()
+    """The HTTP service of `frazil run`: metrics, health and API."""
+    telemetry: Annotated[connections.TelemetrySpec, section("telemetry")] = connections.TelemetrySpec()
+    """Where metrics, traces and lineage are sent; metrics can be read at `http` without it."""
+    #: None: `elect: none`.
+    ha: Annotated[connections.HaSpec | None, section("ha")] = None
+    """Several processes of this pipeline, of which one works and the others wait; by default the newest run works."""
+    publish_offsets: bool = True
+    """Whether the offsets of the tables are published as those of the consumer group `frazil-<pipeline>`, for tools that
+    measure lag."""
+    #: None: never.
+    verify: Annotated[settings.VerifySpec | None, section("verify")] = None
+    """How often the running pipeline compares some of its newest commits with the topics; by default never."""
+
+
+class SelectedSpec(Declared):
+    """Topics that get tables which the file does not declare one by one."""
+
+    namespace: Annotated[str | None, forms.parsed_text(forms.TEXT.schema, namespace_name)] = None
+    """The namespace of the tables that `topics` get, and of those that the configuration of topics makes."""
+    topics: Annotated[tuple[TopicSelector, ...], SELECTORS] = ()
+    """Topics, or /regular expressions/, that get a table each: `<namespace>.<topic>`."""
+    #: Whether topics get tables by keys of their own (`kafka.topics_from`).
+    follows_topic_keys: Annotated[bool, not_a_key("follows_topic_keys")] = False
+
+
+class FileSpec(Declared):
+    """The file that a pipeline was read from, and what it keeps on this machine."""
+
+    #: The file it came from.
+    path: Annotated[Path, not_a_key("path")]
+    #: Values that must never be shown; see `redact`.
+    secrets: Annotated[frozenset[str], not_a_key("secrets"), Field(repr=False, exclude=True)] = frozenset()
+    #: Absolute, for what may be lost.
+    state_dir: Annotated[Path, not_a_key("state_dir")]
+    #: Settings as the file has them, for tables that it does not declare (see `topic_keys`).
+    shared: Annotated[SkipValidation[Shared], not_a_key("shared"), Field(repr=False, exclude=True)] = Shared()
+
+
 class PipelineSpec(
     Declared,
     json_schema_extra={
@@ -236,23 +282,7 @@ class PipelineSpec(
     """The Iceberg catalog; by default JDBC on SQLite under ./frazil-data."""
     spark: Annotated[connections.SparkSpec, section("spark")] = connections.SparkSpec()
     """Spark's master and configuration."""
-    #: None: none is started.
-    http: Annotated[
-        connections.HttpSpec | None,
-        forms.with_switch(section("http"), lambda is_on: connections.HttpSpec() if is_on else None),
-    ] = connections.HttpSpec()
-    """The HTTP service of `frazil run`: metrics, health and API."""
-    telemetry: Annotated[connections.TelemetrySpec, section("telemetry")] = connections.TelemetrySpec()
-    """Where metrics, traces and lineage are sent; metrics can be read at `http` without it."""
-    #: None: `elect: none`.
-    ha: Annotated[connections.HaSpec | None, section("ha")] = None
-    """Several processes of this pipeline, of which one works and the others wait; by default the newest run works."""
-    publish_offsets: bool = True
-    """Whether the offsets of the tables are published as those of the consumer group `frazil-<pipeline>`, for tools that
-    measure lag."""
-    #: None: never.
-    verify: Annotated[settings.VerifySpec | None, section("verify")] = None
-    """How often the running pipeline compares some of its newest commits with the topics; by default never."""
+    process: Annotated[ProcessSpec, group("process")] = ProcessSpec()
     commit: Annotated[settings.CommitSpec, COMMIT] = settings.CommitSpec()
     """When to commit and how large files should be: the default for every table."""
     maintenance: Annotated[
@@ -262,29 +292,22 @@ class PipelineSpec(
     """Table maintenance: the default for every table."""
     tables: Annotated[tuple[TableSpec, ...], TABLES] = ()
     """The tables, by name: a namespace and a table, joined by a dot."""
-    namespace: Annotated[str | None, forms.parsed_text(forms.TEXT.schema, namespace_name)] = None
-    """The namespace of the tables that `topics` get, and of those that the configuration of topics makes."""
-    topics: Annotated[tuple[TopicSelector, ...], SELECTORS] = ()
-    """Topics, or /regular expressions/, that get a table each: `<namespace>.<topic>`."""
+    selected: Annotated[SelectedSpec, group("selected")] = SelectedSpec()
     routes: Annotated[tuple[RouteSpec, ...], ROUTES] = ()
     """Topics whose records are divided among many tables, which are created as their values appear."""
     #: Also those of the tables of `topics`.
     defaults: Annotated[TableSpec | None, section("defaults")] = None
     """Settings of every table that does not have them itself."""
-    #: Settings as the file has them, for tables that it does not declare (see `topic_keys`).
-    shared: Annotated[SkipValidation[Shared], not_a_key("shared"), Field(repr=False, exclude=True)] = Shared()
-    #: Whether topics get tables by keys of their own (`kafka.topics_from`).
-    follows_topic_keys: Annotated[bool, not_a_key("follows_topic_keys")] = False
-    #: The file it came from.
-    path: Annotated[Path, not_a_key("path")]
-    #: Values that must never be shown; see `redact`.
-    secrets: Annotated[frozenset[str], not_a_key("secrets"), Field(repr=False, exclude=True)] = frozenset()
-    #: Absolute, for what may be lost.
-    state_dir: Annotated[Path, not_a_key("state_dir")]
+    file: Annotated[FileSpec, group("file")]
+
+    if TYPE_CHECKING:
+
+        def __init__(self, **settings: Any) -> None:
+            """Takes the settings of groups side by side too, as the file has them."""
 
     def redact(self, text: str) -> str:
         """`text` with every secret of this pipeline masked."""
-        return redact(text, self.secrets)
+        return redact(text, self.file.secrets)
 
     @property
     def lookup_files(self) -> tuple[str, ...]:
@@ -299,7 +322,7 @@ class PipelineSpec(
 
     def table_for(self, topic: str) -> TableSpec:
         """The table of `topic`, which the pipeline's own `topics` select: `<namespace>.<topic>`, with defaults."""
-        name = f"{self.namespace}.{topic}"
+        name = f"{self.selected.namespace}.{topic}"
         chosen = {"name": name, "topics": (TopicSelector(literal=topic),), "line": 0}
         if self.defaults is not None:
             return self.defaults.model_copy(update=chosen)

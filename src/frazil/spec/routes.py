@@ -132,7 +132,7 @@ def rest_tables(routes: Iterable[RouteSpec], tables: Iterable[TableSpec], kind: 
 
 def check_routes(spec: PipelineSpec) -> Iterator[Mistake]:
     """Yields routes whose tables may be those of another route, of `topics`, or of `tables`."""
-    prefixes: list[str] = [f"{spec.namespace}."] if spec.namespace else []
+    prefixes: list[str] = [f"{spec.selected.namespace}."] if spec.selected.namespace else []
     for route in spec.routes:
         first = route.division.to.texts[0]
         if any(first.startswith(other) or other.startswith(first) for other in prefixes):

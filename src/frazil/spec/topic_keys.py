@@ -96,7 +96,7 @@ def is_enabled(keys: Mapping[str, str]) -> bool:
 
 def table_of(spec: PipelineSpec, topic: str, keys: Mapping[str, str]) -> str:
     """The name of the table that a topic with these keys gets: behind its namespace it has `_` for the topic's dots."""
-    return f"{keys.get(f'{PREFIX}namespace') or spec.namespace or DEFAULT_NAMESPACE}.{topic.replace('.', '_')}"
+    return f"{keys.get(f'{PREFIX}namespace') or spec.selected.namespace or DEFAULT_NAMESPACE}.{topic.replace('.', '_')}"
 
 
 def read_topic_table(
@@ -133,10 +133,10 @@ def read_topic_table(
 
 def _read(spec: PipelineSpec, topic: str, name: str, settings: Mapping[str, Any]) -> TableSpec:
     reading = Reading(Path(topic), Secrets(os.environ), RULES)
-    reading.shared_lines = lines_of(spec.shared.defaults)
+    reading.shared_lines = lines_of(spec.file.shared.defaults)
     try:
         document = parse_document(yaml.safe_dump(settings, allow_unicode=True), Path(topic))
-        table = reading.read(TableSpec, prepare_table(document, name, f"table `{name}`", 0, spec.shared, reading))
+        table = reading.read(TableSpec, prepare_table(document, name, f"table `{name}`", 0, spec.file.shared, reading))
         reading.problems.raise_any()
     except SpecError as error:
         raise _refusal(topic, error.message, error.remedy) from None

@@ -229,7 +229,7 @@ class Telemetry:
         """
         every_s = every_s or pause_s("OTEL_BSP_SCHEDULE_DELAY", _EVERY_S)
         self._senders = list[Sender]()
-        for destination in destinations(pipeline.spec.telemetry, os.environ):
+        for destination in destinations(pipeline.spec.process.telemetry, os.environ):
             missing = destination.missing_extra()
             if missing is None:
                 outlet = partial(_open, destination, pipeline, clock)

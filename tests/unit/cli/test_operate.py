@@ -56,7 +56,7 @@ def file(tmp_path: Path, port: int) -> Iterator[Path]:
     file = write(tmp_path, f"{{listen: '127.0.0.1:{port}', tokens: {{operate: {TOKEN}}}, tls: {tls}}}")
     scene = RunningScene(tmp_path, "a")
     scene.feed("a", {"id": 1}, {"id": 2})
-    server = open_server(load_spec(file).http, "frazil.http.app:make_app", scene.pipeline)
+    server = open_server(load_spec(file).process.http, "frazil.http.app:make_app", scene.pipeline)
     assert server is not None
     server.start()
     server.begin()

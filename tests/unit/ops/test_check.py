@@ -301,8 +301,8 @@ def test_an_order_of_rows_that_a_table_cannot_have_is_a_problem(scenario: Scenar
     text = "tables:\n  s.t:\n    topic: a\n    metadata: [offset]\n    columns: {later: long}\n"
     spec = scenario.spec(f"{text}    maintenance: {{{order}}}\n")
     state = scenario.catalog.create("s.t", new_schema({"id": LongType()}.items()), {}, 2)
-    findings = list(check_orders([Table(spec.tables[0], state=state), Table(spec.tables[0])], spec.path))
-    place = f"{spec.path}:{spec.path.read_text().count(chr(10))}"
+    findings = list(check_orders([Table(spec.tables[0], state=state), Table(spec.tables[0])], spec.file.path))
+    place = f"{spec.file.path}:{spec.file.path.read_text().count(chr(10))}"
     assert [(one.name, one.is_ok, one.found, one.where) for one in findings] == (
         [("maintenance of s.t", False, found, place)] if found else []
     )

@@ -192,7 +192,7 @@ def _gate(scenario: Scenario, queries: SparkQueries, select: str) -> list[Findin
     discovery.refresh_topics()
     table = discovery.tables["s.a"]
     table.state = scenario.catalog.load("s.a")
-    return list(check_schemas([table], Schemas(registry), spec.path, QueryTables(scenario.catalog, queries)))
+    return list(check_schemas([table], Schemas(registry), spec.file.path, QueryTables(scenario.catalog, queries)))
 
 
 def test_a_query_is_checked_against_the_newest_schema_of_the_registry(

@@ -38,7 +38,7 @@ def look(
         table.state = scenario.catalog.create(
             name, new_schema({n: parse_type(w) for n, w in columns.items()}.items()), {}, 2
         )
-    return list(check_schemas([table], Schemas(registry), spec.path))
+    return list(check_schemas([table], Schemas(registry), spec.file.path))
 
 
 def test_a_schema_that_its_table_can_follow_is_well_and_reports_how(scenario: Scenario) -> None:
@@ -178,8 +178,8 @@ def _arranged(
     spec = scenario.spec(text)
     discovery = Discovery(spec, scenario.source, scenario.catalog)
     discovery.refresh_topics()
-    findings = list(check_schemas(discovery.tables.values(), Schemas(registry), spec.path))
-    place = f"{spec.path}:{spec.path.read_text().count(chr(10))}"
+    findings = list(check_schemas(discovery.tables.values(), Schemas(registry), spec.file.path))
+    place = f"{spec.file.path}:{spec.file.path.read_text().count(chr(10))}"
     return [finding for finding in findings if not finding.name.startswith("schema ")], place
 
 
@@ -308,7 +308,7 @@ def test_a_field_that_the_tables_name_mapping_knows_is_no_new_column(scenario: S
     (table,) = discovery.tables.values()
     mapping = {"schema.name-mapping.default": '[{"field-id": 1, "names": ["record_id"]}]'}
     table.state = scenario.catalog.create("s.t", new_schema([("id", parse_type("int"))]), mapping, 2)
-    [finding] = check_schemas([table], Schemas(registry), spec.path)
+    [finding] = check_schemas([table], Schemas(registry), spec.file.path)
     assert (finding.is_ok, finding.found) == (True, "a run widens id: long, adds more: string")
 
 

@@ -47,7 +47,7 @@ def look(
             scenario.catalog.mark("s.t", "key-columns", key_columns)
         scenario.catalog.commit(Commit("s.t", (), Progress(commit_id="c", schemas=read_with), state.progress))
         table.state = scenario.catalog.load("s.t")
-    return list(check_schemas([table], Schemas(registry, naming), spec.path))
+    return list(check_schemas([table], Schemas(registry, naming), spec.file.path))
 
 
 def register(**texts: str) -> MemoryRegistry:

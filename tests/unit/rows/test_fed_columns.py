@@ -20,7 +20,7 @@ from tests.unit.cdc.envelope_reference import target_for
 from tests.unit.ingest.service_scene import Scene
 from tests.unit.rows.test_encodings import LOGICAL, SHAPES, found, message, proto, written
 from tests.unit.rows.test_writer_schemas import decode, fields_of
-from tests.unit.spec.pipeline_file import with_table
+from tests.unit.spec.pipeline_file import setting, with_table
 
 _MICROS = {"type": "long", "connect.name": "io.debezium.time.MicroTimestamp"}
 _NAMES = {"a column in lower case": ("V", ()), "a renamed field": ("w", ["v"]), "both": ("w", ["V"])}
@@ -170,7 +170,7 @@ def test_a_table_that_records_must_show_first_has_its_declared_columns_alone(
     file.write_text(with_table(settings))
     (spec,) = load_spec(file).tables
     names = ("columns", "flatten", "partition_by", "protect", "protect_key")
-    scene = Scene(tmp_path, "a", on_bad_record="stop", **{name: getattr(spec, name) for name in names})
+    scene = Scene(tmp_path, "a", on_bad_record="stop", **{name: setting(spec, name) for name in names})
     scene.feed("a", {**record, "k": 7})
     scene.catch_up()
     assert scene.rows("n.a") == [{**row, "k": 7}]

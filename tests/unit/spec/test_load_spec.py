@@ -116,8 +116,8 @@ def test_the_shortest_file_gets_every_default(load: Load, working_directory: Pat
 
 def test_many_topics_need_only_a_namespace(load: Load) -> None:
     spec = load(f"{HEAD}namespace: iot\ntopics: [sensors, alarms, /^device-.*/]\ncommit: {{interval: 5m}}\n")
-    assert (spec.namespace, spec.tables) == ("iot", ())
-    assert spec.topics == (
+    assert (spec.selected.namespace, spec.tables) == ("iot", ())
+    assert spec.selected.topics == (
         TopicSelector(literal="sensors"),
         TopicSelector(literal="alarms"),
         TopicSelector(pattern="^device-.*"),
@@ -300,7 +300,7 @@ def test_everything_of_the_registry_is_taken(load: Load, working_directory: Path
         naming="topic_record",
         properties={"proxy": "http://proxy:3128", "x": "1"},
     )
-    assert spec.secrets == {"reader", "plain", "opens"}
+    assert spec.file.secrets == {"reader", "plain", "opens"}
 
 
 def test_a_registry_needs_only_an_address_and_none_is_none(load: Load) -> None:
@@ -310,7 +310,7 @@ def test_a_registry_needs_only_an_address_and_none_is_none(load: Load) -> None:
     )
     token = load(with_section("registry: {url: '${env:URL}', auth: {token: t0ken}}"), {"URL": "https://a"})
     assert token.registry == RegistrySpec(urls=("https://a",), auth=AuthSpec(token="t0ken"))
-    assert token.secrets == {"https://a", "t0ken"}
+    assert token.file.secrets == {"https://a", "t0ken"}
 
 
 def test_an_alias_repeats_and_a_merge_key_inherits(load: Load) -> None:

@@ -89,7 +89,7 @@ def test_a_value_without_a_secret_gives_none(value: str) -> None:
 
 def test_the_password_in_an_address_of_the_catalog_is_never_shown(load: Load) -> None:
     spec = load(with_section("catalog: {type: rest, uri: 'https://frazil:hunter2@catalog/api'}"))
-    assert spec.secrets == {"hunter2"}
+    assert spec.file.secrets == {"hunter2"}
     assert (
         spec.redact(f"opened the catalog at {spec.catalog.uri}")
         == "opened the catalog at https://frazil:***@catalog/api"

@@ -33,8 +33,8 @@ def _name_remedy(spec: PipelineSpec, table: Table) -> str:
     """
     topic = next((selector.literal for selector in table.spec.source.topics if selector.literal), "")
     before, _, word = topic.rpartition(".")
-    namespace = re.sub(r"\W", "_", (spec.namespace or "").lower(), flags=re.ASCII)
-    if not before or table.name != f"{spec.namespace}.{topic}":
+    namespace = re.sub(r"\W", "_", (spec.selected.namespace or "").lower(), flags=re.ASCII)
+    if not before or table.name != f"{spec.selected.namespace}.{topic}":
         return _NAME_REMEDY
     with suppress(SpecError):
         spec.catalog.kind.check_name(f"{namespace}.{word}")
@@ -87,12 +87,12 @@ class Discovery:
         """Returns the topics that match the pipeline file. It changes nothing, so that any thread may call it."""
         routes = (selector for route in self._spec.routes for selector in route.source.topics)
         selectors = [
-            *self._spec.topics,
+            *self._spec.selected.topics,
             *routes,
             *(s for table in [*self.tables.values()] for s in table.spec.source.topics),
         ]
         wanted = topic_filter(selectors)
-        if not self._spec.follows_topic_keys:
+        if not self._spec.selected.follows_topic_keys:
             return self._source.topics(wanted)
         keys = self._source.topic_keys(self._spec.control_topic)
         found = self._source.topics(lambda name: is_enabled(keys.get(name, {})) or wanted(name))
@@ -100,8 +100,8 @@ class Discovery:
 
     def set_topics(self, found: dict[str, TopicDescription]) -> None:
         """Sets the topics of all tables to those found, and adds the table of each new topic that `topics` selects."""
-        for name in select_topics(self._spec.topics, found):
-            if f"{self._spec.namespace}.{name}" not in self.tables:
+        for name in select_topics(self._spec.selected.topics, found):
+            if f"{self._spec.selected.namespace}.{name}" not in self.tables:
                 self._add(self._spec.table_for(name))
         declared = self._refuse_clashes(found)
         for made in self._spec.tables_by_topic(found):
@@ -176,8 +176,8 @@ class Discovery:
 
     def add_named(self) -> None:
         """Adds the tables of topics that `topics` names and Kafka does not have; they wait for their topics."""
-        for topic in (selector.literal for selector in self._spec.topics):
-            if topic is not None and f"{self._spec.namespace}.{topic}" not in self.tables:
+        for topic in (selector.literal for selector in self._spec.selected.topics):
+            if topic is not None and f"{self._spec.selected.namespace}.{topic}" not in self.tables:
                 self._add(self._spec.table_for(topic))
 
     def is_behind(self, table: Table) -> bool:
@@ -340,7 +340,7 @@ class Discovery:
     def _check_state(self, table: Table, cluster_id: str) -> None:
         state = table.state
         assert state is not None
-        mismatch = layout_mismatch(table.spec, state, self._spec.path)
+        mismatch = layout_mismatch(table.spec, state, self._spec.file.path)
         if mismatch is not None:
             raise TableStopped(*describe_error(mismatch))
         if table.spec.changes.mode == "upsert" and state.format_version < 2:

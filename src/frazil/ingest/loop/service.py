@@ -90,7 +90,7 @@ class Service:
         self._planner = Planner(self._discovery, services.jobs, services.clock)
         self._boundaries = Boundaries(services.source, services.reader, services.schemas)
         self._workers = services.workers
-        self._suspects = Suspects(spec.state_dir / f"{spec.pipeline}.suspects.json")
+        self._suspects = Suspects(spec.file.state_dir / f"{spec.pipeline}.suspects.json")
         #: Which tables are this process's.
         self.ownership = Ownership(leadership or Alone(run_id, __version__, services.clock.now_ms()), services.clock)
         #: What operators request of single tables.

@@ -37,6 +37,8 @@ _KINDS: dict[str, Kind] = {
 }
 HIDDEN = "\0"
 """Begins keys of a section that a reader puts there, such as the name of a table: no file has such a key."""
+GROUP = f"{HIDDEN}group "
+"""Begins those of them that have the settings of one feature."""
 _SEQUENCE_TAG = "tag:yaml.org,2002:seq"
 _MAPPING_TAG = "tag:yaml.org,2002:map"
 _MERGE_TAG = "tag:yaml.org,2002:merge"
@@ -71,6 +73,10 @@ class Section(dict[str, "Node"]):
     def hide(self, name: str, value: Any) -> None:
         """Adds what a reader knows of the section: the file has no such key."""
         dict.__setitem__(self, f"{HIDDEN}{name}", value)
+
+    def hide_group(self, name: str, value: Any) -> None:
+        """Adds the settings of a group, which a reader makes."""
+        dict.__setitem__(self, f"{GROUP}{name}", value)
 
     def over(self, other: Section, keys: Container[str] | None = None) -> Section:
         """Returns these entries and those of another section that this section lacks; keys: all that may be taken."""

@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validat
 
 from frazil.errors import SpecError
 from frazil.plugins.registration import Registered
-from frazil.spec.syntax.document import HIDDEN, Items, Node, Scalar, Section
+from frazil.spec.syntax.document import GROUP, HIDDEN, Items, Node, Scalar, Section
 from frazil.spec.syntax.problems import LABEL, Mistake, Mistakes, advice
 
 if TYPE_CHECKING:
@@ -33,7 +33,6 @@ Word = str | int | bool
 Read: TypeAlias = "Callable[[Node, Reading], Any]"
 Path = tuple[str, ...]
 _NODES = (Scalar, Items, Section)
-GROUP = f"{HIDDEN}group "
 _NOUNS = {
     "text": "text",
     "boolean": "a boolean",
@@ -204,9 +203,9 @@ def _grouped(model: type[BaseModel], values: dict[str, Any]) -> dict[str, Any]:
         else:
             parts.setdefault(name, {})[key] = value
     for name, part in parts.items():
-        if section is not None:
+        if section is not None and f"{GROUP}{name}" not in left:
             left[f"{GROUP}{name}"] = Section(part, section.line, section.lines)
-        else:
+        elif section is None:
             left[name] = left[name].model_copy(update=part) if name in left else part
     return left
 

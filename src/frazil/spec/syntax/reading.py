@@ -9,8 +9,8 @@ from typing import Any, NamedTuple, TypeVar
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from frazil.spec.syntax.document import HIDDEN, Items, Node, Scalar, Section
-from frazil.spec.syntax.keys import GROUP, Declared, Key, describe, keys_of
+from frazil.spec.syntax.document import GROUP, HIDDEN, Items, Node, Scalar, Section
+from frazil.spec.syntax.keys import Declared, Key, describe, keys_of
 from frazil.spec.syntax.problems import LABEL, NAME, Mistake, Mistakes, Problems, advice, nearest
 from frazil.spec.syntax.secrets import Secrets
 

@@ -32,9 +32,9 @@ def test_references_are_replaced_and_their_values_never_shown(load: Load) -> Non
     assert spec.spark.conf == {"spark.x": "hunter2", "spark.y": "${spark.home} ${sys:z}"}
     assert spec.registry
     assert (spec.registry.urls, spec.registry.auth.password) == (("https://hidden-host",), "s3cr3t")
-    assert spec.secrets == {"hunter2", "s3cr3t", "id:s3cr3t", "hidden-bucket", "hidden-host"}
+    assert spec.file.secrets == {"hunter2", "s3cr3t", "id:s3cr3t", "hidden-bucket", "hidden-host"}
     shown = " ".join((repr(spec), str(spec), repr(spec.catalog), spec.model_dump_json(), repr(spec.spark.model_dump())))
-    assert [secret for secret in spec.secrets if secret in shown] == []
+    assert [secret for secret in spec.file.secrets if secret in shown] == []
 
 
 def test_a_secret_is_taken_out_of_any_text_the_longest_first(load: Load) -> None:
@@ -54,14 +54,14 @@ def test_a_secret_is_taken_out_of_any_text_the_longest_first(load: Load) -> None
 def test_a_secret_of_one_character_is_masked_as_a_value_and_not_inside_words(load: Load, text: str, shown: str) -> None:
     spec = load(with_section("spark: {conf: {spark.a: '${env:A}'}}"), {"A": "a"})
     redaction = Redaction()
-    redaction.hide(spec.secrets)
+    redaction.hide(spec.file.secrets)
     assert (spec.redact(text), redaction.text(text)) == (shown, shown)
 
 
 def test_a_password_that_is_written_into_the_file_is_a_secret_too(load: Load) -> None:
     text = 'pipeline: p\nkafka: {bootstrap.servers: "b:1", sasl.username: me, sasl.password: plain}\n'
     spec = load(f"{text}tables: {{a.b: {{topic: c}}}}\n")
-    assert spec.secrets == {"plain"}
+    assert spec.file.secrets == {"plain"}
     assert "plain" not in repr(spec)
 
 
@@ -83,7 +83,7 @@ def test_properties_of_catalogs_and_stores_that_are_secrets_are_known_by_their_n
         "s3.sse.key": "s3.sse.type: custom",
     }.get(key, "client.region: eu")
     spec = load(with_section(f"catalog: {{type: rest, uri: 'http://h', properties: {{{key}: plain, {needs}}}}}"))
-    assert spec.secrets == {"plain"}
+    assert spec.file.secrets == {"plain"}
 
 
 def test_a_spec_keeps_its_secrets_when_it_travels(load: Load) -> None:
