@@ -106,13 +106,13 @@ def figures_of(name: str, entry: Mapping[str, Any], hour: LastHour, now_ms: int)
     lag, complete_to_ms = entry["lag_records"], entry["watermark_ms"]
     behind_s = lag_s(lag, complete_to_ms, entry["behind_since_ms"], now_ms)
     own_ms = entry["freshness_ms"]
-    waiting = [OffsetRange(**one) for one in entry["open_transactions"]]
+    waiting = [OffsetRange(**transaction_range) for transaction_range in entry["open_transactions"]]
     return Figures(
         name=name,
         state=entry["state"],
         problem=Problem(entry["reason"], entry["remedy"], entry["where"]) if entry["reason"] else None,
         held_back=held_back(waiting),
-        held_records=sum(one.span for one in waiting),
+        held_records=sum(transaction_range.span for transaction_range in waiting),
         is_new=not entry["committed"] and lag != 0,
         complete_to_ms=complete_to_ms,
         lag_records=lag,
@@ -125,8 +125,8 @@ def figures_of(name: str, entry: Mapping[str, Any], hour: LastHour, now_ms: int)
 
 
 def _average(values: Samples) -> float | None:
-    known = values[~np.isnan(values)]
-    return float(known.mean()) if known.size else None
+    present = values[~np.isnan(values)]
+    return float(present.mean()) if present.size else None
 
 
 # ---- cells
@@ -138,7 +138,7 @@ def cells_of(figures: Figures, now_ms: int) -> tuple[str, ...]:
     if figures.held_back is not None:
         lag = _HELD.format(lag=lag, held=count(figures.held_records))
     most = NOTHING if figures.hour.worst_freshness_s is None else f"max {duration(figures.hour.worst_freshness_s)}"
-    found = (
+    cells = (
         state_cell(figures),
         clock_time(figures.complete_to_ms, now_ms),
         lag,
@@ -147,7 +147,7 @@ def cells_of(figures: Figures, now_ms: int) -> tuple[str, ...]:
         clock_time(figures.last_commit_ms, now_ms),
         _dead_letters(figures),
     )
-    return tuple(str(escape(cell)) for cell in found)
+    return tuple(str(escape(cell)) for cell in cells)
 
 
 def state_cell(figures: Figures) -> Markup:
@@ -250,14 +250,18 @@ def chosen(every: Iterable[Figures], text: str, kept: str, column: str, is_rever
     """Returns the tables whose name contains `text` and that the filter `kept` keeps, ordered by a column."""
     words = text.lower().split()
     keeps = FILTERS.get(kept)
-    found = [one for one in every if (keeps is None or keeps(one)) and all(word in one.name.lower() for word in words)]
-    orders = {one.key: one.order for one in COLUMNS}
-    by_name = sorted(found, key=lambda one: one.name)
+    kept_tables = [
+        table_figures
+        for table_figures in every
+        if (keeps is None or keeps(table_figures)) and all(word in table_figures.name.lower() for word in words)
+    ]
+    orders = {listed_column.key: listed_column.order for listed_column in COLUMNS}
+    by_name = sorted(kept_tables, key=lambda table_figures: table_figures.name)
     return sorted(by_name, key=orders.get(column, orders["state"]), reverse=is_reversed)
 
 
 def summary_of(every: Iterable[Figures]) -> dict[str, int]:
     """Returns how many tables each filter keeps, for those that ask for attention."""
-    known = list(every)
+    tables = list(every)
     names = ("stopped", "backing off", "paused", "late", "without a commit", "with dead letters")
-    return {name: sum(map(FILTERS[name], known)) for name in names}
+    return {name: sum(map(FILTERS[name], tables)) for name in names}

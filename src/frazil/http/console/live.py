@@ -79,8 +79,8 @@ class LiveTables:
             return self.version
 
     def _tables(self) -> dict[str, Any]:
-        found: dict[str, Any] = self._state_file.document.get("tables", {})
-        return found
+        tables: dict[str, Any] = self._state_file.document.get("tables", {})
+        return tables
 
     def _update(self, name: str, entry: Any, sampled: int, now_ms: int, version: int, is_turn: bool) -> bool:
         """Brings one row up to date; returns whether a cell has changed. is_turn: whether its chart is drawn again."""
@@ -102,17 +102,22 @@ class LiveTables:
         figures = figures_of(name, entry, hour, now_ms)
         cells = cells_of(figures, now_ms)
         before, row.figures, row.cells, row.entry = row.cells, figures, cells, entry
-        row.versions = [version if old != new else at for at, old, new in zip(row.versions, before, cells, strict=True)]
+        row.versions = [
+            version if old != new else cell_version
+            for cell_version, old, new in zip(row.versions, before, cells, strict=True)
+        ]
         return version in row.versions
 
     def changes(self, after: int) -> dict[str, dict[int, str]]:
         """Returns the cells that are newer than the version `after`, by table and column, 0 for the one behind the name."""
         with self._lock:
-            found = {
-                name: {place: row.cells[place] for place, at in enumerate(row.versions) if at > after}
+            newer = {
+                name: {
+                    place: row.cells[place] for place, cell_version in enumerate(row.versions) if cell_version > after
+                }
                 for name, row in self.rows.items()
             }
-        return {name: cells for name, cells in found.items() if cells}
+        return {name: cells for name, cells in newer.items() if cells}
 
 
 class Streams:

@@ -63,15 +63,15 @@ class CommitRow:
 def commits_of(metadata: TableMetadata, pipeline: str) -> list[CommitRow]:
     """Returns the snapshots of the main branch, the newest first."""
     line = list(metadata.ancestors())
-    found: list[CommitRow] = []
+    rows: list[CommitRow] = []
     before = Progress()
     for place, snapshot in enumerate(reversed(line)):
         after = from_summary(pipeline, snapshot.summary, snapshot.id)
         # What the oldest kept snapshot has added is not known: the one before it has been expired.
         is_known = place > 0 or snapshot.parent is None
-        found.append(_commit(snapshot, pipeline, before, after, is_known))
+        rows.append(_commit(snapshot, pipeline, before, after, is_known))
         before = after or before
-    return found[::-1]
+    return rows[::-1]
 
 
 def _commit(snapshot: Snapshot, pipeline: str, before: Progress, after: Progress | None, is_known: bool) -> CommitRow:
@@ -87,7 +87,9 @@ def _commit(snapshot: Snapshot, pipeline: str, before: Progress, after: Progress
         numbers[3] + numbers[4],
         numbers[5] + numbers[6],
         tuple(_ranges(before.offsets, after.offsets)) if after is not None and is_own and is_known else (),
-        tuple(one for one in after.schemas if one not in before.schemas) if after is not None and is_known else (),
+        tuple(schema for schema in after.schemas if schema not in before.schemas)
+        if after is not None and is_known
+        else (),
         after.epoch if after is not None else None,
         snapshot.schema_id,
     )
@@ -115,9 +117,9 @@ def _author(snapshot: Snapshot, pipeline: str, is_own: bool) -> str:
 
 
 def _ranges(before: Offsets, after: Offsets) -> Iterator[PartitionRange]:
-    known = by_partition(before)
+    offsets_before = by_partition(before)
     for (topic, partition), end in sorted(by_partition(after).items()):
-        start = known.get((topic, partition), 0)
+        start = offsets_before.get((topic, partition), 0)
         if end != start:
             yield PartitionRange(topic, partition, start, end)
 
@@ -167,24 +169,24 @@ def schema_changes(metadata: TableMetadata, commits: list[CommitRow]) -> list[Sc
     cause, where this pipeline made it.
     """
     first = {commit.schema_id: commit for commit in commits}  # The oldest one comes last.
-    found: list[SchemaChange] = []
+    changes_of_schemas: list[SchemaChange] = []
     before: dict[int, SchemaColumn] | None = None
     for schema in metadata.schemas:
         number, fields = int(schema["schema-id"]), _fields(schema)
         changes = ("created",) if before is None else tuple(_changes(before, fields))
-        found.append(SchemaChange(number, changes, first.get(number)))
+        changes_of_schemas.append(SchemaChange(number, changes, first.get(number)))
         before = fields
-    return found[::-1]
+    return changes_of_schemas[::-1]
 
 
 def _fields(schema: Mapping[str, Any], prefix: str = "") -> dict[int, SchemaColumn]:
     """Returns the fields of a struct in Iceberg's JSON by their ids, nested ones included."""
-    found: dict[int, SchemaColumn] = {}
-    for one in schema["fields"]:
-        path, kind = f"{prefix}{one['name']}", one["type"]
-        found[one["id"]] = SchemaColumn(path, _type_text(kind), bool(one["required"]), one.get("doc", ""))
-        found |= _nested(kind, f"{path}.")
-    return found
+    columns: dict[int, SchemaColumn] = {}
+    for field in schema["fields"]:
+        path, kind = f"{prefix}{field['name']}", field["type"]
+        columns[field["id"]] = SchemaColumn(path, _type_text(kind), bool(field["required"]), field.get("doc", ""))
+        columns |= _nested(kind, f"{path}.")
+    return columns
 
 
 def _nested(kind: Any, prefix: str) -> dict[int, SchemaColumn]:
@@ -263,29 +265,29 @@ def settings_of(spec: PipelineSpec, table: TableSpec) -> list[Setting]:
     shared = {"commit": spec.commit, "maintenance": spec.maintenance}
     where = f"the table, line {table.line}" if table.line else "the table"
 
-    found: list[Setting] = []
-    for name, one, model in _leaves(TABLE_KEYS, table):
-        outer, value = name.partition(".")[0], getattr(model, one.field)
+    settings: list[Setting] = []
+    for name, spec_key, model in _leaves(TABLE_KEYS, table):
+        outer, value = name.partition(".")[0], getattr(model, spec_key.field)
         origin = where
         for text, part in (
             ("`defaults`", _same_part(spec.defaults, outer, model)),
             (f"`{outer}` of the pipeline", shared.get(outer) if "." in name else None),
         ):
-            if part is not None and getattr(part, one.field) == value:
+            if part is not None and getattr(part, spec_key.field) == value:
                 origin = text
-        is_default = value == _default(outer, model, one.field, table)
-        found.append(Setting(name, _value_text(one, model, value), "default" if is_default else origin))
-    return found
+        is_default = value == _default(outer, model, spec_key.field, table)
+        settings.append(Setting(name, _value_text(spec_key, model, value), "default" if is_default else origin))
+    return settings
 
 
 def _leaves(keys: Mapping[str, Key], model: BaseModel, prefix: str = "") -> Iterator[tuple[str, Key, BaseModel]]:
     """Yields the keys with a value of their own, with the path of each and the model that has it."""
-    for name, one in {one.field: (name, one) for name, one in keys.items()}.values():
-        value = getattr(model, one.field)
+    for name, spec_key in {spec_key.field: (name, spec_key) for name, spec_key in keys.items()}.values():
+        value = getattr(model, spec_key.field)
         if name in _SECTIONS and isinstance(value, BaseModel):
             yield from _leaves(keys_of(type(value)), value, f"{prefix}{name}.")
         else:
-            yield f"{prefix}{name}", one, model
+            yield f"{prefix}{name}", spec_key, model
 
 
 def _same_part(defaults: TableSpec | None, outer: str, model: BaseModel) -> BaseModel | None:
@@ -306,8 +308,8 @@ def _default(outer: str, model: BaseModel, field: str, table: TableSpec) -> Any:
     return getattr(TableSpec.model_fields[TABLE_KEYS[outer].field].default, field)
 
 
-def _value_text(one: Key, model: BaseModel, value: Any) -> str:
-    if type(model).model_fields[one.field].exclude:
+def _value_text(spec_key: Key, model: BaseModel, value: Any) -> str:
+    if type(model).model_fields[spec_key.field].exclude:
         return _SECRET if value else "–"
     if value is None or value == "" or value == () or value == {}:
         return "–"
@@ -315,11 +317,11 @@ def _value_text(one: Key, model: BaseModel, value: Any) -> str:
         return str(value).lower()
     if isinstance(model, TableSpec) and value is model.topics:
         return ", ".join(str(topic.literal or f"/{topic.pattern}/") for topic in model.topics)
-    if one.field.endswith("_s"):
+    if spec_key.field.endswith("_s"):
         return f"{value:g} s"
-    if one.field.endswith("_bytes"):
+    if spec_key.field.endswith("_bytes"):
         return size(value)
-    dumped = model.model_dump(mode="json", include={one.field})[one.field]
+    dumped = model.model_dump(mode="json", include={spec_key.field})[spec_key.field]
     return dumped if isinstance(dumped, str) else json.dumps(_without_nothing(dumped), ensure_ascii=False)
 
 
