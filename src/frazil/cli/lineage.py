@@ -31,12 +31,17 @@ def command(output: Output, file: SpecFile = DEFAULT_FILE, table: TableName = No
     tables = find_tables(spec, topics_for_reading(spec), known_state(spec), table)
     with catalog_and_queries(spec) as (catalog, queries):
         analysed = QueryTables(catalog, queries)
-        found = []
-        for one in tables:
-            one.state = catalog.load(one.name)
-            found.append(lineage_of(one, analysed.known(one) if one.spec.has_query else None))
-    document: dict[str, Any] = {"pipeline": spec.pipeline, "tables": {one.name: lineage_document(one) for one in found}}
-    output.result(document, "\n\n".join("\n".join(_lines(one)) for one in found) or "no tables")
+        lineages = []
+        for analysed_table in tables:
+            analysed_table.state = catalog.load(analysed_table.name)
+            lineages.append(
+                lineage_of(analysed_table, analysed.known(analysed_table) if analysed_table.spec.has_query else None)
+            )
+    document: dict[str, Any] = {
+        "pipeline": spec.pipeline,
+        "tables": {lineage.name: lineage_document(lineage) for lineage in lineages},
+    }
+    output.result(document, "\n\n".join("\n".join(_lines(lineage)) for lineage in lineages) or "no tables")
 
 
 def lineage_document(table: TableLineage) -> dict[str, Any]:
