@@ -48,9 +48,9 @@ def jitter(seconds: float) -> float:
     return seconds * _generator.uniform(0.8, 1.2)
 
 
-def shuffled(found: Sequence[T]) -> list[T]:
+def shuffled(values: Sequence[T]) -> list[T]:
     """Returns the same in an order by chance."""
-    return _generator.sample(found, len(found))
+    return _generator.sample(values, len(values))
 
 
 def seed_randomness(seed: int) -> None:

@@ -92,10 +92,10 @@ def format_moment(micros: int, timespec: str = "auto") -> str:
     9999, which Python's `datetime` does not have.
     """
     times, rest = divmod(micros, _CALENDAR_US)
-    found = _EPOCH + timedelta(microseconds=rest)
-    year = found.year + times * _CALENDAR_YEARS
+    moment = _EPOCH + timedelta(microseconds=rest)
+    year = moment.year + times * _CALENDAR_YEARS
     words = f"{year:04d}" if 0 <= year <= 9999 else f"{year:+05d}"
-    return words + found.isoformat(timespec=timespec)[4:].removesuffix("+00:00")
+    return words + moment.isoformat(timespec=timespec)[4:].removesuffix("+00:00")
 
 
 def format_day(days: int) -> str:

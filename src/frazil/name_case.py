@@ -14,7 +14,10 @@ def fold_case(name: str) -> str:
     if name.isascii():
         return name.lower()
     return "".join(
-        _one(_one(character, character.upper()), _one(character, character.upper()).lower()) for character in name
+        _single_character(
+            _single_character(character, character.upper()), _single_character(character, character.upper()).lower()
+        )
+        for character in name
     )
 
 
@@ -32,7 +35,7 @@ def fold_path(path: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(map(fold_case, path))
 
 
-def _one(character: str, changed: str) -> str:
+def _single_character(character: str, changed: str) -> str:
     """Returns the changed character, unless it became several."""
     return changed if len(changed) == 1 else character
 

@@ -19,9 +19,9 @@ def long_name_in(kind: IcebergType) -> str | None:
     """Returns a name inside the type that is too long for a column; None without one."""
     if isinstance(kind, StructType):
         for member in kind.fields:
-            found = member.name if is_long(member.name) else long_name_in(member.field_type)
-            if found is not None:
-                return found
+            long_name = member.name if is_long(member.name) else long_name_in(member.field_type)
+            if long_name is not None:
+                return long_name
     if isinstance(kind, ListType):
         return long_name_in(kind.element_type)
     return long_name_in(kind.value_type) if isinstance(kind, MapType) else None

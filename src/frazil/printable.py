@@ -9,7 +9,10 @@ def plain(text: str, kept: str = "\n\t") -> str:
     """
     if text.isprintable():
         return text
-    return "".join(one if one.isprintable() or one in kept else one.encode("unicode_escape").decode() for one in text)
+    return "".join(
+        character if character.isprintable() or character in kept else character.encode("unicode_escape").decode()
+        for character in text
+    )
 
 
 def plural(number: int, noun: str) -> str:

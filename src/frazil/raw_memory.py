@@ -103,7 +103,7 @@ def trailing_zeros(typingctx: Any, word: Any) -> Any:
 
 
 @intrinsic  # type: ignore[untyped-decorator]
-def high64(typingctx: Any, one: Any, other: Any) -> Any:
+def high64(typingctx: Any, word: Any, other: Any) -> Any:
     """Returns the high half of the product of two words."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:

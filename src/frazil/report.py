@@ -99,7 +99,7 @@ class SchemaRequests:
     def merge(cls, parts: Sequence[Self]) -> Self:
         """Returns the requests of all tasks of a batch."""
         return cls(
-            requested_fields=tuple(dict.fromkeys(one for part in parts for one in part.requested_fields)),
+            requested_fields=tuple(dict.fromkeys(requested for part in parts for requested in part.requested_fields)),
             made_optional=frozenset[str]().union(*(part.made_optional for part in parts)),
             key_columns=next((part.key_columns for part in parts if part.key_columns), ()),
             missing=frozenset[str]().union(*(part.missing for part in parts)),
@@ -126,7 +126,9 @@ class BadRecords:
     @classmethod
     def merge(cls, parts: Sequence[Self], limit: int = MOST_BAD) -> Self:
         """Returns the bad records of all tasks of a batch; the first `limit` of them are listed one by one."""
-        first = sorted((one for part in parts for one in part.first), key=lambda b: (b.topic, b.partition, b.offset))
+        first = sorted(
+            (bad_record for part in parts for bad_record in part.first), key=lambda b: (b.topic, b.partition, b.offset)
+        )
         classes = add_counts(*(part.classes for part in parts))
         return cls(tuple(first[:limit]), sum(part.count for part in parts), classes)
 
@@ -214,10 +216,10 @@ class ChangeReport:
     def merge(cls, parts: Sequence[Self]) -> Self:
         """Returns the changes of all tasks of a batch."""
         return cls(
-            touched=tuple(one for part in parts for one in part.touched),
+            touched=tuple(touched for part in parts for touched in part.touched),
             has_key_updates=any(part.has_key_updates for part in parts),
             unpaired=tuple(sorted(place for part in parts for place in part.unpaired)),
-            key_update_parts=tuple(one for part in parts for one in part.key_update_parts),
+            key_update_parts=tuple(key_update_part for part in parts for key_update_part in part.key_update_parts),
             ends=next((part.ends for part in parts if part.ends), {}),
             emptied=max((part.emptied for part in parts), default=""),
             last_deletes=tuple(last for part in parts for last in part.last_deletes),
@@ -258,8 +260,10 @@ class ExpectationReport:
     @classmethod
     def merge(cls, parts: Sequence[Self]) -> Self:
         """Returns the sums over the tasks of a batch."""
-        found = ((name, record) for part in parts for name, record in part.first.items())
-        ordered = sorted(found, key=lambda one: (one[1].topic, one[1].partition, one[1].offset), reverse=True)
+        first_records = ((name, record) for part in parts for name, record in part.first.items())
+        ordered = sorted(
+            first_records, key=lambda named: (named[1].topic, named[1].partition, named[1].offset), reverse=True
+        )
         return cls(add_counts(*(part.counts for part in parts)), dict(ordered))
 
 

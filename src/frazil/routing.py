@@ -89,11 +89,11 @@ def parse_template(text: str) -> Template:
     Raises: SpecError where it has no value, or names one wrongly.
     """
     texts, sources, end = [], [], 0
-    for found in _VARIABLE.finditer(text):
-        texts.append(text[end : found.start()])
-        name, group = found.groups()
+    for match in _VARIABLE.finditer(text):
+        texts.append(text[end : match.start()])
+        name, group = match.groups()
         sources.append(ValueSource("capture", (group,)) if name is None else parse_source(name))
-        end = found.end()
+        end = match.end()
     if not sources:
         raise SpecError(f"`to: {text}` makes one table of all records", remedy=_REMEDY)
     texts.append(text[end:])

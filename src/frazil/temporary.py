@@ -73,8 +73,8 @@ def _remove_abandoned(prefix: str, where: Path) -> None:
     oldest_s = SystemClock().now_ms() / 1000 - _NEW_S
     for folder in where.glob(f"{prefix}*"):
         with suppress(OSError):
-            found = folder.lstat()
-            if stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and found.st_mtime < oldest_s:
+            status = folder.lstat()
+            if stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid() and status.st_mtime < oldest_s:
                 _remove_unless_locked(folder)
 
 

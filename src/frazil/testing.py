@@ -177,8 +177,10 @@ def live_rows(catalog: MemoryCatalog, table: str) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
     for file in catalog.scan(table).files:
         deleted = read_deletes(target, file.path, file.deletes)
-        found = pq.ParquetFile(file.path).read()
-        alive = found.filter(pa.array([n not in deleted for n in range(len(found))], pa.bool_())).to_pylist()
+        rows_of_file = pq.ParquetFile(file.path).read()
+        alive = rows_of_file.filter(
+            pa.array([n not in deleted for n in range(len(rows_of_file))], pa.bool_())
+        ).to_pylist()
         rows += [{name: row.get(name) for name in names} for row in alive]
     return rows
 

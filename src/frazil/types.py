@@ -366,10 +366,10 @@ def by_partition(values: Mapping[str, Mapping[int, T]]) -> dict[tuple[str, int],
 
 def by_topic(values: Mapping[tuple[str, int], T]) -> dict[str, dict[int, T]]:
     """Returns values that are under pairs of topic and partition by topic, then by partition."""
-    found: dict[str, dict[int, T]] = {}
+    by_name: dict[str, dict[int, T]] = {}
     for (topic, number), value in values.items():
-        found.setdefault(topic, {})[number] = value
-    return found
+        by_name.setdefault(topic, {})[number] = value
+    return by_name
 
 
 def advance(offsets: Offsets, ranges: Iterable[OffsetRange]) -> dict[str, dict[int, int]]:
@@ -377,13 +377,13 @@ def advance(offsets: Offsets, ranges: Iterable[OffsetRange]) -> dict[str, dict[i
     return by_topic(by_partition(offsets) | {(r.topic, r.partition): r.end for r in ranges})
 
 
-def later(one: Offsets, other: Offsets) -> dict[str, dict[int, int]]:
+def later(offsets: Offsets, other: Offsets) -> dict[str, dict[int, int]]:
     """Returns the greater of two numbers, by topic and partition."""
-    merged = {topic: dict(numbers) for topic, numbers in one.items() if numbers}
+    merged = {topic: dict(numbers) for topic, numbers in offsets.items() if numbers}
     for topic, numbers in other.items():
         for partition, number in numbers.items():
-            known = merged.setdefault(topic, {})
-            known[partition] = max(number, known.get(partition, number))
+            greatest = merged.setdefault(topic, {})
+            greatest[partition] = max(number, greatest.get(partition, number))
     return merged
 
 
@@ -397,18 +397,18 @@ def as_json(value: Any) -> str:
     return json.dumps(value, separators=(",", ":"), sort_keys=True, ensure_ascii=False)
 
 
-def add_names(known: frozenset[str], found: Iterable[str]) -> frozenset[str]:
-    """Returns `known` with the names found: at most MAX_REMEMBERED_NAMES, and MORE_NAMES where some were left out."""
-    new = sorted(set(found) - known)
-    if not new or MORE_NAMES in known:
-        return known
+def add_names(names_so_far: frozenset[str], new_names: Iterable[str]) -> frozenset[str]:
+    """Returns `names_so_far` with `new_names`: at most MAX_REMEMBERED_NAMES, and MORE_NAMES where some were left out."""
+    new = sorted(set(new_names) - names_so_far)
+    if not new or MORE_NAMES in names_so_far:
+        return names_so_far
     names = [name for name in new if name != MORE_NAMES]
-    free = MAX_REMEMBERED_NAMES - len(known)
+    free = MAX_REMEMBERED_NAMES - len(names_so_far)
     more = {MORE_NAMES} if len(names) > free or len(names) < len(new) else set()
-    return known.union(names[:free], more)
+    return names_so_far.union(names[:free], more)
 
 
 def list_names(names: Iterable[str]) -> list[str]:
     """Returns the names sorted, MORE_NAMES last."""
-    found = list(names)
-    return sorted(found, key=lambda name: (name == MORE_NAMES, name)) if len(found) > 1 else found
+    unsorted = list(names)
+    return sorted(unsorted, key=lambda name: (name == MORE_NAMES, name)) if len(unsorted) > 1 else unsorted

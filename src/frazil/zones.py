@@ -23,10 +23,10 @@ def regions() -> frozenset[str]:
 
     Raises: UnavailableError without a database.
     """
-    found = available_timezones() - {"Factory", "localtime", "posixrules"}
-    if not found or not _has_arrow_zones():
+    names = available_timezones() - {"Factory", "localtime", "posixrules"}
+    if not names or not _has_arrow_zones():
         raise UnavailableError(NO_ZONES, remedy=ZONES_REMEDY, where="/usr/share/zoneinfo")
-    return frozenset(found)
+    return frozenset(names)
 
 
 def _has_arrow_zones() -> bool:

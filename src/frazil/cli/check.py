@@ -153,10 +153,10 @@ def _check_dates(dates: Validity, file: str) -> Finding:
 
 
 def _check_telemetry(spec: PipelineSpec) -> Iterator[Finding]:
-    for one in destinations(spec.process.telemetry, os.environ):
-        missing = one.missing_extra()
+    for destination in destinations(spec.process.telemetry, os.environ):
+        missing = destination.missing_extra()
         # Without an address in the file a run continues without it.
-        if missing is not None and one.url is not None:
+        if missing is not None and destination.url is not None:
             yield failed("telemetry", "looked for the libraries that it needs", missing)
 
 
@@ -234,10 +234,10 @@ def _check_storage(
             yield folder
     if not has_catalog(spec) and source is not None:  # None of its tables exists yet.
         unmade = unmade_catalog(spec, running)
-        found = [one for one in check_tables(tables, comparison(spec, source, unmade)) if not one.is_ok]
-        yield from found
+        findings = [finding for finding in check_tables(tables, comparison(spec, source, unmade)) if not finding.is_ok]
+        yield from findings
         yield from check_lookups(tables, unmade)
-        yield from _check_records(spec, source, unmade, found, queries)
+        yield from _check_records(spec, source, unmade, findings, queries)
     if not has_catalog(spec) and _is_local(warehouse):
         yield check_store(warehouse, {}, [], lambda *_: "")
         yield from check_store_properties(spec, [])
@@ -274,30 +274,30 @@ def _check_tables(
         catalog = open_catalog_for_reading(jvm, spec, is_impatient=True)
         namespace = tables[0].name.rpartition(".")[0] if tables else spec.selected.namespace or "default"
         # Hive's metastore has a place for namespaces that do not exist yet beside this one.
-        places += filter(None, (catalog.ask(address, one) for one in dict.fromkeys((namespace, "default"))))
+        places += filter(None, (catalog.ask(address, candidate) for candidate in dict.fromkeys((namespace, "default"))))
         compare = comparison(spec, source, catalog)
     except (SpecError, UnavailableError) as error:
         yield failed("catalog", tried, error)
         return
     yield Finding("catalog", True, tried, address)
-    found = list(check_tables(tables, compare))
-    yield from found
+    findings = list(check_tables(tables, compare))
+    yield from findings
     yield from check_service(spec, tables)
     yield from check_orders(tables, spec.file.path)
     yield from check_lookups(tables, catalog)
     if source is not None:
-        yield from _check_records(spec, source, catalog, found, queries)
+        yield from _check_records(spec, source, catalog, findings, queries)
 
 
 def _check_records(
-    spec: PipelineSpec, source: KafkaTopics, catalog: Catalog, found: list[Finding], queries: Queries | None
+    spec: PipelineSpec, source: KafkaTopics, catalog: Catalog, findings: list[Finding], queries: Queries | None
 ) -> Iterator[Finding]:
     """Decodes a sample of the unread records of each table, and analyses its query for their fields. Services that do not
-    answer, and topics that may not be read, have been reported before. found: those of the tables.
+    answer, and topics that may not be read, have been reported before. findings: those of the tables.
     """
     if queries is None and has_queries(spec):
         return
-    stopped = {finding.name.removeprefix("table ") for finding in found if not finding.is_ok}
+    stopped = {finding.name.removeprefix("table ") for finding in findings if not finding.is_ok}
     try:
         planned = plan_of(spec, source, catalog, queries)
         yield from check_records(planned, stopped)

@@ -31,7 +31,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
         return _run(words or ["--help"], settings)
     except typer.TyperException as error:
         message = error.format_message().replace("Value error, ", "")  # Pydantic's, of a value that is none of several.
-        usage = SpecError(message, remedy=f"see {' '.join(['frazil', *_known(words)])} --help")
+        usage = SpecError(message, remedy=f"see {' '.join(['frazil', *_command_words(words)])} --help")
         return settings.output.error(usage, debug=False)
     except typer.Abort:
         raise KeyboardInterrupt from None
@@ -105,7 +105,7 @@ def _asks_for_version(words: list[str]) -> bool:
     return any(words in (["--version", *form], [*form, "--version"]) for form in forms)
 
 
-def _known(words: list[str]) -> list[str]:
+def _command_words(words: list[str]) -> list[str]:
     names = [command.name.split() for command in COMMANDS]
     for length in (2, 1):
         if any(name[:length] == words[:length] for name in names):
@@ -117,6 +117,6 @@ def _wanted_form(words: list[str]) -> OutputFormat:
     # Also for a command line that cannot be parsed, which still names the format that its reader expects.
     asked = [after for word, after in pairwise(words) if word == "--output"]
     asked += [word.partition("=")[2] for word in words if word.startswith("--output=")]
-    variable = "_".join(["FRAZIL", *_known(words), "OUTPUT"]).upper().replace("-", "_")
+    variable = "_".join(["FRAZIL", *_command_words(words), "OUTPUT"]).upper().replace("-", "_")
     form = asked[-1] if asked else os.environ.get(variable)
     return OutputFormat.json if form == OutputFormat.json else OutputFormat.text

@@ -40,8 +40,8 @@ class Command:
     def load(self) -> Function:
         """Returns the function that implements the command."""
         module, _, function = self.target.partition(":")
-        found: Function = getattr(import_to_stay(module), function)
-        return found
+        implementation: Function = getattr(import_to_stay(module), function)
+        return implementation
 
 
 def import_to_stay(module: str) -> Any:
@@ -168,7 +168,7 @@ def _added(words: list[str]) -> Iterator[Command]:
 def with_shared_options(function: Function, settings: Settings) -> Function:
     """Returns `function` without its `Output` parameter and with the options that every command has."""
     hints = get_type_hints(function, include_extras=True)
-    first, *own = inspect.signature(function).parameters.values()
+    first, *further_parameters = inspect.signature(function).parameters.values()
     if hints.get(first.name) is not Output:
         raise TypeError(f"the first parameter of {function.__qualname__} is not an Output")
 
@@ -181,7 +181,9 @@ def with_shared_options(function: Function, settings: Settings) -> Function:
         return function(settings.output, **values) or 0
 
     shared = inspect.signature(_shared_options, eval_str=True).parameters.values()
-    own_parameters = [parameter.replace(annotation=hints[parameter.name], kind=_KEYWORD) for parameter in own]
+    own_parameters = [
+        parameter.replace(annotation=hints[parameter.name], kind=_KEYWORD) for parameter in further_parameters
+    ]
     parameters = [*own_parameters, *shared]
     vars(call)["__signature__"] = inspect.Signature(parameters)
     call.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
@@ -225,10 +227,10 @@ class _OneCommand(TyperCommand):
 
     def get_params(self, ctx: Any) -> list[Any]:
         options = _without_values(super().get_params(ctx))
-        for one in options:  # Typer calls a variable as the function's parameter, such as `begin` for `--from`.
-            if ctx.auto_envvar_prefix and variable_part(one) != one.name.upper():
-                one.envvar = f"{ctx.auto_envvar_prefix}_{variable_part(one)}"
-                one.allow_from_autoenv = False
+        for option in options:  # Typer calls a variable as the function's parameter, such as `begin` for `--from`.
+            if ctx.auto_envvar_prefix and variable_part(option) != option.name.upper():
+                option.envvar = f"{ctx.auto_envvar_prefix}_{variable_part(option)}"
+                option.allow_from_autoenv = False
         return options
 
 
@@ -247,9 +249,9 @@ def variable_part(option: Any) -> str:
 
 def _without_values(options: list[Any]) -> list[Any]:
     """Returns the options. Typer names the type of a switch, `--debug <bool>`, as if it took a value."""
-    for one in options:
-        if getattr(one, "is_flag", False):
-            one.metavar = ""
+    for option in options:
+        if getattr(option, "is_flag", False):
+            option.metavar = ""
     return options
 
 

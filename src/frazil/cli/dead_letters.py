@@ -78,12 +78,12 @@ def list_dead_letters(output: Output, file: SpecFile = DEFAULT_FILE, table: Tabl
     tables: dict[str, Any] = {}
     lines: list[str] = []
     with _open(spec, table) as desk:
-        for found, dead_letters in desk.settled():
+        for owner, dead_letters in desk.settled():
             classes = classes_of(desk.catalog, dead_letters) if dead_letters is not None else []
             name = dead_letters.name if dead_letters is not None else None
-            tables[found.name] = classes_document(name, classes)
-            count = tables[found.name]["dead_letters"]
-            lines.append(f"{found.name}: {plural(count, 'dead letter')}" + (f" in {name}" if count else ""))
+            tables[owner.name] = classes_document(name, classes)
+            count = tables[owner.name]["dead_letters"]
+            lines.append(f"{owner.name}: {plural(count, 'dead letter')}" + (f" in {name}" if count else ""))
             lines += _class_lines(classes)
     output.result({"pipeline": spec.pipeline, "tables": tables}, "\n".join(lines) or "no tables")
 
@@ -110,12 +110,12 @@ def show(  # noqa: PLR0913  (each is an option)
     tables: dict[str, Any] = {}
     lines: list[str] = []
     with _open(spec, table) as desk:
-        for found, dead_letters in desk.settled():
-            tables[found.name] = []
+        for owner, dead_letters in desk.settled():
+            tables[owner.name] = []
             if dead_letters is not None:
                 for dead_letter in newest_dead_letters(desk.catalog, dead_letters, selection, limit):
-                    tables[found.name].append(dead_letter_document(dead_letter))
-                    lines += [*_dead_letter_lines(found.name, dead_letter), ""]
+                    tables[owner.name].append(dead_letter_document(dead_letter))
+                    lines += [*_dead_letter_lines(owner.name, dead_letter), ""]
     output.result({"pipeline": spec.pipeline, "tables": tables}, "\n".join(lines) or "no such dead letters")
 
 
@@ -143,12 +143,12 @@ def replay(
     tables: dict[str, Any] = {}
     lines: list[str] = []
     with _open(spec, table, open_schemas(spec)) as desk:
-        for found in desk.tables:
-            done = desk.replayer.replay(found, selection)
-            tables[found.name] = {"replayed": done.replayed, "remaining": done.remaining}
+        for owner in desk.tables:
+            done = desk.replayer.replay(owner, selection)
+            tables[owner.name] = {"replayed": done.replayed, "remaining": done.remaining}
             if done.replayed or done.remaining:
                 lines.append(
-                    f"{found.name}: {plural(done.replayed, 'dead letter')} replayed, {done.remaining:,} remaining"
+                    f"{owner.name}: {plural(done.replayed, 'dead letter')} replayed, {done.remaining:,} remaining"
                 )
     output.result({"pipeline": spec.pipeline, "tables": tables}, "\n".join(lines) or "no such dead letters")
 
@@ -171,11 +171,11 @@ def drop(  # noqa: PLR0913  (each is an option)
     selection = Selection(error_class, topic, partition, offset)
     with _open(spec, table) as desk:
         if yes:
-            counts = {found.name: desk.replayer.drop(found, selection) for found in desk.tables}
+            counts = {owner.name: desk.replayer.drop(owner, selection) for owner in desk.tables}
         else:
             counts = {
-                found.name: count_dead_letters(desk.catalog, dead_letters, selection) if dead_letters is not None else 0
-                for found, dead_letters in desk.settled()
+                owner.name: count_dead_letters(desk.catalog, dead_letters, selection) if dead_letters is not None else 0
+                for owner, dead_letters in desk.settled()
             }
     word = "removed" if yes else "would be removed"
     lines = [f"{name}: {plural(count, 'dead letter')} {word}" for name, count in counts.items() if count]
@@ -206,11 +206,12 @@ def _open(spec: PipelineSpec, name: str | None, schemas: Schemas | None = None) 
 
 
 def _class_lines(classes: list[DeadLetterClass]) -> Iterator[str]:
-    width = max((len(one.error_class) for one in classes), default=0)
-    for one in classes:
-        yield f"  {one.error_class:<{width}}  {one.count:>9,}  {time_text(one.first) or '–'} to {time_text(one.last) or '–'}"
-        place = f"field {_plain(one.path)}: " if one.path else ""
-        yield f"  {'':<{width}}  such as: {place}{_plain(one.example)}"
+    width = max((len(group.error_class) for group in classes), default=0)
+    for group in classes:
+        times = f"{time_text(group.first) or '–'} to {time_text(group.last) or '–'}"
+        yield f"  {group.error_class:<{width}}  {group.count:>9,}  {times}"
+        place = f"field {_plain(group.path)}: " if group.path else ""
+        yield f"  {'':<{width}}  such as: {place}{_plain(group.example)}"
 
 
 def _dead_letter_lines(table: str, dead_letter: dict[str, Any]) -> Iterator[str]:
@@ -229,10 +230,10 @@ def _dead_letter_lines(table: str, dead_letter: dict[str, Any]) -> Iterator[str]
 
 
 def _shown(raw: bytes | None) -> str:
-    found = bytes_document(raw)
-    if found is None or raw is None:
+    document = bytes_document(raw)
+    if document is None or raw is None:
         return "none"
-    [(form, text)] = found.items()
+    [(form, text)] = document.items()
     if form == "encrypted":
         return f"encrypted with the key {text} ({len(raw):,} bytes)"
     shown = _plain(text[:_SHOWN]) + (f"… ({len(raw):,} bytes)" if len(text) > _SHOWN else "")

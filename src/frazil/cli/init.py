@@ -82,8 +82,8 @@ def command(
         )
     head = _head(bootstrap_servers, registry, warehouse, kafka or ())
     proposals = clashing_tables(_NAME, _proposals(output, head))
-    if all(one.settings is None for one in proposals):
-        waiting = ", ".join(one.topic for one in proposals if one.seen == WAITS)
+    if all(proposal.settings is None for proposal in proposals):
+        waiting = ", ".join(proposal.topic for proposal in proposals if proposal.seen == WAITS)
         raise UnavailableError(
             "no topic has records that a table can be made of"
             + (f"; those of {waiting} wait behind an open transaction" if waiting else ""),
@@ -95,7 +95,7 @@ def command(
 
 
 def _head(servers: str, registry: str | None, warehouse: str | None, properties: Sequence[str]) -> dict[str, Any]:
-    pairs = [one.partition("=") for one in properties]
+    pairs = [pair.partition("=") for pair in properties]
     if any(not name or not equals for name, equals, _ in pairs):
         raise SpecError("a property of Kafka's client is written NAME=VALUE", where="--kafka")
     for name, _, value in pairs:
@@ -117,17 +117,17 @@ def _head(servers: str, registry: str | None, warehouse: str | None, properties:
 def _proposals(output: Output, head: dict[str, Any]) -> list[Proposal]:
     spec = _load(output, yaml.safe_dump({**head, "namespace": _NAME, "topics": ["any"]}, sort_keys=False))
     source = open_topics(spec)
-    found = source.topics(lambda _: True)
-    readable = [name for name in sorted(found) if not is_internal(name)]
-    places = [(name, number) for name in readable for number in range(found[name].partition_count)]
+    topics = source.topics(lambda _: True)
+    readable = [name for name in sorted(topics) if not is_internal(name)]
+    places = [(name, number) for name in readable for number in range(topics[name].partition_count)]
     log_ends, ends = source.log_ends(places), source.ends(places)
     held = {place[0] for place, end in ends.items() if end < log_ends.get(place, end)}
     records = _samples(source, spec, ends)
     if spec.registry is None:
-        return [propose(name, records.get(name, ()), None, name in held) for name in sorted(found)]
+        return [propose(name, records.get(name, ()), None, name in held) for name in sorted(topics)]
     registry = ConfluentRegistry(spec.registry)
     try:
-        return [propose(name, records.get(name, ()), registry.by_id, name in held) for name in sorted(found)]
+        return [propose(name, records.get(name, ()), registry.by_id, name in held) for name in sorted(topics)]
     except UnusableSchema as error:
         raise UnavailableError(f"a schema of the registry cannot be read: {error}") from None
     finally:
@@ -140,10 +140,10 @@ def _samples(source: Source, spec: PipelineSpec, ends: dict[Partition, int]) -> 
     ranges = [
         OffsetRange(*place, max(first.get(place, 0), end - _RECORDS), end) for place, end in ends.items() if end > 0
     ]
-    found: dict[str, list[ReadRecord]] = {}
+    samples: dict[str, list[ReadRecord]] = {}
     for record in read_sample(spec.kafka, ranges, SystemClock()):
-        found.setdefault(record.topic, []).append(record)
-    return found
+        samples.setdefault(record.topic, []).append(record)
+    return samples
 
 
 def _load(output: Output, text: str) -> PipelineSpec:
@@ -165,14 +165,14 @@ def _finish(output: Output, text: str, file: Path, proposals: Sequence[Proposal]
         except OSError as error:
             raise UnavailableError(f"the file cannot be written: {error.strerror}", where=str(file)) from None
     spec = _load(output, text) if is_printed else load_spec(file)
-    failed = [one for one in findings_of(spec) if not one.is_ok]
+    failed = [finding for finding in findings_of(spec) if not finding.is_ok]
     document = init_document(None if is_printed else file, text, proposals, failed)
-    tables = sum(one.settings is not None for one in proposals)
+    tables = sum(proposal.settings is not None for proposal in proposals)
     output.result(
         document, text if is_printed else f"{file}: {tables} of {len(proposals)} topics; next: frazil plan -f {file}"
     )
-    for one in failed:
-        output.note(f"problem: {one.name}: {one.found}; {one.remedy}")
+    for finding in failed:
+        output.note(f"problem: {finding.name}: {finding.found}; {finding.remedy}")
     return 1 if failed else 0
 
 
@@ -183,6 +183,6 @@ def init_document(
     return {
         "file": None if file is None else str(file),
         "pipeline_file": text,
-        "topics": [asdict(one) for one in proposals],
-        "problems": [to_json(one) for one in failed],
+        "topics": [asdict(proposal) for proposal in proposals],
+        "problems": [to_json(problem) for problem in failed],
     }

@@ -31,12 +31,13 @@ def command(output: Output, file: SpecFile = DEFAULT_FILE, table: TableName = No
     tables = find_tables(spec, topics_for_reading(spec), known_state(spec), table)
     with catalog_and_queries(spec) as (catalog, queries):
         analysed = QueryTables(catalog, queries)
-        found = []
-        for one in tables:
-            one.state = catalog.load(one.name)
-            found.append(lineage_of(one, analysed.known(one) if one.spec.has_query else None))
-    document: dict[str, Any] = {"pipeline": spec.pipeline, "tables": {one.name: to_json(one, "name") for one in found}}
-    output.result(document, "\n\n".join("\n".join(_lines(one)) for one in found) or "no tables")
+        lineages = []
+        for declared in tables:
+            declared.state = catalog.load(declared.name)
+            lineages.append(lineage_of(declared, analysed.known(declared) if declared.spec.has_query else None))
+    documents = {lineage.name: to_json(lineage, "name") for lineage in lineages}
+    document: dict[str, Any] = {"pipeline": spec.pipeline, "tables": documents}
+    output.result(document, "\n\n".join("\n".join(_lines(lineage)) for lineage in lineages) or "no tables")
 
 
 def _lines(table: TableLineage) -> Iterator[str]:

@@ -54,8 +54,8 @@ def command(output: Output, file: SpecFile = DEFAULT_FILE, table: OneTable = Non
     Exit code: 0 when every due action is done or was refused because of another writer's commit; 1 when an action failed.
     """
     spec = read_spec(output, file)
-    known = known_tables(spec, topics_for_reading(spec), known_state(spec))
-    chosen = chosen_tables(known, table)
+    tables = known_tables(spec, topics_for_reading(spec), known_state(spec))
+    chosen = chosen_tables(tables, table)
     if not has_catalog(spec):
         rounds = []
     elif dry_run:
@@ -65,12 +65,16 @@ def command(output: Output, file: SpecFile = DEFAULT_FILE, table: OneTable = Non
     else:
         with running_jvm(spec) as jvm, named_jvm_death():
             catalog = open_catalog(jvm, spec)
-            load_upsert_tables(known, catalog)
+            load_upsert_tables(tables, catalog)
             table_maintenance = IcebergMaintenance(catalog, jvm.session, spec.maintenance.cores, merge_of)
             runner = MaintenanceRunner(table_maintenance, spec.pipeline, SystemClock())
-            rounds = list(run_rounds(runner, chosen_tables(known, table)))
+            rounds = list(run_rounds(runner, chosen_tables(tables, table)))
     output.result(document_of_rounds(rounds, dry_run), _render(rounds, dry_run))
-    return FAILED if any(found.failure or any(_is_bad(o) for o in found.outcomes) for found in rounds) else 0
+    return (
+        FAILED
+        if any(table_round.failure or any(_is_bad(o) for o in table_round.outcomes) for table_round in rounds)
+        else 0
+    )
 
 
 def _is_bad(outcome: Outcome) -> bool:
@@ -83,20 +87,20 @@ def _is_bad(outcome: Outcome) -> bool:
 def _render(rounds: Sequence[TableRound], dry_run: bool) -> RenderableType:
     if not rounds:
         return Text("no tables yet")
-    return Group(*(line for found in rounds for line in _lines(found, dry_run)))
+    return Group(*(line for table_round in rounds for line in _lines(table_round, dry_run)))
 
 
-def _lines(found: TableRound, dry_run: bool) -> Iterator[Text]:
-    plan = found.plan
+def _lines(table_round: TableRound, dry_run: bool) -> Iterator[Text]:
+    plan = table_round.plan
     if plan is None:
-        yield Text.assemble((found.name, "bold"), ("  metadata cannot be read: ", "red"), found.failure)
+        yield Text.assemble((table_round.name, "bold"), ("  metadata cannot be read: ", "red"), table_round.failure)
         return
     health = plan.health
     numbers = f"{plural(health.files, 'file')} × {size(health.p50_bytes)} (median), {health.small_share:.0%} small"
     if health.delete_files:
         numbers += f", {plural(health.delete_files, 'delete file')} with {plural(health.deleted_rows, 'row')}"
-    yield Text.assemble((found.name, "bold"), f"  {numbers}, {plural(health.snapshots, 'snapshot')}")
-    for action, outcome in ends_of(found):
+    yield Text.assemble((table_round.name, "bold"), f"  {numbers}, {plural(health.snapshots, 'snapshot')}")
+    for action, outcome in ends_of(table_round):
         end = _end(outcome) if outcome is not None else "" if dry_run else "not started"
         yield Text(f"  {action.kind}: {action.reason}; {action.gain}" + (f" — {end}" if end else ""))
     for words in plan.waiting:

@@ -36,8 +36,8 @@ def pause(output: Output, table: TableName, file: SpecFile = DEFAULT_FILE) -> No
 
     Exit code: 0 when it is paused; 1 when no process answers, or the pipeline has no such table.
     """
-    found = _call(read_spec(output, file), "POST", table, "pause")
-    output.result(found, f"{table} is paused; {behind(found['lag_records'])}")
+    answer = _call(read_spec(output, file), "POST", table, "pause")
+    output.result(answer, f"{table} is paused; {behind(answer['lag_records'])}")
 
 
 def resume(output: Output, table: TableName, file: SpecFile = DEFAULT_FILE) -> None:
@@ -46,8 +46,8 @@ def resume(output: Output, table: TableName, file: SpecFile = DEFAULT_FILE) -> N
 
     Exit code: 0 when it continues; 1 when no process answers, or the pipeline has no such table.
     """
-    found = _call(read_spec(output, file), "POST", table, "resume")
-    output.result(found, f"{table} continues; {behind(found['lag_records'])}")
+    answer = _call(read_spec(output, file), "POST", table, "resume")
+    output.result(answer, f"{table} continues; {behind(answer['lag_records'])}")
 
 
 def reset(output: Output, table: TableName, file: SpecFile = DEFAULT_FILE, yes: Yes = False) -> int:
@@ -58,8 +58,8 @@ def reset(output: Output, table: TableName, file: SpecFile = DEFAULT_FILE, yes: 
 
     Exit code: 0 when it is done; 1 without --yes, when no process answers, or when the table cannot begin again.
     """
-    found = _call(read_spec(output, file), "POST", table, "reset", dry_run=json.dumps(not yes))
-    output.result(found, "\n".join(_lines(table, found)))
+    answer = _call(read_spec(output, file), "POST", table, "reset", dry_run=json.dumps(not yes))
+    output.result(answer, "\n".join(_lines(table, answer)))
     return 0 if yes else NOT_DONE
 
 
@@ -69,16 +69,16 @@ def stand_down(output: Output, file: SpecFile = DEFAULT_FILE) -> None:
 
     Exit code: 0 when it has released its tables; 1 when no process answers, none stands by, or none could take over.
     """
-    found = _ask(_address(read_spec(output, file)), "POST", "/api/v1/stand-down")
-    output.result(found, f"{found['leadership']['name']} has released its tables")
+    answer = _ask(_address(read_spec(output, file)), "POST", "/api/v1/stand-down")
+    output.result(answer, f"{answer['leadership']['name']} has released its tables")
 
 
-def _lines(table: str, found: dict[str, Any]) -> list[str]:
-    done = not found["dry_run"]
-    again, unread = plural(found["read_again"], "offset"), plural(found["left_unread"], "offset")
-    effect = "its records become rows a second time" if found["mode"] == "append" else "its records replace their rows"
+def _lines(table: str, answer: dict[str, Any]) -> list[str]:
+    done = not answer["dry_run"]
+    again, unread = plural(answer["read_again"], "offset"), plural(answer["left_unread"], "offset")
+    effect = "its records become rows a second time" if answer["mode"] == "append" else "its records replace their rows"
     lines = [f"{table} {'begins' if done else 'would begin'} again at `start`: {again} to be read again; {effect}"]
-    if found["left_unread"]:
+    if answer["left_unread"]:
         lines.append(f"{unread} that {'were' if done else 'are'} not read yet {'are' if done else 'would be'} left out")
     return [*lines, f"run `frazil resume {table}` next" if done else "nothing was changed; add --yes to do it"]
 
@@ -132,18 +132,18 @@ def _ask(spec: HttpSpec, method: str, path: str) -> dict[str, Any]:
         ) from None
     finally:
         connection.close()
-    found = _parsed(text, spec)
+    parsed = _parsed(text, spec)
     if answer.status >= HTTPStatus.BAD_REQUEST:
-        raise _error(answer.status, found)
-    return found
+        raise _error(answer.status, parsed)
+    return parsed
 
 
 def _parsed(text: bytes, spec: HttpSpec) -> dict[str, Any]:
     """Returns the JSON of an answer. Raises: UnavailableError where it is not that of a pipeline."""
     with suppress(ValueError):
-        found: Any = json.loads(text)
-        if isinstance(found, dict) and _EVERY_ANSWER & found.keys():
-            return found
+        parsed: Any = json.loads(text)
+        if isinstance(parsed, dict) and _EVERY_ANSWER & parsed.keys():
+            return parsed
     raise UnavailableError(
         f"another program answers at {spec.listen}",
         remedy="end the other process, or write another address under `http.listen`",
@@ -162,10 +162,10 @@ def _connect(spec: HttpSpec) -> http.client.HTTPConnection:
     return http.client.HTTPSConnection(host, spec.listen.port, timeout=_TIMEOUT_S, context=context)
 
 
-def _error(status: int, found: dict[str, Any]) -> FrazilError:
+def _error(status: int, answer: dict[str, Any]) -> FrazilError:
     """Returns the error of an answer: a refusal of the pipeline, or a service that does not answer it."""
     is_refused = status < HTTPStatus.INTERNAL_SERVER_ERROR
     kind: type[FrazilError] = ConflictError if is_refused else UnavailableError
     return kind(
-        found.get("message", "the request failed"), remedy=found.get("remedy", ""), where=found.get("where", "")
+        answer.get("message", "the request failed"), remedy=answer.get("remedy", ""), where=answer.get("where", "")
     )

@@ -234,7 +234,9 @@ def _render(text: RenderableType, stream: TextIO, redacted: Callable[[str], str]
 
     console = Console(file=_Likeness(stream), width=None if stream.isatty() else _WIDTH_OF_A_PIPE)
     with console.capture() as capture:
-        segments = (Segment(plain(redacted(one.text)), one.style, one.control) for one in console.render(text))
+        segments = (
+            Segment(plain(redacted(segment.text)), segment.style, segment.control) for segment in console.render(text)
+        )
         console.print(Segments(segments), end="")
     return capture.get()
 

@@ -100,8 +100,8 @@ def command(  # noqa: PLR0913  (each is an option)
     spec = read_spec(output, file)
     clock = SystemClock()
     pace = Pace(clock, _parse_rate(rate))
-    columns = tuple(filter(None, (one.strip() for one in key.split(","))))
-    pairs = tuple(_parse_header(one) for one in header or ())
+    columns = tuple(filter(None, (column.strip() for column in key.split(","))))
+    pairs = tuple(_parse_header(header_text) for header_text in header or ())
     if form is Format.avro and spec.registry is None:
         raise SpecError(
             "Avro needs a schema registry, and the pipeline file names none", remedy="add `registry`, or write JSON"
@@ -163,7 +163,7 @@ def _open(spec: PipelineSpec, table: str, needs_spark: bool) -> Iterator[tuple[I
 
 
 def _missing_table(spec: PipelineSpec, table: str) -> SpecError:
-    remedy = advice(table, [one.name for one in spec.tables])
+    remedy = advice(table, [table_spec.name for table_spec in spec.tables])
     return SpecError(f"the catalog has no table `{table}`", remedy=remedy, where=table)
 
 
@@ -172,7 +172,7 @@ def _check_topic(spec: PipelineSpec, table: str, topic: str) -> str:
 
     Raises: SpecError for a topic that does not exist, or that the table reads.
     """
-    selectors = [selector for one in spec.tables if one.name == table for selector in one.source.topics]
+    selectors = [selector for declared in spec.tables if declared.name == table for selector in declared.source.topics]
     if table == f"{spec.selected.namespace}.{topic}":
         selectors += spec.selected.topics
     selectors += [selector for route in spec.routes for selector in route.source.topics]
@@ -182,12 +182,12 @@ def _check_topic(spec: PipelineSpec, table: str, topic: str) -> str:
             remedy="write to another topic",
             where=f"topic {topic}",
         )
-    found = open_topics(spec).topics(lambda name: name == topic)
-    if topic not in found:
+    topics = open_topics(spec).topics(lambda name: name == topic)
+    if topic not in topics:
         raise SpecError(
             f"the topic {topic} does not exist", remedy="create it, with as many partitions as its readers need"
         )
-    return found[topic].id
+    return topics[topic].id
 
 
 def _check_columns(state: TableState, columns: Sequence[str]) -> None:
@@ -223,10 +223,10 @@ def _last_snapshot(state: TableState, asked: int | None) -> int:
 
 
 def _parse_rate(text: str) -> int | None:
-    found = _RATE.fullmatch(text)
-    if text and found is None:
+    match = _RATE.fullmatch(text)
+    if text and match is None:
         raise SpecError(f"`{text}` is not a rate", remedy="write records a second, such as 5000/s", where="--rate")
-    return int(found[1]) if found else None
+    return int(match[1]) if match else None
 
 
 def _parse_header(text: str) -> tuple[str, str]:

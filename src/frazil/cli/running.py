@@ -169,10 +169,10 @@ def _verifying(spec: PipelineSpec, jvm: Jvm, run_id: str) -> VerifySchedule | No
         return None
     # Importing it costs a fifth of a second, which pipelines without it save.
     schedule = importlib.import_module("frazil.verify.schedule")
-    found: VerifySchedule = schedule.VerifySchedule(
+    verify_schedule: VerifySchedule = schedule.VerifySchedule(
         spec, spec.process.verify, run_id, open_topics(spec), partial(open_catalog, jvm, spec), SystemClock()
     )
-    return found
+    return verify_schedule
 
 
 def _own_services(spec: PipelineSpec, jvm: Jvm, services: Services) -> OwnServices:
@@ -232,7 +232,7 @@ class _Publisher:
             self.verifying.note(tables)
         self._write(tables, leadership=self.leadership.state)
         # Not while the first batch runs: its commit would be later.
-        is_begun = any(one.counts.records for one in tables) or not any(map(_is_busy, tables))
+        is_begun = any(table.counts.records for table in tables) or not any(map(_is_busy, tables))
         if self.server is not None and is_begun:
             self.server.begin()
         report_alive()
@@ -249,12 +249,12 @@ class _Publisher:
             self.offsets.stop(tables, _OFFSETS_TIMEOUT_S)
 
     def _write(self, tables: Sequence[Table], ended: bool = False, leadership: LeadershipState | None = None) -> None:
-        found = None if self.verifying is None else self.verifying.status()
+        verification = None if self.verifying is None else self.verifying.status()
         self.state_file.write(
             tables,
             ended,
             maintenance=self.maintenance_scheduler.status(),
-            verification=found,
+            verification=verification,
             leadership=leadership,
             offsets=None if self.offsets is None else self.offsets.status,
         )

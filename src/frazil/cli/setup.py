@@ -40,7 +40,7 @@ def command(output: Output, bundle: Bundle = None, source: Source = None) -> int
         raise SpecError("`--bundle` writes a bundle and `--from` reads one", remedy="leave one of the two out")
     if source is not None:
         install_bundle(source)
-    found: dict[str, int] = {use: _jars(output, use) for use in USES}
+    jar_counts: dict[str, int] = {use: _jars(output, use) for use in USES}
     if bundle is None:
         slower = _prepare(output)
     else:
@@ -48,14 +48,14 @@ def command(output: Output, bundle: Bundle = None, source: Source = None) -> int
         write_bundle(bundle)
         slower = ""
     text = f"bundle: {bundle}" if bundle else f"ready; starts will be slower: {slower}" if slower else "ready"
-    output.result({"jars": found, "bundle": str(bundle) if bundle else None, "slower": slower}, text)
+    output.result({"jars": jar_counts, "bundle": str(bundle) if bundle else None, "slower": slower}, text)
     return 0
 
 
 def _jars(output: Output, use: Use) -> int:
-    found = len(jars(use))
-    output.note(f"jars for {use}: {found}")
-    return found
+    jar_count = len(jars(use))
+    output.note(f"jars for {use}: {jar_count}")
+    return jar_count
 
 
 def _prepare(output: Output) -> str:

@@ -52,15 +52,15 @@ def unset(output: Output, topic: TopicName, keys: Keys, file: SpecFile = DEFAULT
     """
     spec = _following(output, file)
     control = _control_topic(spec)
-    known = control.read(is_there=False).get(topic, {})
+    keys_set = control.read(is_there=False).get(topic, {})
     for key in keys:
-        if key not in known:
-            near = nearest(key, known)
+        if key not in keys_set:
+            near = nearest(key, keys_set)
             raise SpecError(
                 f"`{key}` is not set for topic {topic} in the control topic",
                 remedy=f"did you mean `{near}`?" if near else f"see `frazil topic show {topic}`",
             )
-    left = {key: value for key, value in known.items() if key not in keys}
+    left = {key: value for key, value in keys_set.items() if key not in keys}
     _check(spec, topic, left)
     control.write(topic, left)
     _show(output, {topic: left})
@@ -72,8 +72,8 @@ def show(output: Output, topic: OneTopic = None, file: SpecFile = DEFAULT_FILE) 
     Exit code: 0; 1 when Kafka does not answer.
     """
     spec = _following(output, file)
-    found = topics_for_reading(spec).topic_keys(spec.control_topic)
-    _show(output, {name: keys for name, keys in sorted(found.items()) if keys and topic in (None, name)})
+    keys_by_topic = topics_for_reading(spec).topic_keys(spec.control_topic)
+    _show(output, {name: keys for name, keys in sorted(keys_by_topic.items()) if keys and topic in (None, name)})
 
 
 def _following(output: Output, file: SpecFile) -> PipelineSpec:
@@ -96,7 +96,7 @@ def _parse(text: str) -> tuple[str, str]:
     if not equals or not value:
         raise SpecError(f"`{text}` is not KEY=VALUE", remedy=f"write it as {PREFIX}enable=true")
     if AUTOMQ.find(key) is None:
-        near = nearest(key, [one.name for one in AUTOMQ.keys])
+        near = nearest(key, [automq_key.name for automq_key in AUTOMQ.keys])
         remedy = f"did you mean `{near}`?" if near else f"write a key of AutoMQ's table topics, such as {PREFIX}enable"
         raise SpecError(f"the key `{key}` is unknown", remedy=remedy)
     return key, value
@@ -108,5 +108,7 @@ def _check(spec: PipelineSpec, topic: str, keys: Mapping[str, str]) -> None:
 
 
 def _show(output: Output, keys: Mapping[str, Mapping[str, str]]) -> None:
-    lines = [f"{topic}  {key}={value}" for topic, own in keys.items() for key, value in sorted(own.items())]
+    lines = [
+        f"{topic}  {key}={value}" for topic, topic_keys in keys.items() for key, value in sorted(topic_keys.items())
+    ]
     output.result({"topics": keys}, "\n".join(lines) or "no keys")

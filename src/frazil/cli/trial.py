@@ -62,29 +62,31 @@ def command(
             open_schemas(spec),
             queries,
         )
-        found = trial.run(table, records, is_oldest=begin is Begin.earliest)
-    document = try_document(spec.pipeline, found)
-    output.result(document, "\n".join(_lines(found, document["records"])))
+        tried = trial.run(table, records, is_oldest=begin is Begin.earliest)
+    document = try_document(spec.pipeline, tried)
+    output.result(document, "\n".join(_lines(tried, document["records"])))
     return FAILED if document["failed"] else 0
 
 
-def try_document(pipeline: str, found: TriedTable) -> dict[str, Any]:
+def try_document(pipeline: str, tried: TriedTable) -> dict[str, Any]:
     """Returns the JSON of the command."""
-    columns = [{"name": name, "type": kind} for name, kind in found.columns]
-    counts = {outcome: found.counts[outcome] for outcome in ("written", "dropped", "failed")}
-    records = [tried_document(one) for one in found.records]
-    return {"pipeline": pipeline, "table": found.name, "columns": columns, **counts, "records": records}
+    columns = [{"name": name, "type": kind} for name, kind in tried.columns]
+    counts = {outcome: tried.counts[outcome] for outcome in ("written", "dropped", "failed")}
+    records = [tried_document(tried_record) for tried_record in tried.records]
+    return {"pipeline": pipeline, "table": tried.name, "columns": columns, **counts, "records": records}
 
 
 def tried_document(tried: TriedRecord) -> dict[str, Any]:
     """Returns the JSON of one record."""
     record = tried.record
-    at = None if record.timestamp_ms is None else f"{format_moment(record.timestamp_ms * 1000, 'milliseconds')}+00:00"
+    timestamp = (
+        None if record.timestamp_ms is None else f"{format_moment(record.timestamp_ms * 1000, 'milliseconds')}+00:00"
+    )
     return {
         "topic": record.topic,
         "partition": record.partition,
         "offset": record.offset,
-        "timestamp": at,
+        "timestamp": timestamp,
         "table": tried.table,
         "outcome": tried.outcome,
         "input": list(tried.input),
@@ -95,24 +97,25 @@ def tried_document(tried: TriedRecord) -> dict[str, Any]:
     }
 
 
-def _lines(found: TriedTable, documents: list[dict[str, Any]]) -> Iterator[str]:
-    counts = ", ".join(f"{found.counts[one]} {one}" for one in ("written", "dropped", "failed"))
-    yield f"{found.name}: {plural(len(documents), 'record')} tried, {counts}; nothing was changed"
-    width = max((len(name) for name, _ in found.columns), default=0)
-    yield from (f"  {name:<{width}}  {kind}" for name, kind in found.columns)
-    for one in documents:
+def _lines(tried: TriedTable, documents: list[dict[str, Any]]) -> Iterator[str]:
+    counts = ", ".join(f"{tried.counts[name]} {name}" for name in ("written", "dropped", "failed"))
+    yield f"{tried.name}: {plural(len(documents), 'record')} tried, {counts}; nothing was changed"
+    width = max((len(name) for name, _ in tried.columns), default=0)
+    yield from (f"  {name:<{width}}  {kind}" for name, kind in tried.columns)
+    for document in documents:
         yield ""
-        elsewhere = f", to {one['table']}" if one["table"] != found.name else ""
-        by = f" by {', '.join(one['dropped'])}" if one["dropped"] else ""
-        outcome = f"{one['outcome']}{by if one['outcome'] == 'dropped' else ''}"
-        yield f"topic {one['topic']}, partition {one['partition']}, offset {one['offset']}: {outcome}{elsewhere}"
-        yield from (f"  input   {_shown(row)}" for row in one["input"])
-        if one["value"] is not None:
-            yield f"  input   {_shown(*one['value'].values())}"
-        yield from (f"  {change['change']:<7} {_shown(change['row'])}" for change in one["output"])
-        if one["error"] is not None:
-            path = f"field {one['error']['path']}: " if one["error"]["path"] else ""
-            yield f"  error   {one['error']['error_class']}: {_plain(path + one['error']['message'])}"
+        elsewhere = f", to {document['table']}" if document["table"] != tried.name else ""
+        by = f" by {', '.join(document['dropped'])}" if document["dropped"] else ""
+        outcome = f"{document['outcome']}{by if document['outcome'] == 'dropped' else ''}"
+        place = f"topic {document['topic']}, partition {document['partition']}, offset {document['offset']}"
+        yield f"{place}: {outcome}{elsewhere}"
+        yield from (f"  input   {_shown(row)}" for row in document["input"])
+        if document["value"] is not None:
+            yield f"  input   {_shown(*document['value'].values())}"
+        yield from (f"  {change['change']:<7} {_shown(change['row'])}" for change in document["output"])
+        if document["error"] is not None:
+            path = f"field {document['error']['path']}: " if document["error"]["path"] else ""
+            yield f"  error   {document['error']['error_class']}: {_plain(path + document['error']['message'])}"
 
 
 def _shown(value: object) -> str:

@@ -74,12 +74,15 @@ def command(output: Output, file: SpecFile = DEFAULT_FILE, table: TableName = No
     logging.getLogger("frazil").setLevel(
         logging.WARNING
     )  # A copy is not a run of the pipeline: its commits are not news.
-    found = _verify(spec, table)
-    document: dict[str, Any] = {"pipeline": spec.pipeline, "tables": {one.name: _document(one) for one in found}}
-    output.result(document, "\n".join(line for one in found for line in _lines(one)) or "no tables")
-    if any(one.is_equal is False for one in found):
+    results = _verify(spec, table)
+    document: dict[str, Any] = {
+        "pipeline": spec.pipeline,
+        "tables": {result.name: _document(result) for result in results},
+    }
+    output.result(document, "\n".join(line for result in results for line in _lines(result)) or "no tables")
+    if any(result.is_equal is False for result in results):
         return DIFFERENT
-    return UNAVAILABLE if any(one.is_equal is None for one in found) else 0
+    return UNAVAILABLE if any(result.is_equal is None for result in results) else 0
 
 
 def _verify(spec: PipelineSpec, name: str | None) -> list[Verified]:
@@ -91,21 +94,21 @@ def _verify(spec: PipelineSpec, name: str | None) -> list[Verified]:
         spec = spec.model_copy(update={"spark": spec.spark.model_copy(update={"master": "local[*]"})})
     with running_jvm(spec) as jvm, named_jvm_death():
         catalog = open_catalog(jvm, spec)
-        reasons = {one.name: load_for_copy(one, catalog, source) for one in tables}
-        found = {one: Verified(one, reason) for one, reason in reasons.items() if reason}
-        for copies in plan_copies(one for one in tables if not reasons[one.name]):
+        reasons = {table.name: load_for_copy(table, catalog, source) for table in tables}
+        results = {table_name: Verified(table_name, reason) for table_name, reason in reasons.items() if reason}
+        for copies in plan_copies(table for table in tables if not reasons[table.name]):
             with temporary_folder(PREFIX) as folder:
-                for one in _compared(spec, jvm, catalog, source, copies, folder):
-                    found[one.name] = one
-    return [found[one] for one in sorted(found)]
+                for result in _compared(spec, jvm, catalog, source, copies, folder):
+                    results[result.name] = result
+    return [results[table_name] for table_name in sorted(results)]
 
 
 def _compared(
     spec: PipelineSpec, jvm: Jvm, catalog: IcebergCatalog, source: Source, copies: Copies, folder: Path
 ) -> Iterator[Verified]:
     """Makes the copies and yields what was found of each table."""
-    own = copying(spec, copies, folder)
-    copied = open_catalog(jvm, own)
+    copy_spec = copying(spec, copies, folder)
+    copied = open_catalog(jvm, copy_spec)
     clock = SystemClock()
     services = Services(
         UpTo(source, copies.goal),
@@ -116,12 +119,12 @@ def _compared(
         reader=KafkaReader(spec.kafka),
         queries=SparkQueries(lambda: jvm.gateway.jvm),
     )
-    service = Service(own, services, new_id(), _ignore)
+    service = Service(copy_spec, services, new_id(), _ignore)
     service.run(until_caught_up=True, timeouts=RunTimeouts(clock, _TIMEOUT_S))
-    made = {table.name: table for table in service.tables}
+    copied_tables = {table.name: table for table in service.tables}
     for table in copies.tables:
         try:
-            yield _verified(jvm, catalog, copied, table, made[table.name], has_lost_records(table, source))
+            yield _verified(jvm, catalog, copied, table, copied_tables[table.name], has_lost_records(table, source))
         except NotComparable as error:
             yield Verified(table.name, str(error))
 
@@ -149,27 +152,27 @@ def _verified(
 # ---- output
 
 
-def _document(found: Verified) -> Mapping[str, Any]:
-    difference = {} if found.difference is None else asdict(found.difference)
-    return {"equal": found.is_equal, "reason": found.reason, "partial": found.is_partial, **difference}
+def _document(result: Verified) -> Mapping[str, Any]:
+    difference = {} if result.difference is None else asdict(result.difference)
+    return {"equal": result.is_equal, "reason": result.reason, "partial": result.is_partial, **difference}
 
 
-def _lines(found: Verified) -> Iterator[str]:
-    difference = found.difference
+def _lines(result: Verified) -> Iterator[str]:
+    difference = result.difference
     if difference is None:
-        yield f"{found.name}: not compared, as {found.reason}"
+        yield f"{result.name}: not compared, as {result.reason}"
         return
     rows = plural(difference.rows, "row")
-    if found.is_equal:
+    if result.is_equal:
         yield (
-            f"{found.name}: {rows}, equal to the topic"
+            f"{result.name}: {rows}, equal to the topic"
             if not difference.surplus
             else (
-                f"{found.name}: {rows}; none is missing, and {difference.surplus:,} cannot be compared,"
+                f"{result.name}: {rows}; none is missing, and {difference.surplus:,} cannot be compared,"
                 " as Kafka has deleted some records"
             )
         )
         return
-    yield f"{found.name}: {rows}; {difference.missing:,} missing, {difference.surplus:,} surplus"
+    yield f"{result.name}: {rows}; {difference.missing:,} missing, {difference.surplus:,} surplus"
     yield from (f"  missing: {row}" for row in difference.missing_rows)
     yield from (f"  surplus: {row}" for row in difference.surplus_rows)

@@ -124,8 +124,10 @@ def open_leadership(spec: PipelineSpec, run_id: str, clock: Clock) -> Leadership
             where=f"{host}:{port}",
         ) from None
     member = Member(name, __version__, clock.now_ms(), is_warm=False)
-    found: Leadership = elected.Elected(elector, listening, member, spec.process.ha.mode, clock, declared_tables(spec))
-    return found
+    leadership: Leadership = elected.Elected(
+        elector, listening, member, spec.process.ha.mode, clock, declared_tables(spec)
+    )
+    return leadership
 
 
 def declared_tables(spec: PipelineSpec) -> list[str]:
@@ -139,14 +141,14 @@ def declared_tables(spec: PipelineSpec) -> list[str]:
 def open_elector(spec: PipelineSpec, ha: HaSpec, name: str) -> Elector:
     """Returns the client of the service that elects a leader. name: this process's."""
     module = importlib.import_module(f"frazil.ha.{ha.elect}")
-    found: Elector
+    elector: Elector
     if ha.elect == "kafka":
-        found = module.KafkaElector(spec.kafka, spec.pipeline, name)
+        elector = module.KafkaElector(spec.kafka, spec.pipeline, name)
     elif ha.elect == "postgres":
-        found = module.PostgresElector(ha.uri, spec.pipeline, name)
+        elector = module.PostgresElector(ha.uri, spec.pipeline, name)
     else:
-        found = module.LeaseElector(os.environ, spec.pipeline, name)
-    return found
+        elector = module.LeaseElector(os.environ, spec.pipeline, name)
+    return elector
 
 
 @contextmanager
@@ -275,7 +277,7 @@ def _has_tables(file: Path) -> bool:
         return False
     try:
         with closing(sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro", uri=True)) as database:
-            found = database.execute("select 1 from sqlite_master where name = 'iceberg_tables'").fetchone()
+            row = database.execute("select 1 from sqlite_master where name = 'iceberg_tables'").fetchone()
     except sqlite3.Error:
         return True  # Iceberg will report what is wrong with it.
-    return found is not None
+    return row is not None

@@ -145,9 +145,9 @@ def _resume(call: Call) -> Any:
 
 
 def _reset(call: Call) -> Any:
-    found = call.pipeline.reset(call.path["table"], call.parameters.dry_run)
-    figures = {"read_again": found.read_again, "left_unread": found.left_unread}
-    return {"dry_run": call.parameters.dry_run, **asdict(found), **figures}
+    reset = call.pipeline.reset(call.path["table"], call.parameters.dry_run)
+    figures = {"read_again": reset.read_again, "left_unread": reset.left_unread}
+    return {"dry_run": call.parameters.dry_run, **asdict(reset), **figures}
 
 
 def _stand_down(call: Call) -> Any:
@@ -264,7 +264,8 @@ ENDPOINTS = (
 def routes(pipeline: RunningPipeline, operations: Operations) -> list[Route]:
     """Returns the routes of all endpoints."""
     return [
-        Route(one.path, _handler(one, pipeline, operations), methods=[one.method], name=one.name) for one in ENDPOINTS
+        Route(endpoint.path, _handler(endpoint, pipeline, operations), methods=[endpoint.method], name=endpoint.name)
+        for endpoint in ENDPOINTS
     ]
 
 
@@ -277,11 +278,11 @@ def _handler(endpoint: Endpoint, pipeline: RunningPipeline, operations: Operatio
         if request.method == "POST":
             chosen = parameters.model_dump(exclude_defaults=True)
             log.info("http_command", operation=endpoint.name, **request.path_params, **chosen)
-        found = endpoint.act(Call(pipeline, operations, request.path_params, parameters))
-        if isinstance(found, Operation):
-            place = {"Location": f"/api/v1/operations/{found.id}"}
-            return JSONResponse(found.model_dump(), 202, headers=place)
-        return JSONResponse(pipeline.redact(found))
+        answer = endpoint.act(Call(pipeline, operations, request.path_params, parameters))
+        if isinstance(answer, Operation):
+            place = {"Location": f"/api/v1/operations/{answer.id}"}
+            return JSONResponse(answer.model_dump(), 202, headers=place)
+        return JSONResponse(pipeline.redact(answer))
 
     return handle
 
@@ -306,8 +307,8 @@ def read_parameters(request: Request, kind: type[_Kind]) -> _Kind:
         first = error.errors()[0]
         name = str(first["loc"][0])
         if first["type"] == "extra_forbidden":
-            known = ", ".join(f"`{one}`" for one in kind.model_fields) or "none"
+            parameters_here = ", ".join(f"`{parameter}`" for parameter in kind.model_fields) or "none"
             raise Refused(
-                400, "UnknownParameter", f"unknown parameter `{name}`", f"the parameters here: {known}", name
+                400, "UnknownParameter", f"unknown parameter `{name}`", f"the parameters here: {parameters_here}", name
             ) from None
         raise Refused(400, "WrongParameter", f"`{name}` is wrong: {first['msg']}", "correct it", name) from None

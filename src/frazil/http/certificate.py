@@ -58,10 +58,12 @@ def validity(tls: HttpTlsSpec) -> Validity | None:
     from cryptography import x509  # noqa: PLC0415  (most pipelines have none)
 
     try:
-        found = x509.load_pem_x509_certificate(Path(tls.certificate).read_bytes())  # The first is the server's own.
+        certificate = x509.load_pem_x509_certificate(
+            Path(tls.certificate).read_bytes()
+        )  # The first is the server's own.
     except (OSError, ValueError):
         return None
-    ends = (found.not_valid_before_utc, found.not_valid_after_utc)
+    ends = (certificate.not_valid_before_utc, certificate.not_valid_after_utc)
     return Validity(*(int(end.timestamp() * 1000) for end in ends))
 
 
@@ -135,12 +137,12 @@ class _Dates:
 
 def _stamps(tls: HttpTlsSpec) -> list[tuple[int, int] | None]:
     """Returns what changes with a file, of the certificate and of its key; None for one that is missing."""
-    found: list[tuple[int, int] | None] = []
+    stamps: list[tuple[int, int] | None] = []
     for path in (tls.certificate, tls.key):
         try:
             status = Path(path).stat()
         except OSError:
-            found.append(None)
+            stamps.append(None)
         else:
-            found.append((status.st_ino, status.st_mtime_ns))
-    return found
+            stamps.append((status.st_ino, status.st_mtime_ns))
+    return stamps

@@ -67,15 +67,15 @@ def _operation(endpoint: Endpoint) -> dict[str, Any]:
 
 def _parameters(endpoint: Endpoint) -> list[dict[str, Any]]:
     schema = endpoint.parameters.model_json_schema()
-    found = []
-    for name, one in schema.get("properties", {}).items():
-        words, default = one.pop("description"), one.pop("default", None)
-        kinds = [kind for kind in one.pop("anyOf", [one]) if kind.get("type") != "null"]
-        own = {key: value for key, value in kinds[0].items() if key != "title"}
+    parameters = []
+    for name, property_schema in schema.get("properties", {}).items():
+        words, default = property_schema.pop("description"), property_schema.pop("default", None)
+        kinds = [kind for kind in property_schema.pop("anyOf", [property_schema]) if kind.get("type") != "null"]
+        parameter_schema = {key: value for key, value in kinds[0].items() if key != "title"}
         if default is not None:
-            own["default"] = default
-        found.append({"name": name, "in": "query", "description": words, "schema": own})
-    return found
+            parameter_schema["default"] = default
+        parameters.append({"name": name, "in": "query", "description": words, "schema": parameter_schema})
+    return parameters
 
 
 def _json(words: str, schema: Any) -> dict[str, Any]:

@@ -30,21 +30,21 @@ class Operations:
 
     def __init__(self) -> None:
         self._thread = ThreadPoolExecutor(1, "http-operation")
-        self._known: dict[str, Future[dict[str, Any]]] = {}
+        self._futures: dict[str, Future[dict[str, Any]]] = {}
 
     def begin(self, work: Callable[[], dict[str, Any]]) -> Operation:
         """Queues the work, unless too much is queued."""
-        for name in [name for name, future in self._known.items() if future.done()][: len(self._known) - _KEPT + 1]:
-            del self._known[name]
-        if len(self._known) >= _KEPT:
+        for name in [name for name, future in self._futures.items() if future.done()][: len(self._futures) - _KEPT + 1]:
+            del self._futures[name]
+        if len(self._futures) >= _KEPT:
             raise Refused(503, "TooManyOperations", "too many operations are waiting", "ask again later")
         name = new_id()
-        self._known[name] = self._thread.submit(work)
+        self._futures[name] = self._thread.submit(work)
         return Operation(id=name, state="running")
 
     def get(self, name: str) -> Operation:
         """Returns the piece of work. Raises: Refused for one that is not known."""
-        future = self._known.get(name)
+        future = self._futures.get(name)
         if future is None:
             raise Refused(404, "UnknownOperation", "this process knows no such operation", "begin it again")
         if not future.done():

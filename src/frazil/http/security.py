@@ -83,8 +83,8 @@ class Guard:
         except Refused as refused:
             request = Request(scope)
             is_page = refused.problem.status == 401 and wants_page(request)
-            own = self._login(request) if is_page else answer(refused.problem, self._redact, refused.headers)
-            await own(scope, receive, send_with_headers)
+            response = self._login(request) if is_page else answer(refused.problem, self._redact, refused.headers)
+            await response(scope, receive, send_with_headers)
         except Exception as error:
             log.error("http_request_failed", path=scope["path"], exc_info=error)
             if not is_answered:
@@ -148,12 +148,12 @@ def _is_among(given: str, tokens: tuple[str, ...]) -> bool:
     return any(hmac.compare_digest(given.encode(), token.encode()) for token in tokens)
 
 
-def _check_host(request: Request, own: str) -> None:
+def _check_host(request: Request, own_host: str) -> None:
     try:
         host = urlsplit(f"//{request.headers.get('host', '')}").hostname or ""
     except ValueError:  # Brackets that are not an IPv6 address.
         host = ""
-    if host not in ("localhost", "127.0.0.1", "::1", own):
+    if host not in ("localhost", "127.0.0.1", "::1", own_host):
         raise Refused(
             421,
             "WrongHost",
@@ -167,8 +167,8 @@ def _check_origin(request: Request) -> None:
     origin, site = request.headers.get("origin"), request.headers.get("sec-fetch-site", "none")
     if site == "same-origin":  # A browser's own words; behind a proxy the origin has another name than the host.
         return
-    own = f"{request.scope['scheme']}://{request.headers.get('host', '')}"
-    if site != "none" or origin not in (None, own):
+    own_origin = f"{request.scope['scheme']}://{request.headers.get('host', '')}"
+    if site != "none" or origin not in (None, own_origin):
         raise Refused(
             403,
             "OtherSite",

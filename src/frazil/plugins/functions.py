@@ -39,10 +39,10 @@ def import_function(path: str, folder: str) -> Callable[..., Any]:
     if folder not in sys.path:
         sys.path.append(folder)  # Last, so that no file beside the pipeline file hides a package.
     try:
-        found: Callable[..., Any] = getattr(importlib.import_module(module), name)
+        function: Callable[..., Any] = getattr(importlib.import_module(module), name)
     except Exception as error:
         raise SpecError(
             f"the function `{path}` cannot be imported: {type(error).__name__}: {error}",
             remedy="name it `module.function`, and put the module beside the pipeline file, or install its package",
         ) from error
-    return found
+    return function

@@ -35,7 +35,7 @@ class Registered(Generic[_Object]):
 
     def added(self) -> tuple[str, ...]:
         """Returns the names that installed packages add."""
-        return tuple(sorted({one.name for one in _installed(self.group)} - self.built_in.keys()))
+        return tuple(sorted({entry_point.name for entry_point in _installed(self.group)} - self.built_in.keys()))
 
     def __contains__(self, name: object) -> bool:
         return name in self.built_in or name in self.added()
@@ -45,29 +45,29 @@ class Registered(Generic[_Object]):
 
         Raises: SpecError where no package has it, two packages have it, or it cannot be imported.
         """
-        found = self.built_in.get(name) or self._loaded.get(name)
-        if found is None:
-            found = self._loaded[name] = self._load(name)
-        return found
+        loaded = self.built_in.get(name) or self._loaded.get(name)
+        if loaded is None:
+            loaded = self._loaded[name] = self._load(name)
+        return loaded
 
     def _load(self, name: str) -> _Object:
-        found = [one for one in _installed(self.group) if one.name == name]
-        packages = sorted({package_of(one) for one in found})
+        entry_points = [entry_point for entry_point in _installed(self.group) if entry_point.name == name]
+        packages = sorted({package_of(entry_point) for entry_point in entry_points})
         what = f"the {self._noun} `{name}`"
-        if not found:
+        if not entry_points:
             raise SpecError(f"no installed package has {what}", remedy="install the package that has it")
-        if len(found) > 1:
+        if len(entry_points) > 1:
             remedy = "uninstall all of them but one"
             raise SpecError(f"several packages have {what}: {', '.join(packages)}", remedy=remedy)
         remedy = f"correct or reinstall the package {packages[0]}"
         try:
-            loaded = found[0].load()
+            loaded = entry_points[0].load()
         except Exception as error:
             reason = f"{type(error).__name__}: {error}"
             message = f"{what} of the package {packages[0]} cannot be imported: {reason}"
             raise SpecError(message, remedy=remedy) from error
         if not isinstance(loaded, self._kind):
-            is_not = f"`{found[0].value}` is not of the class {self._kind.__name__}"
+            is_not = f"`{entry_points[0].value}` is not of the class {self._kind.__name__}"
             raise SpecError(f"{what} of the package {packages[0]} cannot be used: {is_not}", remedy=remedy)
         self.packages.update(packages)
         result: _Object = loaded
@@ -94,5 +94,5 @@ def function_of(target: Callable[..., Any] | str) -> Callable[..., Any]:
     if not isinstance(target, str):
         return target
     module, _, name = target.partition(":")
-    found: Callable[..., Any] = getattr(importlib.import_module(module), name)
-    return found
+    function: Callable[..., Any] = getattr(importlib.import_module(module), name)
+    return function

@@ -43,19 +43,23 @@ def _nothing(_pipeline: RunningPipeline, _name: str, _chosen: Any) -> list[str]:
 
 
 def _preview_reset(pipeline: RunningPipeline, name: str, _chosen: Any) -> list[str]:
-    found = pipeline.reset(name, dry_run=True)
-    effect = "they become rows a second time" if found.mode == "append" else "they replace their rows"
+    reset = pipeline.reset(name, dry_run=True)
+    effect = "they become rows a second time" if reset.mode == "append" else "they replace their rows"
     return [
-        f"offsets that are read again: {found.read_again:,}; {effect}",
-        f"offsets that are left unread: {found.left_unread:,}",
+        f"offsets that are read again: {reset.read_again:,}; {effect}",
+        f"offsets that are left unread: {reset.left_unread:,}",
     ]
 
 
 def _preview_maintenance(pipeline: RunningPipeline, name: str, _chosen: Any) -> list[str]:
     tables = pipeline.maintain(name, dry_run=True)["tables"]
-    due = [f"{table}: {one['action']}: {one['reason']}" for table, held in tables.items() for one in held["actions"]]
+    due = [
+        f"{table}: {due_action['action']}: {due_action['reason']}"
+        for table, held in tables.items()
+        for due_action in held["actions"]
+    ]
     failures = [f"{table}: {held['failure']}" for table, held in tables.items() if held["failure"]]
-    return [str(pipeline.redact(one)) for one in [*due, *failures] or ["nothing is due"]]
+    return [str(pipeline.redact(line)) for line in [*due, *failures] or ["nothing is due"]]
 
 
 def _preview_replay(pipeline: RunningPipeline, name: str, chosen: Any) -> list[str]:
@@ -161,6 +165,6 @@ class Actions:
         """Work on a table that takes longer than a request."""
         require_operate(request)
         name = request.path_params["table"]
-        found = self._operations.get(request.path_params["operation"])
-        shown = self._pipeline.redact(found.model_dump())
+        operation = self._operations.get(request.path_params["operation"])
+        shown = self._pipeline.redact(operation.model_dump())
         return page(request, "operation.html", pipeline=self._pipeline.spec.pipeline, name=name, operation=shown)

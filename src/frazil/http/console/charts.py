@@ -65,9 +65,9 @@ def peaks(values: Values, count: int) -> Values:
     padded = np.full(size * -(-len(values) // size), np.nan, np.float32)
     padded[len(padded) - len(values) :] = values
     stretches = padded.reshape(-1, size)
-    known = ~np.isnan(stretches)
-    largest = np.max(stretches, axis=1, where=known, initial=-np.inf)
-    return np.where(known.any(axis=1), largest, np.float32(np.nan)).astype(np.float32)
+    has_value = ~np.isnan(stretches)
+    largest = np.max(stretches, axis=1, where=has_value, initial=-np.inf)
+    return np.where(has_value.any(axis=1), largest, np.float32(np.nan)).astype(np.float32)
 
 
 def bars(counts: Sequence[int], labels: Sequence[str]) -> list[tuple[str, int, Markup]]:

@@ -109,8 +109,8 @@ def figures_of(table: TableStatus, hour: LastHour, now_ms: int) -> Figures:
 
 
 def _average(values: Samples) -> float | None:
-    known = values[~np.isnan(values)]
-    return float(known.mean()) if known.size else None
+    present = values[~np.isnan(values)]
+    return float(present.mean()) if present.size else None
 
 
 # ---- cells
@@ -121,9 +121,9 @@ def cells_of(figures: Figures, now_ms: int) -> tuple[str, ...]:
     table = figures.table
     lag = count(table.lag.lag_records)
     if table.lag.open_transactions:
-        lag = _HELD.format(lag=lag, held=count(sum(one.span for one in table.lag.open_transactions)))
+        lag = _HELD.format(lag=lag, held=count(sum(held.span for held in table.lag.open_transactions)))
     most = NOTHING if figures.hour.worst_freshness_s is None else f"max {duration(figures.hour.worst_freshness_s)}"
-    found = (
+    cells = (
         state_cell(figures),
         clock_time(table.progress.watermark_ms, now_ms),
         lag,
@@ -132,7 +132,7 @@ def cells_of(figures: Figures, now_ms: int) -> tuple[str, ...]:
         clock_time(table.progress.last_commit_ms, now_ms),
         _dead_letters(figures),
     )
-    return tuple(str(escape(cell)) for cell in found)
+    return tuple(str(escape(cell)) for cell in cells)
 
 
 def state_cell(figures: Figures) -> Markup:
@@ -239,16 +239,18 @@ def chosen(every: Iterable[Figures], text: str, kept: str, column: str, is_rever
     """Returns the tables whose name contains `text` and that the filter `kept` keeps, ordered by a column."""
     words = text.lower().split()
     keeps = FILTERS.get(kept)
-    found = [
-        one for one in every if (keeps is None or keeps(one)) and all(word in one.table.name.lower() for word in words)
+    kept_figures = [
+        figures
+        for figures in every
+        if (keeps is None or keeps(figures)) and all(word in figures.table.name.lower() for word in words)
     ]
-    orders = {one.key: one.order for one in COLUMNS}
-    by_name = sorted(found, key=lambda one: one.table.name)
+    orders = {shown.key: shown.order for shown in COLUMNS}
+    by_name = sorted(kept_figures, key=lambda figures: figures.table.name)
     return sorted(by_name, key=orders.get(column, orders["state"]), reverse=is_reversed)
 
 
 def summary_of(every: Iterable[Figures]) -> dict[str, int]:
     """Returns how many tables each filter keeps, for those that ask for attention."""
-    known = list(every)
+    tables = list(every)
     names = ("stopped", "backing off", "paused", "late", "without a commit", "with dead letters")
-    return {name: sum(map(FILTERS[name], known)) for name in names}
+    return {name: sum(map(FILTERS[name], tables)) for name in names}

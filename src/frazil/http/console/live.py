@@ -102,11 +102,13 @@ class LiveTables:
     def changes(self, after: int) -> dict[str, dict[int, str]]:
         """Returns the cells that are newer than the version `after`, by table and column, 0 for the one behind the name."""
         with self._lock:
-            found = {
-                name: {place: row.cells[place] for place, at in enumerate(row.versions) if at > after}
+            newer = {
+                name: {
+                    place: row.cells[place] for place, cell_version in enumerate(row.versions) if cell_version > after
+                }
                 for name, row in self.rows.items()
             }
-        return {name: cells for name, cells in found.items() if cells}
+        return {name: cells for name, cells in newer.items() if cells}
 
 
 class Streams:

@@ -69,7 +69,7 @@ class Console:
             request,
             "tables.html",
             pipeline=self._pipeline.spec.pipeline,
-            rows=[(one.table.name, rows[one.table.name].cells) for one in shown],
+            rows=[(figures.table.name, rows[figures.table.name].cells) for figures in shown],
             total=len(every),
             summary=figures.summary_of(every),
             columns=figures.COLUMNS,
@@ -124,7 +124,7 @@ class Console:
             schema=table_page.current_columns(metadata) if metadata is not None else [],
             schemas=table_page.schema_changes(metadata, commits) if metadata is not None else [],
             partitions=table_page.partitions_of(table),
-            settings=pipeline.redact([vars(one) for one in table_page.settings_of(pipeline.spec, table.spec)]),
+            settings=pipeline.redact([vars(setting) for setting in table_page.settings_of(pipeline.spec, table.spec)]),
             is_paused=table.schedule.is_paused,
         )
 
@@ -164,8 +164,8 @@ class Console:
     def process(self, request: Request) -> Response:
         """The process that runs the pipeline."""
         report = self._pipeline.report()
-        found = process_figures(self._pipeline, report)
-        return page(request, "process.html", pipeline=report.pipeline, report=report, process=found)
+        shown_figures = process_figures(self._pipeline, report)
+        return page(request, "process.html", pipeline=report.pipeline, report=report, process=shown_figures)
 
     # ---- logging in
 

@@ -52,9 +52,9 @@ def process_figures(pipeline: RunningPipeline, report: PipelineReport) -> Proces
     }
     started_s = values.get("process_start_time_seconds")
     epoch, run_id = max((table.progress.writer for table in pipeline.tables), default=(0, ""))
-    own = report.process.pid or os.getpid()
+    own_pid = report.process.pid or os.getpid()
     return ProcessFigures(
-        tree=tuple(_tree(own)),
+        tree=tuple(_tree(own_pid)),
         thread_names=tuple(sorted(thread.name for thread in threading.enumerate())),
         started_ms=None if started_s is None else int(started_s * 1000),
         cpu_s=values.get("process_cpu_seconds_total"),

@@ -66,15 +66,15 @@ class CommitRow:
 def commits_of(metadata: TableMetadata, pipeline: str) -> list[CommitRow]:
     """Returns the snapshots of the main branch, the newest first."""
     line = list(metadata.ancestors())
-    found: list[CommitRow] = []
+    rows: list[CommitRow] = []
     before = Progress()
     for place, snapshot in enumerate(reversed(line)):
         after = from_summary(pipeline, snapshot.summary, snapshot.id)
         # What the oldest kept snapshot has added is not known: the one before it has been expired.
         is_known = place > 0 or snapshot.parent is None
-        found.append(_commit(snapshot, pipeline, before, after, is_known))
+        rows.append(_commit(snapshot, pipeline, before, after, is_known))
         before = after or before
-    return found[::-1]
+    return rows[::-1]
 
 
 def _commit(snapshot: Snapshot, pipeline: str, before: Progress, after: Progress | None, is_known: bool) -> CommitRow:
@@ -90,7 +90,9 @@ def _commit(snapshot: Snapshot, pipeline: str, before: Progress, after: Progress
         numbers[3] + numbers[4],
         numbers[5] + numbers[6],
         tuple(_ranges(before.offsets, after.offsets)) if after is not None and is_own and is_known else (),
-        tuple(one for one in after.schemas if one not in before.schemas) if after is not None and is_known else (),
+        tuple(schema for schema in after.schemas if schema not in before.schemas)
+        if after is not None and is_known
+        else (),
         after.epoch if after is not None else None,
         snapshot.schema_id,
     )
@@ -118,9 +120,9 @@ def _author(snapshot: Snapshot, pipeline: str, is_own: bool) -> str:
 
 
 def _ranges(before: Offsets, after: Offsets) -> Iterator[PartitionRange]:
-    known = by_partition(before)
+    offsets_before = by_partition(before)
     for (topic, partition), end in sorted(by_partition(after).items()):
-        start = known.get((topic, partition), 0)
+        start = offsets_before.get((topic, partition), 0)
         if end != start:
             yield PartitionRange(topic, partition, start, end)
 
@@ -170,24 +172,24 @@ def schema_changes(metadata: TableMetadata, commits: list[CommitRow]) -> list[Sc
     cause, where this pipeline made it.
     """
     first = {commit.schema_id: commit for commit in commits}  # The oldest one comes last.
-    found: list[SchemaChange] = []
+    changes_of_schemas: list[SchemaChange] = []
     before: dict[int, SchemaColumn] | None = None
     for schema in metadata.schemas:
         number, fields = int(schema["schema-id"]), _fields(schema)
         changes = ("created",) if before is None else tuple(_changes(before, fields))
-        found.append(SchemaChange(number, changes, first.get(number)))
+        changes_of_schemas.append(SchemaChange(number, changes, first.get(number)))
         before = fields
-    return found[::-1]
+    return changes_of_schemas[::-1]
 
 
 def _fields(schema: Mapping[str, Any], prefix: str = "") -> dict[int, SchemaColumn]:
     """Returns the fields of a struct in Iceberg's JSON by their ids, nested ones included."""
-    found: dict[int, SchemaColumn] = {}
-    for one in schema["fields"]:
-        path, kind = f"{prefix}{one['name']}", one["type"]
-        found[one["id"]] = SchemaColumn(path, _type_text(kind), bool(one["required"]), one.get("doc", ""))
-        found |= _nested(kind, f"{path}.")
-    return found
+    columns: dict[int, SchemaColumn] = {}
+    for field in schema["fields"]:
+        path, kind = f"{prefix}{field['name']}", field["type"]
+        columns[field["id"]] = SchemaColumn(path, _type_text(kind), bool(field["required"]), field.get("doc", ""))
+        columns |= _nested(kind, f"{path}.")
+    return columns
 
 
 def _nested(kind: Any, prefix: str) -> dict[int, SchemaColumn]:
@@ -265,7 +267,7 @@ def settings_of(spec: PipelineSpec, table: TableSpec) -> list[Setting]:
     """Returns the settings of a table. A value that equals the default counts as the default."""
     where = f"the table, line {table.line}" if table.line else "the table"
 
-    found: list[Setting] = []
+    settings: list[Setting] = []
     for name, fields in _leaves(TABLE_KEYS, table):
         value, origin = _at(table, fields), where
         if spec.defaults is not None and _at(spec.defaults, fields) == value:
@@ -274,16 +276,16 @@ def settings_of(spec: PipelineSpec, table: TableSpec) -> list[Setting]:
             origin = f"`{fields[0]}` of the pipeline"
         is_default = value == _default(fields, table)
         text = _value_text(fields[-1], _at(table, fields[:-1]), value)
-        found.append(Setting(name, text, "default" if is_default else origin))
-    return found
+        settings.append(Setting(name, text, "default" if is_default else origin))
+    return settings
 
 
 def _leaves(
     keys: Mapping[str, Key], model: BaseModel, prefix: str = "", outer: tuple[str, ...] = ()
 ) -> Iterator[tuple[str, tuple[str, ...]]]:
     """Yields the keys with a value of their own, with the path of each in the file and among the fields of models."""
-    for name, one in keys.items():
-        fields = tuple(one.field.split("."))
+    for name, declared in keys.items():
+        fields = tuple(declared.field.split("."))
         value = _at(model, fields)
         if name in _SECTIONS and isinstance(value, BaseModel):
             yield from _leaves(keys_of(type(value)), value, f"{prefix}{name}.", (*outer, *fields))
