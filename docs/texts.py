@@ -103,8 +103,8 @@ refused too, with the nearest known name, and so is an empty value, except of ke
 STORES_HADOOP = """\
 Tasks reach `hdfs:` with the settings that the driver's Hadoop has: `spark.hadoop.NAME` under `spark.conf`, and the files of
 `HADOOP_CONF_DIR`. Files of an executor's own environment do not count. Of a setting that differs from Hadoop's default, the
-first row that matches decides; a refused one is an error of `frazil check`, and stops a table. These are all settings that
-Hadoop's client reads; others are those of servers, and `check` names them where the pipeline file has them:"""
+first row that matches decides; a refused one is an error of `frazil check`, and stops a table. Any other setting is the
+driver's alone, and `check` names one that begins with `dfs.` where the pipeline file has it:"""
 STORES_TABLE = """\
 These properties of a table (`properties` in the pipeline file, or set by another client) concern its store:"""
 IMPORT = """\

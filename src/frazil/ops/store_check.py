@@ -111,7 +111,7 @@ def check_driver_settings(spec: PipelineSpec, listed: Mapping[str, Sequence[str]
 
 
 def check_hadoop_settings(spec: PipelineSpec) -> Iterator[Finding]:
-    """Yields a finding for settings of Hadoop's in the pipeline file that reach no table."""
+    """Yields a finding for settings of Hadoop's in the pipeline file that reach no table, or no task."""
     written = hadoop_settings(spec.spark.conf)
     tried = "compared `spark.hadoop.` under `spark.conf` with what clients of stores read"
     foreign = sorted(name for name in written if name.startswith(OBJECT_STORES_OF_HADOOP))
@@ -122,5 +122,7 @@ def check_hadoop_settings(spec: PipelineSpec) -> Iterator[Finding]:
     for name in sorted(written):
         if name.startswith("dfs.") and setting_of(name) is None:
             near = difflib.get_close_matches(name, [one.name for one in HDFS], n=1, cutoff=0.8)
-            advice = f"did you mean `{near[0]}`?" if near else "remove it"
-            yield Finding("settings of hadoop", True, tried, f"mind: Hadoop's client reads no {name}; {advice}")
+            advice = f"did you mean `{near[0]}`?" if near else "keep it where the driver needs it, or remove it"
+            yield Finding(
+                "settings of hadoop", True, tried, f"mind: the tasks that write files get no {name}; {advice}"
+            )

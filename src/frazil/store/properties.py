@@ -252,17 +252,6 @@ DRIVERS_HADOOP = "frazil.hadoop."
 PROXY = "frazil.proxy"
 """The proxy by which the driver reaches S3, for tasks; empty for none."""
 
-_TUNING_OF_HDFS = (
-    "dfs.client-write-packet-size", "dfs.client.block.reader.", "dfs.client.block.write.", "dfs.client.cache.",
-    "dfs.client.cached.", "dfs.client.congestion.", "dfs.client.context", "dfs.client.datanode-restart.",
-    "dfs.client.deadnode.", "dfs.client.domain.", "dfs.client.failover.", "dfs.client.hedged.", "dfs.client.mark.",
-    "dfs.client.max.", "dfs.client.mmap.", "dfs.client.output.", "dfs.client.pipeline.", "dfs.client.rbf.",
-    "dfs.client.read.", "dfs.client.refresh.", "dfs.client.replica.", "dfs.client.retry.", "dfs.client.server-defaults.",
-    "dfs.client.short.", "dfs.client.slow.", "dfs.client.socket.", "dfs.client.socketcache.", "dfs.client.test.",
-    "dfs.client.use.legacy.", "dfs.client.write.", "dfs.datanode.hostname", "dfs.datanode.readahead.bytes",
-    "dfs.datanode.socket.", "dfs.domain.socket.", "dfs.namenode.lease-hard-limit-sec",
-    "dfs.namenode.snapshot.capture.openfiles", "dfs.provided.aliasmap.", "dfs.short.circuit.",
-)  # fmt: skip
 HDFS = (
     *_of("honoured", "the cluster's name nodes", "dfs.ha.namenodes.", "dfs.namenode.rpc-address."),
     *_of("honoured", "how the active name node is found", "dfs.client.failover.proxy.provider."),
@@ -330,40 +319,9 @@ HDFS = (
         "fs.hdfs.impl",
         harmless=("org.apache.hadoop.hdfs.distributedfilesystem",),
     ),
-    *_of(
-        "ignored",
-        "tasks write CRC-32C over as many bytes as the name node names; no effect on a file's bytes",
-        "dfs.bytes-per-checksum",
-        "dfs.checksum.",
-    ),
-    *_of(
-        "ignored",
-        "a task that cannot write to enough data nodes loses its batch, which is planned again",
-        "dfs.client.block.write.replace-datanode-on-failure.min-replication",
-    ),
-    *_of("ignored", "tasks bind to no interface", "dfs.client.local.interfaces"),
-    *_of(
-        "ignored",
-        "only for encrypted connections and zones, which are refused",
-        "dfs.client.https.",
-        "dfs.client.ignore.",
-        "dfs.client.key.",
-        "dfs.data.transfer.",
-        "dfs.encrypt.data.",
-        "dfs.trustedchannel.resolver.class",
-    ),
-    *_of("ignored", "only for Kerberos, which is refused", "dfs.datanode.kerberos.principal"),
-    *_of("ignored", "only for Kerberos, which is refused", "dfs.namenode.kerberos.principal"),
-    *_of("ignored", "only for logins, keys and servers", "hadoop.security."),
-    *_of("ignored", "only for `webhdfs:`", "dfs.http.client.", "dfs.webhdfs."),
-    *_of("ignored", "only for `webhdfs:` and Hadoop's commands", "dfs.client.fsck.", "dfs.namenode.http-address"),
-    *_of(
-        "ignored", "only for `webhdfs:` and Hadoop's commands", "dfs.namenode.https-address", "dfs.user.home.dir.prefix"
-    ),
     *_of("ignored", "the names of all name services; tasks get those of the one that a path names", "dfs.nameservices"),
-    *_of("ignored", "tunes Java's client; no effect on files", *_TUNING_OF_HDFS),
 )
-"""Hadoop's settings that its client of HDFS reads: the first that matches a name describes it. Others are of servers."""
+"""Hadoop's settings that decide something about files: the first that matches a name describes it. Tasks get no other."""
 
 FILE_IO = (
     *_of("ignored", "a property of Hive's catalog", "client.pool.cache.eviction-interval-ms"),

@@ -96,9 +96,13 @@ def test_settings_that_the_protocol_leaves_without_effect_are_told(
         ),
         (
             "spark.hadoop.dfs.replicaton: '2'",
-            "Hadoop's client reads no dfs.replicaton; did you mean `dfs.replication`?",
+            "the tasks that write files get no dfs.replicaton; did you mean `dfs.replication`?",
         ),
-        ("spark.hadoop.dfs.namenode.name.dir: /x", "Hadoop's client reads no dfs.namenode.name.dir; remove it"),
+        (
+            "spark.hadoop.dfs.client.read.shortcircuit: 'true'",
+            "the tasks that write files get no dfs.client.read.shortcircuit; keep it where the driver needs it, or remove"
+            " it",
+        ),
         ("spark.hadoop.dfs.replication: '2', spark.hadoop.dfs.ha.namenodes.lake: 'a,b'", None),
         ("spark.hadoop.hive.metastore.client.socket.timeout: 5s, spark.sql.x: y", None),
     ],

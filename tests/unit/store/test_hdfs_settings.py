@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-import zipfile
 from pathlib import Path
 
 import hdfs_native
@@ -11,8 +9,7 @@ import pytest
 
 from frazil.errors import SpecError
 from frazil.plugins.catalogs import CATALOGS
-from frazil.runtime.jars import spark_home
-from frazil.store.hdfs import HdfsCluster, sent_to_tasks, setting_of
+from frazil.store.hdfs import HdfsCluster, sent_to_tasks
 from frazil.store.properties import HDFS, StoreProperty, task_properties
 
 REFUSED = [known for known in HDFS if known.treatment == "refused"]
@@ -59,25 +56,6 @@ def test_a_catalog_of_folders_needs_no_lock_on_hdfs() -> None:
     CATALOGS.get("hadoop").check(None, "hdfs://name:8020/wh", {})
     with pytest.raises(SpecError):
         CATALOGS.get("hadoop").check(None, "/shared/warehouse", {})
-
-
-def test_every_setting_that_hadoop_s_client_reads_is_described() -> None:
-    """Read from the constants of its classes, as in integration/test_stores.py; DeprecatedKeys has older names of them."""
-    [client] = spark_home().glob("jars/hadoop-client-api-*.jar")
-    found = set()
-    with zipfile.ZipFile(client) as archive:
-        classes = [
-            name for name in archive.namelist() if re.search(r"/HdfsClientConfigKeys(\$(?!Depr).*)?\.class$", name)
-        ]
-        for name in classes:
-            for size, text in re.findall(rb"\x01\x00(.)(dfs[.][A-Za-z0-9.-]+)", archive.read(name)):
-                found.add(text[: size[0]].decode())
-    assert len(found) > 130
-    found.discard("dfs.client.")
-    # Some are the beginning of a name, with that of a cluster behind it.
-    assert {name for name in found if not (setting_of(name) or setting_of(f"{name}."))} == set()
-    assert setting_of("dfs.replicaton") is None
-    assert setting_of("dfs.namenode.name.dir") is None
 
 
 def test_every_setting_that_is_sent_is_one_that_the_client_of_tasks_reads() -> None:
