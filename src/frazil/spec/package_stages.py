@@ -43,7 +43,7 @@ def read_stages(stages: Any) -> Any:
         except SpecError as error:
             mistakes.append(Mistake(name, error.message, error.remedy))
         except ValidationError as error:
-            remedy = f"write it as the stage `{name}` of its package needs it"
+            remedy = f"write it as the stage `{name}` needs it"
             for one in error.errors(include_url=False, include_context=False, include_input=False):
                 mistakes.append(Mistake((name, *one["loc"]), f"`{LABEL}`: {one['msg']}", remedy))
     if mistakes:
