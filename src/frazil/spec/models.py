@@ -12,11 +12,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Self
 
-from pydantic import Field, SkipValidation
+from pydantic import BaseModel, BeforeValidator, Field, SerializeAsAny, SkipValidation
 
 from frazil.errors import SpecError
 from frazil.routing import Route, Template, ValueSource, parse_source, parse_template
 from frazil.spec import connections, settings, table_forms, table_keys
+from frazil.spec.package_stages import read_stages
 from frazil.spec.syntax import forms
 from frazil.spec.syntax.document import Items, Node, Scalar, Section
 from frazil.spec.syntax.keys import (
@@ -111,6 +112,10 @@ class TableSpec(Declared, json_schema_extra={"oneOf": [{"required": ["topic"]}, 
     route: Annotated[Route | None, not_a_key("route")] = None
     #: The values of the table's records, of a table that the route made.
     route_values: Annotated[tuple[str, ...], not_a_key("route_values")] = ()
+    #: The stages of installed packages, each by its key with its settings, in the order of the file.
+    stages: Annotated[
+        tuple[tuple[str, SerializeAsAny[BaseModel]], ...], BeforeValidator(read_stages), not_a_key("stages")
+    ] = ()
     #: Where the file declares it; 0 if it does not.
     line: Annotated[int, not_a_key("line")] = 0
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from frazil.name_case import Spellings, fold_case, fold_path
+from frazil.plugins.stages import STAGES
 from frazil.spec import changes, settings, steps
 from frazil.spec.columns import (
     STRANGE_IN_COLUMN,
@@ -17,6 +18,7 @@ from frazil.spec.columns import (
     check_value,
 )
 from frazil.spec.models import DEFAULTS_KEYS, OF_ALL_TABLES, OF_ONE_TABLE, PipelineSpec, Shared, TableSpec
+from frazil.spec.package_stages import hide_stages
 from frazil.spec.partitioning import METADATA_TYPES, check_terms
 from frazil.spec.protect import check_protect, check_rule, complete_rule
 from frazil.spec.sections import RULES as RULES_OF_SECTIONS
@@ -75,6 +77,7 @@ def prepare_table(node: Node, name: str, owner: str, line: int, shared: Shared, 
     for key, value in (("commit", commit), ("maintenance", _switched(maintenance, shared.maintenance))):
         if value is not None:
             table[key] = value
+    hide_stages(table)
     table.hide("name", name)
     table.hide("line", line)
     reading.owners[id(table)] = owner
@@ -105,7 +108,7 @@ def _with_defaults(table: Section, defaults: Section | None) -> Section:
     mode = table.get("mode")
     strange = _OF_UPSERT_TABLES if isinstance(mode, Scalar) and mode.text == "append" else ()
     # What is no setting of a table is noted where `defaults` itself is read.
-    return table.over(defaults, DEFAULTS_KEYS.keys() - {*strange})
+    return table.over(defaults, {*DEFAULTS_KEYS, *STAGES.added()} - {*strange})
 
 
 def _switched(node: Node | None, inherited: Section | None) -> Node | None:

@@ -114,6 +114,7 @@ BY_PEOPLE: Mapping[str, str] = {
     "write `key: {format: text}` and name another column for the key, or fix the producer": _FILE,
     "declare the column … with a type that holds the values, or fix the producer": _FILE,
     "use the schema id in the record, or write `naming: topic`": _FILE,
+    "write it as the stage `…` needs it": _FILE,
     "name its jar, as `catalog: {jars: [/path/to/driver.jar]}`, or correct `catalog.uri`": _INSTALL,
     "remove `jdbc.init-catalog-tables: false`, or let its owner make them; Frazil retries with back-off": _SERVICE,
     "name the jar that has the class under `catalog: {jars: […]}`, or correct `catalog`": _INSTALL,

@@ -176,7 +176,7 @@ class Reading:
                 if key not in node:
                     return Place(line, node, (*names, key), owner)
                 line, node = node.lines.get(key, node.line), node[key]
-                names.append(key)
+                names += [] if key.startswith(HIDDEN) else [key]
             elif isinstance(node, Items) and isinstance(part, int):
                 node = node[part]
                 line = node.line
