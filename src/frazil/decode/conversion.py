@@ -103,10 +103,9 @@ class Conversion:
             fates=self.fates,
         )
 
-    def apart(self, **settings: Any) -> Conversion:
-        """Returns a conversion of the same records without results. settings: other values of its reading."""
-        reading = replace(self.reading, **settings) if settings else self.reading
-        return Conversion(reading, self.schema_id, self.row_count, self.limit)
+    def apart(self) -> Conversion:
+        """Returns a conversion of the same records without results."""
+        return Conversion(self.reading, self.schema_id, self.row_count, self.limit)
 
     def take(self, other: Conversion, owner: NDArray[Any]) -> None:
         """Adds the results of another conversion, without refused changes. owner: the number of each of its records among
