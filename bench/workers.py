@@ -19,6 +19,7 @@ import pyarrow as pa
 from bench.records import make_pool
 from bench.wide import make_wide_pool
 from frazil.decode.json.records import infer_json
+from frazil.rows.changes import appended
 from frazil.rows.project import decode_rows, shape_rows
 from frazil.schema.evolve import new_schema
 from frazil.write.target import TableTarget
@@ -41,7 +42,7 @@ def measure(values: pa.BinaryArray, folder: str) -> dict[str, float]:
         start = time.process_time()
         decoded = decode_rows(target, {"value": batch})
         spent["decode"] += (middle := time.process_time()) - start
-        rows = shape_rows(target, decoded, {})
+        rows = shape_rows(target, appended(decoded), {})
         spent["shape"] += (end := time.process_time()) - middle
         writer.write(rows)
         spent["write"] += time.process_time() - end

@@ -35,9 +35,9 @@ from frazil.decode.columns import Fault
 from frazil.decode.regroup import member_at
 from frazil.decode.settings import NEW_KEY, OLD_KEY
 from frazil.name_case import Spellings, fold_case
+from frazil.rows.changes import DELETE
 from frazil.schema.arrow import Bools, Records
 from frazil.schema.evolve import type_at
-from frazil.upsert.changes import DELETE
 from frazil.upsert.deduplicate import key_codes
 from frazil.upsert.lookup.live_rows import has_column
 from frazil.upsert.records.key_fields import find_key_fields, leaves_of, name_columns, places_of

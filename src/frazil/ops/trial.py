@@ -29,11 +29,12 @@ from frazil.ingest.tables.schemas import Schemas
 from frazil.ingest.tables.table import Table, set_key_columns
 from frazil.ingest.tables.target import target_of
 from frazil.ingest.tasks.shares import shares_of
+from frazil.ingest.tasks.task import read_records
 from frazil.ingest.tasks.task_job import Job, quoting_no_record
 from frazil.kafka.port import ReadRecord, Source
 from frazil.ops.sampling import batch_of, routed_sample
 from frazil.ops.status import MissingTopics
-from frazil.ops.tried_record import Read, TriedRecord, read_columns, try_record
+from frazil.ops.tried_record import Read, TriedRecord, try_record
 from frazil.rows.decoder import fields_requested_by_rows
 from frazil.schema.arrow import Records
 from frazil.schema.evolve import NameConflict, merge_requested_fields
@@ -118,7 +119,7 @@ class Trial:
 
     def _reading(self, target: TableTarget, topic: str) -> Read:
         """Returns a function that reads records as a task reads them, with the values that Spark makes."""
-        return self._queries.asking_spark(target, topic, partial(read_columns, target, topic))
+        return self._queries.asking_spark(target, topic, partial(read_records, target, topic))
 
     # ---- which records
 
@@ -208,7 +209,7 @@ class Trial:
             with quoting_no_record(Job({topic: target})):
                 for _, columns, found in read_bounded(batch, read, target.reading.columns_left):
                     needs.note(_decoded(target, topic, columns, found.decoded), [topic], fixed)
-                    needs.key_columns = needs.key_columns or (found.changes.key_columns if found.changes else ())
+                    needs.key_columns = needs.key_columns or found.key_columns
         return needs
 
     def _create(self, table: Table, needs: Needs) -> None:
@@ -229,7 +230,7 @@ def _decoded(target: TableTarget, topic: str, columns: Records, found: Decoded) 
     """Returns the result with the schema requests of records that become rows alone."""
 
     def read(target: TableTarget, records: Records) -> Decoded:
-        return read_columns(target, topic, records).decoded
+        return read_records(target, topic, records).decoded
 
     return fields_requested_by_rows(target.source or target, columns, found, read)
 

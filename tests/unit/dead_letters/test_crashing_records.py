@@ -35,13 +35,9 @@ def _plant(monkeypatch: pytest.MonkeyPatch) -> None:
 
         return reading
 
-    for module, name in (
-        (task, "read_records"),
-        (task, "read_upserts"),
-        (replay, "read_records"),
-        (changes, "read_upserts"),
-    ):
-        monkeypatch.setattr(module, name, harmed(getattr(module, name)))
+    reading = harmed(task.__dict__["read_records"])
+    for module in (task, replay, changes):
+        monkeypatch.setattr(module, "read_records", reading)
 
 
 def _make_dead_letters(scene: Scene, *offsets: int) -> None:

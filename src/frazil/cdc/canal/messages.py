@@ -40,8 +40,8 @@ from frazil.decode.json.records import FAULTS, text_slices, texts_of, unescape_k
 from frazil.decode.json.slices import JsonOptions, Slices, Texts, elements_of, group_equal, members_under
 from frazil.decode.rescue import join_members, members_of
 from frazil.decode.settings import Reading
+from frazil.rows.changes import Changes
 from frazil.schema.arrow import Bools, Ints, Records, spread_mask, spread_places
-from frazil.upsert.changes import Changes
 
 Owner = NDArray[np.int32]
 _NAMES = ("type", "isDdl", "data", "old", "mysqlType", "pkNames", "es", "ts", *IN_MESSAGES.values())

@@ -18,21 +18,22 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from pyiceberg.types import StringType
 
-from frazil.decode.columns import Decoded, offsets_of
+from frazil.decode.columns import offsets_of
 from frazil.decode.limits import read_bounded
 from frazil.decode.regroup import member_at
 from frazil.report import RouteReport
 from frazil.routing import ValueSource
+from frazil.rows.changes import Changes
 from frazil.rows.project import shape_rows
 from frazil.rows.routes import RouteValues, encode_values, read_route_values
 from frazil.rows.storable import partition_floors
-from frazil.schema.arrow import Bools, Ints, Records
+from frazil.schema.arrow import Bools, Ints, Records, pick, spread_mask
 from frazil.schema.routes import Router
 from frazil.types import Offsets
 from frazil.write.target import TableTarget
 
-ReadRows = Callable[[TableTarget, Records], Decoded]
-"""Reads records as rows of a table; all are refused that become none, for whatever reason."""
+ReadRows = Callable[[TableTarget, str, Records], Changes]
+"""Reads the records of a topic as rows of a table."""
 _MANY_BYTES = 32 * 1024 * 1024
 _NEVER = 2**63 - 1
 _UNREAD = -1
@@ -76,22 +77,19 @@ class Together:
         """
         if not self._is_worth_it or not records.num_rows:
             return None
-        pieces = list(read_bounded(records, partial(self._read, self._target), self._target.reading.columns_left))
-        (_, columns, decoded), *others = pieces
-        self._is_worth_it = not (others or _requests_any(decoded))
+        read = partial(self._read, self._target, topic)
+        (_, columns, changes), *others = read_bounded(records, read, self._target.reading.columns_left)
+        self._is_worth_it = not (others or _requests_any(changes))
         if not self._is_worth_it:
             return None
-        is_made, fates = ~decoded.refused, decoded.fates
+        made, fates = changes.without_refused(), changes.decoded.fates
+        is_made = spread_mask(np.ones(made.records.size, np.bool_), made.records, records.num_rows)
         if not is_made.all():
             fates = None if fates is None else fates[:, is_made]
-            places = pa.array(np.flatnonzero(is_made))
-            columns = {name: column.take(places) for name, column in columns.items()}
-            kept = [column.take(places) for column in decoded.columns]
-            decoded = Decoded(kept, np.zeros(len(places), np.bool_))
         if "topic" in self._target.metadata_fields and "topic" not in columns:
-            columns["topic"] = pa.repeat(pa.scalar(topic), len(decoded.refused))
-        values = self._values(topic, records, is_made, decoded)
-        return MadeRows(is_made, shape_rows(self._target, decoded, columns), values, fates)
+            columns["topic"] = pa.repeat(pa.scalar(topic), records.num_rows)
+        rows = shape_rows(self._target, made, pick(columns, made.records))
+        return MadeRows(is_made, rows, self._values(topic, records, is_made, made.columns), fates)
 
     def hold(self, rows: pa.Table, of_tables: Sequence[Ints]) -> None:
         """Keeps rows until there are more. of_tables: the places of each table's own rows."""
@@ -112,13 +110,13 @@ class Together:
             if any(some.num_rows for some in own):
                 yield target.name, pa.concat_tables(own).combine_chunks()
 
-    def _values(self, topic: str, records: pa.RecordBatch, is_made: Bools, decoded: Decoded) -> RouteValues:
+    def _values(self, topic: str, records: pa.RecordBatch, is_made: Bools, columns: Sequence[pa.Array]) -> RouteValues:
         """Returns the values of the records with rows: from columns that are the fields, as text; else read once more, as
         where a column has fields of other names, such as aliases of Avro: each job must find the same owner of a record.
         """
         route, target = self._target.route, self._target
         assert route is not None
-        found = [self._column(source, decoded) for source in route.to.sources]
+        found = [self._column(source, columns) for source in route.to.sources]
         arrays = [column for column in found if column is not None]
         has_own_names = target.reading.format == "json" and not target.reading.aliases
         if target.shaping is None and has_own_names and len(arrays) == len(found):
@@ -126,8 +124,8 @@ class Together:
         some = records if is_made.all() else records.filter(pa.array(is_made))
         return read_route_values(route, self._targets, topic, some)
 
-    def _column(self, source: ValueSource, decoded: Decoded) -> pa.Array | None:
-        found = member_at(self._target.fields, decoded.columns, source.path) if source.kind == "field" else None
+    def _column(self, source: ValueSource, columns: Sequence[pa.Array]) -> pa.Array | None:
+        found = member_at(self._target.fields, columns, source.path) if source.kind == "field" else None
         return found[0] if found is not None and isinstance(found[1], StringType) else None
 
 
@@ -160,10 +158,11 @@ def _rows_depend_on(target: TableTarget) -> object:
     return reading, *own, fields, partition_floors(target)
 
 
-def _requests_any(decoded: Decoded) -> bool:
+def _requests_any(changes: Changes) -> bool:
     """Whether the records need or report anything that one table alone must get."""
+    decoded = changes.decoded
     found = (decoded.requested_fields, decoded.made_optional, decoded.missing, decoded.refusals, decoded.dropped)
-    return any(found) or decoded.rescued is not None
+    return any(found) or changes.rescued_rows is not None
 
 
 @dataclass(frozen=True)

@@ -15,17 +15,15 @@ import numpy as np
 import pyarrow as pa
 
 from frazil.decode.limits import read_bounded
-from frazil.ingest.tasks.task import read_records
+from frazil.ingest.tasks.task import read_records, with_topic
 from frazil.ingest.tasks.task_job import Job, by_topic
 from frazil.ingest.tasks.task_limits import each_in_time, limited_memory
 from frazil.kafka.fetch.columns import LEFT_OUT
 from frazil.process.evaluate import evaluate
 from frazil.process.program import INPUT
-from frazil.rows.query_rows import input_columns
+from frazil.rows.changes import UPSERT
+from frazil.rows.query import query_input
 from frazil.schema.arrow import Bools, Ints, pick, spread_places
-from frazil.upsert.changes import UPSERT
-from frazil.upsert.query_changes import read_upserts
-from frazil.upsert.records.read_changes import with_topic
 from frazil.write.target import TableTarget
 
 
@@ -76,31 +74,16 @@ def inputs_of(target: TableTarget, topic: str, records: Mapping[str, pa.Array]) 
     assert source is not None
     assert program is not None
     assert program.spark_part is not None
-    records = with_topic(target, topic, records)
     count = len(records["value"])
-    columns, owner = _columns(target, source, topic, records)
+    columns, owner = _columns(source, topic, with_topic(target, topic, records))
     made = evaluate(program.spark_part.inputs, columns, owner.size, "null").columns
     places = spread_places(owner, count)
     return [one.take(places) for one in made]
 
 
-def _columns(
-    target: TableTarget, source: TableTarget, topic: str, records: Mapping[str, pa.Array]
-) -> tuple[dict[str, pa.Array], Ints]:
+def _columns(source: TableTarget, topic: str, records: Mapping[str, pa.Array]) -> tuple[dict[str, pa.Array], Ints]:
     """Returns the columns of `records` for those that make a row, and which these are."""
-    if target.changes is None:
-        found = read_records(source, records, limit=0)
-        changes, decoded = found.changes, found.decoded
-    else:
-        changes = read_upserts(source, topic, records, limit=0)
-        decoded = changes.decoded
-    if decoded.requested_fields or decoded.made_optional or decoded.missing:
-        nobody: Ints = np.empty(0, np.int64)
-        return pick(input_columns(source, decoded.columns, records, {}), nobody), nobody
-    if changes is None:
-        good: Ints = np.flatnonzero(~decoded.refused)
-        return pick(input_columns(source, decoded.columns, records, {}), good), good
-    rows: Ints = np.flatnonzero((changes.ops == UPSERT) & ~decoded.refused[changes.records])
-    columns = input_columns(source, changes.columns, pick(records, changes.records), changes.own)
-    owner: Ints = changes.records[rows].astype(np.int64)
-    return pick(columns, rows), owner
+    changes = read_records(source, topic, records, limit=0)
+    is_read = (changes.ops == UPSERT) & ~changes.decoded.refused[changes.records] & (not changes.must_read_again)
+    rows: Ints = np.flatnonzero(is_read)
+    return pick(query_input(source, records, changes), rows), changes.records[rows].astype(np.int64)

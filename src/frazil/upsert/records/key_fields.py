@@ -34,6 +34,7 @@ from frazil.decode.settings import Reading, WriterSchema
 from frazil.decode.wire_format import group_rows, guids_of, select_bodies, split_headers
 from frazil.name_case import change_case, fold_case
 from frazil.registry.port import UnusableSchema
+from frazil.rows.changes import TRUNCATE, Changes
 from frazil.rows.record_keys import KEY_SCHEMA, is_record
 from frazil.rows.writer_schemas import LATEST, struct_of
 from frazil.schema.arrow import Bools, Ints, Records
@@ -42,7 +43,6 @@ from frazil.schema.names import column_names, column_path
 from frazil.schema.parts import is_one_column
 from frazil.schema.projection import name_in_record
 from frazil.schema.selection import Path
-from frazil.upsert.changes import TRUNCATE, Changes
 from frazil.upsert.lookup.live_rows import has_column
 from frazil.write.target import ChangeReading, TableTarget
 

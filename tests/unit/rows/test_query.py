@@ -10,9 +10,10 @@ import pytest
 
 from frazil.cdc.changes import read_envelope
 from frazil.decode.settings import PLACEHOLDER, Envelope, Reading
+from frazil.ingest.tasks.task import read_records
 from frazil.process.program import Call, Field, Filter, Literal, Program, Project
-from frazil.upsert.changes import DELETE, UPSERT
-from frazil.upsert.query_changes import query_changes, read_upserts
+from frazil.rows.changes import DELETE, UPSERT, ReadRecords
+from frazil.rows.query import run_query
 from frazil.write.target import ChangeReading, TableTarget
 from tests.unit.cdc.envelope_reference import target_for
 
@@ -58,7 +59,7 @@ def test_changes_have_the_order_that_the_query_makes_also_where_it_drops_or_dele
     source = target("seq", {"id": "long", "seq": "string", "kind": "string"})
     table = target("at", {"id": "long", "at": "long", "origin": "string"}, source=source, program=_ORDERED)
     told = [_change("c", 1, "10"), _change("u", 1, "9"), _change("u", 2, "11", "b"), _change("d", 3, "12")]
-    changes = read_upserts(table, "a", _records(*told), 10)
+    changes = read_records(table, "a", _records(*told))
     assert changes.order is not None
     assert changes.order.to_pylist() == [10, 9, 11, 12]
     assert changes.ops.tolist() == ([UPSERT] * 4 if is_soft else [UPSERT, UPSERT, DELETE, DELETE])
@@ -73,5 +74,5 @@ def test_values_that_were_not_sent_are_named_by_the_columns_that_lack_them() -> 
     source = target_for(envelope, {"id": "long", "big": "string"}, ("unavailable",))
     table = target_for(envelope, {"id": "long", "large": "string"}, ("unavailable",), source=source, program=program)
     records = _records(*({"op": "c", "after": {"id": 1, "big": big}} for big in ("x", PLACEHOLDER)))
-    changes = query_changes(table, read_envelope(source, records), records, 10)
+    changes = run_query(table, ReadRecords("a", records, 10), read_envelope(source, records))
     assert changes.own["unavailable"].to_pylist() == [None, ["large"]]
