@@ -161,12 +161,7 @@ def table_of(form: Form) -> TableTarget:
     return TableTarget(
         name="bench.t",
         schema_json=new_schema(columns.items()).model_dump_json(),
-        location="",
-        properties=(),
-        io_properties=(),
-        spec_id=0,
         metadata=tuple((name, METADATA_COLUMNS[name]) for name in form.metadata),
-        target_file_size_bytes=1,
         reading=form.reading,
         envelope=form.envelope,
     )

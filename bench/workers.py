@@ -22,7 +22,7 @@ from frazil.decode.json.records import infer_json
 from frazil.rows.changes import appended
 from frazil.rows.project import decode_rows, shape_rows
 from frazil.schema.evolve import new_schema
-from frazil.write.target import TableTarget
+from frazil.write.target import TableFiles, TableTarget
 from frazil.write.write import FileWriter
 
 STAGES = ("decode", "shape", "write")
@@ -35,7 +35,7 @@ def measure(values: pa.BinaryArray, folder: str) -> dict[str, float]:
     found, _ = infer_json(values.slice(0, _SAMPLE))
     assert found is not None
     schema = new_schema((field.name, field.field_type) for field in found.fields)
-    target = TableTarget("t", schema.model_dump_json(), folder, (), (), 0, (), 2**30)
+    target = TableTarget("t", schema.model_dump_json(), TableFiles(folder, target_file_size_bytes=2**30))
     batches = [pa.concat_arrays([values.slice(start, _BATCH)]) for start in range(0, len(values), _BATCH)]
     writer, spent = FileWriter(target), dict.fromkeys(STAGES, 0.0)
     for batch in batches:

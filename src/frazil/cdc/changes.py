@@ -169,7 +169,7 @@ def _open(
     else:
         decoded = decode_values(reading, fields, records, limit)
         if envelope.needs_keys:
-            decoded = fill_from_keys(reading, target.before_key or Reading(), records, decoded, fields)
+            decoded = fill_from_keys(reading, target.record.before_key or Reading(), records, decoded, fields)
     decoded = _without_tombstones(decoded, nothing)
     columns = dict(zip(names, decoded.columns, strict=True))
     record_kind = np.array(columns["record_kind"].fill_null(0))

@@ -95,10 +95,10 @@ def shape_columns(target: TableTarget, shaping: Shaping, decoded: Decoded, recor
     columns = []
     key = _keys(target, shaping.key, records, limit)
     conversion.refused |= key.refused
-    readings, named, missing = dict(target.headers), dict(shaping.headers), decoded.missing | key.missing
+    readings, named, missing = dict(target.record.headers), dict(shaping.headers), decoded.missing | key.missing
     for field in target.fields:
         path = layout.paths.get(field.name)
-        if field.name == shaping.key and target.key is not None:
+        if field.name == shaping.key and target.record.key is not None:
             columns.append(key.columns[0])
         elif field.name in readings:
             name = named[field.name]
@@ -128,10 +128,10 @@ def shape_columns(target: TableTarget, shaping: Shaping, decoded: Decoded, recor
 
 def _keys(target: TableTarget, name: str, records: Records, limit: int) -> Decoded:
     """Returns the column of decoded keys; no column where the table has none."""
-    if target.key is None:
+    if target.record.key is None:
         return Decoded([], np.zeros(len(records["value"]), np.bool_))
     kind = next((field.field_type for field in target.fields if field.name == name), None)
-    found = decode_keys(target.key, name, kind, records, limit)
+    found = decode_keys(target.record.key, name, kind, records, limit)
     return replace(found, refusals={in_column(refusal, name, kind) for refusal in found.refusals})
 
 

@@ -65,8 +65,9 @@ def run(
     unjudged: Mapping[str, Bools] = MappingProxyType({}),
 ) -> Processed:
     """Evaluates a program as the table's settings say. unjudged: as for `evaluate`."""
-    on_error: OnError = "null" if target.fails_to_null else "dead_letter"
-    return evaluate(program, columns, count, on_error, unjudged, references_of(target.lookups))
+    assert target.query is not None
+    on_error: OnError = "null" if target.query.fails_to_null else "dead_letter"
+    return evaluate(program, columns, count, on_error, unjudged, references_of(target.query.lookups))
 
 
 def table_columns(

@@ -30,9 +30,9 @@ def read_appended(target: TableTarget, records: Records, limit: int) -> Changes:
     if tombstones is None:
         return appended(decode_rows(target, records, limit))
     decoded = decode_rows(target, records, limit, ~tombstones)
-    if target.tombstones == "dead_letter":
+    if target.record.tombstones == "dead_letter":
         return appended(_refuse(decoded, tombstones, limit))
-    if target.tombstones == "row":
+    if target.record.tombstones == "row":
         return appended(_require(target, decoded, tombstones, limit))
     return replace(appended(decoded).only(~tombstones), ignored={"tombstone": tombstones})
 
@@ -51,7 +51,7 @@ def read_others(
     # Changes have rescued values of their own, one for each change.
     decoded = replace(changes.decoded, rescued=None).spread(rows, tombstones.size)
     ignored = {kind: spread_mask(mask, rows, tombstones.size) for kind, mask in changes.ignored.items()}
-    if target.tombstones == "dead_letter":
+    if target.record.tombstones == "dead_letter":
         decoded = _refuse(decoded, tombstones, limit)
     else:
         ignored["tombstone"] = ignored.get("tombstone", np.False_) | tombstones
@@ -71,7 +71,7 @@ def _find(target: TableTarget, records: Records) -> Bools | None:
     """Returns which records are tombstones that the setting applies to, bool of shape (n_records,); None where there
     are none.
     """
-    if not target.tombstones:
+    if not target.record.tombstones:
         return None
     found: Bools = ~has_value(target.reading, records["value"])
     return found if found.any() else None

@@ -92,7 +92,7 @@ class ChangeRows:
         self._topics = topics
         self._parts: list[_Part] = []
         self._pending = 0
-        self._is_kept = target.is_single_task
+        self._is_kept = target.known.is_single_task
         self._departed: set[Place] = set()
         #: Topic, partition and offset of primary-key updates without all of their values, where the row of the old key
         #: is unknown.

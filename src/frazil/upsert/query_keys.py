@@ -9,9 +9,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from frazil.decode.columns import Mismatch
+from frazil.process.evaluate import evaluate
 from frazil.process.program import Filter, Lookup, Program
+from frazil.process.references import references_of
 from frazil.rows.changes import DELETE, TRUNCATE, UPSERT, Changes
-from frazil.rows.query_columns import run, table_columns
+from frazil.rows.query_columns import table_columns
 from frazil.schema.arrow import Bools, Ints, Records, Rows, pick
 from frazil.upsert.records.read_changes import without_ordered
 from frazil.write.target import TableTarget
@@ -74,14 +76,20 @@ def _keys_alone(program: Program) -> Program:
     return Program(tuple(stages), program.output)
 
 
+def _key_columns(target: TableTarget, program: Program, columns: Records, count: int) -> list[pa.Array]:
+    """Returns the table's columns as the query makes them of changes without a row: null where an expression fails."""
+    assert target.query is not None
+    made = evaluate(_keys_alone(program), columns, count, "null", references=references_of(target.query.lookups))
+    return table_columns(target, program, made.columns, count, 0)[0]
+
+
 def _with_keys(target: TableTarget, program: Program, changes: Changes, columns: Records, rows: Rows) -> Changes:
     """Returns the changes with the columns of `rows`, which have no row, that identify and order rows. columns: the
     records' columns of these.
     """
     if not rows.size:
         return changes
-    made = run(replace(target, fails_to_null=True), _keys_alone(program), columns, rows.size)
-    converted, _ = table_columns(target, program, made.columns, rows.size, 0)
+    converted = _key_columns(target, program, columns, rows.size)
     places = np.arange(changes.ops.size)
     places[rows] = np.arange(rows.size) + changes.ops.size
     assert target.changes is not None
@@ -124,10 +132,8 @@ def _old_keys(target: TableTarget, program: Program, columns: Records, changes: 
     old = dict(zip(names, changes.old_keys, strict=True))
     before = {name: pc.coalesce(old[name], column) if name in old else column for name, column in columns.items()}
     is_changed = np.logical_or.reduce([np.asarray(key.is_valid()) for key in changes.old_keys])
-    count = changes.ops.size
-    made = run(replace(target, fails_to_null=True), _keys_alone(program), before, count)
-    converted, _ = table_columns(target, program, made.columns, count, 0)
-    by_name = {field.name: column for field, column in zip(target.fields, converted, strict=True)}
+    made = _key_columns(target, program, before, changes.ops.size)
+    by_name = {field.name: column for field, column in zip(target.fields, made, strict=True)}
     mask = pa.array(is_changed)
     return [pc.if_else(mask, by_name[name], pa.scalar(None, by_name[name].type)) for name in _key_names(target)]
 

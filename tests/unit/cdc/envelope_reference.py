@@ -148,12 +148,7 @@ def target_for(
     return TableTarget(
         name="lake.t",
         schema_json=new_schema(fields.items()).model_dump_json() if fields else "",
-        location="",
-        properties=(),
-        io_properties=(),
-        spec_id=0,
         metadata=tuple((one, METADATA_COLUMNS[one]) for one in metadata),
-        target_file_size_bytes=1,
         reading=other.pop("reading", Reading(on_bad="dead_letter")),
         envelope=envelope,
         **other,

@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterable
 from dataclasses import asdict
 
 import pytest
-
 from docs import outputs
 from docs.generate import REFERENCE, is_written, stale_pages
 from docs.meanings import ENVIRONMENT, FAILPOINTS, LOG_EVENTS, REPLAY_KEYS, SUMMARY_KEYS
 from docs.scan import environment_variables, error_classes, failpoints, log_events
 from docs.texts import LIKE, SECTIONS
+
 from frazil import errors
 from frazil.adopt.adopt import Handover
 from frazil.catalog import progress

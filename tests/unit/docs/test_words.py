@@ -7,7 +7,6 @@ from collections.abc import Collection, Iterable, Iterator
 from fnmatch import fnmatch
 
 import pytest
-
 from docs.scan import ROOT
 
 PAGES = (

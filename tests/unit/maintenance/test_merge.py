@@ -33,7 +33,7 @@ from frazil.types import DataFile, DeleteFile, Progress
 from frazil.upsert.lookup.delete_files import write_deletes
 from frazil.write.target import TableTarget
 from frazil.write.write import FileWriter
-from tests.unit.ingest.targets import EVERY_KIND, target_of
+from tests.unit.ingest.targets import EVERY_KIND, changed, target_of
 
 Row = dict[str, Any]
 LARGE = 1 << 30
@@ -207,7 +207,7 @@ def _required_now(target: TableTarget) -> TableTarget:
 
 def _of_a_partition(target: TableTarget) -> TableTarget:
     spec = {"spec-id": 0, "fields": [{"name": "p", "transform": "identity", "source-id": 30, "field-id": 1000}]}
-    return replace(_with(target, NestedField(30, "p", LongType(), required=False)), partition_spec=json.dumps(spec))
+    return changed(_with(target, NestedField(30, "p", LongType(), required=False)), partition_spec=json.dumps(spec))
 
 
 @pytest.mark.parametrize(

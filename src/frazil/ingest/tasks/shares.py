@@ -66,7 +66,7 @@ class Together:
         #: The names of the tables that are alike.
         self.tables = frozenset(target.name for target in alike)
         # Records that end tasks are read for no table.
-        self._is_worth_it = len(alike) > 1 and not any(target.crashing for target in targets)
+        self._is_worth_it = len(alike) > 1 and not any(target.known.crashing for target in targets)
         if alike:
             schemas = tuple(sorted({one for target in alike for one in target.reading.schemas}))
             self._target = replace(alike[0], reading=replace(alike[0].reading, schemas=schemas))
@@ -145,7 +145,7 @@ def _alike(targets: Sequence[TableTarget]) -> list[TableTarget]:
 
 
 def _is_plain(target: TableTarget) -> bool:
-    others = (target.changes, target.envelope, target.source, target.protection, target.crashing or None)
+    others = (target.changes, target.envelope, target.source, target.protection, target.known.crashing or None)
     is_known = bool(target.schema_json) and (target.shaping is None or not target.layout.unbound)
     return is_known and all(one is None for one in others)
 
@@ -154,8 +154,7 @@ def _rows_depend_on(target: TableTarget) -> object:
     """Returns all that the rows of some records depend on. What is known of schemas is equal where it is known."""
     reading = replace(target.reading, schemas=())
     fields = target.schema.fields
-    own = (target.shaping, target.key, target.headers, target.metadata, target.tombstones)
-    return reading, *own, fields, partition_floors(target)
+    return reading, target.record, target.shaping, target.metadata, fields, partition_floors(target)
 
 
 def _requests_any(changes: Changes) -> bool:
@@ -285,10 +284,9 @@ def _own_records(
 
     codes: which of the different values each record has, _UNREAD for a record whose values are not read.
     """
-    route = targets[0].route
-    assert route is not None
-    router = Router(route, next((target.routed for target in targets if not target.route_values), ()))
-    owner = _owners(values, targets, router)[codes]
+    taken = [target.routed for target in targets if target.routed is not None]
+    router = Router(taken[0].route, next((one.others for one in taken if not one.values), ()))
+    owner = _owners(values, [one.values for one in taken], router)[codes]
     order = np.argsort(owner, kind="stable")  # Once for all tables: there may be hundreds.
     ends = np.searchsorted(owner[order], np.arange(len(targets) + 1))
     for number, target in enumerate(targets):
@@ -298,17 +296,20 @@ def _own_records(
             own, due_count = own[due[own]], int(np.count_nonzero(due))
         others = due_count - len(own)
         routed = RouteReport(others=others)
-        if not target.route_values:
+        if not taken[number].values:
             own, routed = _without_new(own, codes, values, router, others)
         yield target, own, routed
 
 
-def _owners(values: RouteValues, targets: Sequence[TableTarget], router: Router) -> NDArray[np.uint16 | np.uint32]:
+def _owners(
+    values: RouteValues, of_tables: Sequence[tuple[str, ...]], router: Router
+) -> NDArray[np.uint16 | np.uint32]:
     """Returns the table of the records with each of the different values, and last that of records whose values are not
-    read, of shape (n_distinct + 1,): its number among `targets`, or their number where no table of the job takes them.
+    read, of shape (n_distinct + 1,): its number among the tables, or their number where no table of the job takes them.
+    of_tables: the values of each table's records.
     """
-    numbers: dict[tuple[str | None, ...], int] = {one.route_values: number for number, one in enumerate(targets)}
-    nobody, rest = len(targets), numbers.get((), len(targets))
+    numbers: dict[tuple[str | None, ...], int] = {own: number for number, own in enumerate(of_tables)}
+    nobody, rest = len(of_tables), numbers.get((), len(of_tables))
     owners = [numbers.get(one, nobody if router.has_table(one) else rest) for one in values.distinct]
     return np.array([*owners, nobody], np.uint16 if nobody < 2**16 else np.uint32)  # Small numbers are sorted faster.
 
@@ -330,7 +331,7 @@ def _without_new(own: Ints, code: Ints, values: RouteValues, router: Router, oth
 
 def _crashing(target: TableTarget, topic: str, records: pa.RecordBatch) -> Bools:
     """Returns which records the table refuses unread, bool of shape (n_records,)."""
-    known = {(one.partition, one.offset) for one in target.crashing if one.topic == topic}
+    known = {(one.partition, one.offset) for one in target.known.crashing if one.topic == topic}
     if not known:
         return np.zeros(records.num_rows, np.bool_)
     places = zip(records.column("partition").to_pylist(), records.column("offset").to_pylist(), strict=True)

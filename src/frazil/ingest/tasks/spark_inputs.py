@@ -62,7 +62,7 @@ def _are_read(target: TableTarget, topic: str, records: pa.RecordBatch) -> Bools
     found: Bools = np.ones(records.num_rows, np.bool_)
     if LEFT_OUT in records.schema.names:
         found &= np.asarray(records[LEFT_OUT]) == 0
-    for one in target.crashing:
+    for one in target.known.crashing:
         if one.topic == topic:
             found &= ~((partitions == one.partition) & (np.asarray(records.column("offset")) == one.offset))
     return found

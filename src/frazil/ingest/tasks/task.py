@@ -228,8 +228,8 @@ class _TableRun:
         self.source = self.target.source or self.target
         #: The columns of records that their rows need.
         self.row_fields = self.target.metadata_fields | {"partition", "offset"}
-        self.key_update_parts = IncompleteUpdates(self.target.abandoned, self.target.applied_early)
-        self.last_deletes = LastDeletes(self.target.last_deletes, secret_of(self.target))
+        self.key_update_parts = IncompleteUpdates(self.target.known.abandoned, self.target.known.applied_early)
+        self.last_deletes = LastDeletes(self.target.known.last_deletes, secret_of(self.target))
         self.first_tombstones = FirstTombstones(self.target, self.topics)
         self.dead_letters = DeadLetterFiles(self.target.dead_letters)
 
@@ -289,7 +289,7 @@ class _TableRun:
 
     def take(self, topic: str, records: pa.RecordBatch) -> None:
         """Decodes, shapes and writes the records of one topic."""
-        if self.target.crashing:
+        if self.target.known.crashing:
             records = self._take_crashing(topic, records)
             if not records.num_rows:
                 return
@@ -319,7 +319,7 @@ class _TableRun:
 
     def _take_crashing(self, topic: str, records: pa.RecordBatch) -> pa.RecordBatch:
         """Returns the records without those that crash the task which reads them; these become dead letters unread."""
-        known = {(one.partition, one.offset): one for one in self.target.crashing if one.topic == topic}
+        known = {(one.partition, one.offset): one for one in self.target.known.crashing if one.topic == topic}
         places = zip(records.column("partition").to_pylist(), records.column("offset").to_pylist(), strict=True)
         found = [known.get(place) for place in places]
         is_bad = np.array([one is not None for one in found], np.bool_)
@@ -341,7 +341,8 @@ class _TableRun:
             known = dict(hints_of(decoded.requested_fields)) | dict(self.source.reading.hints)
             reading = replace(self.source.reading, hints=tuple(known.items()))
             self.source = replace(self.source, reading=reading)
-            self.target = self.source if self.target.source is None else replace(self.target, source=self.source)
+            query = self.target.query
+            self.target = replace(self.target, query=replace(query, source=self.source)) if query else self.source
 
     @contextmanager
     def _noting_partitions(self) -> Iterator[None]:
@@ -355,7 +356,7 @@ class _TableRun:
         decode = partial(_decode_only, topic)
         changes = replace(changes, decoded=fields_requested_by_rows(self.source, columns, changes.decoded, decode))
         self.tally.note_key_columns(changes.key_columns)
-        self.has_key_updates |= changes.old_keys is not None and not self.target.is_single_task
+        self.has_key_updates |= changes.old_keys is not None and not self.target.known.is_single_task
         self.key_update_parts.take(topic, changes.key_update_parts, columns)
         self.last_deletes.take(topic, changes.last_deletes, columns)
         return changes
@@ -381,7 +382,7 @@ class _TableRun:
     def report(self) -> TaskReport:
         """Ends the files, or deletes them when they cannot be committed; returns the report."""
         ends: dict[str, dict[int, int]] = {}  # The offsets at which the batch must end to divide no primary-key update.
-        if self.target.is_single_task:
+        if self.target.known.is_single_task:
             ends = self.key_update_parts.ends()
         else:
             self.has_key_updates |= self.key_update_parts.has_lone_deletes

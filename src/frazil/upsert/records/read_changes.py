@@ -332,7 +332,8 @@ def refuse_unpaired(target: TableTarget, topic: str, records: Records, changes: 
     a required column that no row has either.
     """
     updated, missing_required = (
-        _are_among(lost, topic, records)[changes.records] for lost in (target.unpaired, target.missing_required)
+        _are_among(lost, topic, records)[changes.records]
+        for lost in (target.known.unpaired, target.known.missing_required)
     )
     found = refuse(changes, updated, "", "incomplete_primary_key_update", _INCOMPLETE_KEY_UPDATE, limit)
     return found + refuse(changes, missing_required, "", "missing_value", _NO_VALUE, limit)

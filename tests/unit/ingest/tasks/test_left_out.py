@@ -20,7 +20,7 @@ from frazil.report import TaskReport
 from frazil.routing import Route, parse_template
 from frazil.schema.evolve import new_schema
 from frazil.types import BadRecord, DataFile
-from frazil.write.target import TableTarget
+from frazil.write.target import TableQuery, TableTarget
 from tests.unit.ingest.targets import records_of, run, target_of
 
 MIB = 1024 * 1024
@@ -135,7 +135,8 @@ def test_a_job_reads_what_one_of_its_tables_allows(tmp_path: Path, limits: list[
 
 
 def test_the_limit_of_a_query_is_that_of_its_source(tmp_path: Path) -> None:
-    made = replace(target(tmp_path, "lake.t", MIB), source=target(tmp_path, "lake.t", 64 * MIB))
+    query = TableQuery(target(tmp_path, "lake.t", 64 * MIB))
+    made = replace(target(tmp_path, "lake.t", MIB), query=query)
     assert most_value_bytes(Job({"t": made})) == 64 * MIB
 
 

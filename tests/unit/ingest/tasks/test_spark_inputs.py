@@ -19,8 +19,8 @@ from frazil.ingest.tasks.task_job import Job
 from frazil.kafka.fetch.columns import LEFT_OUT
 from frazil.process.program import BY_SPARK, INPUT, Call, Field, Program, Project, SparkPart
 from frazil.types import BadRecord
-from frazil.write.target import TableTarget
-from tests.unit.ingest.targets import records_of, run, target_of
+from frazil.write.target import TableQuery, TableTarget
+from tests.unit.ingest.targets import changed, records_of, run, target_of
 
 _A = Field("a", pa.string())
 _VALUE = Field("\x01value0", pa.struct([("value", pa.string())]))
@@ -32,7 +32,7 @@ _PROGRAM = Program((Project((("b", _CALL),)),), (Field("b", pa.string()),), _PAR
 @pytest.fixture
 def target(tmp_path: Path) -> TableTarget:
     source = target_of(tmp_path, {"a": "string"})
-    return replace(target_of(tmp_path, {"b": "string"}), source=source, program=_PROGRAM)
+    return target_of(tmp_path, {"b": "string"}, query=TableQuery(source, _PROGRAM))
 
 
 def _records(*values: Any, **columns: Any) -> pa.RecordBatch:
@@ -59,7 +59,7 @@ def test_a_record_that_cannot_be_read_has_no_inputs_and_stays(target: TableTarge
 
 
 def test_records_that_end_tasks_and_those_that_were_left_out_are_not_read(target: TableTarget) -> None:
-    known = replace(target, crashing=(BadRecord("t", 0, 1, "crashes_decoder", "", ""),))
+    known = changed(target, crashing=(BadRecord("t", 0, 1, "crashes_decoder", "", ""),))
     assert _inputs(known, _records({"a": "x"}, {"a": "y"}, {"a": "z"})) == ["x", None, "z"]
     sizes = pa.array([0, 400 * 1024 * 1024], pa.int64())
     assert _inputs(target, _records({"a": "x"}, {"a": "y"}).append_column(LEFT_OUT, sizes)) == ["x", None]
@@ -88,7 +88,8 @@ def test_values_become_rows_and_a_null_struct_a_dead_letter(target: TableTarget)
         "b",
         'EXPRESSION_FAILED: f(a) of "y"',
     )
-    lenient = replace(target, fails_to_null=True)
+    assert target.query is not None
+    lenient = replace(target, query=replace(target.query, fails_to_null=True))
     assert run(Job({"t": lenient}), records)["lake.t"].bad_records.count == 0
 
 
