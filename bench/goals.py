@@ -172,6 +172,13 @@ GOALS = (
         _among("process", "stock", "query", "query", "cpu_s_per_million"),
         at_least=True,
     ),
+    Goal(
+        "the same query in Flink SQL",
+        "× Frazil",
+        1.8,
+        _among("process", "flink", "query", "query", "cpu_s_per_million"),
+        at_least=True,
+    ),
     Goal("one column looked up in 100,000 rows: CPU per record read", "× no look-up", 1.25, _lookup),
     Goal("routed to 20 tables: CPU", "× one table", 1.3, _route),
     Goal(

@@ -1,6 +1,7 @@
 """What a query and a look-up cost: the records of `running` into a table as they are, through a query that keeps half of
 them, through the same query where Spark computes it, and joined with a reference table; the query in Spark Structured
-Streaming, as a user of it would write it; and records of 20 kinds into one table, and into one of each kind.
+Streaming and in Flink SQL, as a user of each would write it; and records of 20 kinds into one table, and into one of
+each kind.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from records where user_id < {_USERS}
 """Half of the records, two casts, one hash."""
 LOOKUP = f"select {', '.join(SCHEMA)}, user.tier as tier from records"
 """All fields, and one that is looked up by `user_id` in 100,000 rows."""
+FLINK_COLUMNS = "id bigint, `user` string, page_url string, action string, amount int, ok boolean, ts bigint, ua string"
 _REFERENCE_ROWS = 100_000
 _KINDS = 20
 IN_SPARK = f"""
@@ -48,6 +50,11 @@ def measure(place: Place) -> None:
             load = loads_of(place)["query"]
             found, job = _stock_runs(place, load)
             place.write_result("process", "stock", "query", found, query=QUERY.strip(), job=job)
+    if "flink" in place.settings.subjects:
+        with place.attempt("what a query costs in flink"):
+            load = loads_of(place)["query"]
+            found, job = _flink_runs(place, load)
+            place.write_result("process", "flink", "query", found, query=QUERY.strip(), job=job)
     if "frazil" not in place.settings.subjects:
         return
     with place.attempt("what a query costs"):
@@ -143,6 +150,23 @@ def _stock_runs(place: Place, load: Load) -> tuple[list[Run], Mapping[str, objec
         return one_run(place, subjects.stock_command(place.run_folder("process-stock"), job), load)
 
     return quietly(place, "stock", "query", one), job
+
+
+def _flink_runs(place: Place, load: Load) -> tuple[list[Run], Mapping[str, object]]:
+    """The query as one INSERT statement of Flink SQL, with a checkpoint every ten seconds."""
+    settings = place.settings
+    job = {
+        "bootstrap": place.bootstrap,
+        "topic": load.topic,
+        "heap": settings.heap,
+        "columns": FLINK_COLUMNS,
+        "select": QUERY.strip().replace(" as user,", " as `user`,"),
+    }
+
+    def one() -> Run:
+        return one_run(place, subjects.stock_command(place.run_folder("process-flink"), job, "bench.flink"), load)
+
+    return quietly(place, "flink", "query", one), job
 
 
 def _expected(pool: Pool, count: int) -> dict[str, int]:

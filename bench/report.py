@@ -27,7 +27,12 @@ Measured by `make bench`; how, and how to repeat it, is in [bench/README.md](../
 {_END}
 """
 _PICTURE = "![CPU, throughput, freshness and memory](performance.svg)\n"
-_NAMES = {"frazil": "Frazil", "stock": "Spark Structured Streaming", "connect": "Kafka Connect Iceberg sink"}
+_NAMES = {
+    "frazil": "Frazil",
+    "stock": "Spark Structured Streaming",
+    "connect": "Kafka Connect Iceberg sink",
+    "flink": "Flink SQL",
+}
 # What the records of FORMAT_VARIANTS are.
 _RECORDS = {
     "avro": "the same 8 fields, 95 bytes, by a registry's id",
@@ -239,6 +244,7 @@ def _query(results: Results) -> str:
             ("frazil", "plain", "plain"),
             ("frazil", "query", "query"),
             ("stock", "query", "query in Spark Structured Streaming"),
+            ("flink", "query", "query in Flink SQL"),
             ("frazil", "lookup", "lookup"),
             ("frazil", "spark", "query computed by Spark"),
             ("frazil", "kinds", "20 kinds in one table"),

@@ -10,7 +10,7 @@ from pathlib import Path
 from frazil.runtime.jars import cache_directory
 
 CHECKOUT = Path(__file__).resolve().parent.parent
-SUBJECTS = ("frazil", "stock", "connect")
+SUBJECTS = ("frazil", "stock", "connect", "flink")
 LAYOUT_VARIANTS = (
     "running_days",
     "running_partitioned",

@@ -22,6 +22,7 @@ from frazil import failpoints as failpoint_module
 from frazil.catalog.progress import key, to_summary
 from frazil.cli.commands import COMMANDS, Command, Settings, build_app, variable_part
 from frazil.cli.output import Output
+from frazil.error_classes import ErrorClass
 from frazil.http import metrics
 from frazil.http.api import ENDPOINTS
 from frazil.imports import TOOLS
@@ -218,6 +219,23 @@ def errors_page() -> str:
     return _page(["# Errors", _NOTE, texts.ERRORS, _table(head, rows), texts.ERRORS_END, document])
 
 
+def dead_letters_page() -> str:
+    """The classes of error of dead letters."""
+    head = ("class", "meaning", "remedy", "page")
+    rows = [(f"`{one}`", one.entry.meaning, one.entry.remedy, _link(one.entry.page)) for one in ErrorClass]
+    blocks = [texts.DEAD_LETTERS, "## Classes of error", texts.DEAD_LETTERS_CLASSES, _table(head, rows)]
+    kept = ", ".join(f"`{one}`" for one in ErrorClass if not one.entry.quotes_values)
+    return _page(["# Dead letters", _NOTE, *blocks, f"{texts.DEAD_LETTERS_QUOTES} {kept}."])
+
+
+def _link(page: str) -> str:
+    """A link from docs/reference to a page of docs without its suffix, with the title of the page."""
+    name, hash_mark, anchor = page.partition("#")
+    title = (ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8").splitlines()[0].removeprefix("# ")
+    target = f"../{name}.md".replace("../reference/", "")
+    return f"[{title}]({target}{hash_mark}{anchor})"
+
+
 def progress_page() -> str:
     """The summary keys."""
     summary = to_summary("shop", _SAMPLE)
@@ -236,7 +254,7 @@ def output_page() -> str:
     blocks = ["# JSON output", _NOTE, ABOUT]
     for document in DOCUMENTS:
         rows = [(f"`{name}`", kind, meaning) for name, (kind, meaning) in document.keys.items()]
-        blocks += [f"## {document.title}", document.about, _table(("key", "type", "meaning"), rows)]
+        blocks += [f"## {document.title}", document.about, _table(("key", "type", "meaning"), rows) if rows else ""]
     return _page(list(filter(None, blocks)))
 
 
@@ -318,6 +336,7 @@ PAGES: Mapping[str, Callable[[], str]] = {
     "cli.md": cli_page,
     "output.md": output_page,
     "errors.md": errors_page,
+    "dead-letters.md": dead_letters_page,
     "progress.md": progress_page,
     "logs.md": logs_page,
     "failpoints.md": failpoints_page,

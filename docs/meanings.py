@@ -333,6 +333,7 @@ FAILPOINTS: dict[str, str] = {
     "maintenance.statistics.begins": "distinct values are about to be counted",
     "maintenance.statistics.landed": "statistics are committed",
     "job.before": "a batch is planned, its Spark job is not started",
+    "stage.write": "the first of two stages of a task is about to write decoded records to a temporary file",
     "task.batch": "a task has received a batch of records",
     "task.write": "a task is about to write rows to its file",
     "task.close": "a task's file is written and not yet closed",

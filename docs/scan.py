@@ -85,22 +85,6 @@ def failpoints() -> dict[str, str]:
     return dict(sorted(found.items()))
 
 
-def error_classes() -> list[str]:
-    """Every class of error that a record can have."""
-    found: set[str] = set()
-    for _, call in calls(SOURCE.rglob("*.py")):
-        places = {
-            "Fault": call.args[:1],
-            "Mismatch": call.args[2:3],
-            "BadRecord": call.args[3:4],
-            "refuse": call.args,
-            "_refuse_empty": call.args,
-        }.get(call_name(call), [])
-        words = [node.value for node in places if isinstance(node, ast.Constant) and isinstance(node.value, str)]
-        found.update(word for word in words if re.fullmatch("[a-z_]+", word))
-    return sorted(found)
-
-
 def environment_variables() -> list[str]:
     """Every variable of Frazil's own that the source names, the options' aside: those are named by construction."""
     texts = (path.read_text(encoding="utf-8") for path in SOURCE.rglob("*.py"))

@@ -110,6 +110,37 @@ These properties of a table (`properties` in the pipeline file, or set by anothe
 IMPORT = """\
 What [`frazil import {tool}`](../how-to/import-{tool}.md) makes of each setting. The first row that matches decides; `*`
 stands for any text. A setting that is not carried over is reported with the reason and what to do, also an unknown one."""
+DEAD_LETTERS = """\
+The table `<table>__dead_letters`, or the table in `dead_letters: {table: …}`, has a row for each bad record. See [work
+with dead letters](../how-to/dead-letters.md).
+
+| column | type | meaning |
+|---|---|---|
+| `topic` | string | the record's topic |
+| `partition` | int | its partition |
+| `offset` | long | its offset |
+| `timestamp` | timestamptz | the record's timestamp; null outside the years 1 to 9999 |
+| `timestamp_ms` | long | the timestamp in milliseconds if it is outside the years 1 to 9999; null otherwise |
+| `key` | binary | as in Kafka; null if the record has none |
+| `value` | binary | as in Kafka; null if the record has none (a tombstone) |
+| `headers` | list of structs `key`, `value` | as in Kafka, in their order; a key may occur twice |
+| `schema_id` | string | the record's schema id, if known |
+| `error_class` | string | one of the classes below |
+| `message` | string | the error message |
+| `path` | string | the invalid field, with names joined by dots; null for the whole record |
+| `retries` | int | the number of unsuccessful replays |
+| `frazil_version` | string | the Frazil version that wrote the message |
+
+A dead letter contains the first error of its record; there may be more.
+
+Of a table with [`protect`](../how-to/protect.md#dead-letters) the key, the value and the values of headers are encrypted,
+the message quotes no protected value, and the path has only names that the table knows."""
+DEAD_LETTERS_CLASSES = """\
+Frazil reports the remedy when a bad record [stops its table](../operations/bad-record.md). The remedy for classes without
+one depends on the settings of the table. Installed packages may have [classes of their own](../contributing/format.md)."""
+DEAD_LETTERS_QUOTES = """\
+The messages of these classes quote no value that a table with `protect` protects, so they are stored as they are. The
+messages of all other classes are replaced:"""
 METRICS = """\
 `/metrics` of the [HTTP service](../how-to/http.md) has these metrics. Each has the label `pipeline`, those of tables also
 `table`. Counters are of the process and begin at 0; a metric of a table is absent while it is unknown. Of a table that

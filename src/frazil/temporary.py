@@ -1,4 +1,4 @@
-"""Temporary folders that do not outlive their process: what a killed one leaves, a later one removes."""
+"""Temporary folders that do not outlive the processes that use them: what a killed one leaves, a later one removes."""
 
 from __future__ import annotations
 
@@ -26,14 +26,46 @@ def temporary_folder(prefix: str, where: Path | None = None) -> Iterator[Path]:
     """
     _remove_abandoned(prefix, where or Path(tempfile.gettempdir()))
     # It is removed at the end of the process too, which does not wait for the block of a daemon thread.
-    with tempfile.TemporaryDirectory(prefix=prefix, dir=where, ignore_cleanup_errors=True) as name:
-        descriptor = os.open(name, os.O_RDONLY)
-        try:
-            with suppress(OSError):  # A file system without locks: then no process can remove it.
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            yield Path(name)
-        finally:
-            os.close(descriptor)
+    with tempfile.TemporaryDirectory(prefix=prefix, dir=where, ignore_cleanup_errors=True) as name, _used(Path(name)):
+        yield Path(name)
+
+
+@contextmanager
+def handed_on_folder(prefix: str) -> Iterator[Path]:
+    """Creates a temporary folder for files that another process of this user takes (`taken_folder`), which removes it. After
+    the block it is removed here where it is empty, and where no process takes it, by the next one that creates a folder
+    with this prefix.
+    """
+    _remove_abandoned(prefix, Path(tempfile.gettempdir()))
+    folder = Path(tempfile.mkdtemp(prefix=prefix))
+    try:
+        with _used(folder):
+            yield folder
+    finally:
+        with suppress(OSError):  # It has files, or the other process has removed it.
+            folder.rmdir()
+
+
+@contextmanager
+def taken_folder(folder: Path) -> Iterator[None]:
+    """Removes a folder that another process has handed on, after the block."""
+    try:
+        with _used(folder):
+            yield
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def _used(folder: Path) -> Iterator[None]:
+    """Keeps other processes from removing a folder in the block."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        with suppress(OSError):  # A file system without locks: then no process can remove it.
+            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def _remove_abandoned(prefix: str, where: Path) -> None:

@@ -12,6 +12,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from frazil.error_classes import ErrorClass
+
 T = TypeVar("T")
 
 Offsets = Mapping[str, Mapping[int, int]]
@@ -267,8 +269,8 @@ class BadRecord:
     topic: str
     partition: int
     offset: int
-    #: The class of the error (docs/reference/dead-letters.md).
-    kind: str
+    #: The class of the error.
+    kind: ErrorClass
     #: Path of the field; empty for the whole record.
     path: str
     #: The message.
@@ -306,21 +308,21 @@ class RowDelta:
 class Resolved:
     """Statistics of one upsert batch."""
 
-    #: The number of changes read.
+    #: Changes that were read.
     changes: int = 0
-    #: The number of distinct keys.
+    #: Distinct keys among the changes.
     keys: int = 0
-    #: The number of rows deleted.
+    #: Rows that were deleted, including replaced rows.
     deleted: int = 0
-    #: The number of changes that were older than the row in the table.
+    #: Late changes: the row in the table is newer by `order_by`.
     late: int = 0
-    #: The number of values that a change left to the old row, where there was no old row.
+    #: Values that a change did not carry and no existing row had.
     missing_required: int = 0
-    #: The number of data files of the snapshot.
+    #: Data files of the table at the lookup.
     files: int = 0
-    #: The number of data files whose keys were read.
+    #: Data files whose keys were read.
     inspected: int = 0
-    #: The number of times the rows were looked up.
+    #: How often the rows were looked up; more than once when another writer committed in between.
     tries: int = 0
 
 

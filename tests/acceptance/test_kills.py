@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from docs.meanings import FAILPOINTS
 
+from docs.meanings import FAILPOINTS
 from tests.acceptance.pipelines import Pipeline
 from tests.acceptance.running import ancestor
 from tests.acceptance.scenes import BLOWS, STEPS, VICTIMS, Struck, StruckLeader

@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from docs.meanings import FAILPOINTS
 
+from docs.meanings import FAILPOINTS
 from frazil.runtime.broker import EmbeddedBroker
 from tests.acceptance.disks import full, small_disk
 from tests.acceptance.ledger import events

@@ -15,8 +15,8 @@ from urllib.parse import urlencode
 
 import pytest
 import yaml
-from docs.scan import ROOT
 
+from docs.scan import ROOT
 from tests.acceptance.ledger import events
 from tests.acceptance.pipelines import Pipeline
 from tests.acceptance.test_http_service import Service

@@ -18,10 +18,10 @@ import pyarrow as pa
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
-from docs.scan import ROOT
 from pyiceberg.catalog import Catalog
 
 from bench.registry import Registry
+from docs.scan import ROOT
 from frazil.clock import new_id
 from frazil.kafka.group import KafkaGroup
 from frazil.kafka.port import GroupOffset

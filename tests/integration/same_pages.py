@@ -13,6 +13,7 @@ import yaml
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
+
 from docs.scan import ROOT
 
 _PAGES = sorted((ROOT / "docs" / "how-to" / "same").glob("[!R]*.md"))

@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
-from docs.scan import ROOT
 
 import frazil
+from docs.scan import ROOT
 from frazil.clock import new_id
 from frazil.runtime.broker import EmbeddedBroker
 from frazil.runtime.gateway import class_archive, sharing_options

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from docs.scan import ROOT, SOURCE, nodes
-
 from frazil.runtime.ship import closure
 
 

@@ -8,8 +8,8 @@ import re
 from pathlib import Path
 
 import pytest
-from docs.scan import ROOT
 
+from docs.scan import ROOT
 from tests.fixtures.fetching import DECLARATIONS
 from tests.fixtures.stores.programs import JARS
 from tests.tiers import LONGEST

@@ -7,6 +7,7 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from frazil.error_classes import ErrorClass
 from frazil.ingest.tables.state import SchemaState
 from frazil.ingest.tables.table import Table
 from frazil.ops.state_file import StateFile
@@ -80,7 +81,7 @@ def test_a_batch_knows_its_topics_and_its_span() -> None:
 
 def test_reports_are_merged_for_one_table_with_the_first_bad_records_by_place() -> None:
     def bad(partition: int, offset: int) -> BadRecord:
-        return BadRecord("a", partition, offset, "malformed", "x", "no")
+        return BadRecord("a", partition, offset, ErrorClass.MALFORMED, "x", "no")
 
     files = [DataFile(f"/{n}.parquet", n, n * 10, "{}") for n in range(3)]
     reports = [
@@ -119,7 +120,7 @@ def test_a_report_survives_its_way_to_the_driver() -> None:
         SchemaRequests(
             ("w",), frozenset({'["x"]'}), ("id",), frozenset({"7"}), frozenset({"column x: no"}), frozenset({"x", "y"})
         ),
-        BadRecords((BadRecord("a", 0, 1, "invalid_text", "p", "\udcff is no text"),), 1),
+        BadRecords((BadRecord("a", 0, 1, ErrorClass.INVALID_TEXT, "p", "\udcff is no text"),), 1),
         ChangeReport(
             (Touched("k", "b", ("/é.parquet",), 3), Touched("k", first=FirstTombstone("a", 0, 1, "k"))),
             True,

@@ -21,7 +21,7 @@ from frazil.ingest.loop.discovery import Discovery
 from frazil.ingest.plan import lag_records
 from frazil.ingest.tables.preflight import refuse_foreseen
 from frazil.ingest.tables.table import Table
-from frazil.ops.reports import Problem
+from frazil.ops.reports import Problem, telling
 from frazil.ops.status import problem_of
 from frazil.types import Commit, Offsets, by_partition, by_topic
 
@@ -87,7 +87,6 @@ class Handover:
 
     def document(self) -> dict[str, Any]:
         """Returns the JSON of the table."""
-        problem = self.problem or Problem("")
         offsets = {
             topic: {str(p): offset for p, offset in mine.items()} for topic, mine in (self.offsets or {}).items()
         }
@@ -96,9 +95,7 @@ class Handover:
             "place": self.place,
             "offsets": offsets,
             "unread": self.unread,
-            "reason": problem.message,
-            "remedy": problem.remedy,
-            "where": problem.where,
+            **telling(self.problem),
         }
 
 

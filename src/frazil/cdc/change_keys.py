@@ -34,6 +34,7 @@ from frazil.cdc.mongodb.document_ids import ID
 from frazil.decode.columns import Fault
 from frazil.decode.regroup import member_at
 from frazil.decode.settings import NEW_KEY, OLD_KEY
+from frazil.error_classes import ErrorClass
 from frazil.name_case import Spellings, fold_case
 from frazil.rows.changes import DELETE
 from frazil.schema.arrow import Bools, Records
@@ -68,7 +69,7 @@ def check_primary_keys(check: BadRecords, opened: Opened, target: TableTarget) -
     assert target.changes is not None
     primary_key = opened.facts["primary_key"]
     is_row: Bools = (opened.record_kind <= ROW) & (opened.op != EMPTY) & ~check.refused
-    check.refuse(is_row & np.asarray(primary_key.is_null()), Fault("no_key", _NONE))
+    check.refuse(is_row & np.asarray(primary_key.is_null()), Fault(ErrorClass.NO_KEY, _NONE))
     is_row &= ~check.refused
     texts = pc.unique(primary_key.filter(pa.array(is_row))).to_pylist()
     named = {text: tuple(_column(target, name) for name in json.loads(text)) for text in texts}
@@ -78,7 +79,7 @@ def check_primary_keys(check: BadRecords, opened: Opened, target: TableTarget) -
         if set(map(fold_case, columns)) != set(map(fold_case, expected)):
             same = np.asarray(pc.fill_null(pc.equal(primary_key, text), False))
             reason = _OTHER.format(", ".join(columns), ", ".join(expected))
-            check.refuse(is_row & same, Fault("key_mismatch", reason))
+            check.refuse(is_row & same, Fault(ErrorClass.KEY_MISMATCH, reason))
     return () if known else expected
 
 
@@ -111,7 +112,7 @@ def find_document_key(check: BadRecords, opened: Opened, target: TableTarget) ->
     row = StructType(*(target.fields if target.shaping is None else target.layout.fields))
     kind = opened.decoded.requested_fields.get((), {}).get(ID) or type_at(row, (ID,))
     if kind is None:
-        check.refuse(is_document, Fault("no_key", _NO_ID), ID)
+        check.refuse(is_document, Fault(ErrorClass.NO_KEY, _NO_ID), ID)
         return ()
     return name_columns(target, [(ID, *path) for path in leaves_of(kind)])
 
@@ -218,7 +219,7 @@ def old_keys_of(
             bad = np.zeros(context.check.refused.size, np.bool_)
             bad[plan.records[n]] = True
             name = next(context.target.fields[c].name for c, flags in unsent.items() if flags[n])
-            context.check.refuse(bad, Fault("unavailable_value", _UNSENT.format(name)), name)
+            context.check.refuse(bad, Fault(ErrorClass.UNAVAILABLE_VALUE, _UNSENT.format(name)), name)
     if (places < 0).all():
         return None
     rows = pa.array(places, mask=places < 0)

@@ -28,6 +28,7 @@ from pyiceberg.types import (
 from frazil.cdc.positions import mark_snapshot_rows
 from frazil.decode.columns import Decoded, Fault, Mismatch, first_mismatches
 from frazil.decode.settings import OWN_TYPES, Envelope
+from frazil.error_classes import ErrorClass
 from frazil.plugins.envelopes import ENVELOPES
 from frazil.rows.changes import Changes
 from frazil.schema.arrow import Bools, Ints, Records, arrow_type
@@ -48,29 +49,36 @@ TOMBSTONE, HEARTBEAT, TRANSACTION, SCHEMA_CHANGE, MESSAGE, _, NO_DOCUMENT, NOTIF
     NO_MEMBER, OTHER_FORMAT, OTHER_DATA, BAD_HEADER,
 ) = range(16, 29)  # fmt: skip
 FAULTS = {
-    NO_ENVELOPE: Fault("not_an_envelope", "the record has none of the fields of the envelope that the table expects"),
-    NO_OPERATION: Fault("unknown_operation", "the record names no operation"),
-    NO_OBJECT: Fault(
-        "not_an_envelope", "the row before or after the change, or the data of the event, is not an object"
+    NO_ENVELOPE: Fault(
+        ErrorClass.NOT_AN_ENVELOPE, "the record has none of the fields of the envelope that the table expects"
     ),
-    UNKNOWN_OPERATION: Fault("unknown_operation", "the envelope has no such operation"),
-    NO_AFTER: Fault("missing_image", "the operation needs the row after the change, and the record lacks it"),
-    NO_BEFORE: Fault("missing_image", "the operation needs the row before the change, and the record lacks it"),
-    NO_KEY: Fault("missing_key", "the row of the change has no value for a column of the key"),
+    NO_OPERATION: Fault(ErrorClass.UNKNOWN_OPERATION, "the record names no operation"),
+    NO_OBJECT: Fault(
+        ErrorClass.NOT_AN_ENVELOPE, "the row before or after the change, or the data of the event, is not an object"
+    ),
+    UNKNOWN_OPERATION: Fault(ErrorClass.UNKNOWN_OPERATION, "the envelope has no such operation"),
+    NO_AFTER: Fault(ErrorClass.MISSING_IMAGE, "the operation needs the row after the change, and the record lacks it"),
+    NO_BEFORE: Fault(
+        ErrorClass.MISSING_IMAGE, "the operation needs the row before the change, and the record lacks it"
+    ),
+    NO_KEY: Fault(ErrorClass.MISSING_KEY, "the row of the change has no value for a column of the key"),
     NO_ROWS: Fault(
-        "missing_image", "the message has no rows, as from a source that does not log rows (`binlog_format`)"
+        ErrorClass.MISSING_IMAGE, "the message has no rows, as from a source that does not log rows (`binlog_format`)"
     ),
     OTHER_ROWS: Fault(
-        "missing_image", "`old` and `data` have different numbers of rows, so the old values cannot be assigned to rows"
+        ErrorClass.MISSING_IMAGE,
+        "`old` and `data` have different numbers of rows, so the old values cannot be assigned to rows",
     ),
-    NO_MEMBER: Fault("not_an_envelope", "the record lacks a member that every record of its envelope has"),
+    NO_MEMBER: Fault(ErrorClass.NOT_AN_ENVELOPE, "the record lacks a member that every record of its envelope has"),
     OTHER_FORMAT: Fault(
-        "not_an_envelope",
+        ErrorClass.NOT_AN_ENVELOPE,
         "the record is a batch of CloudEvents, or one in another event format than JSON: let the producer write each"
         " event as a record of its own, as `application/cloudevents+json` or in binary mode",
     ),
-    OTHER_DATA: Fault("not_an_envelope", "the event's data is not JSON, by its content type or as `data_base64`"),
-    BAD_HEADER: Fault("not_an_envelope", "a header of the event, or its key, is no UTF-8 text"),
+    OTHER_DATA: Fault(
+        ErrorClass.NOT_AN_ENVELOPE, "the event's data is not JSON, by its content type or as `data_base64`"
+    ),
+    BAD_HEADER: Fault(ErrorClass.NOT_AN_ENVELOPE, "a header of the event, or its key, is no UTF-8 text"),
 }
 """The faults of inconsistent envelopes, by kind of record."""
 

@@ -38,10 +38,11 @@ from frazil.decode.connect.values import LogicalType
 from frazil.decode.epochs import from_numbers
 from frazil.decode.renames import NO_RENAMES, FedColumns, Renames, fed_members
 from frazil.decode.settings import Envelope, Reading
+from frazil.error_classes import ErrorClass
 from frazil.schema.arrow import Bools, arrow_type, structs_where
 from frazil.schema.selection import Path
 
-_FAR = Fault("out_of_range", "{value} is a time outside of the years 1 to 9999")
+_FAR = Fault(ErrorClass.OUT_OF_RANGE, "{value} is a time outside of the years 1 to 9999")
 FLAT = ("__op", "__deleted")
 """The fields that Debezium's unwrap transform (`ExtractNewRecordState`) adds to a row."""
 

@@ -58,6 +58,7 @@ from frazil.ops.check import (
     comparison,
     failed,
 )
+from frazil.ops.json_records import to_json
 from frazil.ops.master_check import check_master
 from frazil.ops.schema_check import check_registry, check_schemas
 from frazil.ops.status import find_process
@@ -95,7 +96,7 @@ def command(output: Output, file: SpecFile = DEFAULT_FILE) -> int:
     document: dict[str, Any] = {
         "ok": is_well,
         "pipeline": spec.pipeline,
-        "checks": [finding.document() for finding in findings],
+        "checks": [to_json(finding) for finding in findings],
     }
     output.result(document, "\n".join(line for finding in findings for line in _lines(finding)))
     return 0 if is_well else 1

@@ -20,6 +20,7 @@ from frazil.imports.topics import WAITS, Proposal, clashing_tables, file_of, is_
 from frazil.kafka.port import Partition, ReadRecord, Source
 from frazil.kafka.reader import read_sample
 from frazil.ops.check import Finding
+from frazil.ops.json_records import to_json
 from frazil.registry.confluent import ConfluentRegistry
 from frazil.registry.port import UnusableSchema
 from frazil.spec import PipelineSpec, load_spec
@@ -183,5 +184,5 @@ def init_document(
         "file": None if file is None else str(file),
         "pipeline_file": text,
         "topics": [asdict(one) for one in proposals],
-        "problems": [one.document() for one in failed],
+        "problems": [to_json(one) for one in failed],
     }

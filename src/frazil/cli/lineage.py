@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict
 from typing import Annotated, Any
 
 import typer
@@ -12,6 +11,7 @@ from frazil.cli.output import DEFAULT_FILE, Output, SpecFile
 from frazil.cli.wiring import catalog_and_queries, known_state, read_spec, topics_for_reading
 from frazil.ingest.tables.queries import QueryTables
 from frazil.ops.dead_letters import find_tables
+from frazil.ops.json_records import to_json
 from frazil.ops.lineage import TableLineage, describe_protected, lineage_of
 
 TableName = Annotated[
@@ -35,14 +35,8 @@ def command(output: Output, file: SpecFile = DEFAULT_FILE, table: TableName = No
         for one in tables:
             one.state = catalog.load(one.name)
             found.append(lineage_of(one, analysed.known(one) if one.spec.has_query else None))
-    document: dict[str, Any] = {"pipeline": spec.pipeline, "tables": {one.name: lineage_document(one) for one in found}}
+    document: dict[str, Any] = {"pipeline": spec.pipeline, "tables": {one.name: to_json(one, "name") for one in found}}
     output.result(document, "\n\n".join("\n".join(_lines(one)) for one in found) or "no tables")
-
-
-def lineage_document(table: TableLineage) -> dict[str, Any]:
-    """Returns the JSON of one table."""
-    words = asdict(table)
-    return {name: list(words[name]) for name in ("columns", "conditions", "protected")}
 
 
 def _lines(table: TableLineage) -> Iterator[str]:

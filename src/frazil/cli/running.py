@@ -53,7 +53,8 @@ from frazil.maintenance.scheduler import MaintenanceScheduler
 from frazil.ops.maintenance import Activities
 from frazil.ops.reports import behind, held_back
 from frazil.ops.running import OwnServices, Parts, RunningPipeline
-from frazil.ops.state_file import StateFile, describe
+from frazil.ops.state_file import StateFile
+from frazil.ops.table_status import run_document
 from frazil.printable import plural
 from frazil.runtime.jvm import Garbage, Heap, Jvm, core_count, is_local
 from frazil.spec import PipelineSpec, SparkSpec
@@ -325,7 +326,7 @@ def report(output: Output, tables: Sequence[Table], until_caught_up: bool) -> in
     # A run that has caught up with all but a table whose topic is missing has not done everything it was asked for.
     failing = {RunState.STOPPED, RunState.BACKING_OFF} if until_caught_up else {RunState.STOPPED}
     stopped = [table for table in tables if table.status.run_state in failing]
-    document: dict[str, Any] = {"tables": {table.name: describe(table) for table in tables}}
+    document: dict[str, Any] = {"tables": {table.name: run_document(table) for table in tables}}
     lines = [f"{table.name}: {_words(table)}" for table in tables]
     output.result(document, "\n".join(lines) or "no table is known yet")
     return STOPPED_TABLES if stopped else 0

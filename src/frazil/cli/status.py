@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.cells import cell_len
@@ -28,22 +28,12 @@ from frazil.cli.wiring import (
 from frazil.clock import SystemClock
 from frazil.errors import SpecError, UnavailableError
 from frazil.ingest.tables.table import Table as IngestTable
+from frazil.maintenance.due import RoundsStatus
 from frazil.ops.maintenance import report_maintenance
-from frazil.ops.reports import (
-    NOTHING,
-    MaintenanceReport,
-    PipelineReport,
-    Problem,
-    TableReport,
-    VerificationReport,
-    ago,
-    as_document,
-    count,
-    duration,
-    held_back,
-    size,
-)
+from frazil.ops.pipeline_status import PipelineReport, as_document
+from frazil.ops.reports import Problem, ago, count, duration, held_back, size
 from frazil.ops.status import report_pipeline
+from frazil.ops.table_status import MaintenanceReport, TableStatus, VerificationReport
 from frazil.printable import plural
 from frazil.spec import PipelineSpec
 
@@ -78,12 +68,10 @@ def command(output: Output, file: SpecFile = DEFAULT_FILE, watch: Watch = False)
     spec = read_spec(output, file)
     clock = SystemClock()
 
-    def maintenance_status(
-        catalog: Catalog, table: IngestTable, recorded: Mapping[str, Any]
-    ) -> MaintenanceReport | None:
+    def maintenance_status(catalog: Catalog, table: IngestTable, rounds: RoundsStatus) -> MaintenanceReport | None:
         if not isinstance(catalog, IcebergCatalog):
             return None
-        return report_maintenance(IcebergMaintenance(catalog), spec.pipeline, table, recorded, clock)
+        return report_maintenance(IcebergMaintenance(catalog), spec.pipeline, table, rounds, clock)
 
     def show(catalog: AbstractContextManager[Catalog]) -> int:
         report = report_pipeline(
@@ -128,8 +116,7 @@ def render(report: PipelineReport) -> RenderableType:
         *_leaders(report),
         *_offsets(report),
         _table(report),
-        *_storage(report),
-        *_upsert_tables(report),
+        *_details(report),
         *_remarks(report),
     )
 
@@ -145,34 +132,32 @@ def _process(report: PipelineReport) -> str:
 
 def _offsets(report: PipelineReport) -> Iterator[Text]:
     """Yields what tools that measure lag see, of a running pipeline that publishes its offsets."""
-    found = report.published_offsets
-    if found is None:
+    published = report.published_offsets
+    if published is None:
         return
-    if found["failure"]:
-        yield Text.assemble(("offsets", "yellow"), f"  not published in group {found['group']}: {found['failure']}")
-    elif found["last_ms"] is not None:
-        when = ago(found["last_ms"], report.now_ms)
-        yield Text(f"offsets  in consumer group {found['group']}, last {when}", style="dim")
+    if published.failure:
+        yield Text.assemble(("offsets", "yellow"), f"  not published in group {published.group}: {published.failure}")
+    elif published.last_ms is not None:
+        when = ago(published.last_ms, report.now_ms)
+        yield Text(f"offsets  in consumer group {published.group}, last {when}", style="dim")
 
 
 def _leaders(report: PipelineReport) -> Iterator[Text]:
     """Yields who leads the processes of the pipeline, and how warm the others are, where there is an election."""
-    found = report.leadership
-    if found is None or found["elect"] == "none":
+    state = report.leadership
+    if state is None or state.elect == "none":
         return
-    if found["leader"] is None:
+    if state.leader is None:
         yield Text("no process leads", style="yellow")
     else:
-        why = f" ({found['reason']})" if found["reason"] else ""
-        yield Text.assemble(
-            ("leader ", "dim"), f"{found['leader']}, since {ago(found['since_ms'], report.now_ms)}{why}"
-        )
-    own = next((one["version"] for one in found["members"] if one["name"] == found["name"]), "")
-    for member in found["members"]:
-        if member["name"] != found["leader"]:
-            version = "" if member["version"] == own else f", version {member['version']}"
-            warm = "warm" if member["warm"] else "not warm yet"
-            yield Text.assemble(("standby ", "dim"), f"{member['name']}, {warm}{version}")
+        why = f" ({state.reason})" if state.reason else ""
+        yield Text.assemble(("leader ", "dim"), f"{state.leader}, since {ago(state.since_ms, report.now_ms)}{why}")
+    this_version = next((member.version for member in state.members if member.name == state.name), "")
+    for member in state.members:
+        if member.name != state.leader:
+            version = "" if member.version == this_version else f", version {member.version}"
+            warm = "warm" if member.is_warm else "not warm yet"
+            yield Text.assemble(("standby ", "dim"), f"{member.name}, {warm}{version}")
 
 
 @dataclass(frozen=True)
@@ -209,120 +194,123 @@ class _Fitted:
 def _table(report: PipelineReport) -> _Fitted:
     titles = ("table", "state", "lag", "complete to", "last commit", "rows", "files", "snapshots", "maintained")
     rows: list[Sequence[str | Text]] = [
-        (found.name, Text(found.state, style=_COLOURS.get(found.state, "")), *_numbers(found, report.now_ms))
-        for found in report.tables
+        (
+            table.name,
+            Text(table.condition.state, style=_COLOURS.get(table.condition.state, "")),
+            *_numbers(table, report.now_ms),
+        )
+        for table in report.tables
     ]
     return _Fitted(titles, rows, texts=2)
 
 
-def _numbers(table: TableReport, now_ms: int) -> tuple[str, ...]:
-    lag = count(table.lag_records)
-    if table.lag_records and table.lag_s is not None:
-        lag += f" ({duration(table.lag_s)})"
-    files = count(table.files)
-    if table.files:
-        files += f" × {size(table.average_file_bytes)}"
+def _numbers(table: TableStatus, now_ms: int) -> tuple[str, ...]:
+    progress, derived = table.progress, table.derived
+    lag = count(table.lag.lag_records)
+    if table.lag.lag_records and derived.lag_s is not None:
+        lag += f" ({duration(derived.lag_s)})"
+    files = count(derived.files)
+    if derived.files:
+        files += f" × {size(derived.average_file_bytes)}"
     return (
         lag,
-        ago(table.watermark_ms, now_ms),
-        "never" if table.committed is False else ago(table.last_commit_ms, now_ms),
-        count(table.rows) if table.rows is not None else NOTHING,
+        ago(progress.watermark_ms, now_ms),
+        "never" if progress.committed is False else ago(progress.last_commit_ms, now_ms),
+        count(derived.rows),
         files,
-        count(table.snapshots),
-        ago(table.maintenance.last_ms if table.maintenance else None, now_ms),
+        count(derived.snapshots),
+        ago(derived.maintenance.last_ms if derived.maintenance else None, now_ms),
     )
 
 
-def _storage(report: PipelineReport) -> Iterator[RenderableType]:
-    """Yields the health of the tables that could be loaded."""
-    inspected = [(table.name, table.maintenance) for table in report.tables if table.maintenance is not None]
-    if not inspected:
-        return
+def _details(report: PipelineReport) -> Iterator[RenderableType]:
+    """Yields the health of the tables that could be loaded, and the last batch of each upsert table."""
     titles = ("table", "median file", "small files", "delete files", "deleted rows", "manifests", "metadata")
-    rows = []
-    for name, found in inspected:
-        numbers = map(count, (found.delete_files, found.deleted_rows, found.manifests))
-        share = f"{found.small_share:.0%}"
-        rows.append((name, size(found.p50_bytes), share, *numbers, size(found.metadata_bytes)))
-    yield Text("")
-    yield _Fitted(titles, rows)
-
-
-def _upsert_tables(report: PipelineReport) -> Iterator[RenderableType]:
-    """Yields figures of the last batch of each upsert table, as the process reported them."""
-    recorded = [(table.name, table.last_upsert) for table in report.tables if table.last_upsert is not None]
-    if not recorded:
-        return
-    titles = ("upsert table, last batch", "changes", "rows deleted", "files inspected")
-    rows = []
-    for name, last in recorded:
-        looked = f"{count(last.get('inspected'))} of {count(last.get('files'))}"
-        rows.append((name, count(last.get("changes")), count(last.get("deleted")), looked))
-    yield Text("")
-    yield _Fitted(titles, rows)
+    health = [
+        (
+            table.name,
+            size(storage.p50_bytes),
+            f"{storage.small_share:.0%}",
+            *map(count, (storage.delete_files, storage.deleted_rows, storage.manifests)),
+            size(storage.metadata_bytes),
+        )
+        for table in report.tables
+        if (storage := table.derived.maintenance) is not None
+    ]
+    batch_titles = ("upsert table, last batch", "changes", "rows deleted", "files inspected")
+    batches = [
+        (table.name, count(last.changes), count(last.deleted), f"{count(last.inspected)} of {count(last.files)}")
+        for table in report.tables
+        if (last := table.noticed.last_upsert) is not None
+    ]
+    for fitted in (_Fitted(titles, health), _Fitted(batch_titles, batches)):
+        if fitted.rows:
+            yield from (Text(""), fitted)
 
 
 def _remarks(report: PipelineReport) -> Iterator[Text]:
     for problem in report.problems:
         yield from _explain(problem, "problem", "red")
     for table in report.tables:
-        if table.problem is not None:
-            mark, colour = ("note", "dim") if table.is_well else ("problem", "red")
-            yield from _explain(table.problem, f"{mark}: {table.name}", colour)
-        if table.dropped_fields:
-            fields = ", ".join(table.dropped_fields)
+        if table.condition.problem is not None:
+            mark, colour = ("note", "dim") if table.derived.is_well else ("problem", "red")
+            yield from _explain(table.condition.problem, f"{mark}: {table.name}", colour)
+        if table.noticed.dropped_fields:
+            fields = ", ".join(table.noticed.dropped_fields)
             yield Text(f"\n{table.name} drops unknown fields: {fields}", style="dim")
-        held = held_back(table.open_transactions)
+        held = held_back(table.lag.open_transactions)
         if held is not None:
             yield from _explain(held, f"note: {table.name}", "yellow")
         yield from _about_layout(table)
         yield from _about_records(table)
         yield from _about_expectations(table)
-        if table.maintenance is not None:
-            yield from _maintenance_lines(table.name, table.maintenance)
-        if table.verification is not None:
-            yield from _verification_lines(table.name, table.verification, report.now_ms)
+        if table.derived.maintenance is not None:
+            yield from _maintenance_lines(table.name, table.derived.maintenance)
+        if table.derived.verification is not None:
+            yield from _verification_lines(table.name, table.derived.verification, report.now_ms)
 
 
-def _about_layout(table: TableReport) -> Iterator[Text]:
+def _about_layout(table: TableStatus) -> Iterator[Text]:
     """Yields the partition spec and sort order of new files, where there are some."""
-    known = {"partitioned": table.partition_spec, "sorted": table.sort_order}
+    known = {"partitioned": table.derived.partition_spec, "sorted": table.derived.sort_order}
     words = [f"{how} by {', '.join(terms)}" for how, terms in known.items() if terms]
     if words:
         yield Text(f"\n{table.name} is {' and '.join(words)}", style="dim")
 
 
-def _about_records(table: TableReport) -> Iterator[Text]:
+def _about_records(table: TableStatus) -> Iterator[Text]:
     """Yields the numbers of records that did not become rows."""
-    if table.dead_letters:
-        yield Text(f"\n{table.name} has {plural(table.dead_letters, 'dead letter')}: run `frazil dead-letters list`")
-    if table.bad_skipped:
-        yield Text(f"\n{table.name} has skipped {plural(table.bad_skipped, 'bad record')}: `on_bad_record: skip`")
-    if table.skipped_offsets:
-        offsets = plural(table.skipped_offsets, "offset")
-        yield Text(f"\n{table.name} has skipped {offsets} whose records Kafka had deleted: `on_data_loss: skip`")
-    if table.rest_records:
-        reasons = ", ".join(f"{count(number)} {what}" for what, number in sorted(table.rest_records.items()))
-        yield Text(f"\n{table.name} has records that no other table of its route takes: {reasons}")
-    if table.ignored_records:
-        kinds = ", ".join(f"{count(number)} {what}" for what, number in sorted(table.ignored_records.items()))
-        yield Text(f"\n{table.name} has ignored records that change no row: {kinds}", style="dim")
-    for refused in table.refused_changes:
+    name, progress = table.name, table.progress
+    if progress.dead_letters:
+        yield Text(f"\n{name} has {plural(progress.dead_letters, 'dead letter')}: run `frazil dead-letters list`")
+    if progress.bad_skipped:
+        yield Text(f"\n{name} has skipped {plural(progress.bad_skipped, 'bad record')}: `on_bad_record: skip`")
+    if table.noticed.skipped_offsets:
+        offsets = plural(table.noticed.skipped_offsets, "offset")
+        yield Text(f"\n{name} has skipped {offsets} whose records Kafka had deleted: `on_data_loss: skip`")
+    if progress.rest_records:
+        yield Text(f"\n{name} has records that no other table of its route takes: {_counts(progress.rest_records)}")
+    if progress.ignored_records:
+        kinds = _counts(progress.ignored_records)
+        yield Text(f"\n{name} has ignored records that change no row: {kinds}", style="dim")
+    for refused in table.derived.refused_changes:
         word = "schema" if len(refused.schemas) == 1 else "schemas"
         by = f"{word} {', '.join(refused.schemas)}: " if refused.schemas else ""
-        yield Text(f"\n{table.name} refuses a change: {by}{refused.change}")
+        yield Text(f"\n{name} refuses a change: {by}{refused.change}")
         if refused.remedy:
             yield Text(f"  remedy: {refused.remedy}", style="yellow")
 
 
-def _about_expectations(table: TableReport) -> Iterator[Text]:
+def _counts(numbers: Mapping[str, int]) -> str:
+    return ", ".join(f"{count(number)} {name}" for name, number in sorted(numbers.items()))
+
+
+def _about_expectations(table: TableStatus) -> Iterator[Text]:
     """Yields what is not as `expect` of the table has it."""
-    unmet = ", ".join(
-        f"{count(number)} {name}" for name, number in sorted((table.expectations or {}).items()) if number
-    )
+    unmet = {name: number for name, number in (table.progress.expectations or {}).items() if number}
     if unmet:
-        yield Text(f"\n{table.name} is not as expected: {unmet}")
-    for name, age_s in table.stale.items():
+        yield Text(f"\n{table.name} is not as expected: {_counts(unmet)}")
+    for name, age_s in table.derived.stale.items():
         yield Text.assemble(
             (f"\nnote: {table.name}", "yellow"), f": the newest record is {duration(age_s)} old ({name})"
         )

@@ -10,7 +10,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from frazil import __version__
 from frazil.catalog.iceberg.catalog import IcebergCatalog
@@ -26,6 +25,7 @@ from frazil.ingest.tables.queries import Queries, SparkQueries
 from frazil.ingest.tables.schemas import Schemas
 from frazil.kafka.properties import task_properties
 from frazil.kafka.topics import KafkaTopics
+from frazil.ops.pipeline_status import ProcessState
 from frazil.ops.state_file import StateFile
 from frazil.runtime.connect import catalog_properties, properties_for_reading, spark_conf, uses_aws
 from frazil.runtime.jvm import Jvm
@@ -46,8 +46,8 @@ def read_spec(output: Output, file: Path) -> PipelineSpec:
     return spec
 
 
-def known_state(spec: PipelineSpec) -> dict[str, Any]:
-    """Returns what the pipeline's process last reported; empty where it never ran here."""
+def known_state(spec: PipelineSpec) -> ProcessState:
+    """Returns what the pipeline's process last reported; nothing where it never ran here."""
     return StateFile(spec.state_dir, spec.pipeline, SystemClock(), spec.redact).read()
 
 
@@ -224,8 +224,8 @@ def committed_in(spec: PipelineSpec) -> str | None:
     not name it, None without such tables.
     """
     state = known_state(spec)
-    is_committed = any(table.get("last_commit_ms") for table in state.get("tables", {}).values())
-    return str(state.get("catalog", "")) if is_committed else None
+    is_committed = any(table.progress.last_commit_ms for table in state.tables.values())
+    return state.catalog if is_committed else None
 
 
 def refuse_lost_catalog(spec: PipelineSpec) -> None:

@@ -21,6 +21,7 @@ from frazil.dead_letters.requirements import Needs, split_crashing
 from frazil.decode.columns import Mismatch
 from frazil.decode.json.slices import MAX_MISMATCHES
 from frazil.decode.limits import read_bounded
+from frazil.error_classes import ErrorClass
 from frazil.ingest.tables.queries import QueryTables
 from frazil.ingest.tasks.task import read_records
 from frazil.kafka.port import Partition, ReadRecord, RecordReader, Source
@@ -342,9 +343,9 @@ class Draft:
         """Refuses changes that ingestion applies in place and a dead letter cannot."""
         reading = self.target.changes
         assert reading is not None
-        found = refuse(changes, changes.ops == TRUNCATE, "", "order_unknown", _EMPTYING, _ALL)
+        found = refuse(changes, changes.ops == TRUNCATE, "", ErrorClass.ORDER_UNKNOWN, _EMPTYING, _ALL)
         for path, name in zip(reading.paths, reading.key_columns, strict=True):
             if not has_column(self.target, path):
                 lacks = np.ones(changes.ops.size, np.bool_)
-                found += refuse(changes, lacks, name, "no_key", f"the key column {name} has no value", _ALL)
+                found += refuse(changes, lacks, name, ErrorClass.NO_KEY, f"the key column {name} has no value", _ALL)
         return found

@@ -19,6 +19,7 @@ from frazil import __version__
 from frazil.decode.columns import Decoded, Mismatch, as_text
 from frazil.decode.settings import Reading
 from frazil.decode.wire_format import guids_of, split_headers
+from frazil.error_classes import ErrorClass
 from frazil.errors import SpecError
 from frazil.plugins.formats import FORMATS
 from frazil.process.protect import Protection, key_id_of
@@ -51,7 +52,7 @@ DEAD_LETTER_TYPES: Mapping[str, IcebergType] = {
 """The columns of a dead-letter table, with their types."""
 SOURCE_COLUMNS = ("topic", "partition", "offset", "timestamp", "key", "headers", "value")
 """The columns of a record that its dead letter needs."""
-UNEXPLAINED = Mismatch(0, "", "type_mismatch", "the value does not fit the table")
+UNEXPLAINED = Mismatch(0, "", ErrorClass.TYPE_MISMATCH, "the value does not fit the table")
 """The mismatch of a record whose fault is not known."""
 
 

@@ -37,7 +37,7 @@ from frazil.dead_letters.pending import (
     remove_dead_letters,
     replace_files,
 )
-from frazil.dead_letters.requirements import CRASHES, endless_changes, fetch_schemas, meet, split_crashing
+from frazil.dead_letters.requirements import endless_changes, fetch_schemas, meet, split_crashing
 from frazil.dead_letters.superseded import (
     APPLY,
     ASK,
@@ -51,6 +51,7 @@ from frazil.dead_letters.superseded import (
     with_log,
 )
 from frazil.decode.columns import Mismatch
+from frazil.error_classes import ErrorClass
 from frazil.errors import ConflictError, FrazilError
 from frazil.failpoints import hit
 from frazil.ingest.tables.queries import QueryTables
@@ -244,7 +245,7 @@ class _Replacing:
         if self._topic_readers is None or not draft.report.changes.touched:
             return None
         files = self._catalog.scan(self._dead_letters.state.name).files
-        dead_letters, unread = self._places(files), self._places(files, Selection(CRASHES))
+        dead_letters, unread = self._places(files), self._places(files, Selection(ErrorClass.CRASHES_DECODER))
         asked = HistoryQuery(draft.topics, draft.latest, draft.stamps, frozenset(dead_letters), frozenset(unread))
         return NewerChanges(self._topic_readers, asked, draft.target, self._reader)
 

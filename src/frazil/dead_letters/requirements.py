@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from frazil.catalog.port import Catalog
 from frazil.dead_letters.files import Place, places_of, records_of
 from frazil.decode.columns import Decoded, Mismatch
+from frazil.error_classes import ErrorClass
 from frazil.errors import SpecError
 from frazil.failpoints import hit
 from frazil.ingest.tables.queries import QueryTables
@@ -26,9 +27,6 @@ from frazil.ingest.tasks.isolate import MOST_FOUND, load_found, search
 from frazil.ingest.tasks.task_job import Job
 from frazil.schema.evolve import NameConflict, RequestedFields, merge_requested_fields
 from frazil.write.target import TableTarget
-
-CRASHES = "crashes_decoder"
-_TOO_LARGE = "too_large"
 
 
 @dataclass
@@ -115,7 +113,8 @@ def still_crashing(target: TableTarget, dead_letters: pa.Table) -> dict[Place, M
 
     Raises: OSError where a trial fails for reasons of the machine.
     """
-    suspects = dead_letters.filter(pc.fill_null(pc.equal(dead_letters["error_class"], CRASHES), False))
+    is_crash = pc.equal(dead_letters["error_class"], ErrorClass.CRASHES_DECODER)
+    suspects = dead_letters.filter(pc.fill_null(is_crash, False))
     found = _without_value(dead_letters)
     for topic in pc.unique(suspects["topic"]).to_pylist():
         found |= _of_topic(target, topic, suspects.filter(pc.equal(suspects["topic"], topic)))
@@ -124,10 +123,10 @@ def still_crashing(target: TableTarget, dead_letters: pa.Table) -> dict[Place, M
 
 def _without_value(dead_letters: pa.Table) -> dict[Place, Mismatch]:
     """Returns the dead letters whose value was too large to be read, by place, with their reason."""
-    is_large = pc.fill_null(pc.equal(dead_letters["error_class"], _TOO_LARGE), False)
+    is_large = pc.fill_null(pc.equal(dead_letters["error_class"], ErrorClass.TOO_LARGE), False)
     unread = dead_letters.filter(pc.and_(is_large, pc.is_null(dead_letters["value"])))
-    reasons = unread["message"].to_pylist()
-    return {place: Mismatch(0, "", _TOO_LARGE, why) for place, why in zip(places_of(unread), reasons, strict=True)}
+    mismatches = [Mismatch(0, "", ErrorClass.TOO_LARGE, reason) for reason in unread["message"].to_pylist()]
+    return dict(zip(places_of(unread), mismatches, strict=True))
 
 
 def split_crashing(target: TableTarget, dead_letters: pa.Table) -> tuple[pa.Table, pa.Table, list[Mismatch]]:
@@ -160,4 +159,4 @@ def _of_topic(target: TableTarget, topic: str, suspects: pa.Table) -> dict[Place
 
 
 def _mismatch(reason: str) -> Mismatch:
-    return Mismatch(0, "", CRASHES, reason)
+    return Mismatch(0, "", ErrorClass.CRASHES_DECODER, reason)

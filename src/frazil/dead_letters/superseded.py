@@ -24,6 +24,7 @@ from frazil.dead_letters.changes import (
 )
 from frazil.dead_letters.files import Place, by_topic, records_of
 from frazil.decode.columns import Mismatch
+from frazil.error_classes import ErrorClass
 from frazil.rows.changes import DELETE, TRUNCATE, UPSERT, Changes
 from frazil.schema.arrow import Bools, Ints
 from frazil.types import Offsets
@@ -39,18 +40,18 @@ APPLY, SUPERSEDED, UNKNOWN, BLOCKED, ASK, ASK_OR_APPLY = range(6)
 topic may know, else unknown; the topic may know better, else it applies.
 """
 _SUPERSEDED = Mismatch(
-    0, "", "superseded", "a newer change of the row is in the table, or follows this one in its partition"
+    0, "", ErrorClass.SUPERSEDED, "a newer change of the row is in the table, or follows this one in its partition"
 )
 _UNKNOWN = Mismatch(
     0,
     "",
-    "order_unknown",
+    ErrorClass.ORDER_UNKNOWN,
     "it is unknown whether a newer change of the row exists: neither the row in the table nor the topic shows it",
 )
 _BLOCKED = Mismatch(
     0,
     "",
-    "newer_dead_letter",
+    ErrorClass.NEWER_DEAD_LETTER,
     "a newer change deletes the row, and is a dead letter itself: replay them together, or drop both if it is a"
     " truncate",
 )

@@ -14,6 +14,7 @@ from pyiceberg.types import IcebergType, NestedField, StructType
 from frazil.decode.columns import Decoded
 from frazil.decode.conversion import Conversion, Place, require, require_inside
 from frazil.decode.settings import Reading
+from frazil.error_classes import ErrorClass
 from frazil.schema.arrow import arrow_type, as_written, children_of, first_present, replace_children, unsliced
 from frazil.schema.evolve import merge_requested_fields
 from frazil.schema.names import column_names, column_path
@@ -52,7 +53,7 @@ class _Joining:
                 found = pc.or_(found.fill_null(False), array.fill_null(False))
             elif array.null_count < len(array):
                 if both.any():
-                    self.conversion.refuse(array, both, owner, path, "name_conflict", _BOTH)
+                    self.conversion.refuse(array, both, owner, path, ErrorClass.NAME_CONFLICT, _BOTH)
                 found = first_present(found, array)
         return found
 

@@ -42,6 +42,7 @@ from frazil.decode.lossless import (
     remedy_of_values,
 )
 from frazil.decode.rescue import UNKNOWN_FIELD
+from frazil.error_classes import ErrorClass
 from frazil.name_case import Spellings
 from frazil.name_length import drop_long_names, is_long, long_name_in, shorten
 from frazil.schema.arrow import Bools, arrow_type, children_of, first_present, replace_children, unsliced
@@ -163,12 +164,12 @@ def _handle_second(
     if conversion.reading.unknown_fields == "add":
         conversion.refuse_change(path, _conflict(conversion, path, [column]))
         reason = both_reason(conversion.in_row(path), column, conversion.reading.is_key_column)
-        conversion.refuse(array, is_second, place.owner, path, "name_conflict", reason)
+        conversion.refuse(array, is_second, place.owner, path, ErrorClass.NAME_CONFLICT, reason)
     elif conversion.reading.unknown_fields == "drop":
         conversion.dropped.add(".".join(path))
     else:
         reason = UNKNOWN_FIELD if conversion.reading.unknown_fields == "rescue" else _NO_COLUMN
-        conversion.refuse(array, is_second, place.owner, path, "unknown_field", reason)
+        conversion.refuse(array, is_second, place.owner, path, ErrorClass.UNKNOWN_FIELD, reason)
 
 
 def convert_value(
@@ -203,7 +204,7 @@ def _near(conversion: Conversion, array: pa.Array, place: Place) -> pa.Array:
     near, is_far = inside_years(array)
     if is_far.any():
         reason = "{value} is a time outside of the years 1 to 9999"
-        conversion.refuse(array, is_far, place.owner, place.path, "out_of_range", reason)
+        conversion.refuse(array, is_far, place.owner, place.path, ErrorClass.OUT_OF_RANGE, reason)
     return near
 
 
@@ -342,10 +343,15 @@ def _without_mismatches(
     bad = np.zeros(len(array), np.bool_)
     bad[of_map[np.asarray(keys.is_null())]] = True
     conversion.refuse(
-        array, bad, place.owner, place.path, "type_mismatch", f"{{value}} has a key that does not fit {wanted}"
+        array, bad, place.owner, place.path, ErrorClass.TYPE_MISMATCH, f"{{value}} has a key that does not fit {wanted}"
     )
     conversion.refuse(
-        array, twice & ~bad, place.owner, place.path, "duplicate_key", f"{{value}} has one key of {wanted} twice"
+        array,
+        twice & ~bad,
+        place.owner,
+        place.path,
+        ErrorClass.DUPLICATE_KEY,
+        f"{{value}} has one key of {wanted} twice",
     )
     rows = pa.array(np.arange(len(array)), mask=bad | twice)
     kept = array.take(rows)
@@ -374,7 +380,7 @@ def _handle_unknown(
             conversion.rescue_column(shown, there, path)
             return
         reason = UNKNOWN_FIELD if unknown_fields == "rescue" else _NO_COLUMN
-        conversion.refuse(shown, there, place.owner, path, "unknown_field", reason)
+        conversion.refuse(shown, there, place.owner, path, ErrorClass.UNKNOWN_FIELD, reason)
 
 
 def _add_unknown(
@@ -387,7 +393,7 @@ def _add_unknown(
     if spellings.others(member.name):
         reason = _conflict(conversion, path, spellings.others(member.name))
         conversion.refuse_change(path, reason)
-        conversion.refuse(array, there, place.owner, path, "name_conflict", reason)
+        conversion.refuse(array, there, place.owner, path, ErrorClass.NAME_CONFLICT, reason)
     elif path in rejected:
         fault = rejected_fault(member.name, rejected[path])
         conversion.refuse(array, there, place.owner, path, fault.kind, fault.message)
@@ -458,7 +464,9 @@ def _convert(
         shown = readable(array, written)
         if converted is not None:
             reason = f"{{value}} is out of the range of {wanted if unit == DAY else f'{wanted}({unit})'}"
-            conversion.refuse(shown, bad & converted.is_outside, place.owner, place.path, "out_of_range", reason)
+            conversion.refuse(
+                shown, bad & converted.is_outside, place.owner, place.path, ErrorClass.OUT_OF_RANGE, reason
+            )
             bad &= ~converted.is_outside
         fault, verdict = mismatch_of(written, wanted)
         reason = f"{{value}} ({type_word(written)}) {verdict} {type_word(wanted)}"

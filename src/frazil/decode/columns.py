@@ -15,6 +15,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from pyiceberg.types import BinaryType, IcebergType, NestedField, StructType
 
+from frazil.error_classes import ErrorClass
 from frazil.raw_memory import I32, U8
 from frazil.schema.arrow import Rows, arrow_type, as_written, spread_places
 from frazil.schema.evolve import merge_requested_fields
@@ -84,8 +85,8 @@ class Bodies:
 class Fault:
     """The reason why a record cannot be read."""
 
-    #: The class of error, one of docs/reference/dead-letters.md.
-    kind: str
+    #: The class of error.
+    kind: ErrorClass
     #: The message: lower case, no full stop.
     message: str
 
@@ -120,7 +121,7 @@ class Mismatch:
     #: The path of the field; empty for the entire record.
     path: str
     #: The class of error.
-    kind: str
+    kind: ErrorClass
     #: The message.
     reason: str
     #: The value as it is written, of a rescued value.
@@ -196,7 +197,7 @@ class Decoded:
         )
 
 
-_OF_THE_TABLE = ("unknown_field", "out_of_range")
+_OF_THE_TABLE = (ErrorClass.UNKNOWN_FIELD, ErrorClass.OUT_OF_RANGE)
 """Classes of errors that another table, with more or wider columns, would not have."""
 
 

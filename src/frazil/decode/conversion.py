@@ -20,6 +20,7 @@ from frazil.decode.renames import Renames
 from frazil.decode.rescue import join_members, members_at, members_of
 from frazil.decode.settings import Reading
 from frazil.decode.values_as_json import json_text
+from frazil.error_classes import ErrorClass
 from frazil.schema.arrow import children_of, unsliced
 from frazil.schema.parts import Path, parts_of
 
@@ -88,11 +89,13 @@ class Conversion:
         by = f"schema {self.schema_id}: " if self.schema_id else ""
         self.refusals.add(f"{by}column {'.'.join(path)}: {what}")
 
-    def refuse(self, array: pa.Array, bad: NDArray[Any], owner: Owner, path: Path, kind: str, reason: str) -> None:
+    def refuse(
+        self, array: pa.Array, bad: NDArray[Any], owner: Owner, path: Path, kind: ErrorClass, reason: str
+    ) -> None:
         """Rescues values, where the table rescues, or refuses their records. reason: with `{value}` for the value."""
         rows = np.flatnonzero(bad)
-        is_rescued = kind != "missing_value" and (
-            self.reading.unknown_fields == "rescue" if kind == "unknown_field" else self.reading.is_rescuing
+        is_rescued = kind != ErrorClass.MISSING_VALUE and (
+            self.reading.unknown_fields == "rescue" if kind == ErrorClass.UNKNOWN_FIELD else self.reading.is_rescuing
         )
         found = self.rescued if is_rescued else self.mismatches
         if not is_rescued:
@@ -144,7 +147,7 @@ def require(conversion: Conversion, column: pa.Array, place: Place, path: Path) 
     if conversion.reading.may_widen:
         conversion.made_optional.add(path)
     reason = "the column is required and the record has no value for it"
-    conversion.refuse(column, missing, place.owner, path, "missing_value", reason)
+    conversion.refuse(column, missing, place.owner, path, ErrorClass.MISSING_VALUE, reason)
 
 
 def require_inside(conversion: Conversion, column: pa.Array, kind: IcebergType, place: Place) -> None:

@@ -18,6 +18,7 @@ import pyarrow as pa
 from pyiceberg.types import IcebergType, StructType
 
 from frazil.decode.columns import Fault
+from frazil.error_classes import ErrorClass
 from frazil.name_length import explain_long_name, is_long, long_name_reason
 from frazil.schema.names import key_settings
 from frazil.schema.parts import is_too_deep
@@ -91,7 +92,7 @@ def check_cells(count: int) -> None:
     if count > _bounds.get().cells:
         raise TooMuch(
             Fault(
-                "too_large",
+                ErrorClass.TOO_LARGE,
                 f"the record would become {count:,} values in columns, absent ones included, and may become "
                 f"{MAX_RECORD_CELLS:,} and one per byte: split it, or leave out its largest list with `exclude`",
             )
@@ -102,7 +103,9 @@ def check_new_fields(count: int) -> None:
     """Raises TooMuch where `count` fields that the table lacks exceed the limit."""
     most = _bounds.get().new_fields
     if count > most:
-        raise TooMuch(Fault("too_many_fields", f"the record has more than {most:,} fields that the table lacks"))
+        raise TooMuch(
+            Fault(ErrorClass.TOO_MANY_FIELDS, f"the record has more than {most:,} fields that the table lacks")
+        )
 
 
 def leaf_count(kind: IcebergType) -> int:
@@ -114,14 +117,16 @@ def leaf_count(kind: IcebergType) -> int:
 
 def long_name_fault(name: str, is_key: bool = False) -> Fault:
     """Returns the fault of a record with a field whose name is too long. is_key: whether it is a field of its key."""
-    return Fault("name_too_long", f"{long_name_reason(name)}: {key_settings()}" if is_key else explain_long_name(name))
+    return Fault(
+        ErrorClass.NAME_TOO_LONG, f"{long_name_reason(name)}: {key_settings()}" if is_key else explain_long_name(name)
+    )
 
 
 def rejected_fault(name: str, reason: str) -> Fault:
     """Returns the fault of a record with a field that the table cannot have."""
     if is_long(name):
-        return Fault("name_too_long", reason)
-    return Fault("too_deep" if is_too_deep(reason) else "name_conflict", reason)
+        return Fault(ErrorClass.NAME_TOO_LONG, reason)
+    return Fault(ErrorClass.TOO_DEEP if is_too_deep(reason) else ErrorClass.NAME_CONFLICT, reason)
 
 
 Read = TypeVar("Read")

@@ -49,6 +49,7 @@ from frazil.decode.epochs import (
     zone_settings,
 )
 from frazil.decode.values_as_json import as_json, json_texts
+from frazil.error_classes import ErrorClass
 from frazil.schema.arrow import arrow_type, children_of, replace_children, unsliced
 from frazil.schema.parts import parts_of, type_word, types_in
 from frazil.schema.rejected_changes import KEYS_AS_TEXT, declaration_for
@@ -72,14 +73,14 @@ def may_convert(written: pa.DataType, wanted: pa.DataType) -> bool:
     return all(is_number) or all(is_bytes) or (is_day and wanted.tz is None)
 
 
-def mismatch_of(written: IcebergType, wanted: IcebergType) -> tuple[str, str]:
+def mismatch_of(written: IcebergType, wanted: IcebergType) -> tuple[ErrorClass, str]:
     """Returns the class of error of values that a column cannot hold, and the words for it in a message."""
     if isinstance(written, TextBytes):
-        return "invalid_text", "is not UTF-8 and does not fit"
+        return ErrorClass.INVALID_TEXT, "is not UTF-8 and does not fit"
     is_narrower = isinstance(written, LongType) and isinstance(wanted, IntegerType)
     if may_convert(arrow_type(written), arrow_type(wanted)) and (isinstance(wanted, DecimalType) or is_narrower):
-        return "out_of_range", "is out of the range of"
-    return "type_mismatch", "does not fit"
+        return ErrorClass.OUT_OF_RANGE, "is out of the range of"
+    return ErrorClass.TYPE_MISMATCH, "does not fit"
 
 
 def cast_losslessly(array: pa.Array, target: pa.DataType) -> pa.Array:
@@ -382,7 +383,9 @@ def _in_zone(conversion: Conversion, array: pa.Array, wanted: IcebergType, place
     lost = np.asarray(array.is_valid()) & np.asarray(found.is_null())
     if lost.any() and isinstance(wanted, TimestamptzType):
         skipped = lost & are_skipped(array, zone)
-        conversion.refuse(array, skipped, place.owner, place.path, "out_of_range", SKIPPED.replace("{zone}", zone))
+        conversion.refuse(
+            array, skipped, place.owner, place.path, ErrorClass.OUT_OF_RANGE, SKIPPED.replace("{zone}", zone)
+        )
         lost &= ~skipped
     _refuse_far_times(conversion, array, lost, place, f"{wanted} in {zone}")
     return found
@@ -405,7 +408,7 @@ def _refuse_far_times(
 ) -> None:
     if bad.any():
         reason = f"{{value}} is out of the range of {wanted}"
-        conversion.refuse(array, bad, place.owner, place.path, "out_of_range", reason)
+        conversion.refuse(array, bad, place.owner, place.path, ErrorClass.OUT_OF_RANGE, reason)
 
 
 def _is_number(kind: pa.DataType) -> bool:

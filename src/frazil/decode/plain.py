@@ -12,8 +12,9 @@ from frazil.decode.cast import convert_columns
 from frazil.decode.columns import Columns, Decoded, Fault, read_utf8
 from frazil.decode.conversion import Conversion
 from frazil.decode.settings import Reading
+from frazil.error_classes import ErrorClass
 
-_NOT_TEXT = Fault("invalid_text", "the value is not UTF-8")
+_NOT_TEXT = Fault(ErrorClass.INVALID_TEXT, "the value is not UTF-8")
 
 
 def read_text(values: pa.BinaryArray) -> Columns:

@@ -18,9 +18,10 @@ from frazil.decode.columns import Mismatch, as_text
 from frazil.decode.json.grammar import NULL
 from frazil.decode.json.slices import Slices, Texts
 from frazil.decode.values_as_json import json_texts
+from frazil.error_classes import ErrorClass
 from frazil.schema.selection import Path
 
-UNKNOWN_FIELD = "unknown_field"
+UNKNOWN_FIELD = str(ErrorClass.UNKNOWN_FIELD)
 """The reason for a rescued field that the table does not have."""
 _NUMBER = "#"
 
@@ -52,7 +53,7 @@ def unknown_values(texts: Texts) -> list[Mismatch]:
 
 def _singles(texts: Texts, path: str, column: Slices) -> list[Mismatch]:
     return [
-        Mismatch(int(column.owner[n]), path, UNKNOWN_FIELD, UNKNOWN_FIELD, texts.text(column, n))
+        Mismatch(int(column.owner[n]), path, ErrorClass.UNKNOWN_FIELD, UNKNOWN_FIELD, texts.text(column, n))
         for n in np.flatnonzero(column.kind > NULL).tolist()
     ]
 

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from frazil.decode.columns import Bodies, Fault, bytes_of, offsets_of
 from frazil.decode.settings import Framing
+from frazil.error_classes import ErrorClass
 from frazil.raw_memory import I32, U8
 
 VALUE_HEADER = "__value_schema_id"
@@ -152,7 +153,7 @@ def _read_header(value: bytes, name: str) -> HeaderId:
         return HeaderId(guid=str(uuid.UUID(bytes=value[1 : 1 + _GUID_BYTES])), path=value[1 + _GUID_BYTES :])
     if value[:1] == b"\x00" and len(value) > 4:
         return HeaderId(id=int.from_bytes(value[1:5], "big"), path=value[5:])
-    return HeaderId(fault=Fault("malformed", f"the header {name} holds no schema's GUID"))
+    return HeaderId(fault=Fault(ErrorClass.MALFORMED, f"the header {name} holds no schema's GUID"))
 
 
 def _read_ids(buffer: U8, start: I32, end: I32, width: int) -> tuple[NDArray[np.int64], U8]:
@@ -183,12 +184,12 @@ def _read_ids(buffer: U8, start: I32, end: I32, width: int) -> tuple[NDArray[np.
 
 def _faults(width: int) -> tuple[Fault, ...]:
     return (
-        Fault("tombstone", "there is no value (a tombstone)"),
-        Fault("no_wire_format", "the value does not begin with the magic byte 0 of the wire format"),
+        Fault(ErrorClass.TOMBSTONE, "there is no value (a tombstone)"),
+        Fault(ErrorClass.NO_WIRE_FORMAT, "the value does not begin with the magic byte 0 of the wire format"),
         Fault(
-            "no_wire_format",
+            ErrorClass.NO_WIRE_FORMAT,
             "the value begins with {, as JSON text does, and not with the wire format of a schema's id",
         ),
-        Fault("malformed", f"the value is shorter than the {1 + width} bytes of the wire format's header"),
-        Fault("malformed", "the schema's id is negative"),
+        Fault(ErrorClass.MALFORMED, f"the value is shorter than the {1 + width} bytes of the wire format's header"),
+        Fault(ErrorClass.MALFORMED, "the schema's id is negative"),
     )

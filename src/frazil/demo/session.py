@@ -9,12 +9,13 @@ import subprocess
 import sys
 from pathlib import Path
 from types import TracebackType
-from typing import Any, TextIO
+from typing import TextIO
 
 from frazil.clock import Clock
 from frazil.demo.lake import Lake
 from frazil.demo.producers import KINDS, Course, Producers
 from frazil.errors import SpecError, UnavailableError
+from frazil.ops.pipeline_status import ProcessState
 from frazil.ops.state_file import StateFile
 from frazil.runtime.broker import EmbeddedBroker
 from frazil.runtime.tether import spawn_tethered
@@ -62,7 +63,7 @@ class Session:
         self._producers = Producers(self.broker.bootstrap_servers, self._course, self._clock)
         self._producers.make_topics()
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> ProcessState:
         """Returns the last state that the pipeline wrote."""
         return self._state_file.read()
 
@@ -76,18 +77,19 @@ class Session:
             raise UnavailableError("the broker ended", remedy="read its log", where=str(self.broker.log))
         if self._pipeline is not None and self._pipeline.poll() is not None:
             raise UnavailableError("the pipeline ended", remedy="read its log", where=str(self.log))
-        for name, table in self.state().get("tables", {}).items():
-            if table["state"] == "stopped":
-                message = f"table {name} stopped: {table['reason']}"
-                raise UnavailableError(message, remedy=table["remedy"], where=table["where"])
+        for name, table in self.state().tables.items():
+            condition = table.condition
+            if condition.state == "stopped":
+                message = f"table {name} stopped: {condition.reason}"
+                raise UnavailableError(message, remedy=condition.remedy, where=condition.where)
 
-    def sizes(self) -> dict[str, dict[str, int]]:
-        """Returns the figures of each table, as the pipeline last wrote them; empty ones where it has no rows yet."""
-        return {name: table.get("size") or {} for name, table in self.state().get("tables", {}).items()}
+    def rows(self) -> dict[str, int]:
+        """Returns the number of rows of each table, as the pipeline last wrote it."""
+        return {name: size.row_count for name, table in self.state().tables.items() if (size := table.recorded.size)}
 
     def has_arrived(self) -> bool:
         """Returns whether every table has as many rows as records were sent."""
-        rows = {name: size.get("row_count", 0) for name, size in self.sizes().items()}
+        rows = self.rows()
         return all(rows.get(kind.table, 0) >= self.producers.ledger[kind.topic].records for kind in KINDS)
 
     def stop_pipeline(self) -> int:

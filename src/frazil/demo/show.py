@@ -13,7 +13,7 @@ import shutil
 import signal
 import sys
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -25,12 +25,14 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from frazil.catalog.port import TableSize
 from frazil.clock import Clock
 from frazil.demo.lake import TOP_PAGES, Arrival, Lake
 from frazil.demo.producers import KINDS, Kind
 from frazil.demo.session import Session
 from frazil.errors import UnavailableError
 from frazil.ops.reports import NOTHING, ago, count, duration, size
+from frazil.ops.table_status import TableStatus
 
 DONE = "done"
 PICTURE_WIDTH = 88
@@ -112,8 +114,8 @@ class Watcher:
     def frame(self, phase: str) -> Frame:
         """Returns the current view."""
         now_s = self._clock.monotonic_s()
-        state: dict[str, Any] = self._session.state().get("tables", {})
-        self._history.append((now_s, {name: _size(table, "row_count") for name, table in state.items()}))
+        state = self._session.state()
+        self._history.append((now_s, {name: _size(table).row_count for name, table in state.tables.items()}))
         while len(self._history) > 2 and now_s - self._history[0][0] > _RATE_OVER_S:
             self._history.popleft()
         self._notice()
@@ -124,23 +126,23 @@ class Watcher:
             servers=self._session.broker.bootstrap_servers,
             directory=str(self._session.directory),
             command=command_from(self._session.directory),
-            rows=tuple(self._row(kind, state.get(kind.table, {})) for kind in sorted(KINDS, key=lambda k: k.table)),
+            rows=tuple(self._row(kind, state.tables.get(kind.table)) for kind in sorted(KINDS, key=lambda k: k.table)),
             happened=tuple(self._happened),
         )
 
-    def _row(self, kind: Kind, state: Mapping[str, Any]) -> Row:
-        sent, rows = self._session.producers.ledger[kind.topic].records, _size(state, "row_count")
+    def _row(self, kind: Kind, table: TableStatus | None) -> Row:
+        sent, size = self._session.producers.ledger[kind.topic].records, _size(table)
         return Row(
             table=kind.table,
-            state=state.get("state", "starting"),
+            state=table.condition.state if table else "starting",
             sent=sent,
-            rows=rows,
+            rows=size.row_count,
             rows_per_s=self._rate(kind.table),
-            lag_records=max(0, sent - rows),
-            freshness_ms=state.get("freshness_ms"),
-            files=_size(state, "file_count"),
-            size_bytes=_size(state, "size_bytes"),
-            last_commit_ms=state.get("last_commit_ms"),
+            lag_records=max(0, sent - size.row_count),
+            freshness_ms=table.recorded.freshness_ms if table else None,
+            files=size.file_count,
+            size_bytes=size.size_bytes,
+            last_commit_ms=table.progress.last_commit_ms if table else None,
         )
 
     def _rate(self, table: str) -> float:
@@ -178,8 +180,8 @@ def command_from(directory: Path) -> str:
     return min(str(program), os.path.relpath(program, directory), key=len)
 
 
-def _size(state: Mapping[str, Any], name: str) -> int:
-    return int((state.get("size") or {}).get(name, 0))
+def _size(table: TableStatus | None) -> TableSize:
+    return (table and table.recorded.size) or TableSize(0, 0, 0, 0)
 
 
 def draw(frame: Frame) -> RenderableType:
@@ -315,10 +317,10 @@ class Show:
             self._clock.sleep(_REDRAW_S)
 
     def _show(self, phase: str, is_last: bool = False) -> Frame:
-        is_up = bool(self._session.state())
+        is_up = self._session.state().pid is not None
         if is_up and not self._signals:
             self._session.producers.start()
-        is_warm = any(size.get("row_count") for size in self._session.sizes().values())
+        is_warm = any(self._session.rows().values())
         words = phase if is_warm else "the first batch is on its way" if is_up else "the pipeline is starting"
         frame = self._watcher.frame(words)
         if all(row.rows for row in frame.rows) and phase == "running":

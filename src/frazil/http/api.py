@@ -19,8 +19,10 @@ from frazil.dead_letters.files import Selection
 from frazil.http.operations import Operation, Operations
 from frazil.http.problems import Refused
 from frazil.http.security import require_operate
-from frazil.ops.reports import as_document, pipeline_schema, table_schema
+from frazil.ops.json_records import schema_of
+from frazil.ops.pipeline_status import pipeline_document, pipeline_schema, tables_document
 from frazil.ops.running import RunningPipeline
+from frazil.ops.table_status import SHOWN
 
 log = structlog.get_logger("frazil")
 
@@ -107,18 +109,16 @@ class Endpoint:
 
 
 def _pipeline(call: Call) -> Any:
-    document = as_document(call.pipeline.report())
-    del document["tables"]
-    return document
+    return pipeline_document(call.pipeline.report())
 
 
 def _tables(call: Call) -> Any:
-    return as_document(call.pipeline.report())["tables"]
+    return tables_document(call.pipeline.report())
 
 
 def _table(call: Call) -> Any:
     name = call.path["table"]
-    return as_document(call.pipeline.report(name))["tables"][name]
+    return tables_document(call.pipeline.report(name))[name]
 
 
 def _plan(call: Call) -> Any:
@@ -175,7 +175,7 @@ def _operation(call: Call) -> Any:
     return call.operations.get(call.path["operation"]).model_dump()
 
 
-_TABLE = table_schema()
+_TABLE = schema_of(*SHOWN.values())
 _AT_TABLE = "/api/v1/tables/{table}"
 _LIST: Schema = {"type": "array", "items": OBJECT}
 ENDPOINTS = (

@@ -18,8 +18,9 @@ from pyspark import __version__ as spark_version
 import frazil
 from frazil.ingest.tables.state import Histogram, RunCounts, RunState
 from frazil.ingest.tables.table import Table
-from frazil.ops.reports import MaintenanceReport, PipelineReport, TableReport, VerificationReport
+from frazil.ops.pipeline_status import PipelineReport
 from frazil.ops.running import RunningPipeline
+from frazil.ops.table_status import MaintenanceReport, TableStatus, VerificationReport
 
 MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 Number = float | int | None
@@ -51,7 +52,7 @@ class OfTable(Metric):
     """A metric of each table, with the label `table`."""
 
     #: Returns its values from what is shown of a table, and from the table; None for an unknown one.
-    read: Callable[[TableReport, Table], Number | Labelled] = lambda _report, _table: None
+    read: Callable[[TableStatus, Table], Number | Labelled] = lambda _report, _table: None
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,7 @@ class OfAll(Metric):
     read: Callable[[RunCounts], Histogram] = lambda counts: counts.batch_s
 
 
-def _gauge(name: str, words: str, read: Callable[[TableReport], Number | Labelled], labels: str = "") -> OfTable:
+def _gauge(name: str, words: str, read: Callable[[TableStatus], Number | Labelled], labels: str = "") -> OfTable:
     return OfTable(name, "gauge", words, labels, lambda report, _: read(report))
 
 
@@ -71,8 +72,8 @@ def _counter(name: str, words: str, read: Callable[[Table], Number | Labelled], 
 
 
 def _measured(name: str, words: str, read: Callable[[MaintenanceReport], Number]) -> OfTable:
-    def read_if_measured(report: TableReport) -> Number:
-        return None if report.maintenance is None else read(report.maintenance)
+    def read_if_measured(report: TableStatus) -> Number:
+        return None if report.derived.maintenance is None else read(report.derived.maintenance)
 
     return _gauge(name, f"{words}, as table maintenance last measured it.", read_if_measured)
 
@@ -80,8 +81,8 @@ def _measured(name: str, words: str, read: Callable[[MaintenanceReport], Number]
 def _verified(
     name: str, words: str, read: Callable[[VerificationReport], Number | Labelled], labels: str = ""
 ) -> OfTable:
-    def read_if_verified(report: TableReport, _: Table) -> Number | Labelled:
-        return None if report.verification is None else read(report.verification)
+    def read_if_verified(report: TableStatus, _: Table) -> Number | Labelled:
+        return None if report.derived.verification is None else read(report.derived.verification)
 
     kind = "counter" if name.endswith("_total") else "gauge"
     return OfTable(name, kind, f"{words}, with `verify` in the pipeline file.", labels, read_if_verified)
@@ -107,8 +108,8 @@ _OUTCOMES = {
 }
 
 
-def _states(report: TableReport) -> Labelled:
-    own = report.state.replace(" ", "_")
+def _states(report: TableStatus) -> Labelled:
+    own = report.condition.state.replace(" ", "_")
     return [(state, int(state == own)) for state in _STATES]
 
 
@@ -129,23 +130,23 @@ TABLE = (
     _gauge(
         "frazil_table_lag_records",
         "Offsets up to the ends of the topics' logs that are not committed.",
-        lambda r: r.lag_records,
+        lambda r: r.lag.lag_records,
     ),
     _gauge(
         "frazil_table_open_transaction_records",
         "Offsets among them that wait for an open transaction.",
-        lambda r: sum(one.span for one in r.open_transactions),
+        lambda r: sum(one.span for one in r.lag.open_transactions),
     ),
-    _gauge("frazil_table_lag_seconds", "For how long the table has been incomplete.", lambda r: r.lag_s),
+    _gauge("frazil_table_lag_seconds", "For how long the table has been incomplete.", lambda r: r.derived.lag_s),
     _gauge(
         "frazil_table_watermark_timestamp_seconds",
         "The record timestamp up to which the table is complete.",
-        lambda r: _seconds(r.watermark_ms),
+        lambda r: _seconds(r.progress.watermark_ms),
     ),
     _gauge(
         "frazil_table_last_commit_timestamp_seconds",
         "When the pipeline last committed to the table.",
-        lambda r: _seconds(r.last_commit_ms),
+        lambda r: _seconds(r.progress.last_commit_ms),
     ),
     _counter("frazil_records_read_total", "Records of committed batches.", lambda t: t.counts.records),
     _counter("frazil_read_bytes_total", "Bytes of the values of these records.", lambda t: t.counts.value_bytes),
@@ -166,7 +167,7 @@ TABLE = (
         lambda t: _by(t.counts.dead_letters, ("other",)),
         "code = error class",
     ),
-    _gauge("frazil_dead_letters", "Rows of the dead-letter table.", lambda r: r.dead_letters),
+    _gauge("frazil_dead_letters", "Rows of the dead-letter table.", lambda r: r.progress.dead_letters),
     _counter(
         "frazil_records_skipped_total",
         "Bad records that were skipped (`on_bad_record: skip`).",
@@ -189,10 +190,12 @@ TABLE = (
         lambda t: _by(t.counts.schema_changes, ("applied", "refused")),
         "outcome = applied, refused",
     ),
-    _gauge("frazil_table_rows", "Rows of the newest snapshot.", lambda r: r.rows),
-    _gauge("frazil_table_files", "Data files of the newest snapshot.", lambda r: r.files),
-    _gauge("frazil_table_size_bytes", "The size of the data files of the newest snapshot.", lambda r: r.size_bytes),
-    _gauge("frazil_table_snapshots", "Snapshots that can be read.", lambda r: r.snapshots),
+    _gauge("frazil_table_rows", "Rows of the newest snapshot.", lambda r: r.derived.rows),
+    _gauge("frazil_table_files", "Data files of the newest snapshot.", lambda r: r.derived.files),
+    _gauge(
+        "frazil_table_size_bytes", "The size of the data files of the newest snapshot.", lambda r: r.derived.size_bytes
+    ),
+    _gauge("frazil_table_snapshots", "Snapshots that can be read.", lambda r: r.derived.snapshots),
     _measured("frazil_table_delete_files", "Delete files of the newest snapshot", lambda m: m.delete_files),
     _measured("frazil_table_small_files_ratio", "The share of small files", lambda m: m.small_share),
     _measured("frazil_table_metadata_bytes", "The size of the table's metadata", lambda m: m.metadata_bytes),
@@ -262,13 +265,13 @@ OWN = CollectorRegistry()
 ProcessCollector(registry=OWN)
 
 
-def known_tables(report: PipelineReport, tables: Iterable[Table]) -> list[tuple[TableReport, Table]]:
+def known_tables(report: PipelineReport, tables: Iterable[Table]) -> list[tuple[TableStatus, Table]]:
     """Returns the tables that have metrics, each with what is shown of it."""
     by_name = {table.name: table for table in tables}
     return [(one, by_name[one.name]) for one in report.tables if one.name in by_name]
 
 
-def value_of(metric: OfTable, report: TableReport, table: Table) -> Number | Labelled:
+def value_of(metric: OfTable, report: TableStatus, table: Table) -> Number | Labelled:
     """Returns the values of a metric of a table. Of a table that another process works on it is the state alone: that
     process has the other metrics, and a sum over processes must count them once.
     """
@@ -279,7 +282,7 @@ def process_values(pipeline: RunningPipeline, report: PipelineReport) -> dict[st
     """Returns the numbers of the metrics in `PROCESS` that are no histograms, by name, each with its labels besides
     `pipeline`; without unknown ones.
     """
-    heap, leadership = pipeline.heap, report.leadership or {}
+    heap, leadership, published = pipeline.heap, report.leadership, report.published_offsets
     versions = {"version": frazil.__version__, "spark": spark_version, "python": platform.python_version()}
     single = {
         "frazil_heartbeat_timestamp_seconds": _seconds(report.process.updated_ms),
@@ -287,9 +290,9 @@ def process_values(pipeline: RunningPipeline, report: PipelineReport) -> dict[st
         "frazil_threads": threading.active_count(),
         "frazil_jvm_heap_used_bytes": heap.used_bytes if heap else None,
         "frazil_jvm_heap_max_bytes": heap.max_bytes if heap else None,
-        "frazil_offsets_published_timestamp_seconds": _seconds((report.published_offsets or {}).get("last_ms")),
-        "frazil_leader": int(leadership.get("leader") == leadership.get("name")),
-        "frazil_members": sum(member["warm"] for member in leadership.get("members", ())),
+        "frazil_offsets_published_timestamp_seconds": _seconds(published.last_ms if published else None),
+        "frazil_leader": int(leadership is None or leadership.leader == leadership.name),
+        "frazil_members": sum(member.is_warm for member in leadership.members) if leadership else 0,
     }
     return {
         "frazil_build_info": [(versions, 1)],

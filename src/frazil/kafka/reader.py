@@ -5,8 +5,7 @@ No group is joined, and no offsets are committed.
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Generator, Iterable, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 
 import pyarrow as pa
@@ -44,7 +43,7 @@ class KafkaReader:
         reached: dict[Partition, int] = {}
         read_bytes = 0
         self._cluster = self._cluster or _cluster(self._properties, self._timeout_s)
-        with closing(_batches(self._cluster, ranges, _WANTED, reached)) as batches:
+        with closing(read_ranges(self._cluster, ranges, _WANTED, reached)) as batches:
             for batch in batches:
                 found += records_of(batch)
                 read_bytes += _value_bytes(batch)
@@ -55,7 +54,7 @@ class KafkaReader:
     def batches(self, wanted: OffsetRange) -> Iterator[Sequence[ReadRecord]]:
         with (
             closing(_cluster(self._properties, self._timeout_s)) as cluster,
-            closing(_batches(cluster, [wanted], _WANTED, is_lenient=True)) as batches,
+            closing(read_ranges(cluster, [wanted], _WANTED, is_lenient=True)) as batches,
         ):
             for batch in batches:
                 yield records_of(batch)
@@ -76,7 +75,7 @@ def read_sample(properties: Mapping[str, str], ranges: Iterable[OffsetRange], cl
     read_bytes, until_s = 0, clock.monotonic_s() + _SAMPLE_TIMEOUT_S
     with (
         closing(_cluster(properties, _SAMPLE_TIMEOUT_S)) as cluster,
-        closing(_batches(cluster, ranges, _SAMPLE, is_lenient=True)) as batches,
+        closing(read_ranges(cluster, ranges, _SAMPLE, is_lenient=True)) as batches,
     ):
         for batch in batches:
             whole = batch.filter(pc.equal(batch[LEFT_OUT], 0)) if LEFT_OUT in batch.schema.names else batch
@@ -104,25 +103,6 @@ def _cluster(properties: Mapping[str, str], timeout_s: float | None) -> Cluster:
     if timeout_s is not None:
         settings["request.timeout.ms"] = str(round(1000 * timeout_s))
     return Cluster(settings)
-
-
-def _batches(
-    cluster: Cluster,
-    ranges: Iterable[OffsetRange],
-    wanted: Wanted,
-    reached: MutableMapping[Partition, int] | None = None,
-    *,
-    is_lenient: bool = False,
-) -> Generator[pa.RecordBatch, None, None]:
-    """Yields as `read_ranges` does. Raises UnavailableError also where there is no room for a large batch."""
-    try:
-        yield from read_ranges(cluster, ranges, wanted, reached, is_lenient=is_lenient)
-    except OSError as error:
-        raise UnavailableError(
-            f"a large batch of records has no room: {error.strerror or error}",
-            remedy="free disk space; Frazil retries with back-off",
-            where=tempfile.gettempdir(),
-        ) from None
 
 
 def _value_bytes(batch: pa.RecordBatch) -> int:

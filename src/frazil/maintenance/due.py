@@ -93,6 +93,18 @@ class Checks:
             self.thorough_s, self.thorough_at = now_s, activity.version
 
 
+@dataclass(frozen=True)
+class RoundsStatus:
+    """What the last rounds of a table came to, for those who show it."""
+
+    #: When an action last succeeded, in milliseconds since 1970.
+    last_ms: int | None = None
+    #: Why maintenance last failed; empty after a success.
+    failure: str = ""
+    #: See `Rounds.slowed_by`.
+    slowed_by: float = 1.0
+
+
 @dataclass
 class Rounds:
     """What the last rounds of maintenance came to."""
@@ -156,6 +168,11 @@ class Rounds:
             if outcome.failure:
                 pause_s = THOROUGH_EVERY_S if outcome.is_lost else DAILY_S
                 self.postponed[outcome.action.kind] = (now_s + pause_s, "" if outcome.is_lost else outcome.failure)
+
+    @property
+    def status(self) -> RoundsStatus:
+        """What is shown of the rounds."""
+        return RoundsStatus(self.last_ms, self.failure, self.slowed_by)
 
     @property
     def slowed_by(self) -> float:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from statistics import median
+from typing import Annotated
 
 from frazil.catalog.table_metadata import TableMetadata
 
@@ -35,26 +36,28 @@ class TableHealth:
 
     #: The number of data files.
     files: int = 0
-    #: The size of all data files.
+    #: The total size of the data files.
     size_bytes: int = 0
-    #: The median size of data files.
+    #: The median size of the data files.
     p50_bytes: int = 0
-    #: The number of small files in a partition with another small file, so that the two could be one.
+    #: Small files that are in the same partition as another small file, so that the two could be one.
     small_files: int = 0
+    #: The number of delete files.
     delete_files: int = 0
-    #: The number of delete files with equality deletes.
+    #: Delete files with equality deletes, which only other writers add.
     equality_deletes: int = 0
-    #: The number of deleted rows, as delete files count them.
+    #: Rows that delete files delete.
     deleted_rows: int = 0
-    #: The share of rows in data files that are deleted, 0 to 1; estimated where delete files do not name their data
-    #: file.
+    #: The fraction of deleted rows, 0 to 1; estimated where delete files do not name their data file.
     deleted_share: float = 0.0
+    #: Manifests of the newest snapshot.
     manifests: int = 0
+    #: The number of snapshots.
     snapshots: int = 0
-    #: The size of the table's metadata as JSON.
+    #: The size of the metadata file.
     metadata_bytes: int = 0
-    #: When maintenance of any process last changed the table's files, or `frazil maintain` did anything; None if never.
-    last_maintenance_ms: int | None = None
+    #: When maintenance of any process last changed the table's files, or `frazil maintain` did anything; null if never.
+    last_maintenance_ms: Annotated[int, "milliseconds since the epoch"] | None = None
 
     @property
     def small_share(self) -> float:

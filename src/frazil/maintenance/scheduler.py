@@ -10,14 +10,12 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 import structlog
 
 from frazil.clock import Clock
 from frazil.errors import FrazilError
-from frazil.maintenance.due import FAILED_RETRY_S, Known, TableActivity
-from frazil.maintenance.health import TableHealth
+from frazil.maintenance.due import FAILED_RETRY_S, Known, RoundsStatus, TableActivity
 from frazil.maintenance.plan import Mode, Plan, is_open
 from frazil.maintenance.run import MaintainedTable, MaintenanceRunner, Outcome
 
@@ -79,13 +77,10 @@ class MaintenanceScheduler:
                 else:
                     self._known[name] = Known.first(activity, now_s, now_ms)
 
-    def status(self) -> Mapping[str, Mapping[str, Any]]:
-        """Returns for each table when it was last maintained, what is due, what is above a cap, and why maintenance
-        last failed.
-        """
+    def status(self) -> Mapping[str, RoundsStatus]:
+        """Returns what the rounds of each table came to."""
         with self._lock:
-            every = self._known.items()
-            return {name: _status_of(known) for name, known in every if known.rounds.plan or known.rounds.failure}
+            return {name: known.rounds.status for name, known in self._known.items()}
 
     def plans(self) -> Mapping[str, Plan]:
         """Returns the health of each table that was checked, and what was due, as of its last check."""
@@ -203,15 +198,3 @@ def _has_follow_up(outcome: Outcome) -> bool:
     """Returns whether files became fewer, so that some may be compactable now. Each time there are fewer, so this ends."""
     is_fewer = outcome.rewritten.removed > outcome.rewritten.added
     return outcome.action.kind == "compact" and outcome.action.has_follow_up and is_fewer
-
-
-def _status_of(known: Known) -> dict[str, Any]:
-    plan = known.rounds.plan
-    health = plan.health if plan else TableHealth()
-    return {
-        "last_ms": known.rounds.last_ms,
-        "waiting": list(plan.waiting) if plan else [],
-        "above_cap": list(health.above_cap),
-        "failure": known.rounds.failure,
-        "slowed_by": known.rounds.slowed_by,
-    }

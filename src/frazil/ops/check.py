@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Any
+from typing import Annotated
 from urllib.parse import urlsplit
 
+from pydantic import Field
 from pyiceberg.schema import Schema
 
 from frazil.catalog.layout import partition_terms
@@ -47,20 +48,18 @@ _SPARK_NEEDS = ("spark.authenticate", "spark.network.crypto.enabled", "spark.io.
 class Finding:
     """The result of one check."""
 
-    #: What was checked.
+    #: The subject of the check, such as `kafka` or `table shop.orders`.
     name: str
-    is_ok: bool
-    #: What was done to find out.
+    #: Whether the check passed.
+    is_ok: Annotated[bool, Field(alias="ok")]
+    #: What the check did.
     tried: str
+    #: The result.
     found: str
-    #: What to do; empty where it is in order.
+    #: What to do; empty when the check passed.
     remedy: str = ""
+    #: The place of the problem.
     where: str = ""
-
-    def document(self) -> dict[str, Any]:
-        """Returns the JSON of the finding."""
-        words = asdict(self)
-        return {"name": words.pop("name"), "ok": words.pop("is_ok"), **words}
 
 
 def failed(name: str, tried: str, error: FrazilError | TableStopped) -> Finding:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -16,6 +16,8 @@ from frazil.errors import SpecError, UnavailableError
 from frazil.ingest.tables.table import Table
 from frazil.kafka.port import Source
 from frazil.literals import format_moment
+from frazil.ops.json_records import to_json
+from frazil.ops.pipeline_status import ProcessState
 from frazil.ops.status import known_tables
 from frazil.process.protect import key_id_of
 from frazil.spec import PipelineSpec
@@ -29,15 +31,17 @@ _ORDER = [("timestamp", "descending"), ("topic", "ascending"), ("partition", "as
 class DeadLetterClass:
     """The dead letters of one error class."""
 
+    #: The [class of error](dead-letters.md#classes-of-error).
     error_class: str
+    #: The number of dead letters of this class.
     count: int = 0
-    #: The earliest record timestamp, in microseconds; None where no record has one.
-    first: int | None = None
-    #: The latest record timestamp, in microseconds.
-    last: int | None = None
-    #: The path of the field in the example.
+    #: The earliest timestamp of the records, in the document as text; null where no record has one.
+    first: Annotated[int, "time, ISO 8601"] | None = None
+    #: The latest timestamp of the records, in the document as text.
+    last: Annotated[int, "time, ISO 8601"] | None = None
+    #: The field that is wrong in the example.
     path: str | None = None
-    #: One of their messages.
+    #: The message of one of the dead letters.
     example: str = ""
 
     def add(self, count: int, first: int | None, last: int | None) -> None:
@@ -47,9 +51,9 @@ class DeadLetterClass:
         self.last = max((at for at in (self.last, last) if at is not None), default=None)
 
 
-def find_tables(spec: PipelineSpec, source: Source, known_state: Mapping[str, Any], name: str | None) -> list[Table]:
-    """Returns the pipeline's tables, or the one of this name, for which Kafka is not asked. known_state: the state file's
-    document, for when Kafka does not answer.
+def find_tables(spec: PipelineSpec, source: Source, state: ProcessState, name: str | None) -> list[Table]:
+    """Returns the pipeline's tables, or the one of this name, for which Kafka is not asked. state: what the state
+    file has, for when Kafka does not answer.
 
     Raises: SpecError for a name that no table of the pipeline has.
     """
@@ -61,7 +65,7 @@ def find_tables(spec: PipelineSpec, source: Source, known_state: Mapping[str, An
         if mine:
             return [Table(mine[0])]
     try:
-        known = known_tables(spec, source, known_state)
+        known = known_tables(spec, source, state)
     except UnavailableError:  # Only Kafka could name the tables of `topics`.
         known = [Table(table) for table in spec.tables]
     found = [table for table in known if name in (None, table.name)]
@@ -137,7 +141,7 @@ def classes_document(dead_letter_table: str | None, classes: Sequence[DeadLetter
 
 def class_document(found: DeadLetterClass) -> dict[str, Any]:
     """Returns the JSON of one error class."""
-    return {**asdict(found), "first": time_text(found.first), "last": time_text(found.last)}
+    return {**to_json(found), "first": time_text(found.first), "last": time_text(found.last)}
 
 
 def dead_letter_document(dead_letter: dict[str, Any]) -> dict[str, Any]:

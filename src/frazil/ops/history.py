@@ -21,7 +21,7 @@ import structlog
 
 from frazil.clock import Clock
 from frazil.ingest.tables.table import Table
-from frazil.ops.reports import lag_s
+from frazil.ops.table_status import status_of
 from frazil.runtime.private import make_private_directory, make_private_file
 
 log = structlog.get_logger("frazil")
@@ -65,7 +65,7 @@ class Sample:
 
     #: None while it is not known.
     lag_records: int | None
-    #: See `freshness_of`.
+    #: See `TableStatus.freshness_s`.
     freshness_s: float | None
     #: The sum of the committed offsets, whose growth is the number of records read.
     position: int
@@ -76,18 +76,8 @@ class Sample:
 def sample_of(table: Table, now_ms: int) -> Sample:
     """Returns the sample of a table of the running pipeline."""
     position = sum(sum(partitions.values()) for partitions in table.progress.offsets.values())
-    return Sample(table.offsets.lag_records, freshness_of(table, now_ms), position, table.schedule.is_owned)
-
-
-def freshness_of(table: Table, now_ms: int) -> float | None:
-    """Returns how far a reader of the table is behind, in seconds: while records wait, for how long the table has been
-    incomplete; otherwise how long the newest record of the last batch took to its commit. None before the first commit, and
-    while the lag is not known.
-    """
-    offsets = table.offsets
-    if offsets.lag_records != 0:
-        return lag_s(offsets.lag_records, table.progress.watermark.complete_to_ms, offsets.behind_since_ms, now_ms)
-    return None if table.sizes.freshness_ms is None else table.sizes.freshness_ms / 1000
+    freshness_s = status_of(table).freshness_s(now_ms)
+    return Sample(table.offsets.lag_records, freshness_s, position, table.schedule.is_owned)
 
 
 class _Recent:

@@ -22,11 +22,13 @@ from frazil.spec.sections import check_order
 class PlannedLayout:
     """The layout of new files, before and after a run, in the notation of a pipeline file."""
 
+    #: The partition spec of new files.
     partition_spec: tuple[str, ...] = ()
-    #: The terms that an existing table has now.
+    #: The current partition spec.
     partition_spec_before: tuple[str, ...] = ()
+    #: The sort order of new files.
     sort_order: tuple[str, ...] = ()
-    #: The terms that an existing table has now.
+    #: The current sort order.
     sort_order_before: tuple[str, ...] = ()
 
     @property

@@ -33,10 +33,11 @@ class TableLineage:
 
     #: The table.
     name: str
+    #: Each column with its `name`, and in `fields` the fields that it is made of.
     columns: tuple[ColumnLineage, ...]
-    #: Paths of the fields that decide which records make rows.
+    #: The fields that decide which records make rows.
     conditions: tuple[str, ...] = ()
-    #: The fields that are protected before anything is made of them.
+    #: The fields that `protect` finds: `field` and its `action`.
     protected: tuple[ProtectedField, ...] = ()
 
 

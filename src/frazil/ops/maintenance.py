@@ -6,7 +6,7 @@ of both.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -18,11 +18,11 @@ from frazil.clock import Clock
 from frazil.errors import FrazilError, SpecError
 from frazil.ingest.tables.table import Table
 from frazil.ingest.tables.target import target_of
-from frazil.maintenance.due import TableActivity
+from frazil.maintenance.due import RoundsStatus, TableActivity
 from frazil.maintenance.plan import Action, MaintenanceTask, Plan
 from frazil.maintenance.run import MaintainedTable, MaintenanceRunner, Outcome
 from frazil.maintenance.scheduler import ROUND_BYTES
-from frazil.ops.reports import MaintenanceReport
+from frazil.ops.table_status import MaintenanceReport
 from frazil.spec.syntax.problems import nearest
 from frazil.upsert.commit import transfer_deletes
 
@@ -118,24 +118,24 @@ def _batches(tables: Iterable[Table]) -> dict[str, float]:
 
 
 def report_maintenance(
-    table_maintenance: TableMaintenance, pipeline: str, table: Table, known_state: Mapping[str, Any], clock: Clock
+    table_maintenance: TableMaintenance, pipeline: str, table: Table, rounds: RoundsStatus, clock: Clock
 ) -> MaintenanceReport | None:
-    """Returns the health and due maintenance of one table for `status`; None where the table does not exist.
-    known_state: what the running process last reported of its maintenance.
+    """Returns the health and due maintenance of one table for `status`; None where the table does not exist. rounds: what
+    the rounds of the running process came to.
 
     Raises: UnavailableError as the catalog.
     """
     runner = MaintenanceRunner(table_maintenance, pipeline, clock)
     plan = runner.plan(maintained_table(table), is_scheduled=True)
-    return None if plan is None else maintenance_report(plan, table.spec.mode, known_state)
+    return None if plan is None else maintenance_report(plan, table.spec.mode, rounds)
 
 
-def maintenance_report(plan: Plan, mode: str, known_state: Mapping[str, Any]) -> MaintenanceReport:
-    """Returns the health and due maintenance of a table with this plan. mode: the table's mode; known_state: what the
-    running process last reported of its maintenance.
+def maintenance_report(plan: Plan, mode: str, rounds: RoundsStatus) -> MaintenanceReport:
+    """Returns the health and due maintenance of a table with this plan. mode: the table's mode; rounds: what the rounds of
+    the running process came to.
     """
     health = plan.health
-    lasts = [at for at in (health.last_maintenance_ms, known_state.get("last_ms")) if at is not None]
+    lasts = [at for at in (health.last_maintenance_ms, rounds.last_ms) if at is not None]
     return MaintenanceReport(
         p50_bytes=health.p50_bytes,
         small_share=round(health.small_share, 4),
@@ -147,8 +147,8 @@ def maintenance_report(plan: Plan, mode: str, known_state: Mapping[str, Any]) ->
         due=tuple(f"{action.kind}: {action.reason}" for action in plan.actions if not action.is_precaution),
         waiting=plan.waiting,
         above_cap=health.above_cap,
-        failure=known_state.get("failure", ""),
-        slowed_by=known_state.get("slowed_by", 1.0) if mode == "upsert" else 1.0,
+        failure=rounds.failure,
+        slowed_by=rounds.slowed_by if mode == "upsert" else 1.0,
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -33,8 +33,9 @@ from frazil.ingest.tables.settings import declared_columns, key_column_of, own_c
 from frazil.ingest.tables.state import Tally
 from frazil.ingest.tables.table import Table
 from frazil.kafka.port import Partition, ReadRecord, Source
+from frazil.ops.json_records import to_json
 from frazil.ops.layouts import PlannedLayout, plan_layout
-from frazil.ops.reports import Problem, held_back
+from frazil.ops.reports import Problem, held_back, telling
 from frazil.ops.sampled_changes import (
     keys_beside,
     kinds_without_rows,
@@ -89,43 +90,52 @@ class FirstOffset:
     source: str
 
 
-_INNER = ("is_idle", "is_too_bad", "query_columns", "query_problem", "warnings_of_records", "ignored_kinds")
-"""Fields of a planned table that are not in its JSON."""
+INNER = (
+    "problem", "layout", "is_idle", "is_too_bad", "query_columns", "query_problem", "warnings_of_records", "ignored_kinds",
+)  # fmt: skip
+"""Fields of a planned table that are not keys of its JSON."""
 
 
 @dataclass
 class PlannedTable:
     """What a run would do with one table."""
 
+    #: The name of the table.
     name: str
-    #: `create`, `change`, `start`, `wait`, `stop` or `none`; see `action_of`.
+    #: `create`, `change` (of columns or layout), `start` (to read more partitions), `wait`, `stop` or `none`.
     action: str = "none"
+    #: The topics that the table reads.
     topics: tuple[str, ...] = ()
+    #: Columns that the table would get: `name`, `type`, and `source`, such as `inferred` or `declared`.
     columns: tuple[PlannedColumn, ...] = ()
-    #: Where reading begins.
+    #: Where reading begins: `topic`, `partition`, `offset`, and `source`: `progress` or `start`.
     first_offsets: tuple[FirstOffset, ...] = ()
-    #: The number of records in the sample.
+    #: Records in the sample.
     sampled: int = 0
+    #: Unread records, those that wait for an open transaction included.
     unread: int = 0
-    #: The unread offsets that wait for an open transaction, from its first offset on.
+    #: The unread records that wait for an [open transaction](../operations/open-transaction.md), as in `frazil status`.
     open_transactions: tuple[OffsetRange, ...] = ()
-    #: The number of bad records in the sample.
+    #: Bad records in the sample.
     bad: int = 0
-    #: Changes that records ask for and `schema_evolution` forbids.
+    #: Schema changes that `schema_evolution` forbids.
     refused: tuple[str, ...] = ()
     #: Why a run would wait or stop, or the first bad record.
     problem: Problem | None = None
     layout: PlannedLayout = field(default_factory=PlannedLayout)
+    #: Warnings: an `order_by` column that is text, several topics or partitions without an order, a key column that no
+    #: record has, a field of keys that rows lack, changes without their `envelope`, old metadata files that are kept.
     warnings: tuple[str, ...] = ()
     #: Those of the warnings that only records show.
     warnings_of_records: tuple[str, ...] = ()
-    #: What of its query Spark computes before the tasks, and why; empty where tasks compute all of it.
+    #: The first expression of the query that Spark computes before the tasks, and why; empty where tasks compute the whole
+    #: query.
     in_spark: str = ""
     #: Whether a run would only continue to read, or wait for a first record.
     is_idle: bool = False
     #: Whether so many records of the sample are bad that a run would stop whatever `on_bad_record` is.
     is_too_bad: bool = False
-    #: The fields of the records that are protected before anything is made of them.
+    #: The fields of the records that `protect` finds: `field` and its `action`.
     protected: tuple[ProtectedField, ...] = ()
     #: The columns that the table's query makes, with their types; empty while no field of the records is known.
     query_columns: tuple[tuple[str, str], ...] = ()
@@ -136,12 +146,7 @@ class PlannedTable:
 
     def document(self) -> dict[str, Any]:
         """Returns the JSON of the planned table."""
-        words = asdict(self)
-        for inner in _INNER:
-            del words[inner]
-        problem = words.pop("problem") or asdict(Problem(""))
-        words |= {**words.pop("layout"), "reason": problem.pop("message"), **problem}
-        return {name: list(value) if isinstance(value, tuple) else value for name, value in words.items()}
+        return to_json(self, *INNER) | to_json(self.layout) | telling(self.problem)
 
 
 @dataclass(frozen=True)

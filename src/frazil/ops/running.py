@@ -47,10 +47,11 @@ from frazil.ops.maintenance import (
     plan_rounds,
     run_rounds,
 )
+from frazil.ops.pipeline_status import PipelineReport, ProcessState
 from frazil.ops.plan import ReadSample, plan_document, plan_tables
-from frazil.ops.reports import PipelineReport
 from frazil.ops.state_file import StateFile
 from frazil.ops.status import find_process, report_running
+from frazil.ops.table_status import MaintenanceReport
 from frazil.runtime.jvm import HeapUsage
 from frazil.spec import PipelineSpec
 
@@ -117,22 +118,24 @@ class RunningPipeline:
 
         Raises: UnavailableError until the loop has published for the first time; UnknownTable.
         """
-        document, tables = self.state_file.document, self.tables if name is None else [self.find(name)]
-        if not document:
+        state, tables = self.state_file.state, self.tables if name is None else [self.find(name)]
+        if state is None:
             raise _starting()
-        return report_running(self.spec.pipeline, tables, document, self._maintenance(tables), self.clock.now_ms())
+        maintenance = self._maintenance(state, tables)
+        return report_running(self.spec.pipeline, tables, state, maintenance, self.clock.now_ms())
 
     @property
     def is_alive(self) -> bool:
         """Whether the loop turns, or has yet to start: it publishes every few seconds."""
-        return not find_process(self.state_file.document, self.clock.now_ms()).is_silent
+        state = self.state_file.state
+        return state is None or not find_process(state, self.clock.now_ms()).is_silent
 
     @property
     def is_ready(self) -> bool:
         """Whether the pipeline can commit, or could if this process took over: the loop knows the tables and turns, and not
         every table waits for a service.
         """
-        if self.parts is None or not self.state_file.document or not self.is_alive:
+        if self.parts is None or self.state_file.state is None or not self.is_alive:
             return False
         tables = self.tables
         if tables and not any(table.schedule.is_owned for table in tables):
@@ -302,14 +305,12 @@ class RunningPipeline:
         """
         return Table(self.find(name).spec)
 
-    def _maintenance(self, tables: Sequence[Table]) -> dict[str, Any]:
-        plans, recorded = self._known.plans(), self.state_file.document.get("tables", {})
+    def _maintenance(self, state: ProcessState, tables: Sequence[Table]) -> dict[str, MaintenanceReport]:
+        plans = self._known.plans()
         return {
-            table.name: maintenance_report(
-                plans[table.name], table.spec.mode, recorded.get(table.name, {}).get("maintenance") or {}
-            )
+            name: maintenance_report(plans[name], table.spec.mode, state.table(name).recorded.maintenance)
             for table in tables
-            if table.name in plans
+            if (name := table.name) in plans
         }
 
 

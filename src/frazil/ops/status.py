@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, ExitStack, suppress
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 
 from frazil.catalog.layout import partition_terms, sort_terms
 from frazil.catalog.memory import MemoryCatalog
@@ -24,16 +23,11 @@ from frazil.ingest.plan import known_lag, open_transactions
 from frazil.ingest.tables.state import RunState
 from frazil.ingest.tables.table import Table
 from frazil.kafka.port import Source
-from frazil.ops.reports import (
-    MaintenanceReport,
-    PipelineReport,
-    Problem,
-    Process,
-    TableReport,
-    VerificationReport,
-    lag_s,
-)
+from frazil.maintenance.due import RoundsStatus
+from frazil.ops.pipeline_status import PipelineReport, Process, ProcessState
+from frazil.ops.reports import Problem
 from frazil.ops.state_file import is_process_alive
+from frazil.ops.table_status import Derived, Lag, MaintenanceReport, TableCondition, TableStatus, progress_of
 from frazil.schema.rejected_changes import refused_changes
 from frazil.spec import PipelineSpec
 from frazil.spec.syntax.problems import nearest
@@ -44,7 +38,7 @@ SILENT_AFTER_MS = 60_000
 _GIVE_UP_AFTER = 2
 _REMEDY = "check that the named service is running and accepts this machine; `frazil check` checks all services"
 _NEVER_REMEDY = "start `frazil run`; if it was started, its log has why it ended before the first commit"
-MaintenanceStatus = Callable[[Catalog, Table, Mapping[str, Any]], MaintenanceReport | None]
+MaintenanceStatus = Callable[[Catalog, Table, RoundsStatus], MaintenanceReport | None]
 _BAD_STATES = (RunState.STOPPED, RunState.BACKING_OFF)
 _MOST_COMPARED = 20
 
@@ -100,59 +94,51 @@ def report_pipeline(
     spec: PipelineSpec,
     source: Source,
     catalog: AbstractContextManager[Catalog],
-    known_state: Mapping[str, Any],
+    state: ProcessState,
     now_ms: int,
     maintenance_status: MaintenanceStatus | None = None,
 ) -> PipelineReport:
-    """Returns the state of every table. `catalog` is opened here, because that may fail. known_state: the state file's
-    document. maintenance_status: returns the health of a loaded table, given what the process reported of its
-    maintenance.
+    """Returns the state of every table. `catalog` is opened here, because that may fail. state: what the state file has.
+    maintenance_status: returns the health of a loaded table, given what the process reported of its maintenance.
     """
     problems: list[Problem] = []
-    process = find_process(known_state, now_ms)
+    process = find_process(state, now_ms)
     if process.is_silent:
         problems.append(_silence(process, now_ms))
-    found = _collect(spec, source, catalog, known_state, problems, maintenance_status)
-    tables = (_report(found[name], process, known_state, now_ms) for name in sorted(found))
+    found = _collect(spec, source, catalog, state, problems, maintenance_status)
+    tables = tuple(_report(found[name], process, state, now_ms) for name in sorted(found))
+    shown = state if process.is_running else ProcessState()
     return PipelineReport(
-        spec.pipeline, process, tuple(problems), tuple(tables), now_ms, **_of_process(known_state, process.is_running)
+        spec.pipeline, process, tuple(problems), tables, now_ms, shown.leadership, shown.published_offsets
     )
 
 
 def report_running(
     pipeline: str,
     tables: Iterable[Table],
-    document: Mapping[str, Any],
+    state: ProcessState,
     maintenance: Mapping[str, MaintenanceReport],
     now_ms: int,
 ) -> PipelineReport:
-    """Returns the state of every table as the process that calls this published it in `document`; asks no service.
+    """Returns the state of every table as the process that calls this published it in `state`; asks no service.
     maintenance: health and due maintenance by table, as the process last measured them.
     """
-    # The document may have the end of this process already, which still sends its last metrics.
-    process = find_process({**document, "ended": False}, now_ms)
+    # The state may have the end of this process already, which still sends its last metrics.
+    process = find_process(replace(state, ended=False), now_ms)
     problems = (_silence(process, now_ms),) if process.is_silent else ()
     found = (_Found(table, maintenance=maintenance.get(table.name)) for table in tables)
-    reports = tuple(_report(one, process, document, now_ms) for one in found)
-    return PipelineReport(pipeline, process, problems, reports, now_ms, **_of_process(document))
+    reports = tuple(_report(one, process, state, now_ms) for one in found)
+    return PipelineReport(pipeline, process, problems, reports, now_ms, state.leadership, state.published_offsets)
 
 
-def _of_process(document: Mapping[str, Any], is_running: bool = True) -> dict[str, Any]:
-    """Returns what a running process has published of itself."""
-    return {name: document.get(name) if is_running else None for name in ("leadership", "published_offsets")}
-
-
-def find_process(known_state: Mapping[str, Any], now_ms: int) -> Process:
+def find_process(state: ProcessState, now_ms: int) -> Process:
     """Returns the process that wrote the state file. A process on another machine counts as running while it keeps
     writing.
     """
-    updated_ms = known_state.get("updated_ms")
-    is_recent = updated_ms is not None and now_ms - updated_ms < SILENT_AFTER_MS
-    alive = is_process_alive(dict(known_state))
+    is_recent = state.updated_ms is not None and now_ms - state.updated_ms < SILENT_AFTER_MS
+    alive = is_process_alive(state)
     is_running = is_recent if alive is None else alive
-    return Process(
-        is_running, is_running and not is_recent, known_state.get("pid"), known_state.get("host", ""), updated_ms
-    )
+    return Process(is_running, is_running and not is_recent, state.pid, state.host, state.updated_ms)
 
 
 def _silence(process: Process, now_ms: int) -> Problem:
@@ -177,7 +163,7 @@ def _collect(
     spec: PipelineSpec,
     source: Source,
     catalog: AbstractContextManager[Catalog],
-    known_state: Mapping[str, Any],
+    state: ProcessState,
     problems: list[Problem],
     maintenance_status: MaintenanceStatus | None,
 ) -> dict[str, _Found]:
@@ -188,7 +174,7 @@ def _collect(
         except UnavailableError as error:
             problems.append(problem_of(error))
         discovery = Discovery(spec, source, opened or MemoryCatalog(spec.state_dir, spec.pipeline))
-        _add_remembered(spec, discovery, known_state)  # Before the topics, so that these tables get theirs too.
+        _add_remembered(spec, discovery, state)  # Before the topics, so that these tables get theirs too.
         cluster_id = _ask_for_topics(source, discovery, problems)
         if opened is not None:
             with suppress(FrazilError):  # What is wrong with a table is reported of the table.
@@ -197,7 +183,7 @@ def _collect(
         if opened is not None:
             _load_all(discovery, opened, found, cluster_id)
             if maintenance_status is not None:
-                _maintenance_status(maintenance_status, opened, found, known_state)
+                _maintenance_status(maintenance_status, opened, found, state)
     if cluster_id:
         _measure_lags(discovery, source, found, cluster_id, problems)
         advice = MissingTopics(source)
@@ -212,16 +198,16 @@ def _collect(
 
 
 def _maintenance_status(
-    maintenance_status: MaintenanceStatus, catalog: Catalog, found: Mapping[str, _Found], known_state: Mapping[str, Any]
+    maintenance_status: MaintenanceStatus, catalog: Catalog, found: Mapping[str, _Found], state: ProcessState
 ) -> None:
-    is_over = is_process_alive(dict(known_state)) is False
+    is_over = is_process_alive(state) is False
     for name, held in found.items():
         if held.is_reached and held.table.state is not None:
-            recorded = known_state.get("tables", {}).get(name, {}).get("maintenance") or {}
+            rounds = state.table(name).recorded.maintenance
             if is_over:  # The failures of an ended process are in its log; actions that it left are due.
-                recorded = {"last_ms": recorded.get("last_ms")}
+                rounds = RoundsStatus(rounds.last_ms)
             with suppress(UnavailableError):  # The table has just been loaded: only its figures are missing.
-                held.maintenance = maintenance_status(catalog, held.table, recorded)
+                held.maintenance = maintenance_status(catalog, held.table, rounds)
 
 
 def _ask_for_topics(source: Source, discovery: Discovery, problems: list[Problem]) -> str:
@@ -234,10 +220,10 @@ def _ask_for_topics(source: Source, discovery: Discovery, problems: list[Problem
     return cluster_id
 
 
-def _add_remembered(spec: PipelineSpec, discovery: Discovery, known_state: Mapping[str, Any]) -> None:
+def _add_remembered(spec: PipelineSpec, discovery: Discovery, state: ProcessState) -> None:
     """Adds tables of top-level topics that only the last run can name while Kafka does not answer."""
     prefix = f"{spec.namespace}."
-    for name in known_state.get("tables", {}):
+    for name in state.tables:
         topic = name.removeprefix(prefix)
         if topic != name and any(selector.matches(topic) for selector in spec.topics):
             discovery.tables.setdefault(name, Table(spec.table_for(topic)))
@@ -246,18 +232,18 @@ def _add_remembered(spec: PipelineSpec, discovery: Discovery, known_state: Mappi
             discovery.tables.setdefault(name, Table(route.as_table(name=name, line=0)))
 
 
-def known_tables(spec: PipelineSpec, source: Source, known_state: Mapping[str, Any]) -> list[Table]:
+def known_tables(spec: PipelineSpec, source: Source, state: ProcessState) -> list[Table]:
     """Returns the pipeline's tables by name, without loading them: declared tables, those of Kafka's topics, those of
     the last run.
 
     Raises: UnavailableError where only Kafka could name them and it does not answer.
     """
     discovery = Discovery(spec, source, MemoryCatalog(spec.state_dir, spec.pipeline))
-    _add_remembered(spec, discovery, known_state)
+    _add_remembered(spec, discovery, state)
     if spec.follows_topic_keys or any(selector.pattern for selector in spec.topics):
         problems: list[Problem] = []
         _ask_for_topics(source, discovery, problems)
-        if problems and not known_state.get("tables"):
+        if problems and not state.tables:
             raise UnavailableError(problems[0].message, remedy=problems[0].remedy, where=problems[0].where)
     for topic in (selector.literal for selector in spec.topics):
         if topic is not None:
@@ -333,125 +319,96 @@ def _is_comparable(table: Table, cluster_id: str) -> bool:
 # ---- report
 
 
-def _report(found: _Found, process: Process, document: Mapping[str, Any], now_ms: int) -> TableReport:
-    """Returns the state of a table: from the table and Kafka; what they could not answer, as the process last reported
+def _report(found: _Found, process: Process, state: ProcessState, now_ms: int) -> TableStatus:
+    """Returns the status of a table: from the table and Kafka; what they could not answer, as the process last reported
     it.
     """
-    table, progress, stored = found.table, found.table.progress, found.table.state
-    known_state: Mapping[str, Any] = document.get("tables", {}).get(table.name, {})
-    recorded = (
-        Problem(known_state["reason"], known_state["remedy"], known_state["where"])
-        if known_state.get("reason")
-        else None
-    )
-    state = _state(found, known_state, process, document.get("updated_ms") or 0)
-    is_unfed = _is_without_rows(found, known_state)
-    size = _size(found, known_state)
-    remembered_lag = known_state.get("lag_records") if process.is_running else None
-    is_remembered = found.lag_records is None or is_unfed
-    lag = remembered_lag if is_remembered and remembered_lag is not None and found.is_comparable else found.lag_records
-    committed = bool(progress.offsets) if found.is_reached else known_state.get("committed")
-    waiting = found.open_transactions if found.lag_records is not None else _recorded_ranges(known_state)
-    is_current = state == known_state.get("state") or is_unfed
-    problem = recorded if is_current and recorded else found.problem or _loss(found, known_state)
-    if problem is None and state == NOT_RUNNING and lag != 0:
-        problem = _unread(found, known_state, recorded, committed, document.get("updated_ms") or 0)
-    is_note = problem is recorded and state not in _BAD_STATES
-    watermark_ms = progress.watermark.complete_to_ms if found.is_reached else known_state.get("watermark_ms")
-    verification = _verification(known_state.get("verification"))
+    table, stored = found.table, found.table.state
+    last = state.table(table.name)
+    run_state = _state(found, last, process, state.updated_ms or 0)
+    is_unfed = _is_without_rows(found, last)
+    note = last.condition.problem if run_state == last.condition.state or is_unfed else None
+    problem = note or found.problem or _loss(found, last)
+    lag = _lag(found, last, is_remembered=process.is_running and (found.lag_records is None or is_unfed))
+    known = replace(last, lag=lag, progress=progress_of(table) if found.is_reached else last.progress)
+    if problem is None and run_state == NOT_RUNNING and lag.lag_records != 0:
+        problem = _unread(found, known, state.updated_ms or 0)
+    verification = last.recorded.verification
     differs = verification is not None and verification.is_equal is False
-    return TableReport(
-        name=table.name,
-        state=state,
-        is_well=state not in _BAD_STATES and (problem is None or is_note) and not differs,
-        problem=problem,
-        topics=tuple(sorted(table.offsets.topics) or known_state.get("topics", ())),
-        lag_records=lag,
-        open_transactions=waiting if lag else (),
-        lag_s=lag_s(lag, watermark_ms, known_state.get("behind_since_ms"), now_ms),
-        watermark_ms=watermark_ms,
-        committed=committed,
-        last_commit_ms=progress.committed_at_ms if found.is_reached else known_state.get("last_commit_ms"),
-        rows=size.get("live_row_count"),
-        files=size.get("file_count"),
-        size_bytes=size.get("size_bytes"),
-        snapshots=size.get("snapshot_count"),
-        dropped_fields=tuple(known_state.get("dropped_fields", ())),
-        dead_letters=table.catalog.dead_letter_count if found.is_reached else known_state.get("dead_letters"),
-        bad_skipped=progress.bad_skipped if found.is_reached else known_state.get("bad_skipped"),
-        skipped_offsets=known_state.get("skipped_offsets"),
-        ignored_records=progress.ignored_records if found.is_reached else known_state.get("ignored_records"),
-        expectations=progress.unmet if found.is_reached else known_state.get("expectations"),
-        stale=_stale(table, now_ms),
-        refused_changes=tuple(refused_changes(known_state.get("refused_changes", ()))),
-        rest_records=progress.rest_records if found.is_reached else known_state.get("rest_records"),
-        last_upsert=known_state.get("last_upsert"),
-        maintenance=found.maintenance,
-        verification=verification,
-        partition_spec=partition_terms(stored.partitioning, stored.schema) if stored is not None else None,
-        sort_order=sort_terms(stored.sorting, stored.schema) if stored is not None else None,
+    size = table.catalog.size if found.is_reached else last.recorded.size
+    reason = problem or Problem("")
+    return replace(
+        known,
+        condition=TableCondition(run_state, reason.message, reason.remedy, reason.where),
+        derived=Derived(
+            is_well=run_state not in _BAD_STATES and problem in (None, note) and not differs,
+            lag_s=known.lag_s(now_ms),
+            rows=size.live_row_count if size else None,
+            files=size.file_count if size else None,
+            size_bytes=size.size_bytes if size else None,
+            average_file_bytes=round(size.size_bytes / size.file_count) if size and size.file_count else None,
+            snapshots=size.snapshot_count if size else None,
+            partition_spec=partition_terms(stored.partitioning, stored.schema) if stored is not None else None,
+            sort_order=sort_terms(stored.sorting, stored.schema) if stored is not None else None,
+            stale=_stale(table, now_ms),
+            refused_changes=tuple(refused_changes(last.recorded.refused_changes)),
+            maintenance=found.maintenance,
+            verification=verification,
+        ),
     )
 
 
-def _state(found: _Found, known_state: Mapping[str, Any], process: Process, said_at_ms: int) -> str:
+def _lag(found: _Found, last: TableStatus, is_remembered: bool) -> Lag:
+    """Returns the lag as measured, or, where it `is_remembered`, as the process measured it, for topics that are still the
+    same ones.
+    """
+    lag_records, waiting = found.lag_records, found.open_transactions
+    if is_remembered and found.is_comparable and last.lag.lag_records is not None:
+        lag_records = last.lag.lag_records
+    if found.lag_records is None:
+        waiting = last.lag.open_transactions
+    topics = tuple(sorted(found.table.offsets.topics)) or last.lag.topics
+    return Lag(topics, lag_records, waiting if lag_records else ())
+
+
+def _state(found: _Found, last: TableStatus, process: Process, recorded_at_ms: int) -> str:
     if process.is_running:
-        return str(known_state.get("state", RunState.WAITING.value))
+        return last.condition.state
     # What stopped a table stops the next run too, unless another process has committed to it since.
-    is_stopped = known_state.get("state") == RunState.STOPPED and not _has_moved_on(found, said_at_ms)
+    is_stopped = last.condition.state == RunState.STOPPED and not _has_moved_on(found, recorded_at_ms)
     return RunState.STOPPED.value if is_stopped else NOT_RUNNING
 
 
-def _has_moved_on(found: _Found, said_at_ms: int) -> bool:
+def _has_moved_on(found: _Found, recorded_at_ms: int) -> bool:
     """Whether another process has committed to the table since its state was recorded."""
-    return (found.table.progress.committed_at_ms or 0) > said_at_ms
+    return (found.table.progress.committed_at_ms or 0) > recorded_at_ms
 
 
-def _unread(
-    found: _Found, known_state: Mapping[str, Any], recorded: Problem | None, committed: bool | None, said_at_ms: int
-) -> Problem | None:
+def _unread(found: _Found, known: TableStatus, recorded_at_ms: int) -> Problem | None:
     """Returns why records of a pipeline that is not running wait, where its last run could not read them or none has
     read any; None where they only wait for the next run.
     """
-    if known_state.get("state") == RunState.BACKING_OFF and recorded and not _has_moved_on(found, said_at_ms):
-        return replace(recorded, message=f"the last run ended while the table was backing off: {recorded.message}")
-    if committed is False:
+    reason = known.condition.problem
+    if known.condition.state == RunState.BACKING_OFF and reason and not _has_moved_on(found, recorded_at_ms):
+        return replace(reason, message=f"the last run ended while the table was backing off: {reason.message}")
+    if known.progress.committed is False:
         return Problem("no run has committed to the table yet", _NEVER_REMEDY, found.table.name)
     return None
 
 
-def _recorded_ranges(known_state: Mapping[str, Any]) -> tuple[OffsetRange, ...]:
-    return tuple(OffsetRange(**one) for one in known_state.get("open_transactions", ()))
-
-
-def _is_without_rows(found: _Found, known_state: Mapping[str, Any]) -> bool:
+def _is_without_rows(found: _Found, last: TableStatus) -> bool:
     """Whether the last process has read the table's records without finding a row, so that the table does not exist: what
     it has read is recorded by no table.
     """
-    return found.is_reached and found.table.state is None and known_state.get("state") == RunState.WAITING
+    return found.is_reached and found.table.state is None and last.condition.state == RunState.WAITING
 
 
-def _verification(recorded: Mapping[str, Any] | None) -> VerificationReport | None:
-    """Returns what a process has recorded, which may be one of another version with other keys."""
-    known = {field.name for field in fields(VerificationReport)}
-    return VerificationReport(**{name: recorded[name] for name in known & recorded.keys()}) if recorded else None
-
-
-def _loss(found: _Found, known_state: Mapping[str, Any]) -> Problem | None:
-    if not found.is_reached or found.table.state is not None or known_state.get("last_commit_ms") is None:
+def _loss(found: _Found, last: TableStatus) -> Problem | None:
+    if not found.is_reached or found.table.state is not None or last.progress.last_commit_ms is None:
         return None
     return Problem(
         "the table no longer exists", "find out who dropped the table; `frazil run` creates it again", found.table.name
     )
-
-
-def _size(found: _Found, known_state: Mapping[str, Any]) -> Mapping[str, int]:
-    size = found.table.catalog.size
-    if found.is_reached:
-        return {} if size is None else {**vars(size), "live_row_count": size.live_row_count}
-    recorded: Mapping[str, int] = known_state.get("size") or {}
-    if "row_count" not in recorded:
-        return recorded
-    return {**recorded, "live_row_count": max(recorded["row_count"] - recorded.get("deleted_row_count", 0), 0)}
 
 
 def _stale(table: Table, now_ms: int) -> dict[str, float]:

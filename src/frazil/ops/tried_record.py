@@ -15,6 +15,7 @@ from pyiceberg.types import IcebergType, ListType, MapType, StructType, UUIDType
 
 from frazil.decode.limits import read_bounded
 from frazil.decode.values_as_json import json_text
+from frazil.error_classes import ErrorClass
 from frazil.ingest.tasks.task import read_records
 from frazil.ingest.tasks.task_job import Job, quoting_no_record
 from frazil.kafka.port import ReadRecord
@@ -49,7 +50,7 @@ class TriedChange:
 class TriedError:
     """Why a record is a bad record."""
 
-    error_class: str
+    error_class: ErrorClass
     #: Path of the field, or the column; empty for the whole record.
     path: str
     message: str

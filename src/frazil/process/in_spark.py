@@ -244,8 +244,8 @@ def input_schema(jvm: Any, part: SparkPart) -> list[tuple[str, str]]:
 
 
 def with_values(jvm: Any, session: Any, records: Any, part: SparkPart) -> Any:
-    """Returns Spark's data set of the records with the values of the expressions in place of their inputs. records: a data
-    set with the columns of `input_schema` behind others.
+    """Returns Spark's data set of the values of the expressions in place of their inputs. records: a data set with the
+    columns of `input_schema` behind others, which stay.
     """
     expressions = load(jvm, part)
     plan = records.queryExecution().analyzed()

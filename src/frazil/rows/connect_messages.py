@@ -43,6 +43,7 @@ from frazil.decode.json.slices import Slices, Texts, group_equal, members_under
 from frazil.decode.regroup import select_columns
 from frazil.decode.renames import FedColumns
 from frazil.decode.settings import Envelope, Reading
+from frazil.error_classes import ErrorClass
 from frazil.raw_memory import COMPILED, load8
 from frazil.registry.port import UnusableSchema
 from frazil.schema.arrow import Bools, Ints, arrow_type, is_every
@@ -54,8 +55,10 @@ VALUE = "value"
 _BRACE, _COLON = ord("{"), ord(":")
 _FIRST_KEYS = np.array([list(b'"schema"'.ljust(10, b"\0")), list(b'"payload"'.ljust(10, b"\0"))], np.uint8)
 _NULL_LAST, _NULL_FIRST = r'"payload"\s*:\s*null\s*\}\s*$', r'^\s*\{\s*"payload"\s*:\s*null\s*,'
-_TOMBSTONE = Fault("tombstone", "the message's payload is null (a tombstone), so it is no row")
-_NO_STRUCT = Fault("not_an_object", "the message's schema describes a struct, and its payload is no JSON object")
+_TOMBSTONE = Fault(ErrorClass.TOMBSTONE, "the message's payload is null (a tombstone), so it is no row")
+_NO_STRUCT = Fault(
+    ErrorClass.NOT_AN_OBJECT, "the message's schema describes a struct, and its payload is no JSON object"
+)
 
 
 def may_be_messages(values: pa.BinaryArray) -> Ints:
@@ -257,7 +260,7 @@ def _by_schema(texts: Texts, schema: Slices, rows: Ints, is_certain: bool) -> li
             has_types = not isinstance(found.kind, StructType) or bool(found.kind.fields)
             groups.append(_Message(mine, found if has_types else None))
         except UnusableSchema as error:
-            groups.append(_Message(mine, None, Fault("unusable_schema", str(error))))
+            groups.append(_Message(mine, None, Fault(ErrorClass.UNUSABLE_SCHEMA, str(error))))
     return groups
 
 

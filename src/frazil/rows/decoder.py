@@ -22,6 +22,7 @@ from frazil.decode.json.records import are_null, decode_json
 from frazil.decode.json.slices import MAX_MISMATCHES
 from frazil.decode.settings import Reading
 from frazil.decode.wire_format import split_headers
+from frazil.error_classes import ErrorClass
 from frazil.plugins.formats import FORMATS
 from frazil.printable import plural
 from frazil.rows.connect_messages import are_null_messages, decode_records, may_be_messages
@@ -99,7 +100,7 @@ def _without_large(reading: Reading, records: Records) -> tuple[Records, list[Mi
     if not rows:
         return records, []
     reason = f"the value is larger than the {reading.max_record_bytes} bytes that `limits.record_size` allows"
-    return _without(records, rows), [Mismatch(row, "", "too_large", reason) for row in rows]
+    return _without(records, rows), [Mismatch(row, "", ErrorClass.TOO_LARGE, reason) for row in rows]
 
 
 def _without(records: Records, rows: Sequence[int]) -> dict[str, pa.Array]:
@@ -146,7 +147,7 @@ def _find_wide_records(
         return [mismatch for half in halves for mismatch in _find_wide_records(reading, fields, records, half, tries)]
     left = reading.columns_left
     reason = f"the record brings {plural(brought, 'new column')}, and `limits: columns` lets the table get {left} more"
-    return [Mismatch(int(rows[0]), "", "too_many_fields", reason)]
+    return [Mismatch(int(rows[0]), "", ErrorClass.TOO_MANY_FIELDS, reason)]
 
 
 def _decode(reading: Reading, fields: tuple[NestedField, ...], records: Records, limit: int) -> Decoded:

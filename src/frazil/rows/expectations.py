@@ -7,6 +7,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from frazil.decode.columns import Mismatch
+from frazil.error_classes import ErrorClass
 from frazil.process.evaluate import Unmet
 from frazil.schema.arrow import Bools
 
@@ -18,7 +19,7 @@ def refuse_unmet(unmet: Iterable[Unmet], refused: Bools, limit: int) -> list[Mis
         if one.expectation.is_refusing:
             refused |= one.records
             for row, values in one.rows.items():
-                found.setdefault(row, Mismatch(row, "", "failed_expectation", reason_of(one, values)))
+                found.setdefault(row, Mismatch(row, "", ErrorClass.FAILED_EXPECTATION, reason_of(one, values)))
     return [found[row] for row in sorted(found)[:limit]]
 
 

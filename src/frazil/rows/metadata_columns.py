@@ -16,6 +16,7 @@ from frazil.decode.plain import read_text
 from frazil.decode.settings import Reading
 from frazil.decode.values_as_json import as_json
 from frazil.decode.wire_format import last_header
+from frazil.error_classes import ErrorClass
 from frazil.errors import SpecError
 from frazil.literals import parse_constant
 from frazil.rows.record_keys import HEADER_SCHEMA, decode_header
@@ -42,7 +43,7 @@ def own_column(conversion: Conversion, shaping: Shaping, field: NestedField, rec
     except SpecError as error:  # The table has had the column before, with another type.
         text = pa.repeat(pa.scalar(constants[field.name]), rows)
         bad, owner = np.ones(rows, np.bool_), np.arange(rows, dtype=np.int32)
-        conversion.refuse(text, bad, owner, (field.name,), "type_mismatch", error.message)
+        conversion.refuse(text, bad, owner, (field.name,), ErrorClass.TYPE_MISMATCH, error.message)
         return pa.nulls(rows, arrow_type(field.field_type))
     return pa.repeat(value, rows)
 
@@ -57,13 +58,15 @@ def header_column(conversion: Conversion, name: str, kind: IcebergType, headers:
     path, owner = (_HEADERS, name), np.arange(len(raw), dtype=np.int32)
     texts = read_text(raw)
     if texts.fault.any():
-        conversion.refuse(raw, texts.fault != 0, owner, path, "invalid_text", f"the header {name} is not UTF-8")
+        conversion.refuse(
+            raw, texts.fault != 0, owner, path, ErrorClass.INVALID_TEXT, f"the header {name} is not UTF-8"
+        )
     text = texts.arrays[0]
     if isinstance(kind, StringType):
         return text
     numbers, bad = _numbers(text, arrow_type(kind))
     if bad.any():
-        conversion.refuse(text, bad, owner, path, "type_mismatch", f"{{value}} is no {kind} in decimal digits")
+        conversion.refuse(text, bad, owner, path, ErrorClass.TYPE_MISMATCH, f"{{value}} is no {kind} in decimal digits")
     return numbers
 
 
@@ -131,7 +134,7 @@ def refuse_far_times(target: TableTarget, records: Records, decoded: Decoded, li
     column = dict(target.metadata).get("timestamp", "timestamp")
     reason = "the record's timestamp of {} ms is outside of the years 1 to 9999"
     mismatches = [
-        Mismatch(row, column, "out_of_range", reason.format(micros[row].as_py() // 1000))
+        Mismatch(row, column, ErrorClass.OUT_OF_RANGE, reason.format(micros[row].as_py() // 1000))
         for row in np.flatnonzero(outside & ~decoded.refused)[:limit].tolist()
     ]
     return decoded.refusing(outside, mismatches, limit)

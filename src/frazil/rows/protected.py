@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from frazil.decode.columns import as_text
 from frazil.decode.rescue import UNKNOWN_FIELD
+from frazil.error_classes import ErrorClass
 from frazil.name_case import fold_case
 from frazil.process.kernels.protect import protect_headers, protected_values
 from frazil.process.protect import HEADERS, KEY, Protection, Rule, protected_paths, rule_around, spelled
@@ -24,10 +25,7 @@ from frazil.write.target import TableTarget
 
 HIDDEN = "the value does not fit; it is not shown, because the table protects fields"
 """The reason of every refused value of a protected table: most reasons quote the record."""
-_QUOTES_NOTHING = frozenset(
-    ("tombstone", "too_large", "no_key", "missing_value", "no_schema_id", "unknown_schema_id", "wrong_schema",
-     "no_wire_format", "incomplete_primary_key_update", "failed_expectation"),
-)  # fmt: skip
+_QUOTES_NOTHING = frozenset(one for one in ErrorClass if not one.entry.quotes_values)
 """Classes of errors whose reasons have no part of a record, or only what is protected already."""
 _AGAIN = re.compile(r"#[0-9]+$")
 _DROPPED = object()

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from frazil.cdc.envelope import unsent_names
 from frazil.decode.columns import Mismatch
+from frazil.error_classes import ErrorClass
 from frazil.process.evaluate import LOOKUP_MISS, Failure, Processed
 from frazil.process.program import Origins, Program, fields_of, origins_of
 from frazil.rows.changes import UPSERT, Changes, ReadRecords
@@ -93,7 +94,9 @@ def _refuse_unsent(program: Program, unsent: Mapping[str, Bools], changes: Chang
             lacks &= ~np.logical_and.reduce(masks)
         first = min(name for name in names if name in unsent)
         reason = _NOT_SENT.format(first, f"the column {column}" if column else "the query's condition")
-        found += [Mismatch(row, column, "unavailable_value", reason) for row in changes.records[lacks].tolist()]
+        found += [
+            Mismatch(row, column, ErrorClass.UNAVAILABLE_VALUE, reason) for row in changes.records[lacks].tolist()
+        ]
     return found
 
 
@@ -140,6 +143,6 @@ def _mismatch(failure: Failure, record: int) -> Mismatch:
     values = ", ".join(failure.values)
     if failure.error_class == LOOKUP_MISS:
         reason = f"the reference table has no row for {failure.expression} of {values}"
-        return Mismatch(record, failure.column, "lookup_miss", reason)
+        return Mismatch(record, failure.column, ErrorClass.LOOKUP_MISS, reason)
     reason = f"{failure.error_class}: {failure.expression}{' of ' if values else ''}{values}"
-    return Mismatch(record, failure.column, "failed_expression", reason)
+    return Mismatch(record, failure.column, ErrorClass.FAILED_EXPRESSION, reason)

@@ -20,6 +20,7 @@ from frazil.decode.json.records import JsonOptions
 from frazil.decode.limits import refusal
 from frazil.decode.plain import read_text
 from frazil.decode.settings import Reading, WriterSchema
+from frazil.error_classes import ErrorClass
 from frazil.rows.connect_messages import decode_key_messages
 from frazil.rows.decoder import decode_values
 from frazil.rows.writer_schemas import decode_with_schemas
@@ -132,11 +133,11 @@ def _read_rows(reading: Reading, kind: StructType, records: Records, limit: int)
 def _read_text(name: str, kind: IcebergType, keys: pa.BinaryArray, limit: int, what: str) -> Decoded:
     found = read_text(keys)
     rows = np.flatnonzero(found.fault)[:limit].tolist()
-    mismatches = [Mismatch(row, name, "invalid_text", f"the {what} is not UTF-8") for row in rows]
+    mismatches = [Mismatch(row, name, ErrorClass.INVALID_TEXT, f"the {what} is not UTF-8") for row in rows]
     if isinstance(kind, StringType | BinaryType):
         return Decoded([found.arrays[0].cast(arrow_type(kind))], found.fault != 0, mismatches)
     reason = f"the {what} is text, and its column has the type {kind}: numbers and booleans take `format: json`"
-    mismatches = [Mismatch(row, name, "type_mismatch", reason) for row in range(min(len(keys), limit))]
+    mismatches = [Mismatch(row, name, ErrorClass.TYPE_MISMATCH, reason) for row in range(min(len(keys), limit))]
     return Decoded([pa.nulls(len(keys), arrow_type(kind))], np.ones(len(keys), np.bool_), mismatches)
 
 

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from pyiceberg.types import DecimalType
 
 from frazil.decode.columns import Decoded, Mismatch
+from frazil.error_classes import ErrorClass
 from frazil.rows.changes import Changes, ReadRecords
 from frazil.rows.metadata_columns import refuse_far_times
 from frazil.schema.arrow import Rows, arrow_type
@@ -91,6 +92,6 @@ def _refuse(decoded: Decoded, floor: Floor, values: pa.Array, records: Rows, lim
         record = int(records[row])
         if not (refused[record] or decoded.refused[record]) and len(mismatches) < limit:
             reason = f"truncate({floor.name}, {floor.width}) of {values[row].as_py():f} does not fit {floor.kind}"
-            mismatches.append(Mismatch(record, floor.name, "out_of_range", reason))
+            mismatches.append(Mismatch(record, floor.name, ErrorClass.OUT_OF_RANGE, reason))
         refused[record] = True
     return decoded.refusing(refused, mismatches, limit)

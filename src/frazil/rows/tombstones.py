@@ -13,6 +13,7 @@ import numpy as np
 
 from frazil.decode.columns import Decoded, Mismatch
 from frazil.decode.conversion import Conversion, Place, require
+from frazil.error_classes import ErrorClass
 from frazil.rows.changes import Changes, appended
 from frazil.rows.decoder import has_value
 from frazil.rows.project import decode_rows
@@ -79,7 +80,7 @@ def _find(target: TableTarget, records: Records) -> Bools | None:
 
 def _refuse(decoded: Decoded, tombstones: Bools, limit: int) -> Decoded:
     others = [mismatch for mismatch in decoded.mismatches if not tombstones[mismatch.row]]
-    mine = [Mismatch(row, "", "tombstone", _REASON) for row in np.flatnonzero(tombstones)[:limit].tolist()]
+    mine = [Mismatch(row, "", ErrorClass.TOMBSTONE, _REASON) for row in np.flatnonzero(tombstones)[:limit].tolist()]
     return replace(decoded, mismatches=others).refusing(tombstones, mine, limit)
 
 

@@ -35,6 +35,7 @@ from frazil.decode.protobuf.wire import MESSAGE_INDEX_FAULTS, split_message_inde
 from frazil.decode.renames import FedColumns, Renames, find_renames
 from frazil.decode.settings import Envelope, Reading, WriterSchema
 from frazil.decode.wire_format import group_rows, guids_of, select_bodies, split_headers
+from frazil.error_classes import ErrorClass
 from frazil.name_length import drop_long_names
 from frazil.registry.port import UnusableSchema
 from frazil.rows.connect_messages import convert_written
@@ -116,7 +117,7 @@ def _read_by_header(batch: _Batch, rows: NDArray[np.int32], records: Records) ->
     codes = named.codes[rows]
     without = rows[codes < 0]
     if without.size:
-        batch.refuse(without, Fault("no_schema_id", f"the record has no header {batch.reading.header}"))
+        batch.refuse(without, Fault(ErrorClass.NO_SCHEMA_ID, f"the record has no header {batch.reading.header}"))
     for code, one in enumerate(named.found):
         mine = rows[codes == code]
         if not mine.size:
@@ -132,7 +133,7 @@ def _read_group(batch: _Batch, schema_id: str, rows: NDArray[np.int32], path: by
     if schema is None:
         if len(batch.missing) < _MAX_MISSING:
             batch.missing.add(schema_id)
-        batch.refuse(rows, Fault("unknown_schema_id", f"schema {schema_id} has not been fetched yet"))
+        batch.refuse(rows, Fault(ErrorClass.UNKNOWN_SCHEMA_ID, f"schema {schema_id} has not been fetched yet"))
         return
     fault = _unusable(schema_id, schema, batch.reading)
     if fault is not None:
@@ -149,11 +150,13 @@ def _read_group(batch: _Batch, schema_id: str, rows: NDArray[np.int32], path: by
 
 def _unusable(schema_id: str, schema: WriterSchema, reading: Reading) -> Fault | None:
     if schema.kind == "unknown":
-        return Fault("unknown_schema_id", f"the schema registry has no schema {schema_id}")
+        return Fault(ErrorClass.UNKNOWN_SCHEMA_ID, f"the schema registry has no schema {schema_id}")
     if schema.kind == "unusable":
-        return Fault("unusable_schema", f"schema {schema_id} cannot be used: {schema.text}")
+        return Fault(ErrorClass.UNUSABLE_SCHEMA, f"schema {schema_id} cannot be used: {schema.text}")
     if schema.kind != reading.format:
-        return Fault("wrong_schema", f"schema {schema_id} is {schema.kind}, and the table reads {reading.format}")
+        return Fault(
+            ErrorClass.WRONG_SCHEMA, f"schema {schema_id} is {schema.kind}, and the table reads {reading.format}"
+        )
     return None
 
 
@@ -190,7 +193,7 @@ def _read_columns(
     try:
         reader = make_reader(OWN_FORMS)
     except UnusableSchema as error:  # The schema is valid, but it has no such message.
-        batch.refuse(rows, Fault("unusable_schema", f"schema {schema_id} cannot be used: {error}"))
+        batch.refuse(rows, Fault(ErrorClass.UNUSABLE_SCHEMA, f"schema {schema_id} cannot be used: {error}"))
         return
     schemas = tuple(schema for _, schema in batch.reading.schemas)
     conversion = Conversion(batch.reading, schema_id, len(bodies), batch.limit)

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from frazil.decode.columns import Mismatch
+from frazil.error_classes import ErrorClass
 from frazil.process.evaluate import evaluate
 from frazil.process.program import Filter, Lookup, Program
 from frazil.process.references import references_of
@@ -173,7 +174,7 @@ def _without_key(target: TableTarget, changes: Changes, refused: Bools) -> list[
         if field.name in keys:
             lacks = np.asarray(column.is_null()) & (changes.ops != TRUNCATE) & ~refused[changes.records]
             found += [
-                Mismatch(row, field.name, "no_key", f"{_NO_KEY} {field.name}")
+                Mismatch(row, field.name, ErrorClass.NO_KEY, f"{_NO_KEY} {field.name}")
                 for row in changes.records[lacks].tolist()
             ]
             refused[changes.records[lacks]] = True
@@ -188,4 +189,7 @@ def _without_order(target: TableTarget, changes: Changes, refused: Bools) -> lis
         return []
     lacks = np.asarray(changes.order.is_null()) & (changes.ops == UPSERT) & ~refused[changes.records]
     refused[changes.records[lacks]] = True
-    return [Mismatch(row, name, "no_order_value", _NO_ORDER.format(name)) for row in changes.records[lacks].tolist()]
+    return [
+        Mismatch(row, name, ErrorClass.NO_ORDER_VALUE, _NO_ORDER.format(name))
+        for row in changes.records[lacks].tolist()
+    ]

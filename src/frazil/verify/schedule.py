@@ -15,7 +15,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import structlog
@@ -29,7 +29,7 @@ from frazil.ingest.tables.state import RunState
 from frazil.ingest.tables.table import Table
 from frazil.ingest.tables.target import target_of
 from frazil.kafka.port import Source
-from frazil.ops.reports import VerificationReport
+from frazil.ops.table_status import VerificationReport
 from frazil.replay.snapshots import Snapshots
 from frazil.runtime.tether import tethered
 from frazil.spec import PipelineSpec
@@ -207,11 +207,11 @@ class VerifySchedule:
         if self._thread.ident is None:
             self._thread.start()
 
-    def status(self) -> Mapping[str, Mapping[str, Any]]:
+    def status(self) -> Mapping[str, VerificationReport]:
         """Returns by table what was found."""
         # From the start: the first row that differs is an increase of a counter then.
         own = [table.name for table in self._tables if table.schedule.is_owned]
-        return {name: asdict(self._known.get(name, _Known()).found) for name in own}
+        return {name: self._known.get(name, _Known()).found for name in own}
 
     def _loop(self) -> None:
         pause_s = min(self._settings.every_s, FIRST_S)

@@ -241,7 +241,7 @@ def avro_schema(rows: list[tuple[str, Row]]) -> dict[str, Any]:
 def target_of(columns: Mapping[str, IcebergType], envelope: Envelope, reading: Reading) -> TableTarget:
     """A table with these columns and no place."""
     schema = new_schema(columns.items()).model_dump_json() if columns else ""
-    return TableTarget("t", schema, "", (), (), 0, (), 0, reading=reading, envelope=envelope)
+    return TableTarget("t", schema, reading=reading, envelope=envelope)
 
 
 def read_both(row: Row, column: IcebergType | None = None) -> Iterator[tuple[IcebergType, Changes]]:

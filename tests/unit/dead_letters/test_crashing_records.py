@@ -11,6 +11,7 @@ import pytest
 
 from frazil.dead_letters import changes, replay
 from frazil.dead_letters.files import ReplayResult, Selection
+from frazil.error_classes import ErrorClass
 from frazil.ingest.batches import job
 from frazil.ingest.tables.target import target_of
 from frazil.ingest.tasks import task
@@ -42,7 +43,7 @@ def _plant(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def _make_dead_letters(scene: Scene, *offsets: int) -> None:
     """Lets the pipeline catch up as if a search had found these records of partition 0."""
-    found = tuple(BadRecord("a", 0, offset, "crashes_decoder", "", "ended") for offset in offsets)
+    found = tuple(BadRecord("a", 0, offset, ErrorClass.CRASHES_DECODER, "", "ended") for offset in offsets)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(job, "target_of", lambda *args: changed(target_of(*args), crashing=found))
         scene.catch_up()
@@ -128,7 +129,7 @@ def test_a_dead_letter_whose_value_was_too_large_to_be_read_stays_and_is_no_tomb
     scene = Scene(tmp_path, {"id": "int"})
     for value in (b'{"id": 0}', None, b'{"id": 2}'):  # As a task gets the second one: without its value.
         scene.source.produce("a", 0, value, 1000)
-    unread = BadRecord("a", 0, 1, "too_large", "", "the value has 419430400 bytes")
+    unread = BadRecord("a", 0, 1, ErrorClass.TOO_LARGE, "", "the value has 419430400 bytes")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(job, "target_of", lambda *args: changed(target_of(*args), crashing=(unread,)))
         scene.catch_up()

@@ -12,6 +12,7 @@ from frazil.dead_letters.record import named_schemas
 from frazil.decode.columns import Mismatch
 from frazil.decode.rescue import members_of
 from frazil.decode.settings import Reading
+from frazil.error_classes import ErrorClass
 
 _HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 _GUID = bytes(range(16))
@@ -44,7 +45,7 @@ def test_the_schema_that_a_record_names_is_read_from_its_frame_or_its_header(
 
 
 def test_words_that_quote_half_of_a_character_have_it_as_an_escape() -> None:
-    mismatch = Mismatch(0, "a\ud800", "type_mismatch", "\udc00 is no text", '"x"')
+    mismatch = Mismatch(0, "a\ud800", ErrorClass.TYPE_MISMATCH, "\udc00 is no text", '"x"')
     (told,) = members_of([mismatch], 1).to_pylist()
     assert json.loads(f"{{{told}}}") == {"a\ud800": {"value": "x", "reason": "\udc00 is no text"}}
     words = {name: pa.array(["old"]) for name in ("error_class", "message", "path", "frazil_version")}

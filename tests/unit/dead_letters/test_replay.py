@@ -20,6 +20,7 @@ from frazil.dead_letters.pending import PendingReplay, mark_replay, settle_repla
 from frazil.dead_letters.record import DEAD_LETTER_TYPES, dead_letter_rows
 from frazil.dead_letters.replay import Replayer
 from frazil.decode.columns import Mismatch
+from frazil.error_classes import ErrorClass
 from frazil.errors import ConflictError, SpecError, UnavailableError
 from frazil.ingest.failures import TableStopped
 from frazil.spec.settings import METADATA_COLUMNS, LimitsSpec, ValueSpec
@@ -139,7 +140,7 @@ def test_columns_of_record_metadata_are_those_of_the_dead_letter(tmp_path: Path)
         "value": pa.array([b'{"id": 5}'], pa.binary()),
     }
     writer = FileWriter(target)
-    writer.write(dead_letter_rows(target, record, [Mismatch(0, "id", "type_mismatch", "once upon a time")]))
+    writer.write(dead_letter_rows(target, record, [Mismatch(0, "id", ErrorClass.TYPE_MISMATCH, "once upon a time")]))
     scene.catalog.append_once(NamedAppend(DEAD_LETTERS, writer.finish(), "test", "1", None))
     assert scene.replayer.replay(scene.table, Selection(offset=77)) == ReplayResult(1, 0)
     assert next(row for row in scene.rows() if row["id"] == 5) == {

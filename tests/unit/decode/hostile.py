@@ -215,10 +215,10 @@ def _with_unknown(target: TableTarget, missing: frozenset[str] | set[str]) -> Ta
         known = {**dict(reading.schemas), **dict.fromkeys(mine, UNKNOWN)}
         return replace(reading, schemas=tuple(sorted(known.items(), key=lambda pair: pair[0])))
 
-    headers = tuple((name, told(reading, f"header:{name}:")) for name, reading in target.headers)
+    headers = tuple((name, told(reading, f"header:{name}:")) for name, reading in target.record.headers)
     values = {name for name in missing if ":" not in name}
     reading = told(target.reading, "") if values else target.reading
-    return replace(target, reading=reading, headers=headers)
+    return replace(target, reading=reading, record=replace(target.record, headers=headers))
 
 
 # ---- damage

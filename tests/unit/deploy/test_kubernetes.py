@@ -11,8 +11,8 @@ from typing import Any
 import kubernetes_validate
 import pytest
 import yaml
-from docs.scan import ROOT
 
+from docs.scan import ROOT
 from frazil.spec import load_spec
 from tests.fixtures.helm import helm
 

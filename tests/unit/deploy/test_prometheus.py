@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 import yaml
-from docs.scan import ROOT
 
+from docs.scan import ROOT
 from frazil.http.metrics import PROCESS, TABLE
 
 _FOLDER = ROOT / "deploy" / "prometheus"

@@ -7,8 +7,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from docs.scan import ROOT
 
+from docs.scan import ROOT
 from frazil.cli.run import command as run_command
 from frazil.errors import FencedError, SpecError
 

@@ -7,9 +7,9 @@ import re
 import numpy as np
 import pyarrow as pa
 import pytest
-from docs.scan import ROOT
 from pyiceberg.types import IcebergType, NestedField, StructType
 
+from docs.scan import ROOT
 from frazil.decode.cast import convert_columns
 from frazil.decode.columns import Columns, Decoded
 from frazil.decode.conversion import Conversion

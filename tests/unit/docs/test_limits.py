@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 
 from docs.generate import REFERENCE
-
 from frazil.decode import limits
 from frazil.decode.avro import numbers
 from frazil.decode.avro import schema as avro

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
 from docs.generate import typer_command
 from docs.scan import ROOT
-
 from frazil.cli.commands import COMMANDS
 from frazil.spec import load_spec
 from frazil.spec.syntax.types import parse_type

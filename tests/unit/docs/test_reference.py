@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import asdict
 
 import pytest
+
 from docs import outputs
 from docs.generate import REFERENCE, is_written, stale_pages
 from docs.meanings import ENVIRONMENT, FAILPOINTS, LOG_EVENTS, REPLAY_KEYS, SUMMARY_KEYS
-from docs.scan import environment_variables, error_classes, failpoints, log_events
+from docs.scan import environment_variables, failpoints, log_events
 from docs.texts import LIKE, SECTIONS
-
 from frazil import errors
 from frazil.adopt.adopt import Handover
 from frazil.catalog import progress
@@ -20,10 +19,10 @@ from frazil.catalog.progress import to_summary
 from frazil.cli.commands import COMMANDS
 from frazil.cli.imports import import_document
 from frazil.cli.init import init_document
-from frazil.cli.lineage import lineage_document
 from frazil.cli.replay import replay_document
 from frazil.cli.trial import tried_document, try_document
 from frazil.dead_letters.record import DEAD_LETTER_TYPES
+from frazil.error_classes import ErrorClass
 from frazil.imports.draft import Imported
 from frazil.ingest.loop.leadership import Alone
 from frazil.ingest.tables.table import Table
@@ -33,11 +32,12 @@ from frazil.maintenance.plan import Action, Plan
 from frazil.maintenance.run import Outcome
 from frazil.ops.check import Finding
 from frazil.ops.dead_letters import DeadLetterClass, class_document, dead_letter_document
+from frazil.ops.json_records import to_json
 from frazil.ops.lineage import TableLineage
 from frazil.ops.maintenance import TableRound, document_of_rounds
+from frazil.ops.pipeline_status import PipelineReport, Process, as_document
 from frazil.ops.plan import PlannedTable
-from frazil.ops.reports import MaintenanceReport, PipelineReport, Process, TableReport, VerificationReport, as_document
-from frazil.ops.state_file import describe, leadership_document
+from frazil.ops.table_status import MaintenanceReport, TableStatus, VerificationReport, run_document
 from frazil.ops.trial import TriedTable
 from frazil.ops.tried_record import TriedRecord
 from frazil.replay.replay import ReplayProgress, Request
@@ -76,7 +76,7 @@ def test_every_summary_key_of_a_replay_has_a_meaning() -> None:
 def test_every_column_and_class_of_dead_letters_has_a_meaning() -> None:
     columns, classes = (REFERENCE / "dead-letters.md").read_text().split("## Classes of error")
     assert re.findall(r"^\| `(\w+)` \|", columns, re.MULTILINE) == list(DEAD_LETTER_TYPES)
-    assert sorted(re.findall(r"^\| `(\w+)` \|", classes, re.MULTILINE)) == error_classes()
+    assert re.findall(r"^\| `(\w+)` \|", classes, re.MULTILINE) == list(ErrorClass)
 
 
 @pytest.mark.parametrize(
@@ -91,31 +91,23 @@ def test_every_name_has_a_meaning_and_every_meaning_a_name(
 
 
 def test_every_key_of_json_output_has_a_meaning() -> None:
-    table = TableReport(
-        "a.b",
-        "running",
-        maintenance=MaintenanceReport(),
-        verification=VerificationReport(),
-        last_upsert=asdict(Resolved()),
-    )
-    status = as_document(PipelineReport("p", Process(), (), (table,), 0))
+    status = as_document(PipelineReport("p", Process(), (), (TableStatus("a.b"),), 0))
     action = Action("compact", "a.b", "c", "d")
     rounds = TableRound("a.b", Plan("a.b", TableHealth(), (action,)), (Outcome(action, 1.0),))
     rounds = document_of_rounds([rounds], dry_run=False)["tables"]["a.b"]
-    dead_letter = dict.fromkeys(DEAD_LETTER_TYPES)
     found = {
         outputs.STATUS: status,
         outputs.PROCESS: status["process"],
-        outputs.LEADERSHIP: leadership_document(Alone("one", "1", 0).state),
+        outputs.LEADERSHIP: to_json(Alone("one", "1", 0).state),
         outputs.TABLE: status["tables"]["a.b"],
-        outputs.LAST_UPSERT: status["tables"]["a.b"]["last_upsert"],
-        outputs.MAINTENANCE: status["tables"]["a.b"]["maintenance"],
-        outputs.VERIFICATION: status["tables"]["a.b"]["verification"],
-        outputs.RUN: describe(Table(TableSpec(name="a.b", topics=()))),
+        outputs.LAST_UPSERT: to_json(Resolved()),
+        outputs.MAINTENANCE: to_json(MaintenanceReport()),
+        outputs.VERIFICATION: to_json(VerificationReport()),
+        outputs.RUN: run_document(Table(TableSpec(name="a.b", topics=()))),
         outputs.PLAN: PlannedTable("a.b", "none").document(),
-        outputs.CHECK: Finding("a", True, "b", "c").document(),
+        outputs.CHECK: to_json(Finding("a", True, "b", "c")),
         outputs.ADOPT: Handover("a.b").document(),
-        outputs.LINEAGE: lineage_document(TableLineage("a.b", ())),
+        outputs.LINEAGE: to_json(TableLineage("a.b", ()), "name"),
         outputs.INIT: init_document(None, "", (), ()),
         outputs.REPLAY: replay_document(
             Request("", "", "", None, None, "", "", (), ()), "", ReplayProgress(1), ReplayProgress(1)
@@ -127,10 +119,10 @@ def test_every_key_of_json_output_has_a_meaning() -> None:
         outputs.ACTION: rounds["actions"][0],
         outputs.HEALTH: rounds["health"],
         outputs.DEAD_LETTER_CLASS: class_document(DeadLetterClass("a")),
-        outputs.DEAD_LETTER: dead_letter_document(dead_letter),
     }
     assert [document.title for document, keys in found.items() if sorted(document.keys) != sorted(keys)] == []
-    assert list(found) == list(outputs.DOCUMENTS)
+    assert list(found) == [document for document in outputs.DOCUMENTS if document is not outputs.DEAD_LETTER]
+    assert list(dead_letter_document(dict.fromkeys(DEAD_LETTER_TYPES))) == list(DEAD_LETTER_TYPES)
 
 
 def test_every_setting_is_described() -> None:

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Iterator
 from fnmatch import fnmatch
 
 import pytest
+
 from docs.scan import ROOT
 
 PAGES = (

@@ -20,8 +20,10 @@ from frazil.http.app import make_app
 from frazil.ingest.batches.ended_batch import EndedBatch
 from frazil.ingest.batches.services import Services
 from frazil.ingest.loop.service import Service
+from frazil.ops.pipeline_status import ProcessState
 from frazil.ops.running import OwnServices, Parts, RunningPipeline
 from frazil.ops.state_file import StateFile
+from frazil.ops.table_status import TableStatus
 from frazil.spec.connections import HttpSpec
 from frazil.testing import StepWorkers
 from tests.unit.ingest.service_scene import Scene
@@ -49,6 +51,10 @@ class RunningScene(Scene):
         return TestClient(
             make_app(self.pipeline, http or HttpSpec()), base, raise_server_exceptions=False, follow_redirects=False
         )
+
+    def published(self, name: str) -> TableStatus:
+        """What the loop published last of a table."""
+        return (self.pipeline.state_file.state or ProcessState()).table(name)
 
     @contextmanager
     def running(self) -> Iterator[Service]:

@@ -20,7 +20,7 @@ from frazil.http.operations import Operations
 from frazil.http.problems import Refused
 from frazil.ingest.loop.requests import Requests
 from frazil.ops import running
-from frazil.ops.reports import as_document
+from frazil.ops.pipeline_status import as_document
 from frazil.ops.status import report_pipeline
 from frazil.testing import MemoryCatalog
 from tests.unit.http.running_scene import RunningScene, wait_for
@@ -88,10 +88,10 @@ def test_tables_are_the_objects_that_status_prints(scene: RunningScene, client: 
     wait_for(lambda: table(client)["state"] == table(client, "n.b")["state"] == "waiting")
     found = client.get("/api/v1/tables").json()
     assert found["n.a"] == table(client)
-    document = scene.pipeline.state_file.read()
+    state = scene.pipeline.state_file.read()
     catalog = MemoryCatalog(scene.root, "p")
     catalog.__dict__.update(scene.catalog.__dict__)
-    status = as_document(report_pipeline(scene.spec("a", "b"), scene.source, nullcontext(catalog), document, 0))
+    status = as_document(report_pipeline(scene.spec("a", "b"), scene.source, nullcontext(catalog), state, 0))
     for name in ("n.a", "n.b"):
         expected = status["tables"][name]
         assert found[name].keys() == expected.keys()

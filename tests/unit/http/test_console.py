@@ -31,7 +31,7 @@ def scene(tmp_path: Path) -> Iterator[RunningScene]:
     scene = RunningScene(tmp_path, "a", "b")
     scene.feed("a", {"id": 1}, {"id": 2}, HOSTILE.encode(), b"\xff\xfe" * 900, b"<img src=x onerror=alert(1)>" * 100)
     with scene.running():
-        wait_for(lambda: scene.pipeline.state_file.document["tables"]["n.a"]["dead_letters"] == 3)
+        wait_for(lambda: scene.published("n.a").progress.dead_letters == 3)
         yield scene
 
 
@@ -100,7 +100,7 @@ def test_dead_letters_are_shown_escaped_and_cut(scene: RunningScene) -> None:
 
 def test_characters_that_nobody_would_see_are_shown(scene: RunningScene) -> None:
     scene.feed("a", '\ufeff{"id": 3} \u202egpj'.encode(), b"\x00\x1b[2J", "\u05e9\u05dc\u05d5\u05dd".encode())
-    wait_for(lambda: scene.pipeline.state_file.document["tables"]["n.a"]["dead_letters"] == 6)
+    wait_for(lambda: scene.published("n.a").progress.dead_letters == 6)
     page = page_of(scene.client(), "/tables/n.a/dead-letters")
     for shown in (r"\ufeff{&#34;id&#34;: 3} \u202egpj", r"\x00\x1b[2J", "\u05e9\u05dc\u05d5\u05dd"):
         assert f"<pre>{shown}</pre>" in page.text

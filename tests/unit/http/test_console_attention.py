@@ -105,6 +105,13 @@ def test_lag_is_records_and_freshness_is_time(few: ManyTables) -> None:
     assert " 30 s <small>" in cell(page, table.name, 3)
 
 
+def test_refused_schema_changes_are_named_on_the_page_of_their_table(few: ManyTables) -> None:
+    table = few.tables[0]
+    table.schema.refusals = frozenset({"schema 9: column y: int is not widened to long", "column x: no"})
+    text = shown(few, f"/tables/{table.name}").text
+    assert "Refused changes: column x: no; column y: int is not widened to long" in text
+
+
 def test_records_behind_an_open_transaction_are_named(few: ManyTables) -> None:
     table = few.tables[0]
     table.offsets.lag_records, table.offsets.behind_since_ms = 1_110, few.clock.now_ms() - 5_000
@@ -134,7 +141,7 @@ def test_the_api_has_them_too(tmp_path: Path) -> None:
     scene.feed("a", {"id": 2}, {"id": 3})
     client = scene.client()
     with scene.running():
-        wait_for(lambda: scene.pipeline.state_file.document["tables"]["n.a"]["committed"])
+        wait_for(lambda: scene.published("n.a").progress.committed)
         found = wait_for(lambda: client.get("/api/v1/tables/n.a").json())
         assert (found["lag_records"], found["committed"], found["ok"]) == (2, True, True)
         assert found["open_transactions"] == [{"topic": "a", "partition": 0, "start": 1, "end": 3}]

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 import yaml
-from docs.scan import ROOT
 
+from docs.scan import ROOT
 from frazil.cli.main import main
 from frazil.errors import SpecError
 from frazil.imports import automq, debezium_server, flink_cdc, flink_sql, kafka_connect, tableflow

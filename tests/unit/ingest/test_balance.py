@@ -163,9 +163,9 @@ def test_a_batch_with_a_miscount_is_not_committed_and_is_read_again_without_it(
 ) -> None:
     scene = Scene(tmp_path, "a")
     scene.feed("a", {"id": 1}, {"id": 2}, b"{")
-    report = task._TableRun.report
+    report = task.TableRun.report
     with monkeypatch.context() as patch:
-        patch.setattr(task._TableRun, "report", lambda run: plant(report(run)))
+        patch.setattr(task.TableRun, "report", lambda run: plant(report(run)))
         service = scene.start()
         assert turn_until(service, lambda: only(service.tables).status.run_state is RunState.STOPPED, 50)
         table: Table = only(service.tables)
@@ -180,9 +180,9 @@ def test_a_batch_with_a_miscount_is_not_committed_and_is_read_again_without_it(
 def test_an_upsert_table_does_not_commit_a_miscount_either(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     scene = Scene(tmp_path, "a", **UPSERT)
     scene.feed("a", {"id": 1, "n": 1}, {"id": 1, "n": 2})
-    report = task._TableRun.report
+    report = task.TableRun.report
     with monkeypatch.context() as patch:
-        patch.setattr(task._TableRun, "report", lambda run: _without("counts", written_count=1)(report(run)))
+        patch.setattr(task.TableRun, "report", lambda run: _without("counts", written_count=1)(report(run)))
         service = scene.start()
         assert turn_until(service, lambda: only(service.tables).status.run_state is RunState.STOPPED, 50)
     assert scene.rows("n.a") == []

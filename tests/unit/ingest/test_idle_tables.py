@@ -23,9 +23,8 @@ from frazil.ingest.loop.table_updates import pause_table, resume_table, stop_tab
 from frazil.ingest.tables.state import RunState
 from frazil.ingest.tables.table import Table
 from frazil.kafka.port import TopicDescription
-from frazil.ops.history import freshness_of, sample_of
-from frazil.ops.reports import lag_s
-from frazil.ops.state_file import describe
+from frazil.ops.history import sample_of
+from frazil.ops.table_status import status_of
 from frazil.testing import MemoryCatalog, MemoryJobs, StepWorkers
 from tests.unit.ingest.service_scene import HandWorkers, Scene, only, turn_until
 from tests.unit.ingest.test_commit_intervals import SlowSource
@@ -156,13 +155,13 @@ def test_a_record_of_an_idle_topic_makes_its_table_late_from_then_on_and_not_fro
     scene.feed("a", {"id": 3})
     assert turn_until(service, lambda: table.offsets.lag_records == 1)
     scene.clock.sleep(20)
-    entry, now_ms = describe(table), scene.clock.now_ms()
-    lateness = lag_s(entry["lag_records"], entry["watermark_ms"], entry["behind_since_ms"], now_ms)
+    now_ms = scene.clock.now_ms()
+    lateness = status_of(table).lag_s(now_ms)
     assert lateness == pytest.approx(20, abs=1)
-    assert freshness_of(table, now_ms) == lateness
+    assert status_of(table).freshness_s(now_ms) == lateness
     resume_table(table)
     assert turn_until(service, lambda: has_read(service, 3))
-    assert describe(table)["behind_since_ms"] is None
+    assert status_of(table).recorded.behind_since_ms is None
 
 
 def test_the_lag_of_a_stopped_table_grows_until_its_topic_is_another_one(tmp_path: Path) -> None:
@@ -175,15 +174,15 @@ def test_the_lag_of_a_stopped_table_grows_until_its_topic_is_another_one(tmp_pat
     assert table.offsets.lag_records == 2
     assert table.offsets.behind_since_ms is not None
     scene.source.create("a")
-    seen = {table.offsets.lag_records}
+    seen: set[int | None] = {table.offsets.lag_records}
     until_s = scene.clock.monotonic_s() + 2 * TOPICS_EVERY_S
     while scene.clock.monotonic_s() < until_s:
         service.turn()
-        seen.add(describe(table)["lag_records"])
+        seen.add(status_of(table).lag.lag_records)
     assert seen == {2, None}, "also before the topics are requested again it is not 0"
     scene.feed("a", *({"id": number} for number in range(5)))
     scene.pass_minutes(service, 5)
-    assert describe(table)["lag_records"] is None, "records of the other topic are counted"
+    assert status_of(table).lag.lag_records is None, "records of the other topic are counted"
     assert not has_read(service, 3)
 
 
@@ -221,7 +220,7 @@ def test_a_table_that_was_late_before_this_process_is_late_since_its_watermark(t
     watermark_ms = table.progress.watermark.complete_to_ms
     assert watermark_ms is not None
     now_ms = watermark_ms + 3_600_000
-    assert freshness_of(table, now_ms) == 3600.0
+    assert status_of(table).freshness_s(now_ms) == 3600.0
 
 
 def test_topics_that_are_as_they_were_are_not_matched_with_a_thousand_tables_again(

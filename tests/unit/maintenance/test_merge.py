@@ -177,12 +177,14 @@ def test_a_file_ends_at_the_size_that_is_asked_for(tmp_path: Path) -> None:
 
 
 def _other_type(target: TableTarget) -> TableTarget:
-    return target_of(Path(target.location).parent.parent, {"id": "double", "s": "string", "in": "struct<a: long>"})
+    return target_of(
+        Path(target.files.location).parent.parent, {"id": "double", "s": "string", "in": "struct<a: long>"}
+    )
 
 
 def _inside(target: TableTarget) -> TableTarget:
     return target_of(
-        Path(target.location).parent.parent, {"id": "long", "s": "string", "in": "struct<a: long, b: long>"}
+        Path(target.files.location).parent.parent, {"id": "long", "s": "string", "in": "struct<a: long, b: long>"}
     )
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from frazil.catalog.maintenance_port import Rewritten
 from frazil.errors import ConflictError, FrazilError, UnavailableError
-from frazil.maintenance.due import BEHIND, MOST_APART, TableActivity
+from frazil.maintenance.due import BEHIND, MOST_APART, RoundsStatus, TableActivity
 from frazil.maintenance.health import MOST_SMALL_FILES
 from frazil.maintenance.plan import MaintenanceTask
 from frazil.maintenance.run import MaintainedTable, MaintenanceRunner
@@ -103,11 +103,11 @@ def test_trouble_is_told_and_tried_again(error: FrazilError, pause_s: float) -> 
     scene = SchedulerScene(files=20)
     scene.table_maintenance.failures = [error]
     assert scene.after(10) == ["metadata", "compact"]
-    assert scene.maintenance_scheduler.status()["t.a"]["failure"] == ("no space left" if pause_s == 60 else "")
+    assert scene.maintenance_scheduler.status()["t.a"].failure == ("no space left" if pause_s == 60 else "")
     scene.commit(files=20)
     assert scene.after(pause_s - 1) == []
     assert scene.after(1) == ["metadata", "compact", "metadata"]
-    assert scene.maintenance_scheduler.status()["t.a"]["failure"] == ""
+    assert scene.maintenance_scheduler.status()["t.a"].failure == ""
 
 
 def test_a_rewrite_that_fails_keeps_no_books_from_being_kept() -> None:
@@ -116,7 +116,7 @@ def test_a_rewrite_that_fails_keeps_no_books_from_being_kept() -> None:
     table_maintenance.tables["t.a"] = replace(table_maintenance.tables["t.a"], rewritable_manifests=(1000,) * 200)
     table_maintenance.failures = [UnavailableError("no space left")]
     assert scene.after(10) == ["metadata", "compact", "expire", "metadata"], "manifests are rewritten another time"
-    assert scene.maintenance_scheduler.status()["t.a"]["failure"] == "no space left"
+    assert scene.maintenance_scheduler.status()["t.a"].failure == "no space left"
     assert len(table_maintenance.tables["t.a"].snapshots) == 200
 
 
@@ -131,7 +131,7 @@ def test_trouble_is_over_when_the_next_round_has_none_though_nothing_is_committe
     assert scene.after(10) == ["metadata", "compact"]
     assert scene.after(pause_s - 1) == []
     assert scene.after(1) == ["metadata", "compact", "metadata"]
-    assert scene.maintenance_scheduler.status()["t.a"]["failure"] == ""
+    assert scene.maintenance_scheduler.status()["t.a"].failure == ""
     assert scene.after(60) == []
 
 
@@ -139,15 +139,15 @@ def test_a_table_that_cannot_be_looked_at_is_told_until_it_can_or_is_gone() -> N
     scene = SchedulerScene(files=3)
     scene.table_maintenance.blindness = UnavailableError("the table metadata cannot be read")
     scene.after(10)
-    assert scene.maintenance_scheduler.status()["t.a"]["failure"] == "the table metadata cannot be read"
+    assert scene.maintenance_scheduler.status()["t.a"].failure == "the table metadata cannot be read"
     scene.table_maintenance.blindness = None
     there = scene.table_maintenance.tables.pop("t.a")
     assert scene.after(60) == ["metadata"]
-    assert scene.maintenance_scheduler.status() == {}
+    assert (scene.maintenance_scheduler.status(), scene.maintenance_scheduler.plans()) == ({"t.a": RoundsStatus()}, {})
     scene.table_maintenance.tables["t.a"] = there
     scene.commit(files=5)
     assert scene.after(10)[:1] == ["metadata"]
-    assert scene.maintenance_scheduler.status()["t.a"]["failure"] == ""
+    assert scene.maintenance_scheduler.status()["t.a"].failure == ""
 
 
 def test_a_table_is_looked_at_once_a_day_though_nothing_is_committed() -> None:
@@ -183,7 +183,7 @@ def test_commits_are_slowed_while_compactions_are_lost_to_them_and_no_longer() -
         assert scene.after(pause_s) == ["metadata", "compact", "metadata"]
         found.append(scene.maintenance_scheduler.slowed_by("t.a"))
     assert found == [2.0, 4.0, 8.0]
-    assert scene.maintenance_scheduler.status()["t.a"]["slowed_by"] == 8.0
+    assert scene.maintenance_scheduler.status()["t.a"].slowed_by == 8.0
     for _ in range(20):
         scene.after(10)
     assert scene.maintenance_scheduler.slowed_by("t.a") == MOST_APART
@@ -198,7 +198,7 @@ def test_commits_are_slowed_while_a_table_owes_more_than_its_cap() -> None:
     scene = SchedulerScene(files=MOST_SMALL_FILES + 1)
     assert scene.after(10) == ["metadata", "compact", "metadata"]
     assert scene.maintenance_scheduler.slowed_by("t.a") == BEHIND, "a round does only so much"
-    assert scene.maintenance_scheduler.status()["t.a"]["above_cap"] == ["10,001 small files"]
+    assert scene.maintenance_scheduler.plans()["t.a"].health.above_cap == ("10,001 small files",)
     files = {"[0,[]]": [MIB] * 20}
     scene.table_maintenance.tables["t.a"] = replace(table(line(3), files), name="t.a")
     scene.after(10)
@@ -213,7 +213,7 @@ def test_a_round_that_leaves_the_files_alone_ends_no_debt() -> None:
     for _ in range(2):
         assert scene.after(10) == ["metadata", "expire", "metadata"], "files are rewritten in the window alone"
         assert scene.maintenance_scheduler.slowed_by("t.a") == BEHIND
-        assert scene.maintenance_scheduler.status()["t.a"]["above_cap"] == ["10,001 small files"]
+        assert scene.maintenance_scheduler.plans()["t.a"].health.above_cap == ("10,001 small files",)
         table_maintenance = scene.table_maintenance
         table_maintenance.tables["t.a"] = replace(
             table_maintenance.tables["t.a"], snapshots={one.id: one for one in line(400)}
@@ -412,10 +412,10 @@ def test_a_search_for_orphans_that_comes_to_nothing_is_not_repeated_at_once(
     for _ in range(3):
         scene.commit(files=5)
         assert "orphans" not in " ".join(scene.after((pause_s - 60) / 3))
-        assert scene.maintenance_scheduler.status()["t.a"]["failure"] == status
+        assert scene.maintenance_scheduler.status()["t.a"].failure == status
     scene.commit(files=5)
     assert "orphans" in " ".join(scene.after(60))
-    assert scene.maintenance_scheduler.status()["t.a"]["failure"] == ""
+    assert scene.maintenance_scheduler.status()["t.a"].failure == ""
 
 
 def test_orphans_that_were_promised_are_spared() -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -11,6 +11,8 @@ from frazil.dead_letters.files import Selection
 from frazil.errors import SpecError
 from frazil.kafka.memory import MemorySource
 from frazil.ops.dead_letters import classes_of, count_dead_letters, find_tables, newest_dead_letters
+from frazil.ops.pipeline_status import ProcessState
+from frazil.ops.table_status import TableStatus
 from tests.unit.dead_letters.scene import DEAD_LETTERS, Scene
 from tests.unit.ops.conftest import Scenario
 
@@ -23,22 +25,25 @@ class _Away(MemorySource):
         self.is_down = True
 
 
-def _names(scenario: Scenario, source: MemorySource, reported: dict[str, Any], name: str | None = None) -> list[str]:
-    return [table.name for table in find_tables(scenario.spec(_TOPICS), source, reported, name)]
+def _names(
+    scenario: Scenario, source: MemorySource, reported: Sequence[str] = (), name: str | None = None
+) -> list[str]:
+    state = ProcessState(tables={table: TableStatus(table) for table in reported})
+    return [table.name for table in find_tables(scenario.spec(_TOPICS), source, state, name)]
 
 
 def test_tables_of_topics_are_found_in_kafka_or_as_the_last_run_has_left_them(scenario: Scenario) -> None:
     for topic in ("a", "dev-1", "other"):
         scenario.source.create(topic)
-    assert _names(scenario, scenario.source, {}) == ["n.a", "n.dev-1", "x.t"]
-    assert _names(scenario, _Away(), {"tables": {"n.dev-2": {}, "x.t": {}, "n.other": {}}}) == ["n.a", "n.dev-2", "x.t"]
+    assert _names(scenario, scenario.source) == ["n.a", "n.dev-1", "x.t"]
+    assert _names(scenario, _Away(), ("n.dev-2", "x.t", "n.other")) == ["n.a", "n.dev-2", "x.t"]
 
 
 def test_a_table_that_is_named_needs_no_kafka(scenario: Scenario) -> None:
-    assert _names(scenario, _Away(), {}, "n.dev-7") == ["n.dev-7"]
-    assert _names(scenario, _Away(), {}, "x.t") == ["x.t"]
+    assert _names(scenario, _Away(), (), "n.dev-7") == ["n.dev-7"]
+    assert _names(scenario, _Away(), (), "x.t") == ["x.t"]
     with pytest.raises(SpecError, match=r"no table `n\.other`"):
-        _names(scenario, _Away(), {}, "n.other")
+        _names(scenario, _Away(), (), "n.other")
 
 
 def test_dead_letters_of_many_files_are_counted_and_sorted_together(tmp_path: Path) -> None:

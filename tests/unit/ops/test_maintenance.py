@@ -13,11 +13,12 @@ from frazil.catalog.port import TableSize
 from frazil.catalog.table_metadata import StoredData, StoredDeletes, TableMetadata
 from frazil.ingest.tables.state import CatalogState
 from frazil.ingest.tables.table import Table
+from frazil.maintenance.due import RoundsStatus
 from frazil.maintenance.health import MOST_SMALL_FILES
 from frazil.maintenance.plan import DAILY_MS
 from frazil.maintenance.run import MaintenanceRunner
 from frazil.ops.maintenance import Activities, maintained_table, maintained_tables, report_maintenance
-from frazil.ops.reports import MaintenanceReport
+from frazil.ops.table_status import MaintenanceReport
 from frazil.spec.models import TableSpec, TopicSelector
 from frazil.spec.settings import DeadLettersSpec, MaintenanceSpec
 from frazil.testing import FakeClock
@@ -64,10 +65,12 @@ class OneTable:
         return self._look if table == self._look.name and with_files else None
 
 
-def reported(look: TableMetadata, reported: Mapping[str, Any], mode: str = "append") -> MaintenanceReport:
+def reported(look: TableMetadata, rounds: RoundsStatus | None = None, mode: str = "append") -> MaintenanceReport:
     spec = {"name": "t.a", "topics": (TopicSelector(literal="a"),), "mode": mode, "maintenance": {"is_on": False}}
     table_maintenance = cast(TableMaintenance, OneTable(look))
-    found = report_maintenance(table_maintenance, "p", Table(TableSpec.model_validate(spec)), reported, FakeClock())
+    found = report_maintenance(
+        table_maintenance, "p", Table(TableSpec.model_validate(spec)), rounds or RoundsStatus(), FakeClock()
+    )
     assert found is not None
     return found
 
@@ -81,7 +84,7 @@ def test_status_has_the_figures_of_a_table() -> None:
         manifests=(10, 20, 30),
         metadata_bytes=1234,
     )
-    assert reported(look, {}) == MaintenanceReport(
+    assert reported(look) == MaintenanceReport(
         p50_bytes=3 * MIB,
         small_share=0.4,
         delete_files=2,
@@ -90,16 +93,16 @@ def test_status_has_the_figures_of_a_table() -> None:
         metadata_bytes=1234,
         last_ms=4000,
     )
-    assert reported(look, {"last_ms": 5000, "failure": "no space"}).last_ms == 5000
+    assert reported(look, RoundsStatus(5000, "no space")).last_ms == 5000
 
 
 def test_the_last_round_by_hand_is_told_where_it_left_no_snapshot() -> None:
     clock = FakeClock()
     table_maintenance = MemoryMaintenance(metadata_of(line(3)), clock)
-    assert reported(table_maintenance.tables["t.a"], {}).last_ms is None
+    assert reported(table_maintenance.tables["t.a"]).last_ms is None
     MaintenanceRunner(table_maintenance, "p", clock).note_round("t.a")
-    assert reported(table_maintenance.tables["t.a"], {}).last_ms == clock.now_ms()
-    assert reported(table_maintenance.tables["t.a"], {"last_ms": clock.now_ms() + 1}).last_ms == clock.now_ms() + 1
+    assert reported(table_maintenance.tables["t.a"]).last_ms == clock.now_ms()
+    assert reported(table_maintenance.tables["t.a"], RoundsStatus(clock.now_ms() + 1)).last_ms == clock.now_ms() + 1
 
 
 @pytest.mark.parametrize(("age_ms", "is_due"), [(60_000, False), (DAILY_MS, True)])
@@ -111,7 +114,7 @@ def test_orphan_files_of_a_new_table_are_due_when_the_running_pipeline_looks_for
     look = replace(metadata_of(line(3, DAILY_MS // 2)), properties=properties)
     spec = {"name": "t.a", "topics": (TopicSelector(literal="a"),)}
     found = report_maintenance(
-        cast(TableMaintenance, OneTable(look)), "p", Table(TableSpec.model_validate(spec)), {}, clock
+        cast(TableMaintenance, OneTable(look)), "p", Table(TableSpec.model_validate(spec)), RoundsStatus(), clock
     )
     assert found is not None
     assert any(one.startswith("orphans:") for one in found.due) is is_due
@@ -126,21 +129,21 @@ def test_progress_that_is_repeated_as_a_precaution_is_nothing_that_a_table_lacks
     plan = MaintenanceRunner(known, "p", clock).plan(maintained_table(own), is_scheduled=True)
     assert plan is not None
     assert "carry" in {action.kind for action in plan.actions}, "it is done all the same"
-    found = report_maintenance(known, "p", own, {}, clock)
+    found = report_maintenance(known, "p", own, RoundsStatus(), clock)
     assert found is not None
     assert [one for one in found.due if one.startswith("carry:")] == []
 
 
 def test_status_reports_what_is_above_its_cap_and_what_comes_of_it() -> None:
     look = replace(metadata_of(line(3), {"[0,[]]": [MIB] * (MOST_SMALL_FILES + 1)}), metadata_bytes=9_000_000)
-    earlier = {"slowed_by": 4.0, "failure": "no space"}
+    earlier = RoundsStatus(failure="no space", slowed_by=4.0)
     for mode, slowed_by in (("upsert", 4.0), ("append", 1.0)):
         found = reported(look, earlier, mode)
         assert found.above_cap == ("10,001 small files", "9 MB of metadata")
         assert (found.slowed_by, found.failure) == (slowed_by, "no space")
     worn = replace(look, files=(StoredData(400 * MIB, 1_000_000, "", 600_000, True),) * 2, metadata_bytes=1)
     worn = replace(worn, deletes=(StoredDeletes("vector", 10, 600_000, True),) * 2)
-    assert reported(worn, {}).above_cap == ("1,200,000 deleted rows, 60% of all",)
+    assert reported(worn).above_cap == ("1,200,000 deleted rows, 60% of all",)
 
 
 def test_an_upsert_table_is_told_from_tables_that_only_grow() -> None:

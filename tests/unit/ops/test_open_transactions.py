@@ -11,12 +11,12 @@ from typing import Any
 from frazil.cli.output import Output, OutputFormat
 from frazil.cli.plan import _lines
 from frazil.cli.running import report
-from frazil.ops.reports import as_document
+from frazil.ops.pipeline_status import as_document
 from frazil.types import OffsetRange
 from tests.unit.ingest.service_scene import Scene as Running
 from tests.unit.ops.conftest import Scenario
 from tests.unit.ops.test_plan import plan, produce
-from tests.unit.ops.test_status import Broken, Scene, reported, text_of
+from tests.unit.ops.test_status import NEVER_RUN, Broken, Scene, reported, text_of
 
 WAITS = "1,010 records wait behind an open transaction since offset"
 
@@ -54,7 +54,7 @@ def test_without_the_catalog_the_process_is_believed(tmp_path: Path) -> None:
     known = {"topic": "a", "partition": 0, "start": 10, "end": 20}
     found = scene.table(reported({"lag_records": 10, "open_transactions": [known]}), Broken())
     assert (found["lag_records"], found["open_transactions"]) == (10, [known])
-    assert scene.table({}, Broken())["open_transactions"] == []
+    assert scene.table(NEVER_RUN, Broken())["open_transactions"] == []
 
 
 def test_a_plan_waits_for_the_transaction_and_not_for_a_field(scenario: Scenario) -> None:

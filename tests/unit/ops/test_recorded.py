@@ -5,25 +5,26 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from copy import deepcopy
-from dataclasses import asdict
 from functools import reduce
 from pathlib import Path
 from typing import Any
 
 from frazil.ingest.failures import TableStopped
-from frazil.ingest.loop.leadership import Alone
+from frazil.ingest.loop.leadership import Alone, Member
 from frazil.ingest.loop.published_offsets import Published
 from frazil.ingest.tables.state import RunState
 from frazil.ingest.tables.table import Table
-from frazil.ops.reports import PipelineReport, VerificationReport, as_document
-from frazil.ops.state_file import StateFile
+from frazil.maintenance.due import RoundsStatus
+from frazil.ops.pipeline_status import PipelineReport, ProcessState, as_document
+from frazil.ops.state_file import StateFile, read_state
 from frazil.ops.status import report_pipeline
+from frazil.ops.table_status import VerificationReport
 from frazil.spec import TableSpec, TopicSelector
 from frazil.testing import FakeClock
-from frazil.types import Resolved
+from frazil.types import OffsetRange, Resolved
 from tests.unit.ops.test_status import NOW_MS, Broken, Scene, text_of
 
-MAINTENANCE = {"last_ms": 1, "waiting": ["w"], "above_cap": [], "failure": "full", "slowed_by": 1.0}
+MAINTENANCE = RoundsStatus(1, "full", 1.0)
 OTHERS = (None, "x", 2**64, [3], {"x": "y"})
 NOT_THERE = object()
 
@@ -39,11 +40,12 @@ class Recorded:
         table.status.set(RunState.STOPPED, TableStopped("why", "do", "there"))
         table.key_updates.resolved = Resolved(files=7)
         table.schema.dropped = frozenset({"user"})
-        compared = {"s.a": asdict(VerificationReport(5))}
+        compared = {"s.a": VerificationReport(5)}
         self._file.write([table], False, {"s.a": MAINTENANCE}, compared, Alone("b", "1", 0).state, Published("g"))
-        self.written = self._file.document
+        self.state = self._file.state
+        self.written = json.loads(self._file.path.read_text())
 
-    def read(self, document: Any) -> dict[str, Any]:
+    def read(self, document: Any) -> ProcessState:
         self._file.path.write_text(json.dumps(document))
         return self._file.read()
 
@@ -69,12 +71,12 @@ def changed(document: Any, key: tuple[str, ...], value: Any) -> Any:
 
 def test_what_is_written_is_read_with_every_key(tmp_path: Path) -> None:
     recorded = Recorded(tmp_path)
-    assert recorded.read(recorded.written) == json.loads(json.dumps(recorded.written))
+    assert recorded.read(recorded.written) == recorded.state
 
 
 def test_whatever_a_key_holds_status_shows_the_table_and_the_other_keys(tmp_path: Path) -> None:
     recorded = Recorded(tmp_path)
-    keys = list(keys_of(json.loads(json.dumps(recorded.written))))
+    keys = list(keys_of(recorded.written))
     assert {("pid",), ("tables", "s.a", "last_upsert", "files"), ("leadership", "members")} <= {*keys}
     for key in keys:
         for value in (NOT_THERE, *OTHERS):
@@ -83,4 +85,17 @@ def test_whatever_a_key_holds_status_shows_the_table_and_the_other_keys(tmp_path
             if value is NOT_THERE:
                 assert "pipeline p" in text_of(report)
             if not {"pid", "host", "started", "ended", "tables", "s.a", "reason"} & {*key}:
-                assert [table.problem.message for table in report.tables if table.problem] == ["why"], (key, value)
+                assert [table.condition.reason for table in report.tables] == ["why"], (key, value)
+
+
+def test_of_lists_and_counts_only_the_wrong_members_are_left_out() -> None:
+    waiting, member = {"topic": "t", "partition": 0, "start": 1, "end": 2}, {"name": "m", "version": "1"}
+    lags = {"open_transactions": [{}, waiting, 3, {**waiting, "end": "x"}], "ignored_records": {"x": -1, "y": 2}}
+    known = {"elect": "kafka", "mode": "lead", "name": "m", "leader": None}
+    members = [member, {**member, "started_at_ms": 5, "warm": True}]
+    state = read_state({"tables": {"s.a": lags}, "leadership": {**known, "members": members}})
+    table = state.table("s.a")
+    assert (table.lag.open_transactions, table.progress.ignored_records) == ((OffsetRange("t", 0, 1, 2),), {"y": 2})
+    assert state.leadership is not None
+    assert state.leadership.members == (Member("m", "1", 5, is_warm=True),)
+    assert read_state({"leadership": {"members": members}}).leadership is None

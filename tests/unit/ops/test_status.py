@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -23,9 +24,11 @@ from frazil.cli.status import render
 from frazil.errors import SpecError, UnavailableError
 from frazil.ingest.tables.table import Table
 from frazil.kafka.memory import MemorySource
-from frazil.ops.reports import MaintenanceReport, PipelineReport, as_document
-from frazil.ops.state_file import describe
+from frazil.maintenance.due import RoundsStatus
+from frazil.ops.pipeline_status import PipelineReport, ProcessState, as_document
+from frazil.ops.state_file import read_state
 from frazil.ops.status import problem_of, report_pipeline
+from frazil.ops.table_status import MaintenanceReport, TableStatus, run_document
 from frazil.spec import CatalogSpec, PipelineSpec, TableSpec, TopicSelector, load_spec
 from frazil.spec.partitioning import parse_sort, parse_term
 from frazil.spec.settings import ExpectationSpec
@@ -33,6 +36,7 @@ from frazil.types import Commit, DataFile, Progress, Watermark
 from tests.unit.upsert.test_upsert_service import JSON_KEYS, UpsertScenario
 
 NOW_MS = 1_000_000_000
+NEVER_RUN = ProcessState()
 SCHEMA = Schema(NestedField(1, "id", LongType(), required=False))
 BAD = {
     "state": "stopped",
@@ -74,19 +78,21 @@ class Scene:
         files = (DataFile("f1", end - 2, 3000, ""), DataFile("f2", 2, 1000, ""))
         self.catalog.commit(Commit("s.a", files, progress, state.progress))
 
-    def report(self, reported: dict[str, Any] | None = None, catalog: Any = None) -> PipelineReport:
+    def report(self, reported: ProcessState = NEVER_RUN, catalog: Any = None) -> PipelineReport:
         opened = catalog or nullcontext(self.catalog)
-        return report_pipeline(self.spec, self.source, opened, reported or {}, NOW_MS)
+        return report_pipeline(self.spec, self.source, opened, reported, NOW_MS)
 
-    def table(self, reported: dict[str, Any] | None = None, catalog: Any = None) -> dict[str, Any]:
+    def table(self, reported: ProcessState = NEVER_RUN, catalog: Any = None) -> dict[str, Any]:
         document: dict[str, Any] = as_document(self.report(reported, catalog))["tables"]["s.a"]
         return document
 
 
-def reported(table: dict[str, Any], **process: Any) -> dict[str, Any]:
-    """A state file of this process, which therefore runs."""
+def reported(
+    table: dict[str, Any], others: Mapping[str, dict[str, Any]] = MappingProxyType({}), **process: Any
+) -> ProcessState:
+    """A state file of this process, which therefore runs. others: its other tables."""
     words = {"pid": os.getpid(), "host": socket.gethostname(), "ended": False, "updated_ms": NOW_MS - 200}
-    return {**words, **process, "tables": {"s.a": {"state": "waiting", **table}}}
+    return read_state({**words, **process, "tables": {"s.a": {"state": "waiting", **table}, **others}})
 
 
 class Broken(AbstractContextManager[Catalog]):
@@ -124,9 +130,9 @@ def test_a_table_that_is_read_to_its_end_is_well_though_nothing_runs(tmp_path: P
 
 def test_an_upsert_table_reports_how_many_files_its_last_batch_looked_at(tmp_path: Path) -> None:
     scenario = UpsertScenario(tmp_path / "scenario", key_columns=("id",), key=JSON_KEYS)
-    assert describe(scenario.tell(("1", {"id": 1, "v": "a"})))["last_upsert"]["inspected"] == 0
+    assert run_document(scenario.tell(("1", {"id": 1, "v": "a"})))["last_upsert"]["inspected"] == 0
     scenario.tell(("90", {"id": 90, "v": "a"}))
-    last = describe(scenario.tell(("1", {"id": 1, "v": "b"}), ("2", {"id": 2, "v": "b"})))["last_upsert"]
+    last = run_document(scenario.tell(("1", {"id": 1, "v": "b"}), ("2", {"id": 2, "v": "b"})))["last_upsert"]
     assert last == {
         "changes": 2, "keys": 2, "deleted": 1, "late": 0, "missing_required": 0, "files": 2, "inspected": 1, "tries": 1,
     }  # fmt: skip
@@ -148,9 +154,9 @@ def test_lag_in_seconds_is_no_longer_than_records_wait_though_the_topic_was_idle
         assert scene.table(reported({"lag_records": 6, "behind_since_ms": since_ms}))["lag_s"] == seconds
 
 
-@pytest.mark.parametrize("known", [None, reported({**BAD, "lag_records": 0})])
+@pytest.mark.parametrize("known", [NEVER_RUN, reported({**BAD, "lag_records": 0})])
 def test_a_topic_that_was_recreated_has_no_lag_that_is_known_and_its_table_has_its_rows(
-    tmp_path: Path, known: dict[str, Any] | None
+    tmp_path: Path, known: ProcessState
 ) -> None:
     scene = Scene(tmp_path)
     scene.source.create("a")
@@ -168,7 +174,7 @@ def test_a_topic_that_was_recreated_has_no_lag_that_is_known_and_its_table_has_i
 @pytest.mark.parametrize(("state", "is_well"), [("waiting", True), ("running", True), ("backing off", False)])
 def test_a_running_process_reports_what_its_tables_do(tmp_path: Path, state: str, is_well: bool) -> None:
     report = Scene(tmp_path).report(reported({"state": state}))
-    assert (report.process.is_running, report.tables[0].state, report.is_well) == (True, state, is_well)
+    assert (report.process.is_running, report.tables[0].condition.state, report.is_well) == (True, state, is_well)
 
 
 def test_a_stopped_table_reports_why_where_and_what_to_do_also_after_the_process_ended(tmp_path: Path) -> None:
@@ -195,11 +201,12 @@ def test_a_table_whose_records_all_change_no_row_says_so_also_after_the_process_
     note = {"state": "waiting", "reason": reason, "remedy": "nothing", "where": "", "lag_records": 0}
     for ended, state, lag in ((False, "waiting", 0), (True, "not running", 10)):
         report = scene.report(reported(note, ended=ended))
-        assert (report.is_well, report.tables[0].state, report.tables[0].lag_records) == (True, state, lag)
+        (table,) = report.tables
+        assert (report.is_well, table.condition.state, table.lag.lag_records) == (True, state, lag)
         assert f"note: s.a: {reason}" in text_of(report, 200)
     scene.commit(4)
-    table = scene.table(reported(note, ended=True))
-    assert (table["reason"], table["lag_records"]) == ("", 6)
+    document = scene.table(reported(note, ended=True))
+    assert (document["reason"], document["lag_records"]) == ("", 6)
 
 
 def test_what_was_lost_is_reported(tmp_path: Path) -> None:
@@ -257,7 +264,8 @@ def test_a_table_that_cannot_be_read_at_all_is_told_of_beside_the_others(
 
     monkeypatch.setattr(scene.catalog, "load", load_or_fail)
     scene.source.is_down = not has_kafka
-    document = as_document(scene.report({"tables": {"s.b": {"size": {"row_count": 7}}}}))
+    size = {"row_count": 7, "file_count": 1, "size_bytes": 9, "snapshot_count": 1}
+    document = as_document(scene.report(read_state({"tables": {"s.b": {"size": size}}})))
     good, bad = document["tables"]["s.a"], document["tables"]["s.b"]
     assert (document["ok"], good["ok"], good["rows"]) == (False, True, 10)
     assert (bad["ok"], bad["where"], bad["rows"], bad["lag_records"]) == (False, "s.b", 7, None)
@@ -270,7 +278,7 @@ def test_without_kafka_the_tables_still_tell_and_lag_is_the_running_process_s_or
     scene.source.is_down = True
     report = scene.report()
     assert [problem.message for problem in report.problems] == ["Kafka does not answer"]
-    assert (report.is_well, report.tables[0].rows, report.tables[0].lag_records) == (False, 10, None)
+    assert (report.is_well, report.tables[0].derived.rows, report.tables[0].lag.lag_records) == (False, 10, None)
     assert scene.table(reported({"lag_records": 3}))["lag_records"] == 3
 
 
@@ -279,17 +287,17 @@ def test_without_the_catalog_the_state_file_is_what_is_known(tmp_path: Path) -> 
     size = {"row_count": 8, "file_count": 2, "size_bytes": 100, "snapshot_count": 3}
     report = scene.report(reported({"size": size, "watermark_ms": 7, "last_commit_ms": 9}), Broken())
     assert [problem.where for problem in report.problems] == ["http://catalog"]
-    table = report.tables[0]
-    assert (table.rows, table.files, table.snapshots, table.watermark_ms, table.last_commit_ms) == (8, 2, 3, 7, 9)
+    (table,) = report.tables
+    assert (table.derived.rows, table.derived.files, table.derived.snapshots) == (8, 2, 3)
+    assert (table.progress.watermark_ms, table.progress.last_commit_ms) == (7, 9)
 
 
 def test_tables_of_top_level_topics_are_remembered_while_kafka_is_away(tmp_path: Path) -> None:
     scene = Scene(tmp_path)
     scene.source.is_down = True
     scene.spec = scene.spec.model_copy(update={"namespace": "n", "topics": (TopicSelector(pattern="^dev"),)})
-    document = reported({})
-    document["tables"] |= {"n.dev-1": {"state": "running"}, "n.other": {"state": "running"}}
-    assert [table.name for table in scene.report(document).tables] == ["n.dev-1", "s.a"]
+    known = reported({}, {"n.dev-1": {"state": "running"}, "n.other": {"state": "running"}})
+    assert [table.name for table in scene.report(known).tables] == ["n.dev-1", "s.a"]
 
 
 def test_a_table_of_a_route_that_the_last_run_has_reported_has_the_topic_of_the_route(tmp_path: Path) -> None:
@@ -297,10 +305,9 @@ def test_a_table_of_a_route_that_the_last_run_has_reported_has_the_topic_of_the_
     text = "pipeline: p\nkafka: {bootstrap.servers: 'x:1'}\ntables: {s.a: {topic: a}}\n"
     (tmp_path / "p.yaml").write_text(text + "routes: [{topic: a, by: k, to: 'r.${k}', rest: r.rest}]\n")
     scene.spec = load_spec(tmp_path / "p.yaml", {})
-    document = reported({})
-    document["tables"] |= {"r.x": {"state": "waiting"}}
-    found = {table.name: table for table in scene.report(document).tables}
-    assert (found["r.x"].topics, found["r.x"].problem) == (("a",), None)
+    known = reported({}, {"r.x": {"state": "waiting"}})
+    found = {table.name: table for table in scene.report(known).tables}
+    assert (found["r.x"].lag.topics, found["r.x"].condition.problem) == (("a",), None)
 
 
 def test_a_process_that_has_gone_silent_is_a_fault_and_one_elsewhere_runs_while_it_writes(tmp_path: Path) -> None:
@@ -324,7 +331,8 @@ def test_the_text_fits_a_hundred_columns_and_names_what_is_dropped(tmp_path: Pat
 @pytest.mark.parametrize("width", [80, 60, 40, 20])
 def test_a_narrow_terminal_shows_fewer_columns_and_cuts_no_name_and_no_number(tmp_path: Path, width: int) -> None:
     report = Scene(tmp_path, committed=4).report()
-    table = replace(report.tables[0], name="shop.payments_of_customers", rows=123_456_789)
+    table = derived(report.tables[0], rows=123_456_789)
+    table = replace(table, name="shop.payments_of_customers")
     lines = text_of(replace(report, tables=(table,)), width).splitlines()
     assert max(map(len, lines)) <= width
     text = "\n".join(lines)
@@ -346,19 +354,19 @@ def test_how_new_files_are_partitioned_and_sorted_is_reported(tmp_path: Path) ->
     table = scene.table()
     assert (table["partition_spec"], table["sort_order"]) == (["bucket(id, 4)", "id"], ["id desc nulls last"])
     assert "s.a is partitioned by bucket(id, 4), id and sorted by id desc nulls last" in text_of(scene.report())
-    unreached = scene.table({}, Broken())
+    unreached = scene.table(NEVER_RUN, Broken())
     assert (unreached["partition_spec"], unreached["sort_order"]) == (None, None)
 
 
-@pytest.mark.parametrize(("ended", "expected"), [(False, {"failure": "no room", "last_ms": 5}), (True, {"last_ms": 5})])
+@pytest.mark.parametrize(("ended", "expected"), [(False, RoundsStatus(5, "no room")), (True, RoundsStatus(5))])
 def test_what_troubles_maintenance_is_reported_while_the_process_runs(
-    tmp_path: Path, ended: bool, expected: dict[str, Any]
+    tmp_path: Path, ended: bool, expected: RoundsStatus
 ) -> None:
     scene = Scene(tmp_path)
-    heard: list[dict[str, Any]] = []
+    heard: list[RoundsStatus] = []
 
-    def maintenance_status(_catalog: Catalog, _table: Table, told: Mapping[str, Any]) -> None:
-        heard.append(dict(told))
+    def maintenance_status(_catalog: Catalog, _table: Table, rounds: RoundsStatus) -> None:
+        heard.append(rounds)
 
     document = reported({"maintenance": {"failure": "no room", "last_ms": 5}}, ended=ended)
     report_pipeline(scene.spec, scene.source, nullcontext(scene.catalog), document, NOW_MS, maintenance_status)
@@ -384,8 +392,8 @@ def test_what_became_of_bad_records_is_counted(tmp_path: Path) -> None:
     assert [table[name] for name in ("dead_letters", "bad_skipped")] == [3, 1]
     widen = "write `schema_evolution: evolve`, or widen the column yourself"
     assert table["refused_changes"] == [
-        {"change": "column x: no", "schemas": (), "remedy": ""},
-        {"change": "column y: int is not widened to long", "schemas": ("9", "12"), "remedy": widen},
+        {"change": "column x: no", "schemas": [], "remedy": ""},
+        {"change": "column y: int is not widened to long", "schemas": ["9", "12"], "remedy": widen},
     ]
     text = text_of(report)
     assert "s.a has 3 dead letters: run `frazil dead-letters list`" in text
@@ -420,7 +428,11 @@ MAINTAINED = MaintenanceReport(
 
 def maintained(tmp_path: Path, maintenance: MaintenanceReport) -> PipelineReport:
     report = Scene(tmp_path).report()
-    return replace(report, tables=tuple(replace(table, maintenance=maintenance) for table in report.tables))
+    return replace(report, tables=tuple(derived(table, maintenance=maintenance) for table in report.tables))
+
+
+def derived(table: TableStatus, **values: Any) -> TableStatus:
+    return replace(table, derived=replace(table.derived, **values))
 
 
 def test_how_a_table_is_stored_is_always_shown(tmp_path: Path) -> None:
@@ -459,7 +471,7 @@ def test_what_a_table_owes_is_reported_with_what_comes_of_it(tmp_path: Path) -> 
         "note: s.a: maintenance failed: no space left",
     ):
         assert words in text
-    assert as_document(report)["tables"]["s.a"]["maintenance"]["above_cap"] == ("1,200,000 deleted rows, 60% of all",)
+    assert as_document(report)["tables"]["s.a"]["maintenance"]["above_cap"] == ["1,200,000 deleted rows, 60% of all"]
     assert report.is_well, "what is owed asks for nothing that must be done at once"
 
 

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.unit.ops.test_status import SCHEMA, Scene, reported, text_of
+from frazil.ops.pipeline_status import ProcessState
+from tests.unit.ops.test_status import NEVER_RUN, SCHEMA, Scene, reported, text_of
 
 AWAY = {
     "state": "backing off",
@@ -18,13 +19,15 @@ AWAY = {
 }
 
 
-def ended(table: dict[str, Any]) -> dict[str, Any]:
+def ended(table: dict[str, Any]) -> ProcessState:
     """A state file of a process that has ended."""
     return reported(table, ended=True)
 
 
-@pytest.mark.parametrize("left", [{}, ended({"state": "running"}), ended({"state": "waiting", "committed": False})])
-def test_a_table_that_no_run_has_committed_to_is_not_well(tmp_path: Path, left: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    "left", [NEVER_RUN, ended({"state": "running"}), ended({"state": "waiting", "committed": False})]
+)
+def test_a_table_that_no_run_has_committed_to_is_not_well(tmp_path: Path, left: ProcessState) -> None:
     scene = Scene(tmp_path, committed=0)
     found = scene.table(left)
     assert not scene.report(left).is_well

@@ -12,6 +12,7 @@ from frazil.ingest.batches.services import Services
 from frazil.ingest.loop.service import Service
 from frazil.ingest.tables.table import Table
 from frazil.ops.dead_letters import find_tables
+from frazil.ops.pipeline_status import ProcessState
 from frazil.ops.verify import UpTo, copying, has_lost_records, load_for_copy, plan_copies
 from frazil.spec import PipelineSpec
 from frazil.spec.models import Start
@@ -59,7 +60,7 @@ def test_a_table_that_the_keys_of_a_topic_ask_for_is_found_and_copied_alone(tmp_
     scene.feed("others", b"x")
     scene.feed("orders", b"a")
     scene.settle(scene.start())
-    (table,) = find_tables(scene.spec(), scene.source, {}, "shop.orders")
+    (table,) = find_tables(scene.spec(), scene.source, ProcessState(), "shop.orders")
     assert load_for_copy(table, scene.catalog, scene.source) == ""
     copy = _copied(scene, [table], scene.spec())
     assert [row["value"] for row in live_rows(copy, "shop.orders")] == ["a"]

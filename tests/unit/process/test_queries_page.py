@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from docs.scan import ROOT
-
 from frazil.process.analysis import METADATA
 from frazil.process.refusals import FUNCTIONS, LIMIT_COUNT, LIMIT_DEPTH
 

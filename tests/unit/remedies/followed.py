@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from docs.remedies import Remedy
-
 from tests.unit.remedies.followed_services import SERVICES
 
 _RULES = "a query is one `select … from records` with Spark's functions of single records"

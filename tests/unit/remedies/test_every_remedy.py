@@ -9,7 +9,6 @@ from pathlib import Path
 
 from docs.remedies import Remedy, remedies
 from docs.scan import GAP, ROOT, SOURCE
-
 from frazil.errors import SpecError
 from frazil.spec import load_spec
 from tests.unit.remedies.by_people import BY_PEOPLE

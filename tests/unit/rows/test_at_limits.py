@@ -13,9 +13,9 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-from docs.generate import REFERENCE
 from google.protobuf import descriptor_pb2
 
+from docs.generate import REFERENCE
 from frazil.decode.avro import numbers
 from frazil.decode.avro import schema as avro
 from frazil.decode.json import grammar, infer

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from docs.scan import ROOT
 from pyiceberg.types import IcebergType, ListType, LongType
 
+from docs.scan import ROOT
 from frazil.decode.columns import Decoded
 from frazil.decode.lossless import format_type
 from frazil.decode.settings import WriterSchema

@@ -59,7 +59,7 @@ def _read(
     found = decode_values(of, schema.fields, records)
     columns = {field.name: column.to_pylist() for field, column in zip(schema.fields, found.columns, strict=True)}
     rows = [{name: column[n] for name, column in columns.items()} for n in range(len(values)) if not found.refused[n]]
-    bad = [(one.row, one.kind) for one in found.mismatches]
+    bad: list[tuple[int, str]] = [(one.row, one.kind) for one in found.mismatches]
     return {name: str(kind) for name, kind in kinds.items()}, rows, bad
 
 

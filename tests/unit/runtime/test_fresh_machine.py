@@ -12,8 +12,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from docs.scan import ROOT
 
+from docs.scan import ROOT
 from frazil.runtime.java import REMEDY
 from tests.fixtures.forks import run_to_end
 from tests.fixtures.processes import plain_environment

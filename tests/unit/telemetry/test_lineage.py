@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from docs.scan import ROOT
 from jsonschema import Draft202012Validator
 from referencing import Registry, Resource
 
+from docs.scan import ROOT
 from frazil.spec import CatalogSpec, PipelineSpec
 from frazil.spec.settings import ProtectRule
 from frazil.telemetry.lineage import catalog_namespace, split_location

@@ -280,7 +280,7 @@ def test_a_file_with_timestamps_that_orc_does_not_keep_is_parquet(tmp_path: Path
     target = target_of(tmp_path, {"id": "long", "l": "list<timestamptz>"}, properties=properties)
     (file,) = _write(target, [{"id": 1, "l": ["2026-01-01T00:00:00Z", moment]}, {"id": 2}])
     assert (json.loads(file.content)["file-format"], Path(file.path).suffix) == (found, f".{found}")
-    assert [path for path in Path(target.location).rglob("*") if path.is_file()] == [Path(file.path)]
+    assert [path for path in Path(target.files.location).rglob("*") if path.is_file()] == [Path(file.path)]
     with Path(file.path).open("rb") as stream:
         assert read_file(stream, found, file.path).read()["l"].to_pylist()[0][1] == datetime.fromisoformat(moment)
 

@@ -40,6 +40,7 @@ from frazil.decode.json.records import FAULTS, text_slices, texts_of, unescape_k
 from frazil.decode.json.slices import JsonOptions, Slices, Texts, elements_of, group_equal, members_under
 from frazil.decode.rescue import join_members, members_of
 from frazil.decode.settings import Reading
+from frazil.error_classes import ErrorClass
 from frazil.rows.changes import Changes
 from frazil.schema.arrow import Bools, Ints, Records, spread_mask, spread_places
 
@@ -52,7 +53,7 @@ _RECORD_KINDS = {
     **dict.fromkeys(("MHEARTBEAT", "TIDB_WATERMARK"), HEARTBEAT),
     "QUERY": MESSAGE,
 }
-_NO_TIME = {1: Fault("out_of_range", "{value} is no time in milliseconds")}
+_NO_TIME = {1: Fault(ErrorClass.OUT_OF_RANGE, "{value} is no time in milliseconds")}
 
 
 @dataclass(frozen=True)

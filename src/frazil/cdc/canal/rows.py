@@ -43,6 +43,7 @@ from frazil.decode.json.scalars import text_column
 from frazil.decode.json.slices import Slices, Texts, group_equal
 from frazil.decode.json.text import TEXT_READERS, TextColumn, read_latin1
 from frazil.decode.json.values import OUT_OF_RANGE
+from frazil.error_classes import ErrorClass
 from frazil.name_case import Spellings
 from frazil.schema.arrow import Bools, Ints, arrow_type, structs_where
 
@@ -69,10 +70,14 @@ _NUMBERS = (IntegerType, LongType, FloatType, DoubleType, DecimalType)
 _TIMES = (TimestampType, TimestamptzType)
 _INTEGERS, _NUMBER = r"^-?[0-9]+$", r"^-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?$"
 _MAX_INTEGER_DIGITS = 25  # Longer texts of numbers are refused unread: no integer column holds them.
-_BAD_TYPES = {1: Fault("unusable_schema", "`mysqlType` is no object that gives each column the text of its type")}
+_BAD_TYPES = {
+    1: Fault(ErrorClass.UNUSABLE_SCHEMA, "`mysqlType` is no object that gives each column the text of its type")
+}
 _NOT_TEXT = {
-    json_values.WRONG_KIND: Fault("type_mismatch", "{value} is no text, and values are written as texts"),
-    json_values.LONE_SURROGATE: Fault("invalid_text", "{value} has half of a surrogate pair, which is no text"),
+    json_values.WRONG_KIND: Fault(ErrorClass.TYPE_MISMATCH, "{value} is no text, and values are written as texts"),
+    json_values.LONE_SURROGATE: Fault(
+        ErrorClass.INVALID_TEXT, "{value} has half of a surrogate pair, which is no text"
+    ),
 }
 
 
@@ -354,9 +359,9 @@ def _read_column(
     if read.bad.any():
         owner, value = np.arange(len(slices), dtype=np.int32), f"{{value}} ({source.text})"
         beyond = f"{value} is out of the range of {kind}"
-        conversion.refuse(column.array, read.far, owner, path, "out_of_range", beyond)
+        conversion.refuse(column.array, read.far, owner, path, ErrorClass.OUT_OF_RANGE, beyond)
         conversion.refuse(
-            column.array, read.bad & ~read.far, owner, path, "type_mismatch", f"{value} does not fit {kind}"
+            column.array, read.bad & ~read.far, owner, path, ErrorClass.TYPE_MISMATCH, f"{value} does not fit {kind}"
         )
     return read.array
 

@@ -21,6 +21,7 @@ from frazil.decode.json.infer import refuse_objects
 from frazil.decode.json.records import JsonOptions
 from frazil.decode.json.slices import Slices, Texts, members_under
 from frazil.decode.settings import Envelope, Reading
+from frazil.error_classes import ErrorClass
 from frazil.plugins.envelopes import Members
 from frazil.schema.arrow import Bools, Rows, arrow_type
 from frazil.schema.selection import Path
@@ -129,7 +130,7 @@ def json_options(reading: Reading, limit: int, is_extended: bool = False) -> Jso
     )
 
 
-_NO_TIME = {1: Fault("out_of_range", "{value} is a time outside of the years 1 to 9999")}
+_NO_TIME = {1: Fault(ErrorClass.OUT_OF_RANGE, "{value} is a time outside of the years 1 to 9999")}
 _COUNTS = ("total_order", "data_collection_order")
 _ORIGIN_NAMES = frozenset(name for names in ORIGINS.values() for name in names)
 

@@ -9,6 +9,7 @@ import numpy as np
 from numba import njit
 
 from frazil.decode.columns import Fault
+from frazil.error_classes import ErrorClass
 from frazil.raw_memory import COMPILED, load8
 
 (
@@ -34,31 +35,31 @@ MAX_JSON_CHARACTERS = 16 * 2**20
 """The largest number of characters in names of fields, branches and symbols of one value that is written as JSON."""
 
 FAULTS = (
-    Fault("malformed", "the body is cut short: it ends inside a value"),
-    Fault("malformed", "bytes are left over after the value: the body was written with another schema"),
-    Fault("malformed", "a number has more than 10 bytes or 64 bits"),
-    Fault("malformed", "an int is out of the range of 32 bits"),
-    Fault("malformed", "a length is negative or goes beyond the end of the body"),
-    Fault("malformed", "a boolean is neither 0 nor 1"),
-    Fault("malformed", "a union has no branch of that number"),
-    Fault("malformed", "an enum has no symbol of that number"),
-    Fault("malformed", "a block of an array or map does not have the size that it gives"),
-    Fault("too_large", f"an array or map has more than {MAX_ITEMS:,} items"),
-    Fault("too_large", f"more than {MAX_EMPTY_ITEMS:,} array items take no bytes"),
+    Fault(ErrorClass.MALFORMED, "the body is cut short: it ends inside a value"),
+    Fault(ErrorClass.MALFORMED, "bytes are left over after the value: the body was written with another schema"),
+    Fault(ErrorClass.MALFORMED, "a number has more than 10 bytes or 64 bits"),
+    Fault(ErrorClass.MALFORMED, "an int is out of the range of 32 bits"),
+    Fault(ErrorClass.MALFORMED, "a length is negative or goes beyond the end of the body"),
+    Fault(ErrorClass.MALFORMED, "a boolean is neither 0 nor 1"),
+    Fault(ErrorClass.MALFORMED, "a union has no branch of that number"),
+    Fault(ErrorClass.MALFORMED, "an enum has no symbol of that number"),
+    Fault(ErrorClass.MALFORMED, "a block of an array or map does not have the size that it gives"),
+    Fault(ErrorClass.TOO_LARGE, f"an array or map has more than {MAX_ITEMS:,} items"),
+    Fault(ErrorClass.TOO_LARGE, f"more than {MAX_EMPTY_ITEMS:,} array items take no bytes"),
     Fault(
-        "too_large",
+        ErrorClass.TOO_LARGE,
         f"the items of arrays and maps would become more than {FREE_CELLS:,} values in columns, and {CELLS_PER_BYTE}"
         " per byte, absent ones included: split it",
     ),
-    Fault("too_deep", "the value is nested more than 64 levels deep"),
-    Fault("out_of_range", "a time is not within the 24 hours of a day"),
-    Fault("out_of_range", "{value} is a time outside of the years 1 to 9999"),
-    Fault("invalid_text", "a string is not UTF-8"),
-    Fault("duplicate_key", "a map has the same key twice"),
-    Fault("out_of_range", "a decimal has more digits than its precision"),
-    Fault("malformed", "a decimal has no bytes"),
-    Fault("type_mismatch", "a string is not a UUID in the form 8-4-4-4-12"),
-    Fault("too_large", "the JSON of a value that contains its own type would be too long"),
+    Fault(ErrorClass.TOO_DEEP, "the value is nested more than 64 levels deep"),
+    Fault(ErrorClass.OUT_OF_RANGE, "a time is not within the 24 hours of a day"),
+    Fault(ErrorClass.OUT_OF_RANGE, "{value} is a time outside of the years 1 to 9999"),
+    Fault(ErrorClass.INVALID_TEXT, "a string is not UTF-8"),
+    Fault(ErrorClass.DUPLICATE_KEY, "a map has the same key twice"),
+    Fault(ErrorClass.OUT_OF_RANGE, "a decimal has more digits than its precision"),
+    Fault(ErrorClass.MALFORMED, "a decimal has no bytes"),
+    Fault(ErrorClass.TYPE_MISMATCH, "a string is not a UUID in the form 8-4-4-4-12"),
+    Fault(ErrorClass.TOO_LARGE, "the JSON of a value that contains its own type would be too long"),
 )
 """The Fault with number n is at index n - 1."""
 

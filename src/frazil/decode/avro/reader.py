@@ -25,11 +25,12 @@ from frazil.decode.avro.schema import Avro, parse_avro
 from frazil.decode.columns import Bodies, Columns, Fault
 from frazil.decode.forms import OWN_FORMS, Forms
 from frazil.decode.limits import check_cells, may_guess
+from frazil.error_classes import ErrorClass
 from frazil.registry.port import UnusableSchema
 
 _SPARE_ROWS = 64
 _MAX_WORDS = 2**24
-_FAULTS = (*FAULTS, Fault("tombstone", "the value is Avro's null (a tombstone), so it is no row"))
+_FAULTS = (*FAULTS, Fault(ErrorClass.TOMBSTONE, "the value is Avro's null (a tombstone), so it is no row"))
 _NO_VALUE = len(_FAULTS)
 
 

@@ -40,6 +40,7 @@ from frazil.decode.columns import Columns, Fault, filled
 from frazil.decode.connect.values import UNSIGNED, ConnectValues, LogicalType, read_logical_type
 from frazil.decode.renames import FedColumns
 from frazil.decode.values_as_json import json_text
+from frazil.error_classes import ErrorClass
 from frazil.registry.port import UnusableSchema
 from frazil.schema.arrow import children_of, replace_children, unsliced
 from frazil.schema.names import wide_settings
@@ -252,9 +253,9 @@ class _Reading:
         far = np.zeros(converted.bad.size, np.bool_) if converted.far is None else converted.far
         name = logical_type.name.rpartition(".")[2]
         remedy = f": {wide_settings(self.in_row(path))}" if logical_type.name == UNSIGNED.name else ""
-        beyond = Fault("out_of_range", f"{{value}} ({name}) is out of the range of {converted.kind}{remedy}")
+        beyond = Fault(ErrorClass.OUT_OF_RANGE, f"{{value}} ({name}) is out of the range of {converted.kind}{remedy}")
         self._refuse(array if converted.shown is None else converted.shown, far, beyond, path, owner)
-        none = Fault("type_mismatch", f"{{value}} is no {name} that {converted.kind} can hold")
+        none = Fault(ErrorClass.TYPE_MISMATCH, f"{{value}} is no {name} that {converted.kind} can hold")
         self._refuse(array, converted.bad & ~far, none, path, owner)
 
     def _refuse(

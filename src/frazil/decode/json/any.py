@@ -12,6 +12,7 @@ from frazil.decode.json.grammar import MAX_DEPTH
 from frazil.decode.json.infer import infer_type
 from frazil.decode.json.records import text_slices, texts_of, unescape_keys, unreadable
 from frazil.decode.json.slices import JsonOptions
+from frazil.error_classes import ErrorClass
 
 
 def decode_any(
@@ -47,7 +48,7 @@ def decode_any(
 
 def _faults(what: str) -> dict[int, Fault]:
     return {
-        scan.MALFORMED: Fault("malformed", f"{what} is not well-formed JSON"),
-        scan.TOO_DEEP: Fault("too_deep", f"{what} is nested more than {MAX_DEPTH} levels deep"),
-        scan.NOT_UTF8: Fault("invalid_text", f"{what} is not UTF-8"),
+        scan.MALFORMED: Fault(ErrorClass.MALFORMED, f"{what} is not well-formed JSON"),
+        scan.TOO_DEEP: Fault(ErrorClass.TOO_DEEP, f"{what} is nested more than {MAX_DEPTH} levels deep"),
+        scan.NOT_UTF8: Fault(ErrorClass.INVALID_TEXT, f"{what} is not UTF-8"),
     }

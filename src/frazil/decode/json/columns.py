@@ -43,6 +43,7 @@ from frazil.decode.json.slices import (
     presence,
 )
 from frazil.decode.limits import long_name_fault, rejected_fault
+from frazil.error_classes import ErrorClass
 from frazil.name_case import Spellings
 from frazil.name_length import is_long
 from frazil.raw_memory import I32, U8
@@ -51,7 +52,9 @@ from frazil.schema.names import conflict_reason
 from frazil.schema.parts import Path
 
 _UNKNOWN_FIELD = {
-    1: Fault("unknown_field", "the table has no such column, and `schema_evolution: freeze` forbids new columns")
+    1: Fault(
+        ErrorClass.UNKNOWN_FIELD, "the table has no such column, and `schema_evolution: freeze` forbids new columns"
+    )
 }
 _SCALARS = (TRUE, FALSE, INT, DOUBLE, STRING, ESCAPED)
 
@@ -225,7 +228,7 @@ def _handle_second(
 def _reason_without_column(texts: Texts, path: tuple[str, ...], taken: list[str], findings: Findings) -> Fault | None:
     """Returns the reason why a field gets no column. taken: names of columns that differ from its own in case alone."""
     if taken:
-        return Fault("name_conflict", conflict_reason(texts.in_row(path), taken, texts.options.is_key))
+        return Fault(ErrorClass.NAME_CONFLICT, conflict_reason(texts.in_row(path), taken, texts.options.is_key))
     if path in findings.rejected:
         return rejected_fault(path[-1], findings.rejected[path])
     return long_name_fault(path[-1], texts.options.is_key) if is_long(path[-1]) else None

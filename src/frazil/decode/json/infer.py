@@ -35,6 +35,7 @@ from frazil.decode.json.scan import DUPLICATE_KEY, ESCAPED_KEY, HALF_KEY
 from frazil.decode.json.slices import Slices, Texts, elements_of, find_members
 from frazil.decode.json.text import TEXT_READERS, TextColumn
 from frazil.decode.limits import long_name_fault, rejected_fault
+from frazil.error_classes import ErrorClass
 from frazil.name_case import fold_case
 from frazil.name_length import is_long
 from frazil.raw_memory import U8
@@ -83,18 +84,20 @@ _FAMILIES = {
 _TYPES: dict[str, IcebergType] = {"boolean": BooleanType(), "moment": TimestamptzType()}
 _MIXED, _TOO_BIG, _TOO_DEEP = range(1, 4)
 _FAULTS = {
-    _MIXED: Fault("type_mismatch", "{value} meets values of another kind under the same name; declare the column"),
+    _MIXED: Fault(
+        ErrorClass.TYPE_MISMATCH, "{value} meets values of another kind under the same name; declare the column"
+    ),
     _TOO_BIG: Fault(
-        "out_of_range",
+        ErrorClass.OUT_OF_RANGE,
         "{value} is beyond 64 bits; declare the column as decimal, as double, or as text with `coerce: true`",
     ),
     _TOO_DEEP: Fault(
-        "too_deep", f"{{value}} is nested more than {MAX_INFERRED_DEPTH} levels deep, too deep for a column"
+        ErrorClass.TOO_DEEP, f"{{value}} is nested more than {MAX_INFERRED_DEPTH} levels deep, too deep for a column"
     ),
 }
 _OBJECT_FAULTS = {
-    DUPLICATE_KEY: Fault("duplicate_key", "the object has the same key twice"),
-    HALF_KEY: Fault("invalid_text", "a key has half of a surrogate pair, which is no text"),
+    DUPLICATE_KEY: Fault(ErrorClass.DUPLICATE_KEY, "the object has the same key twice"),
+    HALF_KEY: Fault(ErrorClass.INVALID_TEXT, "a key has half of a surrogate pair, which is no text"),
 }
 
 
@@ -249,7 +252,7 @@ def refuse_second(texts: Texts, second: Slices, path: tuple[str, ...], column: s
     """Refuses the records with values under two names of one column."""
     there = (second.kind > NULL).astype(np.uint8)
     if there.any():
-        fault = Fault("name_conflict", both_reason(texts.in_row(path), column, texts.options.is_key))
+        fault = Fault(ErrorClass.NAME_CONFLICT, both_reason(texts.in_row(path), column, texts.options.is_key))
         texts.refuse(second, there, ".".join(path), {1: fault})
 
 

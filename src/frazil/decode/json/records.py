@@ -25,17 +25,18 @@ from frazil.decode.json.grammar import MAX_DEPTH, NULL, OBJECT
 from frazil.decode.json.names import all_members
 from frazil.decode.json.slices import JsonOptions, Slices, Texts
 from frazil.decode.rescue import rescued_column
+from frazil.error_classes import ErrorClass
 from frazil.raw_memory import I32
 from frazil.schema.parts import Path
 
 FAULTS = {
-    scan.NOT_OBJECT: Fault("not_an_object", "the value is not a JSON object"),
-    scan.MALFORMED: Fault("malformed", "the value is not well-formed JSON"),
-    scan.DUPLICATE_KEY: Fault("duplicate_key", "the object has the same key twice"),
-    scan.TOO_DEEP: Fault("too_deep", f"the value is nested more than {MAX_DEPTH} levels deep"),
-    scan.HALF_KEY: Fault("invalid_text", "a key has half of a surrogate pair, which is no text"),
-    scan.NOT_UTF8: Fault("invalid_text", "the value is not UTF-8"),
-    scan.TOMBSTONE: Fault("tombstone", "the record has no value (a tombstone), so it is not a JSON object"),
+    scan.NOT_OBJECT: Fault(ErrorClass.NOT_AN_OBJECT, "the value is not a JSON object"),
+    scan.MALFORMED: Fault(ErrorClass.MALFORMED, "the value is not well-formed JSON"),
+    scan.DUPLICATE_KEY: Fault(ErrorClass.DUPLICATE_KEY, "the object has the same key twice"),
+    scan.TOO_DEEP: Fault(ErrorClass.TOO_DEEP, f"the value is nested more than {MAX_DEPTH} levels deep"),
+    scan.HALF_KEY: Fault(ErrorClass.INVALID_TEXT, "a key has half of a surrogate pair, which is no text"),
+    scan.NOT_UTF8: Fault(ErrorClass.INVALID_TEXT, "the value is not UTF-8"),
+    scan.TOMBSTONE: Fault(ErrorClass.TOMBSTONE, "the record has no value (a tombstone), so it is not a JSON object"),
 }
 """The faults of an entire text, by the codes of the scan."""
 _DEFAULT = JsonOptions()

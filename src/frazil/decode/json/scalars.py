@@ -49,6 +49,7 @@ from frazil.decode.json.text import (
     with_unscaled,
     without_wrapping,
 )
+from frazil.error_classes import ErrorClass
 from frazil.raw_memory import U8
 from frazil.schema.names import cast_settings, fraction_settings, wide_settings
 from frazil.schema.parts import type_word
@@ -59,18 +60,18 @@ _NUMBERS = (IntegerType, LongType, FloatType, DoubleType)
 _DIGITS = {values.SKIPPED + 3: 20, values.SKIPPED + 4: MAX_DECIMAL_DIGITS}
 """By the code of an integer beyond 64 bits, the digits of a decimal that holds it."""
 FAULTS = {
-    values.WRONG_KIND: Fault("type_mismatch", "{value} does not fit {type}"),
-    values.OUT_OF_RANGE: Fault("out_of_range", "{value} is out of the range of {type}"),
-    values.NOT_INTEGRAL: Fault("type_mismatch", "{value} is not a whole number, as {type} needs"),
-    values.LONE_SURROGATE: Fault("invalid_text", "{value} has half of a surrogate pair, which is no text"),
-    values.UNREADABLE: Fault("type_mismatch", "{value} cannot be read as {type}"),
-    values.MISSING: Fault("missing_value", "the column is required and the record has no value for it"),
-    values.TWICE: Fault("duplicate_key", "the object has the same key twice"),
-    values.SKIPPED: Fault("out_of_range", SKIPPED),
-    _HAS_ZONE: Fault("type_mismatch", "{value} has a zone, and {type} has none"),
-    _HAS_NONE: Fault("type_mismatch", "{value} has no zone, and {type} has one"),
-    _NUMBER_AS_TEXT: Fault("type_mismatch", "{value} does not fit {type}"),
-    **dict.fromkeys(_DIGITS, Fault("out_of_range", "{value} is out of the range of {type}")),
+    values.WRONG_KIND: Fault(ErrorClass.TYPE_MISMATCH, "{value} does not fit {type}"),
+    values.OUT_OF_RANGE: Fault(ErrorClass.OUT_OF_RANGE, "{value} is out of the range of {type}"),
+    values.NOT_INTEGRAL: Fault(ErrorClass.TYPE_MISMATCH, "{value} is not a whole number, as {type} needs"),
+    values.LONE_SURROGATE: Fault(ErrorClass.INVALID_TEXT, "{value} has half of a surrogate pair, which is no text"),
+    values.UNREADABLE: Fault(ErrorClass.TYPE_MISMATCH, "{value} cannot be read as {type}"),
+    values.MISSING: Fault(ErrorClass.MISSING_VALUE, "the column is required and the record has no value for it"),
+    values.TWICE: Fault(ErrorClass.DUPLICATE_KEY, "the object has the same key twice"),
+    values.SKIPPED: Fault(ErrorClass.OUT_OF_RANGE, SKIPPED),
+    _HAS_ZONE: Fault(ErrorClass.TYPE_MISMATCH, "{value} has a zone, and {type} has none"),
+    _HAS_NONE: Fault(ErrorClass.TYPE_MISMATCH, "{value} has no zone, and {type} has one"),
+    _NUMBER_AS_TEXT: Fault(ErrorClass.TYPE_MISMATCH, "{value} does not fit {type}"),
+    **dict.fromkeys(_DIGITS, Fault(ErrorClass.OUT_OF_RANGE, "{value} is out of the range of {type}")),
 }
 """What is wrong with a value, by the code that a reader answers with."""
 

@@ -26,6 +26,7 @@ from frazil.decode.json.scan import (
 from frazil.decode.json.tree import CHILD, DOUBLES, FIRST, INTEGERS, LISTS, READ_AS, SLOT, SUBTREE_LAST, scan_tree
 from frazil.decode.json.values import copy_texts
 from frazil.decode.limits import check_cells
+from frazil.error_classes import ErrorClass
 from frazil.name_case import fold_case
 from frazil.name_length import shorten
 from frazil.raw_memory import COMPILED, I32, U8, load8, load64
@@ -34,7 +35,7 @@ from frazil.schema.selection import EVERY_MEMBER, Level, Selection
 
 MAX_MISMATCHES = 20
 _EXCERPT_BYTES = 60
-_NO_TEXT = ("missing_value",)  # A missing value cannot be rescued.
+_NO_TEXT = (ErrorClass.MISSING_VALUE,)  # A missing value cannot be rescued.
 _KIND_WORDS = ("nothing", "", "", "", "integer", "number", "string", "string", "object", "array", "moment", "number")
 
 

@@ -27,6 +27,7 @@ from frazil.decode.protobuf.program import (
     find_no_texts,
     may_repeat_keys,
 )
+from frazil.error_classes import ErrorClass
 from frazil.raw_memory import U8
 from frazil.schema.arrow import list_array, map_array, struct_array
 
@@ -39,10 +40,12 @@ _MAX_NANOS = 999_999_999
 _STRUCTS = {"google.protobuf.Struct": STRUCT, "google.protobuf.ListValue": LIST, "google.protobuf.Value": VALUE}
 
 _NO_MOMENT = Fault(
-    "out_of_range", "the timestamp {value} is outside of the years 1 to 9999, or its nanos are no part of a second"
+    ErrorClass.OUT_OF_RANGE,
+    "the timestamp {value} is outside of the years 1 to 9999, or its nanos are no part of a second",
 )
 _NO_DURATION = Fault(
-    "out_of_range", "the duration {value} is longer than 10,000 years, or its seconds and nanos do not go together"
+    ErrorClass.OUT_OF_RANGE,
+    "the duration {value} is longer than 10,000 years, or its seconds and nanos do not go together",
 )
 
 
@@ -289,7 +292,9 @@ def _refuse_missing(
             missing = ~cells.flags_of(place.column, domain)
             if visible is not None:
                 missing &= visible
-            refusals.add(cells, domain, missing, Fault("malformed", _MISSING.format(place.member.name)), place.path)
+            refusals.add(
+                cells, domain, missing, Fault(ErrorClass.MALFORMED, _MISSING.format(place.member.name)), place.path
+            )
 
 
 def _read_struct(cells: Cells, spot: Spot, refusals: Refusals) -> pa.Array:

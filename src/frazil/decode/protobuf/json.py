@@ -17,17 +17,22 @@ from google.protobuf import descriptor_pb2, json_format, message_factory
 from google.protobuf.message import DecodeError
 
 from frazil.decode.columns import Fault
+from frazil.error_classes import ErrorClass
 
 JSON_TYPES = {"google.protobuf.Struct", "google.protobuf.Value", "google.protobuf.ListValue"}
 MAX_JSON_VALUES = 2_000_000
 """Values in one message that becomes JSON, elements of lists and maps counted: of two bytes each, of hundreds in memory."""
 
-_NO_JSON = Fault("out_of_range", "a value has no JSON, as NaN has none, and Any of a type that the schema lacks")
-NOT_TEXT = Fault("invalid_text", "a string is not UTF-8")
-_MALFORMED = Fault("malformed", "a nested message is not well-formed Protobuf")
-_INCOMPLETE = Fault("malformed", "a required field of a nested message is missing")
-_TOO_DEEP = Fault("too_deep", "messages are nested more than 100 levels deep, or Any too often in Any")
-_TOO_LARGE = Fault("too_large", f"the JSON of a message would have more than {MAX_JSON_VALUES:,} values: split it")
+_NO_JSON = Fault(
+    ErrorClass.OUT_OF_RANGE, "a value has no JSON, as NaN has none, and Any of a type that the schema lacks"
+)
+NOT_TEXT = Fault(ErrorClass.INVALID_TEXT, "a string is not UTF-8")
+_MALFORMED = Fault(ErrorClass.MALFORMED, "a nested message is not well-formed Protobuf")
+_INCOMPLETE = Fault(ErrorClass.MALFORMED, "a required field of a nested message is missing")
+_TOO_DEEP = Fault(ErrorClass.TOO_DEEP, "messages are nested more than 100 levels deep, or Any too often in Any")
+_TOO_LARGE = Fault(
+    ErrorClass.TOO_LARGE, f"the JSON of a message would have more than {MAX_JSON_VALUES:,} values: split it"
+)
 _ANY = "google.protobuf.Any"
 _MAX_ANYS = 32  # The parser counts levels from zero inside each.
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), sort_keys=True).encode

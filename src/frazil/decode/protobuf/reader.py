@@ -26,28 +26,29 @@ from frazil.decode.protobuf.program import Cells, Refusals, compile_program
 from frazil.decode.protobuf.scan import scan_messages
 from frazil.decode.protobuf.schema import load_message, load_rewriter, read_members, struct_of
 from frazil.decode.protobuf.wire import contiguous
+from frazil.error_classes import ErrorClass
 from frazil.raw_memory import I32, U8
 
 _FAULTS = {
-    layout.CUT: Fault("malformed", "the message is cut short, or a length goes beyond its end"),
+    layout.CUT: Fault(ErrorClass.MALFORMED, "the message is cut short, or a length goes beyond its end"),
     layout.LONG_VARINT: Fault(
-        "malformed", "a varint is longer than ten bytes or 64 bits, or a field's tag than five bytes"
+        ErrorClass.MALFORMED, "a varint is longer than ten bytes or 64 bits, or a field's tag than five bytes"
     ),
-    layout.BAD_TAG: Fault("malformed", "a field has the number 0 or one above 536,870,911"),
-    layout.BAD_WIRE: Fault("malformed", "a field has the wire type 6 or 7, which do not exist"),
-    layout.OPEN_GROUP: Fault("malformed", "a group does not end"),
-    layout.STRAY_END: Fault("malformed", "a group ends that did not begin"),
-    layout.UNEVEN: Fault("malformed", "packed values are cut short"),
-    layout.BAD_TEXT: Fault("invalid_text", "a string is not UTF-8"),
-    layout.TOO_DEEP: Fault("too_deep", f"messages are nested more than {layout.MAX_DEPTH} levels deep"),
+    layout.BAD_TAG: Fault(ErrorClass.MALFORMED, "a field has the number 0 or one above 536,870,911"),
+    layout.BAD_WIRE: Fault(ErrorClass.MALFORMED, "a field has the wire type 6 or 7, which do not exist"),
+    layout.OPEN_GROUP: Fault(ErrorClass.MALFORMED, "a group does not end"),
+    layout.STRAY_END: Fault(ErrorClass.MALFORMED, "a group ends that did not begin"),
+    layout.UNEVEN: Fault(ErrorClass.MALFORMED, "packed values are cut short"),
+    layout.BAD_TEXT: Fault(ErrorClass.INVALID_TEXT, "a string is not UTF-8"),
+    layout.TOO_DEEP: Fault(ErrorClass.TOO_DEEP, f"messages are nested more than {layout.MAX_DEPTH} levels deep"),
     layout.TOO_LARGE: Fault(
-        "too_large",
+        ErrorClass.TOO_LARGE,
         f"the items of its lists would become more than {layout.MAX_CELLS:,} values in columns, and 8 per byte, absent"
         " ones included: split it",
     ),
 }
 _MAX_FAULTS = 250
-_TOO_MANY = Fault("malformed", "the record has more faults than one")
+_TOO_MANY = Fault(ErrorClass.MALFORMED, "the record has more faults than one")
 _KEPT_READERS = 256
 
 

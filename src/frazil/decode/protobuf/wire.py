@@ -12,6 +12,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from frazil.decode.columns import Bodies, Fault
+from frazil.error_classes import ErrorClass
 from frazil.raw_memory import COMPILED, I32, U8, load8, load64, trailing_zeros
 
 # Wire types.
@@ -74,8 +75,8 @@ def read_fixed32(i: int) -> int:
 
 MAX_INDEXES = 32
 MESSAGE_INDEX_FAULTS = (
-    Fault("malformed", "the record is cut short within its message indexes"),
-    Fault("malformed", f"the record's message indexes are negative, or more than {MAX_INDEXES}"),
+    Fault(ErrorClass.MALFORMED, "the record is cut short within its message indexes"),
+    Fault(ErrorClass.MALFORMED, f"the record's message indexes are negative, or more than {MAX_INDEXES}"),
 )
 _CUT, _ABSURD = 1, 2
 _WORD_BYTES = 8

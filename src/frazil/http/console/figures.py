@@ -16,9 +16,9 @@ from markupsafe import Markup, escape
 
 from frazil.http.console.charts import sparkline
 from frazil.ops.history import Samples
-from frazil.ops.reports import NOTHING, Problem, count, duration, held_back, lag_s
+from frazil.ops.reports import NOTHING, Problem, count, duration, held_back
+from frazil.ops.table_status import TableStatus
 from frazil.printable import plain
-from frazil.types import OffsetRange
 
 LATE_S = 60.0
 """From this lag on a table needs attention: a commit interval is seconds."""
@@ -48,23 +48,10 @@ class LastHour:
 class Figures:
     """One table as the list shows it; None for what is not known."""
 
-    name: str
-    state: str
-    #: Why it is stopped, waits or backs off; None where nothing is to be reported.
-    problem: Problem | None
-    #: What it cannot read yet, though it is in Kafka; None where nothing is.
-    held_back: Problem | None
-    #: The number of records that this is about.
-    held_records: int
-    #: Whether the pipeline has not committed to it yet, though there may be records.
-    is_new: bool
-    complete_to_ms: int | None
-    lag_records: int | None
+    table: TableStatus
     lag_s: float | None
-    #: See `frazil.ops.history.freshness_of`.
+    #: See `TableStatus.freshness_s`.
     freshness_s: float | None
-    last_commit_ms: int | None
-    dead_letters: int
     hour: LastHour
 
     @property
@@ -73,15 +60,30 @@ class Figures:
         return self.hour.rate
 
     @property
+    def held_back(self) -> Problem | None:
+        """What it cannot read yet, though it is in Kafka; None where nothing is."""
+        return held_back(self.table.lag.open_transactions)
+
+    @property
+    def is_new(self) -> bool:
+        """Whether the pipeline has not committed to it yet, though there may be records."""
+        return not self.table.progress.committed and self.table.lag.lag_records != 0
+
+    @property
+    def dead_letters(self) -> int:
+        """The number of its dead letters."""
+        return self.table.progress.dead_letters or 0
+
+    @property
     def shown_problem(self) -> Problem | None:
         """What is shown beside its state. Open transactions come and go: they are a problem of a table that is late."""
-        return self.problem or (self.held_back if self.rank in (_LATE, _NEW) else None)
+        return self.table.condition.problem or (self.held_back if self.rank in (_LATE, _NEW) else None)
 
     @property
     def rank(self) -> int:
         """How urgently the table needs attention, the most urgent first."""
-        if self.state in _RANKS:
-            return _RANKS[self.state]
+        if self.table.condition.state in _RANKS:
+            return _RANKS[self.table.condition.state]
         if (self.lag_s or 0) > LATE_S:
             return _LATE
         if self.is_new:
@@ -101,27 +103,9 @@ def last_hour_of(samples: Samples, spark: Markup | None = None) -> LastHour:
     )
 
 
-def figures_of(name: str, entry: Mapping[str, Any], hour: LastHour, now_ms: int) -> Figures:
-    """Returns the figures of one table. entry: what the loop published of it."""
-    lag, complete_to_ms = entry["lag_records"], entry["watermark_ms"]
-    behind_s = lag_s(lag, complete_to_ms, entry["behind_since_ms"], now_ms)
-    own_ms = entry["freshness_ms"]
-    waiting = [OffsetRange(**one) for one in entry["open_transactions"]]
-    return Figures(
-        name=name,
-        state=entry["state"],
-        problem=Problem(entry["reason"], entry["remedy"], entry["where"]) if entry["reason"] else None,
-        held_back=held_back(waiting),
-        held_records=sum(one.span for one in waiting),
-        is_new=not entry["committed"] and lag != 0,
-        complete_to_ms=complete_to_ms,
-        lag_records=lag,
-        lag_s=behind_s,
-        freshness_s=behind_s if lag != 0 else None if own_ms is None else own_ms / 1000,
-        last_commit_ms=entry["last_commit_ms"],
-        dead_letters=entry["dead_letters"] or 0,
-        hour=hour,
-    )
+def figures_of(table: TableStatus, hour: LastHour, now_ms: int) -> Figures:
+    """Returns the figures of one table."""
+    return Figures(table, table.lag_s(now_ms), table.freshness_s(now_ms), hour)
 
 
 def _average(values: Samples) -> float | None:
@@ -134,17 +118,18 @@ def _average(values: Samples) -> float | None:
 
 def cells_of(figures: Figures, now_ms: int) -> tuple[str, ...]:
     """Returns the HTML inside the cells of a table's row behind its name, in the order of `COLUMNS`."""
-    lag = count(figures.lag_records)
-    if figures.held_back is not None:
-        lag = _HELD.format(lag=lag, held=count(figures.held_records))
+    table = figures.table
+    lag = count(table.lag.lag_records)
+    if table.lag.open_transactions:
+        lag = _HELD.format(lag=lag, held=count(sum(one.span for one in table.lag.open_transactions)))
     most = NOTHING if figures.hour.worst_freshness_s is None else f"max {duration(figures.hour.worst_freshness_s)}"
     found = (
         state_cell(figures),
-        clock_time(figures.complete_to_ms, now_ms),
+        clock_time(table.progress.watermark_ms, now_ms),
         lag,
         _FRESHNESS.format(spark=figures.hour.spark, now=duration(figures.freshness_s), most=most),
         rate_text(figures.rate),
-        clock_time(figures.last_commit_ms, now_ms),
+        clock_time(table.progress.last_commit_ms, now_ms),
         _dead_letters(figures),
     )
     return tuple(str(escape(cell)) for cell in found)
@@ -152,19 +137,21 @@ def cells_of(figures: Figures, now_ms: int) -> tuple[str, ...]:
 
 def state_cell(figures: Figures) -> Markup:
     """Returns the state as text beside its shape, with the reason, its place and what to do."""
-    kind, state = figures.state.replace(" ", "-"), figures.state
+    state = figures.table.condition.state
+    kind = state.replace(" ", "-")
     if figures.rank == _LATE:
         kind, state = "late", f"{state}, late"
     if figures.rank in (_LATE, _NEW) and figures.is_new:
         state = f"{state}, no commit yet"
-    return _STATE.format(kind=kind, state=state, reason=_problem(figures.state, figures.shown_problem))
+    return _STATE.format(kind=kind, state=state, reason=_problem(figures))
 
 
-def _problem(state: str, problem: Problem | None) -> Markup:
+def _problem(figures: Figures) -> Markup:
+    problem = figures.shown_problem
     if problem is None:
         return Markup()
     # The page has a button for what the remedy of a paused table names.
-    remedy = "" if state == "paused" else problem.remedy
+    remedy = "" if figures.table.condition.state == "paused" else problem.remedy
     lines = (("reason", problem.message), ("where", problem.where), ("remedy", remedy))
     return Markup().join(_LINE.format(kind=kind, text=plain(text)) for kind, text in lines if text)
 
@@ -172,7 +159,9 @@ def _problem(state: str, problem: Problem | None) -> Markup:
 def _dead_letters(figures: Figures) -> str:
     if not figures.dead_letters:
         return "0"
-    return _DEAD_LETTER_LINK.format(url=f"{url_of(figures.name)}/dead-letters", number=count(figures.dead_letters))
+    return _DEAD_LETTER_LINK.format(
+        url=f"{url_of(figures.table.name)}/dead-letters", number=count(figures.dead_letters)
+    )
 
 
 def url_of(name: str) -> str:
@@ -222,26 +211,26 @@ def _largest_first(read: Callable[[Figures], float | None]) -> Callable[[Figures
 
 
 COLUMNS = (
-    Column("name", "Table", lambda figures: figures.name),
+    Column("name", "Table", lambda figures: figures.table.name),
     # Not by the lag of tables that are well: it is another at each moment, and they would change places.
     Column("state", "State", lambda figures: (figures.rank, -(figures.lag_s or 0) if figures.rank <= _LATE else 0)),
-    Column("complete", "Complete until (UTC)", lambda figures: figures.complete_to_ms or 0),
-    Column("lag", "Lag", _largest_first(lambda figures: figures.lag_records), True),
+    Column("complete", "Complete until (UTC)", lambda figures: figures.table.progress.watermark_ms or 0),
+    Column("lag", "Lag", _largest_first(lambda figures: figures.table.lag.lag_records), True),
     Column("freshness", "Freshness, last hour", _largest_first(lambda figures: figures.freshness_s), True),
     Column("rate", "Rate", _largest_first(lambda figures: figures.rate), True),
-    Column("commit", "Last commit (UTC)", lambda figures: -(figures.last_commit_ms or 0)),
+    Column("commit", "Last commit (UTC)", lambda figures: -(figures.table.progress.last_commit_ms or 0)),
     Column("dead_letters", "Dead letters", _largest_first(lambda figures: figures.dead_letters), True),
 )
 FILTERS: Mapping[str, Callable[[Figures], bool]] = {
     "attention": lambda figures: figures.rank < _WELL,
-    "stopped": lambda figures: figures.state == "stopped",
-    "backing off": lambda figures: figures.state == "backing off",
-    "paused": lambda figures: figures.state == "paused",
+    "stopped": lambda figures: figures.table.condition.state == "stopped",
+    "backing off": lambda figures: figures.table.condition.state == "backing off",
+    "paused": lambda figures: figures.table.condition.state == "paused",
     "late": lambda figures: figures.rank == _LATE,
     "without a commit": lambda figures: figures.rank == _NEW,
     "with dead letters": lambda figures: figures.dead_letters > 0,
     "active": lambda figures: bool(figures.rate),
-    "idle": lambda figures: not figures.rate and figures.state in _IDLE,
+    "idle": lambda figures: not figures.rate and figures.table.condition.state in _IDLE,
 }
 """Which tables a filter keeps, by its name."""
 
@@ -250,9 +239,11 @@ def chosen(every: Iterable[Figures], text: str, kept: str, column: str, is_rever
     """Returns the tables whose name contains `text` and that the filter `kept` keeps, ordered by a column."""
     words = text.lower().split()
     keeps = FILTERS.get(kept)
-    found = [one for one in every if (keeps is None or keeps(one)) and all(word in one.name.lower() for word in words)]
+    found = [
+        one for one in every if (keeps is None or keeps(one)) and all(word in one.table.name.lower() for word in words)
+    ]
     orders = {one.key: one.order for one in COLUMNS}
-    by_name = sorted(found, key=lambda one: one.name)
+    by_name = sorted(found, key=lambda one: one.table.name)
     return sorted(by_name, key=orders.get(column, orders["state"]), reverse=is_reversed)
 
 

@@ -11,7 +11,6 @@ import json
 import threading
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
-from typing import Any
 
 from starlette.concurrency import run_in_threadpool
 
@@ -19,6 +18,7 @@ from frazil.clock import Clock
 from frazil.http.console.figures import Figures, cells_of, figures_of, last_hour_of
 from frazil.ops.history import History
 from frazil.ops.state_file import StateFile
+from frazil.ops.table_status import TableStatus
 
 # An update a second would cost server and browser twice as much.
 EVERY_S = 2.0
@@ -42,8 +42,6 @@ class Row:
     cells: tuple[str, ...]
     #: The version that last changed each cell.
     versions: list[int] = field(default_factory=list)
-    #: What the loop had published of it.
-    entry: Any = None
     #: The number of samples that its history had.
     sampled: int = -1
     #: Whether the loop has published something else of it since then.
@@ -65,11 +63,11 @@ class LiveTables:
     def refresh(self) -> int:
         """Brings the rows up to date; returns their version."""
         with self._lock:
-            tables, sampled, now_ms = self._tables(), self._history.sample_count, self._clock.now_ms()
-            version = self.version + 1
+            state, sampled, now_ms = self._state_file.state, self._history.sample_count, self._clock.now_ms()
+            tables, version = state.tables if state is not None else {}, self.version + 1
             changed = [
-                self._update(name, entry, sampled, now_ms, version, (sampled + place) % DRAWN_EVERY == 0)
-                for place, (name, entry) in enumerate(tables.items())
+                self._update(table, sampled, now_ms, version, (sampled + place) % DRAWN_EVERY == 0)
+                for place, table in enumerate(tables.values())
             ]
             gone = self.rows.keys() - tables.keys()
             for name in gone:
@@ -78,30 +76,26 @@ class LiveTables:
                 self.version = version
             return self.version
 
-    def _tables(self) -> dict[str, Any]:
-        found: dict[str, Any] = self._state_file.document.get("tables", {})
-        return found
-
-    def _update(self, name: str, entry: Any, sampled: int, now_ms: int, version: int, is_turn: bool) -> bool:
+    def _update(self, table: TableStatus, sampled: int, now_ms: int, version: int, is_turn: bool) -> bool:
         """Brings one row up to date; returns whether a cell has changed. is_turn: whether its chart is drawn again."""
-        row = self.rows.get(name)
+        row = self.rows.get(table.name)
         if row is None:
-            figures = figures_of(name, entry, last_hour_of(self._history.last_hour(name)), now_ms)
+            figures = figures_of(table, last_hour_of(self._history.last_hour(table.name)), now_ms)
             cells = cells_of(figures, now_ms)
-            self.rows[name] = Row(figures, cells, [version] * len(cells), entry, sampled)
+            self.rows[table.name] = Row(figures, cells, [version] * len(cells), sampled)
             return True
-        is_same = row.entry == entry
+        is_same = row.figures.table == table
         row.has_moved |= not is_same
         hour = row.figures.hour
         if row.sampled != sampled and (is_turn or row.has_moved or hour.rate):
-            hour = last_hour_of(self._history.last_hour(name), None if is_turn else hour.spark)
+            hour = last_hour_of(self._history.last_hour(table.name), None if is_turn else hour.spark)
             row.sampled, row.has_moved = sampled, False
         # Only the lag of a table that is behind grows by itself.
-        elif is_same and not entry["lag_records"]:
+        elif is_same and not table.lag.lag_records:
             return False
-        figures = figures_of(name, entry, hour, now_ms)
+        figures = figures_of(table, hour, now_ms)
         cells = cells_of(figures, now_ms)
-        before, row.figures, row.cells, row.entry = row.cells, figures, cells, entry
+        before, row.figures, row.cells = row.cells, figures, cells
         row.versions = [version if old != new else at for at, old, new in zip(row.versions, before, cells, strict=True)]
         return version in row.versions
 

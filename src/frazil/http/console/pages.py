@@ -69,14 +69,14 @@ class Console:
             request,
             "tables.html",
             pipeline=self._pipeline.spec.pipeline,
-            rows=[(one.name, rows[one.name].cells) for one in shown],
+            rows=[(one.table.name, rows[one.table.name].cells) for one in shown],
             total=len(every),
             summary=figures.summary_of(every),
             columns=figures.COLUMNS,
             filters=figures.FILTERS,
             given={"q": text, "show": kept, "sort": column, "desc": "desc" in given},
             live_version=version,
-            is_starting=not self._pipeline.state_file.document,
+            is_starting=self._pipeline.state_file.state is None,
         )
 
     async def events(self, request: Request) -> Response:
@@ -111,7 +111,7 @@ class Console:
             live_version=version,
             report=report,
             waiting=None
-            if row is None or row.figures.shown_problem is row.figures.held_back
+            if row is None or row.figures.shown_problem == row.figures.held_back
             else row.figures.held_back,
             charts=self._charts(name, SPANS.get(span, SPANS["hour"])),
             span=span if span in SPANS else "hour",

@@ -14,7 +14,7 @@ from prometheus_client import ProcessCollector
 from pyspark import __version__ as spark_version
 
 import frazil
-from frazil.ops.reports import PipelineReport
+from frazil.ops.pipeline_status import PipelineReport
 from frazil.ops.running import RunningPipeline
 
 _KIB = 1024

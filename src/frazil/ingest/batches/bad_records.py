@@ -2,53 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from pyiceberg.schema import Schema
 
+from frazil.error_classes import ErrorClass
 from frazil.errors import ConflictError, FrazilError, RecordError
 from frazil.ingest.batches.job import JobRunner, job_of
-from frazil.ingest.tables.schema_changes import WIDE_REMEDY
 from frazil.ingest.tables.state import FEWEST_TO_JUDGE
 from frazil.ingest.tables.table import Planned
 from frazil.report import TaskReport, merge_reports
 from frazil.spec import TableSpec
 
 TOO_MANY_REMEDY = "fix the producer or the declared columns; `dead_letters: {stop_above: …}` tolerates more"
-TOMBSTONE_REMEDY = (
-    "write `tombstones: ignore` where records without a value are expected, `tombstones: row` to keep them as rows, or"
-    " `mode: upsert` where they delete rows"
-)
-FORMAT_REMEDY = (
-    "write the format of the topic's values under `value.format`, such as avro, json or text, or fix the producer"
-)
-_KEYLESS_REMEDY = (
-    "name the `key_columns`, with `_source_table` among them where a topic has rows of several tables, or read the topic"
-    " into a table with `mode: append`: rows of a source table without a primary key cannot be identified"
-)
-_REMEDIES: Mapping[str, str] = {
-    "tombstone": TOMBSTONE_REMEDY,
-    "no_wire_format": FORMAT_REMEDY,
-    "too_many_fields": WIDE_REMEDY,
-    "unknown_field": "write `schema_evolution: add_only`, or leave the field out with `exclude`",
-    "failed_expression": (
-        'write the expression so that it cannot fail, with `try_cast` or another `try_` function, or `on_error: "null"`'
-        " for null in its place; or fix the producer"
-    ),
-    "unavailable_value": (
-        "let the source send whole rows, as with PostgreSQL's `replica identity full`, or let the query take such a field as"
-        " it is, and have no condition over it"
-    ),
-    "lookup_miss": 'add the row to the reference table, or write `on_miss: "null"` or `on_miss: drop` for the lookup',
-}
-"""The remedy for bad records, by the class of their error."""
 
 
-def remedy_for(kind: str, spec: TableSpec, usual: str) -> str:
+def remedy_for(kind: ErrorClass, spec: TableSpec, usual: str) -> str:
     """Returns the remedy for bad records of a class of error; `usual` where the class has none of its own."""
-    if kind == "no_key" and spec.mode == "upsert" and not spec.key_columns:
-        return _KEYLESS_REMEDY
-    return _REMEDIES.get(kind, usual)
+    if kind == ErrorClass.NO_KEY and (spec.mode != "upsert" or spec.key_columns):
+        return usual
+    # A package that is not type-checked may give a text in place of a class.
+    return ErrorClass(kind).entry.remedy or usual
 
 
 def may_commit_some(planned: Planned) -> bool:

@@ -25,10 +25,9 @@ from frazil.ingest.plan import own_starts, read_once
 from frazil.ingest.tables.table import Planned
 from frazil.ingest.tables.target import target_of
 from frazil.ingest.tasks.isolate import Found, load_found, search_of
-from frazil.ingest.tasks.spark_inputs import with_inputs
+from frazil.ingest.tasks.spark_inputs import STEP, first_stage, second_stage_of
 from frazil.ingest.tasks.task import task_of
 from frazil.ingest.tasks.task_job import REPORT_SCHEMA, Job, wanted_of
-from frazil.kafka.fetch.columns import Wanted, record_schema
 from frazil.kafka.properties import task_properties
 from frazil.kafka.source import plan_reads, reading, share_ranges
 from frazil.process.in_spark import input_schema, prepare_session, with_values
@@ -122,7 +121,8 @@ class SparkJobs:
 
     def run(self, batches: Sequence[Batch], job: Job, *, pool: str) -> list[TaskReport]:
         """See the protocol."""
-        rows = self._collect(batches, job, task_of, pool=pool)
+        task = task_of if job.spark_part is None else second_stage_of
+        rows = self._collect(batches, job, task, pool=pool)
         return [load_report(row) for row in rows]
 
     def isolate(self, batch: Batch, job: Job) -> Found:
@@ -137,11 +137,11 @@ class SparkJobs:
             self.parallelism = self._parallelism(spark)
             slices = 1 if job.is_scattered else slices_of(batches, self.parallelism)
             records = plan_reads(spark, self._kafka_now(), share_ranges(ranges, slices))
-            wanted, task = wanted_of(job), task_of(self._sent(spark, job))
+            task = task_of(self._sent(spark, job))
             if job.spark_part is not None:
-                records = _with_spark_values(spark, records, job, job.spark_part, wanted)
+                records = _with_spark_values(spark, records, job, job.spark_part)
             else:
-                task = reading(wanted, task)
+                task = reading(wanted_of(job), task)
             return _collected(records.mapInArrow(task, REPORT_SCHEMA))
 
     def _kafka_now(self) -> dict[str, str]:
@@ -227,17 +227,18 @@ def slices_of(batches: Sequence[Batch], parallelism: int) -> int:
     return min(quickest, sum(allowed.values()))
 
 
-def _with_spark_values(spark: SparkSession, reads: DataFrame, job: Job, part: SparkPart, wanted: Wanted) -> DataFrame:
-    """Returns the records with the values of the expressions that Spark evaluates."""
+def _with_spark_values(spark: SparkSession, reads: DataFrame, job: Job, part: SparkPart) -> DataFrame:
+    """Returns the values of the expressions that Spark evaluates, for the second stage."""
     from pyspark.sql import DataFrame  # noqa: PLC0415  (imported late, as by whoever makes the session)
     from pyspark.sql.types import StructType  # noqa: PLC0415
 
     jvm: Any = spark.sparkContext._jvm
-    schema = json.loads(StructType.fromDDL(record_schema(wanted)).json())
-    for name, kind in input_schema(jvm, part):
-        schema["fields"].append({"name": name, "type": json.loads(kind), "nullable": True, "metadata": {}})
-    beside = reads.mapInArrow(reading(wanted, partial(with_inputs, job)), StructType.fromJson(schema))
-    return DataFrame(with_values(jvm, spark._jsparkSession, beside._jdf, part), spark)
+    columns = [(STEP, "string"), *((name, json.loads(kind)) for name, kind in input_schema(jvm, part))]
+    fields = [{"name": name, "type": kind, "nullable": True, "metadata": {}} for name, kind in columns]
+    first = partial(first_stage, replace(job, references={}))
+    schema = StructType.fromJson({"type": "struct", "fields": fields})
+    inputs = reads.mapInArrow(reading(wanted_of(job), first), schema)
+    return DataFrame(with_values(jvm, spark._jsparkSession, inputs._jdf, part), spark)
 
 
 def cause_of(error: Exception) -> str:

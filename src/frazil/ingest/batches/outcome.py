@@ -14,8 +14,9 @@ import structlog
 from frazil.catalog.port import TableState
 from frazil.clock import Clock
 from frazil.decode.settings import WriterSchema
+from frazil.error_classes import ErrorClass
 from frazil.errors import ConflictError, UnavailableError
-from frazil.ingest.batches.bad_records import FORMAT_REMEDY, remedy_for
+from frazil.ingest.batches.bad_records import remedy_for
 from frazil.ingest.plan import lag_records
 from frazil.ingest.tables.state import FEWEST_TO_JUDGE, NoOpChange, RunState
 from frazil.ingest.tables.table import Planned
@@ -236,7 +237,7 @@ class MissingRequired:
         log.info("required_values_missing", table=table.name, dead_letters=len(table.key_updates.missing_required))
 
 
-_OF_ANOTHER_FORMAT = ("malformed", "invalid_text", "not_an_object")
+_OF_ANOTHER_FORMAT = (ErrorClass.MALFORMED, ErrorClass.INVALID_TEXT, ErrorClass.NOT_AN_OBJECT)
 """Classes of error that every record of a topic has whose values are in another format than the pipeline file names."""
 
 
@@ -263,7 +264,9 @@ def no_columns(report: TaskReport, spec: TableSpec) -> UnavailableError:
         reason = f"no record has a field yet, so the table has no column{why}"
         return UnavailableError(reason, remedy=remedy)
     first = report.bad_records.first[0]
+    if first.kind in _OF_ANOTHER_FORMAT:
+        remedy = ErrorClass.NO_WIRE_FORMAT.entry.remedy
     return UnavailableError(
         f"no record could become a row yet, so the table has no column; the first: {first.reason}",
-        remedy=remedy_for(first.kind, spec, FORMAT_REMEDY if first.kind in _OF_ANOTHER_FORMAT else remedy),
+        remedy=remedy_for(first.kind, spec, remedy),
     )

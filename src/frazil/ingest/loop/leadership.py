@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Annotated, Protocol
+
+from pydantic import Field
 
 
 @dataclass(frozen=True)
@@ -21,7 +23,7 @@ class Member:
     #: When the process started, in milliseconds since 1970.
     started_at_ms: int
     #: Whether it can take over at once: tables loaded, Spark session and Python workers there.
-    is_warm: bool
+    is_warm: Annotated[bool, Field(alias="warm")]
 
 
 @dataclass(frozen=True)
@@ -34,14 +36,16 @@ class LeadershipState:
     mode: str
     #: The name of this process.
     name: str
-    #: All known processes, this one included.
+    #: The known processes, this one included: `name`, `version`, `started_at_ms` and `warm` (whether it could take over at
+    #: once).
     members: tuple[Member, ...]
-    #: The name of the leader; None while there is none. With `spread` it divides the tables.
+    #: The name of the process that leads; null while none does. With `spread` it divides the tables.
     leader: str | None
-    #: Since when it leads, in milliseconds since 1970, and why the last change happened.
-    since_ms: int | None = None
+    #: Since when it leads.
+    since_ms: Annotated[int, "milliseconds since the epoch"] | None = None
+    #: Why the last change happened.
     reason: str = ""
-    #: The owner's name of each table that has one.
+    #: With `spread`: the name of the process that works on each table.
     owners: Mapping[str, str] | None = None
 
 

@@ -20,6 +20,7 @@ from pyiceberg.types import (
 )
 
 from frazil.catalog.port import TableState
+from frazil.error_classes import ErrorClass
 from frazil.errors import ConflictError, SpecError, UnavailableError
 from frazil.ingest.tables.settings import (
     declared_columns,
@@ -52,10 +53,6 @@ CLASH_REMEDY = (
     "leave one of the fields out with `exclude`, or give it a column: `columns: {NAME: {type: …, field: PATH}}`"
 )
 """The remedy for two fields with one column name."""
-WIDE_REMEDY = (
-    "declare a field whose objects have names that vary as map<string, …>, under another column's name with `field` where"
-    " the table has its column already; leave fields out with `exclude`; or raise `limits: {columns: …}`"
-)
 
 
 def accept_columns(
@@ -112,7 +109,7 @@ def within_limit(table: Table, change: Callable[[Schema], Schema]) -> Callable[[
             raise SpecError(
                 f"records bring the table to {len(after.field_ids)} columns, nested ones counted, and its limit is"
                 f" {most}",
-                remedy=WIDE_REMEDY,
+                remedy=ErrorClass.TOO_MANY_FIELDS.entry.remedy,
                 where=table.name,
             )
         return after

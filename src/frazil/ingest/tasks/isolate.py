@@ -18,6 +18,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from frazil.error_classes import ErrorClass
 from frazil.ingest.tasks.task import read_all
 from frazil.ingest.tasks.task_job import Job, quoting_no_record
 from frazil.ingest.tasks.task_limits import limited_memory, limited_time
@@ -74,7 +75,8 @@ def load_found(texts: Iterable[str]) -> Found:
     """Returns the results of all tasks of a search as one."""
     answers = [json.loads(text) for text in texts]
     records, together = (
-        tuple(BadRecord(**one) for answer in answers for one in answer[name]) for name in ("records", "together")
+        tuple(BadRecord(**one | {"kind": ErrorClass(one["kind"])}) for answer in answers for one in answer[name])
+        for name in ("records", "together")
     )
     return Found(records, together)
 
@@ -117,7 +119,7 @@ class _Search:
     def _record(self, row: int, reason: str) -> BadRecord:
         topic = self._job.only_topic or self._batch.column("topic")[row].as_py()
         partition, offset = (self._batch.column(name)[row].as_py() for name in ("partition", "offset"))
-        return BadRecord(topic, partition, offset, "crashes_decoder", "", reason[:_LONGEST_REASON])
+        return BadRecord(topic, partition, offset, ErrorClass.CRASHES_DECODER, "", reason[:_LONGEST_REASON])
 
     def _trial(self, first: int, end: int, *, is_last: bool = False) -> str | None:
         """Returns the reason why a task that reads these records fails; None where it succeeds. is_last: the trial may
@@ -139,13 +141,9 @@ def _read(job: Job, records: pa.RecordBatch, folder: Path) -> None:
     """Reads and writes records as a task would, in a folder that is removed: no store can fail a trial."""
 
     def here(target: TableTarget) -> TableTarget:
-        return replace(
-            target,
-            location=(folder / target.name).as_uri(),
-            properties=(),
-            io_properties=(),
-            dead_letters=here(target.dead_letters) if target.dead_letters is not None else None,
-        )
+        files = replace(target.files, location=(folder / target.name).as_uri(), properties=(), io_properties=())
+        dead_letters = here(target.dead_letters) if target.dead_letters is not None else None
+        return replace(target, files=files, dead_letters=dead_letters)
 
     targets = {topic: here(target) for topic, target in job.targets.items()}
     beside = {topic: tuple(map(here, others)) for topic, others in job.beside.items()}

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from frazil.error_classes import ErrorClass
 from frazil.ingest.tasks.shares import due_records
 from frazil.ingest.tasks.task_job import MOST_VALUE_BYTES, limit_of
 from frazil.kafka.fetch.columns import LEFT_OUT
@@ -43,7 +44,7 @@ def _bad_records(target: TableTarget, topic: str, records: pa.RecordBatch, sizes
     count = records.num_rows
     offsets = records["offset"].to_pylist() if "offset" in records.schema.names else [-1] * count
     return [
-        BadRecord(topic, partition, offset, "too_large", "", _reason(size, limit_of(target)))
+        BadRecord(topic, partition, offset, ErrorClass.TOO_LARGE, "", _reason(size, limit_of(target)))
         for partition, offset, size in zip(records["partition"].to_pylist(), offsets, sizes, strict=True)
     ]
 

@@ -258,7 +258,7 @@ def _divide_records(
     """Yields the shares as records. One that ends tasks, whose value is not read, goes to the tables that know of it."""
     route = targets[0].route
     assert route is not None
-    crashing = {target.name: _crashing(target, topic, records) for target in targets}
+    crashing = {target.name: crashing_records(target, topic, records) for target in targets}
     is_read = ~np.logical_or.reduce(list(crashing.values()))
     named = records if is_read.all() else records.filter(pa.array(is_read))
     values = read_route_values(route, targets, topic, named)
@@ -329,7 +329,7 @@ def _without_new(own: Ints, code: Ints, values: RouteValues, router: Router, oth
     return own[~np.isin(code[own], list(new))], RouteReport(first, dict(rest), others)
 
 
-def _crashing(target: TableTarget, topic: str, records: pa.RecordBatch) -> Bools:
+def crashing_records(target: TableTarget, topic: str, records: pa.RecordBatch) -> Bools:
     """Returns which records the table refuses unread, bool of shape (n_records,)."""
     known = {(one.partition, one.offset) for one in target.known.crashing if one.topic == topic}
     if not known:

@@ -1,89 +1,187 @@
-"""What Spark gets of records whose table has expressions that Spark evaluates.
+"""The two stages of a task whose query Spark computes in part: the first decodes records, the second has Spark's values.
 
-It gets the records as they are, and beside them the columns that these expressions use, decoded exactly as the task
-behind will decode them.
-
-A record that the task would refuse has nulls here; whatever is wrong with a batch, the task meets it too, and reports it.
+Spark cuts what passes between the stages into batches of its own, so that only the columns that the expressions use pass
+through it. What was read at once is handed on in a file, whose path is beside its last record. Both stages of a task are
+processes of one machine.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import pickle
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 
 from frazil.decode.limits import read_bounded
-from frazil.ingest.tasks.task import read_records, with_topic
-from frazil.ingest.tasks.task_job import Job, by_topic
+from frazil.failpoints import hit
+from frazil.ingest.tasks.shares import Share, crashing_records
+from frazil.ingest.tasks.task import TableRun, read_records, run_guarded, take_batch, with_topic
+from frazil.ingest.tasks.task_job import Job, quoting_no_record
 from frazil.ingest.tasks.task_limits import each_in_time, limited_memory
-from frazil.kafka.fetch.columns import LEFT_OUT
 from frazil.process.evaluate import evaluate
 from frazil.process.program import INPUT
-from frazil.rows.changes import UPSERT
+from frazil.rows.changes import UPSERT, Changes
 from frazil.rows.query import query_input
-from frazil.schema.arrow import Bools, Ints, pick, spread_places
+from frazil.schema.arrow import Records, pick, spread_places
+from frazil.temporary import handed_on_folder, taken_folder
+from frazil.types import BadRecord
 from frazil.write.target import TableTarget
 
+STEP = "step"
+"""The column with the paths of files, text: each beside the last record of those that it has, null beside others."""
+_PREFIX, _FIRST = "frazil-records-", "0"
 
-def with_inputs(job: Job, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yields the records with the columns of `in_spark.input_schema`. The job has one table."""
-    with limited_memory():
+
+@dataclass(frozen=True)
+class _Step:
+    """What the second stage does with some records."""
+
+    #: The method of the second stage's run, with all arguments; where there are `records`, without these.
+    take: Callable[..., None]
+    #: The records that were decoded at once, of which Spark makes values.
+    records: pa.RecordBatch | None = None
+
+
+def first_stage(job: Job, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Decodes the records and yields STEP and the columns of `in_spark.input_schema`, a row for each record that is decoded
+    and one for each further step. The job has one table.
+
+    Raises: OSError where there is no room for temporary files.
+    """
+    target = job.all_targets[0]
+    run = _FirstRun(target, target.name in job.trials, job.topics_of(target.name))
+    with limited_memory(), quoting_no_record(job), handed_on_folder(_PREFIX) as folder:
         for batch in each_in_time(batches):
-            for topic, records in by_topic(job, batch):
-                yield _with_inputs(job.targets[topic], topic, records)
+            take_batch(job, batch, {target.name: run}, {topic: {} for topic in job.targets})
+            while run.steps:
+                yield run.hand_on(folder)
 
 
-def _with_inputs(target: TableTarget, topic: str, records: pa.RecordBatch) -> pa.RecordBatch:
-    rows = np.flatnonzero(_are_read(target, topic, records))
-    read = partial(inputs_of, target, topic)
-    pieces = read_bounded(records.take(pa.array(rows)), read, target.reading.columns_left)
-    try:
-        found = [values for _, _, values in pieces]
-    except Exception:  # noqa: BLE001  (whatever it is, the task raises it too, where it is found and reported)
-        found = []
-    part = target.spark_part
-    assert part is not None
-    places = spread_places(rows, records.num_rows) if found else pa.nulls(records.num_rows, pa.int64())
-    kept = [name for name in records.schema.names if name != LEFT_OUT]
-    sizes = records.column(LEFT_OUT) if LEFT_OUT in records.schema.names else pa.repeat(pa.scalar(0), records.num_rows)
-    arrays = [*(records.column(name) for name in kept), sizes]
-    for n, column in enumerate(part.inputs.output):
-        values = pa.concat_arrays([one[n] for one in found]) if found else pa.array([], column.type)
-        arrays.append(values.take(places))
-    names = [*kept, LEFT_OUT, *(INPUT.format(n) for n in range(len(part.inputs.output)))]
-    return pa.RecordBatch.from_arrays(arrays, names=names)
+def second_stage_of(job: Job) -> Callable[[Iterable[pa.RecordBatch]], Iterable[pa.RecordBatch]]:
+    """Returns the function for `mapInArrow` that does what that of `task_of` does, with what the first stage has decoded. It
+    takes STEP and the columns of `SparkPart.values`.
+    """
+    return partial(_second_stage, job)
 
 
-def _are_read(target: TableTarget, topic: str, records: pa.RecordBatch) -> Bools:
-    """Returns which records the task will read: bool of shape (n_records,)."""
-    partitions = np.asarray(records.column("partition"))
-    found: Bools = np.ones(records.num_rows, np.bool_)
-    if LEFT_OUT in records.schema.names:
-        found &= np.asarray(records[LEFT_OUT]) == 0
-    for one in target.known.crashing:
-        if one.topic == topic:
-            found &= ~((partitions == one.partition) & (np.asarray(records.column("offset")) == one.offset))
-    return found
+def _second_stage(job: Job, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    with ExitStack() as folders:
+        yield from run_guarded(job, _steps(job, batches, folders))
 
 
-def inputs_of(target: TableTarget, topic: str, records: Mapping[str, pa.Array]) -> list[pa.Array]:
+def _steps(job: Job, batches: Iterable[pa.RecordBatch], folders: ExitStack) -> Iterator[Callable[[TableRun], None]]:
+    """Yields the steps, each once Spark's values of all of its records are there. folders: gets the folder of the files."""
+    names = [one.name for one in job.spark_part.values] if job.spark_part is not None else []
+    waiting: list[pa.RecordBatch] = []
+    for batch in batches:
+        begin = 0
+        for row in np.flatnonzero(np.asarray(batch[STEP].is_valid())).tolist():
+            waiting.append(batch.slice(begin, row + 1 - begin))
+            path = Path(batch[STEP][row].as_py())
+            if path.name == _FIRST:
+                folders.enter_context(taken_folder(path.parent))
+            step = _take_file(path)
+            if step.records is None:
+                yield step.take
+            else:
+                records = step.records
+                for name in names:
+                    records = records.append_column(name, pa.concat_arrays([some[name] for some in waiting]))
+                yield partial(step.take, records=records)
+            waiting, begin = [], row + 1
+        waiting.append(batch.slice(begin))
+
+
+def _take_file(path: Path) -> _Step:
+    with path.open("rb") as file:
+        step: _Step = pickle.load(file)
+    path.unlink()
+    return step
+
+
+class _FirstRun(TableRun):
+    """Reads the records of a table as its `source` has them, and keeps what the second stage does with them."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        #: The steps that were not handed on yet, each with its rows of the columns that Spark's expressions use.
+        self.steps: list[tuple[_Step, list[pa.Array]]] = []
+        self._handed_on = 0
+
+    def hand_on(self, folder: Path) -> pa.RecordBatch:
+        """Writes the first step to a file in the folder, and returns its rows."""
+        step, inputs = self.steps.pop(0)
+        path = folder / str(self._handed_on)  # `_FIRST` is the first.
+        self._handed_on += 1
+        try:
+            with path.open("xb") as file:
+                hit("stage.write")
+                pickle.dump(step, file, protocol=5)  # From 5 on it copies no arrays.
+        except OSError as error:
+            path.unlink(missing_ok=True)
+            raise OSError(error.errno, error.strerror, str(path)) from None
+        count = 1 if step.records is None else step.records.num_rows
+        paths = pa.concat_arrays([pa.nulls(count - 1, pa.string()), pa.array([str(path)])])
+        return pa.RecordBatch.from_arrays([paths, *inputs], names=[STEP, *map(INPUT.format, range(len(inputs)))])
+
+    def take_left_out(self, topic: str, records: pa.RecordBatch, reasons: list[BadRecord]) -> None:
+        """Keeps the records for the second stage."""
+        self._keep(partial(TableRun.take_left_out, topic=topic, records=records, reasons=reasons))
+
+    def take_share(self, topic: str, share: Share, latest: Mapping[str, Mapping[int, int]]) -> None:
+        """Decodes the records, and keeps them and what is reported of a route for the second stage."""
+        if self.target.route is not None:
+            others = replace(share, records=share.records.take(pa.array([], pa.int64())))
+            self._keep(partial(TableRun.take_share, topic=topic, share=others, latest=latest))
+        self.take(topic, share.records)
+
+    def take(self, topic: str, records: pa.RecordBatch, of_source: Changes | None = None) -> None:  # noqa: ARG002
+        """Decodes the records, and keeps them for the second stage; those that end tasks it takes unread."""
+        is_crashing = crashing_records(self.target, topic, records)
+        if is_crashing.any():
+            self._keep(partial(TableRun.take, topic=topic, records=records.filter(pa.array(is_crashing))))
+            records = records.filter(pa.array(~is_crashing))
+        if records.num_rows:
+            read = partial(self._read_inputs, topic)
+            for piece, _, (found, inputs) in read_bounded(records, read, self.target.reading.columns_left):
+                self.steps.append((_Step(partial(TableRun.take, topic=topic, of_source=found), piece), inputs))
+
+    def _keep(self, take: Callable[..., None]) -> None:
+        assert self.target.spark_part is not None
+        self.steps.append((_Step(take), [pa.nulls(1, one.type) for one in self.target.spark_part.inputs.output]))
+
+    def _read_inputs(self, topic: str, columns: Records) -> tuple[Changes, list[pa.Array]]:
+        columns = self.last_deletes.mark_following_deletes(topic, with_topic(self.target, topic, columns))
+        changes = _read_source(self.target, topic, columns)
+        self.last_deletes.take(topic, changes.last_deletes, columns)
+        if self.is_trial and changes.decoded.requested_fields:
+            self._note_hints(self._by_rows(topic, columns, changes.decoded))
+        return changes, _inputs(self.target, columns, changes)
+
+
+def inputs_of(target: TableTarget, topic: str, records: Records) -> list[pa.Array]:
     """Returns the columns that Spark's expressions use, with a value for each record; null for one that makes no row."""
-    source, program = target.source, target.program
+    records = with_topic(target, topic, records)
+    return _inputs(target, records, _read_source(target, topic, records))
+
+
+def _read_source(target: TableTarget, topic: str, records: Records) -> Changes:
+    assert target.source is not None
+    return read_records(target.source, topic, records)
+
+
+def _inputs(target: TableTarget, records: Records, changes: Changes) -> list[pa.Array]:
+    """Returns the inputs of records whose changes are known, as `inputs_of`."""
+    source, part = target.source, target.spark_part
     assert source is not None
-    assert program is not None
-    assert program.spark_part is not None
-    count = len(records["value"])
-    columns, owner = _columns(source, topic, with_topic(target, topic, records))
-    made = evaluate(program.spark_part.inputs, columns, owner.size, "null").columns
-    places = spread_places(owner, count)
+    assert part is not None
+    is_row = (changes.ops == UPSERT) & ~changes.decoded.refused[changes.records] & (not changes.must_read_again)
+    rows = np.flatnonzero(is_row)
+    made = evaluate(part.inputs, pick(query_input(source, records, changes), rows), rows.size, "null").columns
+    places = spread_places(changes.records[rows], len(records["value"]))
     return [one.take(places) for one in made]
-
-
-def _columns(source: TableTarget, topic: str, records: Mapping[str, pa.Array]) -> tuple[dict[str, pa.Array], Ints]:
-    """Returns the columns of `records` for those that make a row, and which these are."""
-    changes = read_records(source, topic, records, limit=0)
-    is_read = (changes.ops == UPSERT) & ~changes.decoded.refused[changes.records] & (not changes.must_read_again)
-    rows: Ints = np.flatnonzero(is_read)
-    return pick(query_input(source, records, changes), rows), changes.records[rows].astype(np.int64)

@@ -12,6 +12,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from frazil.decode.columns import Decoded, Fate
+from frazil.error_classes import ErrorClass
 from frazil.ingest.tasks.shares import value_sizes
 from frazil.process.evaluate import Unmet
 from frazil.report import MOST_BAD, BadRecords, Counts, ExpectationReport, RouteReport, SchemaRequests
@@ -110,12 +111,12 @@ class Tally:
             offset = columns["offset"][mismatch.row].as_py() if "offset" in columns else -1
             partition = columns["partition"][mismatch.row].as_py()
             first.append(BadRecord(topic, partition, offset, mismatch.kind, mismatch.path, mismatch.reason))
-        classes = Counter({mismatch.row: mismatch.kind for mismatch in decoded.mismatches}.values())
+        classes: Counter[str] = Counter({mismatch.row: mismatch.kind for mismatch in decoded.mismatches}.values())
         self.bad = BadRecords.merge([self.bad, BadRecords(tuple(first), decoded.mismatch_count, classes)])
 
     def note_unread(self, named: Sequence[BadRecord]) -> None:
         """Notes records that are not read because they crash the task which reads them."""
-        classes = Counter(one.kind for one in named)
+        classes: Counter[str] = Counter(one.kind for one in named)
         self.bad = BadRecords.merge([self.bad, BadRecords(tuple(named), len(named), classes)])
 
     def note_unmet(self, topic: str, columns: Records, unmet: Sequence[Unmet]) -> None:
@@ -123,7 +124,7 @@ class Tally:
         for one in unmet:
             name, (row, values) = one.expectation.name, next(iter(one.rows.items()))
             partition, offset = columns["partition"][row].as_py(), columns["offset"][row].as_py()
-            first = BadRecord(topic, partition, offset, "failed_expectation", "", reason_of(one, values))
+            first = BadRecord(topic, partition, offset, ErrorClass.FAILED_EXPECTATION, "", reason_of(one, values))
             found = ExpectationReport({name: int(np.count_nonzero(one.records))}, {name: first})
             self.unmet = ExpectationReport.merge([self.unmet, found])
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -53,22 +54,25 @@ _EVERY_MISMATCH = 2**31
 _MANY_BYTES = 32 * 1024 * 1024  # Buffered rows of so many bytes of values take a hundred megabytes and more.
 _MANY_RECORDS = 8192  # A read of so many costs little more for each than one of a whole Arrow batch.
 _MOST_HELD_BYTES = 64 * 1024 * 1024
+Portion: TypeAlias = pa.RecordBatch | Callable[["TableRun"], None]
+"""Records, or what the run of a job's only table does with records that an earlier stage has decoded (`spark_inputs`)."""
 
 
 def task_of(job: Job) -> Callable[[Iterable[pa.RecordBatch]], Iterable[pa.RecordBatch]]:
     """Returns the function for `mapInArrow`; its output has one column, `report`, with one JSON text per table. It limits
     memory and processor time of its process, which must run no other task at the same time.
     """
-    return partial(_run_guarded, job)
+    return partial(run_guarded, job)
 
 
-def _run_guarded(job: Job, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def run_guarded(job: Job, batches: Iterable[Portion]) -> Iterator[pa.RecordBatch]:
+    """Runs a task as `task_of` does."""
     regions()
     with limited_memory(), quoting_no_record(job):
         yield from run_task(job, each_in_time(batches))
 
 
-def run_task(job: Job, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def run_task(job: Job, batches: Iterable[Portion]) -> Iterator[pa.RecordBatch]:
     """Reads the batches and yields one row per table with its report as JSON."""
     clock = SystemClock()
     began_ms = clock.now_ms()
@@ -80,10 +84,10 @@ def run_task(job: Job, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordB
     yield pa.RecordBatch.from_pydict({"report": pa.array([dump_report(report) for report in reports], pa.string())})
 
 
-def read_all(job: Job, batches: Iterable[pa.RecordBatch]) -> list[TaskReport]:
+def read_all(job: Job, batches: Iterable[Portion]) -> list[TaskReport]:
     """Reads all records, writes all files and returns the reports; no rows remain in memory afterwards."""
     receive(job.references)
-    runs: dict[str, _TableRun] = {}
+    runs: dict[str, TableRun] = {}
     together = {
         topic: {rest: Together(members, read_records) for rest, members in routes_of(job.targets_of(topic)).items()}
         for topic in job.targets
@@ -91,7 +95,10 @@ def read_all(job: Job, batches: Iterable[pa.RecordBatch]) -> list[TaskReport]:
     try:
         for batch in batches:
             hit("task.batch")
-            _take_batch(job, batch, runs, together)
+            if isinstance(batch, pa.RecordBatch):
+                take_batch(job, batch, runs, together)
+            else:
+                batch(_run_of(job.all_targets[0], job, runs))
         for run in runs.values():
             run.take_held()
         _take_rows(runs, together)
@@ -102,8 +109,8 @@ def read_all(job: Job, batches: Iterable[pa.RecordBatch]) -> list[TaskReport]:
         raise
 
 
-def _take_batch(
-    job: Job, batch: pa.RecordBatch, runs: dict[str, _TableRun], together: Mapping[str, Mapping[str, Together]]
+def take_batch(
+    job: Job, batch: pa.RecordBatch, runs: dict[str, TableRun], together: Mapping[str, Mapping[str, Together]]
 ) -> None:
     """Hands each table its records, and holds no more of them than there is memory for."""
     for topic, all_records in by_topic(job, batch):
@@ -123,13 +130,13 @@ def _take_batch(
         _take_rows(runs, together)
 
 
-def _run_of(target: TableTarget, job: Job, runs: dict[str, _TableRun]) -> _TableRun:
+def _run_of(target: TableTarget, job: Job, runs: dict[str, TableRun]) -> TableRun:
     if target.name not in runs:
-        runs[target.name] = _TableRun(target, target.name in job.trials, job.topics_of(target.name))
+        runs[target.name] = TableRun(target, target.name in job.trials, job.topics_of(target.name))
     return runs[target.name]
 
 
-def _take_rows(runs: Mapping[str, _TableRun], together: Mapping[str, Mapping[str, Together]]) -> None:
+def _take_rows(runs: Mapping[str, TableRun], together: Mapping[str, Mapping[str, Together]]) -> None:
     """Hands each table its rows that were made together with those of other tables."""
     for one in (one for routes in together.values() for one in routes.values()):
         for name, rows in one.take_held():
@@ -140,33 +147,33 @@ Stage = Callable[[TableTarget, ReadRecords, Changes], Changes]
 """Makes other changes of those of some records; refuses records, and counts those that it drops by a name."""
 
 
-def stages_of(target: TableTarget) -> Iterator[tuple[TableTarget, Stage]]:
-    """Yields the stages that the changes of a table pass, in order, each with the table that it makes changes of: the one
-    that the records alone would make, then that of the query.
+def stages_of(target: TableTarget) -> tuple[Stage, ...]:
+    """Returns the stages that the changes of a table pass, in order.
 
     Before them, whole records are taken out: those that were not read (`left_out`), those before the table's start and those
-    of other tables of a route (`shares_of`), those that crash their reader (`_TableRun.take`). `_read_values` makes changes
-    of the rest. After them come the tally, the dead letters, and the rows (`shape_rows`), which are written as they are, or
-    the latest of each key (`ChangeRows`), by partition and order (`FileWriter`).
+    of other tables of a route (`shares_of`), those that crash their reader (`TableRun.take`). `_read_values` makes changes
+    of the rest. A query's stages follow those of its `source`, the table that the records alone would make. After all of
+    them come the tally, the dead letters, and the rows (`shape_rows`), which are written as they are, or the latest of each
+    key (`ChangeRows`), by partition and order (`FileWriter`).
     """
-    source = target.source or target
-    yield source, check_keys
-    yield source, refuse_unstorable
-    if target.source is not None:
-        yield target, run_query
-        yield target, drop_unread
-        yield target, refuse_unstorable
-    yield target, protect_metadata
+    if target.source is None:
+        return check_keys, refuse_unstorable, protect_metadata
+    return run_query, drop_unread, refuse_unstorable, protect_metadata
 
 
-def read_records(target: TableTarget, topic: str, records: Records, limit: int = MAX_MISMATCHES) -> Changes:
+def read_records(
+    target: TableTarget, topic: str, records: Records, limit: int = MAX_MISMATCHES, of_source: Changes | None = None
+) -> Changes:
     """Returns the changes that records of a topic make in a table. topic: empty where records are read once more. limit: the
-    number of mismatches that are kept.
+    number of mismatches that are kept. of_source: the changes of the table's `source`, where they are known.
     """
     read = ReadRecords(topic, with_topic(target, topic, records), limit)
-    changes = _read_values(target.source or target, read)
-    for of_table, stage in stages_of(target):
-        changes = stage(of_table, read, changes)
+    if target.source is None:
+        changes = _read_values(target, read)
+    else:
+        changes = of_source or read_records(target.source, topic, read.columns, limit)
+    for stage in stages_of(target):
+        changes = stage(target, read, changes)
     return changes
 
 
@@ -200,7 +207,7 @@ def _columns(target: TableTarget, topic: str, records: pa.RecordBatch) -> dict[s
 
 
 @dataclass
-class _TableRun:
+class TableRun:
     """The results of the task for one table."""
 
     #: The table.
@@ -287,13 +294,18 @@ class _TableRun:
             self.writer = FileWriter(self.target)
         return self.writer
 
-    def take(self, topic: str, records: pa.RecordBatch) -> None:
-        """Decodes, shapes and writes the records of one topic."""
+    def take(self, topic: str, records: pa.RecordBatch, of_source: Changes | None = None) -> None:
+        """Decodes, shapes and writes the records of one topic. of_source: see `read_records`."""
         if self.target.known.crashing:
             records = self._take_crashing(topic, records)
             if not records.num_rows:
                 return
-        read = partial(self._read, topic)
+        decoded = [of_source]
+
+        def read(columns: dict[str, pa.Array]) -> Changes:
+            # Where a read for more columns than the decoded ones exceeds a limit, parts of the records are decoded again.
+            return self._read(topic, columns, decoded.pop() if decoded else None)
+
         columns_of = partial(_columns, self.target, topic)
         for _, columns, changes in read_bounded(records, read, self.target.reading.columns_left, columns_of):
             self._take_read(topic, columns, changes)
@@ -351,15 +363,19 @@ class _TableRun:
         except TooManyPartitions as error:
             self.scattered = error.some
 
-    def _read(self, topic: str, columns: Records) -> Changes:
-        changes = read_records(self.target, topic, self.last_deletes.mark_following_deletes(topic, columns))
-        decode = partial(_decode_only, topic)
-        changes = replace(changes, decoded=fields_requested_by_rows(self.source, columns, changes.decoded, decode))
+    def _read(self, topic: str, columns: Records, of_source: Changes | None) -> Changes:
+        marked = self.last_deletes.mark_following_deletes(topic, columns)
+        changes = read_records(self.target, topic, marked, of_source=of_source)
+        changes = replace(changes, decoded=self._by_rows(topic, columns, changes.decoded))
         self.tally.note_key_columns(changes.key_columns)
         self.has_key_updates |= changes.old_keys is not None and not self.target.known.is_single_task
         self.key_update_parts.take(topic, changes.key_update_parts, columns)
         self.last_deletes.take(topic, changes.last_deletes, columns)
         return changes
+
+    def _by_rows(self, topic: str, columns: Records, decoded: Decoded) -> Decoded:
+        """Returns what becomes of the records, with the columns that only rows show."""
+        return fields_requested_by_rows(self.source, columns, decoded, partial(_decode_only, topic))
 
     def _write(self, topic: str, columns: dict[str, pa.Array], changes: Changes) -> None:
         self.dead_letters.write_refused(

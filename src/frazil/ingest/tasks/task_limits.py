@@ -12,9 +12,8 @@ import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-import pyarrow as pa
 from numba.core import event
 
 CPU_SECONDS = 20.0
@@ -23,6 +22,8 @@ machine: a guest's clock includes the time that the host takes.
 """
 MEMORY_BYTES = 2 * 1024**3
 """Memory that a task may allocate beyond that of its process when it begins."""
+
+Batch = TypeVar("Batch")
 
 
 class _Paused(event.Listener):  # type: ignore[misc]
@@ -57,7 +58,7 @@ def limited_time(cpu_seconds: float = CPU_SECONDS) -> Iterator[None]:
         signal.setitimer(signal.ITIMER_PROF, 0.0)
 
 
-def each_in_time(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def each_in_time(batches: Iterable[Batch]) -> Iterator[Batch]:
     """Yields the batches, and limits the processor time between each and the next."""
     for batch in batches:
         with limited_time():

@@ -56,23 +56,6 @@ class Wanted:
     most_records: int = 20_000
 
 
-_TYPES = {
-    "topic": "string",
-    "partition": "int",
-    "offset": "bigint",
-    "timestamp": "timestamp",
-    "key": "binary",
-    "headers": "array<struct<key: string, value: binary>>",
-    "value": "binary",
-    LEFT_OUT: "bigint",
-}
-
-
-def record_schema(wanted: Wanted) -> str:
-    """Returns Spark's types of the wanted columns and of LEFT_OUT, as DDL."""
-    return ", ".join(f"`{name}` {_TYPES[name]}" for name in (*wanted.columns, LEFT_OUT))
-
-
 class DamagedRecord(Exception):
     """A record that is none; the batch that it is in has this row of the table."""
 

@@ -10,6 +10,7 @@ A broker answers no records of a partition where others before it in the request
 from __future__ import annotations
 
 import select
+import tempfile
 from collections.abc import Collection, Generator, Iterable, Iterator, MutableMapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -126,12 +127,18 @@ def read_ranges(
     that no longer exist are left out, and a range ends where its log does.
 
     Raises: UnavailableError, which names the place: records that no longer exist, a topic that was deleted or recreated,
-    damaged batches, a login or a right that is refused; and where nothing has arrived for `request.timeout.ms`. OSError
-    where there is no room for a large batch.
+    damaged batches, a login or a right that is refused; where nothing has arrived for `request.timeout.ms`; and where
+    there is no room on disk for a large batch.
     """
     reading = _Reading(cluster, ranges, wanted, {} if reached is None else reached, is_lenient)
     try:
         yield from reading.batches()
+    except OSError as error:
+        raise UnavailableError(
+            f"a large batch of records has no room: {error.strerror or error}",
+            remedy="free disk space; Frazil retries with back-off",
+            where=tempfile.gettempdir(),
+        ) from None
     finally:
         reading.end()
 
@@ -363,7 +370,7 @@ class _Reading:
         for part in self._left.values():
             if part.problem and now_s - part.since_s > self._patience_s:
                 raise UnavailableError(
-                    f"records have not arrived for {self._patience_s:.0f} s: {part.problem}", where=part.where
+                    f"records have not arrived for {self._patience_s:g} s: {part.problem}", where=part.where
                 )
 
     def _check_right(self, words: str, where: str) -> None:

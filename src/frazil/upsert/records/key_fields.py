@@ -32,6 +32,7 @@ from frazil.decode.json.slices import Slices, Texts, elements_of
 from frazil.decode.protobuf.wire import split_message_indexes
 from frazil.decode.settings import Reading, WriterSchema
 from frazil.decode.wire_format import group_rows, guids_of, select_bodies, split_headers
+from frazil.error_classes import ErrorClass
 from frazil.name_case import change_case, fold_case
 from frazil.registry.port import UnusableSchema
 from frazil.rows.changes import TRUNCATE, Changes
@@ -186,7 +187,9 @@ def check_key_fields(target: TableTarget, records: Records, changes: Changes, li
         return changes
     mismatches = []
     for row in np.flatnonzero(is_bad)[:limit].tolist():
-        kind, reason = ("no_key", _NO_KEY) if found.lacks[row] else ("key_mismatch", reasons[found.codes[row]])
+        kind, reason = (
+            (ErrorClass.NO_KEY, _NO_KEY) if found.lacks[row] else (ErrorClass.KEY_MISMATCH, reasons[found.codes[row]])
+        )
         mismatches.append(Mismatch(row, "", kind, reason))
     decoded = changes.decoded.refusing(is_bad, mismatches, limit)
     decoded = replace(decoded, missing=decoded.missing | found.missing)

@@ -19,6 +19,7 @@ from pyiceberg.types import IcebergType, NestedField, StringType, StructType, UU
 
 from frazil.cdc.changes import read_envelope
 from frazil.decode.columns import Decoded, Mismatch
+from frazil.error_classes import ErrorClass
 from frazil.kafka.port import Partition
 from frazil.report import KeyUpdatePart
 from frazil.rows.changes import DELETE, TRUNCATE, UPSERT, Changes, ReadRecords
@@ -143,7 +144,7 @@ def _refuse_other_keys(target: TableTarget, decoded: Decoded, keys: Keys, there:
             name = ".".join(path)
             reason = f"the field {name} of the value is not that of the key"
             mismatches += [
-                Mismatch(row, name, "key_mismatch", reason) for row in np.flatnonzero(differs)[:limit].tolist()
+                Mismatch(row, name, ErrorClass.KEY_MISMATCH, reason) for row in np.flatnonzero(differs)[:limit].tolist()
             ]
             refused = refused | differs
     return decoded.refusing(refused, mismatches, limit)
@@ -245,7 +246,7 @@ def _without_key_columns(target: TableTarget, changes: Changes, limit: int) -> C
         changes = replace(changes, ignored=ignored).only(changes.ops != DELETE)
     name = next((name for name in reading.key_columns if not has_column(target, tuple(name.split(".")))), "")
     reason = _lacking(target, name) if name else _NO_FIELDS
-    mismatches = refuse(changes, changes.ops != TRUNCATE, name, "no_key", reason, limit)
+    mismatches = refuse(changes, changes.ops != TRUNCATE, name, ErrorClass.NO_KEY, reason, limit)
     return replace(changes, decoded=found.refusing(found.refused, mismatches, limit))
 
 
@@ -284,7 +285,7 @@ def _without_key(target: TableTarget, rows: pa.Table, changes: Changes, limit: i
     found: list[Mismatch] = []
     for path, name in zip(target.changes.paths, target.changes.key_columns, strict=True):
         lacks = np.asarray(key_of(rows, path).is_null()) & (changes.ops != TRUNCATE)
-        found += _refuse_empty(changes, lacks, name, "no_key", f"the key column {name}", limit)
+        found += _refuse_empty(changes, lacks, name, ErrorClass.NO_KEY, f"the key column {name}", limit)
     return found
 
 
@@ -307,11 +308,13 @@ def _without_order(target: TableTarget, changes: Changes, limit: int) -> list[Mi
         lacks &= np.asarray(changes.order.is_null())
     elif made := _made_of(target, name):
         reason = f"the table has no column {name}: write `{made}` under `order_by`, the column of that field"
-        return refuse(changes, lacks, name, "no_order_value", reason, limit)
-    return _refuse_empty(changes, lacks, name, "no_order_value", f"the column {name}, which orders the changes,", limit)
+        return refuse(changes, lacks, name, ErrorClass.NO_ORDER_VALUE, reason, limit)
+    return _refuse_empty(
+        changes, lacks, name, ErrorClass.NO_ORDER_VALUE, f"the column {name}, which orders the changes,", limit
+    )
 
 
-def _refuse_empty(changes: Changes, lacks: Bools, name: str, kind: str, what: str, limit: int) -> list[Mismatch]:
+def _refuse_empty(changes: Changes, lacks: Bools, name: str, kind: ErrorClass, what: str, limit: int) -> list[Mismatch]:
     """Refuses changes whose column is empty: the record has no value, or the value was rescued."""
     unfit = lacks & _are_rescued(changes, name)
     found = refuse(changes, unfit, name, kind, f"{what} has a value that does not fit its type", limit)
@@ -335,8 +338,8 @@ def refuse_unpaired(target: TableTarget, topic: str, records: Records, changes: 
         _are_among(lost, topic, records)[changes.records]
         for lost in (target.known.unpaired, target.known.missing_required)
     )
-    found = refuse(changes, updated, "", "incomplete_primary_key_update", _INCOMPLETE_KEY_UPDATE, limit)
-    return found + refuse(changes, missing_required, "", "missing_value", _NO_VALUE, limit)
+    found = refuse(changes, updated, "", ErrorClass.INCOMPLETE_PRIMARY_KEY_UPDATE, _INCOMPLETE_KEY_UPDATE, limit)
+    return found + refuse(changes, missing_required, "", ErrorClass.MISSING_VALUE, _NO_VALUE, limit)
 
 
 def _are_among(lost: Sequence[tuple[str, int, int]], topic: str, records: Records) -> Bools:
@@ -348,7 +351,7 @@ def _are_among(lost: Sequence[tuple[str, int, int]], topic: str, records: Record
     return np.fromiter((place in mine for place in places), np.bool_, len(records["partition"]))
 
 
-def refuse(changes: Changes, lacks: Bools, path: str, kind: str, reason: str, limit: int) -> list[Mismatch]:
+def refuse(changes: Changes, lacks: Bools, path: str, kind: ErrorClass, reason: str, limit: int) -> list[Mismatch]:
     """Refuses the records of these changes, all for one reason."""
     refused = changes.decoded.refused
     is_bad = np.zeros(refused.size, np.bool_)

@@ -25,6 +25,7 @@ from frazil.decode.connect.values import VARIABLE_SCALE, read_logical_type
 from frazil.decode.conversion import Conversion
 from frazil.decode.settings import NO_ENVELOPE, Reading
 from frazil.decode.values_as_json import json_text
+from frazil.error_classes import ErrorClass
 from frazil.name_case import fold_case
 from frazil.rows.metadata_columns import own_column
 from frazil.rows.record_keys import decode_keys, has_record
@@ -73,7 +74,7 @@ def read_keys(target: TableTarget, records: Records, rows: Bools, limit: int) ->
     keys = records["key"]
     lacking = rows & np.asarray(keys.is_null())
     mismatches = [
-        Mismatch(row, "", "no_key", "the record has no key, which identifies its row")
+        Mismatch(row, "", ErrorClass.NO_KEY, "the record has no key, which identifies its row")
         for row in np.flatnonzero(lacking)[:limit].tolist()
     ]
     nothing.decoded.refused[lacking] = True
@@ -228,7 +229,7 @@ def _unscaled(
     bad = np.flatnonzero(meant.bad & ~decoded.refused)
     path, reason = ".".join((_ROOT, *place)), f"{{value}} is out of the range of {kind}"
     mismatches = [
-        Mismatch(row, path, "out_of_range", reason.replace("{value}", shortened(json_text(array[row]))))
+        Mismatch(row, path, ErrorClass.OUT_OF_RANGE, reason.replace("{value}", shortened(json_text(array[row]))))
         for row in bad[:limit].tolist()
     ]
     return decoded.refusing(meant.bad, mismatches, limit), meant.array
@@ -236,11 +237,11 @@ def _unscaled(
 
 def _as_other_key(mismatch: Mismatch) -> Mismatch:
     """Returns the mismatch for a field that is no key column: it does not depend on `schema_evolution`."""
-    if mismatch.kind != "unknown_field":
+    if mismatch.kind != ErrorClass.UNKNOWN_FIELD:
         return mismatch
     name = mismatch.path.removeprefix(f"{_ROOT}.")
     reason = f"the record's key has the field {name}, which is none of the table's key columns: name its `key_columns`"
-    return replace(mismatch, kind="key_mismatch", reason=reason)
+    return replace(mismatch, kind=ErrorClass.KEY_MISMATCH, reason=reason)
 
 
 def _with_scales(reading: Reading, kinds: Mapping[Path, IcebergType], records: Records) -> dict[Path, IcebergType]:
@@ -327,7 +328,7 @@ def _without_fields(decoded: Decoded, is_value: Bools, limit: int, is_framed: bo
 
 def _refuse_all(decoded: Decoded, is_bad: Bools, reason: str, limit: int) -> Decoded:
     rows = np.flatnonzero(is_bad & ~decoded.refused)[:limit].tolist()
-    mismatches = [*decoded.mismatches, *(Mismatch(row, "", "no_key", reason) for row in rows)]
+    mismatches = [*decoded.mismatches, *(Mismatch(row, "", ErrorClass.NO_KEY, reason) for row in rows)]
     return replace(decoded, refused=decoded.refused | is_bad, mismatches=mismatches)
 
 

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from frazil.error_classes import ErrorClass
 from frazil.ingest.failures import TaskFailedError
 from frazil.ingest.tables.state import RunState
 from frazil.ingest.tasks import isolate, task
@@ -238,7 +239,7 @@ def test_a_table_that_not_even_one_record_can_be_read_of_stops_with_its_place(
 ) -> None:
     scene = _numbered(tmp_path)
     _refuse_more_than(monkeypatch, 0)
-    together = Found(together=(BadRecord("a", 0, 0, "crashes_decoder", "", "too many"),))
+    together = Found(together=(BadRecord("a", 0, 0, ErrorClass.CRASHES_DECODER, "", "too many"),))
     monkeypatch.setattr("frazil.ingest.batches.pipeline.Pipeline.isolate", lambda *_: together)
     service = scene.start("a")
     stopped = service.tables[0]

@@ -13,14 +13,14 @@ import pytest
 
 from frazil.dead_letters.record import DEAD_LETTER_TYPES
 from frazil.decode.settings import Reading
-from frazil.ingest.tasks.spark_inputs import _are_read
+from frazil.error_classes import ErrorClass
 from frazil.ingest.tasks.task_job import FLOOR_BYTES, MOST_VALUE_BYTES, Job, most_value_bytes
 from frazil.kafka.fetch.columns import LEFT_OUT
 from frazil.report import TaskReport
 from frazil.routing import Route, parse_template
 from frazil.schema.evolve import new_schema
 from frazil.types import BadRecord, DataFile
-from frazil.write.target import TableQuery, TableTarget
+from frazil.write.target import RoutedRecords, TableQuery, TableTarget
 from tests.unit.ingest.targets import records_of, run, target_of
 
 MIB = 1024 * 1024
@@ -67,7 +67,7 @@ def test_it_is_a_dead_letter_without_its_value_and_its_neighbours_are_rows(tmp_p
     assert dead(report) == [(6, b"k1", None, "too_large", WORDS.format(16 * MIB), [{"key": "h", "value": b"x"}])]
     assert (report.counts.record_count, report.counts.written_count, report.counts.row_count) == (5, 4, 4)
     assert report.bad_records.count == 1
-    assert report.bad_records.first == (BadRecord("t", 0, 6, "too_large", "", WORDS.format(16 * MIB)),)
+    assert report.bad_records.first == (BadRecord("t", 0, 6, ErrorClass.TOO_LARGE, "", WORDS.format(16 * MIB)),)
     assert report.counts.latest_ms == {"t": {0: 2000}}
 
 
@@ -91,8 +91,8 @@ def test_a_batch_of_nothing_else_is_read(tmp_path: Path) -> None:
 
 def test_of_a_route_the_table_of_the_rest_has_it(tmp_path: Path) -> None:
     route = Route("lake.rest", parse_template("lake.${kind}"), 10)
-    rest = target(tmp_path, "lake.rest", route=route)
-    own = [target(tmp_path, f"lake.{kind}", route=route, route_values=(kind,)) for kind in "ab"]
+    rest = target(tmp_path, "lake.rest", routed=RoutedRecords(route))
+    own = [target(tmp_path, f"lake.{kind}", routed=RoutedRecords(route, (kind,))) for kind in "ab"]
     batches = [records(0, 0, kind="a"), records(0, HUGE, 0, kind="b"), records(HUGE)]
     for first, *others in ([rest, *own], [*own, rest]):
         reports = run(Job({"t": first}, beside={"t": tuple(others)}), *batches)
@@ -109,7 +109,7 @@ def test_where_bad_records_stop_the_table_nothing_is_written(tmp_path: Path) -> 
     batch = records(0, HUGE).drop_columns(["offset", "topic", "key", "headers"])
     report = run(Job({"t": stopping}), batch)["lake.t"]
     assert (report.written.data, report.bad_records.count) == ((), 1)
-    assert report.bad_records.first == (BadRecord("t", 0, -1, "too_large", "", WORDS.format(16 * MIB)),)
+    assert report.bad_records.first == (BadRecord("t", 0, -1, ErrorClass.TOO_LARGE, "", WORDS.format(16 * MIB)),)
 
 
 def test_above_the_most_that_is_read_the_limit_of_the_table_is_not_blamed(tmp_path: Path) -> None:
@@ -138,7 +138,3 @@ def test_the_limit_of_a_query_is_that_of_its_source(tmp_path: Path) -> None:
     query = TableQuery(target(tmp_path, "lake.t", 64 * MIB))
     made = replace(target(tmp_path, "lake.t", MIB), query=query)
     assert most_value_bytes(Job({"t": made})) == 64 * MIB
-
-
-def test_spark_evaluates_nothing_of_it(tmp_path: Path) -> None:
-    assert _are_read(target(tmp_path, "lake.t"), "t", records(0, HUGE, 0)).tolist() == [True, False, True]

@@ -15,6 +15,7 @@ from pyiceberg.types import LongType
 from frazil import __version__, failpoints
 from frazil.dead_letters.record import DEAD_LETTER_TYPES
 from frazil.decode.settings import Reading
+from frazil.error_classes import ErrorClass
 from frazil.ingest.tasks.task import run_task
 from frazil.ingest.tasks.task_job import Job, source_columns
 from frazil.report import TaskReport
@@ -125,8 +126,15 @@ def test_a_bad_record_is_reported_by_its_place_and_its_table_has_no_files(tmp_pa
     assert (reports["lake.a"].bad_records.count, reports["lake.a"].bad_records.first) == (
         2,
         (
-            BadRecord("a", 3, 71, "type_mismatch", "id", 'string "x" does not fit long'),
-            BadRecord("a", 3, 75, "tombstone", "", "the record has no value (a tombstone), so it is not a JSON object"),
+            BadRecord("a", 3, 71, ErrorClass.TYPE_MISMATCH, "id", 'string "x" does not fit long'),
+            BadRecord(
+                "a",
+                3,
+                75,
+                ErrorClass.TOMBSTONE,
+                "",
+                "the record has no value (a tombstone), so it is not a JSON object",
+            ),
         ),
     )
     assert _rows(reports["lake.b"]) == [{"id": 2}]

@@ -128,7 +128,7 @@ def test_what_a_new_leader_does_not_have_yet_is_waited_for_unless_the_read_is_le
 def test_what_nobody_has_any_more_is_no_part_that_was_read() -> None:
     with made_log(log(range(3)), start=0) as cluster:
         reader = KafkaReader(settings(cluster.servers), timeout_s=0.5)
-        with pytest.raises(UnavailableError, match=r"records have not arrived for 0 s: the log ends at offset 3"):
+        with pytest.raises(UnavailableError, match=r"records have not arrived for 0.5 s: the log ends at offset 3"):
             reader.read([OffsetRange("t", 0, 0, 5)], 2**30)
         reader.close()
 

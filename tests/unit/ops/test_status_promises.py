@@ -1,0 +1,105 @@
+"""Everything that is shown of a table about which everything is known: `status_promises.json` has it key by key, as scripts,
+dashboards and alerts rely on it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from markupsafe import Markup
+
+from frazil.catalog.layout import Layout
+from frazil.catalog.port import TableSize
+from frazil.errors import UnavailableError
+from frazil.http.console.figures import LastHour, cells_of, figures_of
+from frazil.http.metrics import TABLE, value_of
+from frazil.ingest.loop.leadership import LeadershipState, Member
+from frazil.ingest.loop.published_offsets import Published
+from frazil.ingest.tables.state import RunState
+from frazil.ingest.tables.table import Table
+from frazil.kafka.port import TopicDescription
+from frazil.maintenance.due import RoundsStatus
+from frazil.ops.pipeline_status import as_document
+from frazil.ops.state_file import StateFile
+from frazil.ops.status import report_running
+from frazil.ops.table_status import MaintenanceReport, VerificationReport, run_document
+from frazil.spec import TableSpec, TopicSelector
+from frazil.spec.partitioning import parse_sort, parse_term
+from frazil.spec.settings import ExpectationSpec
+from frazil.testing import FakeClock
+from frazil.types import Commit, OffsetRange, Resolved
+from tests.unit.ops.test_status import NOW_MS, Scene, text_of
+
+PROMISES = Path(__file__).with_name("status_promises.json")
+
+
+def known_table(scene: Scene) -> Table:
+    """A table of a running process, which knows everything that there is to know."""
+    scene.catalog.arrange("s.a", Layout((parse_term("bucket(id, 4)"),), (parse_sort("id desc"),)))
+    before = scene.catalog.load("s.a")
+    assert before is not None
+    progress = replace(
+        before.progress,
+        commit_id="d",
+        bad_skipped=1,
+        ignored_records={"heartbeat": 1200, "delete": 2},
+        unmet={"positive": 1200, "fresh": 0},
+        rest_records={"limit": 3},
+        committed_at_ms=NOW_MS - 4000,
+    )
+    scene.catalog.commit(Commit("s.a", (), progress, before.progress))
+    expected = (ExpectationSpec(name="positive", that="n > 0"), ExpectationSpec(name="fresh", max_age_s=4))
+    table = Table(TableSpec(name="s.a", topics=(TopicSelector(literal="a"),), expect=expected))
+    table.state = scene.catalog.load("s.a")
+    assert table.state is not None
+    table.state = replace(table.state, progress=progress)
+    table.status.set(RunState.BACKING_OFF, UnavailableError("the catalog: refused", remedy="wait", where="http://c"))
+    table.offsets.topics = {"a": TopicDescription("a", "id", 1)}
+    table.offsets.set_lag(0, 0)
+    table.offsets.set_lag(30, NOW_MS - 4500, (OffsetRange("a", 0, 20, 40),))
+    table.offsets.skipped_offsets = 50
+    table.sizes.freshness_ms, table.sizes.records_per_s = 900, 12.34
+    table.schema.dropped = frozenset({"user", "age"})
+    table.schema.refusals = frozenset({"schema 9: column y: int is not widened to long", "column x: no"})
+    table.catalog.size, table.catalog.dead_letter_count = TableSize(120, 7, 3000, 6, 20), 2
+    table.key_updates.resolved = Resolved(9, 8, 7, 6, 5, 4, 3, 2)
+    return table
+
+
+def test_what_is_known_of_a_table_is_shown_as_it_was_promised(tmp_path: Path) -> None:
+    table = known_table(Scene(tmp_path))
+    file = StateFile(tmp_path, "p", FakeClock(NOW_MS), str, "jdbc:sqlite:x")
+    members = (Member("one", "1", 5, is_warm=True), Member("two", "2", 6, is_warm=False))
+    file.write(
+        [table],
+        maintenance={"s.a": RoundsStatus(NOW_MS - 9000, "no room", 4.0)},
+        verification={"s.a": VerificationReport(NOW_MS - 8000, 3, 30, 2, 1, False, "expired")},
+        leadership=LeadershipState("kafka", "spread", "one", members, "one", 7, "first", {"s.a": "one"}),
+        offsets=Published("frazil-p", NOW_MS - 700, "refused"),
+    )
+    assert file.state is not None
+    health = MaintenanceReport(1, 0.25, 3, 4, 5, 6, NOW_MS - 9000, ("compact: x",), ("y",), ("z",), "no room", 4.0)
+    report = report_running("p", [table], file.state, {"s.a": health}, NOW_MS)
+    shown = {
+        "frazil status": as_document(report),
+        "frazil run": run_document(table),
+        "state file": json.loads(file.path.read_text()),
+        "text": text_of(report, 150).splitlines(),
+        "metrics": {one.name: value_of(one, report.tables[0], table) for one in TABLE},
+        "console": cells_of(figures_of(file.state.table("s.a"), LastHour(2.5, 7.0, Markup("")), NOW_MS), NOW_MS),
+    }
+    assert json.loads(frozen(shown)) == json.loads(PROMISES.read_text())
+
+
+def frozen(shown: dict[str, Any]) -> str:
+    """What is shown as JSON, without what differs from machine to machine, and without the order of keys."""
+    for process in (shown["frazil status"]["process"], shown["state file"]):
+        process |= {"pid": 1, "host": "h"}
+    del shown["state file"]["started"]
+    text = json.dumps(shown, indent=1, sort_keys=True, ensure_ascii=False)
+    return text.replace(f"pid {os.getpid()} on {socket.gethostname()}", "pid 1 on h")
