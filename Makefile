@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 COMPILE := env -u PIP_FIND_LINKS -u PIP_INDEX_URL -u PIP_EXTRA_INDEX_URL CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/pip-compile \
 	--quiet --allow-unsafe --generate-hashes --no-emit-index-url --no-emit-find-links --no-header --strip-extras
 
-.PHONY: setup machine test-setup manifests demo picture test test-all check lint docs bench soak soak-maintenance soak-answers soak-guard \
+.PHONY: setup machine test-setup manifests demo picture test test-all corpus check lint docs bench soak soak-maintenance soak-answers soak-guard \
 	soak-adopt soak-replay soak-histories soak-decimals soak-examples soak-queries soak-processing soak-standby soak-values soak-reader prometheus console collector \
 	catalogs stores lock clean
 
@@ -72,6 +72,12 @@ test: test-setup
 test-all: test-setup
 	$(BIN)/python -m tests.fixtures.stores.programs jars
 	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder -m "not soak"
+
+# Some ten minutes on two cores: what the present code makes of the corpus, beside the answers that tests/corpus keeps. CASES for
+# some, such as CASES='json/* canal/log'; FREEZE=1 writes the answers anew; AGAINST for another commit than that of the answers,
+# whose rows are shown where they differ.
+corpus: setup $(VENV)/.dev
+	$(BIN)/python -m tests.corpus $(if $(FREEZE),--freeze) $(if $(AGAINST),--against $(AGAINST)) $(CASES)
 
 lint: setup $(VENV)/.dev
 	$(BIN)/ruff check .

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from hypothesis.internal.conjecture import providers
 
-TIERS = ("unit", "contracts", "simulation", "docs", "spark", "integration", "acceptance")
+TIERS = ("unit", "contracts", "simulation", "corpus", "docs", "spark", "integration", "acceptance")
 LONGEST = (
     "test_kills.py",
     "test_object_stores.py",
