@@ -11,7 +11,7 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, SerializeAsAny
+from pydantic import BaseModel, Field, SerializeAsAny
 from pyiceberg.types import IcebergType
 
 from frazil.plugins.envelopes import ENVELOPES
@@ -266,6 +266,8 @@ class TableSpec(Declared, json_schema_extra={"oneOf": [{"required": ["topic"]}, 
     dead-letter table is beside it, in the folder `<location>__dead_letters`."""
     properties: Annotated[dict[str, str], STRINGS] = Field({})
     """Iceberg's table properties, with Iceberg's names, of a new table; an existing table keeps its own."""
+    #: The stages of installed packages, each by its key with its settings, in the order of the file.
+    stages: Annotated[tuple[tuple[str, SerializeAsAny[BaseModel]], ...], NOT_A_KEY] = ()
     #: The route that feeds the table; None where the table takes all records of its topics.
     route: Annotated[Route | None, NOT_A_KEY] = None
     #: The values of the table's records, of a table that the route made.

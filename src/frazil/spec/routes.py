@@ -9,6 +9,7 @@ from frazil.plugins.catalogs import CatalogKind
 from frazil.routing import Route, parse_template
 from frazil.spec.changes import added_metadata
 from frazil.spec.models import ROUTE_KEYS, PipelineSpec, RouteSpec, TableSpec
+from frazil.spec.package_stages import stage_keys
 from frazil.spec.protect import rule_of
 from frazil.spec.settings import METADATA_COLUMNS, CommitSpec, MaintenanceSpec, MetadataField
 from frazil.spec.syntax.document import Entry, Section, lines_of
@@ -34,7 +35,9 @@ def read_routes(
     found = []
     for node in items:
         with problems.in_part(lines_of(defaults), "a route has it from `defaults`"):
-            fields = Fields(with_defaults(node, defaults), ROUTE_KEYS, "", problems, "a route", STRANGE_IN_TABLE)
+            fields = Fields(
+                with_defaults(node, defaults), {**ROUTE_KEYS, **stage_keys()}, "", problems, "a route", STRANGE_IN_TABLE
+            )
             if fields.get("to") is None:
                 problems.add(node.line, "a route does not say `to` which tables", 'write `to: "shop.${type}"`')
                 continue

@@ -12,6 +12,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from frazil.spec import connections, models, settings
+from frazil.spec.package_stages import stage_keys
 from frazil.spec.syntax.keys import Key, keys_of
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
@@ -69,7 +70,6 @@ _SECTIONS: Mapping[str, type[BaseModel]] = {
     "protect_rule": settings.ProtectRule,
     "expectation": settings.ExpectationSpec,
     "lookup": settings.LookupSpec,
-    "table": models.TableSpec,
 }
 
 
@@ -86,8 +86,9 @@ def json_schema() -> dict[str, Any]:
             "snapshots": _object(keys_of(settings.MaintenanceSpec, "snapshots")),
             "orphans": _object(keys_of(settings.MaintenanceSpec, "orphans")),
             "infer": _object(keys_of(models.TableSpec, "infer")),
-            "route": _schema_of(models.RouteSpec, models.ROUTE_KEYS),
-            "defaults": _object(models.DEFAULTS_KEYS),
+            "table": _schema_of(models.TableSpec, {**models.TABLE_KEYS, **stage_keys()}),
+            "route": _schema_of(models.RouteSpec, {**models.ROUTE_KEYS, **stage_keys()}),
+            "defaults": _object({**models.DEFAULTS_KEYS, **stage_keys()}),
         },
     }
 

@@ -28,6 +28,7 @@ from frazil.spec.models import (
     TableSpec,
     TopicSelector,
 )
+from frazil.spec.package_stages import read_stages, stage_keys
 from frazil.spec.partitioning import METADATA_TYPES, check_terms
 from frazil.spec.protect import check_protect, read_protect, read_protect_key
 from frazil.spec.sections import check_order, read_commit, read_maintenance
@@ -102,7 +103,7 @@ def read_table(
     problems.attempt(entry.line, None, table_name, entry.key)
     node, owner = with_defaults(entry.value, defaults), f"table `{entry.key}`"
     with problems.in_part(lines_of(defaults), f"{owner} has it from `defaults`"):
-        fields = Fields(node, TABLE_KEYS, "", problems, owner, STRANGE_IN_TABLE)
+        fields = Fields(node, {**TABLE_KEYS, **stage_keys()}, "", problems, owner, STRANGE_IN_TABLE)
         if not isinstance(node, Section):
             return TableSpec(name=entry.key, topics=(), line=entry.line)
         check_topics(fields, entry)
@@ -115,7 +116,7 @@ def read_defaults(
     """The settings of tables that the file does not declare one by one."""
     if entry is None:
         return None
-    fields = Fields(entry.value, DEFAULTS_KEYS, "", problems, "`defaults`", _STRANGE_IN_DEFAULTS)
+    fields = Fields(entry.value, {**DEFAULTS_KEYS, **stage_keys()}, "", problems, "`defaults`", _STRANGE_IN_DEFAULTS)
     return read_settings(entry, fields, inherited, secrets, TableSpec)
 
 
@@ -127,7 +128,7 @@ def with_defaults(node: Node, defaults: Section | None) -> Node:
     mode = own.get("mode")
     strange = _OF_UPSERT_TABLES if isinstance(mode, Scalar) and mode.text == "append" else ()
     # What is no setting of a table is noted where `defaults` itself is read.
-    missing = DEFAULTS_KEYS.keys() - {*own, *strange}
+    missing = {*DEFAULTS_KEYS, *stage_keys()} - {*own, *strange}
     return replace(node, entries=(*node.entries, *(entry for entry in defaults.entries if entry.key in missing)))
 
 
@@ -143,6 +144,7 @@ def read_settings(
     readers: Mapping[str, Read] = {**_READERS, "protect_key": partial(read_protect_key, secrets=secrets)}
     declared = model(
         **{"topics": (), **fields.values(readers)},
+        stages=read_stages(fields),
         name=entry.key,
         commit=read_commit(*commit, fields.problems),
         maintenance=read_maintenance(*maintenance, fields.problems, TABLE_MAINTENANCE_KEYS),

@@ -223,6 +223,8 @@ class TableTarget:
     query: TableQuery | None = None
     #: What protects fields of the records; None where nothing does. Of a dead-letter table: that of its table.
     protection: Protection | None = None
+    #: The stages of installed packages, each with its settings as JSON.
+    stages: tuple[tuple[str, str], ...] = ()
     #: None where the table takes all records of its topics.
     routed: RoutedRecords | None = None
     known: KnownRecords = field(default_factory=KnownRecords)

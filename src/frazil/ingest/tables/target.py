@@ -53,7 +53,7 @@ def target_of(table: Table, schema: Schema | None = None) -> TableTarget:
         shaping=None,
         record=replace(target.record, key=None, headers=()),
         query=TableQuery(
-            source=replace(_target_of(table.records, schema), protection=None),
+            source=replace(_target_of(table.records, schema), protection=None, stages=()),
             program=program_of(query) if query is not None and schema is None else None,
             lookups=tuple((name, reference.key) for name, reference in table.schema.references.items()),
             fails_to_null=table.spec.on_error == "null",
@@ -82,6 +82,7 @@ def _target_of(table: Table, schema: Schema | None) -> TableTarget:
         envelope=envelope_of(spec, changes.paths if changes else ()),
         changes=changes,
         protection=protection_of(spec),
+        stages=tuple((name, settings.model_dump_json()) for name, settings in spec.stages),
         routed=RoutedRecords(spec.route, spec.route_values, table.routed) if spec.route is not None else None,
         known=_known_records(table),
         dead_letters=_dead_letters_target(table),

@@ -154,7 +154,7 @@ def _rows_depend_on(target: TableTarget) -> object:
     """Returns all that the rows of some records depend on. What is known of schemas is equal where it is known."""
     reading = replace(target.reading, schemas=())
     fields = target.schema.fields
-    return reading, target.record, target.shaping, target.metadata, fields, partition_floors(target)
+    return reading, target.record, target.shaping, target.metadata, target.stages, fields, partition_floors(target)
 
 
 def _requests_any(changes: Changes) -> bool:

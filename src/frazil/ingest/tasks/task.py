@@ -32,6 +32,7 @@ from frazil.report import ChangeReport, RouteReport, TaskReport, TaskTime, Touch
 from frazil.rows.changes import Changes, ReadRecords
 from frazil.rows.decoder import fields_requested_by_rows
 from frazil.rows.dropped_unread import drop_unread
+from frazil.rows.package_stages import run_package_stages
 from frazil.rows.project import shape_rows
 from frazil.rows.protected import protect_metadata
 from frazil.rows.query import run_query
@@ -157,8 +158,8 @@ def stages_of(target: TableTarget) -> tuple[Stage, ...]:
     key (`ChangeRows`), by partition and order (`FileWriter`).
     """
     if target.source is None:
-        return check_keys, refuse_unstorable, protect_metadata
-    return run_query, drop_unread, refuse_unstorable, protect_metadata
+        return check_keys, run_package_stages, refuse_unstorable, protect_metadata
+    return run_query, drop_unread, run_package_stages, refuse_unstorable, protect_metadata
 
 
 def read_records(
