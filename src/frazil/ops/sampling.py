@@ -24,9 +24,8 @@ from frazil.ingest.tables.schemas import Schemas
 from frazil.ingest.tables.table import Table
 from frazil.ingest.tables.target import target_of
 from frazil.ingest.tasks.shares import shares_of
-from frazil.ingest.tasks.task import read_records
+from frazil.ingest.tasks.task import read_records, requests_of_rows
 from frazil.kafka.port import ReadRecord
-from frazil.rows.decoder import fields_requested_by_rows
 from frazil.schema.arrow import arrow_type
 from frazil.schema.evolve import Path, RequestedFields, merge_requested_fields
 from frazil.schema.parts import parts_of, types_in
@@ -112,11 +111,7 @@ def batch_of(records: Sequence[ReadRecord]) -> pa.RecordBatch:
 def _read(target: TableTarget, topic: str, columns: Mapping[str, pa.Array]) -> tuple[Decoded, Mapping[str, int]]:
     """Returns the decoded records, and how many of them change no row, by kind."""
     changes = read_records(target, topic, columns)
-
-    def decode(other: TableTarget, some: Mapping[str, pa.Array]) -> Decoded:
-        return read_records(other, topic, some).decoded
-
-    return fields_requested_by_rows(target, columns, changes.decoded, decode), changes.ignored_records
+    return requests_of_rows(target, topic, columns, changes.decoded), changes.ignored_records
 
 
 def _together(many: Sequence[Decoded]) -> Decoded:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from frazil.decode.columns import Decoded
 from frazil.process.evaluate import Unmet
-from frazil.schema.arrow import Bools, Ints, Records, is_every
+from frazil.schema.arrow import Bools, Ints, Records
 
 UPSERT, DELETE, TRUNCATE = 1, 2, 3
 """Operations: write the row of the key, delete the row of the key, delete all rows."""
@@ -70,7 +70,7 @@ class Changes:
     tombstones: Bools | None = None
     #: The position of each change in the source's log, where headers announce primary-key updates.
     positions: pa.Array | None = None
-    #: The rescued values per change, headers included; None where `decoded` has them per record.
+    #: The rescued values per change, headers included; None where no value was rescued.
     rescued: pa.Array | None = None
     #: The time of each change in the source, where deleted rows are marked with it (soft deletes).
     times: pa.Array | None = None
@@ -101,14 +101,6 @@ class Changes:
         """Whether the records must be read once more before they become rows: the schema has to change first."""
         needs = self.decoded
         return bool(needs.requested_fields or needs.made_optional or needs.missing or self.key_columns)
-
-    @property
-    def rescued_rows(self) -> pa.Array | None:
-        """The rescued values, one per change; None where no value was rescued."""
-        of_records = self.decoded.rescued
-        if self.rescued is not None or of_records is None or is_every(self.records, len(of_records)):
-            return of_records if self.rescued is None else self.rescued
-        return of_records.take(pa.array(self.records))
 
     def without_refused(self) -> Changes:
         """Returns the changes whose records could be read."""

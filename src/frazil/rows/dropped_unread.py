@@ -17,8 +17,7 @@ from frazil.process.program import BY_SPARK, Filter, Program, Project, Stage, ca
 from frazil.rows.changes import Changes, ReadRecords, appended
 from frazil.rows.decoder import has_value
 from frazil.rows.project import decode_rows
-from frazil.rows.query import run_query
-from frazil.rows.query_columns import input_columns
+from frazil.rows.query import input_columns, run_query
 from frazil.schema.arrow import Rows, pick, spread_mask
 from frazil.write.target import TableTarget
 

@@ -15,8 +15,8 @@ from frazil.errors import SpecError
 from frazil.plugins.stages import STAGES, StageResult
 from frazil.process.kernels.functions import WRONG_RESULT
 from frazil.rows.changes import UPSERT, Changes, ReadRecords
+from frazil.rows.query import are_marked
 from frazil.schema.arrow import Bools, Rows, spread_mask
-from frazil.upsert.query_keys import are_marked
 from frazil.write.target import TableTarget
 
 

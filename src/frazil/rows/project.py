@@ -187,7 +187,7 @@ def shape_rows(target: TableTarget, changes: Changes, records: Records) -> pa.Ta
     by_name = {field.name: array for field, array in zip(target.fields, changes.columns, strict=True)}
     by_name |= {column: changes.own.get(field, records.get(field)) for field, column in target.metadata}
     if target.reading.has_rescued_column:
-        rescued = changes.rescued_rows
+        rescued = changes.rescued
         by_name[RESCUED_COLUMN] = rescued if rescued is not None else pa.nulls(changes.ops.size, pa.string())
     columns = [as_written(by_name[field.name], field.type) for field in target.arrow_schema]
     return pa.Table.from_arrays(columns, schema=target.arrow_schema)

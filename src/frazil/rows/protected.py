@@ -53,7 +53,7 @@ def protect_metadata(target: TableTarget, read: ReadRecords, changes: Changes) -
     return replace(
         changes,
         decoded=replace(changes.decoded, mismatches=mismatches, rescued=None),
-        rescued=_protected_rescued(target, protection, changes.rescued_rows),
+        rescued=_protected_rescued(target, protection, changes.rescued),
         own={**changes.own, **own},
     )
 

@@ -49,7 +49,6 @@ def read_others(
         return read(target, records, limit)
     rows = np.flatnonzero(~tombstones)
     changes = read(target, pick(records, rows), limit)
-    # Changes have rescued values of their own, one for each change.
     decoded = replace(changes.decoded, rescued=None).spread(rows, tombstones.size)
     ignored = {kind: spread_mask(mask, rows, tombstones.size) for kind, mask in changes.ignored.items()}
     if target.record.tombstones == "dead_letter":
@@ -60,7 +59,6 @@ def read_others(
         changes,
         decoded=decoded,
         records=rows[changes.records].astype(np.int32),
-        rescued=changes.rescued_rows,
         ignored=ignored,
         tombstones=None,
         key_update_parts=[(int(rows[row]), key, is_delete) for row, key, is_delete in changes.key_update_parts],

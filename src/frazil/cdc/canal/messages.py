@@ -88,7 +88,6 @@ def gather(changes: Changes, owner: Owner, count: int) -> Changes:
         changes,
         records=owner[changes.records],
         decoded=decoded,
-        rescued=changes.rescued_rows,
         ignored={kind: spread_mask(mask, owner, count) for kind, mask in changes.ignored.items()},
     )
     return found.without_refused()

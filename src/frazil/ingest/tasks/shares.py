@@ -161,7 +161,7 @@ def _requests_any(changes: Changes) -> bool:
     """Whether the records need or report anything that one table alone must get."""
     decoded = changes.decoded
     found = (decoded.requested_fields, decoded.made_optional, decoded.missing, decoded.refusals, decoded.dropped)
-    return any(found) or changes.rescued_rows is not None
+    return any(found) or changes.rescued is not None
 
 
 @dataclass(frozen=True)

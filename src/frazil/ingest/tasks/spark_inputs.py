@@ -20,7 +20,7 @@ import pyarrow as pa
 from frazil.decode.limits import read_bounded
 from frazil.failpoints import hit
 from frazil.ingest.tasks.shares import Share, crashing_records
-from frazil.ingest.tasks.task import TableRun, read_records, run_guarded, take_batch, with_topic
+from frazil.ingest.tasks.task import TableRun, read_records, requests_of_rows, run_guarded, take_batch, with_topic
 from frazil.ingest.tasks.task_job import Job, quoting_no_record
 from frazil.ingest.tasks.task_limits import each_in_time, limited_memory
 from frazil.process.evaluate import evaluate
@@ -160,7 +160,7 @@ class _FirstRun(TableRun):
         changes = _read_source(self.target, topic, columns)
         self.last_deletes.take(topic, changes.last_deletes, columns)
         if self.is_trial and changes.decoded.requested_fields:
-            self._note_hints(self._by_rows(topic, columns, changes.decoded))
+            self._note_hints(requests_of_rows(self.source, topic, columns, changes.decoded))
         return changes, _inputs(self.target, columns, changes)
 
 

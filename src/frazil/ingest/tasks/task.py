@@ -187,9 +187,13 @@ def _read_values(target: TableTarget, read: ReadRecords) -> Changes:
     return read_appended(target, read.columns, read.limit)
 
 
-def _decode_only(topic: str, target: TableTarget, records: Records) -> Decoded:
-    """Returns what becomes of records, without adding to the results of the task."""
-    return read_records(target, topic, records, limit=0).decoded
+def requests_of_rows(target: TableTarget, topic: str, records: Records, decoded: Decoded) -> Decoded:
+    """Returns what becomes of records with the requests for the schema of those alone that become rows."""
+
+    def read(other: TableTarget, some: Records) -> Decoded:
+        return read_records(other, topic, some, limit=0).decoded
+
+    return fields_requested_by_rows(target, records, decoded, read)
 
 
 def with_topic(target: TableTarget, topic: str, records: Records) -> Records:
@@ -367,16 +371,12 @@ class TableRun:
     def _read(self, topic: str, columns: Records, of_source: Changes | None) -> Changes:
         marked = self.last_deletes.mark_following_deletes(topic, columns)
         changes = read_records(self.target, topic, marked, of_source=of_source)
-        changes = replace(changes, decoded=self._by_rows(topic, columns, changes.decoded))
+        changes = replace(changes, decoded=requests_of_rows(self.source, topic, columns, changes.decoded))
         self.tally.note_key_columns(changes.key_columns)
         self.has_key_updates |= changes.old_keys is not None and not self.target.known.is_single_task
         self.key_update_parts.take(topic, changes.key_update_parts, columns)
         self.last_deletes.take(topic, changes.last_deletes, columns)
         return changes
-
-    def _by_rows(self, topic: str, columns: Records, decoded: Decoded) -> Decoded:
-        """Returns what becomes of the records, with the columns that only rows show."""
-        return fields_requested_by_rows(self.source, columns, decoded, partial(_decode_only, topic))
 
     def _write(self, topic: str, columns: dict[str, pa.Array], changes: Changes) -> None:
         self.dead_letters.write_refused(

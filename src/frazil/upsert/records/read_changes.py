@@ -323,7 +323,7 @@ def _refuse_empty(changes: Changes, lacks: Bools, name: str, kind: ErrorClass, w
 
 def _are_rescued(changes: Changes, name: str) -> Bools:
     """Returns whether the change's value of this name was rescued, bool `(n_changes,)`."""
-    rescued = changes.rescued_rows
+    rescued = changes.rescued
     if rescued is None:
         return np.zeros(changes.ops.size, np.bool_)
     found = pc.match_substring(rescued, f'{json.dumps(name, ensure_ascii=False)}:{{"value":')
