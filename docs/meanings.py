@@ -170,8 +170,8 @@ LOG_EVENTS: dict[str, str] = {
     " [cluster](../how-to/cluster.md#what-executors-need).",
     "election_unavailable": "The service that elects a leader does not answer, or refuses this process: nobody new leads"
     " until it does, and the leader continues. Logged once per cause.",
-    "record_is_no_claim": "The [control topic](../how-to/standby.md) of the election has a record that no process of the"
-    " pipeline wrote, at this offset. It is ignored.",
+    "invalid_election_record": "The [control topic](../how-to/standby.md) of the election has a record that no process of"
+    " the pipeline wrote, at this offset. It is ignored.",
     "expectation_not_met": "Records, or a commit, are not as `expect` of the table has it: how many since the last such"
     " event, and the first of them. At most once a minute for each [expectation](../how-to/expect.md).",
     "fetching_jars": "The cache lacks the jars for `use`: they are fetched, for a minute or two.",
@@ -228,7 +228,7 @@ LOG_EVENTS: dict[str, str] = {
     "topic_key_ignored": "A key of a topic's own configuration has no effect on its table, or another one than AutoMQ's:"
     " `topic`, `key`, the reason and what to do. See"
     " [topics from their configuration](../how-to/topics-from-configuration.md).",
-    "control_record_ignored": "A record of the control topic with the keys of topics is no JSON object; `topic` counts as"
+    "control_record_ignored": "A record of the control topic with the keys of topics is not a JSON object; `topic` counts as"
     " one without keys there. See [topics from their configuration](../how-to/topics-from-configuration.md).",
     "packing_archive": "On a cluster: the cache lacks an archive for executors, which is built: up to a minute or two.",
     "pattern_matches_no_topic": "At the start a regular expression of the pipeline file matches no topic: the run"

@@ -171,7 +171,7 @@ TRY = Document(
         "table": ("text", "The table."),
         "columns": ("list", "The table's columns, each with `name` and `type`; those that the records bring included."),
         "written": ("number", "Records that change the table."),
-        "dropped": ("number", "Records that change nothing and are no bad records."),
+        "dropped": ("number", "Records that change nothing and are not bad records."),
         "failed": ("number", "Bad records; the exit code is 4 where there are some."),
         "records": ("list", "The records, in the order of their timestamps."),
     },
@@ -230,7 +230,7 @@ ACTION = Document(
         "failure": ("text", "Why the action failed; empty when it succeeded."),
         "conflict": (
             "boolean",
-            "Whether the action was refused because of another writer's commit, which is no error.",
+            "Whether the action was refused because of another writer's commit, which is not an error.",
         ),
         "rewritten": (
             "object",

@@ -26,6 +26,7 @@ _PLACES = {
     "Refused": 3,
     "make_problem": 3,
     "Status": 2,
+    "Mistake": 2,
 }
 """Where a call without the word `remedy` has it."""
 _NAMES = {"remedy", "advice"}
@@ -143,6 +144,8 @@ def _texts(node: ast.expr, place: _Place, depth: int = _DEPTH) -> list[str]:
     match node:
         case ast.Constant(value=str()):
             return [str(node.value)]
+        case ast.Name(id="LABEL" | "NAME"):
+            return [GAP]
         case ast.JoinedStr():
             parts = [
                 _texts(part.value, place, depth)

@@ -84,7 +84,7 @@ class FencedError(FrazilError):
 
 
 class InvariantError(FrazilError):
-    """what must never happen has happened
+    """internal error: an invariant is violated
     keep the logs and report it; nothing was committed
     """
 

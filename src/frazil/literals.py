@@ -50,7 +50,7 @@ _CALENDAR_YEARS, _CALENDAR_US = 400, 146_097 * _DAY_US
 def parse_constant(text: str, kind: IcebergType) -> pa.Scalar:
     """Returns the value of a constant column.
 
-    Raises: SpecError for a text that is no value of the type.
+    Raises: SpecError for a text that is not a value of the type.
     """
     target = _CONSTANT_TYPES.get(type(kind))
     if isinstance(kind, DecimalType):
@@ -62,7 +62,9 @@ def parse_constant(text: str, kind: IcebergType) -> pa.Scalar:
         # RFC 3339 allows a small t and z, Arrow does not.
         value = pa.scalar(text.upper() if pa.types.is_timestamp(target) else text).cast(target)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-        raise SpecError(f"`{text}` is no {kind}", remedy=f"write a value of the type {kind}") from None
+        raise SpecError(
+            f"`{text}` is not a value of the type {kind}", remedy=f"write a value of the type {kind}"
+        ) from None
     if pa.types.is_floating(target) and value.as_py() in (float("inf"), float("-inf")) and "inf" not in text.lower():
         raise SpecError(f"`{text}` is out of the range of {kind}", remedy=f"write a value of the type {kind}")
     if pa.types.is_temporal(target) and not _FIRST_DAY <= value.cast(pa.date32()).value < _LAST_DAY:
@@ -77,7 +79,7 @@ def _parse_decimal(text: str, kind: DecimalType) -> pa.Scalar:
             number, unit = Decimal(text), Decimal((0, (1,), -kind.scale))
             if not number or (number.adjusted() < kind.precision - kind.scale and _is_multiple(number, unit)):
                 return pa.scalar(number.quantize(unit), pa.decimal128(kind.precision, kind.scale))
-    raise SpecError(f"`{text}` is no {kind}", remedy=f"write a value of the type {kind}")
+    raise SpecError(f"`{text}` is not a value of the type {kind}", remedy=f"write a value of the type {kind}")
 
 
 def _is_multiple(number: Decimal, unit: Decimal) -> bool:

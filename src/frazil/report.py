@@ -26,7 +26,7 @@ class Counts:
     value_bytes: int = 0
     #: The latest record timestamp in milliseconds, by topic and partition.
     latest_ms: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
-    #: The number of records that are no change of a row, by kind of record.
+    #: The number of records that are not changes of a row, by kind of record.
     ignored_records: Mapping[str, int] = field(default_factory=dict)
     #: The number of records that were written: as rows, or as changes of an upsert table.
     written_count: int = 0
@@ -157,7 +157,7 @@ class Touched:
     files: tuple[str, ...] = ()
     #: The number of changes before deduplication.
     change_count: int = 0
-    #: The tombstone that is the only change of the task. It is no change at all if it directly follows the delete of
+    #: The tombstone that is the only change of the task. It is not a change at all if it directly follows the delete of
     #: its key.
     first: FirstTombstone | None = None
 
@@ -327,7 +327,7 @@ def dump_report(report: TaskReport) -> str:
 
 def load_report(text: str) -> TaskReport:
     """Returns the report that `dump_report` wrote."""
-    # Not `validate_json`: names of fields may have surrogates that are no Unicode.
+    # Not `validate_json`: names of fields may have surrogates that are not Unicode.
     return _reader().validate_python(json.loads(text))
 
 

@@ -79,7 +79,7 @@ def parse_source(text: str) -> ValueSource:
     path = tuple(text.split("."))
     if not all(path) or any("*" in part for part in path):
         remedy = "write the path of a field, `header.NAME` or `topic`"
-        raise SpecError(f"`{text}` is no value of a record", remedy=remedy)
+        raise SpecError(f"`{text}` is not a value of a record", remedy=remedy)
     return ValueSource("field", path)
 
 

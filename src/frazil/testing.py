@@ -81,7 +81,7 @@ class StepWorkers:
         self._waiting.append((pool, then, work))
 
     def wait(self, timeout_s: float) -> list[Done]:
-        """See Workers. A BaseException that is no Exception (a simulated crash) is raised here."""
+        """See Workers. A BaseException that is not an Exception (a simulated crash) is raised here."""
         if not self._waiting:
             self._clock.sleep(timeout_s)
             return []

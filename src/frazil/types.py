@@ -192,7 +192,7 @@ class Progress:
     schemas: tuple[str, ...] = ("json",)
     #: The number of bad records skipped since the table was created, with `on_bad_record: skip`.
     bad_skipped: int = 0
-    #: The number of records since the table was created that are no change of a row, by kind of record.
+    #: The number of records since the table was created that are not changes of a row, by kind of record.
     ignored_records: Mapping[str, int] = field(default_factory=dict)
     #: Dead letters of this batch: still to be committed unless the dead-letter table has them already.
     dead_letters: PendingDeadLetters | None = None

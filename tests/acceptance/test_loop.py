@@ -107,7 +107,7 @@ def test_a_topic_that_appears_later_joins_its_table_and_gets_one(loop: Loop) -> 
         assert loop.pipeline.holds_values_of(f"own.{topic}", topic)
 
 
-def test_each_table_begins_where_its_start_reports_and_knows_up_to_when_it_is_complete(loop: Loop) -> None:
+def test_each_table_begins_at_its_start_and_knows_up_to_when_it_is_complete(loop: Loop) -> None:
     pipeline, begun = loop.pipeline, loop.begun_tables
     for name in ("at_time", "at_offset"):
         pipeline.wait_for_commit_of(begun[name], loop.run())

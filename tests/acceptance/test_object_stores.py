@@ -191,7 +191,7 @@ def _catalog(jvm: LightJvm, folder: Path, access: Access) -> IcebergCatalog:
     return IcebergCatalog(jvm.gateway, "p", {**properties, **own}, {})
 
 
-def test_both_clients_write_objects_that_the_other_one_finds(jvm: LightJvm, granted: Granted) -> None:
+def test_driver_and_tasks_write_objects_that_the_other_one_reads(jvm: LightJvm, granted: Granted) -> None:
     """In one request and in parts, whatever characters are in the name."""
     access = granted()
     properties = {"io-impl": S3, **access.all_properties()}

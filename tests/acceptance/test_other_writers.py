@@ -362,9 +362,7 @@ def test_spark_compacts_a_table_and_expires_its_snapshots_while_records_arrive(s
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["tidied_vectors", "tidied_positions"])
-def test_spark_compacts_an_upsert_table_and_expires_its_snapshots_while_changes_arrive(
-    scenario: Scenario, name: str
-) -> None:
+def test_spark_compacts_and_expires_an_upsert_table_while_changes_arrive(scenario: Scenario, name: str) -> None:
     upsert_table, run = scenario.upsert_tables[name], scenario.run()
     for number in range(KEPT):
         upsert_table.put(range(10 * number, 10 * number + 15))

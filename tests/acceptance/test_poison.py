@@ -35,7 +35,7 @@ def test_a_record_that_ends_its_worker_becomes_a_dead_letter(pipeline: Pipeline)
 
 
 @pytest.mark.slow
-def test_records_that_end_their_workers_in_every_way_become_dead_letters_that_can_be_retried(
+def test_records_that_end_their_workers_become_dead_letters_that_can_be_replayed(
     pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tables = _read(pipeline, list(REASONS))

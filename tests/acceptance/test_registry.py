@@ -333,7 +333,7 @@ class History:
 @pytest.mark.parametrize(
     ("versions", "struck_at"), [(CUT_AT, {}), pytest.param(VERSIONS, STRUCK_AT, marks=pytest.mark.slow)]
 )
-def test_every_record_of_changed_schemas_is_a_row_or_a_dead_letter_whatever_goes_away(
+def test_every_record_of_changed_schemas_is_a_row_or_a_dead_letter_through_outages(
     pipeline: Pipeline,
     registry: ApicurioRegistry,
     operator: Operator,

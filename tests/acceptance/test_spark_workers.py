@@ -88,9 +88,7 @@ def test_tasks_whose_processes_are_killed_are_run_again(
 
 
 @pytest.mark.slow
-def test_a_standby_has_executors_of_its_own_and_takes_over_from_a_driver_that_is_killed(
-    cluster: Cluster, pipeline: Pipeline
-) -> None:
+def test_a_standby_with_its_own_executors_takes_over_from_a_killed_driver(cluster: Cluster, pipeline: Pipeline) -> None:
     pair = Standbys(pipeline)
     _use(cluster, pipeline, {"spark.cores.max": "1"})
     secret = {"SPARK_SECRET": cluster.secret}

@@ -134,9 +134,7 @@ def test_every_step_is_struck_in_both_formats() -> None:
 
 
 @pytest.mark.slow  # In time: integration/test_maintenance_layouts.py, and under load test_upsert_maintenance.py.
-def test_a_compaction_between_the_look_and_the_commit_makes_the_rows_be_looked_up_again(
-    struck: Struck, operator: Operator
-) -> None:
+def test_a_compaction_between_look_up_and_commit_repeats_the_look_up(struck: Struck, operator: Operator) -> None:
     run, upsert_table = struck.run(), struck.compacted
     point = struck.points["upsert.resolved", "hold"]
     keys = range(100_000, 100_200)  # Told for the first time: no row of theirs is in a file with deletes.

@@ -79,9 +79,7 @@ def test_creating_a_table_that_is_there_answers_the_one_that_is_there(lake: Lake
 
 
 @pytest.mark.parametrize("kind", [TimestampNanoType(), TimestamptzNanoType(), UnknownType()], ids=str)
-def test_a_table_with_a_column_that_cannot_be_written_is_refused_with_its_name_and_type(
-    lake: Lake, kind: IcebergType
-) -> None:
+def test_a_table_with_an_unsupported_column_is_refused_with_its_name_and_type(lake: Lake, kind: IcebergType) -> None:
     inside = StructType(NestedField(0, "at", kind, required=False))
     reported = f"the column s.at has the type {kind}, which this version cannot write"
     with pytest.raises(SpecError, match=reported):
@@ -91,9 +89,7 @@ def test_a_table_with_a_column_that_cannot_be_written_is_refused_with_its_name_a
 
 
 @pytest.mark.jvm
-def test_a_column_that_python_cannot_even_name_is_refused_too_and_takes_no_commit_for_lost(
-    jvm: Jvm, folder: Path
-) -> None:
+def test_a_column_of_a_type_unknown_to_python_is_refused_and_loses_no_commit(jvm: Jvm, folder: Path) -> None:
     lake = IcebergLake(jvm, folder)
     catalog = lake.catalog()
     state = catalog.create(TABLE, SCHEMA, {}, 3)
@@ -145,7 +141,7 @@ def test_a_schema_grows_at_every_depth_and_keeps_its_ids(catalog: Catalog, lake:
 
 
 @pytest.mark.jvm
-def test_a_column_that_was_dropped_and_comes_again_with_another_type_is_another_column(jvm: Jvm, folder: Path) -> None:
+def test_a_dropped_column_that_returns_with_another_type_is_another_column(jvm: Jvm, folder: Path) -> None:
     lake = IcebergLake(jvm, folder)
     catalog = lake.catalog()
     state = create(catalog)
@@ -157,7 +153,7 @@ def test_a_column_that_was_dropped_and_comes_again_with_another_type_is_another_
     assert {value for value, _ in lake._read(TABLE, "id", "s")} == {None}, "nothing of the old column is in it"
 
 
-def test_the_same_change_from_two_processes_is_made_once(lake: Lake) -> None:
+def test_a_schema_change_of_two_processes_is_made_once(lake: Lake) -> None:
     create(lake.catalog())
     first, second = lake.catalog(), lake.catalog()
     assert load(second).schema.find_type("id") == LongType()

@@ -135,7 +135,7 @@ def test_a_process_is_present_until_it_leaves(two: tuple[Elector, Elector]) -> N
     wait_until(lambda: (other.newest(), not other.is_present(claim))[1], "it has left", 20)
 
 
-def test_a_register_is_checked_before_and_after_it_is_made_and_a_check_changes_nothing(make: Make) -> None:
+def test_a_register_can_be_checked_before_it_is_made_and_a_check_changes_nothing(make: Make) -> None:
     checking = make("check")
     before = checking.check()
     assert checking.check() == before

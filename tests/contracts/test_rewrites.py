@@ -52,7 +52,7 @@ def test_files_that_came_meanwhile_are_no_conflict_for_a_rewrite(lake: Lake) -> 
     assert load(slow).progress.offsets["a"][0] == 9
 
 
-def test_of_two_rewrites_that_saw_the_same_snapshot_one_is_refused_also_with_other_files(lake: Lake) -> None:
+def test_one_of_two_rewrites_of_a_snapshot_is_refused_even_with_other_files(lake: Lake) -> None:
     slow, quick = lake.catalog(), lake.catalog()
     first, second = begin(slow)
     read_at = head_of(slow)

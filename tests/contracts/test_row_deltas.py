@@ -327,9 +327,7 @@ def test_a_replacement_whose_rows_another_writer_has_touched_is_refused(hand: Ha
     assert lake.column(_TABLE, "id") == [1, 2, 2]
 
 
-def test_of_two_retries_that_began_together_one_is_refused_also_when_it_was_only_stood_in_the_way_of(
-    hand: Hand, lake: Lake
-) -> None:
+def test_one_of_two_simultaneous_replays_is_refused_after_any_other_commit_too(hand: Hand, lake: Lake) -> None:
     hand.send(hand.commit(1, 2))
     other = lake.catalog()
     for name in ("", "quick"):

@@ -66,7 +66,7 @@ def lose_warehouse(folder: Path) -> Callable[[], None]:
 
 @pytest.mark.parametrize("lose", [lose_metadata, lose_warehouse])
 @pytest.mark.parametrize("is_known", [False, True], ids=["fresh", "known"])
-def test_a_table_whose_metadata_is_gone_from_the_store_is_an_outage_with_the_path_and_comes_back(
+def test_a_table_without_its_metadata_file_is_an_outage_with_the_path(
     lake: IcebergLake, folder: Path, lose: Callable[[Path], Callable[[], None]], is_known: bool
 ) -> None:
     first = lake.catalog()

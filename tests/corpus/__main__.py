@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -26,17 +25,15 @@ from tests.corpus.answers import (
     lines_of,
     played,
     read_answers,
-    record_at,
+    row_differences,
     write_answers,
 )
 from tests.corpus.cases import CASES
 
 _ROOT = Path(__file__).parents[2]
 _PROCESSES = 2
-_MOST_LINES = 24
+_MOST_LINES = 18
 _MOST_CASES = 6
-_MOST_RECORDS = 3
-_PLACE = re.compile(r" ([0-9]+)/([0-9]+) ")
 
 
 def main(words: Sequence[str]) -> int:
@@ -55,8 +52,8 @@ def main(words: Sequence[str]) -> int:
     frozen = read_answers()
     present = dict(_answers(cases))
     if given.freeze:
-        kept = {case: frozen[case] for case in CASES if case in frozen}
-        write_answers({case: lines for case, lines in {**kept, **present}.items() if case in CASES})
+        answers = {**frozen, **present}
+        write_answers({case: answers[case] for case in CASES if case in answers})
         sys.stdout.write(f"{len(present)} answers written\n")
         return 0
     return _compare(cases, frozen, present, given.against)
@@ -111,15 +108,7 @@ def _print_rows(cases: Sequence[str], commit: str) -> None:
     before, now = _rows(cases, _checkout(commit)), _rows(cases, _ROOT)
     for case in cases:
         sys.stdout.write(f"\n{case}, rows and dead letters of {commit[:10]} and of now\n")
-        lines = [line for line in difference(before.get(case, ()), now[case]) if line[0] in "+-"][2:]
-        _print(lines)
-        _print([record_at(case, *map(int, place)) for place in _places(lines)])
-
-
-def _places(lines: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """Yields partition and offset of the first few records that the lines are about."""
-    places = dict.fromkeys(found[0] for line in lines if (found := _PLACE.findall(line)))
-    return islice(places, _MOST_RECORDS)
+        _print(list(row_differences(case, before.get(case, ()), now[case])))
 
 
 def _rows(cases: Sequence[str], root: Path) -> dict[str, list[str]]:

@@ -6,6 +6,7 @@ difference is found without all rows being kept.
 
 from __future__ import annotations
 
+import re
 import traceback
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from difflib import unified_diff
@@ -23,6 +24,8 @@ _MOST_CHARACTERS = 200
 _MESSAGE_CHARACTERS = 90
 _MOST_FACTS = 36
 _BLOCKS_IN_LINE = 6
+_BEFORE_DIFFERENCE = 40
+_PLACE = re.compile(r" [0-9]+/[0-9]+ ")
 _HEAD = "== "
 Answer = Sequence[str]
 """The lines of one case."""
@@ -143,8 +146,26 @@ def lines_of(case: Played) -> list[str]:
     return lines
 
 
-def record_at(case: str, partition: int, offset: int) -> str:
-    """Returns a record of a case as text."""
+def row_differences(case: str, before: Sequence[str], now: Sequence[str]) -> Iterator[str]:
+    """Yields, for each record whose rows or dead letters differ, what they are from where they do, and the record."""
+    places: dict[str, tuple[list[str], list[str]]] = {}
+    for side, lines in enumerate((before, now)):
+        for line in lines:
+            match = _PLACE.search(line)
+            places.setdefault(match[0].strip() if match else "", ([], []))[side].append(line)
+    for place, (old, new) in places.items():
+        gone, come = sorted(set(old) - set(new)), sorted(set(new) - set(old))
+        if gone or come:
+            letters = enumerate(zip(*gone, *come, strict=False))
+            same = next((number for number, several in letters if len(set(several)) > 1), 0) if gone and come else 0
+            start = max(0, same - _BEFORE_DIFFERENCE)
+            yield from (f"- {place} {line[start : start + _MOST_CHARACTERS]}" for line in gone)
+            yield from (f"+ {place} {line[start : start + _MOST_CHARACTERS]}" for line in come)
+            if place:
+                yield _record_at(case, *map(int, place.split("/")))
+
+
+def _record_at(case: str, partition: int, offset: int) -> str:
     stream, _ = setting_of(case)
     record = [one for one in stream.records if one.partition == partition][offset]
-    return f"record {partition}/{offset}: key {record.key!r}, value {record.value!r}"[: 2 * _MOST_CHARACTERS]
+    return f"  of the key {record.key!r}, value {record.value!r}"[: 2 * _MOST_CHARACTERS]

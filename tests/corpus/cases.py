@@ -22,13 +22,18 @@ _WITH_TYPES = (
 _FRAMINGS = ("plain", "narrow", "rescue", "upsert")
 _FORMS_OF_CHANGES = (
     "append_typed", "append_steps", "log", "log_query", "upsert", "upsert_keyed", "upsert_flat", "upsert_narrow",
-    "upsert_freeze", "soft", "upsert_where", "upsert_select", "upsert_expect", "upsert_protect", "atomic",
+    "upsert_freeze", "soft", "upsert_where", "upsert_select", "upsert_expect", "upsert_protect",
     "upsert_source_order", "route_table", "two_tables",
 )  # fmt: skip
 _FEW_CHANGES = (
     "append", "append_typed", "log", "log_query", "upsert", "upsert_keyed", "upsert_drop", "soft", "upsert_ordered",
     "upsert_select", "upsert_expect", "upsert_protect", "skip",
 )  # fmt: skip
+_OF_DOCUMENTS = (
+    "append", "append_steps", "log", "upsert", "upsert_flat", "upsert_format_2", "soft", "upsert_where", "upsert_lookup",
+    "log_protect", "skip", "two_tables",
+)  # fmt: skip
+_OF_ONE_PARTITION = (*_FORMS_OF_CHANGES, "atomic", "atomic_log", "upsert_dead_tombstones")
 _SEEDS = 12
 
 
@@ -57,7 +62,7 @@ def _topics() -> dict[str, Topic]:
         "avro_latest": Topic(partial(orders, "latest"), _chosen(APPEND, _FRAMINGS)),
         "debezium_json": Topic(partial(debezium, "json"), every_change),
         "debezium_truncates": Topic(
-            partial(debezium, "json", truncates=True, partitions=1), _chosen(every_change, _FORMS_OF_CHANGES)
+            partial(debezium, "json", truncates=True, partitions=1), _chosen(every_change, _OF_ONE_PARTITION)
         ),
         "maxwell": Topic(maxwell, _chosen(CHANGES, _FEW_CHANGES)),
         "canal": Topic(canal, _chosen(CHANGES, _FEW_CHANGES)),
@@ -75,7 +80,7 @@ def _topics() -> dict[str, Topic]:
         topics[f"debezium_{form}"] = Topic(partial(debezium, form), _chosen(CHANGES, _FEW_CHANGES))
     for form in ("json", "avro"):
         topics[f"operation_{form}"] = Topic(partial(operations, form), _chosen(CHANGES, _FEW_CHANGES))
-        topics[f"mongodb_{form}"] = Topic(partial(documents, form), _chosen(CHANGES, _FEW_CHANGES))
+        topics[f"mongodb_{form}"] = Topic(partial(documents, form), _chosen(CHANGES, _OF_DOCUMENTS))
     for form in JUDGED_FORMS:
         for seed in range(_SEEDS):
             topics[f"chance_{form}/{seed}"] = Topic(partial(judged, form, 100 + seed), (Setting("chance"),))

@@ -183,7 +183,7 @@ def _played(pipeline: _Pipeline, name: str, first: Mapping[str, str]) -> PlayedT
         table.rows.append(_row(place, row))
     dead_letters = f"{name}__dead_letters"
     if catalog.load(dead_letters) is not None:
-        is_sealed = any(one.protect for one in (*pipeline.spec.tables, *pipeline.spec.routes))
+        is_sealed = any(one.protection.protect for one in (*pipeline.spec.tables, *pipeline.spec.routes))
         table.dead_letters = [_dead_letter(row, is_sealed) for row in live_rows(catalog, dead_letters)]
     return table
 

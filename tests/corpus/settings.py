@@ -42,7 +42,8 @@ def _written(stream: Stream, settings: Mapping[str, Any]) -> dict[str, Any]:
     if isinstance(metadata, list):
         given["metadata"] = list(dict.fromkeys(["partition", "offset", *metadata]))
     if "columns" in given:
-        given["columns"] = {name: one for name, one in given["columns"].items() if name not in stream.texts}
+        columns = given["columns"].items()
+        given["columns"] = {name: "string" if name in stream.texts else one for name, one in columns}
     given.setdefault("dead_letters", {"stop_above": "100%"})
     return given
 
@@ -240,6 +241,13 @@ APPEND = (
 """Of records without an envelope."""
 _UPSERT: Mapping[str, Any] = {"mode": "upsert"}
 _CHANGE_TYPES: Mapping[str, Any] = {"id": "long", "amount": "decimal(12,2)", "changedAt": "timestamptz(ms)"}
+_CHANGE_FROZEN: Mapping[str, Any] = {
+    **_CHANGE_TYPES,
+    **dict.fromkeys(("kind", "note", "big"), "string"),
+    "quantity": "long",
+    "place": "struct<x: int, label: string>",
+    "tags": "list<string>",
+}
 CHANGES = (
     Setting("append"),
     Setting("append_typed", {"columns": _CHANGE_TYPES, "unknown_fields": "rescue", "rescue": True}),
@@ -257,7 +265,9 @@ CHANGES = (
     Setting("upsert_partitioned", {**_UPSERT, "partition_by": ["bucket(id, 3)", "kind"]}),
     Setting("upsert_flat", {**_UPSERT, "flatten": True, "column_case": "lower"}),
     Setting("upsert_narrow", {**_UPSERT, "columns": {"id": "long", "note": "long", "place": "struct<x: int>"}}),
-    Setting("upsert_freeze", {**_UPSERT, "columns": _CHANGE_TYPES, "schema_evolution": "freeze"}),
+    Setting(
+        "upsert_freeze", {**_UPSERT, "key_columns": ["id"], "columns": _CHANGE_FROZEN, "schema_evolution": "freeze"}
+    ),
     Setting("upsert_drop", {**_UPSERT, "columns": _CHANGE_TYPES, "unknown_fields": "drop"}),
     Setting("soft", {**_UPSERT, "deletes": "soft", "metadata": ["deleted", "deleted_at", "op"]}),
     Setting("upsert_ordered", {**_UPSERT, "order_by": "quantity", "columns": {"quantity": "long"}}),

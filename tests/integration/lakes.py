@@ -28,7 +28,7 @@ from frazil.maintenance.merge_task import merge_of
 from frazil.maintenance.plan import MaintenanceTask, Mode
 from frazil.maintenance.run import MaintainedTable, MaintenanceRunner, Outcome
 from frazil.runtime.jvm import Jvm
-from frazil.spec.settings import MaintenanceSpec
+from frazil.spec.settings import MaintenanceSpec, OrphansSpec, SnapshotsSpec
 from frazil.types import Commit, DataFile, PendingDeadLetters, Progress
 from frazil.write.target import TableFiles, TableTarget
 from frazil.write.write import FileWriter
@@ -38,7 +38,7 @@ COLUMNS = Schema(
     NestedField(1, "id", LongType(), required=False), NestedField(2, "_partition", StringType(), required=False)
 )
 PROPERTIES = {"write.metadata.delete-after-commit.enabled": "true", "write.metadata.previous-versions-max": "20"}
-KEEN = MaintenanceSpec(min_input_files=2, snapshot_count=3, orphan_age_s=3600.0)
+KEEN = MaintenanceSpec(min_input_files=2, snapshots=SnapshotsSpec(kept=3), orphans=OrphansSpec(age_s=3600.0))
 TARGET = 1024 * 1024
 
 

@@ -98,7 +98,7 @@ def test_a_topic_is_never_made_by_reading_it(broker: EmbeddedBroker) -> None:
     assert cluster.topics[topic].error is not None
 
 
-def test_topics_cluster_and_address_survive_a_stop_and_a_kill_after_which_no_client_is_answered(
+def test_topics_cluster_and_address_survive_a_stop_and_a_kill_of_the_broker(
     own_broker: EmbeddedBroker,
 ) -> None:
     own_broker.start()
@@ -134,7 +134,7 @@ def test_the_broker_dies_with_a_parent_that_is_killed(tmp_path: Path) -> None:
     wait_until_ended(pid, 5)
 
 
-def test_it_takes_its_classes_from_the_archive_that_the_set_up_has_recorded(broker: EmbeddedBroker) -> None:
+def test_a_broker_takes_its_classes_from_the_archive_that_the_set_up_recorded(broker: EmbeddedBroker) -> None:
     # Java maps an archive only where its own version, the jars and their order are those of the recording.
     assert str(broker_archive()) in Path(f"/proc/{broker.pid}/maps").read_text(), "run `frazil setup`"
 

@@ -25,7 +25,7 @@ from frazil.maintenance.plan import MaintenanceTask
 from frazil.maintenance.run import MaintainedTable, MaintenanceRunner
 from frazil.runtime.broker import EmbeddedBroker
 from frazil.runtime.light_jvm import LightJvm
-from frazil.spec.settings import MaintenanceSpec
+from frazil.spec.settings import MaintenanceSpec, OrphansSpec, SnapshotsSpec
 from tests.contracts.tables import SCHEMA, commit_of
 from tests.fixtures.gatekeeper import CLIENT, SECRET, OAuth2Gatekeeper, OwnReply, refusal
 from tests.fixtures.jvms import light_jvm
@@ -125,7 +125,7 @@ def test_a_table_is_created_and_committed_to_in_every_service(service_name: str,
         (HAS_ONE_LEVEL, {"table": "a.b.t"}, "Nested namespaces are not supported", {"table": "a_b.t"}),
     ],
 )
-def test_a_refused_table_stops_with_the_words_of_the_catalog_until_the_file_is_corrected(
+def test_a_refused_table_stops_with_the_catalogs_words_until_the_file_is_corrected(
     habit: Habit, wrong: dict[str, Any], words: str, right: dict[str, Any] | None, client: Client
 ) -> None:
     here = str(client.folder / new_id())
@@ -201,7 +201,7 @@ def test_nothing_is_removed_where_the_catalog_forbids_it(client: Client) -> None
             loaded = catalog.load(state.name)
             assert loaded is not None
             state = loaded
-        spec = MaintenanceSpec(min_input_files=2, snapshot_count=2, orphan_age_s=0.0)
+        spec = MaintenanceSpec(min_input_files=2, snapshots=SnapshotsSpec(kept=2), orphans=OrphansSpec(age_s=0.0))
         runner = MaintenanceRunner(IcebergMaintenance(catalog), "p", SystemClock())
         plan = runner.plan(MaintainedTable(state.name, MaintenanceTask(spec, 1024 * 1024)), "thorough")
     assert plan is not None

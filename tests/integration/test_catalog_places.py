@@ -41,9 +41,7 @@ def spec_of(folder: Path, catalog: dict[str, object]) -> PipelineSpec:
     return load_spec(file)
 
 
-def test_a_folder_that_hives_metastore_cannot_make_is_found_by_check_and_named_until_it_can(
-    jvm: LightJvm, tmp_path: Path
-) -> None:
+def test_check_finds_a_folder_that_hives_metastore_cannot_make(jvm: LightJvm, tmp_path: Path) -> None:
     server = HiveMetastore(tmp_path / "metastore")
     server.start()
     try:

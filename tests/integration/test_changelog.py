@@ -123,7 +123,7 @@ def ids(folder: Path, table: str) -> list[int]:
     return sorted(one["id"] for one in rows(folder, table))
 
 
-def test_one_topic_feeds_a_changelog_a_table_of_the_rows_that_were_written_and_an_upsert_table_from_one_read(
+def test_one_read_of_a_topic_feeds_a_changelog_an_append_and_an_upsert_table(
     ran: Ran,
 ) -> None:
     folder = ran.folder

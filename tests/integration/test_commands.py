@@ -209,7 +209,7 @@ def test_status_tells_of_a_stopped_table_topic_partition_offset_and_remedy(shop:
     assert (live["ok"], live["state"], live["rows"]) == (True, "not running", 600)
 
 
-def test_plan_finds_nothing_to_do_for_tables_that_are_read_and_the_record_that_stops_the_other(shop: Shop) -> None:
+def test_plan_finds_nothing_to_do_and_the_record_that_stops_a_table(shop: Shop) -> None:
     """Where all tables are read, it ends with 0: test_query_tables."""
     answer = frazil(shop.directory, "plan")
     assert answer.code == 4
@@ -241,7 +241,7 @@ def test_without_kafka_check_names_it_and_status_still_shows_the_tables(shop: Sh
     assert "Kafka is not reachable" in status.document["problems"][0]["message"]
 
 
-def test_without_the_catalog_check_names_it_and_status_still_shows_what_the_last_run_reported(shop: Shop) -> None:
+def test_without_the_catalog_check_names_it_and_status_shows_the_last_report(shop: Shop) -> None:
     catalog = (
         f'catalog: {{type: rest, uri: "http://127.0.0.1:{free_port()}", properties: {{token: "${{env:SHOP_SECRET}}"}}}}'
     )
@@ -313,7 +313,7 @@ def test_status_of_a_running_pipeline(looks: Looks) -> None:
 
 
 @pytest.mark.slow  # In time: the demo that Ctrl-C ends, below; its summary and its picture in unit/demo/test_demo.py.
-def test_demo_once_compares_what_was_sent_with_what_arrived_and_leaves_nothing_running(
+def test_demo_once_compares_sent_with_arrived_records_and_leaves_nothing_running(
     tmp_path: Path,
 ) -> None:
     answer = frazil(tmp_path, "demo", "--once", "--records", "4000", "--picture", "demo.svg")
@@ -352,7 +352,7 @@ def fewest_rows(folder: Path) -> int:
     return min(((table["size"] or {}).get("row_count", 0) for table in reported.values()), default=0)
 
 
-def test_ctrl_c_in_a_terminal_ends_all_of_the_demo_and_the_queries_it_prints_find_the_rows(
+def test_ctrl_c_ends_all_of_the_demo_and_its_printed_queries_find_the_rows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("LC_ALL", "C")

@@ -31,7 +31,9 @@ tables: {{s.t: {{topic: t, {setting}: 1s}}}}
     ("environment", "setting"),
     [({}, "commit"), ({"PASSWORD": "hush", VARIABLE: "commit.before=kill"}, "commits")],
 )
-def test_it_prints_and_ends_as_one_that_is_started(environment: dict[str, str], setting: str, tmp_path: Path) -> None:
+def test_a_forked_program_prints_and_ends_as_a_started_one(
+    environment: dict[str, str], setting: str, tmp_path: Path
+) -> None:
     (tmp_path / "frazil.yaml").write_text(_FILE.format(setting=setting))
     words = ["plan", "--output", "json", "--file", "frazil.yaml"]
     started = subprocess.run(
@@ -47,7 +49,7 @@ def test_it_prints_and_ends_as_one_that_is_started(environment: dict[str, str], 
     assert (forked.returncode, forked.stdout, forked.stderr) == (started.returncode, started.stdout, started.stderr)
 
 
-def test_it_can_be_killed_and_the_next_one_is_not(tmp_path: Path) -> None:
+def test_a_forked_program_can_be_killed_and_the_next_one_lives(tmp_path: Path) -> None:
     with TemporaryFile() as out:
         waiting = Fork(["dev", "broker", "--dir", str(tmp_path)], tmp_path, plain_environment(), out, out)
         assert waiting.poll() is None

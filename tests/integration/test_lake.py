@@ -93,7 +93,7 @@ def assert_nothing_is_shown(store: ObjectStore, pipeline: Pipeline) -> None:
         assert store.key not in text
 
 
-def test_records_reach_s3_once_through_a_kill_in_a_commit_and_outages_and_no_secret_is_shown(
+def test_records_reach_s3_once_through_a_kill_and_outages_and_no_secret_is_shown(
     broker: EmbeddedBroker, store: ObjectStore, tmp_path: Path
 ) -> None:
     """The first run dies when its commit has landed, before the catalog's answer counts for anything. Of the second, which
@@ -138,9 +138,7 @@ def test_records_reach_s3_once_through_a_kill_in_a_commit_and_outages_and_no_sec
 
 
 @pytest.mark.slow
-def test_a_catalog_that_takes_connections_and_reports_nothing_is_named_and_waited_out(
-    broker: EmbeddedBroker, tmp_path: Path
-) -> None:
+def test_a_catalog_that_answers_no_request_is_named_and_waited_for(broker: EmbeddedBroker, tmp_path: Path) -> None:
     """At the start, by `check`, and in the middle. Its tables are local files. In time: a catalog that refuses connections
     is waited out in the test above. One that hangs, under other tables, is in tests/acceptance/test_hanging_services.py.
     """

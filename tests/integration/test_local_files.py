@@ -11,7 +11,7 @@ from frazil.runtime.jvm import prepare_local_files
 from frazil.runtime.light_jvm import LightJvm
 
 
-def test_a_local_file_is_written_without_a_process_and_has_the_permissions_of_the_umask(
+def test_a_local_file_is_written_without_a_process_with_the_umasks_permissions(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     called, programs, file = tmp_path / "called", tmp_path / "programs", tmp_path / "a" / "b" / "file"

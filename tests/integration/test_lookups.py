@@ -192,7 +192,7 @@ def test_a_dead_letter_becomes_a_row_once_the_reference_table_has_its_key(scene:
     assert (2, "USA", 81) in scene.rows("orders")
 
 
-def test_every_record_of_a_route_is_in_one_table_though_the_process_dies_as_tables_are_named(scene: Scene) -> None:
+def test_every_record_of_a_route_with_a_lookup_is_in_one_table_through_kills(scene: Scene) -> None:
     scene.routed.assert_whole(scene.folder, scene.reported)
 
 

@@ -23,7 +23,7 @@ from frazil.errors import ConflictError, SpecError, UnavailableError
 from frazil.maintenance.plan import MaintenanceTask, Mode
 from frazil.maintenance.run import DELETES_OPTIONS, MaintainedTable, Outcome
 from frazil.runtime.jvm import Jvm
-from frazil.spec.settings import MaintenanceSpec
+from frazil.spec.settings import MaintenanceSpec, OrphansSpec, SnapshotsSpec
 from frazil.types import PendingDeadLetters, Progress
 from tests.fixtures.slices import sliced
 from tests.integration.lakes import KEEN, TARGET, Lake, age, noise
@@ -88,7 +88,7 @@ def test_files_that_are_enough_for_one_become_it_while_records_arrive(lake: Lake
     for row in rows:
         lake.commit(table, [row])
     assert len(lake.metadata(table).files) == 32
-    spec = MaintenanceSpec(orphan_age_s=3600.0)
+    spec = MaintenanceSpec(orphans=OrphansSpec(age_s=3600.0))
     assert "compact" in kinds(lake.maintenance(table, spec, "busy"))
     assert len(lake.metadata(table).files) <= 2
     assert lake.rows(table) == rows
@@ -168,7 +168,7 @@ def test_tags_branches_and_progress_are_never_expired(lake: Lake, table: str) ->
     held = lake.progress(table)
     for _ in range(5):
         lake.java(table).newFastAppend().commit()
-    lake.maintenance(table, KEEN.model_copy(update={"snapshot_age_s": 0.001}))
+    lake.maintenance(table, KEEN.model_copy(update={"snapshots": SnapshotsSpec(age_s=0.001, kept=3)}))
     kept = lake.metadata(table).snapshots
     assert {tagged, branched, held.snapshot_id} <= kept.keys()
     assert [lake.rows(table, snapshot) for snapshot in (tagged, shared, branched)] == rows, (
@@ -199,15 +199,17 @@ def test_progress_behind_other_writers_is_carried_forward(lake: Lake, table: str
 def test_a_table_that_others_fill_before_its_first_record_can_be_begun(lake: Lake, table: str) -> None:
     for _ in range(8):
         lake.java(table).newFastAppend().commit()
-    lake.maintenance(table, KEEN.model_copy(update={"snapshot_age_s": 0.001}))
+    lake.maintenance(table, KEEN.model_copy(update={"snapshots": SnapshotsSpec(age_s=0.001, kept=3)}))
     assert lake.progress(table) == Progress(), "and nothing of it is lost"
     lake.commit(table, [(1, "first")])
-    assert "expire" in kinds(lake.maintenance(table, KEEN.model_copy(update={"snapshot_age_s": 0.001})))
+    assert "expire" in kinds(
+        lake.maintenance(table, KEEN.model_copy(update={"snapshots": SnapshotsSpec(age_s=0.001, kept=3)}))
+    )
     assert len(lake.metadata(table).snapshots) < 8
 
 
 @pytest.mark.parametrize("mode", sliced(["idle", "thorough"], 1))
-def test_an_expiry_of_all_but_the_newest_snapshot_leaves_the_progress_of_a_table_that_rests(
+def test_an_expiry_of_all_but_the_newest_snapshot_leaves_an_idle_tables_progress(
     lake: Lake, table: str, mode: Mode
 ) -> None:
     lake.fill(table, 4)
@@ -311,9 +313,7 @@ def test_a_table_that_shares_its_files_keeps_them(lake: Lake, table: str) -> Non
     assert sorted(lake.metadata(table).snapshots) == snapshots
 
 
-def test_an_open_retry_keeps_the_history_that_will_tell_and_the_dead_letters_that_are_yet_to_come(
-    lake: Lake, table: str
-) -> None:
+def test_an_open_replay_keeps_its_history_and_its_pending_dead_letters(lake: Lake, table: str) -> None:
     box = f"{table}__dead_letters"
     lake.create(box)
     lake.fill(table, 4)

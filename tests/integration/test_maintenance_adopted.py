@@ -26,7 +26,7 @@ def lake(jvm: Jvm, tmp_path_factory: pytest.TempPathFactory) -> Lake:
     return Lake(jvm, tmp_path_factory.mktemp("lake"))
 
 
-def test_a_table_whose_files_are_all_elsewhere_is_maintained_and_nothing_is_removed_there(lake: Lake) -> None:
+def test_a_table_with_all_files_elsewhere_is_maintained_without_removals_there(lake: Lake) -> None:
     table, shared = f"t.elsewhere_{new_id()[:8]}", lake.root / "shared"
     folders = {"write.data.path": str(shared / "data"), "write.metadata.path": str(shared / "metadata")}
     lake.catalog.create(table, COLUMNS, {**PROPERTIES, **folders}, 2)
@@ -54,7 +54,7 @@ def test_a_table_whose_partition_fields_were_all_removed_is_maintained(lake: Lak
     assert (lake.rows(table), len(lake.metadata(table).files)) == (rows, 1)
 
 
-def test_files_of_an_older_spec_are_compacted_in_one_group_with_those_without_partitions(lake: Lake) -> None:
+def test_files_of_an_older_spec_are_compacted_with_those_without_partitions(lake: Lake) -> None:
     table = f"t.regrouped_{new_id()[:8]}"
     lake.create(table)
     lake.java(table).updateSpec().addField("id").commit()
@@ -83,7 +83,7 @@ def test_snapshots_without_a_summary_are_no_obstacle(lake: Lake) -> None:
     assert len(lake.rows(table)) == 31
 
 
-def test_a_table_that_others_stage_rows_in_before_its_first_record_has_lost_no_progress(lake: Lake) -> None:
+def test_a_table_with_rows_staged_before_its_first_record_has_lost_no_progress(lake: Lake) -> None:
     table = f"t.staged_{new_id()[:8]}"
     lake.create(table)
     lake.java(table).newFastAppend().stageOnly().commit()

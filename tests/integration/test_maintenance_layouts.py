@@ -24,7 +24,7 @@ from frazil.catalog.iceberg.rewrite_commit import RewriteCommit
 from frazil.catalog.maintenance_port import Compaction
 from frazil.maintenance.merge_task import merge_of
 from frazil.runtime.jvm import Jvm
-from frazil.spec.settings import MaintenanceSpec
+from frazil.spec.settings import MaintenanceSpec, SnapshotsSpec
 from tests.fixtures.slices import sliced
 from tests.integration.lakes import KEEN, Lake
 from tests.integration.tended import START, Row, Tended, in_order, layout_of
@@ -118,7 +118,7 @@ def test_sorted_tables_stay_sorted(lake: Lake, partition_by: str, sort_by: str, 
     for start in range(0, 60, 20):
         table.append(rows[start : start + 20])
     before = set(Path(lake.java(table.name).location()).rglob("*.parquet"))
-    lake.maintenance(table.name, KEEN.model_copy(update={"snapshot_count": 100}))
+    lake.maintenance(table.name, KEEN.model_copy(update={"snapshots": SnapshotsSpec(kept=100)}))
     assert table.read() == in_order(rows)
     made = set(Path(lake.java(table.name).location()).rglob("*.parquet")) - before
     assert len(made) == len(table.files())
@@ -147,7 +147,9 @@ def test_a_compaction_sorts_as_the_file_asks_whatever_the_table_s_own_order_is(
     for start in range(0, 60, 20):
         table.append(rows[start : start + 20])
     before = set(Path(lake.java(table.name).location()).rglob("*.parquet"))
-    outcomes = lake.maintenance(table.name, KEEN.model_copy(update={"snapshot_count": 100, "sort": sort}))
+    outcomes = lake.maintenance(
+        table.name, KEEN.model_copy(update={"snapshots": SnapshotsSpec(kept=100), "sort": sort})
+    )
     assert [(one.action.kind, one.failure) for one in outcomes][:1] == [("compact", "")]
     assert table.read() == in_order(rows)
     made = set(Path(lake.java(table.name).location()).rglob("*.parquet")) - before
@@ -190,7 +192,7 @@ def _ordered(value: int | str | datetime | None) -> int:
         2,
     ),
 )
-def test_files_follow_a_z_curve_where_the_file_asks_whatever_the_table_s_own_order_is(
+def test_files_follow_a_z_curve_on_request_whatever_the_tables_own_order(
     lake: Lake, partition_by: str, sort_by: str, columns: tuple[str, ...], ordering: tuple[str, ...]
 ) -> None:
     table = Tended(lake, layout_of(partition_by, sort_by))
@@ -198,7 +200,8 @@ def test_files_follow_a_z_curve_where_the_file_asks_whatever_the_table_s_own_ord
     for start in range(0, 120, 30):
         table.append(rows[start : start + 30])
     before = set(Path(lake.java(table.name).location()).rglob("*.parquet"))
-    outcomes = lake.maintenance(table.name, KEEN.model_copy(update={"snapshot_count": 100, "zorder": columns}))
+    settings = KEEN.model_copy(update={"snapshots": SnapshotsSpec(kept=100), "zorder": columns})
+    outcomes = lake.maintenance(table.name, settings)
     assert [(one.action.kind, one.failure) for one in outcomes][:1] == [("compact", "")]
     assert table.read() == in_order(rows)
     made = set(Path(lake.java(table.name).location()).rglob("*.parquet")) - before

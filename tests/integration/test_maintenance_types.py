@@ -23,6 +23,7 @@ from frazil.maintenance.plan import ORPHANS_NOTE
 from frazil.runtime.jvm import Jvm
 from frazil.schema.evolve import new_schema
 from frazil.spec.partitioning import parse_term
+from frazil.spec.settings import SnapshotsSpec
 from frazil.spec.syntax.types import parse_type
 from frazil.types import Commit, Progress, RowDelta
 from frazil.upsert.lookup.delete_files import write_deletes
@@ -294,7 +295,7 @@ def test_columns_whose_names_differ_in_case_alone_are_kept_apart(lake: Lake, par
     for start in range(0, 40, 20):
         table.append([{"id": start + n, "Id": -n, "region": "north"} for n in range(20)])
     partitions = {file.partition for file in lake.metadata(table.name).files}
-    settings = KEEN.model_copy(update={"sort": ("Id",), "snapshot_count": 100, "statistics": True})
+    settings = KEEN.model_copy(update={"sort": ("Id",), "snapshots": SnapshotsSpec(kept=100), "statistics": True})
     assert [one.failure for one in lake.maintenance(table.name, settings) if one.failure] == []
     assert len(table.files()) == len(partitions)
     found = [dict(zip(("id", "Id"), pair, strict=True)) for path in table.files() for pair in pairs(path)]

@@ -77,7 +77,7 @@ def test_the_timestamp_is_null_and_so_is_its_partition(ran: tuple[Path, dict[str
     assert hours == {"_timestamp_hour=null", "_timestamp_hour=2026-07-01-12"}
 
 
-def test_it_is_null_beside_timestamps_in_nanoseconds(ran: tuple[Path, dict[str, Any]]) -> None:
+def test_a_missing_timestamp_is_null_beside_timestamps_in_nanoseconds(ran: tuple[Path, dict[str, Any]]) -> None:
     folder, _ = ran
     assert _times(folder, "far") == {0: None, 2: None, 3: _NOON_MS}
     assert [row["error_class"] for row in rows(folder, "far__dead_letters")] == ["out_of_range"]
@@ -88,7 +88,7 @@ def test_the_time_at_which_the_broker_appends_is_a_timestamp(ran: tuple[Path, di
     assert all(at_ms is not None and at_ms > _NOON_MS for at_ms in _times(folder, "appended").values())
 
 
-def test_a_change_without_its_place_in_the_order_is_a_dead_letter_without_a_timestamp(
+def test_a_change_without_an_order_is_a_dead_letter_without_a_timestamp(
     ran: tuple[Path, dict[str, Any]],
 ) -> None:
     folder, _ = ran

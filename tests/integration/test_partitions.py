@@ -421,7 +421,7 @@ def test_odd_names_are_kept_and_read_as_the_page_reports(scene: Scene, with_tabl
         assert found.to_arrow_table().to_pylist() == [expected]
 
 
-def test_spark_reads_every_column_of_a_table_whose_metadata_columns_have_names_of_their_own(
+def test_spark_reads_every_column_of_a_table_with_named_metadata_columns(
     scene: Scene, with_tables: ForeignSpark
 ) -> None:
     found = with_tables.sql("select * from frazil.p.named order by kafka_offset")

@@ -135,7 +135,7 @@ def _document(broker: EmbeddedBroker, name: str, topic: str) -> dict[str, Any]:
     return {"pipeline": name, "kafka": kafka, "tables": tables}
 
 
-def test_a_group_is_left_alone_until_it_may_be_written_and_then_kafkas_own_command_shows_the_lag(
+def test_a_group_is_written_once_it_may_be_and_kafkas_command_shows_the_lag(
     broker: EmbeddedBroker, tmp_path: Path
 ) -> None:
     """While a consumer is a member of it; by a pipeline that publishes nothing, in test_lookups."""

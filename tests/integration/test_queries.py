@@ -55,7 +55,7 @@ def _columns(query: Query) -> dict[str, str]:
     return {name: _shown(expression) for name, expression in last.columns}
 
 
-def test_a_query_becomes_a_filter_and_a_projection_with_types_nullability_and_lineage(catalyst: Catalyst) -> None:
+def test_a_query_becomes_filter_and_projection_with_types_nullability_and_lineage(catalyst: Catalyst) -> None:
     found = query_of(
         catalyst,
         "select id, lower(name) as email, cast(price as decimal(12,1)) as amount, addr.geo.lat, _timestamp as sent_at "
@@ -81,7 +81,7 @@ def test_a_query_becomes_a_filter_and_a_projection_with_types_nullability_and_li
     assert pickle.loads(pickle.dumps(found.program)) == found.program
 
 
-def test_the_same_query_is_the_same_program_at_every_analysis(catalyst: Catalyst) -> None:
+def test_a_query_is_the_same_program_at_every_analysis(catalyst: Catalyst) -> None:
     query = "select id, nullif(name, '') as n, i + 1 as a, a * 2 as c from records where i between 1 and 3"
     assert query_of(catalyst, query) == query_of(catalyst, query)
 

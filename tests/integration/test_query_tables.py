@@ -126,7 +126,7 @@ def test_changes_keep_what_the_query_takes_of_the_current_rows(scene: Scene) -> 
     assert rows(scene.folder, "people") == [{"person": 1, "name": "ANNA"}]
 
 
-def test_a_row_that_the_condition_no_longer_takes_is_marked_as_deleted_where_deletes_are_soft(scene: Scene) -> None:
+def test_a_row_that_the_condition_no_longer_takes_is_marked_with_soft_deletes(scene: Scene) -> None:
     found = {row["id"]: row for row in rows(scene.folder, "kept")}
     assert (found[1]["name"], found[1]["_deleted"], found[1]["_deleted_at"]) == ("anna", False, None)
     assert (found[2]["name"], found[2]["state"], found[2]["_deleted"]) == ("bob", "on", True)

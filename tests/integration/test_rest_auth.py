@@ -104,7 +104,7 @@ class Overriding(Proxy):
         return json.dumps({**document, "overrides": {**document["overrides"], **OVERRIDDEN}}).encode()
 
 
-def test_what_the_server_overrides_counts_for_tables_and_for_files_before_the_first_one(
+def test_overrides_of_the_server_count_for_tables_and_for_files_before_the_first(
     server: RestCatalogServer, plain_jvm: LightJvm
 ) -> None:
     own = {"s3.access-key-id": "k", "s3.secret-access-key": "s", "s3.endpoint": "http://mine", "client.region": "mine"}

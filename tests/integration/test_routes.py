@@ -72,9 +72,7 @@ class Routed:
 
 # In time: a death at the first of the two steps, which leaves the same as one between them, in test_lookups.py.
 @pytest.mark.slow
-def test_every_record_is_in_one_table_though_the_process_dies_as_tables_are_named_and_made(
-    broker: EmbeddedBroker, tmp_path: Path
-) -> None:
+def test_every_record_is_in_one_table_of_a_route_through_kills(broker: EmbeddedBroker, tmp_path: Path) -> None:
     routed = Routed(broker.bootstrap_servers)
     document = {
         "pipeline": "routes",

@@ -23,9 +23,7 @@ def _send(broker: EmbeddedBroker, topic: str, codec: str, *values: bytes) -> Non
 
 
 @pytest.mark.parametrize("codec", ["zstd", "gzip", "lz4", "snappy"])
-def test_a_large_record_is_no_part_of_a_sample_and_what_nobody_should_decompress_ends_it(
-    broker: EmbeddedBroker, codec: str
-) -> None:
+def test_a_sample_leaves_large_records_out_and_ends_at_too_large_batches(broker: EmbeddedBroker, codec: str) -> None:
     topic = Topics(broker.bootstrap_servers).create(f"sample-{new_id()[:8]}", 1)
     _send(broker, topic, codec, b"1", b"2")
     _send(broker, topic, codec, b"x" * 40 * MIB)

@@ -338,7 +338,7 @@ def test_unknown_fields_are_stored_and_declared_columns_widened(ran: Ran) -> Non
     assert ran.rows("rescued")[0].keys() == {"id", "_rescued", "_offset"}
 
 
-def test_a_table_that_is_only_added_to_keeps_its_types_and_reports_what_it_refuses_once(ran: Ran) -> None:
+def test_a_table_with_add_only_keeps_its_types_and_reports_each_refusal_once(ran: Ran) -> None:
     assert ran.rows("added") == [*orders(range(3)), newer(5, 3), newer(7, 5)]
     assert ran.dead_letters("added") == [(4, "out_of_range", "id", str(ran.shop.new))]
     reported = [event for event in ran.events if event.get("event") == "schema_change_refused"]
@@ -357,14 +357,14 @@ def test_keys_and_headers_are_records_though_their_schema_is_the_name_of_another
     assert found == [*(row(n, 2, 3) for n in range(3)), row(9, None, None)]
 
 
-def test_the_newest_schema_is_that_of_the_subject_that_producers_name_after_the_record(ran: Ran) -> None:
+def test_the_newest_schema_is_of_the_subject_named_after_the_record(ran: Ran) -> None:
     found = [{"id": row["id"], "heat": row["heat"], "_offset": row["_offset"]} for row in ran.rows("newest")]
     assert found[:3] == [{"id": n, "heat": n / 2, "_offset": n} for n in range(3)]
 
 
 # In time: what `check` says of it, below, and unit/registry/test_port.py.
 @pytest.mark.slow
-def test_the_newest_schema_is_that_of_the_subject_that_producers_name_after_topic_and_record(ran_again: Ran) -> None:
+def test_the_newest_schema_is_of_the_subject_named_after_topic_and_record(ran_again: Ran) -> None:
     assert ran_again.rows("newest") == [
         *({"id": n, "heat": n / 2, "unit": None, "_offset": n} for n in range(3)),
         {"id": 9, "heat": 4.5, "unit": "K", "_offset": 3},
@@ -382,7 +382,7 @@ def test_a_table_stops_at_too_many_bad_records(ran: Ran) -> None:
 
 
 @pytest.mark.slow  # In time: unit/remedies/test_tables.py.
-def test_a_table_that_stopped_at_too_many_bad_records_continues_when_the_file_lets_them_pass(ran_again: Ran) -> None:
+def test_a_table_stopped_by_bad_records_continues_when_the_file_allows_them(ran_again: Ran) -> None:
     assert len(ran_again.rows("stopped")) == GOOD
     assert ran_again.dead_letters("stopped") == [(GOOD + n, "no_wire_format", "", None) for n in range(DAMAGED)]
 
@@ -404,7 +404,7 @@ def test_the_gate_finds_the_subjects_of_a_topic_by_its_name(ran: Ran) -> None:
     assert (told["ok"], told["found"]) == (True, "a run adds unit: string")
 
 
-def test_a_registry_that_looks_no_guids_up_gives_no_answer_and_so_makes_no_record_a_bad_one(shop: Shop) -> None:
+def test_a_registry_without_guids_is_an_outage_and_makes_no_bad_records(shop: Shop) -> None:
     real = ConfluentRegistry(RegistrySpec(urls=(shop.registry.api,)))
     with pytest.raises(UnavailableError, match=r"does not return the schema of GUID .*: 404"):
         real.by_guid(str(UUID(int=shop.old)))

@@ -100,7 +100,7 @@ def is_alive(connection: Connection) -> bool:
 
 @pytest.mark.parametrize("words", ["librdkafka's", "Java's"])
 @pytest.mark.parametrize("listener", ["PLAIN", "SCRAM", "MTLS", "OAUTH"])
-def test_both_clients_log_in_with_one_section_and_read_with_the_least_rights(
+def test_driver_and_tasks_log_in_with_one_section_and_read_with_the_least_rights(
     secure: SecureBroker, listener: str, words: str
 ) -> None:
     properties = secure.properties(listener) if words == "librdkafka's" else secure.java_properties(listener)
@@ -115,7 +115,7 @@ def test_both_clients_log_in_with_one_section_and_read_with_the_least_rights(
             assert fetched(connection) > 0
 
 
-def test_both_clients_take_a_key_store(secure: SecureBroker, tmp_path: Path) -> None:
+def test_driver_and_tasks_take_a_key_store(secure: SecureBroker, tmp_path: Path) -> None:
     (store := tmp_path / "client.p12").write_bytes(
         serialize_key_and_certificates(
             b"client",
@@ -168,7 +168,9 @@ def test_a_token_that_expires_is_renewed(secure: SecureBroker, monkeypatch: pyte
         assert is_alive(connection)
 
 
-def test_both_clients_log_in_with_the_tokens_of_a_signer(secure: SecureBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_driver_and_tasks_log_in_with_the_tokens_of_a_signer(
+    secure: SecureBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Tokens that this broker takes, in place of those that Amazon MSK alone can check."""
     expires_s = SystemClock().now_ms() // 1000 + 900
     parts = ({"alg": "none"}, {"sub": USER, "iat": expires_s - 900, "exp": expires_s})
@@ -247,7 +249,7 @@ def test_a_listener_of_another_protocol_is_named_with_its_remedy_by_both_clients
         ("MTLS", {"ssl.cipher.suites": "ECDHE-ECDSA-AES256-GCM-SHA384"}),
     ],
 )
-def test_both_clients_verify_what_the_pipeline_file_says(
+def test_driver_and_tasks_verify_certificates_as_the_pipeline_file_sets(
     secure: SecureBroker, listener: str, settings: dict[str, str]
 ) -> None:
     properties = secure.properties(listener) | settings
@@ -350,7 +352,7 @@ def _next_offset(group: KafkaGroup) -> int | None:
     return None
 
 
-def test_a_pipeline_runs_with_the_least_rights_names_a_missing_one_and_continues_when_it_is_granted(
+def test_a_pipeline_names_a_missing_right_and_continues_when_it_is_granted(
     secure: SecureBroker, tmp_path: Path
 ) -> None:
     document: dict[str, Any] = {

@@ -34,7 +34,7 @@ def connect(jvm: LightJvm, catalog: RestCatalogServer, way: Gate, store: dict[st
     return IcebergCatalog(jvm.gateway, "p", {**settings, **S3}, {})
 
 
-def test_a_catalog_and_a_store_of_a_private_authority_are_reached_with_it_in_the_trust_store_of_the_jvm(
+def test_catalog_and_store_of_a_private_authority_are_reached_by_a_trust_store(
     catalog: RestCatalogServer, store: ObjectStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A store also with it where tasks look."""

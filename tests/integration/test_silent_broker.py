@@ -50,7 +50,7 @@ def took_s(question: Callable[[], object]) -> float:
     return clock.monotonic_s() - began_s
 
 
-def test_a_silent_broker_is_waited_for_once_and_its_partitions_are_absent_until_it_answers(brokers: TwoBrokers) -> None:
+def test_a_silent_broker_is_waited_for_once_and_its_partitions_are_absent_until_then(brokers: TwoBrokers) -> None:
     topics = KafkaTopics({"bootstrap.servers": brokers.bootstrap_servers})
     both, names = [LED_BY_ONE, LED_BY_TWO], {"one", "two"}
     producer = Producer({"bootstrap.servers": brokers.bootstrap_servers, "enable.idempotence": True})
@@ -129,7 +129,7 @@ def test_a_job_asks_no_broker_but_those_that_lead_what_it_reads(brokers: TwoBrok
 
 @pytest.mark.jvm
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
-def test_a_job_waits_for_a_silent_broker_as_long_as_it_may_and_names_what_did_not_come(
+def test_a_job_waits_for_a_silent_broker_as_long_as_it_may_and_names_its_ranges(
     brokers: TwoBrokers, read: Callable[..., int]
 ) -> None:
     producer = Producer({"bootstrap.servers": brokers.bootstrap_servers, "enable.idempotence": True})

@@ -155,7 +155,7 @@ def test_upsert_tables_find_their_keys_by_themselves_though_the_process_is_kille
         ]
 
 
-def test_a_table_of_mysql_is_upserted_and_every_change_is_kept_though_the_process_is_killed(ran: Ran) -> None:
+def test_a_table_of_mysql_is_upserted_and_keeps_every_change_through_kills(ran: Ran) -> None:
     source = ran.canal
     assert {row["id"]: row for row in rows(ran.folder, "upsert_table")} == source.rows
     history = sorted(rows(ran.folder, "history"), key=lambda row: int(row["_offset"]))
@@ -206,7 +206,7 @@ def test_events_of_an_outbox_are_rows_whether_they_were_routed_or_not(ran: Ran) 
     assert ran.counts("outbox") == (1, {"delete": 1})
 
 
-def test_records_with_a_timestamp_in_nanoseconds_are_rows_unless_the_table_has_the_timestamp_as_a_column(
+def test_records_with_timestamps_in_nanoseconds_are_rows_without_timestamp_columns(
     ran: Ran,
 ) -> None:
     plain = ran.rows("plain")
@@ -224,5 +224,5 @@ def test_records_with_a_timestamp_in_nanoseconds_are_rows_unless_the_table_has_t
     assert {row["error_class"] for row in dead} == {"out_of_range"}
 
 
-def test_records_with_a_timestamp_in_nanoseconds_have_their_place_in_the_order_of_changes(ran: Ran) -> None:
+def test_records_with_timestamps_in_nanoseconds_have_an_order_among_changes(ran: Ran) -> None:
     assert {row["key"]: row["n"] for row in ran.rows("newest")} == {n % 7: n for n in range(COUNT)}

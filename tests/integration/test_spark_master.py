@@ -72,7 +72,7 @@ def test_a_master_that_is_away_or_refuses_this_driver_is_said_in_a_sentence(jvm:
         "no Spark master answers: connection refused": (conf, nowhere),
         "no Spark master answers: the name of the host is not known": (conf, "spark://no-such-host.invalid:7077"),
         f"{refused}, or it is another service": ({**conf, "spark.authenticate.secret": "another"}, cluster.url),
-        "this is no address of a Spark master": (conf, "spark://host"),
+        "this is not an address of a Spark master": (conf, "spark://host"),
     }
     for message, (properties, url) in asked.items():
         with pytest.raises(UnavailableError) as raised:

@@ -168,7 +168,7 @@ def _md5(key: str) -> str:
     return hashlib.md5(base64.b64decode(key)).hexdigest()
 
 
-def test_both_clients_write_by_the_role_that_is_assumed(lake: Lake) -> None:
+def test_driver_and_tasks_write_by_the_role_that_is_assumed(lake: Lake) -> None:
     """With an external id and tags, of which Python clients know nothing."""
     system = lake.jvm.gateway.jvm.java.lang.System
     settings = {
@@ -270,7 +270,7 @@ def signed_for(requests: list[Request]) -> set[str]:
 
 
 @pytest.mark.parametrize("io", ["aws.s3.S3FileIO", "io.ResolvingFileIO"])
-def test_with_keys_of_the_file_both_clients_take_the_region_and_the_address_of_the_drivers_machine(
+def test_with_keys_of_the_file_region_and_address_are_those_of_the_drivers_machine(
     lake: Lake, tmp_path: Path, io: str
 ) -> None:
     (tmp_path / "config").write_text(
@@ -296,9 +296,7 @@ def test_tasks_take_the_fips_address_where_the_drivers_machine_asks_for_it(jvm: 
     assert "s3.endpoint" not in identity_of(jvm.gateway, io, "s3://lake/x", keys)
 
 
-def test_both_clients_take_the_proxy_of_the_drivers_machine_and_tasks_no_other(
-    lake: Lake, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_driver_and_tasks_take_the_proxy_of_the_drivers_machine(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     def anew(connections: int) -> dict[str, str]:
         """Settings that no other client of this JVM has: Iceberg shares connections among those with the same."""
         return {"http-client.apache.max-connections": str(connections)}
@@ -338,7 +336,7 @@ def test_empty_keys_are_none_to_both_clients(lake: Lake, secret: str) -> None:
         ("s3.access-key-id", "Unable to load credentials", "write `s3.access-key-id` and `s3.secret-access-key` under"),
     ],
 )
-def test_what_is_neither_in_the_file_nor_on_the_drivers_machine_is_named_with_a_remedy(
+def test_settings_missing_in_the_file_and_on_the_drivers_machine_are_named(
     lake: Lake, missing: str, found: str, remedy: str
 ) -> None:
     nothing = {"aws.disableEc2Metadata": "true", "aws.configFile": "/none", "aws.sharedCredentialsFile": "/none"}
@@ -436,7 +434,7 @@ def test_an_object_whose_upload_failed_is_not_there_and_nothing_else_is_written(
 
 
 @pytest.mark.parametrize("prefix", ["", "file:"])
-def test_both_clients_write_to_one_local_folder_whatever_its_name(lake: Lake, prefix: str) -> None:
+def test_driver_and_tasks_write_to_one_local_folder_whatever_its_name(lake: Lake, prefix: str) -> None:
     odd = lake.folder / "with spaces" / "a%20b#c?d" / "é 日本"
     local = {"io-impl": "org.apache.iceberg.hadoop.HadoopFileIO", "warehouse": f"{prefix}{odd}"}
     written = lake.write(local)

@@ -178,7 +178,7 @@ def test_what_the_drivers_of_databases_leave_out_is_told(jvm: LightJvm, tmp_path
 
 
 @pytest.mark.parametrize("fault", ["missing", "garbage", "a folder"])
-def test_a_metadata_file_that_cannot_be_read_is_named_in_seconds_until_it_is_restored(
+def test_an_unreadable_metadata_file_is_named_in_seconds_until_it_is_restored(
     jvm: LightJvm, tmp_path: Path, fault: str
 ) -> None:
     properties = catalog_properties(load_spec(_file(tmp_path, {})))

@@ -128,7 +128,7 @@ def _differing(running: Running, table: str) -> tuple[int, int]:
     return sum(one["missing"] for one in found), sum(one["surplus"] for one in found)
 
 
-def test_lost_doubled_and_changed_rows_are_found_and_records_that_are_gone_are_no_fault(
+def test_lost_doubled_and_changed_rows_are_found_and_deleted_records_are_not_a_fault(
     broker: EmbeddedBroker, spark: ForeignSpark, tmp_path: Path
 ) -> None:
     scene = Scene(broker, tmp_path)

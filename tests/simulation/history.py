@@ -117,7 +117,7 @@ class History(Scene):
             progress = self.check_table(table.name)
             mine = {place for place in self.produced if place[0] in table.name[5:] and self._is_left(place)}
             bad = sorted(self.bad.keys() & mine)
-            if table.spec.on_bad_record == "dead_letter":
+            if table.spec.bad_records.on_bad_record == "dead_letter":
                 assert table.status.run_state is not RunState.STOPPED, (
                     f"{table.name} stopped: {table.status.reason} ({table.status.where})"
                 )

@@ -93,6 +93,7 @@ def _spec(root: Path, limit: int) -> PipelineSpec:
         commit=CommitSpec(interval_s=1.0),
     )
     rest = route.as_table(
-        route=Route(REST, route.to, limit), metadata={"topic": "_topic", "partition": "_partition", "offset": "_offset"}
+        route=Route(REST, route.division.to, limit),
+        metadata={"topic": "_topic", "partition": "_partition", "offset": "_offset"},
     )
     return pipeline_of(root, rest).model_copy(update={"routes": (route,)})

@@ -156,7 +156,7 @@ class Scene(ABC):
         """Retention takes the oldest records of a partition, once the tables have begun with all topics."""
         for table in self.spec.tables:
             state = self.catalog.load(table.name)
-            topics = {selector.literal for selector in table.topics}
+            topics = {selector.literal for selector in table.source.topics}
             if state is None or state.progress.offsets.keys() != topics:
                 return
             self._floors.setdefault(table.name, state.progress.snapshot_id)

@@ -78,9 +78,7 @@ def test_a_record_is_in_the_table_of_its_value_or_in_that_of_the_rest(seed: int,
 
 
 @pytest.mark.parametrize("seed", _SLICE)
-def test_a_record_is_a_row_or_a_dead_letter_and_never_both_while_dead_letters_are_retried(
-    seed: int, tmp_path: Path
-) -> None:
+def test_a_record_is_a_row_or_a_dead_letter_and_never_both_during_replays(seed: int, tmp_path: Path) -> None:
     Replay(seed, tmp_path).play(rounds=50)
 
 

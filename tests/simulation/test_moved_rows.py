@@ -73,7 +73,7 @@ class Partitions(UpsertSource):
 @pytest.mark.parametrize("first", [0, 1])
 @pytest.mark.parametrize("is_back", [False, True])
 @pytest.mark.parametrize("is_one_topic", [False, True], ids=["topics", "partitions"])
-def test_a_row_that_moves_to_another_topic_or_partition_stays_whichever_is_read_first(
+def test_a_row_that_moves_to_another_partition_stays_whichever_is_read_first(
     tmp_path: Path, settings: dict[str, Any], first: int, at_once: bool, is_back: bool, is_one_topic: bool
 ) -> None:
     table = Partitions(tmp_path, is_one_topic, **settings)

@@ -36,7 +36,7 @@ def _cut(changes: Sequence[Change]) -> Iterator[list[Sequence[Change]]]:
             yield [changes[start:end] for start, end in pairwise(ends)]
 
 
-def test_without_an_ordering_column_the_last_change_of_a_key_decides_however_batches_are_cut() -> None:
+def test_without_an_ordering_column_the_last_change_decides_whatever_the_batches() -> None:
     for ops in product(("upsert", "delete"), repeat=4):
         for keys in product((_A, _B), repeat=4):
             changes = [
@@ -49,7 +49,7 @@ def test_without_an_ordering_column_the_last_change_of_a_key_decides_however_bat
                 assert _after(*batches) == expected, batches
 
 
-def test_with_an_ordering_column_the_greatest_value_decides_whatever_the_order_of_arrival() -> None:
+def test_with_an_ordering_column_the_greatest_value_decides_whatever_the_arrival() -> None:
     for orders in permutations(range(4)):
         changes = [_upsert(n, order, order=order) for n, order in enumerate(orders)]
         for batches in _cut(changes):
@@ -62,13 +62,13 @@ def test_of_equal_ordering_values_the_later_change_decides() -> None:
         assert _after(*batches, is_ordered=True) == {"a": ["second"]}
 
 
-def test_within_a_batch_places_decide_across_partitions_and_between_batches_the_batches() -> None:
+def test_places_decide_within_a_batch_and_batches_across_batches() -> None:
     one, other = _upsert(7, "one", partition=0), _upsert(3, "other", partition=1)
     assert _after([other, one]) == {"a": ["other"]}
     assert _after([other], [one]) == {"a": ["one"]}
 
 
-def test_a_delete_without_an_ordering_value_takes_away_what_came_before_it_however_new() -> None:
+def test_a_delete_without_an_ordering_value_deletes_all_rows_before_it() -> None:
     changes = [_upsert(0, "new", order=9), _delete(1), _upsert(2, "old", order=1)]
     for batches in _cut(changes):
         assert _after(*batches, is_ordered=True) == {"a": ["old"]}, batches
@@ -111,7 +111,7 @@ def test_an_unavailable_value_is_taken_in_the_order_of_the_ordering_column() -> 
     assert _after([late, _upsert(1, "second", order=2)], is_ordered=True) == {"a": ["second"]}
 
 
-def test_two_rows_that_another_writer_made_are_replaced_by_one_unless_the_change_is_older_than_either() -> None:
+def test_two_rows_of_another_writer_are_replaced_by_one_unless_the_change_is_older() -> None:
     for order, expected in ((4, [1, 5]), (5, ["new"])):
         model = UpsertModel(is_ordered=True)
         model.adopt(_A, {"v": 1}, 1)

@@ -117,7 +117,7 @@ class UpsertHistory(Scene):
             truth.lineage.recreate()
         rows = self.table.rows_at(snapshot.id)
         self._compare(snapshot.id, rows, model.rows)
-        if self.spec.tables[0].format_version > 2:
+        if self.spec.tables[0].layout.format_version > 2:
             truth.lineage.resume([(self.form.key_of(row), row[ROW_ID]) for row in rows], snapshot.id)
 
     def _not_told(self, read: set[Place], last: dict[tuple[str, int], Place]) -> Iterator[Place]:

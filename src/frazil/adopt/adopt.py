@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from frazil.adopt import kafka_connect, rows, spark
-from frazil.adopt.found import Found, Services, read_group, read_offsets
+from frazil.adopt.offsets import Services, SourceOffsets, read_group, read_offsets
 from frazil.catalog.port import TableState
 from frazil.clock import new_id
 from frazil.errors import ConflictError, SpecError
@@ -21,7 +21,7 @@ from frazil.ingest.loop.discovery import Discovery
 from frazil.ingest.plan import lag_records
 from frazil.ingest.tables.preflight import refuse_foreseen
 from frazil.ingest.tables.table import Table
-from frazil.ops.reports import Problem, telling
+from frazil.ops.reports import Problem, problem_document
 from frazil.ops.status import problem_of
 from frazil.types import Commit, Offsets, by_partition, by_topic
 
@@ -95,7 +95,7 @@ class Handover:
             "place": self.place,
             "offsets": offsets,
             "unread": self.unread,
-            **telling(self.problem),
+            **problem_document(self.problem),
         }
 
 
@@ -113,7 +113,7 @@ def plan_adoptions(
     Raises: SpecError for a name that no table has; UnavailableError where a service does not answer.
     """
     return [
-        handed_over(table.name, lambda one=table: _plan(discovery, services, one, origin, cluster_id, refuse))  # type: ignore[misc]
+        handed_over(table.name, lambda table=table: _plan(discovery, services, table, origin, cluster_id, refuse))  # type: ignore[misc]
         for table in chosen(discovery, name)
     ]
 
@@ -123,7 +123,7 @@ def chosen(discovery: Discovery, name: str | None) -> Iterable[Table]:
     tables = discovery.tables
     if name is not None and name not in tables:
         raise SpecError(f"the pipeline has no table `{name}`", remedy="see the tables in the pipeline file")
-    return [tables[name]] if name is not None else [tables[one] for one in sorted(tables)]
+    return [tables[name]] if name is not None else [tables[table_name] for table_name in sorted(tables)]
 
 
 def handed_over(name: str, plan: Callable[[], Handover]) -> Handover:
@@ -177,16 +177,16 @@ def _plan(
         return Handover(table.name, "none", "the pipeline's own progress", before.offsets, _unread(services, table))
     refuse_foreseen(table, services.catalog)
     refuse(table)
-    found = _find(services, state, table, origin)
-    if not any(place in found.offsets for place in table.partitions()):
+    source_offsets = _find(services, state, table, origin)
+    if not any(place in source_offsets.offsets for place in table.partitions()):
         raise TableStopped(
-            f"{found.place} has no offset of a topic that the table reads",
+            f"{source_offsets.place} has no offset of a topic that the table reads",
             "correct the table's topic, or name what has read it",
             table.name,
         )
     progress = replace(
         before,
-        offsets=_complete(services, table, found),
+        offsets=_complete(services, table, source_offsets),
         topic_ids=table.topic_ids(),
         cluster_id=cluster_id,
         commit_id=new_id(),
@@ -198,11 +198,11 @@ def _plan(
     ends = services.source.log_ends(table.partitions())
     commit = Commit(table.name, (), progress, before, shape=state.shape, head_id=state.head_id)
     return Handover(
-        table.name, "adopt", found.place, progress.offsets, lag_records(progress.offsets, ends), commit=commit
+        table.name, "adopt", source_offsets.place, progress.offsets, lag_records(progress.offsets, ends), commit=commit
     )
 
 
-def _find(services: Services, state: TableState, table: Table, origin: Origin) -> Found:
+def _find(services: Services, state: TableState, table: Table, origin: Origin) -> SourceOffsets:
     if origin.offsets is not None:
         return read_offsets(origin.offsets, table.partitions())
     columns = origin.columns or (rows.AUTOMQ if origin.tool is Tool.AUTOMQ else None)
@@ -222,12 +222,12 @@ def _find(services: Services, state: TableState, table: Table, origin: Origin) -
     raise TableStopped(_WHERE_OFFSETS_ARE[origin.tool], _REMEDIES[origin.tool], table.name)
 
 
-def _complete(services: Services, table: Table, found: Found) -> Offsets:
+def _complete(services: Services, table: Table, source_offsets: SourceOffsets) -> Offsets:
     """Returns the offset of every partition: one that was never read begins with its first record."""
     partitions = table.partitions()
-    missing = [place for place in partitions if place not in found.offsets]
-    known = {place: found.offsets[place] for place in partitions if place in found.offsets}
-    return by_topic(known | (services.source.beginnings(missing) if missing else {}))
+    missing = [place for place in partitions if place not in source_offsets.offsets]
+    offsets = {place: source_offsets.offsets[place] for place in partitions if place in source_offsets.offsets}
+    return by_topic(offsets | (services.source.beginnings(missing) if missing else {}))
 
 
 def _unread(services: Services, table: Table) -> int:

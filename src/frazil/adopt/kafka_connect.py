@@ -18,7 +18,7 @@ from typing import Any
 
 import fastavro
 
-from frazil.adopt.found import Found, Services, read_group
+from frazil.adopt.offsets import Services, SourceOffsets, read_group
 from frazil.errors import UnavailableError
 from frazil.ingest.failures import TableStopped
 from frazil.kafka.port import Partition
@@ -54,13 +54,13 @@ def find_sink(services: Services, table: str, group: str | None) -> Sink | None:
     """
     positions: dict[str, str] = {}
     for summary in services.catalog.summaries(table):
-        found = {name.removeprefix(_KEY): text for name, text in summary.items() if name.startswith(_KEY)}
-        positions = {**found, **positions}
+        snapshot_positions = {name.removeprefix(_KEY): text for name, text in summary.items() if name.startswith(_KEY)}
+        positions = {**snapshot_positions, **positions}
     # Topics and groups may have dots: the longest topic that exists is taken.
     topics = services.source.topics(lambda topic: any(name.startswith(f"{topic}.") for name in positions))
     sinks = []
     for name, text in positions.items():
-        topic = max((one for one in topics if name.startswith(f"{one}.")), key=len, default="")
+        topic = max((candidate for candidate in topics if name.startswith(f"{candidate}.")), key=len, default="")
         topic = name.removesuffix(f".{group}") if group and name.endswith(f".{group}") else topic
         if topic in topics:
             position = {int(partition): int(offset) for partition, offset in json.loads(text).items()}
@@ -75,7 +75,7 @@ def find_sink(services: Services, table: str, group: str | None) -> Sink | None:
     return mine[0] if mine else None
 
 
-def find_progress(services: Services, table: str, group: str | None, partitions: Iterable[Partition]) -> Found:
+def find_progress(services: Services, table: str, group: str | None, partitions: Iterable[Partition]) -> SourceOffsets:
     """Returns how far the connector has read that has written a loaded table.
 
     Raises: TableStopped where the connector is running, or has written files that the table does not have.
@@ -87,7 +87,7 @@ def find_progress(services: Services, table: str, group: str | None, partitions:
             "name another tool with --from, such as group with the sink's --group",
             table,
         )
-    found = read_group(services, sink.group, partitions)
+    source_offsets = read_group(services, sink.group, partitions)
     files = sum(_files_of(event, sink, table) for event in _pending_events(services, sink))
     if files:
         raise TableStopped(
@@ -95,7 +95,7 @@ def find_progress(services: Services, table: str, group: str | None, partitions:
             "start the connector, PUT /connectors/NAME/pause, wait for its next commit, and stop it",
             f"topic {sink.control_topic}",
         )
-    return found
+    return source_offsets
 
 
 def control_ends(services: Services, sink: Sink) -> dict[int, int]:
@@ -120,7 +120,10 @@ def _pending_events(services: Services, sink: Sink) -> Iterator[Mapping[str, Any
     ends = control_ends(services, sink)
     first = services.source.beginnings([(sink.control_topic, number) for number in ends])
     # Before version 1.11, a partition without files in a commit is not in its position.
-    seen = {number: one.offset for (_, number), one in services.group(f"{sink.group}-coord").offsets(first).items()}
+    seen = {
+        number: group_offset.offset
+        for (_, number), group_offset in services.group(f"{sink.group}-coord").offsets(first).items()
+    }
     for number, end in ends.items():
         start = max(sink.position.get(number, seen.get(number, 0)), first.get((sink.control_topic, number), 0))
         if start < end:
@@ -145,9 +148,9 @@ def decode_event(value: bytes) -> Mapping[str, Any]:
     (length,) = struct.unpack_from(">H", value, len(_MAGIC))
     start = len(_MAGIC) + 2
     schema = json.loads(value[start : start + length])
-    found = fastavro.schemaless_reader(BytesIO(value[start + length :]), _without_namespaces(schema), None)
-    assert isinstance(found, dict)
-    return found
+    event = fastavro.schemaless_reader(BytesIO(value[start + length :]), _without_namespaces(schema), None)
+    assert isinstance(event, dict)
+    return event
 
 
 def _without_namespaces(schema: Any) -> Any:
@@ -158,6 +161,6 @@ def _without_namespaces(schema: Any) -> Any:
         case str():
             return schema.rpartition(".")[2]
         case list():
-            return [_without_namespaces(one) for one in schema]
+            return [_without_namespaces(branch) for branch in schema]
     kept = {name: value for name, value in schema.items() if name != "namespace"}
     return kept | {name: _without_namespaces(kept[name]) for name in ("type", "items", "fields") if name in kept}

@@ -15,8 +15,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from frazil.adopt.adopt import Handover, Origin, Tool, load
-from frazil.adopt.found import Services, refuse_members
 from frazil.adopt.kafka_connect import control_ends, find_sink
+from frazil.adopt.offsets import Services, refuse_members
 from frazil.adopt.spark import write_checkpoint
 from frazil.clock import new_id
 from frazil.dead_letters.tables import DeadLetterTables

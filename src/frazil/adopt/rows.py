@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 from pyiceberg.types import IcebergType, IntegerType, LongType, StringType
 
-from frazil.adopt.found import Found, Services
+from frazil.adopt.offsets import Services, SourceOffsets
 from frazil.catalog.port import TableState
 from frazil.catalog.scans import LiveFile
 from frazil.errors import SpecError, UnavailableError
@@ -59,7 +59,9 @@ def parse_columns(text: str) -> Columns:
     return Columns(names[-2], names[-1], "" if len(names) == 2 else names[0])
 
 
-def find_progress(services: Services, state: TableState, columns: Columns, partitions: Sequence[Partition]) -> Found:
+def find_progress(
+    services: Services, state: TableState, columns: Columns, partitions: Sequence[Partition]
+) -> SourceOffsets:
     """Returns the offset after the last record of each partition that has a row in the table.
 
     Raises: TableStopped where the table does not have the columns; UnavailableError where the store fails.
@@ -77,13 +79,15 @@ def find_progress(services: Services, state: TableState, columns: Columns, parti
     target = plain_target(state)
     newest: dict[Partition, int] = {}
     try:
-        for found in in_threads(lambda file: _newest(target, file, paths), services.catalog.scan(state.name).files):
-            for topic, partition, offset in found:
+        for newest_of_file in in_threads(
+            lambda file: _newest(target, file, paths), services.catalog.scan(state.name).files
+        ):
+            for topic, partition, offset in newest_of_file:
                 place = (topic or min(topics), partition)
                 newest[place] = max(newest.get(place, 0), offset + 1)
     except OSError as error:
         raise UnavailableError(f"the rows of the table cannot be read: {error}", where=state.name) from None
-    return Found(newest, f"columns {columns}")
+    return SourceOffsets(newest, f"columns {columns}")
 
 
 def _check(state: TableState, columns: Columns) -> None:
@@ -108,5 +112,5 @@ def _newest(target: TableTarget, file: LiveFile, paths: Sequence[tuple[str, ...]
     partition, offset, *topic = read_columns(target, file, paths)
     names = ["topic", "partition", "offset"][-len(paths) :]
     rows = pa.table([*topic, partition, offset], names).drop_null()
-    found = rows.group_by(names[:-1]).aggregate([("offset", "max")]).to_pylist()
-    return [(one.get("topic", ""), one["partition"], one["offset_max"]) for one in found]
+    newest_rows = rows.group_by(names[:-1]).aggregate([("offset", "max")]).to_pylist()
+    return [(row.get("topic", ""), row["partition"], row["offset_max"]) for row in newest_rows]

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from frazil.adopt.found import Found, Services
+from frazil.adopt.offsets import Services, SourceOffsets
 from frazil.clock import new_id
 from frazil.ingest.failures import TableStopped
 from frazil.kafka.port import Partition
@@ -23,10 +23,10 @@ _FOLDER_REMEDY = "name a folder of this machine with the query's metadata, offse
 _VERSION = "v1"
 
 
-def find_progress(services: Services, table: str, checkpoint: Path) -> Found:
+def find_progress(services: Services, table: str, checkpoint: Path) -> SourceOffsets:
     """Returns how far the query with this checkpoint has read that has written a loaded table.
 
-    Raises: TableStopped where the folder is no checkpoint of a query that has written the table.
+    Raises: TableStopped where the folder is not a checkpoint of a query that has written the table.
     """
     try:
         query = json.loads((checkpoint / "metadata").read_text())["id"]
@@ -38,7 +38,9 @@ def find_progress(services: Services, table: str, checkpoint: Path) -> Found:
                 "name the checkpoint of the query that writes the table by `format(iceberg)`, or give --offsets",
                 str(checkpoint),
             )
-        return Found(_offsets_of(checkpoint / "offsets" / str(epoch)), f"checkpoint {checkpoint}, batch {epoch}")
+        return SourceOffsets(
+            _offsets_of(checkpoint / "offsets" / str(epoch)), f"checkpoint {checkpoint}, batch {epoch}"
+        )
     except (OSError, ValueError, KeyError) as error:
         raise TableStopped(f"the checkpoint cannot be read: {error}", _FOLDER_REMEDY, str(checkpoint)) from None
 
@@ -83,7 +85,9 @@ def _offsets_of(file: Path) -> dict[Partition, int]:
     version, _, *sources = file.read_text().splitlines()
     if version != _VERSION or len(sources) != 1:
         raise ValueError(f"batch {file.name} is of version {version}, with {len(sources)} sources")
-    found: Any = json.loads(sources[0])
-    if not isinstance(found, Mapping) or not all(isinstance(one, Mapping) for one in found.values()):
+    offsets_by_topic: Any = json.loads(sources[0])
+    if not isinstance(offsets_by_topic, Mapping) or not all(
+        isinstance(partition_offsets, Mapping) for partition_offsets in offsets_by_topic.values()
+    ):
         raise ValueError(f"the source of batch {file.name} is not Kafka")
     return by_partition(load_offsets(sources[0]))

@@ -63,8 +63,8 @@ def find_column(schema: Schema | StructType, path: str) -> NestedField | None:
     """
     fields = {field.name: field for field in schema.fields}
     spellings = Spellings(fields)
-    if found := spellings.find(path):
-        return fields[found]
+    if spelled := spellings.find(path):
+        return fields[spelled]
     for cut in (n for n, character in enumerate(path) if character == "."):
         name = spellings.find(path[:cut])
         kind = fields[name].field_type if name is not None else None
@@ -83,14 +83,14 @@ def bind(term: PartitionTerm, schema: Schema, where: str = "") -> NestedField:
     if field is None and term.column in schema.column_names:
         raise SpecError(
             f"`{term.text}`: a row may have several values of `{term.column}`, which is inside a list or a map",
-            remedy="name a column that is no list, map or struct, or one inside it, such as `a.b`",
+            remedy="name a column that is not a list, map or struct, or one inside it, such as `a.b`",
             where=where,
         )
     if field is None:
-        known = [name for name in schema.column_names if find_column(schema, name) is not None]
+        column_names = [name for name in schema.column_names if find_column(schema, name) is not None]
         raise SpecError(
             f"`{term.text}`: the table has no column `{term.column}`",
-            remedy=f"declare it under `columns`, or correct the name: {advice(term.column, known)}",
+            remedy=f"declare it under `columns`, or correct the name: {advice(term.column, column_names)}",
             where=where,
         )
     try:
@@ -147,9 +147,9 @@ def spec_change(terms: Sequence[PartitionTerm], schema: Schema, spec: PartitionS
     Raises: SpecError as `bind`.
     """
     wanted = {(bind(term, schema, where).field_id, term.transform): term for term in terms}
-    there = {(field.source_id, str(field.transform)): field for field in spec.fields}
-    removed = [field.name for key, field in there.items() if key not in wanted and not _is_void(field)]
-    added = [spelled_term(term, schema, where) for key, term in wanted.items() if key not in there]
+    current = {(field.source_id, str(field.transform)): field for field in spec.fields}
+    removed = [field.name for key, field in current.items() if key not in wanted and not _is_void(field)]
+    added = [spelled_term(term, schema, where) for key, term in wanted.items() if key not in current]
     kept = [field.name for field in spec.fields]
     return SpecChange(tuple(removed), tuple(zip(added, _names(added, schema, kept), strict=True)))
 
@@ -188,8 +188,8 @@ def refuse_partition_field_names(before: Schema, after: Schema, specs: Iterable[
 
     Raises: SpecError where a column has such a name.
     """
-    there = before.field_ids
-    reserved = {field.name for spec in specs for field in spec.fields if field.source_id in there}
+    earlier_ids = before.field_ids
+    reserved = {field.name for spec in specs for field in spec.fields if field.source_id in earlier_ids}
     clash = sorted(reserved & (set(after.column_names) - set(before.column_names)))
     if clash:
         raise SpecError(
@@ -202,7 +202,7 @@ def refuse_partition_field_names(before: Schema, after: Schema, specs: Iterable[
 def unknown_transform(spec: PartitionSpec, order: SortOrder) -> str:
     """Returns the first transform of the table that only a newer version of Iceberg knows; empty without one."""
     transforms = [*(field.transform for field in spec.fields), *(field.transform for field in order.fields)]
-    return next((found._transform for found in transforms if isinstance(found, UnknownTransform)), "")
+    return next((transform._transform for transform in transforms if isinstance(transform, UnknownTransform)), "")
 
 
 def partition_terms(spec: PartitionSpec, schema: Schema) -> tuple[str, ...]:

@@ -78,10 +78,10 @@ class _Table:
     def line(self) -> list[MemorySnapshot]:
         """Returns the main branch, the newest snapshot first, with expired snapshots: the table still has their files."""
         line = []
-        at = self.head
-        while at is not None:
-            line.append(self.snapshots[at])
-            at = self.snapshots[at].parent
+        snapshot_id = self.head
+        while snapshot_id is not None:
+            line.append(self.snapshots[snapshot_id])
+            snapshot_id = self.snapshots[snapshot_id].parent
         return line
 
     def ancestors(self) -> list[MemorySnapshot]:
@@ -131,22 +131,22 @@ class MemoryCatalog:
         self._tables[state.name] = _Table(copied, adopted_by={self._pipeline})
 
     def load(self, table: str) -> TableState | None:
-        found = self._tables.get(table)
-        if found is None:
+        stored = self._tables.get(table)
+        if stored is None:
             return None
-        read_schema(found.state.schema.model_dump_json(), table)
-        progress = self._progress(found)
-        lost = progress.snapshot_id is None and self._pipeline in found.adopted_by and found.is_cut
+        read_schema(stored.state.schema.model_dump_json(), table)
+        progress = self._progress(stored)
+        lost = progress.snapshot_id is None and self._pipeline in stored.adopted_by and stored.is_cut
         prefix = key(self._pipeline, "")
-        marks = {n.removeprefix(prefix): v for n, v in found.state.properties.items() if n.startswith(prefix)}
-        return replace(found.state, progress=progress, history_lost=lost, head_id=found.head, marks=marks)
+        marks = {n.removeprefix(prefix): v for n, v in stored.state.properties.items() if n.startswith(prefix)}
+        return replace(stored.state, progress=progress, history_lost=lost, head_id=stored.head, marks=marks)
 
     def size(self, table: str) -> TableSize:
         files = self.data_files(table)
         rows, size = sum(f.record_count for f in files), sum(f.size_bytes for f in files)
-        found = self._there(table)
-        deleted = sum(delete.record_count for file in _live_files(found.line()) for delete in file.deletes)
-        return TableSize(rows, len(files), size, len(found.snapshots.keys() - found.expired), deleted)
+        stored = self._existing(table)
+        deleted = sum(delete.record_count for file in _live_files(stored.line()) for delete in file.deletes)
+        return TableSize(rows, len(files), size, len(stored.snapshots.keys() - stored.expired), deleted)
 
     def create(
         self,
@@ -176,76 +176,78 @@ class MemoryCatalog:
 
     def evolve(self, table: str, change: Callable[[Schema], Schema]) -> TableState:
         with self._lock:
-            found = self._there(table)
-            wanted = change(found.state.schema)
-            refuse_partition_field_names(found.state.schema, wanted, found.state.specs, table)
-            if wanted != found.state.schema:
-                number = found.state.schema.schema_id + 1
-                found.state = replace(found.state, schema=_numbered(wanted, number))
+            stored = self._existing(table)
+            wanted = change(stored.state.schema)
+            refuse_partition_field_names(stored.state.schema, wanted, stored.state.specs, table)
+            if wanted != stored.state.schema:
+                number = stored.state.schema.schema_id + 1
+                stored.state = replace(stored.state, schema=_numbered(wanted, number))
         return self._loaded(table)
 
     def arrange(self, table: str, layout: Layout) -> TableState:
         with self._lock:
-            found = self._there(table)
-            state = found.state
+            stored = self._existing(table)
+            state = stored.state
             if not is_arranged(layout, state.schema, state.partitioning, state.sorting, table):
                 hit("layout.before")
-                found.state = _rearranged(state, layout)
+                stored.state = _rearranged(state, layout)
         return self._loaded(table)
 
     def commit(self, commit: Commit) -> Progress:
-        with self._committing(commit.table) as found:
-            newest = self._progress(found)
+        with self._committing(commit.table) as stored:
+            newest = self._progress(stored)
             if newest.commit_id != commit.expected.commit_id:
-                landed = self._landed(found, commit)
+                landed = self._landed(stored, commit)
                 if landed is not None:
                     return landed
                 raise ConflictError("the table's progress has changed since this batch was planned", where=commit.table)
-            if commit.head_id not in (None, found.head):
+            if commit.head_id not in (None, stored.head):
                 raise ConflictError("another writer has committed to the table in the meantime", where=commit.table)
-            if commit.shape not in (None, found.state.shape):
+            if commit.shape not in (None, stored.state.shape):
                 raise ConflictError("the table's shape was changed after this batch was planned", where=commit.table)
             if commit.delta is not None:
-                self._check_delta(found, commit.table, commit.delta)
+                self._check_delta(stored, commit.table, commit.delta)
             summary = {**commit.entries, **to_summary(self._pipeline, commit.progress)}
-            number = self._add(found, commit.files, summary, commit.delta)
-            found.adopted_by.add(self._pipeline)
+            number = self._add(stored, commit.files, summary, commit.delta)
+            stored.adopted_by.add(self._pipeline)
         return replace(commit.progress, snapshot_id=number)
 
-    def _landed(self, found: _Table, commit: Commit) -> Progress | None:
+    def _landed(self, stored: _Table, commit: Commit) -> Progress | None:
         """Returns the progress of a commit that is on the main branch already; None where it is not.
 
         Raises: UnavailableError where the snapshots that show it have been expired.
         """
-        for snapshot in found.ancestors():
+        for snapshot in stored.ancestors():
             progress = from_summary(self._pipeline, snapshot.summary, snapshot.id)
             if progress is not None and progress.commit_id == commit.progress.commit_id:
                 return progress
             if snapshot.id <= (commit.expected.snapshot_id or 0):
                 return None
-        if found.is_cut:
+        if stored.is_cut:
             raise UnavailableError("the snapshots that show whether the commit landed were expired", where=commit.table)
         return None
 
-    def _check_delta(self, found: _Table, table: str, delta: RowDelta) -> None:
+    def _check_delta(self, stored: _Table, table: str, delta: RowDelta) -> None:
         """Checks that the table is unchanged since the snapshot that the delta was made for, and has the rows and files
         it deletes.
 
         Raises: NotSent, TableMoved or InvariantError where it is not.
         """
-        if found.state.format_version >= _NEWEST_FORMAT and any(one.kind == "positions" for one in delta.deletes):
+        if stored.state.format_version >= _NEWEST_FORMAT and any(
+            delete_file.kind == "positions" for delete_file in delta.deletes
+        ):
             raise NotSent("a table of format 3 takes deletion vectors alone", where=table)
-        for snapshot in found.ancestors():
+        for snapshot in stored.ancestors():
             if snapshot.id == delta.read_at:
                 break
             if snapshot.files or snapshot.removed or snapshot.deletes:
                 raise TableMoved(where=table)
-        live = {file.path: file for file in _live_files(found.line())}
+        live = {file.path: file for file in _live_files(stored.line())}
         gone = {*delta.touched, *(file.path for file in delta.removed)} - live.keys()
-        known = {delete for file in live.values() for delete in file.deletes}
-        if gone or not known.issuperset(delta.replaced):
+        live_deletes = {delete for file in live.values() for delete in file.deletes}
+        if gone or not live_deletes.issuperset(delta.replaced):
             raise TableMoved(where=table)
-        left = {delete.data_file for delete in known - set(delta.replaced) if delete.kind == "vector"}
+        left = {delete.data_file for delete in live_deletes - set(delta.replaced) if delete.kind == "vector"}
         if any(delete.data_file in left for delete in delta.deletes):
             raise InvariantError("a data file was to have two deletion vectors", where=table)
 
@@ -258,60 +260,60 @@ class MemoryCatalog:
         return nullcontext()
 
     def scan(self, table: str) -> Scan:
-        found = self._there(table)
-        return Scan(found.head, tuple(_live_files(found.line())))
+        stored = self._existing(table)
+        return Scan(stored.head, tuple(_live_files(stored.line())))
 
     def mark(self, table: str, name: str, value: str | None) -> None:
         with self._lock:
-            found = self._there(table)
-            properties = {n: v for n, v in found.state.properties.items() if n != key(self._pipeline, name)}
+            stored = self._existing(table)
+            properties = {n: v for n, v in stored.state.properties.items() if n != key(self._pipeline, name)}
             if value is not None:
                 properties[key(self._pipeline, name)] = value
-            found.state = replace(found.state, properties=properties)
+            stored.state = replace(stored.state, properties=properties)
 
     def history(self, table: str, names: Sequence[str]) -> Iterable[LoggedSnapshot]:
-        return self._logged(self._there(table), names)
+        return self._logged(self._existing(table), names)
 
     def summaries(self, table: str) -> Iterable[Mapping[str, str]]:
-        return [snapshot.summary for snapshot in self._there(table).ancestors()]
+        return [snapshot.summary for snapshot in self._existing(table).ancestors()]
 
     def rewrite(self, rewrite: Rewrite) -> None:
-        with self._committing(rewrite.table) as found:
-            if is_recorded(self._logged(found, (REWRITE_ID,)), REWRITE_ID, rewrite.id, rewrite.read_at):
+        with self._committing(rewrite.table) as stored:
+            if is_recorded(self._logged(stored, (REWRITE_ID,)), REWRITE_ID, rewrite.id, rewrite.read_at):
                 return
-            there = {file.path for file in _files_of(found.line())}
-            is_right = is_undisturbed(self._logged(found, (REWRITE_ID,)), rewrite.read_at)
-            if not is_right or not there.issuperset(rewrite.removed):
+            paths = {file.path for file in _files_of(stored.line())}
+            is_right = is_undisturbed(self._logged(stored, (REWRITE_ID,)), rewrite.read_at)
+            if not is_right or not paths.issuperset(rewrite.removed):
                 raise ConflictError("the files did not exist when they were read", where=rewrite.table)
-            own = {**rewrite.summary, REWRITE_ID: rewrite.id}
-            summary = {key(self._pipeline, name): value for name, value in own.items()}
-            removed = tuple(file for file in _files_of(found.line()) if file.path in rewrite.removed)
-            self._add(found, rewrite.added, summary, RowDelta(None, removed=removed))
+            entries = {**rewrite.summary, REWRITE_ID: rewrite.id}
+            summary = {key(self._pipeline, name): value for name, value in entries.items()}
+            removed = tuple(file for file in _files_of(stored.line()) if file.path in rewrite.removed)
+            self._add(stored, rewrite.added, summary, RowDelta(None, removed=removed))
 
     def append_once(self, append: NamedAppend) -> None:
-        made, table = append, append.table
-        with self._committing(table) as found:
-            has_landed = is_recorded(self._logged(found, (made.name,)), made.name, made.value, made.since)
+        request, table = append, append.table
+        with self._committing(table) as stored:
+            has_landed = is_recorded(self._logged(stored, (request.name,)), request.name, request.value, request.since)
             if has_landed is None:
                 raise UnavailableError("the table's history is gone", where=table)
             if not has_landed:
-                self._add(found, made.files, {key(self._pipeline, n): v for n, v in made.entries.items()})
+                self._add(stored, request.files, {key(self._pipeline, n): v for n, v in request.entries.items()})
 
     def replace_once(self, replacement: Replacement) -> None:
-        made, table = replacement, replacement.table
-        with self._committing(table) as found:
-            history = self._logged(found, (REPLAY_ID, COMMIT_ID))
-            if not is_unmoved(history, made.since, made.expected.commit_id):
+        request, table = replacement, replacement.table
+        with self._committing(table) as stored:
+            history = self._logged(stored, (REPLAY_ID, COMMIT_ID))
+            if not is_unmoved(history, request.since, request.expected.commit_id):
                 raise ConflictError("the table is not as it was when its rows were looked up", where=table)
-            self._check_delta(found, table, made.delta)
-            own = {**made.summary, REPLAY_ID: made.id}
-            self._add(found, made.files, {key(self._pipeline, n): v for n, v in own.items()}, made.delta)
+            self._check_delta(stored, table, request.delta)
+            entries = {**request.summary, REPLAY_ID: request.id}
+            self._add(stored, request.files, {key(self._pipeline, n): v for n, v in entries.items()}, request.delta)
 
-    def _there(self, table: str) -> _Table:
-        found = self._tables.get(table)
-        if found is None:
+    def _existing(self, table: str) -> _Table:
+        stored = self._tables.get(table)
+        if stored is None:
             raise UnavailableError("the table no longer exists", remedy="find out who dropped the table", where=table)
-        return found
+        return stored
 
     @contextmanager
     def _committing(self, table: str) -> Iterator[_Table]:
@@ -320,27 +322,27 @@ class MemoryCatalog:
         Raises: UnavailableError for a request that never arrives, or an outcome that is unknown.
         """
         with self._lock:
-            found = self._there(table)
+            stored = self._existing(table)
             loss = self.losses.pop(0) if self.losses else ""
             if loss == "question":
                 raise UnavailableError("the catalog does not answer")
-            yield found
+            yield stored
             if loss == "outcome":
                 raise UnavailableError("the answer to the commit was lost")
 
     @staticmethod
     def _add(
-        found: _Table, files: Iterable[DataFile], summary: Mapping[str, str], delta: RowDelta | None = None
+        stored: _Table, files: Iterable[DataFile], summary: Mapping[str, str], delta: RowDelta | None = None
     ) -> int:
-        number, delta = max(found.snapshots, default=0) + 1, delta or RowDelta(None)
+        number, delta = max(stored.snapshots, default=0) + 1, delta or RowDelta(None)
         removed, replaced = frozenset(file.path for file in delta.removed), frozenset(delta.replaced)
-        added = tuple(found.number_rows(files))
-        found.snapshots[number] = MemorySnapshot(number, found.head, added, summary, removed, delta.deletes, replaced)
-        found.head = number
+        added = tuple(stored.number_rows(files))
+        stored.snapshots[number] = MemorySnapshot(number, stored.head, added, summary, removed, delta.deletes, replaced)
+        stored.head = number
         return number
 
-    def _logged(self, found: _Table, names: Sequence[str]) -> Iterable[LoggedSnapshot]:
-        line = found.ancestors()
+    def _logged(self, stored: _Table, names: Sequence[str]) -> Iterable[LoggedSnapshot]:
+        line = stored.ancestors()
         for snapshot in line:
             words = {name: snapshot.summary.get(key(self._pipeline, name)) for name in names}
             is_cut = snapshot is line[-1] and snapshot.parent is not None
@@ -361,7 +363,7 @@ class MemoryCatalog:
 
     def data_files(self, table: str) -> list[DataFile]:
         """Returns the data files of the newest snapshot."""
-        return _files_of(self._there(table).line())
+        return _files_of(self._existing(table).line())
 
     def roll_back(self, table: str, snapshot_id: int | None) -> None:
         """Sets the main branch to this snapshot, as an operator would."""
@@ -379,8 +381,8 @@ class MemoryCatalog:
     def upgrade(self, table: str, format_version: int) -> None:
         """Raises the format version, as an operator would; existing files stay as they are."""
         with self._lock:
-            found = self._tables[table]
-            found.state = replace(found.state, format_version=format_version)
+            stored = self._tables[table]
+            stored.state = replace(stored.state, format_version=format_version)
 
     def append_foreign(
         self,
@@ -395,12 +397,12 @@ class MemoryCatalog:
         its id. deletes: delete files to be added. replaced: delete files to be removed.
         """
         with self._lock:
-            found = self._tables[table]
-            gone = tuple(file for file in _files_of(found.line()) if file.path in removed)
-            return self._add(found, files, summary, RowDelta(None, deletes, tuple(replaced), gone))
+            stored = self._tables[table]
+            gone = tuple(file for file in _files_of(stored.line()) if file.path in removed)
+            return self._add(stored, files, summary, RowDelta(None, deletes, tuple(replaced), gone))
 
-    def _progress(self, found: _Table) -> Progress:
-        for snapshot in found.ancestors():
+    def _progress(self, stored: _Table) -> Progress:
+        for snapshot in stored.ancestors():
             progress = from_summary(self._pipeline, snapshot.summary, snapshot.id)
             if progress is not None:
                 return progress

@@ -236,8 +236,8 @@ class Catalog(Protocol):
         """Returns the files of the table as last loaded or committed to, with their delete files."""
 
     def store_properties(self, location: str) -> Mapping[str, str]:
-        """Returns what reaches a file at `location` that is no table's, secrets included, without the credentials that the
-        catalog vends for a table.
+        """Returns what reaches a file at `location` that is not a table's, secrets included, without the credentials that
+        the catalog vends for a table.
 
         Raises: UnavailableError where the driver finds no identity for its store.
         """

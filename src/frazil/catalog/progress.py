@@ -107,7 +107,7 @@ def to_summary(pipeline: str, progress: Progress) -> dict[str, str]:
 
 def dump_lookups(versions: Mapping[str, Mapping[str, Any]]) -> str:
     """Returns the summary entry for the versions of reference tables, by lookup; empty where there are none."""
-    return as_json({name: dict(one) for name, one in versions.items()}) if versions else ""
+    return as_json({name: dict(version) for name, version in versions.items()}) if versions else ""
 
 
 def from_summary(
@@ -165,8 +165,8 @@ def _dump_routed(tables: Iterable[RoutedTable]) -> str:
     by_start: dict[str, dict[str, tuple[str, ...]]] = {}
     for table in tables:
         by_start.setdefault(dump_offsets(table.start), {})[table.name] = table.values
-    found = [{"from": json.loads(start), "tables": values} for start, values in by_start.items()]
-    return as_json(found) if found else ""
+    routed = [{"from": json.loads(start), "tables": values} for start, values in by_start.items()]
+    return as_json(routed) if routed else ""
 
 
 def _load_routed(text: str) -> tuple[RoutedTable, ...]:

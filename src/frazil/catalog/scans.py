@@ -65,8 +65,8 @@ class LiveFile:
     def with_deletes(self, deletes: tuple[DeleteFile, ...]) -> LiveFile:
         """Returns the file with these delete files; JSON that was parsed is not parsed again."""
         other = LiveFile(self.path, self.record_count, self.content, deletes)
-        known = {name: held for name, held in vars(self).items() if name in ("description", "_column_metrics")}
-        vars(other).update(known)
+        cached = {name: held for name, held in vars(self).items() if name in ("description", "_column_metrics")}
+        vars(other).update(cached)
         return other
 
     @property
@@ -107,8 +107,8 @@ def _only_path(described: Mapping[str, Any]) -> str:
 
 
 def _bound(bounds: Mapping[str, Any] | None) -> str:
-    found = dict(zip(bounds["keys"], bounds["values"], strict=True)) if bounds else {}
-    return str(found.get(FILE_PATH_ID, ""))
+    path_bounds = dict(zip(bounds["keys"], bounds["values"], strict=True)) if bounds else {}
+    return str(path_bounds.get(FILE_PATH_ID, ""))
 
 
 def is_numbered(content: str) -> bool:

@@ -144,10 +144,10 @@ class TableMetadata:
 
     def ancestors(self) -> Iterator[Snapshot]:
         """Yields the snapshots of the main branch, the newest first, as far as they exist."""
-        at = self.head
-        while at is not None and at in self.snapshots:
-            yield self.snapshots[at]
-            at = self.snapshots[at].parent
+        snapshot_id = self.head
+        while snapshot_id is not None and snapshot_id in self.snapshots:
+            yield self.snapshots[snapshot_id]
+            snapshot_id = self.snapshots[snapshot_id].parent
 
 
 def read_table_metadata(
@@ -191,16 +191,16 @@ def _read_files(texts: Iterable[str]) -> tuple[list[StoredData], Iterable[Stored
     deletes: dict[_Place, StoredDeletes] = {}
     loose: dict[_Place, list[int]] = {}
     for text in texts:
-        found = json.loads(text)
-        described = found.get("delete-files", ())
-        own = [_deletes(file) for file in described]
+        batch = json.loads(text)
+        described = batch.get("delete-files", ())
+        batch_deletes = [_deletes(file) for file in described]
         places = [(file["file-path"], file.get("content-offset")) for file in described]
-        deletes |= dict(zip(places, own, strict=True))
-        for task in found.get("file-scan-tasks", ()):
+        deletes |= dict(zip(places, batch_deletes, strict=True))
+        for task in batch.get("file-scan-tasks", ()):
             for number in task.get("delete-file-references", ()):
-                if own[number].kind == "position" and not own[number].is_scoped:
+                if batch_deletes[number].kind == "position" and not batch_deletes[number].is_scoped:
                     loose.setdefault(places[number], []).append(len(files))
-            files.append(_data(task, own))
+            files.append(_data(task, batch_deletes))
     if loose:
         found_loose = _spread(files, {place: deletes[place].record_count for place in loose}, loose)
         files = [replace(file, loosely_deleted=rows) for file, rows in zip(files, found_loose, strict=True)]
@@ -213,17 +213,17 @@ def _spread(
     """Returns per data file its share of these delete files' deletes, in proportion to its rows. counts_for: indexes of
     data files by delete file.
     """
-    found = [0] * len(files)
+    shares = [0] * len(files)
     for place, numbers in counts_for.items():
         rows = max(1, sum(files[number].record_count for number in numbers))
         for number in numbers:
-            found[number] += deleted[place] * files[number].record_count // rows
-    return found
+            shares[number] += deleted[place] * files[number].record_count // rows
+    return shares
 
 
 def _is_sorted(metadata: Mapping[str, Any]) -> bool:
-    own = metadata.get("default-sort-order-id", 0)
-    return any(order["order-id"] == own and order["fields"] for order in metadata.get("sort-orders", ()))
+    order_id = metadata.get("default-sort-order-id", 0)
+    return any(order["order-id"] == order_id and order["fields"] for order in metadata.get("sort-orders", ()))
 
 
 def carried_progress(metadata_text: str) -> dict[str, str]:
@@ -254,10 +254,10 @@ def _newest_progress(metadata: Mapping[str, Any]) -> Iterator[tuple[str, Mapping
 def _line(metadata: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
     """Yields the snapshots of the main branch, the newest first."""
     by_id = {snapshot["snapshot-id"]: snapshot for snapshot in metadata.get("snapshots", ())}
-    at = metadata.get("current-snapshot-id")
-    while at in by_id:
-        yield by_id[at]
-        at = by_id[at].get("parent-snapshot-id")
+    snapshot_id = metadata.get("current-snapshot-id")
+    while snapshot_id in by_id:
+        yield by_id[snapshot_id]
+        snapshot_id = by_id[snapshot_id].get("parent-snapshot-id")
 
 
 def _pipelines(summary: Mapping[str, str]) -> set[str]:
@@ -365,15 +365,15 @@ def find_foreign_metadata(paths: Iterable[str], uuid: str, read: Callable[[str],
     read: returns the text of a metadata file; None where it is deleted or not metadata. Few files are read of a table
     with hundreds of thousands: a metadata file lists those before it, which belong to the same table.
     """
-    own = set[str]()
+    table_files = set[str]()
     for path in sorted(paths, key=_version, reverse=True):
-        text = read(path) if normalize_path(path) not in own else None
+        text = read(path) if normalize_path(path) not in table_files else None
         if text is None:
             continue
         metadata = json.loads(text)
         if metadata.get("table-uuid") != uuid:
             return path
-        own.update(normalize_path(entry["metadata-file"]) for entry in metadata.get("metadata-log", ()))
+        table_files.update(normalize_path(entry["metadata-file"]) for entry in metadata.get("metadata-log", ()))
     return None
 
 
@@ -386,13 +386,13 @@ def is_own(path: str, location: str) -> bool:
     """Returns whether a path is in the folders that this table writes to: the folder of `a.b` also contains that of a
     table `a.b.c`.
     """
-    own = normalize_path(location).rstrip("/") + "/"
-    inside = normalize_path(path).removeprefix(own) if normalize_path(path).startswith(own) else ""
+    table_folder = normalize_path(location).rstrip("/") + "/"
+    inside = normalize_path(path).removeprefix(table_folder) if normalize_path(path).startswith(table_folder) else ""
     folder, _, rest = inside.partition("/")
     return (folder == "data" and bool(rest)) or (folder == "metadata" and bool(rest) and "/" not in rest)
 
 
 def _version(path: str) -> int:
     """Returns the version of a metadata file; the newest one lists most of the others and is read first."""
-    found = _VERSION.match(path.rpartition("/")[2])
-    return int(found[1]) if found is not None else 0
+    match = _VERSION.match(path.rpartition("/")[2])
+    return int(match[1]) if match is not None else 0

@@ -19,7 +19,7 @@ class Vended:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._found: dict[str, None] = {}
+        self._secrets: dict[str, None] = {}
         self._values: frozenset[str] = frozenset()
 
     @property
@@ -29,26 +29,26 @@ class Vended:
 
     def note(self, properties: Mapping[str, str]) -> None:
         """Adds the values of properties whose names mark them as secret."""
-        found = secrets_among(properties)
-        if found <= self._values:
+        secrets = secrets_among(properties)
+        if secrets <= self._values:
             return
         with self._lock:
-            for secret in sorted(found):
-                self._found.pop(secret, None)
-                self._found[secret] = None
-            for oldest in list(self._found)[: max(0, len(self._found) - MOST_KEPT)]:
-                del self._found[oldest]
-            self._values = frozenset(self._found)
+            for secret in sorted(secrets):
+                self._secrets.pop(secret, None)
+                self._secrets[secret] = None
+            for oldest in list(self._secrets)[: max(0, len(self._secrets) - MOST_KEPT)]:
+                del self._secrets[oldest]
+            self._values = frozenset(self._secrets)
 
 
 def secrets_among(properties: Mapping[str, str]) -> set[str]:
     """Returns the secret values of a catalog's properties, and of a pair `id:secret` the secret alone too."""
-    found = set()
+    secrets = set()
     for name, value in properties.items():
         if is_secret_key(name):
             _, _, after = value.partition(":")
-            found |= {part for part in (value, after) if len(part) >= _SHORTEST}
-    return found
+            secrets |= {part for part in (value, after) if len(part) >= _SHORTEST}
+    return secrets
 
 
 VENDED = Vended()

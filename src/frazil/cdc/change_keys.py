@@ -28,7 +28,6 @@ from frazil.cdc.envelope import (
     Opened,
     Plan,
 )
-from frazil.cdc.json.payloads import payloads_of
 from frazil.cdc.json.row_images import MONGODB
 from frazil.cdc.mongodb.document_ids import ID
 from frazil.decode.columns import Fault
@@ -37,6 +36,7 @@ from frazil.decode.settings import NEW_KEY, OLD_KEY
 from frazil.error_classes import ErrorClass
 from frazil.name_case import Spellings, fold_case
 from frazil.rows.changes import DELETE
+from frazil.rows.connect_messages import payloads_of
 from frazil.schema.arrow import Bools, Records
 from frazil.schema.evolve import type_at
 from frazil.upsert.deduplicate import key_codes

@@ -18,10 +18,10 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from frazil.cdc.envelope import BAD_HEADER, OTHER_DATA, OTHER_FORMAT
-from frazil.cdc.json.payloads import payloads_of
 from frazil.decode.json import scan
-from frazil.decode.json.records import JsonOptions, text_slices, texts_of, unreadable
+from frazil.decode.json.records import open_any
 from frazil.decode.settings import OWN_TYPES
+from frazil.rows.connect_messages import payloads_of
 from frazil.schema.arrow import Records, arrow_type
 
 _STRUCTURED, _PREFIX = "application/cloudevents", "ce_"
@@ -57,8 +57,7 @@ def as_objects(kind: str, records: Records) -> tuple[pa.BinaryArray, NDArray[np.
 
 
 def _are_json(values: pa.BinaryArray) -> NDArray[np.bool_]:
-    texts, roots, error = texts_of(values, JsonOptions("drop")), text_slices(values), unreadable(values)
-    scan.scan_any(texts.base, roots.start, roots.end, roots.kind, error, texts.stack)
+    _, _, error = open_any(values)
     return np.isin(error, (scan.OK, scan.ESCAPED_KEY))
 
 

@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from frazil.adopt.adopt import Handover, Origin, Tool, chosen, commit, handed_over, plan_adoptions
-from frazil.adopt.found import Services
+from frazil.adopt.offsets import Services
 from frazil.adopt.release import plan_release
 from frazil.adopt.release import release as release_table
 from frazil.adopt.rows import parse_columns
@@ -95,7 +95,7 @@ def adopt(  # noqa: PLR0913  (each is an option)
         origin = Origin(tool, group, checkpoint, offsets, parse_columns(columns) if columns is not None else None)
         planned = plan_adoptions(desk.discovery, desk.services, table, origin, desk.cluster_id, desk.refuse)
         if apply:
-            planned = [commit(desk.services, one) for one in planned]
+            planned = [commit(desk.services, handover) for handover in planned]
     return _report(output, spec, planned, apply)
 
 
@@ -117,14 +117,17 @@ def release(
     """
     spec = read_spec(output, file)
     with _open(spec) as desk:
-        (one,) = chosen(desk.discovery, table)
-        target, others = Origin(tool, group, checkpoint), [t for t in desk.discovery.tables.values() if t is not one]
+        (adopted,) = chosen(desk.discovery, table)
+        target, others = (
+            Origin(tool, group, checkpoint),
+            [t for t in desk.discovery.tables.values() if t is not adopted],
+        )
 
         def hand_over() -> Handover:
             if not apply:
-                return plan_release(desk.services, one, target, others)
+                return plan_release(desk.services, adopted, target, others)
             dead_letters = DeadLetterTables(desk.services.catalog, KafkaOutbox(spec.kafka), spec.pipeline)
-            return release_table(desk.services, one, target, others, dead_letters)
+            return release_table(desk.services, adopted, target, others, dead_letters)
 
         planned = handed_over(table, hand_over)
     return _report(output, spec, [planned], apply)
@@ -158,26 +161,28 @@ def _report(output: Output, spec: PipelineSpec, planned: Sequence[Handover], is_
     document: Json = {
         "pipeline": spec.pipeline,
         "applied": is_done,
-        "tables": {one.name: one.document() for one in planned},
+        "tables": {handover.name: handover.document() for handover in planned},
     }
-    output.result(document, "\n".join(line for one in planned for line in _lines(one, is_done)) or "no tables")
-    if any(one.action == "refused" for one in planned):
+    output.result(
+        document, "\n".join(line for handover in planned for line in _lines(handover, is_done)) or "no tables"
+    )
+    if any(handover.action == "refused" for handover in planned):
         return REFUSED
-    return SOMETHING_TO_DO if not is_done and any(one.action != "none" for one in planned) else 0
+    return SOMETHING_TO_DO if not is_done and any(handover.action != "none" for handover in planned) else 0
 
 
-def _lines(one: Handover, is_done: bool) -> Iterator[str]:
+def _lines(handover: Handover, is_done: bool) -> Iterator[str]:
     done = {"adopt": "adopted from", "release": "released to"}
     to_do = {"adopt": "to be adopted from", "release": "to be released to", "none": "nothing to do, it has"}
-    if one.problem is not None:
-        yield f"{one.name}: refused, {one.problem.message}"
-        for word, text in (("where", one.problem.where), ("remedy", one.problem.remedy)):
+    if handover.problem is not None:
+        yield f"{handover.name}: refused, {handover.problem.message}"
+        for word, text in (("where", handover.problem.where), ("remedy", handover.problem.remedy)):
             if text:
                 yield f"  {word}: {text}"
         return
-    yield f"{one.name}: {(done if is_done else {}).get(one.action) or to_do[one.action]} {one.place}"
-    for topic, offsets in (one.offsets or {}).items():
+    yield f"{handover.name}: {(done if is_done else {}).get(handover.action) or to_do[handover.action]} {handover.place}"
+    for topic, offsets in (handover.offsets or {}).items():
         yield f"  {topic} from {', '.join(f'{partition}:{count(offset)}' for partition, offset in offsets.items())}"
-    yield f"  {plural(one.unread, 'record')} unread"
-    if not is_done and one.action != "none":
+    yield f"  {plural(handover.unread, 'record')} unread"
+    if not is_done and handover.action != "none":
         yield "  with --apply"

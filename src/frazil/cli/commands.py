@@ -88,9 +88,9 @@ COMMANDS = (
     Command("adopt", "frazil.cli.adopt:adopt", "Take over tables that another tool has written."),
     Command("release", "frazil.cli.adopt:release", "Hand a table back to another tool."),
     Command("schema", "frazil.cli.schema:command", "Print the pipeline file's JSON Schema."),
-    Command("topic set", "frazil.cli.topic:set_keys", "Set keys by which a topic asks for a table."),
-    Command("topic unset", "frazil.cli.topic:unset", "Remove keys by which a topic asks for a table."),
-    Command("topic show", "frazil.cli.topic:show", "Show the keys by which topics ask for a table."),
+    Command("topic set", "frazil.cli.topic:set_keys", "Set AutoMQ table-topic keys on a topic."),
+    Command("topic unset", "frazil.cli.topic:unset", "Remove AutoMQ table-topic keys of a topic."),
+    Command("topic show", "frazil.cli.topic:show", "Show the AutoMQ table-topic keys of topics."),
     Command("setup", "frazil.cli.setup:command", "Fetch the jars now, or write an offline bundle."),
     Command("doctor", "frazil.cli.doctor:command", "Check that this machine has what Frazil needs."),
     *(
@@ -119,7 +119,7 @@ SUMMARY = (
 GROUPS = {
     "dead-letters": "List, show, replay or remove records that could not become rows.",
     "dev": "Tools for development.",
-    "topic": "Set, remove or show the keys by which a topic asks for a table.",
+    "topic": "Set, remove or show AutoMQ table-topic keys of topics.",
     "import": "Make a pipeline file of another tool's configuration.",
 }
 

@@ -8,17 +8,17 @@ from frazil.runtime.machine import Check, checks
 
 def command(output: Output) -> int:
     """Check Java, jars and the rest of what Frazil needs on this machine; exit with 1 when something is missing."""
-    found = checks()
-    is_well = all(check.is_ok for check in found)
-    output.result({"ok": is_well, "checks": [_document(check) for check in found]}, "\n".join(map(_line, found)))
+    results = checks()
+    is_well = all(check.is_ok for check in results)
+    output.result({"ok": is_well, "checks": [_document(check) for check in results]}, "\n".join(map(_line, results)))
     return 0 if is_well else 1
 
 
 def _document(check: Check) -> dict[str, str | bool]:
-    return {"name": check.name, "ok": check.is_ok, "found": check.found, "remedy": check.remedy}
+    return {"name": check.name, "ok": check.is_ok, "found": check.result, "remedy": check.remedy}
 
 
 def _line(check: Check) -> str:
     mark = "ok     " if check.is_ok else "problem"
     remedy = f"; {check.remedy}" if check.remedy else ""
-    return f"{mark}  {check.name:<16}{check.found}{remedy}"
+    return f"{mark}  {check.name:<16}{check.result}{remedy}"

@@ -81,7 +81,7 @@ def configure_logging(form: LogFormat, level: LogLevel, redaction: Redaction) ->
 
 
 def _is_for_operators(record: logging.LogRecord) -> bool:
-    """Whether the record is none of those of py4j that repeat what is raised, or that are no error."""
+    """Whether the record is none of those of py4j that repeat what is raised, or that are not errors."""
     return not str(record.msg).startswith(_BESIDE_ERRORS)
 
 

@@ -78,7 +78,7 @@ class Redaction:
         return text
 
     def document(self, value: Json) -> Json:
-        """Returns `value` with secrets masked in every text and key; a value that is no JSON becomes its text."""
+        """Returns `value` with secrets masked in every text and key; a value that is not JSON becomes its text."""
         if value is None or isinstance(value, bool | int | float):
             return value
         if isinstance(value, Mapping):

@@ -172,10 +172,10 @@ def _check_topic(spec: PipelineSpec, table: str, topic: str) -> str:
 
     Raises: SpecError for a topic that does not exist, or that the table reads.
     """
-    selectors = [selector for one in spec.tables if one.name == table for selector in one.topics]
+    selectors = [selector for one in spec.tables if one.name == table for selector in one.source.topics]
     if table == f"{spec.namespace}.{topic}":
         selectors += spec.topics
-    selectors += [selector for route in spec.routes for selector in route.topics]
+    selectors += [selector for route in spec.routes for selector in route.source.topics]
     if any(selector.matches(topic) for selector in selectors):
         raise SpecError(
             f"the table {table} reads the topic {topic}: its rows would become rows again, without end",
@@ -225,14 +225,14 @@ def _last_snapshot(state: TableState, asked: int | None) -> int:
 def _parse_rate(text: str) -> int | None:
     found = _RATE.fullmatch(text)
     if text and found is None:
-        raise SpecError(f"`{text}` is no rate", remedy="write records a second, such as 5000/s", where="--rate")
+        raise SpecError(f"`{text}` is not a rate", remedy="write records a second, such as 5000/s", where="--rate")
     return int(found[1]) if found else None
 
 
 def _parse_header(text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not name or not equals:
-        raise SpecError(f"`{text}` is no header", remedy="write NAME=VALUE", where="--header")
+        raise SpecError(f"`{text}` is not a header", remedy="write NAME=VALUE", where="--header")
     return name, value
 
 

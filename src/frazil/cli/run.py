@@ -86,7 +86,7 @@ def _import_running() -> Any:
 def _limit_s(until_caught_up: bool, timeout: str | None) -> float | None:
     """Returns how long the run waits for services that do not answer; None for one that is not to end by itself.
 
-    Raises: SpecError for a text that is no duration.
+    Raises: SpecError for a text that is not a duration.
     """
     if until_caught_up:
         return _TIMEOUT_S if timeout is None else parse_duration(timeout)
@@ -96,8 +96,8 @@ def _limit_s(until_caught_up: bool, timeout: str | None) -> float | None:
 
 
 class NothingInHand(BaseException):
-    """Stopped before there is anything to finish, or without what is in hand. It is no Exception, so that handlers of errors
-    let it pass.
+    """Stopped before there is anything to finish, or without what is in hand. It is not an Exception, so that handlers of
+    errors let it pass.
     """
 
 

@@ -266,7 +266,7 @@ def _is_busy(table: Table) -> bool:
 
 def _stop_maintenance(maintenance_scheduler: MaintenanceScheduler, jvm: Jvm, is_urgent: bool) -> None:
     """Lets maintenance finish for a few seconds; a longer rewrite is cancelled, which deletes its files. is_urgent: the
-    JVM ends together with whatever runs in it, which is no error then.
+    JVM ends together with whatever runs in it, which is not an error then.
     """
     if is_urgent:
         maintenance_scheduler.stop(0)

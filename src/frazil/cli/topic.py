@@ -1,4 +1,4 @@
-"""`frazil topic`: the keys by which topics ask for a table, in the control topic of a pipeline."""
+"""`frazil topic`: the AutoMQ table-topic keys of topics, in the control topic of a pipeline."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ OneTopic = Annotated[
 
 
 def set_keys(output: Output, topic: TopicName, settings: Settings, file: SpecFile = DEFAULT_FILE) -> None:
-    """Set keys by which a topic asks for a table, beside those that it has. They are in the control topic of the pipeline,
-    which is created where there is none. A running pipeline follows them within seconds.
+    """Set AutoMQ table-topic keys on a topic, in addition to those that it has. They are in the control topic of the
+    pipeline, which is created where there is none. A running pipeline follows them within seconds.
 
     Exit code: 0 when they are stored; 1 when Kafka does not answer or refuses; 2 for a wrong key or value.
     """
@@ -67,7 +67,7 @@ def unset(output: Output, topic: TopicName, keys: Keys, file: SpecFile = DEFAULT
 
 
 def show(output: Output, topic: OneTopic = None, file: SpecFile = DEFAULT_FILE) -> None:
-    """Show the keys by which topics ask for a table: those of their configuration and those of the control topic, which win.
+    """Show the AutoMQ table-topic keys of topics: those of their configuration and those of the control topic, which win.
 
     Exit code: 0; 1 when Kafka does not answer.
     """

@@ -71,7 +71,9 @@ def command(output: Output, file: SpecFile = DEFAULT_FILE, table: TableName = No
     Exit code: 0 when every table is equal; 1 when one could not be compared; 4 when one differs.
     """
     spec = read_spec(output, file)
-    logging.getLogger("frazil").setLevel(logging.WARNING)  # A copy is no run of the pipeline: its commits are no news.
+    logging.getLogger("frazil").setLevel(
+        logging.WARNING
+    )  # A copy is not a run of the pipeline: its commits are not news.
     found = _verify(spec, table)
     document: dict[str, Any] = {"pipeline": spec.pipeline, "tables": {one.name: _document(one) for one in found}}
     output.result(document, "\n".join(line for one in found for line in _lines(one)) or "no tables")

@@ -88,7 +88,7 @@ class NewerChanges:
         self._asked = asked
         self._target = target
         self._reader = reader
-        self._known = KeySet(asked.changes.take(deduplicate(asked.changes).last).keys)
+        self._keys = KeySet(asked.changes.take(deduplicate(asked.changes).last).keys)
         self._ends: dict[Partition, int] = {}
         self._seen: set[Place] = set()
         self._last: dict[Partition, Sequence[ReadRecord]] = {}
@@ -117,12 +117,14 @@ class NewerChanges:
         combined = concat_ranked([changes, *self._parts])
         decides = np.zeros(len(combined), np.bool_)
         decides[deduplicate(combined).last] = True
-        found = np.full(latest.last.size, NEWER_EXISTS, np.int8)
-        for n, at in enumerate(latest.last.tolist()):
-            if decides[at]:
-                topic = self._asked.topics[int(changes.source[at])]
-                found[n] = self._newest_or_unknown((topic, int(changes.partition[at]), int(changes.offset[at])))
-        return found
+        later_changes = np.full(latest.last.size, NEWER_EXISTS, np.int8)
+        for n, position in enumerate(latest.last.tolist()):
+            if decides[position]:
+                topic = self._asked.topics[int(changes.source[position])]
+                later_changes[n] = self._newest_or_unknown(
+                    (topic, int(changes.partition[position]), int(changes.offset[position]))
+                )
+        return later_changes
 
     def _begin(self, partitions: set[Partition], progress: Progress) -> None:
         topics = self._topic_readers.source.topics({topic for topic, _ in partitions}.__contains__)
@@ -135,7 +137,9 @@ class NewerChanges:
         """Returns NOTHING_NEWER where it is known that no later change exists, else NOT_KNOWN."""
         topic, number, offset = place
         key, doubts = self._asked.stamps[place][0], self._doubts.get((topic, number), ())
-        is_doubtful = any(at > offset and (None in (name, key) or name == key) for at, name in doubts)
+        is_doubtful = any(
+            doubt_offset > offset and (None in (name, key) or name == key) for doubt_offset, name in doubts
+        )
         return NOT_KNOWN if place not in self._seen or is_doubtful else NOTHING_NEWER
 
     def _take(self, topic: str, number: int, batch: Sequence[ReadRecord]) -> None:
@@ -146,15 +150,15 @@ class NewerChanges:
         places = [(topic, number, record.offset) for record in batch]
         stamps = self._asked.stamps
         self._seen.update(
-            p for one, p in zip(batch, places, strict=True) if stamps.get(p) == (one.key, one.timestamp_ms)
+            p for record, p in zip(batch, places, strict=True) if stamps.get(p) == (record.key, record.timestamp_ms)
         )
         is_taken = [n >= len(before) and place not in self._asked.dead_letters for n, place in enumerate(places)]
         # The tombstone of a delete changes nothing, which only the delete shows, whether it is a dead letter or not.
-        values = pa.array([one.value for one in batch], pa.binary())
+        values = pa.array([record.value for record in batch], pa.binary())
         are_gone = [*(~has_value(self._target.reading, values)).tolist()[1:], False]
         followed = [
-            is_gone and one.key == after.key
-            for one, after, is_gone in zip(batch, [*batch[1:], *batch[-1:]], are_gone, strict=True)
+            is_gone and record.key == after.key
+            for record, after, is_gone in zip(batch, [*batch[1:], *batch[-1:]], are_gone, strict=True)
         ]
         read = [n for n, p in enumerate(places) if is_taken[n] or (followed[n] and p not in self._asked.unread)]
         others = [batch[n] for n in read]
@@ -171,9 +175,11 @@ class NewerChanges:
         kept = kept.only(~self._is_in_progress(kept))
         if not kept.ops.size:
             return
-        mine = of_keys(self._known, ranked_changes(self._target, self._asked.topics.index(topic), kept, records))
-        if len(mine):
-            self._keep(mine)
+        of_these_keys = of_keys(
+            self._keys, ranked_changes(self._target, self._asked.topics.index(topic), kept, records)
+        )
+        if len(of_these_keys):
+            self._keep(of_these_keys)
 
     def _is_in_progress(self, changes: Changes) -> NDArray[np.bool_]:
         """Returns which truncates are covered by the position in the table's progress, bool `(n_changes,)`. Truncates
@@ -322,11 +328,11 @@ class Draft:
         truncates = readable.only(readable.ops == TRUNCATE)
         if truncates.ops.size:
             self.truncates.append(ranked_changes(self.target, self.topics.index(topic), truncates, records))
-        known = first_mismatches(changes.decoded) | {mismatch.row: mismatch for mismatch in self._refuse(changes)}
+        mismatches = first_mismatches(changes.decoded) | {mismatch.row: mismatch for mismatch in self._refuse(changes)}
         places = places_of(dead_letters)
         self._note_stamps(places, records)
         for row in np.flatnonzero(changes.decoded.refused).tolist():
-            self.mismatches[places[row]] = known.get(row, UNEXPLAINED)
+            self.mismatches[places[row]] = mismatches.get(row, UNEXPLAINED)
         kept = changes.without_refused()
         if kept.ops.size:
             of_change = pick(records, kept.records)
@@ -343,9 +349,11 @@ class Draft:
         """Refuses changes that ingestion applies in place and a dead letter cannot."""
         reading = self.target.changes
         assert reading is not None
-        found = refuse(changes, changes.ops == TRUNCATE, "", ErrorClass.ORDER_UNKNOWN, _EMPTYING, _ALL)
+        mismatches = refuse(changes, changes.ops == TRUNCATE, "", ErrorClass.ORDER_UNKNOWN, _EMPTYING, _ALL)
         for path, name in zip(reading.paths, reading.key_columns, strict=True):
             if not has_column(self.target, path):
                 lacks = np.ones(changes.ops.size, np.bool_)
-                found += refuse(changes, lacks, name, ErrorClass.NO_KEY, f"the key column {name} has no value", _ALL)
-        return found
+                mismatches += refuse(
+                    changes, lacks, name, ErrorClass.NO_KEY, f"the key column {name} has no value", _ALL
+                )
+        return mismatches

@@ -72,9 +72,9 @@ def pieces(dead_letters: TableTarget, file: LiveFile, columns: Sequence[str] | N
     with file_io(dead_letters).new_input(file.path).open() as stream:
         # Of pending dead letters only the path is known.
         parquet = read_file(stream, file.path.rpartition(".")[2].lower(), file.path)
-        there = set(parquet.schema_arrow.names)
+        stored_names = set(parquet.schema_arrow.names)
         for number in range(parquet.num_row_groups):
-            rows = parquet.read_row_group(number, columns=[name for name in wanted.names if name in there])
+            rows = parquet.read_row_group(number, columns=[name for name in wanted.names if name in stored_names])
             yield _in_columns(rows, wanted)
 
 
@@ -104,11 +104,11 @@ def records_of(target: TableTarget, dead_letters: pa.RecordBatch) -> dict[str, p
 
 def _in_columns(rows: pa.Table, wanted: pa.Schema) -> pa.Table:
     """Returns the rows in the schema `wanted`; a column that the file lacks is null."""
-    found = [
+    columns = [
         rows[field.name].cast(field.type) if field.name in rows.column_names else pa.nulls(rows.num_rows, field.type)
         for field in wanted
     ]
-    return pa.Table.from_arrays(found, schema=wanted)
+    return pa.Table.from_arrays(columns, schema=wanted)
 
 
 def write_some(writer: FileWriter, rows: pa.Table) -> None:

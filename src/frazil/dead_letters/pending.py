@@ -127,11 +127,11 @@ def settle_replays(catalog: Catalog, dead_letters: TableState) -> None:
 
 def _settle_pending(catalog: Catalog, dead_letters: TableState, replay_id: str, mark: str) -> None:
     unknown = _outcome_unknown(dead_letters.name, replay_id)
-    found = _entry_of(catalog, dead_letters, (REWRITE_ID, REPLAY), replay_id, int(mark), unknown)
-    if found is None:
+    entry = _entry_of(catalog, dead_letters, (REWRITE_ID, REPLAY), replay_id, int(mark), unknown)
+    if entry is None:
         clear_mark(catalog, dead_letters.name, replay_id)
         return
-    pending = TypeAdapter(PendingReplay).validate_json(found)
+    pending = TypeAdapter(PendingReplay).validate_json(entry)
     state = catalog.load(pending.table)
     if state is None or state.uuid != pending.uuid:
         raise TableStopped(
@@ -139,10 +139,10 @@ def _settle_pending(catalog: Catalog, dead_letters: TableState, replay_id: str, 
             f"restore the table; or, to abandon these rows, remove the property that ends in {OPEN_REPLAY}{replay_id}",
             dead_letters.name,
         )
-    there = is_recorded(catalog.history(pending.table, (REPLAY_ID,)), REPLAY_ID, replay_id, pending.since)
-    if there is None:
+    is_committed = is_recorded(catalog.history(pending.table, (REPLAY_ID,)), REPLAY_ID, replay_id, pending.since)
+    if is_committed is None:
         raise unknown
-    if there:
+    if is_committed:
         clear_mark(catalog, dead_letters.name, replay_id)
     else:
         commit_pending(catalog, dead_letters.name, pending)
@@ -162,13 +162,13 @@ def commit_pending(catalog: Catalog, dead_letters: str, pending: PendingReplay) 
 
 def _settle_removal(catalog: Catalog, dead_letters: TableState, replay_id: str, mark: str) -> None:
     _, since, table = mark.split(" ", 2)
-    state, found = catalog.load(table), None
+    state, entry = catalog.load(table), None
     if state is not None:
         unknown = _removal_unknown(dead_letters.name, replay_id)
         first = None if since == _NONE else int(since)
-        found = _entry_of(catalog, state, (REPLAY_ID, REMOVED), replay_id, first, unknown)
-    if found is not None:
-        remove_dead_letters(catalog, dead_letters.name, TypeAdapter(RemovedDeadLetters).validate_json(found))
+        entry = _entry_of(catalog, state, (REPLAY_ID, REMOVED), replay_id, first, unknown)
+    if entry is not None:
+        remove_dead_letters(catalog, dead_letters.name, TypeAdapter(RemovedDeadLetters).validate_json(entry))
     clear_mark(catalog, dead_letters.name, replay_id)
     hit("replay.done")
 
@@ -197,13 +197,13 @@ def _entry_of(
                 raise unknown
         return None
 
-    found = find()
-    if found is None:
+    entry = find()
+    if entry is None:
         # The process that set the property may still be about to commit: this commit prevents it.
         catalog.append_once(NamedAppend(table.name, (), names[0], new_id(), table.head_id))
         catalog.load(table.name)
-        found = find()
-    return found
+        entry = find()
+    return entry
 
 
 def remove_dead_letters(catalog: Catalog, dead_letters: str, removal: RemovedDeadLetters) -> None:
@@ -250,14 +250,14 @@ def _are_among(places: set[Place], rows: pa.Table) -> pa.Array:
 
 def _places(dead_letters: TableTarget, removal: RemovedDeadLetters, paths: Iterable[str]) -> set[Place]:
     """Returns the places of the records of the dead letters in these files."""
-    found: set[Place] = set()
+    places: set[Place] = set()
     try:
         for path in paths:
             for rows in pieces(dead_letters, LiveFile(path, 0, ""), _PLACE):
-                found.update(places_of(rows))
+                places.update(places_of(rows))
     except FileNotFoundError:
         raise _removal_unknown(dead_letters.name, removal.id) from None
-    return found
+    return places
 
 
 def touched(catalog: Catalog, dead_letters: TableState, chosen: Chosen, columns: Sequence[str]) -> list[LiveFile]:

@@ -88,10 +88,10 @@ def _each(records: Mapping[str, pa.Array], change: Callable[[bytes, str], bytes]
         f"topic {topic}, partition {partition}, offset {offset}"
         for topic, partition, offset in zip(topics, partitions, offsets, strict=True)
     ]
-    found = {
+    changed = {
         name: _changed(records[name], [f"{place}, {name}" for place in places], change) for name in ("key", "value")
     }
-    return {**records, **found, "headers": _headers(records["headers"], places, change)}
+    return {**records, **changed, "headers": _headers(records["headers"], places, change)}
 
 
 def _headers(headers: pa.Array, places: list[str], change: Callable[[bytes, str], bytes]) -> pa.Array:
@@ -125,14 +125,14 @@ def dead_letter_rows(
     records: the source's columns of the bad records alone. mismatches: the mismatch of each record, in the same order.
     """
     count = len(mismatches)
-    known = {**sealed(records, dead_letters.protection), **reason_columns(mismatches)}
-    known["retries"] = pa.repeat(pa.scalar(0, pa.int32()), count)
+    values = {**sealed(records, dead_letters.protection), **reason_columns(mismatches)}
+    values["retries"] = pa.repeat(pa.scalar(0, pa.int32()), count)
     if schema_ids is not None:
-        known["schema_id"] = schema_ids
-    if "timestamp" in known:
-        known["timestamp"], known[FAR_TIME] = divided_times(known["timestamp"])
+        values["schema_id"] = schema_ids
+    if "timestamp" in values:
+        values["timestamp"], values[FAR_TIME] = divided_times(values["timestamp"])
     columns = [
-        as_written(known[field.name], field.type) if field.name in known else pa.nulls(count, field.type)
+        as_written(values[field.name], field.type) if field.name in values else pa.nulls(count, field.type)
         for field in dead_letters.arrow_schema
     ]
     return pa.Table.from_arrays(columns, schema=dead_letters.arrow_schema)
@@ -157,7 +157,9 @@ def named_schemas(reading: Reading, records: Mapping[str, pa.Array]) -> pa.Array
         return pa.nulls(len(values), pa.string())
     if reading.is_by_header:
         named = guids_of(records["headers"], reading.header)
-        texts = [None if one.fault is not None else one.guid or str(one.id) for one in named.found]
+        texts = [
+            None if schema_id.fault is not None else schema_id.guid or str(schema_id.id) for schema_id in named.found
+        ]
         return pa.array([texts[code] if code >= 0 else None for code in named.codes.tolist()], pa.string())
     split = split_headers(values, reading.framing)
     is_named = (split.fault == 0) & (reading.framing != "none")
@@ -166,27 +168,27 @@ def named_schemas(reading: Reading, records: Mapping[str, pa.Array]) -> pa.Array
 
 def first_mismatches(decoded: Decoded) -> dict[int, Mismatch]:
     """Returns the first mismatch of each row, by row."""
-    found: dict[int, Mismatch] = {}
+    by_row: dict[int, Mismatch] = {}
     for mismatch in decoded.mismatches:
-        found.setdefault(mismatch.row, mismatch)
-    return found
+        by_row.setdefault(mismatch.row, mismatch)
+    return by_row
 
 
-def explain(rows: Sequence[int], known: Mapping[int, Mismatch], again: Decoded | None) -> list[Mismatch]:
+def explain(rows: Sequence[int], first_reasons: Mapping[int, Mismatch], again: Decoded | None) -> list[Mismatch]:
     """Returns the mismatch of each of `rows`. again: these rows alone, decoded once more with every mismatch described;
-    None where all of them are `known`.
+    None where all of them are `first_reasons`.
     """
     if again is None:
-        return [known[row] for row in rows]
-    found = first_mismatches(again)
-    return [known.get(row) or found.get(place, UNEXPLAINED) for place, row in enumerate(rows)]
+        return [first_reasons[row] for row in rows]
+    described = first_mismatches(again)
+    return [first_reasons.get(row) or described.get(place, UNEXPLAINED) for place, row in enumerate(rows)]
 
 
 class DeadLetterFiles:
     """Writes bad records to files of the dead-letter table; none before the first, and none where there is no table."""
 
     def __init__(self, target: TableTarget | None) -> None:
-        """target: the dead-letter table; None where bad records are no dead letters."""
+        """target: the dead-letter table; None where bad records are not dead letters."""
         self._target = target
         self._writer: FileWriter | None = None
 
@@ -197,17 +199,20 @@ class DeadLetterFiles:
         if self._target is None or not decoded.refused.any():
             return
         rows = np.flatnonzero(decoded.refused)
-        bad, known = pick(records, rows), first_mismatches(decoded)
-        again = None if known.keys() >= set(rows.tolist()) else read_again(bad)
-        mismatches = explain(rows.tolist(), known, again)
+        bad, reasons = pick(records, rows), first_mismatches(decoded)
+        again = None if reasons.keys() >= set(rows.tolist()) else read_again(bad)
+        mismatches = explain(rows.tolist(), reasons, again)
         self._write(dead_letter_rows(self._target, bad, mismatches, named_schemas(reading, bad)))
 
-    def write_unread(self, topic: str, records: Mapping[str, pa.Array], named: Sequence[BadRecord]) -> None:
-        """Writes records of a topic that are not read because they crash the task which reads them. named: each of them."""
+    def write_unread(self, topic: str, records: Mapping[str, pa.Array], bad_records: Sequence[BadRecord]) -> None:
+        """Writes records of a topic that are not read because they crash the task which reads them. bad_records: of each."""
         if self._target is None:
             return
-        mismatches = [Mismatch(row, one.path, one.kind, one.reason) for row, one in enumerate(named)]
-        columns = {"topic": pa.repeat(pa.scalar(topic), len(named)), **records}
+        mismatches = [
+            Mismatch(row, bad_record.path, bad_record.kind, bad_record.reason)
+            for row, bad_record in enumerate(bad_records)
+        ]
+        columns = {"topic": pa.repeat(pa.scalar(topic), len(bad_records)), **records}
         self._write(dead_letter_rows(self._target, columns, mismatches))
 
     def _write(self, rows: pa.Table) -> None:

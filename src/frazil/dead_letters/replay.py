@@ -136,7 +136,12 @@ class Replayer:
         Raises: as `settled`.
         """
         columns = list(vars(selection))
-        return self._tried(table, lambda found: leave_out(self._catalog, found, selection.of, columns, new_id())) or 0
+        return (
+            self._tried(
+                table, lambda dead_letters: leave_out(self._catalog, dead_letters, selection.of, columns, new_id())
+            )
+            or 0
+        )
 
     def _tried(self, table: Table, act: Callable[[TableState], _T]) -> _T | None:
         """Returns what `act` returns for the dead-letter table, again after conflicts; None where there is no such table."""
@@ -162,7 +167,7 @@ class Replayer:
         table.state = self._catalog.evolve(table.name, declared_adder(table.spec))
         if table.spec.has_query:
             table.state = self._queries.load(table)
-        if table.spec.mode == "upsert":
+        if table.spec.changes.mode == "upsert":
             chosen = SelectedDeadLetters(dead_letters, tuple(files), selection, since)
             return replace_rows(self._catalog, self._queries, self._schemas, self._topic_readers, table, chosen)
         written = self._write(table, dead_letters, files, selection)
@@ -254,8 +259,8 @@ class _Attempt:
         read = self._queries.asking_spark(self.target, "", partial(read_records, self.target, "", limit=_ALL))
         columns_of = partial(records_of, self.target)
         for batch in readable.to_batches():
-            for dead_letters, records, found in read_bounded(batch, read, columns_left, columns_of):
-                self._take_read(dead_letters, records, found)
+            for dead_letters, records, read_result in read_bounded(batch, read, columns_left, columns_of):
+                self._take_read(dead_letters, records, read_result)
 
     def finish(self, removed: Sequence[str]) -> _Written:
         """Closes the files and returns them."""
@@ -280,8 +285,8 @@ class _Attempt:
         write_some(self.writer, fitting)
         staying = pa.Table.from_batches([batch]).filter(refused)
         if staying.num_rows:
-            known = first_mismatches(decoded)
-            mismatches = [known.get(row, UNEXPLAINED) for row in np.flatnonzero(decoded.refused).tolist()]
+            reasons = first_mismatches(decoded)
+            mismatches = [reasons.get(row, UNEXPLAINED) for row in np.flatnonzero(decoded.refused).tolist()]
             self.dead_letter_writer.write(with_new_reason(staying, mismatches))
 
 

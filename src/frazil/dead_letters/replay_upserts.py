@@ -141,16 +141,16 @@ class _Judge:
         #: Whether the table changes at all, after a call.
         self.has_effect = False
 
-    def __call__(self, changes: Ranked, latest: LatestChanges, found: Found) -> Bools:
+    def __call__(self, changes: Ranked, latest: LatestChanges, live_rows: Found) -> Bools:
         keys, draft = changes.take(latest.last), self._draft
         live = np.zeros(len(keys), np.bool_)
-        live[found.keys()] = True
-        verdicts = by_table(draft.target, draft.topics, self._only_topic, keys, found)
+        live[live_rows.keys()] = True
+        verdicts = by_table(draft.target, draft.topics, self._only_topic, keys, live_rows)
         verdicts = not_reached(verdicts, draft.topics, keys, live, self.progress.offsets)
         if (verdicts >= ASK).any():
             verdicts = with_log(verdicts, self._ask(changes, latest, verdicts >= ASK))
         verdicts[is_truncated(draft.target, keys, self.progress.emptied)] = SUPERSEDED
-        is_new = (verdicts == APPLY) & (keys.ops == UPSERT) & (~live | are_marked(draft.target, found, len(keys)))
+        is_new = (verdicts == APPLY) & (keys.ops == UPSERT) & (~live | are_marked(draft.target, live_rows, len(keys)))
         if self._remaining is not None and is_new.any():
             verdicts[is_new] = self._remaining.verdicts(changes, latest)[is_new]
         late, verdicts = staying(draft.changes, draft.topics, keys.keys, verdicts, live)
@@ -270,14 +270,14 @@ class _Replacing:
         return target_of(self._table)
 
     def _only_topic(self) -> str:
-        selectors = self._table.spec.topics
+        selectors = self._table.spec.source.topics
         return (selectors[0].literal or "") if len(selectors) == 1 else ""
 
     def _places(self, files: Iterable[LiveFile], selection: Selection = _ALL) -> set[Place]:
         """Returns the places of the dead letters in these files."""
         target, columns = plain_target(self._dead_letters.state), ("topic", "partition", "offset", "error_class")
-        found = (rows.filter(selection.of(rows)) for file in files for rows in pieces(target, file, columns))
-        return {place for rows in found for place in places_of(rows)}
+        dead_letters = (rows.filter(selection.of(rows)) for file in files for rows in pieces(target, file, columns))
+        return {place for rows in dead_letters for place in places_of(rows)}
 
     # ---- changes to rows
 
@@ -347,11 +347,13 @@ class _Replacing:
         looked up.
         """
         prepared, dead_letters = attempt.prepared, self._dead_letters.state.name
-        made = Replacement(self._table.name, prepared.files, prepared.delta, state.progress, removal.since, removal.id)
+        replacement = Replacement(
+            self._table.name, prepared.files, prepared.delta, state.progress, removal.since, removal.id
+        )
         try:
             lookups = dump_lookups(self._table.schema.reference_versions)
             summary = {REMOVED: removal.dump()} | ({LOOKUPS: lookups} if lookups else {})
-            self._catalog.replace_once(replace(made, summary=summary))
+            self._catalog.replace_once(replace(replacement, summary=summary))
         except ConflictError:
             with self._cleaning(draft):
                 self._give_up(attempt)

@@ -65,7 +65,7 @@ def fetch_schemas(schemas: Schemas | None, table: Table, ids: Iterable[str], top
     """
     if schemas is None:
         raise SpecError("the records need a schema registry, and the pipeline file names none", where=table.name)
-    literals = [selector.literal for selector in table.spec.topics if selector.literal]
+    literals = [selector.literal for selector in table.spec.source.topics if selector.literal]
     table.schema.schemas |= schemas.fetch_for(table.spec, ids, min(literals or topics))
 
 
@@ -115,10 +115,10 @@ def still_crashing(target: TableTarget, dead_letters: pa.Table) -> dict[Place, M
     """
     is_crash = pc.equal(dead_letters["error_class"], ErrorClass.CRASHES_DECODER)
     suspects = dead_letters.filter(pc.fill_null(is_crash, False))
-    found = _without_value(dead_letters)
+    crashing = _without_value(dead_letters)
     for topic in pc.unique(suspects["topic"]).to_pylist():
-        found |= _of_topic(target, topic, suspects.filter(pc.equal(suspects["topic"], topic)))
-    return found
+        crashing |= _of_topic(target, topic, suspects.filter(pc.equal(suspects["topic"], topic)))
+    return crashing
 
 
 def _without_value(dead_letters: pa.Table) -> dict[Place, Mismatch]:
@@ -135,27 +135,32 @@ def split_crashing(target: TableTarget, dead_letters: pa.Table) -> tuple[pa.Tabl
 
     Raises: as `still_crashing`.
     """
-    found = still_crashing(target, dead_letters)
-    if not found:
+    crashing = still_crashing(target, dead_letters)
+    if not crashing:
         return dead_letters, dead_letters.slice(0, 0), []
-    reasons = [found.get(place) for place in places_of(dead_letters)]
+    reasons = [crashing.get(place) for place in places_of(dead_letters)]
     is_bad = pa.array([reason is not None for reason in reasons], pa.bool_())
-    known = [reason for reason in reasons if reason is not None]
-    return dead_letters.filter(pc.invert(is_bad)), dead_letters.filter(is_bad), known
+    known_reasons = [reason for reason in reasons if reason is not None]
+    return dead_letters.filter(pc.invert(is_bad)), dead_letters.filter(is_bad), known_reasons
 
 
 def _of_topic(target: TableTarget, topic: str, suspects: pa.Table) -> dict[Place, Mismatch]:
-    job, found = Job({topic: target}), dict[Place, Mismatch]()
+    job, crashing = Job({topic: target}), dict[Place, Mismatch]()
     while suspects.num_rows:
         batches = [pa.RecordBatch.from_pydict(records_of(target, batch)) for batch in suspects.to_batches()]
         answer = load_found(text for out in search(job, batches) for text in out.column("report").to_pylist())
         if answer.together:  # Nobody knows which of them can be read together.
-            return found | dict.fromkeys(places_of(suspects), _mismatch(answer.together[0].reason))
-        found |= {(one.topic, one.partition, one.offset): _mismatch(one.reason) for one in answer.records}
+            return crashing | dict.fromkeys(places_of(suspects), _mismatch(answer.together[0].reason))
+        crashing |= {
+            (crashing_record.topic, crashing_record.partition, crashing_record.offset): _mismatch(
+                crashing_record.reason
+            )
+            for crashing_record in answer.records
+        }
         if len(answer.records) < MOST_FOUND:
             break
-        suspects = suspects.filter(pa.array([place not in found for place in places_of(suspects)], pa.bool_()))
-    return found
+        suspects = suspects.filter(pa.array([place not in crashing for place in places_of(suspects)], pa.bool_()))
+    return crashing
 
 
 def _mismatch(reason: str) -> Mismatch:

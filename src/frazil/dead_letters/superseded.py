@@ -57,36 +57,36 @@ _BLOCKED = Mismatch(
 )
 
 
-def by_table(target: TableTarget, topics: Sequence[str], only_topic: str, keys: Ranked, found: Found) -> Verdicts:
+def by_table(target: TableTarget, topics: Sequence[str], only_topic: str, keys: Ranked, live_rows: Found) -> Verdicts:
     """Returns per key the verdict of its live rows on the change that decides it, int8 `(n_keys,)`. topics: by their
     numbers in `keys`. only_topic: the only topic of the table; empty where there may be several.
 
     Raises: OSError where the store fails.
     """
     verdicts = _without_row(target, keys)
-    if not found.hits:
+    if not live_rows.hits:
         return verdicts
-    there = np.zeros(len(keys), np.bool_)
-    there[found.keys()] = True
-    verdicts[there] = _by_arrival(target, topics, only_topic, keys, found)[there]
+    has_row = np.zeros(len(keys), np.bool_)
+    has_row[live_rows.keys()] = True
+    verdicts[has_row] = _by_arrival(target, topics, only_topic, keys, live_rows)[has_row]
     if keys.order is not None:
-        live = newest_order(target, found, len(keys))
+        live = newest_order(target, live_rows, len(keys))
         is_older = _true(pc.less(keys.order, live.order))
         # Behind a snapshot row an older position means nothing: order of arrival decides, as between equal positions.
         by_arrival = _true(pc.equal(keys.order, live.order)) | (is_older & live.were_read_in(keys.partition))
-        is_ordered = there & np.asarray(keys.order.is_valid()) & ~by_arrival
+        is_ordered = has_row & np.asarray(keys.order.is_valid()) & ~by_arrival
         verdicts[is_ordered] = ASK_OR_APPLY
         verdicts[is_ordered & is_older] = SUPERSEDED
     return verdicts
 
 
-def are_marked(target: TableTarget, found: Found, key_count: int) -> Bools:
+def are_marked(target: TableTarget, live_rows: Found, key_count: int) -> Bools:
     """Returns per key whether its row is in the table and marked as deleted, bool `(n_keys,)`.
 
     Raises: OSError where the store fails.
     """
     marked, column = np.zeros(key_count, np.bool_), dict(target.metadata).get("deleted", "")
-    for hit in found.hits if column else ():
+    for hit in live_rows.hits if column else ():
         (flags,) = read_columns(target, hit.file, [(column,)], hit.rows)
         marked[hit.keys[_true(flags)]] = True
     return marked
@@ -104,24 +104,26 @@ def _without_row(target: TableTarget, keys: Ranked) -> Verdicts:
     return verdicts
 
 
-def _by_arrival(target: TableTarget, topics: Sequence[str], only_topic: str, keys: Ranked, found: Found) -> Verdicts:
+def _by_arrival(
+    target: TableTarget, topics: Sequence[str], only_topic: str, keys: Ranked, live_rows: Found
+) -> Verdicts:
     """Returns the verdicts for keys with rows, by the columns that record where a row comes from."""
     columns = dict(target.metadata)
-    at = found.keys()
+    rows = live_rows.keys()
     if not columns.keys() >= {"partition", "offset"} or not (only_topic or "topic" in columns):
         return np.full(len(keys), ASK, np.int8)
     wanted = [(columns[name],) for name in ("partition", "offset", "topic") if name in columns]
-    parts = [read_columns(target, hit.file, wanted, hit.rows) for hit in found.hits]
+    parts = [read_columns(target, hit.file, wanted, hit.rows) for hit in live_rows.hits]
     partition, offset, *topic = (pa.concat_arrays(arrays) for arrays in zip(*parts, strict=True))
-    own_topic = pa.array([topics[source] for source in keys.source[at].tolist()], pa.string())
-    of_topic = topic[0] if topic else pa.repeat(pa.scalar(only_topic), len(at))
+    own_topic = pa.array([topics[source] for source in keys.source[rows].tolist()], pa.string())
+    of_topic = topic[0] if topic else pa.repeat(pa.scalar(only_topic), len(rows))
     is_known = np.asarray(pc.and_(pc.and_(partition.is_valid(), offset.is_valid()), of_topic.is_valid()))
-    is_same = _true(pc.equal(partition, pa.array(keys.partition[at]))) & _true(pc.equal(of_topic, own_topic))
-    is_newer = is_known & is_same & _true(pc.greater(offset, pa.array(keys.offset[at])))
+    is_same = _true(pc.equal(partition, pa.array(keys.partition[rows]))) & _true(pc.equal(of_topic, own_topic))
+    is_newer = is_known & is_same & _true(pc.greater(offset, pa.array(keys.offset[rows])))
     verdicts = np.full(len(keys), APPLY, np.int8)
-    verdicts[at[~is_known]] = ASK
-    verdicts[at[is_known & ~is_same]] = UNKNOWN
-    verdicts[at[is_newer]] = SUPERSEDED
+    verdicts[rows[~is_known]] = ASK
+    verdicts[rows[is_known & ~is_same]] = UNKNOWN
+    verdicts[rows[is_newer]] = SUPERSEDED
     return verdicts
 
 
@@ -140,10 +142,10 @@ def not_reached(verdicts: Verdicts, topics: Sequence[str], keys: Ranked, live: B
 
 def with_log(verdicts: Verdicts, from_topics: Verdicts) -> Verdicts:
     """Returns the verdicts after the topics were read. from_topics: their result per key, of `newer_changes`."""
-    found = np.where(verdicts == ASK_OR_APPLY, APPLY, np.where(verdicts == ASK, UNKNOWN, verdicts))
+    after_log = np.where(verdicts == ASK_OR_APPLY, APPLY, np.where(verdicts == ASK, UNKNOWN, verdicts))
     is_asked = (verdicts == ASK) | (verdicts == ASK_OR_APPLY)
-    found = np.where(is_asked & (from_topics == NOTHING_NEWER), APPLY, found)
-    return np.where(is_asked & (from_topics == NEWER_EXISTS), SUPERSEDED, found).astype(np.int8)
+    after_log = np.where(is_asked & (from_topics == NOTHING_NEWER), APPLY, after_log)
+    return np.where(is_asked & (from_topics == NEWER_EXISTS), SUPERSEDED, after_log).astype(np.int8)
 
 
 def staying(
@@ -154,30 +156,30 @@ def staying(
 
     changes: of all dead letters. keys: the keys of `verdicts` and of `live` (whether there is a row).
     """
-    at = numbers_of_keys(KeySet(keys), changes)
+    key_numbers = numbers_of_keys(KeySet(keys), changes)
     places = np.stack([changes.source, changes.partition, changes.offset], axis=1)
     distinct, dead_letter = np.unique(places, axis=0, return_inverse=True)
     dead_letter, verdicts = dead_letter.reshape(-1), verdicts.copy()
-    waits = {verdict: _spread(verdicts, at, dead_letter, verdict) for verdict in (UNKNOWN, BLOCKED)}
+    waits = {verdict: _spread(verdicts, key_numbers, dead_letter, verdict) for verdict in (UNKNOWN, BLOCKED)}
     counts, late = np.zeros(len(distinct), np.bool_), np.zeros(len(distinct), np.bool_)
-    counts[dead_letter[(verdicts[at] == APPLY) & ((changes.ops == UPSERT) | live[at])]] = True
-    late[dead_letter[verdicts[at] == SUPERSEDED]] = True
-    found: dict[Place, Mismatch] = {}
+    counts[dead_letter[(verdicts[key_numbers] == APPLY) & ((changes.ops == UPSERT) | live[key_numbers])]] = True
+    late[dead_letter[verdicts[key_numbers] == SUPERSEDED]] = True
+    remaining: dict[Place, Mismatch] = {}
     for n, (source, partition, offset) in enumerate(distinct.tolist()):
         waiting = _UNKNOWN if waits[UNKNOWN][n] else _BLOCKED if waits[BLOCKED][n] else None
         if waiting is not None or (late[n] and not counts[n]):
-            found[topics[source], partition, offset] = waiting or _SUPERSEDED
-    return found, verdicts
+            remaining[topics[source], partition, offset] = waiting or _SUPERSEDED
+    return remaining, verdicts
 
 
-def _spread(verdicts: Verdicts, at: Ints, dead_letter: Ints, verdict: int) -> Bools:
-    """Returns which dead letters wait for this reason; sets the verdicts of all their changes. at: the key of each
+def _spread(verdicts: Verdicts, key_numbers: Ints, dead_letter: Ints, verdict: int) -> Bools:
+    """Returns which dead letters wait for this reason; sets the verdicts of all their changes. key_numbers: the key of each
     change. dead_letter: its number.
     """
     waits = np.zeros(int(dead_letter.max(initial=-1)) + 1, np.bool_)
     while True:
-        waits[dead_letter[verdicts[at] == verdict]] = True
-        more = at[waits[dead_letter] & ~np.isin(verdicts[at], (UNKNOWN, BLOCKED))]
+        waits[dead_letter[verdicts[key_numbers] == verdict]] = True
+        more = key_numbers[waits[dead_letter] & ~np.isin(verdicts[key_numbers], (UNKNOWN, BLOCKED))]
         if not more.size:
             return waits
         verdicts[more] = verdict
@@ -208,7 +210,7 @@ class RemainingDeadLetters:
         self._topics = topics
         self._target = target
         self._reader = reader
-        self._found: list[Ranked] | None = None
+        self._changes_read: list[Ranked] | None = None
 
     def verdicts(self, changes: Ranked, latest: LatestChanges) -> Verdicts:
         """Returns per key that replayed dead letters decide whether a remaining dead letter would delete its row, int8
@@ -216,9 +218,9 @@ class RemainingDeadLetters:
         the replayed dead letters, the same in each call.
         """
         keys = changes.take(latest.last)
-        if self._found is None:
-            self._found = [*self._truncates, *self._read(KeySet(keys.keys))]
-        combined = concat_ranked([changes, *self._found])
+        if self._changes_read is None:
+            self._changes_read = [*self._truncates, *self._read(KeySet(keys.keys))]
+        combined = concat_ranked([changes, *self._changes_read])
         are_placed = have_place(self._target, combined)
         is_gone = is_truncated(self._target, keys, _newest(combined, are_placed))
         combined = combined.take(np.flatnonzero(~are_placed))
@@ -237,9 +239,9 @@ class RemainingDeadLetters:
         """Yields the changes of these keys, and truncates."""
         for dead_letters in self._dead_letters():
             for topic, batch in by_topic(dead_letters):
-                found = self._changes(topic, batch)
-                if found is not None:
-                    yield of_keys(keys, found)
+                changes = self._changes(topic, batch)
+                if changes is not None:
+                    yield of_keys(keys, changes)
 
     def _changes(self, topic: str, dead_letters: pa.RecordBatch) -> Ranked | None:
         records = records_of(self._target, dead_letters)

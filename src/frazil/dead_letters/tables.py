@@ -60,10 +60,10 @@ def new_table_properties(asked: Mapping[str, str]) -> dict[str, str]:
     """Returns the properties of a new table: NEW_TABLE_PROPERTIES and those of the pipeline file. The compression level
     belongs to one codec: with another codec it is left out unless the file sets it.
     """
-    own = NEW_TABLE_PROPERTIES
-    if asked.get(_CODEC, own[_CODEC]).lower() != own[_CODEC]:
-        own = {name: text for name, text in own.items() if name != _LEVEL}
-    return {**own, **asked}
+    defaults = NEW_TABLE_PROPERTIES
+    if asked.get(_CODEC, defaults[_CODEC]).lower() != defaults[_CODEC]:
+        defaults = {name: text for name, text in defaults.items() if name != _LEVEL}
+    return {**defaults, **asked}
 
 
 def create_table(
@@ -83,12 +83,16 @@ def create_table(
     try:
         return create(properties=properties)
     except SpecError as error:
-        own = properties.keys() - asked.keys()
-        refused = {one for one in own if one in error.message} or own
+        defaults = properties.keys() - asked.keys()
+        refused = {name_of_default for name_of_default in defaults if name_of_default in error.message} or defaults
         if not refused or not _PROPERTIES.search(error.message):
             raise
         log.warning("properties_refused", table=name, properties=sorted(refused), reason=error.message)
-        return create(properties={one: text for one, text in properties.items() if one not in refused})
+        return create(
+            properties={
+                property_name: text for property_name, text in properties.items() if property_name not in refused
+            }
+        )
 
 
 class DeadLetterTables:
@@ -106,15 +110,15 @@ class DeadLetterTables:
         Raises: TableStopped where a table of that name has another purpose.
         """
         name = table.dead_letter_table_name
-        found = self._catalog.load(name)
-        if found is None:
-            location = f"{table.spec.location.rstrip('/')}__dead_letters" if table.spec.location else None
+        dead_letter_table = self._catalog.load(name)
+        if dead_letter_table is None:
+            location = f"{table.spec.layout.location.rstrip('/')}__dead_letters" if table.spec.layout.location else None
             schema = new_schema(DEAD_LETTER_TYPES.items())
-            found = create_table(self._catalog, name, schema, {}, 2, location=location)
-        refuse_other_table(found, table.name)
+            dead_letter_table = create_table(self._catalog, name, schema, {}, 2, location=location)
+        refuse_other_table(dead_letter_table, table.name)
         if table.state is not None and table.state.marks.get(DEAD_LETTERS_MARK) != name:
             self._catalog.mark(table.name, DEAD_LETTERS_MARK, name)
-        return found
+        return dead_letter_table
 
     def settle(self, table: Table) -> None:
         """Finishes pending commits to the table's dead-letter table, and pending replays from there. To be called
@@ -213,14 +217,14 @@ class DeadLetterTables:
         target = plain_target(dead_letter_table)
         new = pa.concat_tables([read_dead_letters(target, file.path, _PLACE) for file in files])
         offsets = pc.unique(new["offset"])
-        there: set[Place] = set()
-        for known in self._catalog.scan(dead_letter_table.name).files:
-            rows = read_dead_letters(target, known.path, _PLACE)
-            there.update(places_of(rows.filter(pc.is_in(rows["offset"], value_set=offsets))))
+        existing: set[Place] = set()
+        for existing_file in self._catalog.scan(dead_letter_table.name).files:
+            rows = read_dead_letters(target, existing_file.path, _PLACE)
+            existing.update(places_of(rows.filter(pc.is_in(rows["offset"], value_set=offsets))))
         writer = FileWriter(target)
         for file in files:
             rows = read_dead_letters(target, file.path)
-            rows = rows.filter(pa.array([place not in there for place in places_of(rows)], pa.bool_()))
+            rows = rows.filter(pa.array([place not in existing for place in places_of(rows)], pa.bool_()))
             if rows.num_rows:
                 writer.write(rows)
         return tuple(writer.finish())
@@ -251,9 +255,9 @@ def _out_records(rows: pa.Table) -> Iterator[OutRecord]:
         }
         words[FAR_TIME] = row.get(FAR_TIME)
         words["timestamp"] = None if micros is None else f"{format_moment(micros)}+00:00"
-        own = [(f"frazil.{name}", str(word).encode()) for name, word in words.items() if word is not None]
+        origin = [(f"frazil.{name}", str(word).encode()) for name, word in words.items() if word is not None]
         headers = [(header["key"], header["value"]) for header in row["headers"] or ()]
-        yield OutRecord(row["key"], row["value"], [*headers, *own])
+        yield OutRecord(row["key"], row["value"], [*headers, *origin])
 
 
 def _is_newer(dead_letter_table: Progress, dead_letters: PendingDeadLetters) -> bool:
@@ -265,15 +269,15 @@ def _is_newer(dead_letter_table: Progress, dead_letters: PendingDeadLetters) -> 
     )
 
 
-def refuse_other_table(found: TableState, owner: str) -> None:
+def refuse_other_table(dead_letter_table: TableState, owner: str) -> None:
     """Checks that a table for dead letters of `owner` has their columns.
 
     Raises: TableStopped where it has not.
     """
-    missing = DEAD_LETTER_TYPES.keys() - {FAR_TIME} - {field.name for field in found.schema.fields}
+    missing = DEAD_LETTER_TYPES.keys() - {FAR_TIME} - {field.name for field in dead_letter_table.schema.fields}
     if missing:
         raise TableStopped(
-            f"the table {found.name} is not a dead-letter table: it has no column {min(missing)}",
+            f"the table {dead_letter_table.name} is not a dead-letter table: it has no column {min(missing)}",
             "name another one: `dead_letters: {table: …}`",
             owner,
         )

@@ -25,11 +25,11 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
-from frazil.decode.columns import Columns, Decoded, Mismatch, UnionStruct, first_mismatches, repeats_keys, without_empty
-from frazil.decode.conversion import NOT_ADDED, Conversion, Owner, Place, elements_of, inside_of, require
+from frazil.decode.columns import Columns, Decoded, Mismatch, UnionStruct, repeats_keys, without_empty
+from frazil.decode.conversion import ArrayValues, Conversion, Place, elements_of, inside_of, require
 from frazil.decode.decimals import are_numbers
 from frazil.decode.epochs import inside_years
-from frazil.decode.limits import long_name_fault, rejected_fault
+from frazil.decode.limits import leaf_count, long_name_fault, rejected_fault
 from frazil.decode.lossless import (
     DAY,
     cast_losslessly,
@@ -41,18 +41,15 @@ from frazil.decode.lossless import (
     readable,
     remedy_of_values,
 )
-from frazil.decode.rescue import UNKNOWN_FIELD
 from frazil.error_classes import ErrorClass
 from frazil.name_case import Spellings
-from frazil.name_length import drop_long_names, is_long, long_name_in, shorten
+from frazil.name_length import drop_long_names, long_name_in
 from frazil.schema.arrow import Bools, arrow_type, children_of, first_present, replace_children, unsliced
 from frazil.schema.conflicts import type_without_rejected
 from frazil.schema.evolve import can_promote
-from frazil.schema.names import both_reason, conflict_reason
+from frazil.schema.names import conflict_reason
 from frazil.schema.parts import Path, parts_of, retyped, type_word, with_parts
 from frazil.schema.rejected_changes import KEYS_AS_TEXT, OF_KEYS, declaration_for
-
-_NO_COLUMN = "the table has no such column, and `schema_evolution: freeze` forbids new columns"
 
 
 def convert_columns(
@@ -66,17 +63,9 @@ def convert_columns(
     count = conversion.row_count
     place = Place((), np.arange(count, dtype=np.int32), columns.fault == 0)
     arrays = convert_struct(conversion, struct, columns.arrays, fields, place)
-    return Decoded(
-        columns=arrays,
-        refused=conversion.refused,
-        mismatches=first_mismatches(conversion.mismatches, conversion.limit),
-        # Where no record can be read, the records may not be of this schema.
-        requested_fields={} if count and not (columns.fault == 0).any() else conversion.requested_fields,
-        made_optional=conversion.made_optional,
-        dropped=conversion.dropped,
-        rescued=conversion.rescued_column(),
-        refusals=conversion.refusals,
-    )
+    if count and not place.there.any():  # Where no record can be read, the records may not be of this schema.
+        conversion.requested_fields = {}
+    return conversion.decoded(arrays)
 
 
 def convert_struct(
@@ -123,7 +112,7 @@ def _convert_member(
 ) -> pa.Array:
     """Returns the values of one column, from the writer's field at the position `at`, if there is one."""
     if not at:
-        conversion.spend(member.field_type, len(place.owner))
+        conversion.spend(leaf_count(member.field_type) * len(place.owner))
         return pa.nulls(len(place.owner), arrow_type(member.field_type))
     written, inner = struct.fields[at[0]].field_type, place.inside(member.name)
     return convert_value(conversion, arrays[at[0]], (written, member.field_type), inner, (inner.path, written))
@@ -155,21 +144,18 @@ def _with_other_case(
 
 
 def _conflict(conversion: Conversion, path: Path, others: Sequence[str]) -> str:
-    return conflict_reason(conversion.in_row(path), others, conversion.reading.is_key_column)
+    return conflict_reason(conversion.reading.in_row(path), others, conversion.reading.is_key_column)
 
 
 def _handle_second(
     conversion: Conversion, array: pa.Array, is_second: NDArray[np.bool_], place: Place, path: Path, column: str
 ) -> None:
+    values = ArrayValues(array, place.owner, is_second)
     if conversion.reading.unknown_fields == "add":
         conversion.refuse_change(path, _conflict(conversion, path, [column]))
-        reason = both_reason(conversion.in_row(path), column, conversion.reading.is_key_column)
-        conversion.refuse(array, is_second, place.owner, path, ErrorClass.NAME_CONFLICT, reason)
-    elif conversion.reading.unknown_fields == "drop":
-        conversion.dropped.add(".".join(path))
+        conversion.refuse_second(values, path, column)
     else:
-        reason = UNKNOWN_FIELD if conversion.reading.unknown_fields == "rescue" else _NO_COLUMN
-        conversion.refuse(array, is_second, place.owner, path, ErrorClass.UNKNOWN_FIELD, reason)
+        conversion.put_aside(values, path)
 
 
 def convert_value(
@@ -238,7 +224,7 @@ def _convert_branches(
 ) -> pa.Array:
     """Returns values of a union in a column of one type: each is converted as a value of its branch's type."""
     written, wanted = kinds
-    conversion.spend(wanted, len(array))
+    conversion.spend(leaf_count(wanted) * len(array))
     found = pa.nulls(len(array), arrow_type(wanted))
     for n, branch in enumerate(written.fields):
         alone = (top[0], _with_branch(top[1], branch.field_type))
@@ -366,21 +352,13 @@ def _handle_unknown(
     spellings: Spellings,
 ) -> None:
     """Handles a field without a column. spellings: the names of the existing columns."""
-    path, unknown_fields = (*place.path, member.name), conversion.reading.unknown_fields
-    shown = array if unknown_fields == "add" else readable(array, member.field_type)
-    if unknown_fields == "add":
+    if conversion.reading.unknown_fields == "add":
         _add_unknown(conversion, member, array, place, spellings)
-    elif unknown_fields == "drop":
-        conversion.dropped.add(".".join(path))
-    else:
-        if unknown_fields == "refuse":
-            conversion.refuse_change(path, f"{member.field_type} is {NOT_ADDED}")
-        there = np.asarray(array.is_valid()) & place.there
-        if unknown_fields == "rescue" and len(place.owner) == conversion.row_count and _is_of_each(place.owner):
-            conversion.rescue_column(shown, there, path)
-            return
-        reason = UNKNOWN_FIELD if unknown_fields == "rescue" else _NO_COLUMN
-        conversion.refuse(shown, there, place.owner, path, ErrorClass.UNKNOWN_FIELD, reason)
+        return
+    there = np.asarray(array.is_valid()) & place.there
+    shown = array if conversion.reading.unknown_fields == "drop" else readable(array, member.field_type)
+    values = ArrayValues(shown, place.owner, there)
+    conversion.put_aside(values, (*place.path, member.name), str(member.field_type))
 
 
 def _add_unknown(
@@ -388,20 +366,16 @@ def _add_unknown(
 ) -> None:
     """Requests a column for a field, or refuses the records that have a value in it."""
     path, rejected = (*place.path, member.name), conversion.reading.rejected_at
-    there = np.asarray(array.is_valid()) & place.there
-    long = _long_name(member)
-    if spellings.others(member.name):
-        reason = _conflict(conversion, path, spellings.others(member.name))
-        conversion.refuse_change(path, reason)
-        conversion.refuse(array, there, place.owner, path, ErrorClass.NAME_CONFLICT, reason)
-    elif path in rejected:
-        fault = rejected_fault(member.name, rejected[path])
-        conversion.refuse(array, there, place.owner, path, fault.kind, fault.message)
-    elif long is not None:
+    others = spellings.others(member.name)
+    fault, long = conversion.column_fault(path, others), long_name_in(member.field_type)
+    if others and fault is not None:
+        conversion.refuse_change(path, fault.message)
+    if fault is None and long is not None:
         fault = long_name_fault(long, conversion.reading.is_key_column)
-        conversion.refuse(array, there, place.owner, (*place.path, shorten(member.name)), fault.kind, fault.message)
-        if not is_long(member.name):
-            _request_rest(conversion, member, path)
+        _request_rest(conversion, member, path)
+    if fault is not None:
+        there = np.asarray(array.is_valid()) & place.there
+        conversion.refuse_field(ArrayValues(array, place.owner, there), path, fault)
     else:
         if any(other[: len(path)] == path for other in rejected):
             _refuse_rejected(conversion, array, member.field_type, place.inside(member.name))
@@ -409,11 +383,6 @@ def _add_unknown(
         kind = without_empty(left)
         if kind is not None:  # A struct without fields cannot be stored until it has one.
             conversion.request(path, kind)
-
-
-def _long_name(member: NestedField) -> str | None:
-    """Returns a name of the field, or of one inside it, that is too long for a column."""
-    return member.name if is_long(member.name) else long_name_in(member.field_type)
 
 
 def _request_rest(conversion: Conversion, member: NestedField, path: Path) -> None:
@@ -434,11 +403,6 @@ def _refuse_rejected(conversion: Conversion, array: pa.Array, kind: IcebergType,
     elif any(other[: len(place.path)] == place.path for other in rejected):
         for values, part, inner in inside_of(array, kind, place):
             _refuse_rejected(conversion, values, part.field_type, inner)
-
-
-def _is_of_each(owner: Owner) -> bool:
-    """Whether the values are one per record, in order: they are in no list and no map."""
-    return bool((owner == np.arange(len(owner))).all())
 
 
 def _convert(
@@ -492,5 +456,5 @@ def _refuse_type(
         conversion.refuse_change(path, f"{written} does not fit {wanted}{OF_KEYS}")
         return f"; {KEYS_AS_TEXT}"
     conversion.refuse_change(path, f"{written} does not fit {wanted}")
-    declared = declaration_for(conversion.in_row(path), written, wanted)
+    declared = declaration_for(conversion.reading.in_row(path), written, wanted)
     return declared and f"; {declared}"

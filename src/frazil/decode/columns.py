@@ -128,6 +128,27 @@ class Mismatch:
     text: str = ""
 
 
+class FieldValues(Protocol):
+    """The values of one field of some records, in the form in which their format has them."""
+
+    @property
+    def owner(self) -> NDArray[np.int32]:
+        """The record that each value belongs to."""
+
+    @property
+    def there(self) -> NDArray[Any]:
+        """Which of them are values of the field, and not null."""
+
+    def text(self, n: int) -> str:
+        """Returns the n-th value as JSON text."""
+
+    def excerpt(self, n: int) -> str:
+        """Returns the n-th value as messages quote it."""
+
+    def texts(self) -> pa.Array:
+        """Returns the values of the field as JSON texts."""
+
+
 class Fate(IntEnum):
     """What becomes of a field with a value of a record that becomes a row."""
 

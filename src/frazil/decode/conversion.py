@@ -1,12 +1,13 @@
-"""What is found while columns are converted to those of a table, and where in its record each value is.
+"""What is found while the values of records become columns of a table, in every format, and where in its record each is.
 
-These are values that do not go over, and fields that the table lacks or has in a type that is too narrow.
+These are values that a column cannot hold, and fields that the table lacks or has in a type that is too narrow. The rules
+for a field without a column are here, once for all formats.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -14,19 +15,47 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from pyiceberg.types import IcebergType, NestedField, StructType
 
-from frazil.decode.columns import Mismatch, shortened
-from frazil.decode.limits import check_cells, leaf_count
+from frazil.decode.columns import Decoded, Fate, Fault, FieldValues, Mismatch, first_mismatches, shortened
+from frazil.decode.limits import check_cells, long_name_fault, rejected_fault
 from frazil.decode.renames import Renames
-from frazil.decode.rescue import join_members, members_at, members_of
+from frazil.decode.rescue import rescued_column, single_values
 from frazil.decode.settings import Reading
-from frazil.decode.values_as_json import json_text
+from frazil.decode.values_as_json import json_text, json_texts
 from frazil.error_classes import ErrorClass
+from frazil.name_length import is_long, shorten
 from frazil.schema.arrow import children_of, unsliced
+from frazil.schema.evolve import widest
+from frazil.schema.names import both_reason, conflict_reason
 from frazil.schema.parts import Path, parts_of
 
 Owner = NDArray[np.int32]
 NOT_ADDED = "not added: `schema_evolution` is `freeze`"
 """The end of the refusal of a new field."""
+MISSING = Fault(ErrorClass.MISSING_VALUE, "the column is required and the record has no value for it")
+_NO_COLUMN = Fault(
+    ErrorClass.UNKNOWN_FIELD, "the table has no such column, and `schema_evolution: freeze` forbids new columns"
+)
+
+
+@dataclass(frozen=True)
+class ArrayValues:
+    """The values of a field in an Arrow array (see FieldValues)."""
+
+    array: pa.Array
+    owner: Owner
+    there: NDArray[Any]
+
+    def text(self, n: int) -> str:
+        """Returns the n-th value as JSON text."""
+        return json_text(self.array[n])
+
+    def excerpt(self, n: int) -> str:
+        """Returns the n-th value as messages quote it."""
+        return shortened(self.text(n))
+
+    def texts(self) -> pa.Array:
+        """Returns the values of the field as JSON texts."""
+        return json_texts(self.array.filter(pa.array(self.there)))
 
 
 @dataclass
@@ -45,31 +74,66 @@ class Conversion:
     #: The name that a union gives to the type of its value, by the value's path in the writer's schema.
     branches: Mapping[Path, str] = field(default_factory=dict)
     mismatches: list[Mismatch] = field(default_factory=list)
-    #: Members of `_rescued`, each array for all records at once.
-    members: list[pa.Array] = field(default_factory=list)
     #: Single rescued values.
     rescued: list[Mismatch] = field(default_factory=list)
+    #: The values of rescued fields that the table lacks, by path.
+    unknown: list[tuple[str, FieldValues]] = field(default_factory=list)
     requested_fields: dict[Path, dict[str, IcebergType]] = field(default_factory=dict)
     made_optional: set[Path] = field(default_factory=set)
     dropped: set[str] = field(default_factory=set)
     refusals: set[str] = field(default_factory=set)
-    #: The number of nulls that were made.
+    fates: NDArray[np.int32] | None = None
+    #: The cells counted so far (`decode.limits`).
     cells: int = 0
 
     def __post_init__(self) -> None:
         self.refused = np.zeros(self.row_count, np.bool_)
 
-    def spend(self, kind: IcebergType, count: int) -> None:
-        """Counts the cells of `count` nulls that are to be made.
+    def decoded(self, columns: list[pa.Array]) -> Decoded:
+        """Returns these columns with the results."""
+        return Decoded(
+            columns,
+            self.refused,
+            first_mismatches(self.mismatches, self.limit),
+            self.requested_fields,
+            self.made_optional,
+            self.dropped,
+            rescued_column(self.unknown, self.rescued, self.row_count),
+            refusals=self.refusals,
+            fates=self.fates,
+        )
+
+    def apart(self, **settings: Any) -> Conversion:
+        """Returns a conversion of the same records without results. settings: other values of its reading."""
+        reading = replace(self.reading, **settings) if settings else self.reading
+        return Conversion(reading, self.schema_id, self.row_count, self.limit)
+
+    def take(self, other: Conversion, owner: NDArray[Any]) -> None:
+        """Adds the results of another conversion, without refused changes. owner: the number of each of its records among
+        these records; -1 where the record is not one of them.
+        """
+        rows = owner[other.refused]
+        self.refused[rows[rows >= 0]] = True
+        singles = [*other.rescued, *single_values(other.unknown)]
+        for mismatches, results in ((other.mismatches, self.mismatches), (singles, self.rescued)):
+            results += [replace(each, row=int(owner[each.row])) for each in mismatches if owner[each.row] >= 0]
+        self.dropped |= other.dropped
+        for path, members in other.requested_fields.items():
+            requested = self.requested_fields.setdefault(path, {})
+            requested |= {name: widest(requested.get(name, kind), kind) for name, kind in members.items()}
+
+    def spend(self, cells: int) -> None:
+        """Counts cells before there is memory for them.
 
         Raises: TooMuch.
         """
-        self.cells += leaf_count(kind) * count
+        self.cells += cells
         check_cells(self.cells)
 
-    def in_row(self, path: Path) -> Path:
-        """Returns a path as a pipeline file writes it: from the top of the row, not of an envelope."""
-        return path if self.reading.envelope is None else path[1:]
+    def note_fate(self, fate: Fate, path: Path, there: NDArray[np.bool_]) -> None:
+        """Counts the values of a field of the record itself. path: of the object that the field is in."""
+        if self.fates is not None and not path:
+            self.fates[fate] += there
 
     def unit_at(self, path: Path) -> str | None:
         """Returns the declared unit of the numbers at a path."""
@@ -89,32 +153,80 @@ class Conversion:
         by = f"schema {self.schema_id}: " if self.schema_id else ""
         self.refusals.add(f"{by}column {'.'.join(path)}: {what}")
 
+    def refuse_records(self, codes: NDArray[np.uint8], faults: Mapping[int, Fault]) -> None:
+        """Refuses records that cannot be read. codes: by record, 0 for one that can; faults: by code."""
+        rows = np.flatnonzero(codes)
+        self.refused[rows] = True
+        for row in rows[: self.limit].tolist():
+            fault = faults[int(codes[row])]
+            self.mismatches.append(Mismatch(row, "", fault.kind, fault.message))
+
     def refuse(
         self, array: pa.Array, bad: NDArray[Any], owner: Owner, path: Path, kind: ErrorClass, reason: str
     ) -> None:
         """Rescues values, where the table rescues, or refuses their records. reason: with `{value}` for the value."""
+        self.refuse_values(ArrayValues(array, owner, bad), bad, ".".join(path), {1: Fault(kind, reason)})
+
+    def refuse_values(self, values: FieldValues, bad: NDArray[Any], path: str, faults: Mapping[int, Fault]) -> None:
+        """Rescues values, where the table rescues, or refuses their records. bad: the code of each value's fault; 0
+        without one. faults: by code, with `{value}` for the value in the message.
+        """
         rows = np.flatnonzero(bad)
-        is_rescued = kind != ErrorClass.MISSING_VALUE and (
-            self.reading.unknown_fields == "rescue" if kind == ErrorClass.UNKNOWN_FIELD else self.reading.is_rescuing
-        )
-        found = self.rescued if is_rescued else self.mismatches
-        if not is_rescued:
-            self.refused[owner[rows]] = True
-            rows = rows[: max(0, self.limit - len(self.mismatches))]
-        for n in rows.tolist():
-            text = json_text(array[n])
-            message = reason.replace("{value}", shortened(text))
-            found.append(Mismatch(int(owner[n]), ".".join(path), kind, message, text if is_rescued else ""))
+        rescued_codes = [code for code, fault in faults.items() if self._rescues(fault.kind)]
+        is_rescued = np.isin(bad[rows], rescued_codes)
+        for n in rows[is_rescued].tolist():
+            self.rescued.append(_mismatch(values, n, path, faults[int(bad[n])], values.text(n)))
+        rows = rows[~is_rescued]
+        self.refused[values.owner[rows]] = True
+        self.mismatches += [_mismatch(values, n, path, faults[int(bad[n])]) for n in rows[: self.limit].tolist()]
 
-    def rescue_column(self, array: pa.Array, there: NDArray[np.bool_], path: Path) -> None:
-        """Rescues all values of a field that the table lacks; each record has at most one."""
-        if there.any():
-            self.members.append(members_at(path, array, there))
+    def _rescues(self, kind: ErrorClass) -> bool:
+        """Whether values with a fault of this class are rescued. A missing value cannot be."""
+        if kind == ErrorClass.UNKNOWN_FIELD:
+            return self.reading.unknown_fields == "rescue"
+        return self.reading.is_rescuing and kind != ErrorClass.MISSING_VALUE
 
-    def rescued_column(self) -> pa.Array | None:
-        """Returns the rescued values, a JSON object for each record; None without any."""
-        singles = [members_of(self.rescued, self.row_count)] if self.rescued else []
-        return join_members([*self.members, *singles], self.row_count) if self.members or singles else None
+    def column_fault(self, path: Path, others: Sequence[str] = ()) -> Fault | None:
+        """Returns the reason why a field cannot get a column; None without one. others: names of columns that differ from
+        its own in case alone.
+        """
+        reading, name = self.reading, path[-1]
+        if others:
+            return Fault(ErrorClass.NAME_CONFLICT, conflict_reason(reading.in_row(path), others, reading.is_key_column))
+        if path in reading.rejected_at:
+            return rejected_fault(name, reading.rejected_at[path])
+        return long_name_fault(name, reading.is_key_column) if is_long(name) else None
+
+    def refuse_field(self, values: FieldValues, path: Path, fault: Fault) -> None:
+        """Rescues the values of a field that cannot get a column, where the table rescues, or refuses their records."""
+        name = path[-1] if self.reading.is_rescuing else shorten(path[-1])
+        self.refuse_values(values, values.there, ".".join((*path[:-1], name)), {1: fault})
+
+    def refuse_second(self, values: FieldValues, path: Path, column: str) -> None:
+        """Refuses the records with values under two names of one column. values: those under the second name."""
+        reason = both_reason(self.reading.in_row(path), column, self.reading.is_key_column)
+        self.refuse_values(values, values.there, ".".join(path), {1: Fault(ErrorClass.NAME_CONFLICT, reason)})
+
+    def put_aside(self, values: FieldValues, path: Path, kind: str = "the field") -> None:
+        """Leaves out the values of a field that gets no column, rescues them, or refuses their records. kind: the field's
+        type in messages.
+        """
+        name = ".".join(path)
+        if self.reading.unknown_fields == "drop":
+            self.dropped.add(name)
+        elif self.reading.unknown_fields == "rescue":
+            if values.there.any():
+                self.unknown.append((name, values))
+        else:
+            self.refuse_change(path, f"{kind} is {NOT_ADDED}")
+            self.refuse_values(values, values.there, name, {1: _NO_COLUMN})
+
+
+def _mismatch(values: FieldValues, n: int, path: str, fault: Fault, text: str = "") -> Mismatch:
+    reason = fault.message
+    if "{value}" in reason:  # A missing value has no text to quote.
+        reason = reason.replace("{value}", values.excerpt(n))
+    return Mismatch(int(values.owner[n]), path, fault.kind, reason, text)
 
 
 @dataclass(frozen=True)
@@ -146,8 +258,7 @@ def require(conversion: Conversion, column: pa.Array, place: Place, path: Path) 
         return
     if conversion.reading.may_widen:
         conversion.made_optional.add(path)
-    reason = "the column is required and the record has no value for it"
-    conversion.refuse(column, missing, place.owner, path, ErrorClass.MISSING_VALUE, reason)
+    conversion.refuse(column, missing, place.owner, path, MISSING.kind, MISSING.message)
 
 
 def require_inside(conversion: Conversion, column: pa.Array, kind: IcebergType, place: Place) -> None:

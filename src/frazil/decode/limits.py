@@ -2,7 +2,7 @@
 
 The number of bytes is no limit: two bytes are an empty message with 2,000 columns. Cells are counted instead: places
 for values of columns, also of those that no record has. Records with too many cells together are decoded in pieces
-(`decode.pieces`); a record with too many cells of its own is a dead letter. The table of all limits is
+(`read_bounded`); a record with too many cells of its own is a dead letter. The table of all limits is
 docs/reference/limits.md.
 """
 

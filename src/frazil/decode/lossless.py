@@ -330,7 +330,7 @@ def remedy_of_values(conversion: Conversion, kinds: tuple[IcebergType, IcebergTy
     """Returns the remedy for a column of a type that holds some values of the written type, as the end of a message;
     empty where none helps, or a single record may be wrong.
     """
-    (written, wanted), path = kinds, conversion.in_row(place.path)
+    (written, wanted), path = kinds, conversion.reading.in_row(place.path)
     if differ_in_zone(written, wanted):
         return f"; {KEYS_AS_TEXT}" if conversion.reading.is_key_column else f": {zone_settings(path, wanted)}"
     is_exact = isinstance(wanted, IntegerType | LongType | DecimalType)

@@ -7,55 +7,57 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
-from frazil.decode.columns import Mismatch, as_text
-from frazil.decode.json.grammar import NULL
-from frazil.decode.json.slices import Slices, Texts
-from frazil.decode.values_as_json import json_texts
+from frazil.decode.columns import FieldValues, Mismatch, as_text
 from frazil.error_classes import ErrorClass
-from frazil.schema.selection import Path
 
 UNKNOWN_FIELD = str(ErrorClass.UNKNOWN_FIELD)
 """The reason for a rescued field that the table does not have."""
 _NUMBER = "#"
 
 
-def rescued_column(texts: Texts, row_count: int) -> pa.Array:
-    """Returns one text per record, null where nothing was rescued.
+def rescued_column(
+    unknown: Sequence[tuple[str, FieldValues]], rescued: Sequence[Mismatch], row_count: int
+) -> pa.Array | None:
+    """Returns one text per record, null where nothing was rescued; None without any.
 
-    Fields that the table does not have are joined column by column; mismatches, values in lists and maps, and paths that
-    a record may have more than once, one by one.
+    Fields that the table does not have (`unknown`, by path) are joined column by column; mismatches, values in lists and
+    maps, and paths that a record may have more than once, one by one.
     """
-    members, singles = [], list(texts.rescued)
+    members, singles = [], list(rescued)
     # The field `a.b` and the member `b` of a field `a` have one path; a number may make it that of another field.
-    sources = Counter([*(path for path, _ in texts.unknown_fields), *{one.path for one in texts.rescued}])
-    for path, column in texts.unknown_fields:
+    sources = Counter([*(path for path, _ in unknown), *{one.path for one in rescued}])
+    for path, values in unknown:
         is_single = sources[path] > 1 or _NUMBER in path
-        if not is_single and len(column) == row_count and (column.owner == np.arange(row_count)).all():
-            members.append(_members(texts, path, column))
+        if not is_single and values.owner.size == row_count and (values.owner == np.arange(row_count)).all():
+            members.append(_members(path, values))
         else:
-            singles += _singles(texts, path, column)
+            singles += single_values([(path, values)])
     if singles:
         members.append(members_of(singles, row_count))
-    return join_members(members, row_count)
+    return join_members(members, row_count) if members else None
 
 
-def unknown_values(texts: Texts) -> list[Mismatch]:
+def single_values(unknown: Iterable[tuple[str, FieldValues]]) -> list[Mismatch]:
     """Returns the values of fields that the table does not have, one by one."""
-    return [one for path, column in texts.unknown_fields for one in _singles(texts, path, column)]
-
-
-def _singles(texts: Texts, path: str, column: Slices) -> list[Mismatch]:
     return [
-        Mismatch(int(column.owner[n]), path, ErrorClass.UNKNOWN_FIELD, UNKNOWN_FIELD, texts.text(column, n))
-        for n in np.flatnonzero(column.kind > NULL).tolist()
+        Mismatch(int(values.owner[n]), path, ErrorClass.UNKNOWN_FIELD, UNKNOWN_FIELD, values.text(n))
+        for path, values in unknown
+        for n in np.flatnonzero(values.there).tolist()
     ]
+
+
+def _members(path: str, values: FieldValues) -> pa.Array:
+    """Returns each record's member for a field that the table does not have; null without one."""
+    before = f'{json.dumps(path, ensure_ascii=False)}:{{"value":'
+    members = pc.binary_join_element_wise(before, values.texts(), f',"reason":"{UNKNOWN_FIELD}"}}', "")
+    there = np.asarray(values.there)
+    return members.take(pa.array(np.cumsum(there) - 1, mask=~there))
 
 
 def add_members(rescued: pa.Array | None, mismatches: Iterable[Mismatch], row_count: int) -> pa.Array | None:
@@ -92,24 +94,3 @@ def members_of(mismatches: Iterable[Mismatch], row_count: int) -> pa.Array:
     for row, mine in by_row.items():
         out[row] = as_text(",".join(f"{json.dumps(path, ensure_ascii=False)}:{text}" for path, text in mine.items()))
     return pa.array(out, pa.string())
-
-
-def _members(texts: Texts, path: str, column: Slices) -> pa.Array:
-    """Returns each record's member for a field that the table does not have; null without one."""
-    there = column.kind > NULL
-    return _at(path, texts.raw_texts(column, np.flatnonzero(there).astype(np.int32)), there)
-
-
-def members_at(path: Path, array: pa.Array, there: NDArray[np.bool_]) -> pa.Array:
-    """Returns each record's member from a writer's column with one value per record. there: which of them are values of
-    the field.
-    """
-    return _at(".".join(path), json_texts(array.filter(pa.array(there))), there)
-
-
-def _at(path: str, texts: pa.Array, there: NDArray[np.bool_]) -> pa.Array:
-    """Returns a member with each of the texts, for the records in `there`."""
-    before = f'{json.dumps(path, ensure_ascii=False)}:{{"value":'
-    members = pc.binary_join_element_wise(before, texts, f',"reason":"{UNKNOWN_FIELD}"}}', "")
-    places = np.cumsum(there) - 1
-    return members.take(pa.array(places, mask=~there))

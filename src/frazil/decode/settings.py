@@ -9,6 +9,7 @@ from typing import Literal
 
 from pyiceberg.types import BooleanType, IcebergType, ListType, LongType, MapType, StringType, TimestamptzType
 
+from frazil.name_case import fold_case
 from frazil.schema.names import Aliases
 from frazil.schema.selection import Path, Selection
 
@@ -175,7 +176,7 @@ class Reading:
     coerced: tuple[Path, ...] = ()
     #: The type of JSON numbers without a column; None: inferred from their values.
     numbers: IcebergType | None = None
-    #: Inference hints from earlier records (`schema.inference_hints`).
+    #: Inference hints from earlier records (`schema.inference.hints_of`).
     hints: tuple[tuple[Path, str], ...] = ()
     #: The zones of local times, by path.
     zones: tuple[tuple[Path, str], ...] = ()
@@ -219,6 +220,15 @@ class Reading:
     def rejected_at(self) -> Mapping[Path, str]:
         """The reasons for rejected fields, by path."""
         return dict(self.rejected)
+
+    @cached_property
+    def hint_at(self) -> Mapping[Path, str]:
+        """The inference hints, by path in lower case: names that differ in case alone are one field."""
+        return {tuple(map(fold_case, path)): kind for path, kind in self.hints}
+
+    def in_row(self, path: Path) -> Path:
+        """Returns a path as a pipeline file writes it: from the top of the row, not of an envelope."""
+        return path if self.envelope is None else path[1:]
 
     @property
     def has_rescued_column(self) -> bool:

@@ -100,13 +100,13 @@ class Lake:
         names = (kind.id_field, kind.measure, *((kind.late_field,) if has_late else ()))
         rows = table.scan(selected_fields=names).to_arrow()
         distinct = pc.count_distinct(rows[kind.id_field]).as_py()
-        known = pc.sum(pc.less(rows[kind.id_field], pa.scalar(sent.records))).as_py() or 0
+        sent_rows = pc.sum(pc.less(rows[kind.id_field], pa.scalar(sent.records))).as_py() or 0
         late = len(rows) - rows[kind.late_field].null_count if has_late else 0
         return Arrival(
             table=kind.table,
             sent=sent,
             rows=len(rows),
-            lost=sent.records - min(distinct, known),
+            lost=sent.records - min(distinct, sent_rows),
             doubled=len(rows) - distinct,
             total=pc.sum(rows[kind.measure]).as_py() or 0,
             late=late,

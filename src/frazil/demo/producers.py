@@ -49,11 +49,11 @@ class Kind:
     key: Callable[[Event], str]
 
 
-def _page_view(rng: Rng, number: int, at: str, is_late: bool) -> Event:
+def _page_view(rng: Rng, number: int, time: str, is_late: bool) -> Event:
     visitor = int(rng.integers(5000))
     event: Event = {
         "view_id": number,
-        "at": at,
+        "at": time,
         "page": _PAGES[int(len(_PAGES) * rng.random() ** 2)],
         "visitor": {"id": f"v{visitor:04}", "country": _pick(rng, _COUNTRIES), "device": _pick(rng, _DEVICES)},
         "duration_ms": int(rng.integers(200, 60_000)),
@@ -65,14 +65,14 @@ def _page_view(rng: Rng, number: int, at: str, is_late: bool) -> Event:
     return event
 
 
-def _order(rng: Rng, number: int, at: str, is_late: bool) -> Event:
+def _order(rng: Rng, number: int, time: str, is_late: bool) -> Event:
     items: list[Event] = []
     for _ in range(1 + int(rng.integers(3))):
         product, price = _GOODS[int(rng.integers(len(_GOODS)))]
         items.append({"product": product, "quantity": 1 + int(rng.integers(3)), "price_cents": price})
     event: Event = {
         "order_id": number,
-        "at": at,
+        "at": time,
         "customer": {"id": f"c{int(rng.integers(2000)):04}", "country": _pick(rng, _COUNTRIES)},
         "items": items,
         "total_cents": sum(item["quantity"] * item["price_cents"] for item in items),
@@ -83,11 +83,11 @@ def _order(rng: Rng, number: int, at: str, is_late: bool) -> Event:
     return event
 
 
-def _reading(rng: Rng, number: int, at: str, is_late: bool) -> Event:
+def _reading(rng: Rng, number: int, time: str, is_late: bool) -> Event:
     sensor = int(rng.integers(200))
     event: Event = {
         "reading_id": number,
-        "at": at,
+        "at": time,
         "sensor": f"s-{sensor:03}",
         "place": {"room": _ROOMS[sensor % len(_ROOMS)], "floor": sensor // 50},
         "temperature": round(15 + 10 * float(rng.random()), 2),
@@ -184,8 +184,8 @@ class Producers:
     def make_topics(self) -> None:
         """Creates the topics."""
         admin = AdminClient({"bootstrap.servers": self._servers, "log_level": 0})
-        for made in admin.create_topics([NewTopic(kind.topic, kind.partition_count) for kind in KINDS]).values():
-            made.result(_FLUSH_TIMEOUT_S)
+        for future in admin.create_topics([NewTopic(kind.topic, kind.partition_count) for kind in KINDS]).values():
+            future.result(_FLUSH_TIMEOUT_S)
 
     def start(self) -> None:
         """Starts to send, if it has not started."""

@@ -256,7 +256,7 @@ def _foot(frame: Frame) -> list[Text]:
     folder = os.path.relpath(frame.directory)
     shown = folder if not folder.startswith("..") else frame.directory
     words = ("Ctrl-C ends it.", f"In another terminal: cd {shown} && {frame.command} status")
-    return [Text(one, style="dim", no_wrap=True, overflow="ellipsis") for one in words]
+    return [Text(words_line, style="dim", no_wrap=True, overflow="ellipsis") for words_line in words]
 
 
 def _clock(seconds: float) -> str:
@@ -383,5 +383,5 @@ def _aligned(head: Sequence[str], rows: Iterable[tuple[str, *tuple[int, ...]]]) 
 def _coordinate() -> str:
     """Returns the package that Spark needs, in the version that Frazil uses."""
     root = ElementTree.fromstring((resources.files("frazil.runtime") / "ivy.xml").read_text())
-    found = (dependency.attrib for dependency in root.iter("dependency"))
-    return next(f"{d['org']}:{d['name']}:{d['rev']}" for d in found if d["name"].startswith(_PACKAGE))
+    dependencies = (dependency.attrib for dependency in root.iter("dependency"))
+    return next(f"{d['org']}:{d['name']}:{d['rev']}" for d in dependencies if d["name"].startswith(_PACKAGE))

@@ -78,7 +78,7 @@ class Elected:
         self._ask_presence_s = 0.0
         self._is_leading = False
         #: The processes that the leader last reported.
-        self._known: dict[str, Member] = {}
+        self._members: dict[str, Member] = {}
         #: When the last of them was seen to go.
         self._alone_s = float("-inf")
         #: What this process has reported of each table: the records per second, None where it does not know them.
@@ -140,7 +140,7 @@ class Elected:
 
     def fenced(self, table: str) -> bool:
         with self._lock:
-            others = self._known.keys() - {self._me.name}
+            others = self._members.keys() - {self._me.name}
             if not others and not self._was_met and (self._newest is None or self._newest.name == self._me.name):
                 return False
             if self._mode == "spread":
@@ -180,7 +180,7 @@ class Elected:
                 self._elector.kind,
                 self._mode,
                 self._me.name,
-                tuple(sorted({**self._known, self._me.name: self._me}.values(), key=lambda one: one.name)),
+                tuple(sorted({**self._members, self._me.name: self._me}.values(), key=lambda member: member.name)),
                 claim.name if claim is not None and (claim.name != self._me.name or self._is_leading) else None,
                 claim.since_ms if claim is not None else None,
                 claim.cause if claim is not None else "",
@@ -257,8 +257,8 @@ class Elected:
             self._has_left = False
             self._leaving = self._leaving if self._mode == "spread" else None
             if self._is_leading and newest is not None:
-                self._known.pop(former.name if former is not None else "", None)
-                owners = {table: owner for table, owner in self._owners.items() if owner in self._known}
+                self._members.pop(former.name if former is not None else "", None)
+                owners = {table: owner for table, owner in self._owners.items() if owner in self._members}
                 self._division, self._divided_among, self._version = Division(owners), set(), 0
                 self._wanted, self._reports = {}, {}
                 self._event.set()  # What it owns is divided at once.
@@ -318,7 +318,11 @@ class Elected:
         return claim.cause == "forced" and now_s - self._seen_s < _DAMPED_S
 
     def _leaves_it_to_others(self, claim: Claim, now_s: float) -> bool:
-        warm = [one for one in self._known.values() if one.is_warm and one.name not in (claim.name, self._me.name)]
+        warm = [
+            member
+            for member in self._members.values()
+            if member.is_warm and member.name not in (claim.name, self._me.name)
+        ]
         return bool(warm) and not self._me.is_warm and now_s - self._guest.heard_s < _YIELD_S
 
     # ---- as the leader
@@ -329,9 +333,9 @@ class Elected:
         with self._lock:
             if not self._is_leading:
                 return False
-            if not guests and self._known.keys() - {self._me.name}:
+            if not guests and self._members.keys() - {self._me.name}:
                 self._alone_s = self._clock.monotonic_s()
-            self._known = {name: _member(beat) for name, beat in guests.items()} | {self._me.name: self._me}
+            self._members = {name: _member(beat) for name, beat in guests.items()} | {self._me.name: self._me}
             is_new = self._divide(guests) if self._mode == "spread" else False
             is_new |= self._end_leaving(has_others=bool(guests) or self._was_met)
         if is_new:
@@ -391,7 +395,7 @@ class Elected:
                 return None
             beat: dict[str, Any] = {
                 "has_left": self._has_left,
-                "members": [asdict(one) for one in self._known.values()],
+                "members": [asdict(member) for member in self._members.values()],
                 "version": self._version,
             }
             seen = self._host.guests.get(name, {}).get("seen")
@@ -419,7 +423,7 @@ class Elected:
         with self._lock:
             heard = self._guest.heard
             if not self._is_leading and self._guest.standing == "linked":
-                self._known = {one["name"]: _member(one) for one in heard.get("members", ())}
+                self._members = {fields["name"]: _member(fields) for fields in heard.get("members", ())}
                 is_new = heard.get("version", self._version) != self._version
                 if is_new:
                     self._owners, self._version = heard.get("owners", {}), heard["version"]

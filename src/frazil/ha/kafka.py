@@ -85,7 +85,7 @@ class KafkaElector:
         #: Connected before it is needed. A producer that is not loses half a second to a retry of its first request.
         self._claimant: Producer | None = None
         self._newest: Claim | None = None
-        #: Up to where the topic is read, what is no record included.
+        #: Up to where the topic is read, what is not a record included.
         self._read_up_to = 0
         #: The id of the topic that is read, and the question for the present one, with the time of the last question.
         self._topic_id = ""
@@ -100,14 +100,14 @@ class KafkaElector:
                 TopicCollection([self._topic]), include_authorized_operations=True, request_timeout=_TIMEOUT_S
             )
             try:
-                found: Any = described[self._topic].result()
+                description: Any = described[self._topic].result()
             except KafkaException as error:
                 if error.args[0].code() not in _NOT_THERE:
                     raise
                 self._create_topic(admin, is_trial=True)
                 return f"topic {self._topic} does not exist; this client may create it"
-            self._refuse_partitions(len(found.partitions))
-            rights = {right.name for right in found.authorized_operations or ()} or {"READ", "WRITE"}
+            self._refuse_partitions(len(description.partitions))
+            rights = {right.name for right in description.authorized_operations or ()} or {"READ", "WRITE"}
             if not (rights >= {"READ", "WRITE"} and self._group.may_commit()):
                 raise denied(self._topic)
         return f"topic {self._topic}, which this client may read and write, and the group of its name"
@@ -141,10 +141,10 @@ class KafkaElector:
             self._reader = reader
 
     def _described(self, admin: AdminClient) -> Future[Any]:
-        found: Future[Any] = admin.describe_topics(TopicCollection([self._topic]), request_timeout=_TIMEOUT_S)[
+        future: Future[Any] = admin.describe_topics(TopicCollection([self._topic]), request_timeout=_TIMEOUT_S)[
             self._topic
         ]
-        return found
+        return future
 
     def _is_replaced(self) -> bool:
         """Whether the topic was deleted, or created again since it was opened. A client hears of neither for half a
@@ -166,10 +166,10 @@ class KafkaElector:
         return AdminClient({**self._properties, "allow.auto.create.topics": False})
 
     def _check_topic(self, admin: AdminClient) -> None:
-        found = admin.list_topics(self._topic, timeout=_TIMEOUT_S).topics[self._topic]
-        if found.error is None:
-            self._refuse_partitions(len(found.partitions))
-        elif found.error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+        topic = admin.list_topics(self._topic, timeout=_TIMEOUT_S).topics[self._topic]
+        if topic.error is None:
+            self._refuse_partitions(len(topic.partitions))
+        elif topic.error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
             raise denied(self._topic)
         else:
             self._create_topic(admin)
@@ -235,7 +235,7 @@ class KafkaElector:
         try:
             self._newest = read_claim(message.value() or b"", message.offset() or 0)
         except ValueError:  # Whoever wrote it: an error would keep every later process from the election.
-            log.warning("record_is_no_claim", topic=self._topic, offset=message.offset())
+            log.warning("invalid_election_record", topic=self._topic, offset=message.offset())
 
     def _close_reader(self) -> None:
         """Makes the next `prepare` look for the topic, and make it where it does not exist."""

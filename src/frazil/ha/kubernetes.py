@@ -46,7 +46,7 @@ class LeaseElector:
         self._client: httpx.Client | None = None
         self._leases = ""
         #: The Lease as last read; empty where there is none.
-        self._found: dict[str, Any] = {}
+        self._document: dict[str, Any] = {}
         #: The renewal that was last seen, and when.
         self._renewed: tuple[object, float] = (None, 0.0)
         self._opened_s = self._clock.monotonic_s()
@@ -55,10 +55,10 @@ class LeaseElector:
         self.prepare()
         self._read()
         new = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": self._lease}, "spec": {}}
-        trials = (("POST", self._leases, new), ("PUT", f"{self._leases}/{self._lease}", self._found or new))
+        trials = (("POST", self._leases, new), ("PUT", f"{self._leases}/{self._lease}", self._document or new))
         for method, path, lease in trials:  # The API server answers as if it made the change.
             self._ask(method, f"{path}?dryRun=All", lease)
-        return f"lease {self._lease}, which this service account may {'update' if self._found else 'create'}"
+        return f"lease {self._lease}, which this service account may {'update' if self._document else 'create'}"
 
     def prepare(self) -> None:
         if self._client is not None:
@@ -78,8 +78,8 @@ class LeaseElector:
         claim = self._read()
         if claim is not None and claim.name == self._name:
             # The holder too, as this process may have left and come back.
-            self._found["spec"] |= {"renewTime": self._now(), "holderIdentity": self._name}
-            self._put(self._found)
+            self._document["spec"] |= {"renewTime": self._now(), "holderIdentity": self._name}
+            self._put(self._document)
         return claim
 
     def _read(self) -> Claim | None:
@@ -91,24 +91,24 @@ class LeaseElector:
 
     def _read_lease(self) -> Claim | None:
         answer = self._ask("GET", f"{self._leases}/{self._lease}")
-        self._found = {} if answer.status_code == 404 else answer.json()
-        renewed = self._found.get("spec", {}).get("renewTime")
+        self._document = {} if answer.status_code == 404 else answer.json()
+        renewed = self._document.get("spec", {}).get("renewTime")
         if renewed != self._renewed[0]:
             self._renewed = renewed, self._clock.monotonic_s()
-        text = self._found.get("metadata", {}).get("annotations", {}).get(_CLAIM)
-        return read_claim(text, int(self._found["spec"].get("leaseTransitions", 0))) if text else None
+        text = self._document.get("metadata", {}).get("annotations", {}).get(_CLAIM)
+        return read_claim(text, int(self._document["spec"].get("leaseTransitions", 0))) if text else None
 
     def claim(self, mine: Claim, after: Claim | None) -> bool:
         if self._read() != after:
             return False
-        number = int(self._found.get("spec", {}).get("leaseTransitions", 0)) + 1
+        number = int(self._document.get("spec", {}).get("leaseTransitions", 0)) + 1
         now = self._now()
         lease = {
             "apiVersion": "coordination.k8s.io/v1",
             "kind": "Lease",
             "metadata": {
-                **self._found.get("metadata", {"name": self._lease}),
-                "annotations": {**self._found.get("metadata", {}).get("annotations", {}), _CLAIM: mine.text()},
+                **self._document.get("metadata", {"name": self._lease}),
+                "annotations": {**self._document.get("metadata", {}).get("annotations", {}), _CLAIM: mine.text()},
             },
             "spec": {
                 "holderIdentity": mine.name,
@@ -118,13 +118,13 @@ class LeaseElector:
                 "leaseTransitions": number,
             },
         }
-        if self._found:
+        if self._document:
             return self._put(lease)
         return self._ask("POST", self._leases, lease).status_code == 201
 
     def is_present(self, claim: Claim) -> bool:
         self._read()
-        is_released = self._found.get("spec", {}).get("holderIdentity") != claim.name
+        is_released = self._document.get("spec", {}).get("holderIdentity") != claim.name
         return not is_released and self._clock.monotonic_s() - max(self._renewed[1], self._opened_s) < LEASE_S
 
     def close(self) -> None:
@@ -133,8 +133,8 @@ class LeaseElector:
         with suppress(UnavailableError, SpecError):
             claim = self._read()
             if claim is not None and claim.name == self._name:
-                self._found["spec"]["holderIdentity"] = ""
-                self._put(self._found)
+                self._document["spec"]["holderIdentity"] = ""
+                self._put(self._document)
         self._client.close()
         self._client = None
 

@@ -46,7 +46,7 @@ class Line:
         self._clock = clock
         self._read = b""
         #: The beats of both ends, merged from what was sent of them.
-        self._told: dict[str, Any] = {}
+        self._sent: dict[str, Any] = {}
         self._heard: dict[str, Any] = {}
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
@@ -80,9 +80,9 @@ class Line:
 
     def tell(self, beat: Beat) -> None:
         """Sends the keys of a beat whose values are others than those sent last; raises as `send`."""
-        changed = {key: value for key, value in beat.items() if key not in self._told or self._told[key] != value}
+        changed = {key: value for key, value in beat.items() if key not in self._sent or self._sent[key] != value}
         self.send(changed)
-        self._told |= changed
+        self._sent |= changed
 
     def listen(self, within_s: float) -> Beat | None:
         """Returns the beat of the other end, each key as sent last; None and raises as `take`."""
@@ -99,9 +99,9 @@ class Line:
         """
         heard_s = self._clock.monotonic_s()
         while True:
-            own = beat()
-            if own is not None:
-                self.tell(own)
+            next_beat = beat()
+            if next_beat is not None:
+                self.tell(next_beat)
             next_s = self._clock.monotonic_s() + BEAT_S
             while (left_s := next_s - self._clock.monotonic_s()) > 0:
                 heard = self.listen(left_s)
@@ -327,8 +327,8 @@ def own_host(toward: str) -> str:
     """Returns the address of this machine by which it reaches `toward` (host:port), for others to reach it by."""
     host, _, port = toward.strip().rpartition(":")
     with suppress(OSError, ValueError):
-        found = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_DGRAM)
-        family, kind, protocol, _, place = found[0]
+        addresses = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_DGRAM)
+        family, kind, protocol, _, place = addresses[0]
         with closing(socket.socket(family, kind, protocol)) as probe:
             probe.connect(place)  # Sends nothing; chooses the interface.
             return str(probe.getsockname()[0])

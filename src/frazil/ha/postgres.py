@@ -82,7 +82,7 @@ class PostgresElector:
         try:
             return read_claim(*rows[0]) if rows else None
         except ValueError:
-            message, remedy = "the database has a row that is no claim", "delete the row; a leader claims again"
+            message, remedy = "the database has a row that is not a claim", "delete the row; a leader claims again"
             raise UnavailableError(message, remedy=remedy, where=f"table {_TABLE}") from None
 
     def claim(self, mine: Claim, after: Claim | None) -> bool:
@@ -96,13 +96,13 @@ class PostgresElector:
 
     def is_present(self, claim: Claim) -> bool:
         lock = _lock_of(claim.name) % (1 << 64)
-        found = self._run(
+        locks = self._run(
             "select 1 from pg_locks where locktype = 'advisory' and objsubid = 1 and granted"
             " and classid = cast(:high as oid) and objid = cast(:low as oid)",
             high=lock >> 32,
             low=lock % (1 << 32),
         )
-        return bool(found)
+        return bool(locks)
 
     def close(self) -> None:
         connection, self._connection = self._connection, None
@@ -124,11 +124,11 @@ class PostgresElector:
             yield
         except pg8000.native.DatabaseError as error:
             self.close()
-            found = error.args[0] if error.args and isinstance(error.args[0], dict) else {}
-            words = str(found.get("M", error))
-            if found.get("C") == _NO_RIGHT:
+            fields = error.args[0] if error.args and isinstance(error.args[0], dict) else {}
+            words = str(fields.get("M", error))
+            if fields.get("C") == _NO_RIGHT:
                 raise _refused(words, where) from None
-            if found.get("C") in _NO_LOGIN:
+            if fields.get("C") in _NO_LOGIN:
                 raise SpecError(f"the database refuses: {words}", remedy="correct `ha.uri`", where=where) from None
             raise _away(words, where) from None
         except (pg8000.native.InterfaceError, OSError) as error:

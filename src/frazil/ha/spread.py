@@ -17,23 +17,23 @@ def divide(
     gone or has much more to do than others.
     """
     weights = _weights(sorted(tables), loads)
-    found = {table: owners[table] for table in weights if owners.get(table) in members}
+    assigned = {table: owners[table] for table in weights if owners.get(table) in members}
     total = dict.fromkeys(sorted(members), 0.0)
-    for table, owner in found.items():
+    for table, owner in assigned.items():
         total[owner] += weights[table]
-    for table in sorted(weights.keys() - found.keys(), key=lambda one: (-weights[one], one)):
-        found[table] = min(total, key=lambda one: (total[one], one))
-        total[found[table]] += weights[table]
-    _even_out(found, weights, total)
-    return found
+    for table in sorted(weights.keys() - assigned.keys(), key=lambda table_: (-weights[table_], table_)):
+        assigned[table] = min(total, key=lambda member: (total[member], member))
+        total[assigned[table]] += weights[table]
+    _even_out(assigned, weights, total)
+    return assigned
 
 
 def _weights(tables: Collection[str], loads: Mapping[str, float]) -> dict[str, float]:
     """A table without records costs something too: a tenth of the mean, so that idle tables are spread as well."""
-    known = {table: max(0.0, loads[table]) for table in tables if table in loads}
-    mean = sum(known.values()) / max(1, len(known))
+    known_loads = {table: max(0.0, loads[table]) for table in tables if table in loads}
+    mean = sum(known_loads.values()) / max(1, len(known_loads))
     least = max(mean / 10, 0.1)
-    return {table: least + known.get(table, mean) for table in tables}
+    return {table: least + known_loads.get(table, mean) for table in tables}
 
 
 def _even_out(owners: dict[str, str], weights: Mapping[str, float], total: dict[str, float]) -> None:
@@ -42,15 +42,15 @@ def _even_out(owners: dict[str, str], weights: Mapping[str, float], total: dict[
     """
     mean = sum(total.values()) / len(total)
     while True:
-        most = max(total, key=lambda one: (total[one], one))
-        least = min(total, key=lambda one: (total[one], one))
+        most = max(total, key=lambda member: (total[member], member))
+        least = min(total, key=lambda member: (total[member], member))
         gap = total[most] - total[least]
         if gap <= _UNEVEN * mean:
             return
         movable = [table for table, owner in owners.items() if owner == most and weights[table] <= gap * 2 / 3]
         if not movable:
             return
-        table = max(movable, key=lambda one: (weights[one] <= gap / 2, weights[one], one))
+        table = max(movable, key=lambda table_: (weights[table_] <= gap / 2, weights[table_], table_))
         owners[table] = least
         total[most] -= weights[table]
         total[least] += weights[table]

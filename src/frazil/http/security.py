@@ -151,7 +151,7 @@ def _is_among(given: str, tokens: tuple[str, ...]) -> bool:
 def _check_host(request: Request, own: str) -> None:
     try:
         host = urlsplit(f"//{request.headers.get('host', '')}").hostname or ""
-    except ValueError:  # Brackets that are no IPv6 address.
+    except ValueError:  # Brackets that are not an IPv6 address.
         host = ""
     if host not in ("localhost", "127.0.0.1", "::1", own):
         raise Refused(

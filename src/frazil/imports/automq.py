@@ -31,7 +31,7 @@ AUTOMQ = Tool(
     "automq",
     "AutoMQ's table topics",
     tuple(
-        replace(one, name=PREFIX + one.name)
+        replace(table_key, name=PREFIX + table_key.name)
         for part in (
             carried("an entry under `tables`; none with false", "enable"),
             carried("the namespace of the table's name", "namespace"),
@@ -72,7 +72,7 @@ AUTOMQ = Tool(
                 "schema.registry.config.*",
             ),
         )
-        for one in part
+        for table_key in part
     ),
 )
 
@@ -105,14 +105,18 @@ def import_cluster(brokers: str) -> Imported:
         names = [name for name in metadata.topics if not name.startswith("__")]
         broker = ConfigResource(ResourceType.BROKER, str(next(iter(metadata.brokers), 0)))
         asked = [broker, *(ConfigResource(ResourceType.TOPIC, name) for name in names)]
-        answers = {one: future.result(_TIMEOUT_S) for one, future in admin.describe_configs(asked).items()}
+        answers = {resource: future.result(_TIMEOUT_S) for resource, future in admin.describe_configs(asked).items()}
     except (KafkaException, TimeoutError) as error:
         raise SpecError(f"{brokers} does not answer: {error}", remedy="name a broker that answers") from None
-    found = {one.name: _own(entries) for one, entries in answers.items() if one.restype is ResourceType.TOPIC}
-    return _import(found, _own(answers[broker]), brokers)
+    keys_by_topic = {
+        resource.name: _set_keys(entries)
+        for resource, entries in answers.items()
+        if resource.restype is ResourceType.TOPIC
+    }
+    return _import(keys_by_topic, _set_keys(answers[broker]), brokers)
 
 
-def _own(entries: Mapping[str, Any]) -> dict[str, str]:
+def _set_keys(entries: Mapping[str, Any]) -> dict[str, str]:
     """Returns AutoMQ's keys of a resource that somebody has set."""
     return {
         name: entry.value
@@ -129,8 +133,8 @@ def _described(text: str) -> tuple[dict[str, dict[str, str]], dict[str, str]]:
     for line in text.splitlines():
         if section := _SECTION.fullmatch(line):
             keys = topics.setdefault(section[1], {})
-        elif (found := _DESCRIBED.fullmatch(line)) and found[1].startswith(PREFIX):
-            keys[found[1]] = found[2]
+        elif (match := _DESCRIBED.fullmatch(line)) and match[1].startswith(PREFIX):
+            keys[match[1]] = match[2]
     return topics, shared
 
 
@@ -148,21 +152,27 @@ def _commanded(text: str) -> tuple[dict[str, dict[str, str]], dict[str, str]]:
     except ValueError as error:
         raise SpecError(f"the commands cannot be read: {error}", remedy="close the quotation mark") from None
     for words in lines:
-        given = list(pairwise(word for one in words for word in (one.split("=", 1) if one.startswith("--") else [one])))
+        given = list(
+            pairwise(
+                word
+                for word_of_command in words
+                for word in (word_of_command.split("=", 1) if word_of_command.startswith("--") else [word_of_command])
+            )
+        )
         names = [value for option, value in given if option in ("--topic", "--entity-name")]
         keys = shared if not names or ("--entity-type", "brokers") in given else topics.setdefault(names[0], {})
         for option, value in given:
             pairs = (
                 _PAIRS.split(value) if option == "--add-config" else [value] * (option in ("--config", "--override"))
             )
-            keys |= {name: text for name, _, text in (one.partition("=") for one in pairs) if name.startswith(PREFIX)}
+            keys |= {name: text for name, _, text in (pair.partition("=") for pair in pairs) if name.startswith(PREFIX)}
     return topics, shared
 
 
 def _parsed(text: str, topic: str | None) -> tuple[dict[str, dict[str, str]], dict[str, str]]:
-    found = parse(text)
-    topics = {name: flat(keys) for name, keys in found.items() if isinstance(keys, dict)}
-    shared = flat({name: value for name, value in found.items() if not isinstance(value, dict)})
+    settings = parse(text)
+    topics = {name: flat(keys) for name, keys in settings.items() if isinstance(keys, dict)}
+    shared = flat({name: value for name, value in settings.items() if not isinstance(value, dict)})
     return ({topic: shared}, {}) if topic else (topics, shared)
 
 
@@ -177,7 +187,7 @@ def _import(topics: Mapping[str, Mapping[str, str]], shared: Mapping[str, str], 
     settings = {name: variables(value) for name, value in settings.items()}
     draft = Draft(AUTOMQ, settings)
     for name in topics.keys() - enabled.keys():
-        draft.notes.append(f"the topic {name} is no table topic")
+        draft.notes.append(f"the topic {name} is not a table topic")
     namespace = ""
     for place in [*(f"{name}/" for name in enabled), ""]:
         catalog = draft.take_all(f"{place}{PREFIX}catalog.")
@@ -204,14 +214,14 @@ def _import(topics: Mapping[str, Mapping[str, str]], shared: Mapping[str, str], 
 
 def _put_table(draft: Draft, topic: str, keys: Mapping[str, str], namespace: str) -> None:
     """Writes the table of a topic. namespace: that of topics without one."""
-    own = TopicKeys(topic, {name.removeprefix(PREFIX): value for name, value in keys.items()})
-    table = f"{own.take('namespace') or namespace}.{topic.replace('.', '_')}"
-    draft.put(table_settings(own), "tables", table)
+    topic_keys = TopicKeys(topic, {name.removeprefix(PREFIX): value for name, value in keys.items()})
+    table = f"{topic_keys.take('namespace') or namespace}.{topic.replace('.', '_')}"
+    draft.put(table_settings(topic_keys), "tables", table)
     if "." in topic:
         reason = f"AutoMQ's table has dots in its name, which divide namespaces here: the table is `{table}`"
         draft.lose(topic, reason, "name it otherwise under `tables` if you like")
-    for key in own.taken:
+    for key in topic_keys.taken:
         draft.take(f"{topic}/{PREFIX}{key}")
-    for one in (*own.wrong, *own.differences):
-        draft.lose(f"{topic}/{PREFIX}{one.key}", one.reason, one.remedy)
-    draft.notes += own.notes
+    for problem in (*topic_keys.wrong, *topic_keys.differences):
+        draft.lose(f"{topic}/{PREFIX}{problem.key}", problem.reason, problem.remedy)
+    draft.notes += topic_keys.notes

@@ -84,12 +84,12 @@ class Shape:
 
     def as_settings(self) -> dict[str, object]:
         """Returns the settings of a table."""
-        found = {**self.settings}
+        settings = {**self.settings}
         if self.conditions:
-            found["where"] = " and ".join(self.conditions)
+            settings["where"] = " and ".join(self.conditions)
         if self.selected:
-            found["select"] = f"select {', '.join(self.selected)} from records"
-        return found
+            settings["select"] = f"select {', '.join(self.selected)} from records"
+        return settings
 
 
 @dataclass
@@ -108,7 +108,7 @@ class Transform:
         return self.options.get(name, default)
 
     def take_list(self, name: str) -> list[str]:
-        return [one.strip() for one in self.take(name).split(",") if one.strip()]
+        return [part.strip() for part in self.take(name).split(",") if part.strip()]
 
     def lose(self, reason: str, instead: str, option: str = "") -> None:
         """Reports the transform, or one option of it. The columns that it names are not what they are in the sink."""
@@ -138,27 +138,27 @@ def read_chain(draft: Draft) -> Shape:
     for alias in _names(draft.take("transforms")):
         options = _options(draft, f"transforms.{alias}.")
         kind, _, side = options.pop("type", "").rpartition(".")[2].partition("$")
-        one = Transform(alias, kind, options, draft, shape)
+        transform = Transform(alias, kind, options, draft, shape)
         predicate = predicates.get(options.pop("predicate", ""))
         is_negated = options.pop("negate", "false").lower() == "true"
         if side == "Key":
-            one.lose("it changes record keys", "name `key_columns` where the key matters")
+            transform.lose("it changes record keys", "name `key_columns` where the key matters")
         elif kind == "Filter" and not options:
-            _filter(one, predicate, is_negated)
+            _filter(transform, predicate, is_negated)
         elif predicate and not (is_negated and _kind(predicate) == "RecordIsTombstone"):
-            one.lose("its predicate selects some records", _ITSELF)
+            transform.lose("its predicate selects some records", _ITSELF)
         elif kind in _TRANSFORMS:
-            _TRANSFORMS[kind](one)
-            for name in options.keys() - one.used:
+            _TRANSFORMS[kind](transform)
+            for name in options.keys() - transform.used:
                 draft.settle(f"transforms.{alias}.{name}", options[name], f"{kind}.{name}")
         else:
-            one.lose("it is a class that Frazil does not know", _ITSELF)
+            transform.lose("it is a class that Frazil does not know", _ITSELF)
     shape.place_metadata()
     return shape
 
 
 def _names(text: str | None) -> list[str]:
-    return [one.strip() for one in (text or "").split(",") if one.strip()]
+    return [name.strip() for name in (text or "").split(",") if name.strip()]
 
 
 def _options(draft: Draft, prefix: str) -> dict[str, str]:
@@ -169,20 +169,20 @@ def _kind(predicate: Mapping[str, str]) -> str:
     return predicate.get("type", "").rpartition(".")[2]
 
 
-def _filter(one: Transform, predicate: Mapping[str, str] | None, is_negated: bool) -> None:
+def _filter(transform: Transform, predicate: Mapping[str, str] | None, is_negated: bool) -> None:
     kind = _kind(predicate or {})
     if kind == "RecordIsTombstone" and not is_negated:
-        one.shape.settings["tombstones"] = "ignore"
+        transform.shape.settings["tombstones"] = "ignore"
     elif kind == "TopicNameMatches" and predicate:
         condition = matches("_topic", predicate.get("pattern", ""))
-        one.shape.conditions.append(condition if is_negated else f"not ({condition})")
+        transform.shape.conditions.append(condition if is_negated else f"not ({condition})")
     elif kind == "HasHeaderKey" and predicate:
         name = predicate.get("name", "")
-        one.shape.add("columns", {name: {"type": "string", "header": name}})
-        one.shape.settings["filter"] = f"`{name}` is {'not null' if is_negated else 'null'}"
-        one.lose(f"the header `{name}` becomes a column", "leave it out in a `select`")
+        transform.shape.add("columns", {name: {"type": "string", "header": name}})
+        transform.shape.settings["filter"] = f"`{name}` is {'not null' if is_negated else 'null'}"
+        transform.lose(f"the header `{name}` becomes a column", "leave it out in a `select`")
     else:
-        one.lose("its predicate cannot be a condition", "write the condition as `where`")
+        transform.lose("its predicate cannot be a condition", "write the condition as `where`")
 
 
 def quoted(text: str) -> str:
@@ -193,21 +193,21 @@ def quoted(text: str) -> str:
 # ---- Kafka's own
 
 
-def _replace_field(one: Transform) -> None:
-    renamed = dict(pair.split(":", 1) for pair in one.take_list("renames") if ":" in pair)
-    dropped = one.take_list("exclude") + one.take_list("blacklist")
-    kept = one.take_list("include") + one.take_list("whitelist")
-    made = _replace_metadata(one.shape, renamed, dropped, kept)
-    one.step("rename", {old: new for old, new in renamed.items() if old not in {*dropped, *made}})
-    one.step("drop_fields", [name for name in dropped if name not in {*renamed.values(), *made}])
+def _replace_field(transform: Transform) -> None:
+    renamed = dict(pair.split(":", 1) for pair in transform.take_list("renames") if ":" in pair)
+    dropped = transform.take_list("exclude") + transform.take_list("blacklist")
+    kept = transform.take_list("include") + transform.take_list("whitelist")
+    replaced = _replace_metadata(transform.shape, renamed, dropped, kept)
+    transform.step("rename", {old: new for old, new in renamed.items() if old not in {*dropped, *replaced}})
+    transform.step("drop_fields", [name for name in dropped if name not in {*renamed.values(), *replaced}])
     if kept:
-        one.shape.settings.pop("keep_fields", None)
-    fields = [renamed.get(name, name) for name in kept if name not in made]
-    one.step("keep_fields", fields)
+        transform.shape.settings.pop("keep_fields", None)
+    fields = [renamed.get(name, name) for name in kept if name not in replaced]
+    transform.step("keep_fields", fields)
     if kept and not fields:
-        one.lose("no field of the records is kept", "write a `select`", "include")
+        transform.lose("no field of the records is kept", "write a `select`", "include")
     if swapped := [name for name in dropped if name in renamed.values()]:
-        one.lose(f"{', '.join(swapped)} is dropped and the name of a renamed field", "write a `select`")
+        transform.lose(f"{', '.join(swapped)} is dropped and the name of a renamed field", "write a `select`")
 
 
 def _replace_metadata(shape: Shape, renamed: Mapping[str, str], dropped: list[str], kept: list[str]) -> set[str]:
@@ -219,26 +219,26 @@ def _replace_metadata(shape: Shape, renamed: Mapping[str, str], dropped: list[st
     return set(before)
 
 
-def _cast(one: Transform) -> None:
-    pairs = [pair.rpartition(":") for pair in one.take_list("spec")]
+def _cast(transform: Transform) -> None:
+    pairs = [pair.rpartition(":") for pair in transform.take_list("spec")]
     if whole := [kind for name, _, kind in pairs if not name]:
-        one.lose(f"it casts whole values to {whole[0]}", "give the column its type under `columns`", "spec")
+        transform.lose(f"it casts whole values to {whole[0]}", "give the column its type under `columns`", "spec")
     types = {name: _TYPES.get(kind, kind) for name, _, kind in pairs if name}
-    for name in types.keys() & one.shape.metadata.keys():
-        column = cast(one.shape.metadata[name], types.pop(name))
+    for name in types.keys() & transform.shape.metadata.keys():
+        column = cast(transform.shape.metadata[name], types.pop(name))
         if column is None:
-            one.lose(f"{name} has no such cast in Frazil", "write its expression in a `select`", "spec")
+            transform.lose(f"{name} has no such cast in Frazil", "write its expression in a `select`", "spec")
         else:
-            one.shape.metadata[name] = column
-    one.step("cast", types)
+            transform.shape.metadata[name] = column
+    transform.step("cast", types)
 
 
-def _insert_field(one: Transform) -> None:
+def _insert_field(transform: Transform) -> None:
     for piece in PIECES:
-        if name := one.take(f"{piece}.field").rstrip("!?"):
-            _add_metadata(one.shape, {name: inserted(piece, one.draft, name)})
-    if name := one.take("static.field").rstrip("!?"):
-        one.step("add_fields", {name: one.take("static.value")})
+        if name := transform.take(f"{piece}.field").rstrip("!?"):
+            _add_metadata(transform.shape, {name: inserted(piece, transform.draft, name)})
+    if name := transform.take("static.field").rstrip("!?"):
+        transform.step("add_fields", {name: transform.take("static.value")})
 
 
 def _add_metadata(shape: Shape, columns: Mapping[str, MetadataColumn]) -> None:
@@ -247,141 +247,149 @@ def _add_metadata(shape: Shape, columns: Mapping[str, MetadataColumn]) -> None:
     shape.topic_fields |= {f"{name}.topic" for name, column in columns.items() if column.members}
 
 
-def _mask_field(one: Transform) -> None:
-    value = one.take("replacement")
+def _mask_field(transform: Transform) -> None:
+    value = transform.take("replacement")
     rule: object = {"action": "constant", "value": value} if value else "null"
-    one.shape.add("protect", dict.fromkeys(one.take_list("fields"), rule))
-    one.shape.settings["protect_key"] = "${env:PROTECT_KEY}"
-    one.draft.lose(
-        f"transforms.{one.alias}",
+    transform.shape.add("protect", dict.fromkeys(transform.take_list("fields"), rule))
+    transform.shape.settings["protect_key"] = "${env:PROTECT_KEY}"
+    transform.draft.lose(
+        f"transforms.{transform.alias}",
         "`protect` needs a key of yours, with which dead letters are encrypted",
         "set the environment variable PROTECT_KEY to 32 random bytes or more before starting Frazil",
     )
     if not value:
-        one.lose("the fields become null in place of 0, false or an empty text", "name a `constant` under `protect`")
+        transform.lose(
+            "the fields become null in place of 0, false or an empty text", "name a `constant` under `protect`"
+        )
 
 
-def _flatten(one: Transform) -> None:
-    separator, shape = one.take("delimiter", "."), one.shape
+def _flatten(transform: Transform) -> None:
+    separator, shape = transform.take("delimiter", "."), transform.shape
     shape.settings["flatten"] = {"separator": separator}
     for name in [name for name, column in shape.metadata.items() if column.members]:
         _add_metadata(shape, dict(flattened(name, shape.metadata.pop(name), separator)))
 
 
-def _convert_timestamp(one: Transform) -> None:
-    name, kind, metadata = one.take("field"), one.take("target.type"), one.shape.metadata
-    unit = _UNITS.get(one.take("unix.precision", "milliseconds"), "ms")
-    schemas = has_schemas(one.draft)
-    column = converted(metadata[name], kind, one.options.get("format", ""), unit, schemas) if name in metadata else None
+def _convert_timestamp(transform: Transform) -> None:
+    name, kind, metadata = transform.take("field"), transform.take("target.type"), transform.shape.metadata
+    unit = _UNITS.get(transform.take("unix.precision", "milliseconds"), "ms")
+    schemas = has_schemas(transform.draft)
+    column = (
+        converted(metadata[name], kind, transform.options.get("format", ""), unit, schemas)
+        if name in metadata
+        else None
+    )
     if column is not None:
-        one.take("format")
+        transform.take("format")
         metadata[name] = column
     elif kind == "Timestamp" and name and name not in metadata:
-        one.shape.add("columns", {name: f"timestamptz({unit})"})
+        transform.shape.add("columns", {name: f"timestamptz({unit})"})
     else:
-        one.lose(
+        transform.lose(
             f"a time does not become `{kind}` by a setting",
             "use `date_format`, `to_date` or `unix_millis` in a `select`",
         )
 
 
-def _header_from(one: Transform) -> None:
-    if one.take("operation") == "move":
-        one.step("drop_fields", one.take_list("fields"))
-    one.take("fields")
+def _header_from(transform: Transform) -> None:
+    if transform.take("operation") == "move":
+        transform.step("drop_fields", transform.take_list("fields"))
+    transform.take("fields")
 
 
-def _value_to_key(one: Transform) -> None:
-    one.shape.key_fields = one.take_list("fields")
+def _value_to_key(transform: Transform) -> None:
+    transform.shape.key_fields = transform.take_list("fields")
 
 
-def _extract_field(one: Transform) -> None:
-    name = one.take("field")
-    one.shape.metadata.clear()
+def _extract_field(transform: Transform) -> None:
+    name = transform.take("field")
+    transform.shape.metadata.clear()
     if name == "after":
-        one.shape.settings["envelope"] = "debezium"
+        transform.shape.settings["envelope"] = "debezium"
     else:
-        _select(one, [f"`{name}`.*"], {_ALL})
+        _select(transform, [f"`{name}`.*"], {_ALL})
 
 
-def _hoist_field(one: Transform) -> None:
-    _select(one, [f"struct(*) as `{one.take('field')}`"], {_ALL})
+def _hoist_field(transform: Transform) -> None:
+    _select(transform, [f"struct(*) as `{transform.take('field')}`"], {_ALL})
 
 
-def _select(one: Transform, columns: list[str], fields: set[str]) -> None:
+def _select(transform: Transform, columns: list[str], fields: set[str]) -> None:
     """Makes a query of the columns, or adds them to the one that precedes."""
-    if fields == {_ALL} and one.shape.selected:
-        one.lose("another transform precedes that is a query too", "write both as one `select`")
+    if fields == {_ALL} and transform.shape.selected:
+        transform.lose("another transform precedes that is a query too", "write both as one `select`")
         return
-    one.touch("select", fields)
-    one.shape.selected += columns
+    transform.touch("select", fields)
+    transform.shape.selected += columns
 
 
-def _ignored(_one: Transform) -> None:
+def _ignored(_transform: Transform) -> None:
     """Has no effect on the rows; its settings are reported by their answers."""
 
 
 # ---- Iceberg's and Debezium's
 
 
-def _copy_value(one: Transform) -> None:
-    source, target = one.take("source.field"), one.take("target.field")
-    _select(one, [*([] if one.shape.selected else ["*"]), f"`{source}` as `{target}`"], {source, target})
+def _copy_value(transform: Transform) -> None:
+    source, target = transform.take("source.field"), transform.take("target.field")
+    _select(transform, [*([] if transform.shape.selected else ["*"]), f"`{source}` as `{target}`"], {source, target})
 
 
-def _kafka_metadata(one: Transform) -> None:
-    prefix = one.take("field_name", "_kafka_metadata")
-    name, _, value = (text.strip() for text in one.take("external_field").partition(","))
-    is_nested = one.take("nested").lower() == "true"
-    _add_metadata(one.shape, kafka_metadata(prefix, is_nested, (name, value), one.draft))
+def _kafka_metadata(transform: Transform) -> None:
+    prefix = transform.take("field_name", "_kafka_metadata")
+    name, _, value = (text.strip() for text in transform.take("external_field").partition(","))
+    is_nested = transform.take("nested").lower() == "true"
+    _add_metadata(transform.shape, kafka_metadata(prefix, is_nested, (name, value), transform.draft))
     if name and not is_nested:
-        one.step("add_fields", {f"{prefix}_{name}": value})
+        transform.step("add_fields", {f"{prefix}_{name}": value})
 
 
-def _json_to_map(one: Transform) -> None:
-    one.shape.settings["value"] = {"format": "json"}
-    one.lose("objects in the value become structs", "declare such a column as `map<string,string>` under `columns`")
+def _json_to_map(transform: Transform) -> None:
+    transform.shape.settings["value"] = {"format": "json"}
+    transform.lose(
+        "objects in the value become structs", "declare such a column as `map<string,string>` under `columns`"
+    )
 
 
-def _debezium(one: Transform) -> None:
-    one.shape.settings |= {"envelope": "debezium", "changelog": True}
-    one.shape.target = one.take("cdc.target.pattern", "{db}.{table}")
-    one.lose(f"`_cdc`: {_NO_STRUCT}", "read `_op`, `_source_ts` and the columns of `metadata` instead")
+def _debezium(transform: Transform) -> None:
+    transform.shape.settings |= {"envelope": "debezium", "changelog": True}
+    transform.shape.target = transform.take("cdc.target.pattern", "{db}.{table}")
+    transform.lose(f"`_cdc`: {_NO_STRUCT}", "read `_op`, `_source_ts` and the columns of `metadata` instead")
 
 
-def _mongodb(one: Transform) -> None:
-    one.shape.settings |= {"envelope": "debezium", "changelog": True}
+def _mongodb(transform: Transform) -> None:
+    transform.shape.settings |= {"envelope": "debezium", "changelog": True}
 
 
-def _dms(one: Transform) -> None:
-    one.shape.settings |= {"envelope": "dms", "changelog": True}
-    one.lose(f"`_cdc`: {_NO_STRUCT}", "read `_op` and the columns of `metadata` instead")
+def _dms(transform: Transform) -> None:
+    transform.shape.settings |= {"envelope": "dms", "changelog": True}
+    transform.lose(f"`_cdc`: {_NO_STRUCT}", "read `_op` and the columns of `metadata` instead")
 
 
-def _unwrap(one: Transform) -> None:
-    one.shape.settings["envelope"] = "debezium"
-    deletes = one.take("delete.tombstone.handling.mode") or one.take("delete.handling.mode", "drop")
-    one.used.add("delete.handling.mode")
+def _unwrap(transform: Transform) -> None:
+    transform.shape.settings["envelope"] = "debezium"
+    deletes = transform.take("delete.tombstone.handling.mode") or transform.take("delete.handling.mode", "drop")
+    transform.used.add("delete.handling.mode")
     if deletes.startswith("rewrite"):
-        one.shape.settings["changelog"] = True
-        one.lose(
+        transform.shape.settings["changelog"] = True
+        transform.lose(
             "`__deleted` becomes the column `_op`, which is d for a delete",
             "read `_op`",
             "delete.tombstone.handling.mode",
         )
-    prefix = one.take("add.fields.prefix", "__")
-    for name in one.take_list("add.fields"):
+    prefix = transform.take("add.fields.prefix", "__")
+    for name in transform.take_list("add.fields"):
         piece, _, alias = name.partition(":")
         if piece in _UNWRAPPED:
-            one.shape.metadata[prefix + (alias or piece.replace(".", "_"))] = of_change(_UNWRAPPED[piece])
+            transform.shape.metadata[prefix + (alias or piece.replace(".", "_"))] = of_change(_UNWRAPPED[piece])
         else:
-            one.lose(
+            transform.lose(
                 f"`metadata` has no {piece}", "leave it out, or keep the envelope's field with a `select`", "add.fields"
             )
 
 
-def _outbox(one: Transform) -> None:
-    one.shape.settings["envelope"] = "outbox"
+def _outbox(transform: Transform) -> None:
+    transform.shape.settings["envelope"] = "outbox"
 
 
 _TRANSFORMS: Mapping[str, Callable[[Transform], None]] = {

@@ -77,7 +77,7 @@ def import_server(text: str, brokers: str | None) -> Imported:
     draft.put(draft.take("debezium.sink.kafka.producer.bootstrap.servers"), "kafka", "bootstrap.servers")
     if wait := draft.take("debezium.sink.batch.batch-size-wait.max-wait-ms"):
         draft.put(duration(wait), "commit", "interval")
-    for key in [one for one in draft.names("debezium.format.") if one.endswith("registry.url")]:
+    for key in [name for name in draft.names("debezium.format.") if name.endswith("registry.url")]:
         put_registry(draft, draft.take(key))
     table = _settings(draft)
     prefix = draft.take("debezium.source.topic.prefix") or draft.take("debezium.source.database.server.name") or ""
@@ -97,7 +97,7 @@ def _settings(draft: Draft) -> dict[str, Any]:
     kinds = {side: draft.take(f"debezium.format.{side}") for side in ("value", "key")}
     for side, kind in kinds.items():
         if kind not in (None, "json", "jsonbytearray", "avro", "protobuf"):
-            reason = f"`{kind}` is no format of records in Kafka: the tables read JSON"
+            reason = f"`{kind}` is not a format of records in Kafka: the tables read JSON"
             draft.lose(f"debezium.format.{side}", reason, f"set debezium.format.{side}=json there")
     formats = {
         side: {"format": kind if kind in ("avro", "protobuf") else "json"} for side, kind in kinds.items() if kind
@@ -106,7 +106,7 @@ def _settings(draft: Draft) -> dict[str, Any]:
     operation, order = draft.take(_SINK + "upsert-op-field"), draft.take(_SINK + "upsert-dedup-column")
     additions, excluded = _is_on(draft, "allow-field-addition"), draft.take(_SINK + "excluded-columns")
     version = draft.take(_SINK + "format-version")
-    own = {"operation": operation, **_OPERATIONS} if operation not in (None, "", "__op") else "debezium"
+    envelope = {"operation": operation, **_OPERATIONS} if operation not in (None, "", "__op") else "debezium"
     changes: dict[str, Any] = {"changelog": True}
     if upserts:
         changes = {"mode": "upsert", "deletes": "hard" if keeps is False else "soft", "order_by": order}
@@ -119,10 +119,10 @@ def _settings(draft: Draft) -> dict[str, Any]:
         )
     return {
         **formats,
-        "envelope": own,
+        "envelope": envelope,
         **changes,
-        **_times(draft, own == "debezium", order or ""),
-        "exclude": [one.strip() for one in (excluded or "").split(",") if one.strip()],
+        **_times(draft, envelope == "debezium", order or ""),
+        "exclude": [column.strip() for column in (excluded or "").split(",") if column.strip()],
         "schema_evolution": {True: "evolve", False: "freeze"}.get(additions) if additions is not None else None,
         "format_version": number(version) if version else None,
     }
@@ -134,7 +134,7 @@ def _times(draft: Draft, has_envelope: bool, order: str) -> dict[str, Any]:
     """
     unwrapped = _unwrapped_fields(draft)
     if unwrapped is not None or not has_envelope:
-        return {"columns": dict.fromkeys((one for one in _TIMES if one in (unwrapped or ())), "timestamptz(ms)")}
+        return {"columns": dict.fromkeys((name for name in _TIMES if name in (unwrapped or ())), "timestamptz(ms)")}
     terms = [draft.peek(key) or "" for key in draft.names(_SINK + "partition-by")]
     named = {word for text in (order, *terms) for word in re.findall(r"\w+", text)}
     return {"metadata": {field: name for name, field in _TIMES.items() if name in named}}
@@ -146,7 +146,7 @@ def _unwrapped_fields(draft: Draft) -> list[str] | None:
         place = f"debezium.transforms.{alias.strip()}."
         if _UNWRAPS.search(draft.peek(f"{place}type") or ""):
             prefix = draft.peek(f"{place}add.fields.prefix") or "__"
-            added = [one.strip().partition(":") for one in (draft.peek(f"{place}add.fields") or "").split(",")]
+            added = [field.strip().partition(":") for field in (draft.peek(f"{place}add.fields") or "").split(",")]
             return [prefix + (name or field.replace(".", "_")) for field, _, name in added]
     return None
 
@@ -154,7 +154,7 @@ def _unwrapped_fields(draft: Draft) -> list[str] | None:
 def _put_tables(draft: Draft, prefix: str, table: dict[str, Any]) -> None:
     namespace = draft.take(_SINK + "table-namespace") or "default"
     included = [draft.take(f"debezium.source.{kind}.include.list") for kind in ("table", "collection")]
-    names = [one.strip() for one in (included[0] or included[1] or "").split(",") if one.strip()]
+    names = [name.strip() for name in (included[0] or included[1] or "").split(",") if name.strip()]
     database = draft.take("debezium.source.database.names")
     shared = draft.take(_SINK + "partition-by")
     name_of = _Names(draft)
@@ -214,8 +214,8 @@ def _put_rest(draft: Draft) -> None:
     """Writes what the sink passes to the catalog, to tables and to Hadoop."""
     catalog: dict[str, str] = {}
     for key in draft.names(_SINK):
-        name, known = key.removeprefix(_SINK), DEBEZIUM_SERVER.find(key)
-        if known is None or known.name not in (_SINK + "warehouse", _SINK + "io-impl", _SINK + "*"):
+        name, setting = key.removeprefix(_SINK), DEBEZIUM_SERVER.find(key)
+        if setting is None or setting.name not in (_SINK + "warehouse", _SINK + "io-impl", _SINK + "*"):
             continue
         value = draft.take(key) or ""
         if name.startswith(_OF_HADOOP):

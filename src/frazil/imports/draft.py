@@ -70,7 +70,7 @@ class Tool:
 
     def find(self, key: str) -> PeerKey | None:
         """Returns the answer for a setting; None for an unknown one."""
-        return next((one for one in self.keys if fnmatchcase(key, one.name)), None)
+        return next((setting for setting in self.keys if fnmatchcase(key, setting.name)), None)
 
 
 def carried(to: str, *names: str) -> Iterable[PeerKey]:
@@ -147,7 +147,7 @@ class Draft:
     def put(self, value: object, *path: str) -> None:
         """Writes a value into the pipeline file, unless it is None or empty; so for the settings of a section."""
         if isinstance(value, dict):
-            value = {key: one for key, one in value.items() if one not in _NOTHING}
+            value = {key: part for key, part in value.items() if part not in _NOTHING}
         if value in _NOTHING:
             return
         section = self.document
@@ -164,23 +164,23 @@ class Draft:
         """Reports a setting that is not carried over as it was. instead: what to do."""
         self._losses[Loss(_shown(key), reason, instead)] = None
 
-    def settle(self, key: str, value: str, known: str = "") -> None:
-        """Reports a setting that was not taken, by its answer. known: its name in the tool's table; unless given, what is
-        behind a `topic/`.
+    def settle(self, key: str, value: str, name_in_table: str = "") -> None:
+        """Reports a setting that was not taken, by its answer. name_in_table: its name in the tool's table; unless
+        given, what is behind a `topic/`.
         """
-        found = self._tool.find(known or key.rpartition("/")[2])
-        if found is None:
+        setting = self._tool.find(name_in_table or key.rpartition("/")[2])
+        if setting is None:
             self.lose(
                 key, "the setting is unknown", "see what it does, and remove it or set the pipeline file accordingly"
             )
-        elif found.answer is Answer.UNNEEDED:
-            self._unneeded[_shown(key)] = found.note
-        elif found.answer is Answer.CARRIED:
+        elif setting.answer is Answer.UNNEEDED:
+            self._unneeded[_shown(key)] = setting.note
+        elif setting.answer is Answer.CARRIED:
             self.lose(
-                key, f"it has no effect beside the other settings ({found.note})", "remove it there, or complete it"
+                key, f"it has no effect beside the other settings ({setting.note})", "remove it there, or complete it"
             )
-        elif value.lower() not in found.harmless:
-            self.lose(key, found.note, found.instead)
+        elif value.lower() not in setting.harmless:
+            self.lose(key, setting.note, setting.instead)
 
     def name_pipeline(self, name: str | None) -> None:
         """Names the pipeline, with the characters that its name may have."""
@@ -204,7 +204,7 @@ class Draft:
         self.document = {name: self.document[name] for name in _SECTIONS if name in self.document}
         for table in _tables(self.document):
             _take_version(table)
-        for column in [one for one in dict.fromkeys(_identities(self.document)) if one in self.unconverted]:
+        for column in [column for column in dict.fromkeys(_identities(self.document)) if column in self.unconverted]:
             self.lose(
                 f"partition_by {column}",
                 f"its conversion is not carried over: each value of `{column}` would be a partition of its own",
@@ -215,7 +215,7 @@ class Draft:
         for line, error in _problems(body):
             self.lose(line, _MORE.sub("", error.message), error.remedy)
         losses = tuple(self._losses)
-        others = {*(one.key for one in losses), *self._unneeded, *self._left}
+        others = {*(loss.key for loss in losses), *self._unneeded, *self._left}
         taken = tuple(key for key in map(_shown, self._given) if key not in others)
         return Imported(
             "\n".join([*self._comments(losses), body]), taken, losses, self._unneeded, tuple(dict.fromkeys(self.notes))
@@ -226,7 +226,7 @@ class Draft:
         yield from (f"# Note: {_line(note)}" for note in dict.fromkeys(self.notes))
         if losses:
             yield "# Not carried over, and what to do:"
-        yield from (f"#   {_line(f'{one.key}: {one.reason}; {one.remedy}')}" for one in losses)
+        yield from (f"#   {_line(f'{loss.key}: {loss.reason}; {loss.remedy}')}" for loss in losses)
         if self._unneeded:
             yield "# Not needed:"
         yield from (f"#   {_line(f'{key}: {reason}')}" for key, reason in self._unneeded.items())
@@ -235,11 +235,11 @@ class Draft:
         for key, value in section.items():
             if isinstance(value, dict):
                 self._replace_secrets(value, (*path, key))
-            elif isinstance(value, list) and all(isinstance(one, str) for one in value):
-                section[key] = [self._without_secrets(one, (*path, key)) for one in value]
+            elif isinstance(value, list) and all(isinstance(item, str) for item in value):
+                section[key] = [self._without_secrets(item, (*path, key)) for item in value]
             elif isinstance(value, list):
-                for one in value:
-                    self._replace_secrets(one, (*path, key))
+                for item in value:
+                    self._replace_secrets(item, (*path, key))
             elif isinstance(value, str):
                 section[key] = self._without_secrets(value, (*path, key))
 
@@ -247,8 +247,10 @@ class Draft:
         """Returns the text with references of the pipeline file in place of other references and of literal secrets."""
         text = _PROVIDER.sub(self._reference, text)
         has_names_of_fields = path[0] in ("tables", "routes") and path[-2] != "properties"
-        found = {one for one in secrets_of("" if has_names_of_fields else path[-1], text) if "${" not in one}
-        for secret in sorted({text} if text in found else found, key=len, reverse=True):
+        literals = {
+            secret for secret in secrets_of("" if has_names_of_fields else path[-1], text) if "${" not in secret
+        }
+        for secret in sorted({text} if text in literals else literals, key=len, reverse=True):
             if secret in text:
                 variable = self._variable(f"{path[0]}_{path[-1]}", secret)
                 self.lose(self._key_of(secret) or ".".join(path), _NOT_PRINTED, _SET.format(variable))
@@ -299,8 +301,8 @@ def _formats(section: object) -> Iterator[str]:
     """Yields every `format` in a part of the file."""
     if isinstance(section, dict):
         yield from ([section["format"]] if isinstance(section.get("format"), str) else [])
-    for one in section.values() if isinstance(section, dict) else section if isinstance(section, list) else ():
-        yield from _formats(one)
+    for part in section.values() if isinstance(section, dict) else section if isinstance(section, list) else ():
+        yield from _formats(part)
 
 
 def _tables(document: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
@@ -322,8 +324,8 @@ def _take_version(table: dict[str, Any]) -> None:
 
 def _identities(document: Mapping[str, Any]) -> Iterator[str]:
     """Yields the columns whose values are partitions as they are."""
-    for one in _tables(document):
-        yield from (term for term in one.get("partition_by", ()) if "(" not in term)
+    for table in _tables(document):
+        yield from (term for term in table.get("partition_by", ()) if "(" not in term)
 
 
 def number(text: str) -> int | str:
@@ -348,10 +350,10 @@ def _problems(text: str) -> Iterator[tuple[str, SpecError]]:
             load_spec(path, _AnyVariable())
         except SpecError as error:
             lines = text.splitlines()
-            for one in (error, *error.others):
-                line = lines[int(one.where.rpartition(":")[2] or 1) - 1]
+            for problem in (error, *error.others):
+                line = lines[int(problem.where.rpartition(":")[2] or 1) - 1]
                 if "${" not in line:  # What a reference stands for is not known here.
-                    yield line.strip().rstrip(":"), one
+                    yield line.strip().rstrip(":"), problem
 
 
 def _shown(key: str) -> str:

@@ -79,7 +79,7 @@ FLINK_CDC = Tool(
 def metadata_names(source: Mapping[str, str]) -> dict[str, str]:
     """Returns the expressions for the metadata that rules may name. source: the settings of the pipeline's source."""
     has_schemas = source.get("type") in ("postgres", "oracle", "sqlserver")
-    listed = [one.strip() for one in source.get("metadata.list", "").split(",")]
+    listed = [name.strip() for name in source.get("metadata.list", "").split(",")]
     return {
         "__namespace_name__": "_source_database",
         "__schema_name__": "_source_schema" if has_schemas else "_source_database",
@@ -105,9 +105,11 @@ def project(projection: str, condition: str, metadata: Mapping[str, str]) -> Pro
     columns = [
         _read(item, metadata) for item in comma_separated([word for word in words_of(projection) if word != "\\"])
     ]
-    replaced = [one.name for one in columns if one.is_replaced]
-    texts = [f"* except ({', '.join(replaced)})" if one.text == "*" and replaced else one.text for one in columns]
-    computed = {one.name: f"({one.value})" for one in columns if one.is_computed}
+    replaced = [column.name for column in columns if column.is_replaced]
+    texts = [
+        f"* except ({', '.join(replaced)})" if column.text == "*" and replaced else column.text for column in columns
+    ]
+    computed = {column.name: f"({column.value})" for column in columns if column.is_computed}
     where = joined([_replaced(word, {**metadata, **computed}) for word in words_of(condition)])
     return Projection("" if texts in ([], ["*"]) else f"select {', '.join(texts)} from records", where)
 
@@ -140,22 +142,24 @@ def _read(item: list[str], metadata: Mapping[str, str]) -> _Column:
 
 def _replaced(word: str, by: Mapping[str, str]) -> str:
     """Returns the word, or what stands for it, with the space before it."""
-    found = Word(by.get(plain(word), word) if not word.startswith("'") else word)
-    found.is_apart = getattr(word, "is_apart", True)
-    return found
+    replacement = Word(by.get(plain(word), word) if not word.startswith("'") else word)
+    replacement.is_apart = getattr(word, "is_apart", True)
+    return replacement
 
 
 def import_pipeline(text: str, brokers: str | None) -> Imported:
     """Returns the pipeline file for a Flink CDC pipeline's YAML."""
-    found = parse_yaml(text)
-    rules = {kind: [flat(mapping(one)) for one in items(found.pop(kind, None))] for kind in ("route", "transform")}
+    pipeline = parse_yaml(text)
+    rules = {
+        kind: [flat(mapping(entry)) for entry in items(pipeline.pop(kind, None))] for kind in ("route", "transform")
+    }
     of_rules = {
         f"{number}/{kind}.{key}": value
         for kind, entries in rules.items()
         for number, entry in enumerate(entries, 1)
         for key, value in entry.items()
     }
-    draft = Draft(FLINK_CDC, {**flat(found), **of_rules})
+    draft = Draft(FLINK_CDC, {**flat(pipeline), **of_rules})
     draft.notes.append(f"{_STAYS}, whatever its topic.prefix")
     draft.name_pipeline(draft.take("pipeline.name") or FLINK_CDC.name)
     if put_catalog(draft, draft.take_all("sink.catalog.properties."), _CATALOG):
@@ -168,7 +172,7 @@ def import_pipeline(text: str, brokers: str | None) -> Imported:
     if behavior and behavior.lower() not in _BEHAVIORS:
         draft.lose("pipeline.schema.change.behavior", f"`{behavior}` is unknown", "write `schema_evolution`")
     shared["properties"] = draft.take_all("sink.table.properties.")
-    tables = _Tables(draft, flat(found.get("source") or {}))
+    tables = _Tables(draft, flat(pipeline.get("source") or {}))
     draft.take("source.table-id.include-database"), draft.take("source.metadata.list")
     tables.first_wins = (draft.take("pipeline.route-mode") or "").upper() == "FIRST_MATCH"
     tables.transforms = [_Transform(draft, number, entry, tables) for number, entry in enumerate(rules["transform"], 1)]
@@ -202,8 +206,11 @@ class _Tables:
 
     def in_topics(self, tables: str) -> list[str]:
         """Returns the names of tables as Debezium's topics have them: those of PostgreSQL lack the database."""
-        found = [_parts(one) for one in _split(tables)]
-        return [".".join(one[1:] if self._kind == "postgres" and len(one) == 3 else one) for one in found]
+        names = [_parts(name) for name in _split(tables)]
+        return [
+            ".".join(name_parts[1:] if self._kind == "postgres" and len(name_parts) == 3 else name_parts)
+            for name_parts in names
+        ]
 
     def put(self, source: str, sink: str, symbol: str | None) -> None:
         """Writes the tables of a route."""
@@ -213,27 +220,29 @@ class _Tables:
 
     def put_sources(self, tables: str) -> None:
         """Writes the source's tables that no route has."""
-        for one in _split(tables):
-            (name,) = self.in_topics(one)
+        for table in _split(tables):
+            (name,) = self.in_topics(table)
             if not any(other == name or _matches(other, name) for other in self._routed):
-                self._put([name], one if self._has_database else name, None, self._routed)
+                self._put([name], table if self._has_database else name, None, self._routed)
 
     def _put(self, sources: list[str], sink: str, symbol: str | None, without: Sequence[str]) -> None:
         """Writes one table, or a route and those of its tables that have a rule of their own. without: tables of other
         routes.
         """
         without = [
-            one for one in without if not _LITERAL.fullmatch(one) or any(_matches(mine, one) for mine in sources)
+            other_table
+            for other_table in without
+            if not _LITERAL.fullmatch(other_table) or any(_matches(mine, other_table) for mine in sources)
         ]
         if not ((symbol and symbol in sink) or "$" in sink or not _LITERAL.fullmatch(sink)):
             held = self._merged.setdefault(sink, [])  # Several routes may lead to one table.
             held += sources
-            topics = _topics(held, [one for one in without if one not in held])
+            topics = _topics(held, [other_table for other_table in without if other_table not in held])
             self._draft.put({"topics": f"/{topics}/", **self._settings(held, sink)}, "tables", sink)
             return
-        for one in self._with_own(sources, without):
-            name = _name_of(one, sources[0], sink, symbol)
-            self._draft.put({"topics": f"/{_topics([one])}/", **self._settings([one], name)}, "tables", name)
+        for table in self._with_own(sources, without):
+            name = _name_of(table, sources[0], sink, symbol)
+            self._draft.put({"topics": f"/{_topics([table])}/", **self._settings([table], name)}, "tables", name)
         expression, to = _template(sources, sink, symbol)
         if not to:
             reason = "its tables cannot be named after topics"
@@ -251,11 +260,17 @@ class _Tables:
 
     def _with_own(self, sources: list[str], without: Sequence[str]) -> list[str]:
         """Returns the tables among many that have a rule, or partitions, of their own."""
-        rules = [one.source for one in self.transforms if one.is_for_one and self._rule([one.source]) is one]
-        named = [
-            one for one in dict.fromkeys([*rules, *self.partitions]) if any(_matches(mine, one) for mine in sources)
+        rules = [
+            transform.source
+            for transform in self.transforms
+            if transform.is_for_one and self._rule([transform.source]) is transform
         ]
-        return [one for one in named if not any(_matches(other, one) for other in without)]
+        named = [
+            table
+            for table in dict.fromkeys([*rules, *self.partitions])
+            if any(_matches(mine, table) for mine in sources)
+        ]
+        return [table for table in named if not any(_matches(other, table) for other in without)]
 
     def settle(self) -> None:
         """Reports rules and partitions that are for no table."""
@@ -269,7 +284,7 @@ class _Tables:
 
     def _rule(self, sources: list[str]) -> _Transform | None:
         """Returns the rule for tables; of several Flink CDC takes the first."""
-        return next((one for one in self.transforms if one.takes(sources)), None)
+        return next((transform for transform in self.transforms if transform.takes(sources)), None)
 
     def _settings(self, sources: list[str], sink: str) -> dict[str, Any]:
         rule = self._rule(sources)
@@ -290,8 +305,8 @@ def _ungrouped(expression: str) -> str:
 
 def _template(sources: Sequence[str], sink: str, symbol: str | None) -> tuple[str, str]:
     """Returns the expression for the tables of a route, and what names them; nothing where topics cannot."""
-    heads = {".".join(_parts(one)[:-1]) for one in sources}
-    head, tails = heads.pop(), "|".join(_ungrouped(_parts(one)[-1]) for one in sources)
+    heads = {".".join(_parts(source)[:-1]) for source in sources}
+    head, tails = heads.pop(), "|".join(_ungrouped(_parts(source)[-1]) for source in sources)
     if heads or ("$" in sink and len(sources) > 1):
         return "", ""
     if symbol and symbol in sink:
@@ -315,7 +330,7 @@ def _name_of(table: str, source: str, sink: str, symbol: str | None) -> str:
 
 
 def _split(tables: str) -> list[str]:
-    return [one.strip() for one in re.split(r"[,;]", tables) if one.strip()]
+    return [table.strip() for table in re.split(r"[,;]", tables) if table.strip()]
 
 
 def _topics(tables: Iterable[str], without: Iterable[str] = ()) -> str:
@@ -338,8 +353,8 @@ def _matches(pattern: str, table: str) -> bool:
 
 def _partitions(text: str | None) -> Iterable[tuple[str, list[str]]]:
     """Yields the partitions of each table in `db.t:bucket[10](id);db.u:day(ts)`."""
-    for one in filter(None, (text or "").split(";")):
-        table, _, terms = one.partition(":")
+    for entry in filter(None, (text or "").split(";")):
+        table, _, terms = entry.partition(":")
         yield table.strip(), _terms(terms)
 
 
@@ -362,21 +377,21 @@ class _Transform:
 
     def takes(self, sources: Sequence[str]) -> bool:
         """Whether the rule is for one of these tables."""
-        return any(one == self.source or _matches(self.source, one) for one in sources)
+        return any(source == self.source or _matches(self.source, source) for source in sources)
 
     def settings(self, properties: Mapping[str, str]) -> dict[str, Any]:
         """Returns the settings."""
         self._is_used = True
-        entry, found = self._entry, dict[str, Any]()
+        entry, settings = self._entry, dict[str, Any]()
         query = project(entry.get("projection", ""), entry.get("filter", ""), self._metadata)
-        found["select"], found["where"] = query.select, query.where
+        settings["select"], settings["where"] = query.select, query.where
         if query.select or query.where:
             self._draft.notes.append(
                 "projections and filters are Flink's SQL: `frazil plan` shows whether Spark takes them"
             )
         if converter := entry.get("converter-after-transform"):
             is_soft = converter == "SOFT_DELETE"
-            found["deletes"] = "soft" if is_soft else None
+            settings["deletes"] = "soft" if is_soft else None
             key = self._name("converter-after-transform")
             if not is_soft:
                 self._draft.lose(key, f"`{converter}` is unknown", "write a `select`")
@@ -385,10 +400,13 @@ class _Transform:
                     key, "a deleted row keeps the values that it had, and the type of that change", "read `_deleted`"
                 )
         options = entry.get("table-options", "").split(entry.get("table-options.delimiter", ","))
-        found["properties"] = {**properties, **dict(one.strip().split("=", 1) for one in options if "=" in one)}
-        found["key_columns"] = _split(entry.get("primary-keys", ""))
-        found["partition_by"] = _terms(entry.get("partition-keys", ""))
-        return found
+        settings["properties"] = {
+            **properties,
+            **dict(option.strip().split("=", 1) for option in options if "=" in option),
+        }
+        settings["key_columns"] = _split(entry.get("primary-keys", ""))
+        settings["partition_by"] = _terms(entry.get("partition-keys", ""))
+        return settings
 
     def settle(self) -> None:
         """Counts the rule as carried over, or reports one that is for no table."""

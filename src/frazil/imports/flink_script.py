@@ -69,7 +69,7 @@ class Insert:
     @property
     def words(self) -> list[str]:
         """All words but the names of source and target."""
-        return [word for one in (*self.columns, self.rest) for word in one]
+        return [word for column in (*self.columns, self.rest) for word in column]
 
 
 class Script:
@@ -101,8 +101,8 @@ class Script:
         upper = [word.upper() for word in words]
         match upper[:3]:
             case ["SET", *_] if "=" in words:
-                at = words.index("=")
-                self.settings["".join(map(plain, words[1:at]))] = _value(words[at + 1 :])
+                equals = words.index("=")
+                self.settings["".join(map(plain, words[1:equals]))] = _value(words[equals + 1 :])
             case ["CREATE", "CATALOG", *_]:
                 self.catalogs[_name(words, _after_exists(upper, 2))[0]] = _options(group(words, words.index("("))[0])
             case ["CREATE", "TABLE", _] | ["CREATE", _, "TABLE"]:
@@ -120,7 +120,7 @@ class Script:
         """Returns a table by a name with or without its catalog and database."""
         last = name.rpartition(".")[2]
         return next(
-            (one for end in (name, last) for key, one in self.tables.items() if f".{key}".endswith(f".{end}")), None
+            (table for end in (name, last) for key, table in self.tables.items() if f".{key}".endswith(f".{end}")), None
         )
 
     def _full(self, name: str) -> str:
@@ -133,45 +133,47 @@ class Script:
             )
         for catalog in self.catalogs:
             parts = parts[1:] if parts[0] == catalog and len(parts) > 2 else parts
-        own = self.catalogs.get(self._place[0], {}) if self._place else {}
+        catalog_options = self.catalogs.get(self._place[0], {}) if self._place else {}
         return ".".join(
-            parts if len(parts) > 1 else [*(self._place[1:] or [own.get("default-database", "default")]), *parts]
+            parts
+            if len(parts) > 1
+            else [*(self._place[1:] or [catalog_options.get("default-database", "default")]), *parts]
         )
 
     def _read_table(self, words: list[str], upper: list[str]) -> None:
-        name, at = _name(words, _after_exists(upper, upper.index("TABLE") + 1))
+        name, place = _name(words, _after_exists(upper, upper.index("TABLE") + 1))
         table = self.tables[name] = Table(name, {})
-        while at < len(words):
-            if words[at] == "(":
-                columns, at = group(words, at)
+        while place < len(words):
+            if words[place] == "(":
+                columns, place = group(words, place)
                 for item in comma_separated(columns):
                     _read_column(table, item)
-            elif upper[at] == "PARTITIONED":
-                terms, at = group(words, at + 2)
+            elif upper[place] == "PARTITIONED":
+                terms, place = group(words, place + 2)
                 table.partitions = [joined(list(map(plain, item))) for item in comma_separated(terms)]
-            elif upper[at] == "WITH":
-                options, at = group(words, at + 1)
+            elif upper[place] == "WITH":
+                options, place = group(words, place + 1)
                 table.options = _options(options)
-            elif upper[at] == "LIKE":
-                at = self._read_like(table, words, at + 1)
-            elif upper[at] == "SELECT":
-                self._read_select(table.name, words[at:], [])
+            elif upper[place] == "LIKE":
+                place = self._read_like(table, words, place + 1)
+            elif upper[place] == "SELECT":
+                self._read_select(table.name, words[place:], [])
                 return
             else:
-                at += 1
+                place += 1
 
-    def _read_like(self, table: Table, words: list[str], at: int) -> int:
+    def _read_like(self, table: Table, words: list[str], place: int) -> int:
         """Takes what another table has, and returns the place after the clause."""
-        name, at = _name(words, at)
-        choices, at = group(words, at) if words[at : at + 1] == ["("] else ([], at)
+        name, place = _name(words, place)
+        choices, place = group(words, place) if words[place : place + 1] == ["("] else ([], place)
         base = self.table(name) if name != table.name else None
         if base is None:
             raise ValueError
         chosen = " ".join(choices).upper()
         left_out = {
-            one
-            for one in ("ALL", "OPTIONS", "CONSTRAINTS", "PARTITIONS", "METADATA", "GENERATED")
-            if f"EXCLUDING {one}" in chosen
+            choice
+            for choice in ("ALL", "OPTIONS", "CONSTRAINTS", "PARTITIONS", "METADATA", "GENERATED")
+            if f"EXCLUDING {choice}" in chosen
         }
 
         def has(part: str) -> bool:
@@ -189,33 +191,33 @@ class Script:
             order=[*(name for name in base.order if name not in table.order), *table.order],
             computed=(base.computed if has("GENERATED") else {}) | table.computed,
         )
-        return at
+        return place
 
     def _read_insert(self, words: list[str]) -> None:
-        target, at = _name(words, 2)
-        found = self.table(target) or Table(target, {})
-        if words[at] == HINT:
-            self.tables.setdefault(found.name, found)
-        at = _read_hint(found, words, at)
-        names = list(found.columns)
-        if words[at] == "(":
-            listed, at = group(words, at)
+        target, place = _name(words, 2)
+        table = self.table(target) or Table(target, {})
+        if words[place] == HINT:
+            self.tables.setdefault(table.name, table)
+        place = _read_hint(table, words, place)
+        names = list(table.columns)
+        if words[place] == "(":
+            listed, place = group(words, place)
             names = [plain(item[0]) for item in comma_separated(listed)]
-        self._read_select(target, words[at:], names)
+        self._read_select(target, words[place:], names)
 
     def _read_select(self, target: str, words: list[str], names: list[str]) -> None:
         """Takes what is inserted into a table. names: those of its columns."""
         upper = [word.upper() for word in words]
         if upper[0] != "SELECT":
             raise ValueError
-        start = next((at for at in outer(words) if upper[at] == "FROM"), len(words))
+        start = next((place for place in outer(words) if upper[place] == "FROM"), len(words))
         source, after = _name(words, start + 1)
         after = _read_hint(self.table(source), words, after)
-        self.bases -= {one.name for one in map(self.table, (target, source)) if one is not None}
+        self.bases -= {table.name for table in map(self.table, (target, source)) if table is not None}
         if any(word.upper() in _OF_MANY_ROWS for word in words):
             self.unsuited.append(target)
             return
-        chosen = [one for item in comma_separated(words[1:start]) for one in _columns(item, self.table(source))]
+        chosen = [column for item in comma_separated(words[1:start]) for column in _columns(item, self.table(source))]
         self.inserts.append(Insert(self._full(target), target, source, list(_named(chosen, names)), words[after:]))
 
 
@@ -239,24 +241,24 @@ def _after_exists(upper: list[str], start: int) -> int:
 
 def _name(words: Sequence[str], start: int) -> tuple[str, int]:
     """Returns a name, of which back-quotes may enclose parts, and the place after it."""
-    name, at = plain(words[start]), start + 1
-    while at < len(words) and (words[at].startswith(".") or name.endswith(".")):
-        name, at = name + plain(words[at]), at + 1
-    return name, at
+    name, end = plain(words[start]), start + 1
+    while end < len(words) and (words[end].startswith(".") or name.endswith(".")):
+        name, end = name + plain(words[end]), end + 1
+    return name, end
 
 
 def _options(words: Sequence[str]) -> dict[str, str]:
     return {plain(item[0]): plain(item[2]) for item in comma_separated(words) if len(item) == 3 and item[1] == "="}
 
 
-def _read_hint(table: Table | None, words: Sequence[str], at: int) -> int:
+def _read_hint(table: Table | None, words: Sequence[str], place: int) -> int:
     """Takes the options of a hint behind a table's name, and returns the place after it."""
-    if words[at : at + 1] != [HINT]:
-        return at
-    if table is None or words[at + 1].upper() != "OPTIONS":
+    if words[place : place + 1] != [HINT]:
+        return place
+    if table is None or words[place + 1].upper() != "OPTIONS":
         raise ValueError
-    table.options |= _options(group(words, at + 2)[0])
-    return words.index(HINT_END, at) + 1
+    table.options |= _options(group(words, place + 2)[0])
+    return words.index(HINT_END, place) + 1
 
 
 def _columns(item: list[str], source: Table | None) -> list[list[str]]:

@@ -119,9 +119,9 @@ def import_script(text: str, brokers: str | None) -> Imported:
     if not script.inserts:
         message = "the script has no `INSERT INTO … SELECT … FROM` a table over Kafka, without joins and aggregates"
         raise SpecError(message, remedy="give the script with the CREATE TABLE and INSERT INTO statements")
-    tables = [one for one in script.tables.values() if one.name not in script.bases]
+    tables = [table for table in script.tables.values() if table.name not in script.bases]
     options = {f"{table.name}/{key}": value for table in tables for key, value in table.options.items()}
-    catalogs = {f"{name}/{key}": value for name, one in script.catalogs.items() for key, value in one.items()}
+    catalogs = {f"{name}/{key}": value for name, catalog in script.catalogs.items() for key, value in catalog.items()}
     draft = Draft(FLINK_SQL, {**options, **catalogs, **script.settings})
     draft.name_pipeline(draft.take("pipeline.name") or FLINK_SQL.name)
     if interval := draft.take("execution.checkpointing.interval"):
@@ -152,8 +152,8 @@ def _put_catalog(draft: Draft, name: str, catalog: dict[str, str], named: str | 
     if kind := left.pop("catalog-type", None if "catalog-impl" in left else "hive"):
         left["type"] = kind
     for key in list(left):
-        known = FLINK_SQL.find(key)
-        if known is not None and known.answer is not Answer.CARRIED:
+        setting = FLINK_SQL.find(key)
+        if setting is not None and setting.answer is not Answer.CARRIED:
             draft.settle(f"{name}/{key}", left.pop(key))
     left.pop("default-database", None)
     hadoop = {
@@ -162,7 +162,7 @@ def _put_catalog(draft: Draft, name: str, catalog: dict[str, str], named: str | 
     trial = Draft(FLINK_SQL, {})
     put_catalog(trial, left, named)
     if catalog.get("type") != "iceberg":
-        draft.lose(name, "it is no catalog of Iceberg", "write the tables that it has as CREATE TABLE")
+        draft.lose(name, "it is not a catalog of Iceberg", "write the tables that it has as CREATE TABLE")
     elif draft.document.get("catalog", trial.document["catalog"]) != trial.document["catalog"]:
         draft.lose(name, "a pipeline has one catalog", "make a pipeline of its own for the tables of this catalog")
     else:
@@ -175,7 +175,7 @@ def _put_table(draft: Draft, script: Script, insert: Insert) -> None:
     name = insert.target
     source = script.table(insert.source)
     if source is None or not source.is_kafka:
-        draft.lose(f"INSERT INTO {name}", f"`{insert.source}` is no table over Kafka", "give its CREATE TABLE")
+        draft.lose(f"INSERT INTO {name}", f"`{insert.source}` is not a table over Kafka", "give its CREATE TABLE")
         return
     query, metadata = _query(draft, source, insert)
     settings = {**_source(draft, source), **_target(draft, source, script.table(insert.into))}
@@ -200,7 +200,7 @@ def _query(draft: Draft, source: Table, insert: Insert) -> tuple[str, dict[str, 
         draft.lose(f"{source.name}/{name}", reason, "leave it out of the `select` if that is not meant")
         computed[name] = ["_timestamp"]
         draft.unconverted.add(name)
-    words = [*insert.words, *(word for one in computed.values() for word in one)]
+    words = [*insert.words, *(word for expression in computed.values() for word in expression)]
     used = [name for name in source.metadata if is_all or _uses(words, name)]
     for name in [name for name in used if source.metadata[name] not in _PIECES]:
         reason = f"the metadata `{source.metadata[name]}` is unknown"
@@ -229,9 +229,9 @@ def _source(draft: Draft, table: Table) -> dict[str, Any]:
         draft.take(prefix + key)
     put_kafka(draft, prefix + "properties.")
     format_, envelope = _format(draft, table)
-    topics = [one.strip() for one in options.get("topic", "").split(";") if one.strip()]
+    topics = [topic.strip() for topic in options.get("topic", "").split(";") if topic.strip()]
     pattern = options.get("topic-pattern")
-    found: dict[str, Any] = {
+    settings: dict[str, Any] = {
         "topic": topics[0] if len(topics) == 1 else None,
         "topics": f"/^(?:{pattern})$/" if pattern else topics if len(topics) > 1 else None,
         "value": {"format": format_},
@@ -242,10 +242,10 @@ def _source(draft: Draft, table: Table) -> dict[str, Any]:
         "metadata": {},
     }
     if table.format == "protobuf":
-        found["value"] |= {"schema": "latest", **({} if found["topic"] else {"subject": f"{table.name}-value"})}
+        settings["value"] |= {"schema": "latest", **({} if settings["topic"] else {"subject": f"{table.name}-value"})}
     for key, value in options.items():  # A table may feed several others.
         if key.endswith(".ignore-parse-errors") and not key.startswith("key."):
-            found["on_bad_record"] = "skip" if value == "true" else "stop"
+            settings["on_bad_record"] = "skip" if value == "true" else "stop"
         elif key.endswith(("avro-confluent.url", "avro-confluent.schema-registry.url")):
             login = f"{key.rpartition('avro-confluent.')[0]}avro-confluent.basic-auth."
             token = f"{key.rpartition('avro-confluent.')[0]}avro-confluent.bearer-auth.token"
@@ -255,11 +255,11 @@ def _source(draft: Draft, table: Table) -> dict[str, Any]:
             draft.take(f"{prefix}{login}user-info"), draft.take(f"{prefix}{login}credentials-source")
             draft.take(prefix + token)
         elif key.endswith(".message-class-name"):
-            found["value"]["message"] = value.replace("$", ".")
+            settings["value"]["message"] = value.replace("$", ".")
         else:
             continue
         draft.take(prefix + key)
-    return found
+    return settings
 
 
 def _format(draft: Draft, table: Table) -> tuple[str, str | None]:
@@ -301,7 +301,7 @@ def _start(draft: Draft, prefix: str, options: dict[str, str]) -> object:
         pairs = re.findall(r"partition:(\d+),offset:(\d+)", offsets)
         return {int(partition): int(offset) for partition, offset in pairs}
     if mode not in ("", *_MODES):
-        draft.lose(prefix + "scan.startup.mode", f"`{mode}` is no place in a topic", "write the offsets as `start`")
+        draft.lose(prefix + "scan.startup.mode", f"`{mode}` is not a place in a topic", "write the offsets as `start`")
     draft.take(f"{prefix}properties.auto.offset.reset")
     reset = options.get("properties.auto.offset.reset")
     return _MODES.get(mode, reset if reset in ("earliest", "latest") else None)
@@ -309,13 +309,13 @@ def _start(draft: Draft, prefix: str, options: dict[str, str]) -> object:
 
 def _target(draft: Draft, source: Table, target: Table | None) -> dict[str, Any]:
     """Returns how rows change the table, with its properties."""
-    found: dict[str, Any] = {}
+    settings: dict[str, Any] = {}
     upserts = [False]
     if target is not None:
         prefix = f"{target.name}/"
         upserts = [draft.take(prefix + key) == "true" for key in ("write.upsert.enabled", "upsert-enabled")]
         if version := draft.take(prefix + "format-version"):
-            found["format_version"] = number(version)
+            settings["format_version"] = number(version)
         draft.take(prefix + "catalog-database"), draft.take(prefix + "catalog-table")
         if target.options.get("connector") == "iceberg":
             draft.take(prefix + "connector")
@@ -324,17 +324,17 @@ def _target(draft: Draft, source: Table, target: Table | None) -> dict[str, Any]
             kept = {
                 key.removeprefix(prefix): key for key in draft.names(prefix) if _is_property(key.removeprefix(prefix))
             }
-            found["properties"] = {_HINTS.get(name, name): draft.take(key) for name, key in kept.items()}
-            found["location"] = draft.take(prefix + "location")
-        found["partition_by"] = target.partitions
+            settings["properties"] = {_HINTS.get(name, name): draft.take(key) for name, key in kept.items()}
+            settings["location"] = draft.take(prefix + "location")
+        settings["partition_by"] = target.partitions
     if any(upserts) or source.options.get("connector") == "upsert-kafka" or source.format in _ENVELOPES:
-        found |= {"mode": "upsert", **_key_columns(source, target)}
-    return found
+        settings |= {"mode": "upsert", **_key_columns(source, target)}
+    return settings
 
 
 def _is_property(name: str) -> bool:
-    known = FLINK_SQL.find(name)
-    return known is not None and known.name in (*_PROPERTIES, *_HINTS)
+    setting = FLINK_SQL.find(name)
+    return setting is not None and setting.name in (*_PROPERTIES, *_HINTS)
 
 
 def _key_columns(source: Table, target: Table | None) -> dict[str, Any]:

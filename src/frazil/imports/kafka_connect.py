@@ -131,12 +131,12 @@ KAFKA_CONNECT = Tool(
         *carried("`drop_fields`", "ReplaceField.exclude"),
         *carried("`drop_fields`, `keep_fields`, by their old names", "ReplaceField.whitelist", "ReplaceField.blacklist"),
         *carried("`rename`", "ReplaceField.renames"),
-        *carried("`metadata`", *(f"InsertField.{one}.field" for one in ("topic", "partition", "offset"))),
+        *carried("`metadata`", *(f"InsertField.{piece}.field" for piece in ("topic", "partition", "offset"))),
         *carried("`metadata`, or the `select` of a number without schemas", "InsertField.timestamp.field"),
         *carried("`add_fields`", "InsertField.static.field", "InsertField.static.value"),
         *carried("`protect`", "MaskField.fields", "MaskField.replacement"),
         *carried("`flatten`", "Flatten.delimiter"),
-        *carried("`columns`, with the unit", *(f"TimestampConverter.{one}" for one in ("field", "target.type"))),
+        *carried("`columns`, with the unit", *(f"TimestampConverter.{name}" for name in ("field", "target.type"))),
         *carried("`columns`, with the unit", "TimestampConverter.unix.precision"),
         *carried("`drop_fields`, where fields are moved", "HeaderFrom.fields", "HeaderFrom.operation"),
         *carried("`key_columns`, of upsert tables", "ValueToKey.fields"),
@@ -195,9 +195,13 @@ _ONE_ROW = "(_image = 'after' or _op <> 'u')"
 
 def import_connector(text: str, brokers: str | None) -> Imported:
     """Returns the pipeline file for a connector's settings: JSON, `{name, config}` of Connect's REST API, or properties."""
-    found = parse(text)
-    config = found.get("config")
-    settings = {**flat(config), "name": str(found.get("name", ""))} if isinstance(config, dict) else flat(found)
+    configuration = parse(text)
+    config = configuration.get("config")
+    settings = (
+        {**flat(config), "name": str(configuration.get("name", ""))}
+        if isinstance(config, dict)
+        else flat(configuration)
+    )
     draft = Draft(KAFKA_CONNECT, settings)
     draft.name_pipeline(draft.take("name"))
     is_apache = settings.get("connector.class", "").startswith("org.apache.")
@@ -290,7 +294,7 @@ def _is_on(draft: Draft, key: str) -> bool:
 
 def _values(draft: Draft) -> dict[str, Any]:
     """Returns the formats of values and keys, and writes the registry that they need."""
-    found: dict[str, Any] = {}
+    formats: dict[str, Any] = {}
     for side in ("value", "key"):
         name = draft.take(f"{side}.converter")
         if name is None:
@@ -299,57 +303,57 @@ def _values(draft: Draft) -> dict[str, Any]:
         if kind is None:
             draft.lose(f"{side}.converter", f"the converter {name} is unknown", f"write the format under `{side}`")
             continue
-        found[side] = {"format": kind}
+        formats[side] = {"format": kind}
         options = f"{side}.converter."
         if kind in _FROM_REGISTRY:
             places = [f"{options}{prefix}basic.auth.user.info" for prefix in ("", "schema.registry.")]
-            place = next((one for one in places if draft.peek(one)), places[0])
-            login = next(filter(None, [draft.take(one) for one in places]), None)
+            place = next((setting for setting in places if draft.peek(setting)), places[0])
+            login = next(filter(None, [draft.take(setting) for setting in places]), None)
             for prefix in ("", "schema.registry."):
                 draft.take(f"{options}{prefix}basic.auth.credentials.source")
             token = draft.take(f"{options}bearer.auth.token")
             put_registry(draft, draft.take(f"{options}schema.registry.url"), login, token, place)
-    if not found.get("value"):
+    if not formats.get("value"):
         draft.notes.append("the converter of values is the worker's: write another format than JSON under `value`")
-    return found
+    return formats
 
 
 def _bad_records(draft: Draft) -> dict[str, Any]:
     tolerance, topic = draft.take("errors.tolerance"), draft.take("errors.deadletterqueue.topic.name")
-    found: dict[str, Any] = {"dead_letters": {"topic": topic}} if topic else {}
+    settings: dict[str, Any] = {"dead_letters": {"topic": topic}} if topic else {}
     if tolerance:
-        found["on_bad_record"] = "dead_letter" if tolerance == "all" else "stop"
-    if found.get("on_bad_record") == "stop":
-        found.pop("dead_letters", None)
-    return found
+        settings["on_bad_record"] = "dead_letter" if tolerance == "all" else "stop"
+    if settings.get("on_bad_record") == "stop":
+        settings.pop("dead_letters", None)
+    return settings
 
 
 def _properties(draft: Draft) -> dict[str, Any]:
     properties: dict[str, str] = {}
     for prefix in ("iceberg.tables.auto-create-props.", "iceberg.tables.write-props.", "iceberg.table.write-props."):
         properties |= draft.take_all(prefix)
-    found: dict[str, Any] = {}
+    settings: dict[str, Any] = {}
     if version := properties.pop("format-version", None):
-        found["format_version"] = number(version)
+        settings["format_version"] = number(version)
     if properties:
-        found["properties"] = properties
-    return found
+        settings["properties"] = properties
+    return settings
 
 
 def _columns(draft: Draft) -> dict[str, Any]:
     """Returns where reading begins, and whether fields may become columns."""
-    found: dict[str, Any] = {}
+    settings: dict[str, Any] = {}
     start = draft.take("consumer.override.auto.offset.reset")
     if start in ("earliest", "latest"):
-        found["start"] = start
+        settings["start"] = start
     elif start:
-        draft.lose("consumer.override.auto.offset.reset", f"`{start}` is no place in a topic", "write `start`")
+        draft.lose("consumer.override.auto.offset.reset", f"`{start}` is not a place in a topic", "write `start`")
     evolves = draft.take("iceberg.tables.evolve-schema-enabled")
     creates = _is_on(draft, "iceberg.tables.auto-create-enabled")
     if evolves == "true":
-        found["schema_evolution"] = "evolve"
+        settings["schema_evolution"] = "evolve"
     elif evolves == "false" and not creates:
-        found["schema_evolution"] = "freeze"
+        settings["schema_evolution"] = "freeze"
     elif evolves == "false":
         instead = "write `schema_evolution: freeze` once the tables exist"
         draft.lose("iceberg.tables.evolve-schema-enabled", "a new table takes its columns from the records", instead)
@@ -358,25 +362,25 @@ def _columns(draft: Draft) -> dict[str, Any]:
             "new fields become columns, unlike in the sink without iceberg.tables.evolve-schema-enabled: write"
             " `schema_evolution: freeze` for tables that exist"
         )
-    return found
+    return settings
 
 
 def _changes(draft: Draft, shape: Shape, is_apache: bool) -> dict[str, Any]:
     """Returns how records change rows, and takes the rows that the sink writes of changes into account in `shape`."""
-    found: dict[str, Any] = {}
+    settings: dict[str, Any] = {}
     upserts, operation = _is_on(draft, "iceberg.tables.upsert-mode-enabled"), draft.take("iceberg.tables.cdc-field")
     if (upserts or operation) and is_apache:
         key = "iceberg.tables.cdc-field" if operation else "iceberg.tables.upsert-mode-enabled"
         draft.lose(key, "Apache's sink ignores it, and appends", "write `mode: upsert` for a table of current rows")
     elif upserts or operation:
-        found["mode"] = "upsert"
+        settings["mode"] = "upsert"
         # Where a transform opens the envelope, the operation is still inside it in the topic.
         if operation and not operation.startswith("_cdc.") and "envelope" not in shape.settings:
             words = {"insert": ["I", "i", "C", "c", "R", "r"], "update": ["U", "u"], "delete": ["D", "d"]}
-            found["envelope"] = {"operation": operation, **words}
-    if "changelog" in shape.settings and "mode" not in found:
+            settings["envelope"] = {"operation": operation, **words}
+    if "changelog" in shape.settings and "mode" not in settings:
         shape.conditions.append(_ONE_ROW)
-    return found
+    return settings
 
 
 def _put_tables(draft: Draft, shape: Shape, defaults: dict[str, Any]) -> None:
@@ -397,12 +401,12 @@ def _put_tables(draft: Draft, shape: Shape, defaults: dict[str, Any]) -> None:
         draft.lose("iceberg.tables", "the sink names no table", "write the tables under `tables`")
     for name in tables:
         regex = draft.take(f"iceberg.table.{name}.route-regex")
-        own = [draft.take(f"iceberg.table.{name}.{key}") for key in ("id-columns", "partition-by")]
+        own_layout = [draft.take(f"iceberg.table.{name}.{key}") for key in ("id-columns", "partition-by")]
         settings = {**sources, **defaults}
         if field is not None:
             settings |= _condition(draft, shape, name, field, regex, defaults.get("where", ""))
-        _note_keys(draft, settings, {f"iceberg.table.{name}.id-columns": own[0], _DEFAULT_KEYS: columns})
-        table = _layout(settings, shape, own[0] or columns, own[1] or terms)
+        _note_keys(draft, settings, {f"iceberg.table.{name}.id-columns": own_layout[0], _DEFAULT_KEYS: columns})
+        table = _layout(settings, shape, own_layout[0] or columns, own_layout[1] or terms)
         draft.put(table, "tables", name if "." in name else f"default.{name}")
 
 
@@ -457,9 +461,11 @@ def _route(draft: Draft, shape: Shape, field: str, pipeline: str) -> dict[str, A
 def _layout(settings: Mapping[str, Any], shape: Shape, columns: str | None, terms: str | None) -> dict[str, Any]:
     """Returns keys and partitions of a table, without the settings that it has no use for."""
     is_upsert = settings.get("mode") == "upsert"
-    own = {"key_columns": _split(columns) or shape.key_fields, "changelog": None} if is_upsert else {"key": None}
-    return {**settings, **own, "partition_by": split_terms(terms or "")}
+    upsert_settings = (
+        {"key_columns": _split(columns) or shape.key_fields, "changelog": None} if is_upsert else {"key": None}
+    )
+    return {**settings, **upsert_settings, "partition_by": split_terms(terms or "")}
 
 
 def _split(text: str | None) -> list[str]:
-    return [one.strip() for one in (text or "").split(",") if one.strip()]
+    return [name.strip() for name in (text or "").split(",") if name.strip()]

@@ -61,11 +61,11 @@ def parse(text: str) -> dict[str, Any]:
     if not text.lstrip().startswith(("{", "[")):
         return dict(parse_properties(text))
     try:
-        found = json.loads(text)
-        json.dumps(found, ensure_ascii=False).encode()  # `"\ud800"` alone is no character that a file can have.
+        parsed = json.loads(text)
+        json.dumps(parsed, ensure_ascii=False).encode()  # `"\ud800"` alone is not a character that a file can have.
     except (ValueError, RecursionError) as error:
-        raise SpecError(f"the configuration is no JSON: {error}", remedy="correct the JSON") from None
-    return mapping(found)
+        raise SpecError(f"the configuration is not JSON: {error}", remedy="correct the JSON") from None
+    return mapping(parsed)
 
 
 def parse_yaml(text: str) -> dict[str, Any]:
@@ -74,28 +74,28 @@ def parse_yaml(text: str) -> dict[str, Any]:
     Raises: SpecError where it spells none.
     """
     try:
-        found = yaml.safe_load(text)
+        parsed = yaml.safe_load(text)
     except yaml.YAMLError as error:
         line = getattr(getattr(error, "problem_mark", None), "line", 0) + 1
-        raise SpecError(f"the configuration is no YAML, line {line}", remedy="correct the YAML") from None
+        raise SpecError(f"the configuration is not YAML, line {line}", remedy="correct the YAML") from None
     except (ValueError, RecursionError) as error:  # Such as a date that does not exist.
-        raise SpecError(f"the configuration is no YAML: {error}", remedy="correct the YAML") from None
-    return mapping(found)
+        raise SpecError(f"the configuration is not YAML: {error}", remedy="correct the YAML") from None
+    return mapping(parsed)
 
 
-def items(found: object) -> list[Any]:
+def items(value: object) -> list[Any]:
     """Returns the entries of a list; of anything else the one that it is, of nothing none."""
-    return found if isinstance(found, list) else [] if found is None else [found]
+    return value if isinstance(value, list) else [] if value is None else [value]
 
 
-def mapping(found: object) -> dict[str, Any]:
+def mapping(value: object) -> dict[str, Any]:
     """Returns a mapping with its keys as text.
 
     Raises: SpecError where it is none, or empty.
     """
-    if not isinstance(found, dict) or not found:
+    if not isinstance(value, dict) or not value:
         raise SpecError("the configuration has no settings", remedy="give a mapping of settings to values")
-    return {str(key): value for key, value in found.items()}
+    return {str(key): value for key, value in value.items()}
 
 
 def parse_properties(text: str) -> Mapping[str, str]:
@@ -103,33 +103,35 @@ def parse_properties(text: str) -> Mapping[str, str]:
 
     Raises: SpecError for a line without a value, or a text without any.
     """
-    found = {}
+    properties = {}
     for number, line in enumerate(_CONTINUED.sub(r"\1", text.replace("\r\n", "\n")).split("\n"), 1):
         if line.strip() and line.strip()[0] not in "#!":
             match = _PROPERTY.fullmatch(line.strip())
             if match is None:
                 message = f"line {number} of the configuration sets nothing"
                 raise SpecError(message, remedy="write settings as `key=value`, or as JSON")
-            found[_plain(match[1])] = _plain(match[2])
-    return mapping(found)
+            properties[_plain(match[1])] = _plain(match[2])
+    return mapping(properties)
 
 
 def _plain(text: str) -> str:
-    plain = _ESCAPE.sub(lambda one: chr(int(one[1][1:], 16)) if len(one[1]) > 1 else _ESCAPES.get(one[1], one[1]), text)
+    plain = _ESCAPE.sub(
+        lambda escape: chr(int(escape[1][1:], 16)) if len(escape[1]) > 1 else _ESCAPES.get(escape[1], escape[1]), text
+    )
     return plain.encode("utf-16", "surrogatepass").decode("utf-16", "replace")  # Two escapes may be one character.
 
 
 def flat(settings: Mapping[str, Any]) -> dict[str, str]:
     """Returns the settings as text, as Java reads them; nested ones joined by dots."""
-    found: dict[str, str] = {}
+    texts: dict[str, str] = {}
     for key, value in settings.items():
         if isinstance(value, dict):
-            found |= {f"{key}.{name}": text for name, text in flat(value).items()}
+            texts |= {f"{key}.{name}": text for name, text in flat(value).items()}
         elif isinstance(value, list):
-            found[key] = ",".join(map(str, value))
+            texts[key] = ",".join(map(str, value))
         elif value is not None:
-            found[key] = str(value).lower() if isinstance(value, bool) else str(value)
-    return found
+            texts[key] = str(value).lower() if isinstance(value, bool) else str(value)
+    return texts
 
 
 def variables(value: str) -> str:

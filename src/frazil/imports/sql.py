@@ -74,30 +74,30 @@ def _spelled(word: str) -> str:
 def group(words: Sequence[str], start: int) -> tuple[list[str], int]:
     """Returns the words inside the parentheses that open at `start`, and the place after them."""
     depth = 0
-    for at in range(start, len(words)):
-        depth += {"(": 1, ")": -1}.get(words[at], 0)
+    for place in range(start, len(words)):
+        depth += {"(": 1, ")": -1}.get(words[place], 0)
         if depth == 0:
-            return list(words[start + 1 : at]), at + 1
+            return list(words[start + 1 : place]), place + 1
     raise SpecError("a parenthesis of the script is not closed", remedy="correct the SQL")
 
 
 def outer(words: Sequence[str]) -> Iterator[int]:
     """Yields the places of words outside of parentheses and of the angle brackets of types."""
     opened: list[str] = []
-    for at, word in enumerate(words):
+    for place, word in enumerate(words):
         if opened and word == opened[-1]:
             opened.pop()
         elif word == "(":
             opened.append(")")
-        elif word == "<" and at and words[at - 1].upper() in _NESTING:
+        elif word == "<" and place and words[place - 1].upper() in _NESTING:
             opened.append(">")
         elif not opened:
-            yield at
+            yield place
 
 
 def comma_separated(words: Sequence[str]) -> Iterator[list[str]]:
     """Yields what commas divide, outside of parentheses."""
-    commas = [at for at in outer(words) if words[at] == ","]
+    commas = [place for place in outer(words) if words[place] == ","]
     for start, end in zip([-1, *commas], [*commas, len(words)], strict=True):
         if start + 1 < end:
             yield list(words[start + 1 : end])

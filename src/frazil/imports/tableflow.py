@@ -27,7 +27,7 @@ TABLEFLOW = Tool(
         *carried("the namespace of the table's name", "kafka_cluster", "kafka_cluster.id"),
         *carried("`maintenance.snapshots.age`", "retention_ms"),
         *carried("`on_bad_record`", "error_handling.mode", "error_handling", "record_failure_strategy"),
-        *carried("`dead_letters.topic`", *(f"error_handling.{one}" for one in ("log_target", "target", "log.target"))),
+        *carried("`dead_letters.topic`", *(f"error_handling.{place}" for place in ("log_target", "target", "log.target"))),
         *carried("`dead_letters.topic`", "log_target"),
         *carried("`metadata`; `DEFAULT` names are not portable", "metadata_column_naming_scheme"),
         *carried("`mode`", "write_mode", "changelog.mode"),
@@ -58,17 +58,17 @@ def import_topics(text: str, brokers: str | None) -> Imported:
     """Returns the pipeline file for the settings of a topic, or a list, as the API or `confluent … -o json` return them."""
     if _HCL.search(text):
         raise SpecError("the configuration is in Terraform's own language", remedy=_FORMS)
-    found = parse(
+    settings = parse(
         f'{{"data": {text}}}' if text.lstrip().startswith("[") else text
     )  # As `confluent … list` prints them.
-    resources = list(_resources(found))
-    if not resources and found.keys() & _OF_TERRAFORM:
+    resources = list(_resources(settings))
+    if not resources and settings.keys() & _OF_TERRAFORM:
         raise SpecError(f"the configuration has no resource `{_RESOURCE}`", remedy="give the state that has one")
-    topics = [_plain(mapping(one)) for one in resources or items(found.get("data", found))]
-    names = [one.get("display_name") or one.get("topic_name") or one.get("topic") or "" for one in topics]
+    topics = [_plain(mapping(topic)) for topic in resources or items(settings.get("data", settings))]
+    names = [topic.get("display_name") or topic.get("topic_name") or topic.get("topic") or "" for topic in topics]
     if not all(names):
         raise SpecError("the configuration names no topic", remedy=_FORMS)
-    keys = {f"{name}/{key}": value for name, one in zip(names, topics, strict=True) for key, value in one.items()}
+    keys = {f"{name}/{key}": value for name, topic in zip(names, topics, strict=True) for key, value in topic.items()}
     draft = Draft(TABLEFLOW, keys)
     draft.notes.append(
         "the values are Avro with a schema in the registry here: write another format where they are not"
@@ -85,31 +85,35 @@ def import_topics(text: str, brokers: str | None) -> Imported:
     return draft.finish(brokers)
 
 
-def _resources(found: object) -> Iterator[dict[str, Any]]:
+def _resources(shown: object) -> Iterator[dict[str, Any]]:
     """Yields the topics in what Terraform shows of a state or of a plan, or in the file of a state."""
-    if isinstance(found, dict) and found.get("type") == _RESOURCE:
-        instances = [one.get("attributes") for one in items(found.get("instances")) if isinstance(one, dict)]
-        yield from (one for one in (found.get("values"), *instances) if isinstance(one, dict))
-    elif isinstance(found, dict):
-        yield from (one for part in found.values() for one in _resources(part))
-    elif isinstance(found, list):
-        yield from (one for part in found for one in _resources(part))
+    if isinstance(shown, dict) and shown.get("type") == _RESOURCE:
+        instances = [
+            instance.get("attributes") for instance in items(shown.get("instances")) if isinstance(instance, dict)
+        ]
+        yield from (attributes for attributes in (shown.get("values"), *instances) if isinstance(attributes, dict))
+    elif isinstance(shown, dict):
+        yield from (resource for part in shown.values() for resource in _resources(part))
+    elif isinstance(shown, list):
+        yield from (resource for part in shown for resource in _resources(part))
 
 
 def _plain(topic: dict[str, Any]) -> dict[str, str]:
     """Returns the settings without the sections around them, with underscores in their names."""
-    found = {}
+    settings = {}
     blocks = {key: _block(value) for key, value in topic.items()}
     for key, value in flat(blocks).items():
         plain = key.removeprefix("spec.").removeprefix("config.").replace("-", "_").strip()
-        found[plain] = value
-    return found
+        settings[plain] = value
+    return settings
 
 
 def _block(value: object) -> object:
     """Returns the block of a list of one, as Terraform prints it; None of an empty one."""
     return (
-        next(iter(value), None) if isinstance(value, list) and not any(isinstance(one, str) for one in value) else value
+        next(iter(value), None)
+        if isinstance(value, list) and not any(isinstance(element, str) for element in value)
+        else value
     )
 
 
@@ -117,24 +121,26 @@ def _settings(draft: Draft, topic: str) -> dict[str, Any]:
     def take(*keys: str) -> str:
         return next(filter(None, [draft.take(f"{topic}/{key}") for key in keys]), "").lower()
 
-    found: dict[str, Any] = {"topic": topic, "value": {"format": "avro"}}
+    settings: dict[str, Any] = {"topic": topic, "value": {"format": "avro"}}
     mode = take("error_handling.mode", "error_handling", "record_failure_strategy")
-    found["on_bad_record"] = _ON_BAD_RECORD.get(mode)
+    settings["on_bad_record"] = _ON_BAD_RECORD.get(mode)
     if mode and mode not in _ON_BAD_RECORD:
         draft.lose(f"{topic}/error_handling.mode", f"`{mode}` is unknown", "write `on_bad_record`")
     places = ("error_handling.log_target", "error_handling.target", "error_handling.log.target", "log_target")
     targets = [draft.take(f"{topic}/{key}") for key in places]
     if mode == "log":
-        found["dead_letters"] = {"topic": next(filter(None, targets), "error_log")}
+        settings["dead_letters"] = {"topic": next(filter(None, targets), "error_log")}
     if retention := take("retention_ms"):
-        found["maintenance"] = {"snapshots": {"age": duration(retention)}}
+        settings["maintenance"] = {"snapshots": {"age": duration(retention)}}
     scheme, changes = take("metadata_column_naming_scheme"), take("write_mode", "changelog.mode")
     if scheme:
         prefix = "cflt_metadata_" if scheme == "portable" else "$$"
-        found["metadata"] = {name: f"{prefix}{name}" for name in ("topic", "partition", "offset")}
+        settings["metadata"] = {name: f"{prefix}{name}" for name in ("topic", "partition", "offset")}
         draft.lose(f"{topic}/leader_epoch", "there is no leader epoch", "leave the column out")
     if changes.startswith("upsert"):
-        found |= {"mode": "upsert", "key": {"format": "avro"}}
+        settings |= {"mode": "upsert", "key": {"format": "avro"}}
     if changes not in ("", "append", "upsert"):
-        draft.lose(f"{topic}/write_mode", f"`{changes}` is no mode of Frazil", "write `mode: append` or `mode: upsert`")
-    return found
+        draft.lose(
+            f"{topic}/write_mode", f"`{changes}` is not a mode of Frazil", "write `mode: append` or `mode: upsert`"
+        )
+    return settings

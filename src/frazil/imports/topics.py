@@ -99,7 +99,7 @@ def propose(
     settings |= _keys(records, envelope, schemas, words)
     if envelope == "debezium" and "mode" in settings:
         settings |= _shards(
-            records, _form_of([one.key for one in records if one.key is not None], schemas), form, words
+            records, _form_of([record.key for record in records if record.key is not None], schemas), form, words
         )
     return Proposal(topic, settings, ", ".join(words))
 
@@ -112,16 +112,18 @@ def _shards(records: Sequence[ReadRecord], key: _Form, form: _Form, words: list[
     if not (absent and key.fields & form.rows):
         return {}
     words.append(f"rows lack {', '.join(sorted(absent))}, so that the source table identifies each too")
-    sources = [one["source"] for record in records if isinstance((one := _change_of(record)).get("source"), dict)]
-    own = [name for name, member in _ORIGINS if name == "table" or len({str(one.get(member)) for one in sources}) > 1]
-    columns = [*(f"_source_{name}" for name in own), *sorted(key.fields & form.rows)]
-    return {"metadata": [f"source_{name}" for name in own], "key_columns": columns}
+    sources = [change["source"] for record in records if isinstance((change := _change_of(record)).get("source"), dict)]
+    own_names = [
+        name for name, member in _ORIGINS if name == "table" or len({str(source.get(member)) for source in sources}) > 1
+    ]
+    columns = [*(f"_source_{name}" for name in own_names), *sorted(key.fields & form.rows)]
+    return {"metadata": [f"source_{name}" for name in own_names], "key_columns": columns}
 
 
 def _change_of(record: ReadRecord) -> dict[str, Any]:
     """Returns the change in a JSON record, with or without its schema; nothing for other records."""
-    found = _object_of(record.value or b"") or {}
-    payload = found.get("payload") if found.keys() == {"schema", "payload"} else found
+    decoded = _object_of(record.value or b"") or {}
+    payload = decoded.get("payload") if decoded.keys() == {"schema", "payload"} else decoded
     return payload if isinstance(payload, dict) else {}
 
 
@@ -152,23 +154,29 @@ def _form_of(values: Sequence[bytes], schemas: Schemas | None) -> _Form:
     if not values:
         return _Form("")
     if all(value[:1] == b"\0" and len(value) >= _HEAD for value in values):
-        found = [schemas(number) for number in {int.from_bytes(value[1:_HEAD]) for value in values}] if schemas else []
-        known = [one for one in found if one is not None]
-        kinds = {one.kind for one in known}
-        if len(kinds) != 1 or len(known) != len(found):
+        registered = (
+            [schemas(number) for number in {int.from_bytes(value[1:_HEAD]) for value in values}] if schemas else []
+        )
+        known_schemas = [schema for schema in registered if schema is not None]
+        kinds = {schema.kind for schema in known_schemas}
+        if len(kinds) != 1 or len(known_schemas) != len(registered):
             return _Form("")
-        return _form(kinds.pop(), [_fields_of(one) for one in known], rows=[_row_fields_of(one) for one in known])
+        return _form(
+            kinds.pop(),
+            [_fields_of(schema) for schema in known_schemas],
+            rows=[_row_fields_of(schema) for schema in known_schemas],
+        )
     objects = [_object_of(value) for value in values]
-    present = [one for one in objects if one is not None]
+    present = [decoded for decoded in objects if decoded is not None]
     if len(present) < len(values):
         return _Form("text" if all(map(_is_text, values)) else "raw")
-    is_connect = all({"schema", "payload"} == one.keys() for one in present)
-    rows = [one["payload"] if is_connect else one for one in present]
-    named = [set(one) if isinstance(one, dict) else set() for one in rows]
+    is_connect = all({"schema", "payload"} == decoded.keys() for decoded in present)
+    rows = [decoded["payload"] if is_connect else decoded for decoded in present]
+    named = [set(row) if isinstance(row, dict) else set() for row in rows]
     images = [
-        one[name] for one in rows if isinstance(one, dict) for name in IMAGES_OF if isinstance(one.get(name), dict)
+        row[name] for row in rows if isinstance(row, dict) for name in IMAGES_OF if isinstance(row.get(name), dict)
     ]
-    return _form("json", named, is_connect, [set(one) for one in images])
+    return _form("json", named, is_connect, [set(image) for image in images])
 
 
 def _form(name: str, named: Sequence[set[str]], is_connect: bool = False, rows: Iterable[set[str]] = ()) -> _Form:
@@ -179,10 +187,10 @@ def _form(name: str, named: Sequence[set[str]], is_connect: bool = False, rows: 
 
 def _object_of(value: bytes) -> dict[str, Any] | None:
     try:
-        found = json.loads(value)
+        decoded = json.loads(value)
     except (ValueError, RecursionError):
         return None
-    return found if isinstance(found, dict) else None
+    return decoded if isinstance(decoded, dict) else None
 
 
 def _is_text(value: bytes) -> bool:
@@ -196,19 +204,19 @@ def _fields_of(schema: RegisteredSchema) -> set[str]:
     """Returns the names of a schema's own fields; for Protobuf those that its text names."""
     if schema.kind == "protobuf":
         return set(re.findall(r"(\w+)\s*=\s*\d+\s*[;\[]", schema.text))
-    found = json.loads(schema.text)
-    if not isinstance(found, dict):
+    parsed = json.loads(schema.text)
+    if not isinstance(parsed, dict):
         return set()
-    return set(found.get("properties", ())) | {one["name"] for one in found.get("fields", ())}
+    return set(parsed.get("properties", ())) | {field["name"] for field in parsed.get("fields", ())}
 
 
 def _row_fields_of(schema: RegisteredSchema) -> set[str]:
     """Returns the names of fields of the rows in an envelope's schema, which it describes once; none for Protobuf."""
-    found = json.loads(schema.text) if schema.kind != "protobuf" else None
-    if not isinstance(found, dict):
+    parsed = json.loads(schema.text) if schema.kind != "protobuf" else None
+    if not isinstance(parsed, dict):
         return set()
-    images = [one.get("type") for one in found.get("fields", ()) if one["name"] in IMAGES_OF]
-    images += [found.get("properties", {}).get(name) for name in IMAGES_OF]
+    images = [field.get("type") for field in parsed.get("fields", ()) if field["name"] in IMAGES_OF]
+    images += [parsed.get("properties", {}).get(name) for name in IMAGES_OF]
     return set().union(*map(_names_in, images))
 
 
@@ -218,8 +226,8 @@ def _names_in(kind: Any) -> set[str]:
         return set().union(*map(_names_in, kind))
     if not isinstance(kind, dict):
         return set()
-    own = {one["name"] for one in kind.get("fields", ())} | set(kind.get("properties", ()))
-    return own.union(*(_names_in(kind.get(word)) for word in ("oneOf", "anyOf")))
+    own_names = {field["name"] for field in kind.get("fields", ())} | set(kind.get("properties", ()))
+    return own_names.union(*(_names_in(kind.get(word)) for word in ("oneOf", "anyOf")))
 
 
 def _shown(name: str, count: int) -> str:
@@ -245,19 +253,21 @@ def _lines(head: Mapping[str, Any], namespace: str, proposals: Sequence[Proposal
     yield "# `frazil plan`. Every key is explained in the reference of the pipeline file."
     yield _yaml(head)
     yield "tables:"
-    for one in proposals:
-        if one.settings is not None:
-            yield f"  # {_printable(one.seen)}"
-            yield from (f"  {line}" for line in _yaml({_table(namespace, one.topic): one.settings}).splitlines())
-    left_out = [one for one in proposals if one.settings is None]
+    for proposal in proposals:
+        if proposal.settings is not None:
+            yield f"  # {_printable(proposal.seen)}"
+            yield from (
+                f"  {line}" for line in _yaml({_table(namespace, proposal.topic): proposal.settings}).splitlines()
+            )
+    left_out = [proposal for proposal in proposals if proposal.settings is None]
     if left_out:
         yield "# Left out:"
-        yield from (f"#   {one.topic}: {one.seen}" for one in left_out)
+        yield from (f"#   {proposal.topic}: {proposal.seen}" for proposal in left_out)
 
 
 def _printable(text: str) -> str:
     """Returns text of records for a comment: a line break in a field's name would end it."""
-    return "".join(one if one.isprintable() else " " for one in text)
+    return "".join(character if character.isprintable() else " " for character in text)
 
 
 def _table(namespace: str, topic: str) -> str:
@@ -274,8 +284,16 @@ def _yaml(settings: Mapping[str, Any]) -> str:
 def clashing_tables(namespace: str, proposals: Iterable[Proposal]) -> list[Proposal]:
     """Returns the proposals with those left out whose tables would have the name of another."""
     seen: dict[str, str] = {}
-    found = []
-    for one in proposals:
-        first = seen.setdefault(_table(namespace, one.topic), one.topic) if one.settings is not None else one.topic
-        found.append(one if first == one.topic else Proposal(one.topic, None, f"its table would be that of {first}"))
-    return found
+    kept = []
+    for proposal in proposals:
+        first = (
+            seen.setdefault(_table(namespace, proposal.topic), proposal.topic)
+            if proposal.settings is not None
+            else proposal.topic
+        )
+        kept.append(
+            proposal
+            if first == proposal.topic
+            else Proposal(proposal.topic, None, f"its table would be that of {first}")
+        )
+    return kept

@@ -25,17 +25,17 @@ def authorities(native: Mapping[str, str], name: str) -> dict[str, str]:
     text, location = native.get(f"{name}.pem"), native.get(f"{name}.location", "probe")
     if text is None and location == "probe":
         return {}
-    found = _CERTIFICATE.findall(_texts(location) if text is None else text)
-    if not found:
+    certificates = _CERTIFICATE.findall(_texts(location) if text is None else text)
+    if not certificates:
         setting = f"{name}.location" if text is None else f"{name}.pem"
         raise SpecError(f"kafka `{setting}` has no certificate in PEM", remedy=_USE_PEM, where=setting)
-    return {f"{name}.pem": "\n".join(found)}
+    return {f"{name}.pem": "\n".join(certificates)}
 
 
 def _texts(location: str) -> str:
     """Returns the text of a file, or of the files of a folder."""
     path = Path(location)
-    return "\n".join(_read(one) for one in (sorted(path.iterdir()) if path.is_dir() else [path]) if not one.is_dir())
+    return "\n".join(_read(file) for file in (sorted(path.iterdir()) if path.is_dir() else [path]) if not file.is_dir())
 
 
 def key_and_chain(native: Mapping[str, str]) -> dict[str, str]:
@@ -50,16 +50,16 @@ def key_and_chain(native: Mapping[str, str]) -> dict[str, str]:
             where=next(name for name in NATIVE_KEYS if name in native),
         )
     chain = "\n".join(_CERTIFICATE.findall(chain))
-    found = _KEY.search(key)  # Beside the certificate where one file has both.
-    if found and found[1] == "PRIVATE KEY":
-        return {"ssl.certificate.pem": chain, "ssl.key.pem": found[0]}
+    match = _KEY.search(key)  # Beside the certificate where one file has both.
+    if match and match[1] == "PRIVATE KEY":
+        return {"ssl.certificate.pem": chain, "ssl.key.pem": match[0]}
     from cryptography.exceptions import UnsupportedAlgorithm  # noqa: PLC0415  (most pipelines have no such key)
     from cryptography.hazmat.primitives import serialization as forms  # noqa: PLC0415
 
     password = native.get("ssl.key.password")
     try:
         loaded = forms.load_pem_private_key(
-            (found[0] if found else key).encode(), password.encode() if password else None
+            (match[0] if match else key).encode(), password.encode() if password else None
         )
     except (ValueError, TypeError, UnsupportedAlgorithm) as error:
         raise SpecError(f"kafka's client key cannot be read: {error}", remedy=_CHECK_KEY, where="kafka") from None
@@ -73,17 +73,20 @@ def _from_pkcs12(native: Mapping[str, str]) -> dict[str, str]:
 
     path, password = native["ssl.keystore.location"], native.get("ssl.keystore.password")
     try:
-        found = load_pkcs12(content(path), password.encode() if password else None)
+        key_store = load_pkcs12(content(path), password.encode() if password else None)
     except (ValueError, UnsupportedAlgorithm) as error:
         raise SpecError(
             f"kafka's key store cannot be read: {error}", remedy=_CHECK_STORE, where="ssl.keystore.location"
         ) from None
-    if found.key is None or found.cert is None:
+    if key_store.key is None or key_store.cert is None:
         raise SpecError(
             "kafka's key store has no key with a certificate", remedy=_CHECK_STORE, where="ssl.keystore.location"
         )
-    chain = (one.certificate.public_bytes(forms.Encoding.PEM).decode() for one in (found.cert, *found.additional_certs))
-    return {"ssl.certificate.pem": "".join(chain), "ssl.key.pem": _plain(found.key)}
+    chain = (
+        certificate.certificate.public_bytes(forms.Encoding.PEM).decode()
+        for certificate in (key_store.cert, *key_store.additional_certs)
+    )
+    return {"ssl.certificate.pem": "".join(chain), "ssl.key.pem": _plain(key_store.key)}
 
 
 def _plain(key: Any) -> str:
@@ -114,7 +117,7 @@ def content(path: str | Path) -> bytes:
 def version_of(path: Path) -> object:
     """Returns what another content of a file changes; None where there is none."""
     try:
-        found = path.stat()
+        status = path.stat()
     except OSError:
         return None
-    return found.st_mtime_ns, found.st_size, found.st_ino
+    return status.st_mtime_ns, status.st_size, status.st_ino

@@ -52,14 +52,14 @@ def token(settings: Mapping[str, str], timeout_s: float) -> tuple[str, float]:
     Raises: TokenError; UnavailableError where nobody answers; SpecError where the signer is not installed.
     """
     key = tuple(settings.get(name) for name in _OF_A_TOKEN)
-    found, expires_ms, until_ms = _kept.get(key, ("", 0.0, 0.0))
+    token_text, expires_ms, until_ms = _kept.get(key, ("", 0.0, 0.0))
     now_ms = _CLOCK.now_ms()
     if now_ms >= until_ms:
-        found, expires_ms = (
+        token_text, expires_ms = (
             _signed_token(settings) if settings.get(METHOD) == MSK else _asked_token(settings, timeout_s)
         )
-        _kept[key] = found, expires_ms, now_ms + _KEPT * (expires_ms - now_ms)
-    return found, expires_ms
+        _kept[key] = token_text, expires_ms, now_ms + _KEPT * (expires_ms - now_ms)
+    return token_text, expires_ms
 
 
 def forget_token(settings: Mapping[str, str]) -> None:
@@ -111,16 +111,16 @@ def _asked_token(settings: Mapping[str, str], timeout_s: float) -> tuple[str, fl
 def _token_of(body: bytes) -> tuple[str, float]:
     """Raises: ValueError for an answer without a token or without its lifetime."""
     answer = json.loads(body)
-    if not isinstance(answer, dict) or not isinstance(found := answer.get("access_token"), str):
+    if not isinstance(answer, dict) or not isinstance(token_text := answer.get("access_token"), str):
         raise ValueError("its answer has no access_token")
     seconds = answer.get("expires_in")
     if seconds is not None:
-        return found, _CLOCK.now_ms() + 1000 * float(seconds)
-    claims = found.split(".")[1] if found.count(".") == 2 else ""
+        return token_text, _CLOCK.now_ms() + 1000 * float(seconds)
+    claims = token_text.split(".")[1] if token_text.count(".") == 2 else ""
     expires_s = json.loads(base64.urlsafe_b64decode(claims + "==") or b"{}").get("exp")
     if not isinstance(expires_s, int | float):
         raise ValueError("its answer does not say when the token expires")
-    return found, 1000.0 * expires_s
+    return token_text, 1000.0 * expires_s
 
 
 def _reason(error: HTTPError) -> str:
@@ -136,8 +136,8 @@ def _reason(error: HTTPError) -> str:
 
 def region_of(servers: str) -> str:
     """Returns the region of an MSK cluster; empty where neither its hosts nor the environment name it."""
-    found = _HOST_IN_REGION.search(servers)
-    return found[1] if found else os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION") or ""
+    match = _HOST_IN_REGION.search(servers)
+    return match[1] if match else os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION") or ""
 
 
 def require_signer() -> None:
@@ -161,14 +161,14 @@ def _signed_token(settings: Mapping[str, str]) -> tuple[str, float]:
     region, session = settings[REGION], settings.get(SESSION)
     try:
         if role := settings.get(ROLE):
-            made = Signer.generate_auth_token_from_role_arn(region, role, *([session] if session else []))
+            signed = Signer.generate_auth_token_from_role_arn(region, role, *([session] if session else []))
         elif profile := settings.get(PROFILE):
-            made = Signer.generate_auth_token_from_profile(region, profile)
+            signed = Signer.generate_auth_token_from_profile(region, profile)
         else:
-            made = Signer.generate_auth_token(region)
+            signed = Signer.generate_auth_token(region)
     except Exception as error:  # noqa: BLE001  (whatever its own libraries raise, such as an AttributeError without credentials)
         raise TokenError(f"AWS gives no credentials for Amazon MSK: {error}") from None
-    text, expires_ms = made
+    text, expires_ms = signed
     return text, float(expires_ms)
 
 
@@ -178,15 +178,15 @@ def native_tokens(settings: Mapping[str, str]) -> Callable[[str], tuple[str, flo
     Raises: UnavailableError where there is no token now: a client would wait for one, and report no reason.
     """
 
-    def made(_: str = "") -> tuple[str, float]:
+    def new_token(_: str = "") -> tuple[str, float]:
         text, expires_ms = token(settings, 0)
         return text, expires_ms / 1000
 
     try:
-        made()
+        new_token()
     except TokenError as error:
         raise UnavailableError(str(error), remedy=kafka_remedy(str(error)), where="sasl.mechanism") from None
-    return made
+    return new_token
 
 
 # ---- Kerberos

@@ -52,11 +52,16 @@ class KafkaGroup:
             raise self._failure(self._heard() or error.args[0]) from None
         self._check(answer)
         return {
-            (one.topic, one.partition): GroupOffset(one.offset, one.metadata or "") for one in answer if one.offset >= 0
+            (committed.topic, committed.partition): GroupOffset(committed.offset, committed.metadata or "")
+            for committed in answer
+            if committed.offset >= 0
         }
 
     def commit(self, offsets: Mapping[Partition, GroupOffset]) -> None:
-        places = [TopicPartition(*place, one.offset, metadata=one.metadata) for place, one in offsets.items()]
+        places = [
+            TopicPartition(*place, group_offset.offset, metadata=group_offset.metadata)
+            for place, group_offset in offsets.items()
+        ]
         try:
             answer = self._consumer.commit(offsets=places, asynchronous=False) or []
         except KafkaException as error:
@@ -110,9 +115,9 @@ class KafkaGroup:
         return cause if cause is not None and cause.code() == KafkaError.GROUP_AUTHORIZATION_FAILED else None
 
     def _check(self, answer: Iterable[TopicPartition]) -> None:
-        for one in answer:
-            if one.error is not None and one.error.code() not in _GONE:
-                raise self._failure(one.error)
+        for partition in answer:
+            if partition.error is not None and partition.error.code() not in _GONE:
+                raise self._failure(partition.error)
 
     def _failure(self, error: KafkaError) -> ConflictError | UnavailableError:
         where = f"group {self.name}"

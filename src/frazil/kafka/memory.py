@@ -158,19 +158,19 @@ class MemorySource:
 
     def at_time(self, times: Mapping[Partition, int]) -> dict[Partition, int]:
         self._answer()
-        found = {}
+        offsets = {}
         for (topic, partition), ms in times.items():
             if not self._has(topic, partition):
                 continue
             log = self.by_name[topic]
             end = log.stable_end(partition)
             records = (r for r in log.partitions[partition] if r.timestamp_ms is not None and r.offset < end)
-            found[topic, partition] = next((r.offset for r in records if (r.timestamp_ms or 0) >= ms), end)
-        return found
+            offsets[topic, partition] = next((r.offset for r in records if (r.timestamp_ms or 0) >= ms), end)
+        return offsets
 
     def read(self, ranges: Iterable[OffsetRange], enough_bytes: int) -> tuple[list[ReadRecord], dict[Partition, int]]:
         self._answer()
-        found: list[ReadRecord] = []
+        records_read: list[ReadRecord] = []
         reached: dict[Partition, int] = {}
         for r in ranges:
             log = self.by_name[r.topic]
@@ -179,19 +179,19 @@ class MemorySource:
             reached[r.topic, r.partition] = r.start
             for record in log.partitions[r.partition]:
                 if r.start <= record.offset < r.end and enough_bytes > 0:
-                    found.append(_read(r, record))
+                    records_read.append(_read(r, record))
                     reached[r.topic, r.partition] = record.offset + 1
                     enough_bytes -= len(record.value or b"")
             if enough_bytes > 0:
                 reached[r.topic, r.partition] = r.end
-        return found, reached
+        return records_read, reached
 
     def batches(self, wanted: OffsetRange) -> Iterator[Sequence[ReadRecord]]:
         self._answer()
-        there = self.by_name[wanted.topic].partitions[wanted.partition]
-        found = [_read(wanted, record) for record in there if wanted.start <= record.offset < wanted.end]
-        for start in range(0, len(found), _AT_ONCE):
-            yield found[start : start + _AT_ONCE]
+        log = self.by_name[wanted.topic].partitions[wanted.partition]
+        records = [_read(wanted, record) for record in log if wanted.start <= record.offset < wanted.end]
+        for start in range(0, len(records), _AT_ONCE):
+            yield records[start : start + _AT_ONCE]
 
     def _has(self, topic: str, partition: int) -> bool:
         if (topic, partition) in self.silent:

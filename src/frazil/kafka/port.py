@@ -153,7 +153,7 @@ class GroupOffset:
 
 
 class Group(Protocol):
-    """The port of the committed offsets of one consumer group, for a client that is no member of it. Every method raises
+    """The port of the committed offsets of one consumer group, for a client that is not a member of it. Every method raises
     UnavailableError where no broker answers or a right is missing.
     """
 

@@ -166,8 +166,8 @@ def _refuse_one_sided(properties: Mapping[str, str]) -> None:
 
 def one_sided_remedy(name: str, value: str) -> str:
     """Returns what to do about a setting that only one of the clients could follow; empty for any other."""
-    known = {_TOKEN_HANDLER: {*_TOKEN_HANDLERS, *_MSK_HANDLERS}, _CLIENT_HANDLER: _MSK_HANDLERS}.get(name)
-    if known is not None and value not in known:
+    handlers = {_TOKEN_HANDLER: {*_TOKEN_HANDLERS, *_MSK_HANDLERS}, _CLIENT_HANDLER: _MSK_HANDLERS}.get(name)
+    if handlers is not None and value not in handlers:
         return _NO_CLASSES
     if name.startswith(_ONE_SIDED_PREFIXES) or (name == _GRANT and value != "client_credentials"):
         return _USE_OIDC
@@ -185,7 +185,14 @@ def _native_login(properties: Mapping[str, str]) -> dict[str, str]:
     if not jaas or _LOGINS & properties.keys():
         return {}
     named = _MODULE.match(jaas)
-    module = next((one for one in _LOGIN_MODULES.values() if named and _class(one.name) == _class(named[1])), None)
+    module = next(
+        (
+            login_module
+            for login_module in _LOGIN_MODULES.values()
+            if named and _class(login_module.name) == _class(named[1])
+        ),
+        None,
+    )
     if module is None:
         raise _refused(f"kafka `{_JAAS}` names a login module that the driver's client lacks", _NO_CLASSES, _JAAS)
     options = _jaas_options(jaas)
@@ -207,7 +214,7 @@ def _native_login(properties: Mapping[str, str]) -> dict[str, str]:
 
 
 def _jaas_options(jaas: str) -> dict[str, str]:
-    return {found[1]: _unquoted(found[2] or found[3] or "") for found in _OPTION.finditer(jaas)}
+    return {match[1]: _unquoted(match[2] or match[3] or "") for match in _OPTION.finditer(jaas)}
 
 
 def _is_msk(properties: Mapping[str, str]) -> bool:
@@ -441,7 +448,7 @@ def _nothing(_: Mapping[str, str]) -> dict[str, str]:
 
 def _oidc(native: Mapping[str, str]) -> dict[str, str]:
     if not re.match("https?://", native[ENDPOINT]):
-        raise _refused(f"kafka `{ENDPOINT}` is no address of HTTP", "correct it or remove it", ENDPOINT)
+        raise _refused(f"kafka `{ENDPOINT}` is not an address of HTTP", "correct it or remove it", ENDPOINT)
     return {
         METHOD: "oidc",
         **_renamed(native, {name: name for name in (SCOPE, _EXTENSIONS)}),

@@ -39,17 +39,17 @@ class KafkaReader:
 
     def read(self, ranges: Iterable[OffsetRange], enough_bytes: int) -> tuple[list[ReadRecord], dict[Partition, int]]:
         """See the port. Connections are kept for the next call."""
-        found: list[ReadRecord] = []
+        records: list[ReadRecord] = []
         reached: dict[Partition, int] = {}
         read_bytes = 0
         self._cluster = self._cluster or _cluster(self._properties, self._timeout_s)
         with closing(read_ranges(self._cluster, ranges, _WANTED, reached)) as batches:
             for batch in batches:
-                found += records_of(batch)
+                records += records_of(batch)
                 read_bytes += _value_bytes(batch)
                 if read_bytes >= enough_bytes:
                     break
-        return found, reached
+        return records, reached
 
     def batches(self, wanted: OffsetRange) -> Iterator[Sequence[ReadRecord]]:
         with (
@@ -71,7 +71,7 @@ def read_sample(properties: Mapping[str, str], ranges: Iterable[OffsetRange], cl
 
     Raises: UnavailableError where they do not arrive in time.
     """
-    found: list[ReadRecord] = []
+    records: list[ReadRecord] = []
     read_bytes, until_s = 0, clock.monotonic_s() + _SAMPLE_TIMEOUT_S
     with (
         closing(_cluster(properties, _SAMPLE_TIMEOUT_S)) as cluster,
@@ -79,23 +79,25 @@ def read_sample(properties: Mapping[str, str], ranges: Iterable[OffsetRange], cl
     ):
         for batch in batches:
             whole = batch.filter(pc.equal(batch[LEFT_OUT], 0)) if LEFT_OUT in batch.schema.names else batch
-            found += records_of(whole)
+            records += records_of(whole)
             read_bytes += _value_bytes(whole)
             if read_bytes >= _ENOUGH_BYTES:
                 break
             if clock.monotonic_s() > until_s:
                 words = f"the sample did not arrive within {_SAMPLE_TIMEOUT_S:.0f} s"
                 raise UnavailableError(words, where=properties["bootstrap.servers"])
-    return found
+    return records
 
 
 def records_of(batch: pa.RecordBatch) -> list[ReadRecord]:
     """Returns the records of a batch with the columns of a record, in their order."""
     micros = pc.cast(batch["timestamp"], pa.int64()).to_pylist()
-    times = (None if at is None else at // 1000 for at in micros)
-    headers = (tuple((one["key"], one["value"]) for one in some or ()) for some in batch["headers"].to_pylist())
+    times = (None if moment is None else moment // 1000 for moment in micros)
+    headers = (
+        tuple((header["key"], header["value"]) for header in some or ()) for some in batch["headers"].to_pylist()
+    )
     columns = (batch[name].to_pylist() for name in ("topic", "partition", "offset", "value"))
-    return [ReadRecord(*one) for one in zip(*columns, times, headers, batch["key"].to_pylist(), strict=True)]
+    return [ReadRecord(*values) for values in zip(*columns, times, headers, batch["key"].to_pylist(), strict=True)]
 
 
 def _cluster(properties: Mapping[str, str], timeout_s: float | None) -> Cluster:

@@ -37,7 +37,7 @@ def share_ranges(ranges: Iterable[OffsetRange], slices: int) -> list[list[Offset
     shares: list[list[OffsetRange]] = [[] for _ in range(slices)]
     if total < WORTH_CUTTING and len(chosen) >= slices:
         for r in sorted(chosen, key=lambda r: r.span, reverse=True):
-            min(shares, key=lambda share: sum(one.span for one in share)).append(r)
+            min(shares, key=lambda share: sum(offset_range.span for offset_range in share)).append(r)
         return [share for share in shares if share]
     before = 0
     for r in chosen:

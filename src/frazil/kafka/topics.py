@@ -109,14 +109,14 @@ class KafkaTopics:
             raise refused_setting(error, properties) from None
 
     def _client(self, servers: str) -> OffsetClient:
-        own: dict[str, Any] = {
+        client_settings: dict[str, Any] = {
             "log_level": 0,
             "error_cb": self._refusals.hear,
             "socket.timeout.ms": 10000,
             **self._native,
             "bootstrap.servers": servers,
         }
-        return OffsetClient(own, logger=SilentLog())
+        return OffsetClient(client_settings, logger=SilentLog())
 
     def cluster_id(self) -> str:
         return self._of_any(
@@ -158,7 +158,7 @@ class KafkaTopics:
         names = sorted(wanted)
         if not names:
             return {}
-        found: dict[str, TopicDescription] = {}
+        descriptions: dict[str, TopicDescription] = {}
         leaders: dict[Partition, int | None] = {}
         answers = self._result(self._any.ask_topics(names, patience_s)) or ()
         for name, described in zip(names, answers, strict=False):
@@ -166,24 +166,29 @@ class KafkaTopics:
                 if described.code() not in _GONE:
                     raise self._unavailable(described)
             else:
-                found[name] = TopicDescription(name, str(described.topic_id), len(described.partitions))
-                leaders |= {(name, one.id): one.leader.id if one.leader else None for one in described.partitions}
+                descriptions[name] = TopicDescription(name, str(described.topic_id), len(described.partitions))
+                leaders |= {
+                    (name, partition.id): partition.leader.id if partition.leader else None
+                    for partition in described.partitions
+                }
         self._leaders = self._leaders | leaders
-        return found
+        return descriptions
 
     def topic_keys(self, control_topic: str) -> dict[str, dict[str, str]]:
         names = sorted(name for name in self._of_any(self._listed).topics if not name.startswith("__"))
-        found = self._described_keys(names)
+        keys_by_topic = self._described_keys(names)
         if control_topic in names:
             if self._control_topic is None or self._control_topic.name != control_topic:
                 self._control_topic = ControlTopic(self._properties, control_topic, self.ends)
             for topic, keys in self._control_topic.read(is_there=True).items():
-                found[topic] = found.get(topic, {}) | keys
-        return found
+                keys_by_topic[topic] = keys_by_topic.get(topic, {}) | keys
+        return keys_by_topic
 
     def compacted(self, names: Collection[str]) -> frozenset[str]:
-        found = self._of_any(lambda patience_s: self._configurations(sorted(names), patience_s))
-        return frozenset(topic for topic, entries in found.items() if "compact" in entries["cleanup.policy"].value)
+        configurations = self._of_any(lambda patience_s: self._configurations(sorted(names), patience_s))
+        return frozenset(
+            topic for topic, entries in configurations.items() if "compact" in entries["cleanup.policy"].value
+        )
 
     def _described_keys(self, names: Sequence[str]) -> dict[str, dict[str, str]]:
         """Returns the keys that the configurations of topics have, without topics that this client may not describe. A
@@ -206,14 +211,14 @@ class KafkaTopics:
         if not names:
             return {}
         asked = [ConfigResource(ResourceType.TOPIC, name) for name in names]
-        found = {}
-        for one, future in self._any.describe_configs(asked, request_timeout=patience_s).items():
+        configurations = {}
+        for resource, future in self._any.describe_configs(asked, request_timeout=patience_s).items():
             try:
-                found[one.name] = future.result(patience_s + 1)
+                configurations[resource.name] = future.result(patience_s + 1)
             except KafkaException as error:
                 if error.args[0].code() not in {*_GONE, KafkaError.TOPIC_AUTHORIZATION_FAILED}:
                     raise
-        return found
+        return configurations
 
     def _listed(self, patience_s: float) -> Any:
         """Returns all topics and brokers. With KRaft every answer names a random broker as the controller, which is
@@ -227,13 +232,13 @@ class KafkaTopics:
         if self._any is not self._admin:  # This client learns of leaders in no other way.
             self._describe_leaders()
         # A broker that its cluster has lost is no longer listed, and may still be a bootstrap server.
-        self._addresses |= {number: f"{one.host}:{one.port}" for number, one in everything.brokers.items()}
+        self._addresses |= {number: f"{broker.host}:{broker.port}" for number, broker in everything.brokers.items()}
         return everything
 
     def answering(self) -> str:
         """Returns `bootstrap.servers` without those that do not answer now, unless none would be left."""
         away = {self._addresses.get(broker) for broker in self._silent if broker is not None}
-        return ",".join(one for one in self._servers.split(",") if one.strip() not in away) or self._servers
+        return ",".join(server for server in self._servers.split(",") if server.strip() not in away) or self._servers
 
     def ends(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
         return self._offsets(dict.fromkeys(partitions, _LATEST), is_ends=True)
@@ -245,10 +250,10 @@ class KafkaTopics:
         return self._offsets(dict.fromkeys(partitions, _EARLIEST))
 
     def at_time(self, times: Mapping[Partition, int]) -> dict[Partition, int]:
-        found = self._offsets(times)
-        missing = [partition for partition, offset in found.items() if offset < 0]
-        known = {partition: offset for partition, offset in found.items() if offset >= 0}
-        return known | self.ends(missing)
+        offsets = self._offsets(times)
+        missing = [partition for partition, offset in offsets.items() if offset < 0]
+        dated = {partition: offset for partition, offset in offsets.items() if offset >= 0}
+        return dated | self.ends(missing)
 
     def _offsets(
         self, times: Mapping[Partition, int], *, is_ends: bool = False, isolation: IsolationLevel | None = None
@@ -267,8 +272,8 @@ class KafkaTopics:
         away: dict[int | None, _Away] = {}
         for leader, future in asked.items():
             try:
-                found, moved = self._answers(future)
-                offsets |= found
+                answered, moved = self._answers(future)
+                offsets |= answered
                 if moved:  # The client does not ask for present leaders by itself.
                     self._describe_leaders()
                     again = self._asked({partition: times[partition] for partition in moved}, isolation)
@@ -292,14 +297,14 @@ class KafkaTopics:
             asked = self._silent[leader]
             if asked is not None and not asked.done():
                 continue
-            found: dict[Partition, int] = {}
+            answered: dict[Partition, int] = {}
             with suppress(_Away):
-                found, _ = self._answers(asked) if asked is not None else ({}, [])
-            if found:
+                answered, _ = self._answers(asked) if asked is not None else ({}, [])
+            if answered:
                 del self._silent[leader]
             else:
                 self._silent[leader] = self._asked(group)
-            offsets |= {partition: offset for partition, offset in found.items() if partition in group}
+            offsets |= {partition: offset for partition, offset in answered.items() if partition in group}
         return offsets
 
     def _asked(self, times: _Times, isolation: IsolationLevel | None = None) -> _Asked:
@@ -313,16 +318,16 @@ class KafkaTopics:
         """
         offsets: dict[Partition, int] = {}
         moved: list[Partition] = []
-        for one, answer in (self._result(asked, patience_s) or {}).items():
+        for partition, answer in (self._result(asked, patience_s) or {}).items():
             if isinstance(answer, KafkaError):
                 if answer.code() in _MOVED:
-                    moved.append((one.topic, one.partition))
+                    moved.append((partition.topic, partition.partition))
                 elif answer.code() not in _GONE:
                     raise self._unavailable(answer)
             # A broker that has just restarted answers -1001 for a partition that it does not lead yet; only -1 has a
             # meaning: no record is as young as the requested time.
             elif answer.offset >= _NO_RECORD:
-                offsets[one.topic, one.partition] = int(answer.offset)
+                offsets[partition.topic, partition.partition] = int(answer.offset)
         return offsets, moved
 
     def _describe_leaders(self) -> None:

@@ -46,10 +46,10 @@ def _answer(host: str, port: int, settings: Mapping[str, str], transactional_id:
         if DescribeTransactionsRequest.API_KEY not in any_broker.versions:
             raise UnavailableError
         request = FindCoordinatorRequest(key_type=_TRANSACTION, coordinator_keys=[transactional_id], version=4)
-        [found] = any_broker.ask(request, timeout_s).coordinators
-    if found.error_code:
-        return int(found.error_code)
-    with connect(found.host, found.port, settings, timeout_s) as coordinator:
+        [place] = any_broker.ask(request, timeout_s).coordinators
+    if place.error_code:
+        return int(place.error_code)
+    with connect(place.host, place.port, settings, timeout_s) as coordinator:
         described = DescribeTransactionsRequest(transactional_ids=[transactional_id], version=0)
         [state] = coordinator.ask(described, timeout_s).transaction_states
     return int(state.error_code)

@@ -143,7 +143,7 @@ class Rounds:
 
     def settle(self, outcomes: Sequence[Outcome], mode: Mode, now_s: float, now_ms: int) -> None:
         """Records what the actions of a check in this mode came to."""
-        self.again = mode if any(one.failure and not _is_daily(one) for one in outcomes) else None
+        self.again = mode if any(outcome.failure and not _is_daily(outcome) for outcome in outcomes) else None
         failed = [outcome for outcome in outcomes if outcome.failure and not outcome.is_lost]
         self._postpone_daily(outcomes, now_s)
         wrong = [outcome.failure for outcome in failed] + [words for _, words in self.postponed.values() if words]
@@ -184,7 +184,7 @@ class Rounds:
 
 
 @dataclass
-class Known:
+class WatchedTable:
     """What the scheduler knows of one table."""
 
     #: The last report of ingestion.
@@ -201,7 +201,7 @@ class Known:
     pauses: deque[tuple[float, float]] = field(default_factory=lambda: deque(maxlen=_PAUSES_KEPT))
 
     @classmethod
-    def first(cls, activity: TableActivity, now_s: float, now_ms: int) -> Known:
+    def first(cls, activity: TableActivity, now_s: float, now_ms: int) -> WatchedTable:
         """Returns what is known after a first report: everything that was in the table before deserves one thorough
         check.
         """
@@ -218,7 +218,7 @@ class Known:
             self.changed_s = now_s
         has_moved = (self.activity.version, self.activity.files) != (activity.version, activity.files)
         if has_moved and (then := self.checks.inspected) is not None:
-            # Files that maintenance itself has compacted are no reason for another check.
+            # Files that maintenance itself has compacted are not a reason for another check.
             self.checks.inspected = replace(then, files=max(0, then.files - self.rounds.fewer_files))
             self.rounds.fewer_files = 0
         self.activity = activity
@@ -227,7 +227,7 @@ class Known:
     def is_small(self) -> bool:
         """Whether the table has too few files and snapshots to need maintenance soon; False for upsert tables."""
         activity, spec = self.activity, self.activity.maintained.maintenance.spec
-        is_few = activity.files < spec.min_input_files and activity.snapshots <= spec.snapshot_count
+        is_few = activity.files < spec.min_input_files and activity.snapshots <= spec.snapshots.kept
         return is_few and not activity.maintained.is_upsert and self.rounds.again is None and not self.rounds.has_more
 
     def due(self, now_s: float, now_ms: int, is_spare: bool) -> Mode | None:
@@ -250,7 +250,7 @@ class Known:
             return self.rounds.again
         # Due by time alone: snapshots and orphan files, by the notes of the last round, and actions that the window
         # postponed.
-        is_daily = now_s - checks.ended_s >= min(DAILY_S, spec.orphan_age_s)
+        is_daily = now_s - checks.ended_s >= min(DAILY_S, spec.orphans.age_s)
         if is_daily or (checks.is_shut and is_open(spec.window, now_ms)):
             return "thorough"
         # A check right after the last commit, one among many, has not done what is worth doing for an idle table.
@@ -273,7 +273,7 @@ class Known:
     def _is_idle(self, now_s: float, least_s: float, times: int) -> bool:
         """Returns whether the table has been without a commit for `least_s`, and for `times` its usual pause."""
         pauses_s = [length_s for over_s, length_s in self.pauses if self.changed_s - over_s <= _HABIT_TIMES * length_s]
-        # A single pause is no habit: it may be the one after an initial load.
+        # A single pause is not a habit: it may be the one after an initial load.
         usual_s = median(pauses_s) if len(pauses_s) > 1 else 0.0
         return now_s - self.changed_s >= max(least_s, min(_LONGEST_USUAL_S, times * usual_s))
 
@@ -287,7 +287,7 @@ class Known:
         if activity.files - then.files >= fewest_files(spec.min_input_files, mode):
             return True
         kept = self.rounds.plan.kept_snapshots if self.rounds.plan is not None else None
-        return activity.snapshots - then.snapshots >= max(1, (kept or spec.snapshot_count) // 4)
+        return activity.snapshots - then.snapshots >= max(1, (kept or spec.snapshots.kept) // 4)
 
 
 def _files_since_ms(activity: TableActivity, now_s: float, now_ms: int) -> int:

@@ -134,9 +134,9 @@ def _candidates(sizes: Sequence[int], packing: Packing) -> Sequence[int]:
     which larger files between them would separate for good; none where not even the two smallest fit.
     """
     for most in (max(sizes), packing.target_bytes // 2, sorted(sizes)[1]):
-        found = [size for size in sizes if size <= most]
-        if _full_groups(found, packing):
-            return found
+        small_sizes = [size for size in sizes if size <= most]
+        if _full_groups(small_sizes, packing):
+            return small_sizes
     return ()
 
 

@@ -106,11 +106,11 @@ def measure(metadata: TableMetadata, target_bytes: int) -> TableHealth:
 
 def small_files(metadata: TableMetadata, below_bytes: int) -> Mapping[str, list[int]]:
     """Returns the sizes of small files by partition, in the order of the table, for partitions with several of them."""
-    found: dict[str, list[int]] = {}
+    small_sizes: dict[str, list[int]] = {}
     for file in metadata.files:
         if file.size_bytes < below_bytes:
-            found.setdefault(file.partition, []).append(file.size_bytes)
-    return {partition: sizes for partition, sizes in found.items() if len(sizes) > 1}
+            small_sizes.setdefault(file.partition, []).append(file.size_bytes)
+    return {partition: sizes for partition, sizes in small_sizes.items() if len(sizes) > 1}
 
 
 def small_and_larger_files(metadata: TableMetadata, target_bytes: int) -> Mapping[str, list[int]]:

@@ -77,7 +77,7 @@ def _partition(target: TableTarget, merging: Merging) -> Partition:
     """
     partition = merging.files[0][0].description.get("partition") or ()
     ids = [str(field.field_id) for field in target.partitioning.fields]
-    values = tuple(partition.get(one) for one in ids) if isinstance(partition, dict) else tuple(partition)
+    values = tuple(partition.get(field_id) for field_id in ids) if isinstance(partition, dict) else tuple(partition)
     return Partition(values, short_path(merging.folder))
 
 
@@ -93,19 +93,19 @@ def _rows(target: TableTarget, schema: pa.Schema, file: LiveFile, number: int) -
             raise _Differs
         places = _places(target, parquet.schema_arrow)
         gone = rows_of(read_deletes(target, file.path, file.deletes))
-        at = 0
+        first_row = 0
         for batch in _batches(parquet):
             columns = [
                 pa.nulls(len(batch), field.type) if place is None else as_written(batch.column(place), field.type)
                 for place, field in zip(places, target.arrow_schema, strict=True)
             ]
             if len(schema) > len(columns):
-                columns += _lineage(batch, file.first_row_id, number, at)
+                columns += _lineage(batch, file.first_row_id, number, first_row)
             rows = pa.Table.from_arrays(columns, schema=schema)
-            mine = gone[np.searchsorted(gone, at) : np.searchsorted(gone, at + len(batch))] - at
+            mine = gone[np.searchsorted(gone, first_row) : np.searchsorted(gone, first_row + len(batch))] - first_row
             if mine.size:
                 rows = rows.take(pa.array(np.delete(np.arange(len(batch)), mine)))
-            at += len(batch)
+            first_row += len(batch)
             if rows.num_rows:
                 yield rows
 
@@ -120,12 +120,12 @@ def _batches(parquet: pq.ParquetFile) -> Iterator[pa.RecordBatch]:
         yield from parquet.iter_batches(max(1, count), row_groups=[number], use_threads=False)
 
 
-def _places(target: TableTarget, found: pa.Schema) -> list[int | None]:
+def _places(target: TableTarget, stored_schema: pa.Schema) -> list[int | None]:
     """Returns the index of each column of the table in the file; None where the file lacks it and all values are null.
 
     Raises: _Differs.
     """
-    by_id = {field_id_of(field): place for place, field in enumerate(found)}
+    by_id = {field_id_of(field): place for place, field in enumerate(stored_schema)}
     if -1 in by_id:
         raise _Differs  # The file was not written for Iceberg: its columns are matched by name.
     fixed = {field.source_id for field in target.partitioning.fields}
@@ -136,41 +136,41 @@ def _places(target: TableTarget, found: pa.Schema) -> list[int | None]:
             # The column may have a value all the same: its default, or that of the partition.
             if field.required or field.initial_default is not None or field.field_id in fixed:
                 raise _Differs
-        elif not _is_same(found.field(place), wanted):
+        elif not _is_same(stored_schema.field(place), wanted):
             raise _Differs
         places.append(place)
     return places
 
 
-def _is_same(found: pa.Field, wanted: pa.Field) -> bool:
+def _is_same(stored: pa.Field, wanted: pa.Field) -> bool:
     """Returns whether a column can be copied; names may differ."""
-    if field_id_of(found) != field_id_of(wanted) or (found.nullable and not wanted.nullable):
+    if field_id_of(stored) != field_id_of(wanted) or (stored.nullable and not wanted.nullable):
         return False
-    one, other = found.type, wanted.type
-    if pa.types.is_struct(one) and pa.types.is_struct(other):
-        return one.num_fields == other.num_fields and all(map(_is_same, one, other))
-    if pa.types.is_map(one) and pa.types.is_map(other):
-        return _is_same(one.key_field, other.key_field) and _is_same(one.item_field, other.item_field)
-    if pa.types.is_list(one) and pa.types.is_list(other):
-        return _is_same(one.value_field, other.value_field)
-    return not pa.types.is_nested(one) and bool(one.equals(other))
+    kind, wanted_kind = stored.type, wanted.type
+    if pa.types.is_struct(kind) and pa.types.is_struct(wanted_kind):
+        return kind.num_fields == wanted_kind.num_fields and all(map(_is_same, kind, wanted_kind))
+    if pa.types.is_map(kind) and pa.types.is_map(wanted_kind):
+        return _is_same(kind.key_field, wanted_kind.key_field) and _is_same(kind.item_field, wanted_kind.item_field)
+    if pa.types.is_list(kind) and pa.types.is_list(wanted_kind):
+        return _is_same(kind.value_field, wanted_kind.value_field)
+    return not pa.types.is_nested(kind) and bool(kind.equals(wanted_kind))
 
 
-def _lineage(batch: pa.RecordBatch, first: int | None, number: int, at: int) -> list[pa.Array]:
+def _lineage(batch: pa.RecordBatch, first: int | None, number: int, first_row: int) -> list[pa.Array]:
     """Returns the row ids, and the sequence numbers of the rows' last change: the file's own columns, and where they
     are null the values inherited from the file. first: the id of the file's first row, None before a commit assigned
-    it. at: the position of the batch in the file. Source: Iceberg specification, "Row Lineage".
+    it. first_row: the position of the batch in the file. Source: Iceberg specification, "Row Lineage".
     """
     count = len(batch)
     inherited = [pa.nulls(count, pa.int64())] * 2
     if first is not None:
         inherited = [
-            pa.array(first + at + np.arange(count, dtype=np.int64)),
+            pa.array(first + first_row + np.arange(count, dtype=np.int64)),
             pa.array(np.full(count, number, np.int64)),
         ]
-    own = {field_id_of(field): column for field, column in zip(batch.schema, batch.columns, strict=True)}
+    stored_columns = {field_id_of(field): column for field, column in zip(batch.schema, batch.columns, strict=True)}
     columns = []
     for field_id, values in zip((ROW_ID_FIELD, UPDATED_FIELD), inherited, strict=True):
-        column = own.get(field_id)
+        column = stored_columns.get(field_id)
         columns.append(values if column is None else pa.compute.coalesce(column.cast(pa.int64()), values))
     return columns

@@ -111,7 +111,7 @@ class Plan:
     actions: tuple[Action, ...] = ()
     #: What is due and must not be done yet.
     waiting: tuple[str, ...] = ()
-    #: Paths of files that no snapshot names yet, and that are no orphans.
+    #: Paths of files that no snapshot names yet, and that are not orphans.
     pending_files: frozenset[str] = field(default=frozenset(), repr=False)
     #: Files written since then may belong to a batch in progress; None where no batch is known.
     files_since_ms: int | None = None
@@ -163,7 +163,7 @@ def plan_maintenance(
     few commits; `idle` once records have stopped arriving; `thorough` a while later, for everything that improves
     anything. noted: when actions that leave no trace in the metadata were last done, by their property.
     """
-    maintenance = as_the_table_says(maintenance, metadata)
+    maintenance = with_table_file_size(maintenance, metadata)
     spec, table = maintenance.spec, metadata.name
     health = measure(metadata, maintenance.target_bytes)
     if not spec.is_on or metadata.head is None:
@@ -184,22 +184,22 @@ def plan_maintenance(
         kind = ACTIONS.get(name)
         if name not in spec.skip and (planning.is_open or not (kind.is_rewrite or kind.is_daily)):
             planning = replace(planning, planned=(*planning.planned, *kind.planner(planning)))
-    kept = kept_count(metadata, spec.snapshot_count)
+    kept = kept_count(metadata, spec.snapshots.kept)
     return Plan(table, health, planning.planned, tuple(waiting), holds.pending_files, kept_snapshots=kept)
 
 
-def as_the_table_says(maintenance: MaintenanceTask, metadata: TableMetadata) -> MaintenanceTask:
+def with_table_file_size(maintenance: MaintenanceTask, metadata: TableMetadata) -> MaintenanceTask:
     """Returns the task with the file size of the table's own property, as ingestion uses it, unless `maintenance` sets
     one.
 
     Raises: SpecError for a property of the table that no file can be written with.
     """
     check_properties(metadata.properties, metadata.name)
-    own = metadata.properties.get("write.target-file-size-bytes")
+    file_size = metadata.properties.get("write.target-file-size-bytes")
     return (
         maintenance
-        if maintenance.spec.target_file_size_bytes or not own
-        else replace(maintenance, target_bytes=int(own))
+        if maintenance.spec.target_file_size_bytes or not file_size
+        else replace(maintenance, target_bytes=int(file_size))
     )
 
 
@@ -208,7 +208,7 @@ def _held(metadata: TableMetadata, holds: Holds) -> Holds:
     words = ""
     for name in (_MAX_SNAPSHOT_AGE, _MIN_SNAPSHOTS, MAX_REF_AGE):
         if not metadata.properties.get(name, "0").isdecimal():
-            words = f"nothing is removed from a table whose property {name} is no whole number"
+            words = f"nothing is removed from a table whose property {name} is not a whole number"
     if metadata.properties.get("gc.enabled", "true").lower() == "false":
         words = "nothing is removed from a table whose property gc.enabled is false"
     return replace(holds, waits=words) if words and not holds.waits else holds
@@ -400,9 +400,9 @@ def plan_expiry(planning: Planning) -> Iterator[Action]:
 
 def _retention(metadata: TableMetadata, spec: MaintenanceSpec) -> Retention:
     """Returns the retention of the pipeline file, and of the table's own properties."""
-    own = [metadata.properties.get(name, "") for name in (_MAX_SNAPSHOT_AGE, _MIN_SNAPSHOTS)]
-    age_ms, fewest = (int(text) if text.isdecimal() else 0 for text in own)
-    return Retention(max(int(spec.snapshot_age_s * 1000), age_ms), max(spec.snapshot_count, fewest), age_ms, fewest)
+    texts = [metadata.properties.get(name, "") for name in (_MAX_SNAPSHOT_AGE, _MIN_SNAPSHOTS)]
+    age_ms, fewest = (int(text) if text.isdecimal() else 0 for text in texts)
+    return Retention(max(int(spec.snapshots.age_s * 1000), age_ms), max(spec.snapshots.kept, fewest), age_ms, fewest)
 
 
 def _sooner(period_ms: int) -> int:
@@ -415,7 +415,7 @@ def _sooner(period_ms: int) -> int:
 def plan_orphans(planning: Planning) -> Iterator[Action]:
     """Yields the search for orphan files, once a day."""
     spec, noted, now_ms = planning.maintenance.spec, planning.noted, planning.now_ms
-    every_ms = _sooner(min(DAILY_MS, int(spec.orphan_age_s * 1000)))
+    every_ms = _sooner(min(DAILY_MS, int(spec.orphans.age_s * 1000)))
     last_ms = noted.get(ORPHANS_NOTE)
     since_ms = last_ms if last_ms is not None else noted.get(BEGIN_NOTE, 0)
     if not planning.holds.waits and now_ms - since_ms >= every_ms:
@@ -425,7 +425,7 @@ def plan_orphans(planning: Planning) -> Iterator[Action]:
             else f"were last looked for {(now_ms - last_ms) / 3_600_000:.0f} h ago"
         )
         reason = f"files that no snapshot references {when}"
-        gain = f"the space of those older than {spec.orphan_age_s / 3600:.0f} h"
+        gain = f"the space of those older than {spec.orphans.age_s / 3600:.0f} h"
         yield Action("orphans", planning.metadata.name, reason, gain)
 
 

@@ -48,17 +48,17 @@ def expirable(
     line = list(metadata.ancestors())
     count = kept_count(metadata, retention.count)
     oldest_ms = now_ms - retention.age_ms
-    own = max(_young(line, now_ms - retention.own_age_ms) if retention.own_age_ms else 0, retention.own_count)
-    held = _unbroken(line, max(own, min(count, _young(line, oldest_ms))), keep_back_to)
+    own_count = max(_young(line, now_ms - retention.own_age_ms) if retention.own_age_ms else 0, retention.own_count)
+    held = _unbroken(line, max(own_count, min(count, _young(line, oldest_ms))), keep_back_to)
     on_main = {snapshot.id for snapshot in line}
     kept = {snapshot.id for snapshot in line[:held]} | set(
         _counted(metadata, now_ms - max(COUNTED_MS, retention.age_ms))
     )
-    kept |= {one for ref in metadata.refs.values() for one in _of_ref(metadata, ref, on_main, now_ms)}
+    kept |= {snapshot_id for ref in metadata.refs.values() for snapshot_id in _of_ref(metadata, ref, on_main, now_ms)}
     kept |= {snapshot.id for snapshot in _for_readers(metadata, line, held, oldest_ms)[:count]}
     return tuple(
         snapshot.id
-        for snapshot in sorted(metadata.snapshots.values(), key=lambda one: (one.at_ms, one.id))
+        for snapshot in sorted(metadata.snapshots.values(), key=lambda candidate: (candidate.at_ms, candidate.id))
         if snapshot.id not in kept
         and (snapshot.id in on_main or snapshot.at_ms < oldest_ms or not _is_elsewhere(snapshot, line))
     )
@@ -69,9 +69,9 @@ def before_first_commit(metadata: TableMetadata, pipeline: str) -> tuple[int, ..
     Without it, such a table could not be distinguished from one whose progress has expired.
     """
     line = list(metadata.ancestors())
-    if key(pipeline, "created") not in metadata.properties or any(pipeline in one.progress for one in line):
+    if key(pipeline, "created") not in metadata.properties or any(pipeline in ancestor.progress for ancestor in line):
         return ()
-    return tuple(one.id for one in line[-1:] if one.parent is None)
+    return tuple(oldest.id for oldest in line[-1:] if oldest.parent is None)
 
 
 def needs_carrying(metadata: TableMetadata, retention: Retention) -> bool:
@@ -94,8 +94,10 @@ def progress_depth(line: Iterable[Snapshot]) -> int:
 
 def _counted(metadata: TableMetadata, oldest_ms: int) -> list[int]:
     """Returns the newest snapshot with statistics, unless it is older than this; Iceberg lists them in no order."""
-    there = [metadata.snapshots[one] for one in metadata.statistics if one in metadata.snapshots]
-    newest = max(there, key=lambda one: (one.at_ms, one.id), default=None)
+    with_statistics = [
+        metadata.snapshots[snapshot_id] for snapshot_id in metadata.statistics if snapshot_id in metadata.snapshots
+    ]
+    newest = max(with_statistics, key=lambda snapshot: (snapshot.at_ms, snapshot.id), default=None)
     return [newest.id] if newest is not None and newest.at_ms >= oldest_ms else []
 
 
@@ -127,7 +129,9 @@ def _for_readers(metadata: TableMetadata, line: Sequence[Snapshot], held: int, o
     leaving = [before for after, before in pairwise(line[max(0, held - 1) :]) if after.removes_files]
     on_main = {snapshot.id for snapshot in line}
     left = [s for s in metadata.snapshots.values() if s.id not in on_main and not _is_elsewhere(s, line)]
-    return sorted((s for s in [*leaving, *left] if s.at_ms >= oldest_ms), key=lambda one: one.at_ms, reverse=True)
+    return sorted(
+        (s for s in [*leaving, *left] if s.at_ms >= oldest_ms), key=lambda snapshot: snapshot.at_ms, reverse=True
+    )
 
 
 def _is_elsewhere(snapshot: Snapshot, line: Sequence[Snapshot]) -> bool:
@@ -139,12 +143,12 @@ def _of_ref(metadata: TableMetadata, ref: Ref, on_main: Set[int], now_ms: int) -
     """Yields the snapshots that a branch or tag keeps, as in Iceberg's own expiry: none once its time is over. A branch
     without a retention of its own keeps all that only it has.
     """
-    at, place = metadata.snapshots.get(ref.snapshot), 0
-    if at is None or _is_older(at, ref.max_age_ms, now_ms):
+    snapshot, place = metadata.snapshots.get(ref.snapshot), 0
+    if snapshot is None or _is_older(snapshot, ref.max_age_ms, now_ms):
         return
-    while at is not None and _is_kept(at, place, ref, at.id in on_main, now_ms):
-        yield at.id
-        at, place = metadata.snapshots.get(at.parent) if at.parent is not None else None, place + 1
+    while snapshot is not None and _is_kept(snapshot, place, ref, snapshot.id in on_main, now_ms):
+        yield snapshot.id
+        snapshot, place = metadata.snapshots.get(snapshot.parent) if snapshot.parent is not None else None, place + 1
 
 
 def _is_kept(snapshot: Snapshot, place: int, ref: Ref, is_on_main: bool, now_ms: int) -> bool:

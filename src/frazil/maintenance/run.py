@@ -98,10 +98,10 @@ def remove_orphans(action: Action, current: Round) -> Rewritten:
     plan, now_ms, table_maintenance = current.plan, current.clock.now_ms(), current.table_maintenance
     # A process that was stopped for days has files of that age, and may commit them next.
     oldest_ms = plan.files_since_ms if plan.files_since_ms is not None else now_ms
-    age_ms = int(current.maintenance.spec.orphan_age_s * 1000)
-    found = table_maintenance.orphans(action.table, min(oldest_ms, now_ms - age_ms))
+    age_ms = int(current.maintenance.spec.orphans.age_s * 1000)
+    unreferenced = table_maintenance.orphans(action.table, min(oldest_ms, now_ms - age_ms))
     names = {normalize_path(path) for path in plan.pending_files}
-    orphans = [path for path in found if normalize_path(path) not in names]
+    orphans = [path for path in unreferenced if normalize_path(path) not in names]
     hit("maintenance.orphans.found")
     if current.is_stopping():  # The listing may have taken hours, and another process may write the table by now.
         return Rewritten()
@@ -191,7 +191,7 @@ class MaintenanceRunner:
     def run(
         self, plan: Plan, maintenance: MaintenanceTask, is_stopping: Callable[[], bool] = lambda: False
     ) -> Iterator[Outcome]:
-        """Runs the actions of the plan and yields their outcomes. After a failure that was no conflict, no more files
+        """Runs the actions of the plan and yields their outcomes. After a failure that was not a conflict, no more files
         are rewritten; snapshots are expired nevertheless, or the metadata would grow for as long as rewriting fails.
         """
         has_failed, current = False, Round(self._table_maintenance, plan, maintenance, self._clock, is_stopping)
@@ -245,10 +245,10 @@ class MaintenanceRunner:
 
     def _noted(self, metadata: TableMetadata) -> Mapping[str, int]:
         prefix = f"frazil.{self._pipeline}."
-        own = (
+        notes = (
             (name.removeprefix(prefix), text) for name, text in metadata.properties.items() if name.startswith(prefix)
         )
-        return {name: int(text) for name, text in own if text.isdecimal()}
+        return {name: int(text) for name, text in notes if text.isdecimal()}
 
 
 def _unfinished(dead_letter_table: str) -> str:

@@ -15,7 +15,7 @@ import structlog
 
 from frazil.clock import Clock
 from frazil.errors import FrazilError
-from frazil.maintenance.due import FAILED_RETRY_S, Known, RoundsStatus, TableActivity
+from frazil.maintenance.due import FAILED_RETRY_S, RoundsStatus, TableActivity, WatchedTable
 from frazil.maintenance.plan import Mode, Plan, is_open
 from frazil.maintenance.run import MaintainedTable, MaintenanceRunner, Outcome
 
@@ -45,7 +45,7 @@ class MaintenanceScheduler:
         self._runner = runner
         self._on_change = on_change
         self._clock = clock
-        self._known: dict[str, Known] = {}
+        self._watched: dict[str, WatchedTable] = {}
         self._spare_from_s = float("-inf")
         self._lock = threading.Lock()
         self._stopping = threading.Event()
@@ -68,31 +68,33 @@ class MaintenanceScheduler:
         """
         now_s, now_ms = self._clock.monotonic_s(), self._clock.now_ms()
         with self._lock:
-            for name in self._known.keys() - {activity.maintained.name for activity in tables}:
-                del self._known[name]
+            for name in self._watched.keys() - {activity.maintained.name for activity in tables}:
+                del self._watched[name]
             for activity in tables:
                 name = activity.maintained.name
-                if name in self._known:
-                    self._known[name].note(activity, now_s, now_ms)
+                if name in self._watched:
+                    self._watched[name].note(activity, now_s, now_ms)
                 else:
-                    self._known[name] = Known.first(activity, now_s, now_ms)
+                    self._watched[name] = WatchedTable.first(activity, now_s, now_ms)
 
     def status(self) -> Mapping[str, RoundsStatus]:
         """Returns what the rounds of each table came to."""
         with self._lock:
-            return {name: known.rounds.status for name, known in self._known.items()}
+            return {name: watched.rounds.status for name, watched in self._watched.items()}
 
     def plans(self) -> Mapping[str, Plan]:
         """Returns the health of each table that was checked, and what was due, as of its last check."""
         with self._lock:
-            return {name: known.rounds.plan for name, known in self._known.items() if known.rounds.plan is not None}
+            return {
+                name: watched.rounds.plan for name, watched in self._watched.items() if watched.rounds.plan is not None
+            }
 
     def note_round(self, table: str, plan: Plan | None) -> None:
         """Takes the plan of a table after a round of maintenance that an operator has requested."""
         with self._lock:
-            known = self._known.get(table)
-            if known is not None and plan is not None:
-                known.rounds.adopt(plan, self._clock.monotonic_s())
+            watched = self._watched.get(table)
+            if watched is not None and plan is not None:
+                watched.rounds.adopt(plan, self._clock.monotonic_s())
 
     def slowed_by(self, table: str) -> float:
         """Returns how many times as far apart as usual a table's commits should be, if each may undo maintenance: 1.0
@@ -100,8 +102,8 @@ class MaintenanceScheduler:
         further compaction that is discarded.
         """
         with self._lock:
-            known = self._known.get(table)
-        return 1.0 if known is None else known.rounds.slowed_by
+            watched = self._watched.get(table)
+        return 1.0 if watched is None else watched.rounds.slowed_by
 
     def run_next(self) -> float:
         """Checks the table that has waited longest, if one is due, and runs its actions; returns how long to pause, in
@@ -109,17 +111,17 @@ class MaintenanceScheduler:
         """
         now_s = self._clock.monotonic_s()
         with self._lock:
-            now_ms, every, is_spare = self._clock.now_ms(), self._known.items(), now_s >= self._spare_from_s
+            now_ms, every, is_spare = self._clock.now_ms(), self._watched.items(), now_s >= self._spare_from_s
             due = [
-                (known.checks.checked_s, name, mode, known)
-                for name, known in every
-                if (mode := known.due(now_s, now_ms, is_spare))
+                (watched.checks.checked_s, name, mode, watched)
+                for name, watched in every
+                if (mode := watched.due(now_s, now_ms, is_spare))
             ]
         if not due:
             return min(_LONGEST_PAUSE_S, max(_NAP_S, (self._clock.monotonic_s() - now_s) / _LOOK_SHARE))
-        _, _, mode, known = min(due, key=lambda one: one[:2])
-        are_all_small = all(one.is_small for *_, one in due)
-        was_idle = self._maintain(known, mode)
+        _, _, mode, watched = min(due, key=lambda due_round: due_round[:2])
+        are_all_small = all(due_mode.is_small for *_, due_mode in due)
+        was_idle = self._maintain(watched, mode)
         # A pause as long as the work: maintenance takes at most half of its capacity. Tables that hardly need it, such
         # as the hundreds that a start finds, wait longer.
         times = _IDLE_PAUSES if are_all_small and was_idle else 1
@@ -130,12 +132,12 @@ class MaintenanceScheduler:
         while not self._stopping.wait(pause_s):
             pause_s = self.run_next()
 
-    def _maintain(self, known: Known, mode: Mode) -> bool:
+    def _maintain(self, watched: WatchedTable, mode: Mode) -> bool:
         """Runs a round for a table; returns whether it has looked at the table and found nothing to do."""
-        rounds, checks = known.rounds, known.checks
+        rounds, checks = watched.rounds, watched.checks
         with self._lock:
-            activity = known.activity
-            maintained = replace(activity.maintained, files_since_ms=known.files_since_ms)
+            activity = watched.activity
+            maintained = replace(activity.maintained, files_since_ms=watched.files_since_ms)
         now_s = self._clock.monotonic_s()
         checks.is_shut = not is_open(maintained.maintenance.spec.window, self._clock.now_ms())
         checks.note(activity, mode, now_s)
@@ -148,43 +150,45 @@ class MaintenanceScheduler:
             if plan.is_settled:
                 checks.note(activity, "thorough", now_s)
             plan = rounds.adopt(plan, now_s)
-            outcomes = list(self._runner.run(plan, maintained.maintenance, partial(self._is_over, known)))
+            outcomes = list(self._runner.run(plan, maintained.maintenance, partial(self._is_over, watched)))
             if mode == "eager":
                 self._spare_from_s = _spare_from_s(outcomes, now_s, self._clock.monotonic_s())
-            self._settle(known, maintained, mode, outcomes)
+            self._settle(watched, maintained, mode, outcomes)
             return not plan.actions
         except FrazilError as error:
-            self._postpone(known, error.message, mode)
+            self._postpone(watched, error.message, mode)
         except Exception as error:  # noqa: BLE001  (maintenance must never end the pipeline)
             if not self._stopping.is_set():
                 log.error("unexpected_error", table=maintained.name, error=f"{type(error).__name__}: {error}")
-                self._postpone(known, f"{type(error).__name__}: {error}", mode)
+                self._postpone(watched, f"{type(error).__name__}: {error}", mode)
         finally:
             checks.ended_s = self._clock.monotonic_s()
         return False
 
-    def _is_over(self, known: Known) -> bool:
+    def _is_over(self, watched: WatchedTable) -> bool:
         """Whether no further action of the table may begin: the process ends, or the table is another process's now."""
         with self._lock:
-            return self._stopping.is_set() or known not in self._known.values()
+            return self._stopping.is_set() or watched not in self._watched.values()
 
-    def _settle(self, known: Known, maintained: MaintainedTable, mode: Mode, outcomes: Sequence[Outcome]) -> None:
+    def _settle(
+        self, watched: WatchedTable, maintained: MaintainedTable, mode: Mode, outcomes: Sequence[Outcome]
+    ) -> None:
         """Records what the actions of a round came to, and plans again: what is left to do, and whether the table's health
         is below its caps now.
         """
-        known.rounds.settle(outcomes, mode, self._clock.monotonic_s(), self._clock.now_ms())
+        watched.rounds.settle(outcomes, mode, self._clock.monotonic_s(), self._clock.now_ms())
         if any(map(_has_follow_up, outcomes)):
-            known.checks.thorough_at = ""
-        if any(not outcome.failure for outcome in outcomes) and not self._is_over(known):
+            watched.checks.thorough_at = ""
+        if any(not outcome.failure for outcome in outcomes) and not self._is_over(watched):
             self._on_change(maintained.name)
             plan = self._runner.plan(maintained, mode)
             if plan is not None:
-                known.rounds.adopt(plan, self._clock.monotonic_s())
+                watched.rounds.adopt(plan, self._clock.monotonic_s())
 
-    def _postpone(self, known: Known, reason: str, mode: Mode) -> None:
-        known.rounds.fail(reason, mode, self._clock.monotonic_s())
+    def _postpone(self, watched: WatchedTable, reason: str, mode: Mode) -> None:
+        watched.rounds.fail(reason, mode, self._clock.monotonic_s())
         if not self._stopping.is_set():
-            name = known.activity.maintained.name
+            name = watched.activity.maintained.name
             log.warning("maintenance_skipped", table=name, reason=reason, retry_in_s=FAILED_RETRY_S)
 
 

@@ -72,17 +72,17 @@ def failed(name: str, tried: str, error: FrazilError | TableStopped) -> Finding:
 def check_machine(needs_s3: bool) -> Iterator[Finding]:
     """Checks Java and the jars."""
     java = check_java()
-    yield Finding("java", java.is_ok, "started it with -version", java.found, java.remedy)
+    yield Finding("java", java.is_ok, "started it with -version", java.result, java.remedy)
     files = check_files()
     if not files.is_ok:
-        yield Finding(files.name, False, "looked at ulimit -n", files.found, files.remedy)
+        yield Finding(files.name, False, "looked at ulimit -n", files.result, files.remedy)
     temporary = check_temporary()
     if not temporary.is_ok:
-        yield Finding(temporary.name, False, "looked at how the folder is mounted", temporary.found, temporary.remedy)
+        yield Finding(temporary.name, False, "looked at how the folder is mounted", temporary.result, temporary.remedy)
     uses: tuple[Use, ...] = ("spark", "s3") if needs_s3 else ("spark",)
     for use in uses:
         jars = check_jars(use)
-        yield Finding(jars.name, jars.is_ok, "compared the cache with what was fetched", jars.found, jars.remedy)
+        yield Finding(jars.name, jars.is_ok, "compared the cache with what was fetched", jars.result, jars.remedy)
 
 
 def check_kafka(
@@ -147,9 +147,9 @@ def _check_missing(spec: PipelineSpec, tables: Sequence[Table], source: Source) 
     named = sorted({selector.literal for selector in spec.topics if selector.literal})
     uses = [(topic, f"table {spec.namespace}.{topic} waits for it") for topic in named]
     uses += [
-        (table.spec.atomic.transaction_topic, f"table {table.name} waits for it")
+        (table.spec.changes.atomic.transaction_topic, f"table {table.name} waits for it")
         for table in tables
-        if table.spec.atomic is not None and table.spec.atomic.transaction_topic is not None
+        if table.spec.changes.atomic is not None and table.spec.changes.atomic.transaction_topic is not None
     ]
     dead_letters = _dead_letter_topics(tables)
     uses += [(topic, f"dead letters of {', '.join(names)} go there") for topic, names in dead_letters.items()]
@@ -166,8 +166,11 @@ def _dead_letter_topics(tables: Iterable[Table]) -> dict[str, list[str]]:
     """Returns the names of the tables whose dead letters go to each topic."""
     found: dict[str, list[str]] = {}
     for table in tables:
-        if table.spec.dead_letters.topic is not None and table.spec.on_bad_record == "dead_letter":
-            found.setdefault(table.spec.dead_letters.topic, []).append(table.name)
+        if (
+            table.spec.bad_records.dead_letters.topic is not None
+            and table.spec.bad_records.on_bad_record == "dead_letter"
+        ):
+            found.setdefault(table.spec.bad_records.dead_letters.topic, []).append(table.name)
     return found
 
 
@@ -240,7 +243,7 @@ def check_lookups(tables: Iterable[Table], catalog: Catalog) -> Iterator[Finding
     """Yields a finding for each reference table that records are joined with."""
     references, states = References(catalog), dict[str, TableState | None]()
     for table in tables:
-        for lookup in table.spec.lookup:
+        for lookup in table.spec.query.lookup:
             name, tried = f"lookup {lookup.name} of {table.name}", f"read {lookup.table or lookup.file}"
             try:
                 found = references.find(table, lookup, states)
@@ -293,10 +296,10 @@ def _describe(name: str, tried: str, table: Table) -> Finding:
     if widened:
         columns = ", ".join(f"{one.path}: {one.kind}" for one in widened)
         there += f"; `frazil run` adds or widens {columns}, as `columns` declares"
-    kept = [key for key, text in table.spec.properties.items() if table.state.properties.get(key) != text]
-    if table.spec.location not in (None, table.state.location):
+    kept = [key for key, text in table.spec.layout.properties.items() if table.state.properties.get(key) != text]
+    if table.spec.layout.location not in (None, table.state.location):
         there += f"; keeps its location {table.state.location}: `location` is for new tables"
-    if table.state.format_version < table.spec.format_version:
+    if table.state.format_version < table.spec.layout.format_version:
         there += f"; has format version {table.state.format_version}, which `format_version` does not change"
     if table.state.properties.get("gc.enabled", "").lower() == "false":
         there += "; keeps snapshots and orphan files, as its gc.enabled is false"
@@ -307,7 +310,7 @@ def _describe(name: str, tried: str, table: Table) -> Finding:
 
 def declared_schema(table: Table) -> Schema:
     """Returns the schema of the columns that the pipeline file declares."""
-    return new_schema((column.name, column.type) for column in table.spec.columns)
+    return new_schema((column.name, column.type) for column in table.spec.shape.columns)
 
 
 def _warnings(table: Table, schema: Schema) -> str:
@@ -347,7 +350,7 @@ def check_service(spec: PipelineSpec, tables: Iterable[Table]) -> Iterator[Findi
     if left:
         remedy = f"write `maintenance: {{skip: [{', '.join(left)}]}}`"
         yield Finding(name, True, tried, f"mind: it maintains tables by itself; {remedy}")
-    homeless = [table.name for table in tables if table.state is None and table.spec.location is None]
+    homeless = [table.name for table in tables if table.state is None and table.spec.layout.location is None]
     if service.needs_location and homeless:
         remedy = "write `location` for each"
         yield Finding(

@@ -51,7 +51,7 @@ def order_mismatch(spec: TableSpec, state: TableState, file: Path) -> SpecError 
     """Returns why maintenance cannot sort the rows of an existing table as the pipeline file asks, with file and line;
     None where it can.
     """
-    declared = {column.name: column.type for column in spec.columns} | own_columns(spec)
+    declared = {column.name: column.type for column in spec.shape.columns} | own_columns(spec)
     there = {field.name: field.field_type for field in state.schema.fields}
     for line, error in check_order(spec.maintenance, {**declared, **there}, is_complete=True):
         error.where = f"{file}:{line}"

@@ -38,7 +38,7 @@ def maintained_tables(tables: Iterable[Table]) -> list[MaintainedTable]:
 
 def maintained_table(table: Table, is_limited: bool = False) -> MaintainedTable:
     """Returns one table. is_limited: limits the bytes of a round."""
-    maintenance, is_upsert = _maintenance_task(table, is_limited), table.spec.mode == "upsert"
+    maintenance, is_upsert = _maintenance_task(table, is_limited), table.spec.changes.mode == "upsert"
     return MaintainedTable(table.name, maintenance, dead_letters=table.dead_letter_table_name, is_upsert=is_upsert)
 
 
@@ -60,7 +60,7 @@ def load_upsert_tables(tables: Iterable[Table], catalog: Catalog) -> None:
     catalog does not answer stays unknown.
     """
     for table in tables:
-        if table.spec.mode == "upsert":
+        if table.spec.changes.mode == "upsert":
             with suppress(FrazilError):
                 table.state = catalog.load(table.name)
 
@@ -127,7 +127,7 @@ def report_maintenance(
     """
     runner = MaintenanceRunner(table_maintenance, pipeline, clock)
     plan = runner.plan(maintained_table(table), is_scheduled=True)
-    return None if plan is None else maintenance_report(plan, table.spec.mode, rounds)
+    return None if plan is None else maintenance_report(plan, table.spec.changes.mode, rounds)
 
 
 def maintenance_report(plan: Plan, mode: str, rounds: RoundsStatus) -> MaintenanceReport:
@@ -171,7 +171,7 @@ def _maintenance_task(table: Table, is_limited: bool) -> MaintenanceTask:
 
 def _transfer(table: Table) -> Transfer | None:
     """Returns how rows that ingestion deletes during a compaction are found in the new files: by the table's keys."""
-    if table.state is None or table.spec.mode != "upsert":
+    if table.state is None or table.spec.changes.mode != "upsert":
         return None
     target = target_of(table)
     has_keys = target.changes is not None and bool(target.changes.paths)

@@ -65,7 +65,7 @@ def _addresses(url: str, conf: Mapping[str, str], environment: Mapping[str, str]
         if parts.hostname:
             return [(parts.hostname, parts.port or (80 if parts.scheme == "http" else 443))]
     remedy = "write `spark: {master: …}` as spark://HOST:PORT, yarn, k8s://https://HOST:PORT or local[*]"
-    raise UnavailableError("this is no address of a Spark master", remedy=remedy, where=url)
+    raise UnavailableError("this is not an address of a Spark master", remedy=remedy, where=url)
 
 
 def _resource_managers(conf: Mapping[str, str], environment: Mapping[str, str]) -> list[tuple[str, int]]:

@@ -35,7 +35,7 @@ from frazil.ingest.tables.table import Table
 from frazil.kafka.port import Partition, ReadRecord, Source
 from frazil.ops.json_records import to_json
 from frazil.ops.layouts import PlannedLayout, plan_layout
-from frazil.ops.reports import Problem, held_back, telling
+from frazil.ops.reports import Problem, held_back, problem_document
 from frazil.ops.sampled_changes import (
     keys_beside,
     kinds_without_rows,
@@ -149,7 +149,7 @@ class PlannedTable:
 
     def document(self) -> dict[str, Any]:
         """Returns the JSON of the planned table."""
-        return to_json(self, *INNER) | to_json(self.layout) | telling(self.problem)
+        return to_json(self, *INNER) | to_json(self.layout) | problem_document(self.problem)
 
 
 @dataclass(frozen=True)
@@ -171,7 +171,7 @@ def plan_document(spec: PipelineSpec, tables: Sequence[PlannedTable]) -> dict[st
     return {
         "pipeline": spec.pipeline,
         "changes": not all(table.is_idle for table in tables),
-        "warnings": ignored_properties(spec.catalog),
+        "warnings": ignored_properties(spec.catalog.properties, spec.catalog.type, spec.catalog.impl),
         "tables": {table.name: table.document() for table in tables},
     }
 
@@ -263,7 +263,7 @@ def action_of(table: Table, plan: PlannedTable, ends: Mapping[Partition, int], c
     progress, `wait` for a missing topic or first record, `stop` at a bad record or at too many, `none` to continue
     reading.
     """
-    if plan.bad and table.spec.on_bad_record == "stop":
+    if plan.bad and table.spec.bad_records.on_bad_record == "stop":
         return "stop"
     if table.state is None and not plan.columns:
         return "wait"
@@ -291,7 +291,7 @@ def _unread(table: Table, ends: Mapping[Partition, int]) -> list[OffsetRange]:
 def _add_columns(table: Table, plan: PlannedTable, records: list[ReadRecord], sample_reader: _SampleReader) -> None:
     """Adds the columns that the records and the pipeline file ask for and the table lacks."""
     spec, state = table.spec, table.state
-    declared = {column.name: column for column in spec.columns}
+    declared = {column.name: column for column in spec.shape.columns}
     there = {field.name for field in state.schema.fields} if state is not None else set()
     # A run adds these before it reads.
     own = {name: kind for name, kind in own_columns(spec).items() if name not in there and name not in declared}
@@ -304,7 +304,7 @@ def _add_columns(table: Table, plan: PlannedTable, records: list[ReadRecord], sa
     proposed = tuple(propose_times(table, before, records, first, sample_reader.schemas))
     plan.sampled, plan.bad = len(records), decoded.mismatch_count
     plan.ignored_kinds = kinds_without_rows(table, records)
-    plan.is_too_bad = Tally(plan.sampled, plan.bad).share > spec.dead_letters.stop_above
+    plan.is_too_bad = Tally(plan.sampled, plan.bad).share > spec.bad_records.dead_letters.stop_above
     plan.refused = tuple(sorted(decoded.refusals))
     if decoded.mismatches:
         plan.problem = _mismatch(decoded, records, spec, plan.is_too_bad)
@@ -313,7 +313,7 @@ def _add_columns(table: Table, plan: PlannedTable, records: list[ReadRecord], sa
         if change.path not in known or change.path in there:
             word = "declared" if change.is_new else "widened"
             columns.append(PlannedColumn(change.path, format_type(change.kind), word))
-    source, key_column = "registry" if spec.value.needs_registry else "inferred", key_column_of(spec)
+    source, key_column = "registry" if spec.source.value.needs_registry else "inferred", key_column_of(spec)
     for change in compare_schemas(before, schema):
         word = "metadata" if change.path.split(".")[0] == key_column else source if change.is_new else "widened"
         columns.append(PlannedColumn(change.path, format_type(change.kind), word))
@@ -404,7 +404,7 @@ def _problem_of_any(table: Table, queries: QueryTables) -> Problem | None:
 
 def _ignored(table: Table) -> Iterator[str]:
     """Yields warnings for schema settings of the records that have no effect."""
-    for key, value in (("value", table.spec.value), ("key", table.spec.key)):
+    for key, value in (("value", table.spec.source.value), ("key", table.spec.source.key)):
         mine = (one for name, one in table.schema.schemas.items() if name.startswith(KEY_SCHEMA) == (key == "key"))
         yield from filter(None, dict.fromkeys(ignored_phrases(ignored_in(one, value), key) for one in mine))
 
@@ -427,7 +427,7 @@ def _read(
             after = adder(table.spec, decoded.requested_fields)(schema)
             check(after)
         except NameConflict as error:
-            if table.spec.on_bad_record == "stop" and not table.spec.rescue:
+            if table.spec.bad_records.on_bad_record == "stop" and not table.spec.shape.rescue:
                 raise TableStopped(str(error), CLASH_REMEDY, table.name) from None
             after, decoded = _without_clashes(table, schema, decoded, check)
         if after == schema or shaping_of(table.spec) is None:
@@ -458,12 +458,12 @@ def _mismatch(decoded: Decoded, records: list[ReadRecord], spec: TableSpec, is_t
     where = f"topic {record.topic}, partition {record.partition}, offset {record.offset}"
     reason = f"{f'field {first.path}: ' if first.path else ''}{first.reason}"
     reason += f" (and {more} more in the sample)" if more else ""
-    if spec.on_bad_record == "stop":
+    if spec.bad_records.on_bad_record == "stop":
         return Problem(reason, remedy_for(first.kind, spec, _REMEDIES["stop"]), where)
     if not is_too_bad:
-        return Problem(reason, _REMEDIES[spec.on_bad_record], where)
+        return Problem(reason, _REMEDIES[spec.bad_records.on_bad_record], where)
     share = f"{decoded.mismatch_count} of {len(records)} records of the sample are bad"
-    reason = f"{share}, more than {100 * spec.dead_letters.stop_above:g}%: {reason}"
+    reason = f"{share}, more than {100 * spec.bad_records.dead_letters.stop_above:g}%: {reason}"
     return Problem(reason, remedy_for(first.kind, spec, TOO_MANY_REMEDY), where)
 
 

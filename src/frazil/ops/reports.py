@@ -21,7 +21,7 @@ class Problem:
     where: str = ""
 
 
-def telling(problem: Problem | None) -> dict[str, str]:
+def problem_document(problem: Problem | None) -> dict[str, str]:
     """Returns the JSON of a table's problem; empty texts without one."""
     problem = problem or Problem("")
     return {"reason": problem.message, "remedy": problem.remedy, "where": problem.where}

@@ -308,7 +308,7 @@ class RunningPipeline:
     def _maintenance(self, state: ProcessState, tables: Sequence[Table]) -> dict[str, MaintenanceReport]:
         plans = self._known.plans()
         return {
-            name: maintenance_report(plans[name], table.spec.mode, state.table(name).recorded.maintenance)
+            name: maintenance_report(plans[name], table.spec.changes.mode, state.table(name).recorded.maintenance)
             for table in tables
             if (name := table.name) in plans
         }

@@ -41,7 +41,7 @@ _SOURCES = {"dms": "AWS DMS"}
 
 def unopened_envelopes(spec: TableSpec, schema: Schema) -> Iterator[str]:
     """Yields a warning where records look like envelopes, and the table takes them for rows."""
-    if spec.envelope is not None:
+    if spec.changes.envelope is not None:
         return
     names = {field.name for field in schema.fields}
     payload = next((field.field_type for field in schema.fields if field.name == "payload"), None)
@@ -63,8 +63,8 @@ def keys_beside(table: Table, records: Sequence[ReadRecord], schema: Schema, sch
 
     Raises: UnavailableError where the registry does not answer.
     """
-    envelope, named = table.spec.envelope, table.spec.key_columns
-    if not records or table.spec.mode != "upsert" or envelope is None or envelope.kind != "debezium":
+    envelope, named = table.spec.changes.envelope, table.spec.changes.key_columns
+    if not records or table.spec.changes.mode != "upsert" or envelope is None or envelope.kind != "debezium":
         return
     target = target_of(table, schema)
     found = find_key_fields(target, plain_columns(batch_of(records)))

@@ -29,6 +29,7 @@ from frazil.kafka.port import ReadRecord
 from frazil.schema.arrow import arrow_type
 from frazil.schema.evolve import Path, RequestedFields, merge_requested_fields
 from frazil.schema.parts import parts_of, types_in
+from frazil.spec.settings import InferSpec
 from frazil.types import add_counts
 from frazil.write.target import METADATA_TYPES, TableTarget
 
@@ -138,9 +139,9 @@ def propose_times(
     decoded: the records as read with `schema`.
     """
     spec = table.spec
-    if spec.value.format != "json" or spec.infers_timestamps or not decoded.requested_fields:
+    if spec.source.value.format != "json" or spec.source.infer.timestamps or not decoded.requested_fields:
         return
-    other = replace(table, spec=spec.model_copy(update={"infers_timestamps": True}))
+    other = replace(table, spec=spec.model_copy(update={"infer": InferSpec(timestamps=True)}))
     as_times = _leaves(decode_sample(other, records, schema, schemas).requested_fields)
     texts = {path for path, kind in _leaves(decoded.requested_fields).items() if isinstance(kind, StringType)}
     found = [(path, kind) for path, kind in as_times.items() if path in texts and isinstance(kind, _TIMES)]

@@ -86,15 +86,15 @@ def check_schemas(
         keys = _format_of_keys(table)
         for topic in sorted(table.offsets.topics):
             try:
-                if table.spec.value.needs_registry:
-                    yield from _check_topic(gate, topic, table.spec.value, "value")
+                if table.spec.source.value.needs_registry:
+                    yield from _check_topic(gate, topic, table.spec.source.value, "value")
                 if keys is not None:
                     yield from _check_topic(gate, topic, keys, "key")
             except UnavailableError as error:
                 yield failed("registry", "asked it for the newest schemas", error)
                 return
         # Decoded keys become columns too, which no schema of values contains.
-        has_more = table.spec.key.format not in ("raw", "text")
+        has_more = table.spec.source.key.format not in ("raw", "text")
         if table.state is None and gate.found and len(gate.found) == gate.inspected and not has_more:
             yield from _check_layout(table, gate.found, file)
         if whole.spec.has_query and gate.found and queries is not None:
@@ -199,7 +199,7 @@ def _compared_finding(
     before, after = change
     if after is None or refusals:
         remedies = dict.fromkeys(remedy_of(refusal) for refusal in refusals)
-        remedy = "; ".join(filter(None, [_CONSEQUENCES[table.spec.on_bad_record], *remedies]))
+        remedy = "; ".join(filter(None, [_CONSEQUENCES[table.spec.bad_records.on_bad_record], *remedies]))
         return Finding(name, False, tried, "; ".join(refusals), remedy, table.name)
     return Finding(name, True, tried, _describe_changes(compare_schemas(before, after)))
 
@@ -224,7 +224,7 @@ def _compared(table: Table, target: TableTarget, written: WriterSchema, subject:
             layout.fields,
             replace(reading, units=layout.units, coerced=layout.coerced, zones=layout.zones),
         )
-    message = table.spec.value.message or ""
+    message = table.spec.source.value.message or ""
     struct = row_struct(written, target.envelope, fields, message, reading)
     renames = row_renames(written, target.envelope, struct)
     if target.shaping is not None:
@@ -269,12 +269,17 @@ def _fitted(
 def _format_of_keys(table: Table) -> ValueSpec | None:
     """Returns the format in which the registry's key schemas are read; None where the table does not use them."""
     spec = table.spec
-    uses_keys = spec.mode == "upsert"
-    if spec.key.needs_registry:
-        return spec.key if uses_keys or key_column_of(spec) else None
+    uses_keys = spec.changes.mode == "upsert"
+    if spec.source.key.needs_registry:
+        return spec.source.key if uses_keys or key_column_of(spec) else None
     # Without a declared format, keys of envelopes have the format of their values.
-    if uses_keys and spec.envelope is not None and spec.key.format == "raw" and spec.value.needs_registry:
-        return spec.value.model_copy(update={"message": None, "subject": None})
+    if (
+        uses_keys
+        and spec.changes.envelope is not None
+        and spec.source.key.format == "raw"
+        and spec.source.value.needs_registry
+    ):
+        return spec.source.value.model_copy(update={"message": None, "subject": None})
     return None
 
 

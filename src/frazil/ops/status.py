@@ -227,7 +227,7 @@ def _add_remembered(spec: PipelineSpec, discovery: Discovery, state: ProcessStat
         topic = name.removeprefix(prefix)
         if topic != name and any(selector.matches(topic) for selector in spec.topics):
             discovery.tables.setdefault(name, Table(spec.table_for(topic)))
-        route = next((one for one in spec.routes if one.to.may_make(name)), None)
+        route = next((one for one in spec.routes if one.division.to.may_make(name)), None)
         if route is not None:
             discovery.tables.setdefault(name, Table(route.as_table(name=name, line=0)))
 
@@ -415,4 +415,4 @@ def _stale(table: Table, now_ms: int) -> dict[str, float]:
     """Returns the age of the newest record in seconds, by the expectations that it is too great for."""
     times = [ms for partitions in table.progress.watermark.partitions.values() for ms in partitions.values()]
     age_s = (now_ms - max(times)) / 1000 if times else 0.0
-    return {one.name: age_s for one in table.spec.expect if one.max_age_s is not None and age_s > one.max_age_s}
+    return {one.name: age_s for one in table.spec.query.expect if one.max_age_s is not None and age_s > one.max_age_s}

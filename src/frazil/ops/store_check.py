@@ -59,8 +59,8 @@ def check_store_properties(spec: PipelineSpec, states: list[TableState]) -> Iter
     """Yields a finding for properties of the pipeline file that are those of another store than the tables'. states: of
     existing tables. Nothing is found where a catalog alone knows where tables are.
     """
-    named = [spec.catalog.warehouse, *(table.location for table in spec.tables)]
-    tables = [*(table.properties for table in spec.tables), *(state.properties for state in states)]
+    named = [spec.catalog.warehouse, *(table.layout.location for table in spec.tables)]
+    tables = [*(table.layout.properties for table in spec.tables), *(state.properties for state in states)]
     own = [properties.get("write.data.path") for properties in tables]
     places = {
         place
@@ -86,7 +86,7 @@ def check_store_properties(spec: PipelineSpec, states: list[TableState]) -> Iter
 def check_catalog_settings(spec: PipelineSpec) -> Iterator[Finding]:
     """Yields a finding for each property of the catalog that Iceberg ignores, and whose meaning is known."""
     tried = "compared `catalog.properties` with what Iceberg reads"
-    for words in ignored_properties(spec.catalog):
+    for words in ignored_properties(spec.catalog.properties, spec.catalog.type, spec.catalog.impl):
         yield Finding("settings of catalog", True, tried, f"mind: {words}")
 
 

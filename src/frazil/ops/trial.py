@@ -189,7 +189,7 @@ class Trial:
         for _ in range(_ROUNDS):
             needs = self._needs(table, records)
             is_new = table.state is None and not needs.missing
-            if is_new and (needs.requested_fields or table.spec.columns or table.spec.metadata):
+            if is_new and (needs.requested_fields or table.spec.shape.columns or table.spec.metadata):
                 self._create(table, needs)
             elif is_new or needs.is_met:
                 return

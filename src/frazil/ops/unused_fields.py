@@ -52,8 +52,12 @@ def unselected_fields(
     count: how many of them can be rows.
     """
     spec = table.spec
-    renames_members = spec.column_case != "keep" and any(not one.type.is_primitive for one in spec.columns)
-    listed = {"include": spec.include, "exclude": spec.exclude, "columns": _declared_fields(spec)} if count else {}
+    renames_members = spec.shape.column_case != "keep" and any(not one.type.is_primitive for one in spec.shape.columns)
+    listed = (
+        {"include": spec.shape.include, "exclude": spec.shape.exclude, "columns": _declared_fields(spec)}
+        if count
+        else {}
+    )
     if not records or not (any(listed.values()) or renames_members):
         return
     all_fields = {"include": (), "exclude": (), "flatten": None, "column_case": "keep", "columns": ()}
@@ -73,7 +77,7 @@ def unselected_fields(
 
 def _declared_fields(spec: TableSpec) -> list[Path]:
     """Returns the fields that declarations of columns name, other than those that `field_in_image` reports."""
-    return [] if field_in_image(spec) else [column.field for column in spec.columns if column.field]
+    return [] if field_in_image(spec) else [column.field for column in spec.shape.columns if column.field]
 
 
 def _inside(name: str, known: Collection[str]) -> str | None:
@@ -89,11 +93,11 @@ def _renamed_members(spec: TableSpec, paths: Collection[Path]) -> Iterator[tuple
     """
 
     def in_case(path: Path) -> Path:
-        return fold_path(tuple(change_case(name, spec.column_case) for name in path))
+        return fold_path(tuple(change_case(name, spec.shape.column_case) for name in path))
 
     fields = {in_case(path): path for path in paths if len(path) > 1}
     have = set(map(fold_path, paths))
-    for column in spec.columns:
+    for column in spec.shape.columns:
         for path, _ in types_in(column.type, column.field or (column.name,)):
             known = fields.get(in_case(path))
             if known is not None and fold_path((*known[:-1], path[-1])) not in have:
@@ -132,9 +136,9 @@ def _of_protect(table: Table, fields: Schema, headers: frozenset[str]) -> Iterat
 
 
 def _of_steps(table: Table, fields: Schema) -> Iterator[tuple[str, str, str | None]]:
-    if not table.spec.has_steps:
+    if not table.spec.query.has_steps:
         return
-    looked_up = {one.name for one in table.spec.lookup}
+    looked_up = {one.name for one in table.spec.query.lookup}
     for one in compile_steps(steps_of(table.spec), fields).missing:
         if one.path[0] not in looked_up:
             yield one.step, ".".join(one.path), ".".join(one.nearest) if one.nearest else None
@@ -144,7 +148,10 @@ def absent_columns(spec: TableSpec, schema: Schema, fitting: int) -> Iterator[st
     """Yields warnings for key and ordering columns that no record of the sample has: in an envelope such a record turns
     out to be bad only when the table's changes are merged.
     """
-    named = {"key_columns": spec.key_columns, "order_by": (spec.order_by,) if spec.order_by else ()}
+    named = {
+        "key_columns": spec.changes.key_columns,
+        "order_by": (spec.changes.order_by,) if spec.changes.order_by else (),
+    }
     there = {field.name for field in schema.fields}
     for setting, names in named.items() if fitting and there else ():
         for name in names:

@@ -55,9 +55,9 @@ def load_for_copy(table: Table, catalog: Catalog, source: Source) -> str:
         return "it has no progress yet"
     if spec.route is not None:
         return "it belongs to a route"
-    if spec.lookup:
+    if spec.query.lookup:
         return "its rows were joined with older versions of reference tables"
-    if spec.start.kind == "latest":
+    if spec.source.start.kind == "latest":
         return "`start: latest` does not say which record was its first"
     found = source.topics(lambda topic: topic in state.progress.offsets)
     for topic, known in sorted(state.progress.topic_ids.items()):
@@ -72,7 +72,7 @@ def has_lost_records(table: Table, source: Source) -> bool:
     """Whether Kafka has deleted records that a loaded table may have read, and that made rows which are still in it."""
     ends, spec = table.progress.offsets, table.spec
     keeps_rows = (
-        spec.mode == "append" or spec.deletes == "soft"
+        spec.changes.mode == "append" or spec.changes.deletes == "soft"
     )  # Otherwise compaction deletes what has no row any more.
     if keeps_rows and source.compacted(ends.keys()):
         return True
@@ -90,8 +90,8 @@ def copying(spec: PipelineSpec, copies: Copies, folder: Path) -> PipelineSpec:
                 "partition_by": None,
                 "sort_by": None,
                 # A copy is read in other batches.
-                "expect": tuple(one for one in table.spec.expect if not one.is_of_batch),
-                "dead_letters": table.spec.dead_letters.model_copy(update={"table": None, "topic": None}),
+                "expect": tuple(one for one in table.spec.query.expect if not one.is_of_batch),
+                "dead_letters": table.spec.bad_records.dead_letters.model_copy(update={"table": None, "topic": None}),
             }
         )
         for table in copies.tables

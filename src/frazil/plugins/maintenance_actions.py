@@ -16,7 +16,7 @@ class ActionKind:
     #: `plan(planning)` yields the `maintenance.plan.Action`s that are due, from a `maintenance.plan.Planning`: a pure
     #: function, or `module:name` of it.
     plan: Callable[..., Any] | str
-    #: `run(action, round)` does one of them in a `maintenance.actions.Round` and returns a `Rewritten`.
+    #: `run(action, round)` does one of them in a `maintenance.run.Round` and returns a `Rewritten`.
     run: Callable[..., Any] | str
     #: Whether it rewrites files: within `maintenance.window`, and not after an action of the same round has failed.
     is_rewrite: bool = False

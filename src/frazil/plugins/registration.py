@@ -67,7 +67,7 @@ class Registered(Generic[_Object]):
             message = f"{what} of the package {packages[0]} cannot be imported: {reason}"
             raise SpecError(message, remedy=remedy) from error
         if not isinstance(loaded, self._kind):
-            is_not = f"`{found[0].value}` is no {self._kind.__name__}"
+            is_not = f"`{found[0].value}` is not of the class {self._kind.__name__}"
             raise SpecError(f"{what} of the package {packages[0]} cannot be used: {is_not}", remedy=remedy)
         self.packages.update(packages)
         result: _Object = loaded

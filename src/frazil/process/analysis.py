@@ -117,7 +117,7 @@ def with_metadata(fields: Schema, key: IcebergType | None = None) -> Schema:
     Raises: SpecError where a field has the name of a piece of metadata.
     """
     for name in METADATA:
-        if name in {one.name for one in fields.fields}:
+        if name in {field.name for field in fields.fields}:
             remedy = f"leave the field out: `exclude: [{name}]`"
             raise SpecError(f"the records have a field `{name}`, which queries name the metadata by", remedy=remedy)
     first = fields.highest_field_id + 1
@@ -154,7 +154,7 @@ def analyse(
 
     Dropped records are counted as `where`, and as `filter` where the steps drop them.
 
-    Raises: SpecError for a query that is no single select of `records`, that has a function which is not allowed, that
+    Raises: SpecError for a query that is not a single select of `records`, that has a function which is not allowed, that
     Spark refuses, or whose result Iceberg has no types for.
     """
     parsed, plans, names = catalyst.parse(query), [], []
@@ -174,15 +174,15 @@ def analyse(
     fields = tuple(Field(name, expression.type) for name, expression in stages.result)
     outside = stages.expressions.outside
     spark_part = stages.in_spark.part(records)
-    found = _carrying(stages.found, spark_part.values if spark_part is not None else ())
-    program = None if outside else Program(_pruned(found), fields, spark_part)
+    carrying = _carrying(stages.in_order, spark_part.values if spark_part is not None else ())
+    program = None if outside else Program(_pruned(carrying), fields, spark_part)
     return Query(columns, frozenset(stages.conditions), program, outside, aliases=aliases_used(parsed))
 
 
 def analyse_condition(catalyst: Catalyst, condition: str, records: Schema, name: str) -> Condition:
     """Returns the stage that keeps the records for which a condition is true. name: what dropped records are counted as.
 
-    Raises: SpecError for what is no condition, and as `analyse` does.
+    Raises: SpecError for what is not a condition, and as `analyse` does.
     """
     parsed = catalyst.parse_condition(condition)
     check_condition(condition, parsed.condition(), catalyst.functions)
@@ -195,7 +195,7 @@ def analyse_condition(catalyst: Catalyst, condition: str, records: Schema, name:
         remedy = f"select it: `select *, {error.name} from {RECORDS}`"
         raise SpecError(error.message, remedy=remedy, where=error.where) from None
     stages = _read(catalyst, analysed, records, itertools.repeat(name))
-    (stage,) = stages.found
+    (stage,) = stages.in_order
     outside = stages.expressions.outside or stages.in_spark.first
     return Condition(
         stage if isinstance(stage, Filter) and not outside else None, frozenset(stages.conditions), outside
@@ -207,17 +207,17 @@ def handing_on(query: Query, column: Column) -> Query:
     result has it; its one source is the column of `records`.
     """
     ((name,),) = column.sources
-    found, kind = Field(name, arrow_type(column.type)), arrow_type(column.type)
+    handed, kind = Field(name, arrow_type(column.type)), arrow_type(column.type)
     assert query.program is not None
     stages, last = (
         list(query.program.stages),
-        max(n for n, one in enumerate(query.program.stages) if isinstance(one, Project)),
+        max(n for n, stage in enumerate(query.program.stages) if isinstance(stage, Project)),
     )
     for n, stage in enumerate(stages):
         if isinstance(stage, Project):
-            made = column.name if n == last else _HANDED_ON
-            stages[n], found = Project((*stage.columns, (made, found))), Field(made, kind)
-    program = replace(query.program, stages=tuple(stages), output=(*query.program.output, found))
+            handed_name = column.name if n == last else _HANDED_ON
+            stages[n], handed = Project((*stage.columns, (handed_name, handed))), Field(handed_name, kind)
+    program = replace(query.program, stages=tuple(stages), output=(*query.program.output, handed))
     return replace(query, columns=(*query.columns, column), program=program)
 
 
@@ -243,16 +243,16 @@ class _Stages:
         ids = ids_of(source.output())
         self.in_spark = InSpark(catalyst, dict(zip(ids, (column.name for column in records.fields), strict=True)))
         self.expressions = Expressions(self.in_spark, catalyst.functions)
-        self.found: list[Stage] = []
+        self.in_order: list[Stage] = []
         #: The fields of the records that decide which rows there are.
         self.conditions: set[Path] = set()
         self._names = names
         self._metadata: set[int] = set()
         for column_id, column in zip(ids, records.fields, strict=True):
             name, kind = column.name, column.field_type
-            found = Field(name, arrow_type(kind))
+            input_field = Field(name, arrow_type(kind))
             self.expressions.columns[column_id] = Value(
-                found, frozenset({(name,)}), is_path=True, kind=kind, name=name, is_required=column.required
+                input_field, frozenset({(name,)}), is_path=True, kind=kind, name=name, is_required=column.required
             )
             if name in metadata:
                 self._metadata.add(column_id)
@@ -260,7 +260,7 @@ class _Stages:
     @property
     def result(self) -> tuple[tuple[str, Expression], ...]:
         """The columns of the last projection."""
-        last = self.found[-1]
+        last = self.in_order[-1]
         return last.columns if isinstance(last, Project) else ()
 
     def add(self, node: Any) -> None:
@@ -272,7 +272,7 @@ class _Stages:
         if kind == "Filter":
             condition = self.expressions.whole(node.condition())
             self.conditions |= condition.sources
-            self.found.append(Filter(condition.expression, next(self._names)))
+            self.in_order.append(Filter(condition.expression, next(self._names)))
         elif kind == "Project":
             self._project(node)
         elif kind == "Generate":
@@ -292,36 +292,40 @@ class _Stages:
             columns.append((name, value.expression))
             values[column_id] = replace(value, expression=Field(name, value.expression.type))
         self.expressions.columns = values
-        self.found.append(Project(tuple(columns)))
+        self.in_order.append(Project(tuple(columns)))
 
     def _explode(self, node: Any) -> None:
         generator = node.generator()
         exploded = self.expressions.whole(generator.child())
-        taken = {one.expression.name for one in self.expressions.columns.values() if isinstance(one.expression, Field)}
+        taken = {
+            known_value.expression.name
+            for known_value in self.expressions.columns.values()
+            if isinstance(known_value.expression, Field)
+        }
         outputs = items_of(node.generatorOutput())
-        found: list[Value] = []
+        values: list[Value] = []
         for attribute in outputs:
             spark = json.loads(str(attribute.dataType().json()))
             column = Field(_free(str(attribute.name()), taken), self.expressions.type_of(attribute))
             taken.add(column.name)
             value = Value(column, exploded.sources, kind=iceberg_type(spark), name=str(attribute.name()))
-            found.append(replace(value, is_required=not attribute.nullable()))
+            values.append(replace(value, is_required=not attribute.nullable()))
         array = exploded.expression
         if pa.types.is_list(array.type):
-            *position, element = (value.expression.name for value in found if isinstance(value.expression, Field))
-            self.found.append(Explode(array, element, "".join(position), bool(node.outer())))
-            own = Field(element, array.type.value_type)
-            kind = element_type(exploded.kind) or found[-1].kind
-            found[-1] = replace(found[-1], expression=own, is_path=exploded.is_path, kind=kind)
+            *position, element = (value.expression.name for value in values if isinstance(value.expression, Field))
+            self.in_order.append(Explode(array, element, "".join(position), bool(node.outer())))
+            element_field = Field(element, array.type.value_type)
+            kind = element_type(exploded.kind) or values[-1].kind
+            values[-1] = replace(values[-1], expression=element_field, is_path=exploded.is_path, kind=kind)
         else:
             self.expressions.note(str(generator.sql()), "rows of a map")
-        self.expressions.columns |= zip(map(_id, outputs), found, strict=True)
+        self.expressions.columns |= zip(map(_id, outputs), values, strict=True)
 
     def select(self, analysed: Any, named: frozenset[str] | None) -> tuple[Column, ...]:
         """Returns the columns of the result, without the metadata that only `*` stands for. named: the columns that a
         select with a `*` names besides; None where it has no `*`.
 
-        Raises: SpecError where two have one name, at any depth, a name is no column's, or Iceberg lacks the type of one.
+        Raises: SpecError where two have one name, at any depth, a name is not a column's, or Iceberg lacks the type of one.
         """
         kept: list[tuple[str, Expression]] = []
         columns: dict[str, Column] = {}
@@ -342,7 +346,7 @@ class _Stages:
             taken.add(fold_case(name))
             columns[name] = Column(name, value.kind, value.is_required, value.sources)
             kept.append((name, expression))
-        self.found[-1] = Project(tuple(kept))
+        self.in_order[-1] = Project(tuple(kept))
         return tuple(columns.values())
 
 
@@ -369,11 +373,11 @@ def _twins_in(kind: IcebergType | None) -> list[str]:
     """Returns the names of one struct inside a type that differ in case alone; none where there are none."""
     if kind is None:
         return []
-    parts, found = parts_of(kind), dict[str, list[str]]()
+    parts, by_folded_name = parts_of(kind), dict[str, list[str]]()
     if isinstance(kind, StructType):
         for part in parts:
-            found.setdefault(fold_case(part.name), []).append(part.name)
-    twins = next((names for names in found.values() if len(names) > 1), [])
+            by_folded_name.setdefault(fold_case(part.name), []).append(part.name)
+    twins = next((names for names in by_folded_name.values() if len(names) > 1), [])
     return twins or next(filter(None, (_twins_in(part.field_type) for part in parts)), [])
 
 
@@ -386,23 +390,23 @@ def _pruned(stages: Sequence[Stage]) -> tuple[Stage, ...]:
     """Returns the stages without the columns of inner projections that no later stage uses, as Spark's optimizer leaves
     them out: what is not used is not read from Kafka, and cannot fail.
     """
-    found = [stages[-1]]
+    kept_stages = [stages[-1]]
     used = _names_in(stages[-1])
     for stage in reversed(stages[:-1]):
         if isinstance(stage, Project):
             kept = tuple(column for column in stage.columns if column[0] in used)
             # One column at least, which has the number of rows.
-            found.append(Project(kept or stage.columns[:1]))
+            kept_stages.append(Project(kept or stage.columns[:1]))
             used = set()
         else:
-            found.append(stage)
-        used |= _names_in(found[-1])
-    return tuple(reversed(found))
+            kept_stages.append(stage)
+        used |= _names_in(kept_stages[-1])
+    return tuple(reversed(kept_stages))
 
 
 def _carrying(stages: Sequence[Stage], values: Sequence[Field]) -> list[Stage]:
     """Returns the stages with inner projections that leave the values that Spark has made to later stages."""
-    carried = tuple((one.name, one) for one in values)
+    carried = tuple((value.name, value) for value in values)
     return [
         Project((*stage.columns, *carried)) if isinstance(stage, Project) and stage is not stages[-1] else stage
         for stage in stages
@@ -430,5 +434,7 @@ def _id(attribute: Any) -> int:
 def _free(name: str, taken: Container[str]) -> str:
     """Returns a name that is not taken: it and a number where two columns have one name."""
     return next(
-        one for one in itertools.chain((name,), (f"{name}#{n}" for n in itertools.count(1))) if one not in taken
+        candidate
+        for candidate in itertools.chain((name,), (f"{name}#{n}" for n in itertools.count(1)))
+        if candidate not in taken
     )

@@ -26,12 +26,12 @@ from frazil.spec.syntax.types import parse_type
 RECORDS = "records"
 RULES = f"a query is one `select … from {RECORDS}` with Spark's functions of single records"
 FUNCTION = "ScalaUDF"
+"""Spark's class of a call of a function that it does not have itself: here one of Python."""
 # What a constant argument is, in messages.
 PATTERN = "regular expression"
 READ_DATE = "date pattern for reading"
 WRITTEN_DATE = "date pattern for writing"
 ZONE = "time zone"
-"""Spark's class of a call of a function that it does not have itself: here one of Python."""
 _A_QUERY = f"write one `select … from {RECORDS}` in Spark's SQL; a name with other signs needs back-quotes"
 _A_CONDITION = "write one condition in Spark's SQL, such as `amount > 0`; a name with other signs needs back-quotes"
 _SETTINGS = {"spark.sql.ansi.enabled": "true", "spark.sql.session.timeZone": "UTC"}
@@ -75,7 +75,7 @@ class Catalyst:
         Raises: SpecError for a function that Spark has too.
         """
         #: The functions of Python by their names in small letters.
-        self.functions = {one.name.lower(): one for one in functions}
+        self.functions = {function.name.lower(): function for function in functions}
         #: py4j's view of the JVM.
         self.jvm = jvm
         self._sql = jvm.org.apache.spark.sql
@@ -99,8 +99,8 @@ class Catalyst:
                 remedy = "give the function another name"
                 raise SpecError(f"`udf` names a function `{function.name}`, which Spark has too", remedy=remedy)
             kind = self._sql.types.DataType.fromJson(json.dumps(spark_type(parse_type(function.returns))))
-            known = expressions.SparkUserDefinedFunction(None, kind, nothing, none, none, True, True)
-            self._sql.classic.UDFRegistration(None, registry).register(function.name, known)
+            spark_function = expressions.SparkUserDefinedFunction(None, kind, nothing, none, none, True, True)
+            self._sql.classic.UDFRegistration(None, registry).register(function.name, spark_function)
         return registry
 
     def parse(self, query: str) -> Any:
@@ -176,8 +176,8 @@ class Catalyst:
                 self._static(f"{util}.DateTimeUtils").getZoneId(text)
             else:
                 zone = self.jvm.java.time.ZoneOffset.UTC
-                made = self._static(f"{util}.TimestampFormatter").apply(text, zone, what == READ_DATE)
-                made.validatePatternString(False)
+                formatter = self._static(f"{util}.TimestampFormatter").apply(text, zone, what == READ_DATE)
+                formatter.validatePatternString(False)
         except Exception as error:
             java = _java_of(error)
             if java is None:
@@ -262,9 +262,9 @@ def ids_of(columns: Any) -> list[int]:
     """Returns Spark's ids of columns, which their texts end with: `name#12`, `id#13L`. One call for all, as each takes a
     tenth of a millisecond and records have hundreds of fields.
     """
-    found = [_COLUMN_ID.search(text) for text in str(columns.mkString(SEPARATOR)).split(SEPARATOR)]
-    if all(found) and len(found) == columns.size():
-        return [int(one[1]) for one in found if one]
+    matches = [_COLUMN_ID.search(text) for text in str(columns.mkString(SEPARATOR)).split(SEPARATOR)]
+    if all(matches) and len(matches) == columns.size():
+        return [int(match[1]) for match in matches if match]
     return [int(column.exprId().id()) for column in items_of(columns)]  # A text has the separator in it.
 
 
@@ -287,8 +287,8 @@ def place(line: int, column: int) -> str:
 
 def _spark_refusal(java: Any, advice: str) -> SpecError:
     text = str(java.getMessage())
-    found = _POSITION.search(text)
-    where = place(int(found[1]), int(found[3]) + (found[2] == "pos")) if found else ""
+    position = _POSITION.search(text)
+    where = place(int(position[1]), int(position[3]) + (position[2] == "pos")) if position else ""
     given = java.getMessageParameters()
     names: dict[str, str] = {str(name): str(given[name]) for name in given}
     condition = str(java.getCondition())
@@ -303,9 +303,11 @@ def _spark_refusal(java: Any, advice: str) -> SpecError:
 
 def _unknown_column(names: dict[str, str], where: str) -> SpecError:
     wanted = names.get("objectName") or names.get("fieldName", "")
-    known = [last for last in map(_last_name, (names.get("proposal") or names.get("fields", "")).split(", ")) if last]
-    close = nearest(_last_name(wanted), known)
-    remedy = f"did you mean `{close}`?" if close else f"name a field of the records: {', '.join(known)}"
+    names_known = [
+        last for last in map(_last_name, (names.get("proposal") or names.get("fields", "")).split(", ")) if last
+    ]
+    close = nearest(_last_name(wanted), names_known)
+    remedy = f"did you mean `{close}`?" if close else f"name a field of the records: {', '.join(names_known)}"
     kind = "field" if "fieldName" in names else "column"
     error = UnknownColumn(f"the query names an unknown {kind} {wanted}", remedy=remedy, where=where)
     error.name = _last_name(wanted)

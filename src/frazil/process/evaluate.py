@@ -136,9 +136,9 @@ def evaluate(
         else:
             run.explode(stage)
     unmet = run.judge(program.expectations, unjudged) if program.expectations else []
-    made = [as_written(run.columns[one.name], one.type) for one in program.output]
+    values = [as_written(run.columns[field.name], field.type) for field in program.output]
     failures = sorted(run.failures, key=lambda failure: failure.row)
-    return Processed(made, run.parents, run.failed, failures, run.dropped, unmet)
+    return Processed(values, run.parents, run.failed, failures, run.dropped, unmet)
 
 
 @dataclass
@@ -155,25 +155,25 @@ class _Run:
 
     def filter(self, stage: Filter) -> None:
         batch = _Batch(self.columns, self.parents.size)
-        found = batch.column(stage.condition)
-        flags = as_array(found.values, self.parents.size)
+        condition = batch.column(stage.condition)
+        flags = as_array(condition.values, self.parents.size)
         kept = np.asarray(flags.fill_null(False) if flags.null_count else flags)
-        bad = self._refuse(batch, [(stage.name, found)])
+        bad = self._refuse(batch, [(stage.name, condition)])
         self._keep(kept, bad, stage.name)
 
     def project(self, stage: Project) -> None:
         rows = self.parents.size
         batch = _Batch(self.columns, rows)
-        made = [(name, batch.column(expression)) for name, expression in stage.columns]
-        bad = self._refuse(batch, made)
-        self.columns = {name: as_array(column.values, rows) for name, column in made}
+        columns = [(name, batch.column(expression)) for name, expression in stage.columns]
+        bad = self._refuse(batch, columns)
+        self.columns = {name: as_array(column.values, rows) for name, column in columns}
         self._keep(np.ones(rows, np.bool_), bad, "")
 
     def explode(self, stage: Explode) -> None:
         batch = _Batch(self.columns, self.parents.size)
-        found = batch.column(stage.array)
-        bad = self._refuse(batch, [(stage.name, found)])
-        lists = as_array(found.values, self.parents.size)
+        array = batch.column(stage.array)
+        bad = self._refuse(batch, [(stage.name, array)])
+        lists = as_array(array.values, self.parents.size)
         lengths = np.asarray(lists.value_lengths().fill_null(0)).astype(np.int64)
         counts = np.maximum(lengths, 1) if stage.is_outer else lengths
         owner = np.repeat(np.arange(lengths.size), counts)
@@ -181,28 +181,28 @@ class _Run:
         starts = np.asarray(lists.offsets)[:-1].astype(np.int64) if lengths.size else lengths
         is_padding = lengths[owner] == 0
         places = pa.array(np.where(is_padding, 0, starts[owner] + position), mask=is_padding)
-        made = {stage.name: lists.values.take(places)}
+        exploded = {stage.name: lists.values.take(places)}
         if stage.position:
-            made[stage.position] = pa.array(position.astype(np.int32), mask=is_padding)
+            exploded[stage.position] = pa.array(position.astype(np.int32), mask=is_padding)
         self._count(EXPLODED, self.parents[counts == 0], self.parents[owner], bad)
-        self.columns = {name: column.take(pa.array(owner)) for name, column in self.columns.items()} | made
+        self.columns = {name: column.take(pa.array(owner)) for name, column in self.columns.items()} | exploded
         self.parents = self.parents[owner]
         self._keep(np.ones(owner.size, np.bool_), bad, "")
 
     def judge(self, expectations: Sequence[Expectation], unjudged: Mapping[str, Bools]) -> list[Unmet]:
         """Returns the expectations that some rows do not meet."""
         batch = _Batch(self.columns, self.parents.size)
-        found: list[Unmet] = []
+        unmet: list[Unmet] = []
         for expectation in expectations:
-            made = batch.column(expectation.condition)
-            is_unmet = ~np.asarray(as_array(made.values, self.parents.size).fill_null(False))
-            if made.failed is not None:
-                is_unmet |= made.failed != 0
+            judged = batch.column(expectation.condition)
+            is_unmet = ~np.asarray(as_array(judged.values, self.parents.size).fill_null(False))
+            if judged.failed is not None:
+                is_unmet |= judged.failed != 0
             if expectation.name in unjudged:
                 is_unmet &= ~unjudged[expectation.name][self.parents]
             if is_unmet.any():
-                found.append(self._unmet(batch, expectation, np.flatnonzero(is_unmet)))
-        return found
+                unmet.append(self._unmet(batch, expectation, np.flatnonzero(is_unmet)))
+        return unmet
 
     def _unmet(self, batch: _Batch, expectation: Expectation, rows: NDArray[np.int64]) -> Unmet:
         records, first = np.unique(self.parents[rows], return_index=True)
@@ -219,27 +219,27 @@ class _Run:
 
     def look_up(self, stage: Lookup, reference: Reference) -> None:
         batch = _Batch(self.columns, self.parents.size)
-        made = [(stage.name, batch.column(key)) for key in stage.keys]
-        is_refused = self._refuse(batch, made)
-        found, values = reference.find([as_array(column.values, self.parents.size) for _, column in made])
+        keys = [(stage.name, batch.column(key)) for key in stage.keys]
+        is_refused = self._refuse(batch, keys)
+        rows, values = reference.find([as_array(column.values, self.parents.size) for _, column in keys])
         self.columns = {**self.columns, stage.name: as_written(values, stage.type)}
-        is_miss = found < 0
+        is_miss = rows < 0
         if stage.on_miss == "dead_letter":
             for row in np.flatnonzero(is_miss & ~self.failed[self.parents]).tolist():
-                key = tuple(batch.text_of(one, row) for one in stage.keys)
+                key = tuple(batch.text_of(key_expression, row) for key_expression in stage.keys)
                 self.failures.append(Failure(int(self.parents[row]), stage.name, LOOKUP_MISS, stage.sql, key))
             self.failed[self.parents[is_miss]] = True
             is_refused |= bool(is_miss.any())
         is_kept = ~is_miss if stage.on_miss == "drop" else np.ones(is_miss.size, np.bool_)
         self._keep(is_kept, is_refused, stage.dropped_as)
 
-    def _refuse(self, batch: _Batch, made: Sequence[tuple[str, Column]]) -> bool:
+    def _refuse(self, batch: _Batch, columns: Sequence[tuple[str, Column]]) -> bool:
         """Refuses the records of failed rows; returns whether there are any."""
-        if self.on_error == "null" or all(column.failed is None for _, column in made):
+        if self.on_error == "null" or all(column.failed is None for _, column in columns):
             return False
         first: Failed = None
         of_column = np.zeros(self.parents.size, np.int32)
-        for n, (_, column) in enumerate(made):
+        for n, (_, column) in enumerate(columns):
             if column.failed is not None:
                 of_column[(column.failed != 0) & (of_column == 0)] = n + 1
             first = merge_failed(first, column.failed, None)
@@ -247,7 +247,7 @@ class _Run:
         for row in rows[np.unique(self.parents[rows], return_index=True)[1]].tolist():
             call, error = batch.sources[int(first[row]) - 1]  # type: ignore[index]
             values = tuple(batch.text_of(argument, row) for argument in shown_arguments(call))
-            name = made[of_column[row] - 1][0]
+            name = columns[of_column[row] - 1][0]
             number = int(first[row])  # type: ignore[index]
             of_constant = batch.reasons.get((number, 0)) if is_constant(call) else None
             reason = batch.reasons.get((number, row)) or of_constant or ERRORS[error]
@@ -284,7 +284,7 @@ class _Batch:
     def __init__(self, columns: Mapping[str, pa.Array], rows: int) -> None:
         self._columns = columns
         self._rows = rows
-        self._found: dict[Any, Column] = {}
+        self._columns_of: dict[Any, Column] = {}
         #: The call of each failure, and its error code: failures are counted from 1.
         self.sources: list[tuple[Call, int]] = []
         #: By failure and row, what a Python function has raised.
@@ -297,9 +297,9 @@ class _Batch:
         if isinstance(expression, Literal):
             return Column(pa.scalar(expression.value, expression.type))
         key = _key(expression)
-        if key not in self._found:
-            self._found[key] = self._call(expression)
-        return self._found[key]
+        if key not in self._columns_of:
+            self._columns_of[key] = self._call(expression)
+        return self._columns_of[key]
 
     def text_of(self, expression: Expression, row: int) -> str:
         """Returns the value of an expression that was evaluated, as a message quotes it."""
@@ -311,21 +311,22 @@ class _Batch:
         if kernel is None:
             raise InvariantError(f"an expression is outside the table of proven functions: expression={call.sql}")
         arguments = [self.column(argument) for argument in call.arguments]
-        is_one = bool(arguments) and all(isinstance(one.values, pa.Scalar) for one in arguments)
+        is_one = bool(arguments) and all(isinstance(argument.values, pa.Scalar) for argument in arguments)
         rows = 1 if is_one else self._rows
         if is_one:
             literals = literal_places(kernel, call)
             arguments = [
-                one if place in literals else Column(as_array(one.values, 1)) for place, one in enumerate(arguments)
+                argument if place in literals else Column(as_array(argument.values, 1))
+                for place, argument in enumerate(arguments)
             ]
-        made = kernel.choose(call, arguments, rows) if kernel.choose else self._strict(call, kernel, arguments, rows)
-        return self._spread(made) if is_one else made
+        column = kernel.choose(call, arguments, rows) if kernel.choose else self._strict(call, kernel, arguments, rows)
+        return self._spread(column) if is_one else column
 
-    def _spread(self, made: Column) -> Column:
+    def _spread(self, column: Column) -> Column:
         """Returns the column of an expression without fields, which was evaluated for one row."""
-        if made.failed is None:
-            return Column(as_array(made.values, 1)[0])
-        return Column(pa.nulls(self._rows, made.values.type), np.full(self._rows, made.failed[0], np.int32))
+        if column.failed is None:
+            return Column(as_array(column.values, 1)[0])
+        return Column(pa.nulls(self._rows, column.values.type), np.full(self._rows, column.failed[0], np.int32))
 
     def _strict(self, call: Call, kernel: Kernel, arguments: Sequence[Column], rows: int) -> Column:
         """Evaluates a call of a function whose arguments Spark evaluates in turn, until one is null."""
@@ -333,20 +334,20 @@ class _Batch:
         reached: Bools | None = None
         is_tried = dict(call.options).get("evalMode") == "TRY"
         for place in kernel.order or range(len(arguments)):
-            one = arguments[place]
-            failed = merge_failed(failed, one.failed, reached)
+            argument = arguments[place]
+            failed = merge_failed(failed, argument.failed, reached)
             if not kernel.is_eager and any(other.failed is not None for other in arguments):
-                there = is_there(one.values, rows)
+                has_value = is_there(argument.values, rows)
                 if kernel.order and place == kernel.order[0] and is_tried:  # Null, whatever is divided by zero.
-                    there = there & np.broadcast_to(numbers(one.values) != 0, (rows,))
-                reached = there if reached is None else reached & there
+                    has_value = has_value & np.broadcast_to(numbers(argument.values) != 0, (rows,))
+                reached = has_value if reached is None else reached & has_value
         assert kernel.run is not None
-        made = kernel.run(call, *(one.values for one in arguments))
-        if isinstance(made, Result):
-            if made.errors is not None and not is_tried:
-                failed = merge_failed(failed, self._numbered(call, made.errors, made.reasons), None)
-            made = made.values
-        return as_column(made, failed, rows)
+        result = kernel.run(call, *(argument_column.values for argument_column in arguments))
+        if isinstance(result, Result):
+            if result.errors is not None and not is_tried:
+                failed = merge_failed(failed, self._numbered(call, result.errors, result.reasons), None)
+            result = result.values
+        return as_column(result, failed, rows)
 
     def _numbered(self, call: Call, errors: NDArray[np.uint8], reasons: Mapping[int, str]) -> NDArray[np.int32]:
         """Returns the failures' numbers for a kernel's error codes."""

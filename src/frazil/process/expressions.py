@@ -110,7 +110,7 @@ class Expressions:
         return self._known_calls[expression]
 
     def _objection(self, call: Call) -> str:
-        if any(one.type == NO_TYPE for one in (call, *call.arguments)):
+        if any(expression.type == NO_TYPE for expression in (call, *call.arguments)):
             return f"{call.function} has values of a type that tasks do not have"
         return objection(call)
 
@@ -140,8 +140,8 @@ class Expressions:
         """Returns the Arrow type of an expression's values."""
         text = str(node.dataType().json())
         if text not in self._types:
-            found = arrow_of(json.loads(text))
-            self._types[text] = NO_TYPE if found is None else found
+            arrow_kind = arrow_of(json.loads(text))
+            self._types[text] = NO_TYPE if arrow_kind is None else arrow_kind
         return self._types[text]
 
     def _names(self, kind: str, node: Any) -> list[str]:
@@ -183,14 +183,14 @@ class Expressions:
 
     def read_columns(self, items: Any) -> list[tuple[int, Value]]:
         """Returns the columns of a projection, each with Spark's id of it."""
-        found = []
+        columns = []
         for n, column_id in enumerate(ids_of(items)):
-            known = self.columns.get(column_id)
-            if known is None:
+            column = self.columns.get(column_id)
+            if column is None:
                 self.in_spark.define(column_id, items.apply(n))
-            found.append((column_id, known or self._named(items.apply(n))))
+            columns.append((column_id, column or self._named(items.apply(n))))
         self._known_calls = {}
-        return found
+        return columns
 
     def _named(self, item: Any) -> Value:
         value = self.whole(item.child())

@@ -105,13 +105,13 @@ class InSpark:
         Raises: SpecError where it cannot be evaluated for each record.
         """
         sql = call.sql or call.function
-        if any(map(has_time, (call.type, *(one.type for one in _fields_of(call))))):
+        if any(map(has_time, (call.type, *(field.type for field in _fields_of(call))))):
             raise SpecError(
                 f"Spark would compute `{sql}`, and has no functions of the type time",
                 remedy="select the field as it is, or declare it as string",
             )
         inlined = self._inlined(node, sql)
-        inputs = sorted(str(one.name()) for one in items_of(inlined.references().toSeq()))
+        inputs = sorted(str(attribute.name()) for attribute in items_of(inlined.references().toSeq()))
         self.first = self.first or Outside(sql, reason)
         self._used.update(inputs)
         self._expressions.append(inlined)
@@ -123,9 +123,11 @@ class InSpark:
         """Returns the part of the program that is Spark's; None where it has none. records: the columns of `records`."""
         if self.first is None:
             return None
-        inputs = tuple(Field(one.name, arrow_type(one.field_type)) for one in records.fields if one.name in self._used)
+        inputs = tuple(
+            Field(field.name, arrow_type(field.field_type)) for field in records.fields if field.name in self._used
+        )
         return SparkPart(
-            Program((Project(tuple((one.name, one) for one in inputs)),), inputs),
+            Program((Project(tuple((field.name, field) for field in inputs)),), inputs),
             tuple(self._values),
             self._catalyst.dump(self._expressions),
             f"`{self.first.expression}`: {self.first.reason}",
@@ -151,9 +153,9 @@ class InSpark:
             return self._inlined(children[0], sql)
         if kind == "CommonExpressionRef":
             return self._inlined(self._shared[int(node.id().id())], sql)
-        made = [self._inlined(child, sql) for child in children]
-        is_same = all(one is other for one, other in zip(made, children, strict=True))
-        return node if is_same else node.withNewChildren(self._catalyst.seq(*made))
+        inlined = [self._inlined(child, sql) for child in children]
+        is_same = all(inlined_child is child for inlined_child, child in zip(inlined, children, strict=True))
+        return node if is_same else node.withNewChildren(self._catalyst.seq(*inlined))
 
     def _check_constants(self, node: Any, kind: str, sql: str) -> None:
         """Refuses constants that would fail for every record."""
@@ -237,7 +239,7 @@ def prepare_session(session: Any) -> None:
 
 def input_schema(jvm: Any, part: SparkPart) -> list[tuple[str, str]]:
     """Returns the columns of the inputs, each with Spark's type as JSON."""
-    by_name = {str(one.name()): one for one in _attributes(load(jvm, part))}
+    by_name = {str(attribute.name()): attribute for attribute in _attributes(load(jvm, part))}
     return [
         (INPUT.format(n), str(by_name[column.name].dataType().json())) for n, column in enumerate(part.inputs.output)
     ]
@@ -249,11 +251,12 @@ def with_values(jvm: Any, session: Any, records: Any, part: SparkPart) -> Any:
     """
     expressions = load(jvm, part)
     plan = records.queryExecution().analyzed()
-    columns = {str(one.name()): one for one in items_of(plan.output())}
+    columns = {str(attribute.name()): attribute for attribute in items_of(plan.output())}
     places = {column.name: INPUT.format(n) for n, column in enumerate(part.inputs.output)}
-    kept = [one for name, one in columns.items() if name not in places.values()]
+    kept = [attribute for name, attribute in columns.items() if name not in places.values()]
     inputs = [
-        _alias(jvm, columns[places[str(one.name())]], one.name(), one.exprId()) for one in _attributes(expressions)
+        _alias(jvm, columns[places[str(attribute.name())]], attribute.name(), attribute.exprId())
+        for attribute in _attributes(expressions)
     ]
     project = jvm.org.apache.spark.sql.catalyst.plans.logical.Project
     plan = project(seq_of(jvm, [*kept, *inputs]), plan)
@@ -267,7 +270,7 @@ def values_here(catalyst: Catalyst, part: SparkPart, inputs: Sequence[pa.Array],
     """
     jvm = catalyst.jvm
     expressions = load(jvm, part)
-    by_name = {str(one.name()): one for one in _attributes(expressions)}
+    by_name = {str(attribute.name()): attribute for attribute in _attributes(expressions)}
     attributes = seq_of(jvm, [by_name[column.name] for column in part.inputs.output])
     types, spark = jvm.org.apache.spark.sql.catalyst.types.DataTypeUtils, "org.apache.spark.sql"
     arrow = static_of(jvm, f"{spark}.execution.arrow.ArrowConverters")
@@ -288,23 +291,23 @@ def values_here(catalyst: Catalyst, part: SparkPart, inputs: Sequence[pa.Array],
         else:
             rows = seq_of(jvm, [static_of(jvm, f"{spark}.catalyst.InternalRow").empty()]).iterator()
         schema = types.fromAttributes(plan.output())
-        made = arrow.toBatchIterator(rows.map(projection), schema, count, "UTC", True, False, None)
-        answer = pa.py_buffer(bytes(made.next()))
-    found = pa.ipc.read_record_batch(answer, pa.schema([(one.name, one.type) for one in part.values]))
+        batches = arrow.toBatchIterator(rows.map(projection), schema, count, "UTC", True, False, None)
+        answer = pa.py_buffer(bytes(batches.next()))
+    values = pa.ipc.read_record_batch(answer, pa.schema([(value.name, value.type) for value in part.values]))
     if not inputs:
-        found = found.take(pa.array([0] * count))
-    return dict(zip(found.schema.names, found.columns, strict=True))
+        values = values.take(pa.array([0] * count))
+    return dict(zip(values.schema.names, values.columns, strict=True))
 
 
 def _tried(jvm: Any, part: SparkPart, expressions: Iterable[Any]) -> list[Any]:
     """Returns the expressions as columns: each a struct, or null where it fails."""
     catalyst = jvm.org.apache.spark.sql.catalyst.expressions
     name = catalyst.Literal.create("value", jvm.org.apache.spark.sql.types.DataTypes.StringType)
-    made = []
+    columns = []
     for value, expression in zip(part.values, expressions, strict=True):
         whole = catalyst.CreateNamedStruct(seq_of(jvm, [name, expression]))
-        made.append(_alias(jvm, catalyst.TryEval(whole), value.name, catalyst.NamedExpression.newExprId()))
-    return made
+        columns.append(_alias(jvm, catalyst.TryEval(whole), value.name, catalyst.NamedExpression.newExprId()))
+    return columns
 
 
 def _alias(jvm: Any, expression: Any, name: str, column_id: Any) -> Any:
@@ -319,10 +322,10 @@ def load(jvm: Any, part: SparkPart) -> list[Any]:
 
 def _attributes(expressions: Iterable[Any]) -> list[Any]:
     """Returns the columns that expressions use, each once."""
-    found: dict[int, Any] = {}
+    by_id: dict[int, Any] = {}
     for expression in expressions:
-        found |= {int(one.exprId().id()): one for one in items_of(expression.references().toSeq())}
-    return list(found.values())
+        by_id |= {int(attribute.exprId().id()): attribute for attribute in items_of(expression.references().toSeq())}
+    return list(by_id.values())
 
 
 def _fields_of(expression: Expression) -> tuple[Field, ...]:
@@ -330,4 +333,4 @@ def _fields_of(expression: Expression) -> tuple[Field, ...]:
     if isinstance(expression, Field):
         return (expression,) if expression.type != NO_TYPE else ()
     arguments = expression.arguments if isinstance(expression, Call) else ()
-    return tuple(dict.fromkeys(one for argument in arguments for one in _fields_of(argument)))
+    return tuple(dict.fromkeys(field for argument in arguments for field in _fields_of(argument)))

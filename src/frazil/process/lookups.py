@@ -63,7 +63,7 @@ def _type_of(kind: pa.DataType) -> str:
 
 def _field_at(records: Schema, path: Path) -> Expression:
     kind: IcebergType = records.as_struct()
-    found: Expression | None = None
+    expression: Expression | None = None
     for name in path:
         fields = kind.fields if isinstance(kind, StructType) else ()
         names = [field.name for field in fields]
@@ -73,12 +73,12 @@ def _field_at(records: Schema, path: Path) -> Expression:
             raise UnknownColumn(message, remedy=advice(name, names) if names else "name a field inside of a struct")
         place = names.index(spelled)
         kind = fields[place].field_type
-        if found is None:
-            found = Field(spelled, arrow_type(kind))
+        if expression is None:
+            expression = Field(spelled, arrow_type(kind))
         else:
-            found = Call("GetStructField", (found,), arrow_type(kind), (("ordinal", place),), ".".join(path))
-    assert found is not None
-    return found
+            expression = Call("GetStructField", (expression,), arrow_type(kind), (("ordinal", place),), ".".join(path))
+    assert expression is not None
+    return expression
 
 
 def _path_of(key: Expression) -> Path:
@@ -93,7 +93,7 @@ def _path_of(key: Expression) -> Path:
 def with_lookups(records: Schema, lookups: Iterable[Lookup]) -> Schema:
     """Returns the columns behind lookups."""
     ids = itertools.count(FIRST_PLACEHOLDER_ID)
-    return extend_schema(records, {(): {one.name: iceberg_type(one.type, ids) for one in lookups}})
+    return extend_schema(records, {(): {lookup.name: iceberg_type(lookup.type, ids) for lookup in lookups}})
 
 
 def joined(query: Query, lookups: Sequence[Lookup], has_where: bool) -> Query:
@@ -111,8 +111,8 @@ def joined(query: Query, lookups: Sequence[Lookup], has_where: bool) -> Query:
                 "`where` names a lookup, which only records are looked up for that `where` takes",
                 remedy="write the condition as `filter`, or in `select`",
             )
-    deciding = [found_by[one.name] for one in lookups if one.on_miss != "null"]
-    columns = (replace(one, sources=_sources(one.sources, found_by)) for one in query.columns)
+    deciding = [found_by[lookup.name] for lookup in lookups if lookup.on_miss != "null"]
+    columns = (replace(column, sources=_sources(column.sources, found_by)) for column in query.columns)
     return replace(
         query,
         columns=tuple(columns),

@@ -207,23 +207,23 @@ class Origins:
 
 def origins_of(program: Program) -> Origins:
     """Returns what the program uses of its input."""
-    known: dict[str, Names] = {}
+    origins: dict[str, Names] = {}
     deciding: Names = frozenset()
     lookups = frozenset(stage.name for stage in program.stages if isinstance(stage, Lookup))
     for stage in program.stages:
         if isinstance(stage, Filter):
-            deciding |= _of(stage.condition, known)
+            deciding |= _of(stage.condition, origins)
         elif isinstance(stage, Project):
-            known = {name: _of(expression, known) for name, expression in stage.columns}
+            origins = {name: _of(expression, origins) for name, expression in stage.columns}
         elif isinstance(stage, Explode):
-            found = _of(stage.array, known)
-            known |= dict.fromkeys(filter(None, (stage.name, stage.position)), found)
-            deciding |= found
+            names = _of(stage.array, origins)
+            origins |= dict.fromkeys(filter(None, (stage.name, stage.position)), names)
+            deciding |= names
         elif isinstance(stage, Lookup):
-            found = frozenset().union(*(_of(key, known) for key in stage.keys))
-            known[stage.name] = found | {stage.name}
-            deciding |= found if stage.on_miss != "null" else frozenset()
-    columns = {field.name: known.get(field.name, frozenset((field.name,))) for field in program.output}
+            names = frozenset().union(*(_of(key, origins) for key in stage.keys))
+            origins[stage.name] = names | {stage.name}
+            deciding |= names if stage.on_miss != "null" else frozenset()
+    columns = {field.name: origins.get(field.name, frozenset((field.name,))) for field in program.output}
     return Origins(
         {name: names - lookups for name, names in columns.items()},
         deciding - lookups,
@@ -233,27 +233,29 @@ def origins_of(program: Program) -> Origins:
 
 def spark_columns(program: Program) -> Names:
     """Returns the columns of the result that have values which Spark has made."""
-    made: Names = frozenset()
+    spark_names: Names = frozenset()
     for stage in program.stages:
         if isinstance(stage, Project):
-            made = frozenset(name for name, expression in stage.columns if _is_made(expression, made))
-        elif isinstance(stage, Explode) and _is_made(stage.array, made):
-            made |= {stage.name}
-    return made
+            spark_names = frozenset(name for name, expression in stage.columns if _is_made(expression, spark_names))
+        elif isinstance(stage, Explode) and _is_made(stage.array, spark_names):
+            spark_names |= {stage.name}
+    return spark_names
 
 
-def _is_made(expression: Expression, made: Names) -> bool:
+def _is_made(expression: Expression, spark_names: Names) -> bool:
     if isinstance(expression, Field):
-        return expression.name in made
+        return expression.name in spark_names
     is_own = isinstance(expression, Call) and expression.function == BY_SPARK
-    return is_own or (isinstance(expression, Call) and any(_is_made(one, made) for one in expression.arguments))
+    return is_own or (
+        isinstance(expression, Call) and any(_is_made(argument, spark_names) for argument in expression.arguments)
+    )
 
 
-def _of(expression: Expression, known: Mapping[str, Names]) -> Names:
+def _of(expression: Expression, origins: Mapping[str, Names]) -> Names:
     if isinstance(expression, Field):
-        return known.get(expression.name, frozenset((expression.name,)))
+        return origins.get(expression.name, frozenset((expression.name,)))
     if isinstance(expression, Call) and expression.function == BY_SPARK:
         return frozenset(json.loads(str(dict(expression.options)["inputs"])))
     if isinstance(expression, Call):
-        return frozenset().union(*(_of(argument, known) for argument in expression.arguments))
+        return frozenset().union(*(_of(argument, origins) for argument in expression.arguments))
     return frozenset()

@@ -71,13 +71,13 @@ class ProtectKey(bytes):
         inner.update(label.encode() + b"\x00")
         inner_copy = inner.copy
         outer_copy = hashlib.sha256(bytes(byte ^ 0x5C for byte in block)).copy
-        found = []
+        digests = []
         for value in values:
             first, second = inner_copy(), outer_copy()
             first.update(value)
             second.update(first.digest())
-            found.append(second.digest())
-        return found
+            digests.append(second.digest())
+        return digests
 
     def seal(self, plain: bytes, place: str) -> bytes:
         """Returns bytes encrypted and authenticated with AES-256-GCM. place: what they are; only there they open."""
@@ -167,16 +167,16 @@ class Protection:
 
     def rule_for(self, paths: Iterable[str]) -> Rule | None:
         """Returns the rule of a field that has these paths; None without one."""
-        known = tuple(paths)
-        return next((rule for rule in self.rules if rule.matches(known)), None)
+        path_set = tuple(paths)
+        return next((rule for rule in self.rules if rule.matches(path_set)), None)
 
     def rule_inside(self, paths: Iterable[str]) -> Rule | None:
-        """Returns the rule of a value that is no struct and has these paths, where a rule names a field inside it: nothing
-        shows where in the value that field is, so the whole is hashed. None without such a rule.
+        """Returns the rule of a value that is not a struct and has these paths, where a rule names a field inside it:
+        nothing shows where in the value that field is, so the whole is hashed. None without such a rule.
         """
-        known = tuple(paths)
-        found = (rule.selector for rule in self.rules if any(map(rule.is_inside, known)))
-        return next((Rule(selector, "hash") for selector in found), None)
+        path_set = tuple(paths)
+        selectors = (rule.selector for rule in self.rules if any(map(rule.is_inside, path_set)))
+        return next((Rule(selector, "hash") for selector in selectors), None)
 
 
 #: The path inside a column, as `schema.parts.Path`, also with `key` for the keys of a map, and the rule of that part.
@@ -213,14 +213,14 @@ def protected_paths(
     """Returns the rules of the protected fields of records of this schema, by each of the paths that a field has, without
     case (`fold_case`).
     """
-    found: dict[str, Rule] = {}
+    rules: dict[str, Rule] = {}
     for field in records.fields:
         origin = (origins or {}).get(field.name, (field.name,))
         if origin is not None:
             for _, paths, rule in _parts_of(protection, field, origin):
                 names = (name for path in paths for name in spelled(path))
-                found |= dict.fromkeys(map(fold_case, names), rule)
-    return found
+                rules |= dict.fromkeys(map(fold_case, names), rule)
+    return rules
 
 
 @dataclass(frozen=True)
@@ -235,17 +235,17 @@ class Unprotected:
 
 
 def find_unprotected(
-    column: str, kind: pa.DataType, sources: Iterable[Path], protection: Protection, known: Mapping[str, Rule]
+    column: str, kind: pa.DataType, sources: Iterable[Path], protection: Protection, rules: Mapping[str, Rule]
 ) -> Unprotected | None:
     """Returns the first rule that finds a column of a query's result, or a part of it, and nothing that it is made of; None
-    without one. sources: of the column. known: the protected fields of the records, as `protected_paths` returns them.
+    without one. sources: of the column. rules: the protected fields of the records, as `protected_paths` returns them.
     """
     paths = set(sources)
     around = {path[:cut] for path in paths for cut in range(1, len(path))}
     fields = sorted(".".join(path) for path in paths - around)
     for path in _paths_in(column, kind):
         rule = protection.rule_for(spelled(path))
-        if fields and rule is not None and not any(_is_covered(field, rule, known) for field in fields):
+        if fields and rule is not None and not any(_is_covered(field, rule, rules) for field in fields):
             return Unprotected(rule, path, tuple(fields))
     return None
 
@@ -256,12 +256,12 @@ def _paths_in(path: str, kind: pa.DataType) -> Iterator[str]:
         yield from _paths_in(f"{path}.{name}", inner)
 
 
-def _is_covered(field: str, rule: Rule, known: Mapping[str, Rule]) -> bool:
+def _is_covered(field: str, rule: Rule, rules: Mapping[str, Rule]) -> bool:
     """Whether the field is protected, or something in it by this very rule."""
     plain = fold_case(field)
     return any(
-        f"{plain}.".startswith(f"{path}.") or (one.selector == rule.selector and path.startswith(f"{plain}."))
-        for path, one in known.items()
+        f"{plain}.".startswith(f"{path}.") or (field_rule.selector == rule.selector and path.startswith(f"{plain}."))
+        for path, field_rule in rules.items()
     )
 
 
@@ -284,16 +284,16 @@ def protected_fields(
     records: Schema, protection: Protection, origins: Mapping[str, Path | None]
 ) -> tuple[ProtectedField, ...]:
     """Returns the protected fields of records of this schema, in its order. origins: as for `protecting`."""
-    found = []
+    fields = []
     for field in records.fields:
         origin = origins.get(field.name, (field.name,))
         if origin == (HEADERS,):
             mine = (rule for rule in protection.rules if rule.is_inside(HEADERS) or rule.matches((HEADERS,)))
-            found += [ProtectedField(rule.selector, rule.action) for rule in mine]
+            fields += [ProtectedField(rule.selector, rule.action) for rule in mine]
         elif origin is not None:
             parts = _parts_of(protection, field, origin)
-            found += [ProtectedField(".".join((*origin, *inside)), rule.action) for inside, _, rule in parts]
-    return tuple(found)
+            fields += [ProtectedField(".".join((*origin, *inside)), rule.action) for inside, _, rule in parts]
+    return tuple(fields)
 
 
 def rule_around(protection: Protection, path: Path) -> Rule | None:
@@ -301,7 +301,7 @@ def rule_around(protection: Protection, path: Path) -> Rule | None:
     field in the records, which `flatten` and `columns` may have made a column without the struct.
     """
     above = (".".join(path[:depth]) for depth in range(len(path) - 1, 0, -1))
-    return next(filter(None, (protection.rule_for(spelled(one)) for one in above)), None)
+    return next(filter(None, (protection.rule_for(spelled(outer_path)) for outer_path in above)), None)
 
 
 def _protected(protection: Protection, field: NestedField, origin: Path) -> Expression | None:
@@ -355,14 +355,16 @@ def _parts(
         rule = protection.rule_inside(paths)
     if rule is not None and (rule.action in ("drop", "null") or not pa.types.is_nested(kind)):
         action: Action = "hash" if path[-1:] == ("key",) else rule.action
-        label = rule.label or min(paths, key=lambda one: (len(one), one))
+        label = rule.label or min(paths, key=lambda candidate: (len(candidate), candidate))
         yield path, paths, replace(rule, action=action, label=label)
         return
     for (name, inner), (other, inner_in_records) in zip(inner_types(kind), inner_types(in_records), strict=True):
-        found = {f"{one}.{given}" for one in paths for given in (name, other)}
+        inner_paths = {f"{path_text}.{given}" for path_text in paths for given in (name, other)}
         if not pa.types.is_struct(kind) and name != "key":
-            found |= paths  # `phones.number` names the member of a list's elements, as `phones.element.number` does.
-        yield from _parts(protection, (inner, inner_in_records), (*path, name), frozenset(found), rule)
+            inner_paths |= (
+                paths  # `phones.number` names the member of a list's elements, as `phones.element.number` does.
+            )
+        yield from _parts(protection, (inner, inner_in_records), (*path, name), frozenset(inner_paths), rule)
 
 
 def inner_types(kind: pa.DataType) -> list[tuple[str, pa.DataType]]:

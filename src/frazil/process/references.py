@@ -87,27 +87,27 @@ def key_of(name: str, version: Mapping[str, Any]) -> str:
     return as_json([name, dict(version)])
 
 
-_known: WeakValueDictionary[str, Reference] = WeakValueDictionary()
+_by_key: WeakValueDictionary[str, Reference] = WeakValueDictionary()
 _kept: dict[str, Reference] = {}
 
 
 def note(reference: Reference) -> Reference:
     """Makes the rows known to this process, as long as somebody holds them; returns those that are known by this key."""
-    return _known.setdefault(reference.key, reference)
+    return _by_key.setdefault(reference.key, reference)
 
 
 def find_reference(key: str) -> Reference | None:
     """Returns rows that this process has; None where it lacks them."""
-    return _known.get(key)
+    return _by_key.get(key)
 
 
 def receive(sent: Mapping[str, Reference | Sent]) -> None:
     """Keeps the rows of a job in this process, by what was sent of them, and drops other versions of the same reference
     tables.
     """
-    for key, one in sent.items():
-        known = find_reference(key)
-        _kept[key] = known or note(one if isinstance(one, Reference) else load_reference(one.value))
+    for key, sent_rows in sent.items():
+        kept = find_reference(key)
+        _kept[key] = kept or note(sent_rows if isinstance(sent_rows, Reference) else load_reference(sent_rows.value))
     names = {_kept[key].name for key in sent}
     for key in [key for key, reference in _kept.items() if reference.name in names and key not in sent]:
         del _kept[key]
@@ -118,10 +118,10 @@ def references_of(keys: Iterable[tuple[str, str]]) -> dict[str, Reference]:
 
     Raises: InvariantError where the process lacks them.
     """
-    found = {}
+    references = {}
     for lookup, key in keys:
         reference = find_reference(key)
         if reference is None:
             raise InvariantError(f"the rows of the lookup {lookup} were not sent to this process")
-        found[lookup] = reference
-    return found
+        references[lookup] = reference
+    return references

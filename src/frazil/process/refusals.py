@@ -131,16 +131,16 @@ def check_condition(condition: str, root: Any, functions: Collection[str] = ()) 
     """
     _check_words(condition)
     if class_of(root) in ("Alias", "UnresolvedStar"):
-        raise SpecError(f"`{condition.strip()}` is no condition", remedy="write an expression, such as `amount > 0`")
+        raise SpecError(f"`{condition.strip()}` is not a condition", remedy="write an expression, such as `amount > 0`")
     _check_expression(root, functions)
 
 
 def _check_words(query: str) -> None:
     """Refuses `date'today'` and the like, which Spark's parser replaces by the present time."""
-    found = _TODAY.search(query)
-    if found:
+    match = _TODAY.search(query)
+    if match:
         raise SpecError(
-            f"`{found[0]}'` is another time at every run", remedy="use `_timestamp`, the time of the record"
+            f"`{match[0]}'` is another time at every run", remedy="use `_timestamp`, the time of the record"
         )
 
 
@@ -210,7 +210,7 @@ def _instead(name: str) -> str:
     return f"did you mean `{close[0]}`?" if close else f"use another function; {RULES}"
 
 
-# A known function that is not allowed, such as `reflect`, is no misspelt `repeat`.
+# A known function that is not allowed, such as `reflect`, is not a misspelt `repeat`.
 _LIKENESS = 0.8
 _ONE_RECORD = "a row is made of one record: leave it out, and aggregate what is in the table"
 _NOW = "use `_timestamp`, the time of the record"
@@ -268,11 +268,11 @@ def aliases_used(plan: Any) -> frozenset[str]:
     """
     used: set[str] = set()
     for node in chain_of(plan):
-        made: set[str] = set()
+        aliases: set[str] = set()
         for item in items_of(node.projectList()) if class_of(node) == "Project" else ():
-            used |= made.intersection(_names_in(item))
+            used |= aliases.intersection(_names_in(item))
             if class_of(item) == "Alias":
-                made.add(str(item.name()).lower())
+                aliases.add(str(item.name()).lower())
     return frozenset(used)
 
 

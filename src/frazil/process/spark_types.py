@@ -149,9 +149,9 @@ def arrow_of(kind: Any) -> pa.DataType | None:
     if isinstance(kind, str):
         return _arrow_word(kind)
     if kind["type"] == "struct":
-        members = [(one["name"], arrow_of(one["type"])) for one in kind["fields"]]
-        known = [pa.field(name, of) for name, of in members if of is not None]
-        return pa.struct(known) if len(known) == len(members) else None
+        members = [(member["name"], arrow_of(member["type"])) for member in kind["fields"]]
+        fields = [pa.field(name, of) for name, of in members if of is not None]
+        return pa.struct(fields) if len(fields) == len(members) else None
     if kind["type"] == "array":
         element = arrow_of(kind["elementType"])
         return None if element is None else pa.list_(pa.field("element", element))

@@ -117,7 +117,7 @@ def compile_steps(steps: Steps, fields: Schema, metadata: Sequence[str] = METADA
 
     Raises: NoFieldLeft; SpecError where two fields would have one name, or a type is not one of Spark's.
     """
-    root = _Node("", "", [_node(one, "") for one in fields.fields])
+    root = _Node("", "", [_node(field, "") for field in fields.fields])
     missing = [
         *_rename(root, steps.rename),
         *_drop(root, steps.drop_fields),
@@ -154,16 +154,16 @@ def _node(of: NestedField, above: str) -> _Node:
 
 
 def _rename(root: _Node, names: Mapping[Path, str]) -> Iterator[Missing]:
-    found: list[tuple[_Node, _Node, str]] = []
+    renamed: list[tuple[_Node, _Node, str]] = []
     for path, name in names.items():
         place = _find(root, path)
         if place is None:
             yield _missing("rename", root, path)
         else:
-            found.append((*place, name))
-    for parent, node, name in found:
+            renamed.append((*place, name))
+    for parent, node, name in renamed:
         node.name, parent.is_changed = name, True
-    for parent, _, _ in found:
+    for parent, _, _ in renamed:
         _refuse_twins("rename", [part.name for part in parent.parts])
 
 
@@ -205,9 +205,9 @@ def _keep_in(node: _Node, nodes: Sequence[_Node]) -> None:
     """Removes the parts that are none of these nodes, inside none of them and around none of them."""
     kept = []
     for part in node.parts:
-        if not any(part is one for one in nodes):
+        if not any(part is wanted for wanted in nodes):
             _keep_in(part, nodes)
-        if part.parts or any(part is one for one in nodes):
+        if part.parts or any(part is wanted for wanted in nodes):
             kept.append(part)
     node.is_changed |= len(kept) < len(node.parts)
     node.parts = kept
@@ -228,17 +228,17 @@ def _find(root: _Node, path: Path) -> tuple[_Node, _Node] | None:
     parent, node = root, root
     for name in path:
         parent = node
-        found = Spellings(part.name for part in node.parts).find(name)
-        if found is None:
+        spelled = Spellings(part.name for part in node.parts).find(name)
+        if spelled is None:
             return None
-        node = next(part for part in node.parts if part.name == found)
+        node = next(part for part in node.parts if part.name == spelled)
     return parent, node
 
 
 def _missing(step: str, root: _Node, path: Path) -> Missing:
-    known = {".".join(one): one for one in _paths(root, ())}
-    close = nearest(".".join(path), known)
-    return Missing(step, path, known[close] if close else None)
+    by_name = {".".join(path_known): path_known for path_known in _paths(root, ())}
+    close = nearest(".".join(path), by_name)
+    return Missing(step, path, by_name[close] if close else None)
 
 
 def _paths(node: _Node, above: Path) -> Iterator[Path]:
@@ -272,7 +272,7 @@ def _sql_type(kind: IcebergType | None) -> str:
     Raises: SpecError for a type that Spark does not have.
     """
     if isinstance(kind, StructType):
-        return f"struct<{', '.join(f'{quoted(one.name)}: {_sql_type(one.field_type)}' for one in kind.fields)}>"
+        return f"struct<{', '.join(f'{quoted(field.name)}: {_sql_type(field.field_type)}' for field in kind.fields)}>"
     if isinstance(kind, ListType):
         return f"array<{_sql_type(kind.element_type)}>"
     if isinstance(kind, MapType):

@@ -264,7 +264,7 @@ class ConfluentRegistry:
         self._context = spec.context
         self._clock = clock or SystemClock()
         self._client = RegistryClient(spec, timeout_s)
-        self._known: dict[tuple[str, int | str], RegisteredSchema] = {}
+        self._schemas: dict[tuple[str, int | str], RegisteredSchema] = {}
         self._versions: dict[tuple[str, int], Version] = {}
         self._latest: dict[str, tuple[float, RegisteredSchema]] = {}
 
@@ -289,14 +289,14 @@ class ConfluentRegistry:
 
     def latest(self, subject: str) -> RegisteredSchema | None:
         name = qualified(subject, self._context)
-        until, known = self._latest.get(name, (0.0, None))
-        if known is None or self._clock.monotonic_s() >= until:
+        until, schema = self._latest.get(name, (0.0, None))
+        if schema is None or self._clock.monotonic_s() >= until:
             what, path = f"the latest schema of subject {name}", f"subjects/{quote(name, safe='')}/versions/latest"
-            known = self._client.within_time(what, lambda: self._complete(what, path, {}, context_of(name)))
+            schema = self._client.within_time(what, lambda: self._complete(what, path, {}, context_of(name)))
             self._latest.pop(name, None)
-            if known is not None:
-                self._latest[name] = (self._clock.monotonic_s() + _LATEST_S, known)
-        return known
+            if schema is not None:
+                self._latest[name] = (self._clock.monotonic_s() + _LATEST_S, schema)
+        return schema
 
     def subjects(self, prefix: str) -> tuple[str, ...]:
         what, full_prefix = f"the subjects that begin with {prefix}", qualified(prefix, self._context)
@@ -304,7 +304,7 @@ class ConfluentRegistry:
             what, lambda: self._client.get(what, "subjects", {"subjectPrefix": full_prefix})
         )
         if not isinstance(answer, list) or not all(isinstance(name, str) for name in answer):
-            raise self._client.outage(what, "the answer is no list of names")
+            raise self._client.outage(what, "the answer is not a list of names")
         cut = len(full_prefix) - len(prefix)
         return tuple(sorted(name[cut:] for name in answer if name.startswith(full_prefix)))
 
@@ -323,12 +323,12 @@ class ConfluentRegistry:
     def _remember(
         self, place: tuple[str, int | str], what: str, path: str, query: Mapping[str, str]
     ) -> RegisteredSchema | None:
-        known = self._known.get(place)
-        if known is None:
-            known = self._client.within_time(what, lambda: self._complete(what, path, query, place[0], place[1]))
-            if known is not None:
-                self._known[place] = known
-        return known
+        schema = self._schemas.get(place)
+        if schema is None:
+            schema = self._client.within_time(what, lambda: self._complete(what, path, query, place[0], place[1]))
+            if schema is not None:
+                self._schemas[place] = schema
+        return schema
 
     def _complete(
         self, what: str, path: str, query: Mapping[str, str], context: str, key: int | str | None = None
@@ -337,7 +337,7 @@ class ConfluentRegistry:
         answer = self._client.get(what, path, query)
         if answer is None:
             return None
-        found = self._read(what, answer)
+        version = self._read(what, answer)
         word = answer.get("schemaType") or "AVRO"
         if not isinstance(word, str) or word not in _KINDS:
             raise UnusableSchema(f"it is of the kind {word}, which Frazil does not read")
@@ -345,13 +345,13 @@ class ConfluentRegistry:
         if not isinstance(schema_id, int) or (key is None and schema_id == NO_ID):
             raise self._client.outage(what, "the answer has no schema id")
         gathering = Gathering(lambda subject, version: self._version(qualified(subject, context), version))
-        gathering.visit(found.references)
-        return RegisteredSchema(schema_id, _KINDS[word], found.text, tuple(gathering.texts.items()))
+        gathering.visit(version.references)
+        return RegisteredSchema(schema_id, _KINDS[word], version.text, tuple(gathering.texts.items()))
 
     def _version(self, subject: str, number: int) -> Version | None:
         """Returns one version, also where it is soft-deleted: schemas that refer to it still need it."""
-        known = self._versions.get((subject, number))
-        if known is None:
+        version = self._versions.get((subject, number))
+        if version is None:
             what, path = (
                 f"version {number} of subject {subject}",
                 f"subjects/{quote(subject, safe='')}/versions/{number}",
@@ -359,8 +359,8 @@ class ConfluentRegistry:
             answer = self._client.get(what, path, {"deleted": "true"})
             if answer is None:
                 return None
-            known = self._versions[subject, number] = self._read(what, answer)
-        return known
+            version = self._versions[subject, number] = self._read(what, answer)
+        return version
 
     def _read(self, what: str, answer: Any) -> Version:
         """Returns the schema in the response.
@@ -368,7 +368,7 @@ class ConfluentRegistry:
         Raises: UnavailableError where the response has none.
         """
         if not isinstance(answer, dict) or not isinstance(answer.get("schema"), str):
-            raise self._client.outage(what, "the answer is no schema")
+            raise self._client.outage(what, "the answer is not a schema")
         references = [_reference(held) for held in _list(answer.get("references"))]
         if None in references:
             raise self._client.outage(what, "the answer has references without name, subject or version")

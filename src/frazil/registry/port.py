@@ -47,7 +47,7 @@ class UnusableSchema(Exception):
 
 
 class SchemaRegistry(Protocol):
-    """The port. A response that is no plain answer (such as a refused login) raises UnavailableError, within about ten
+    """The port. A response that is not a plain answer (such as a refused login) raises UnavailableError, within about ten
     seconds; an existing schema that cannot be used raises UnusableSchema.
     """
 
@@ -152,11 +152,11 @@ class Gathering:
     def _fetch(self, subject: str, version: int) -> str:
         if len(self._visited) + len(self._open) > MAX_REFERENCES:
             raise UnusableSchema(f"it refers to more than {MAX_REFERENCES} schemas")
-        found = self._look_up(subject, version)
-        if found is None:
+        referenced = self._look_up(subject, version)
+        if referenced is None:
             raise UnusableSchema(f"it refers to version {version} of subject `{subject}`, which is not in the registry")
-        self._size += len(found.text)
+        self._size += len(referenced.text)
         if self._size > MAX_CHARACTERS:
             raise UnusableSchema(f"the schemas that it refers to are longer than {MAX_CHARACTERS} characters")
-        self.visit(found.references)
-        return found.text
+        self.visit(referenced.references)
+        return referenced.text

@@ -58,7 +58,7 @@ def compile_proto(text: str, references: tuple[tuple[str, str], ...] = ()) -> by
 
 def _described(texts: Mapping[str, str]) -> dict[str, FileDescriptorProto]:
     """Returns the files given as base64 of their descriptors, by their import names."""
-    found = {}
+    files = {}
     for name, text in texts.items():
         try:
             raw = base64.b64decode(text, validate=True)
@@ -67,8 +67,8 @@ def _described(texts: Mapping[str, str]) -> dict[str, FileDescriptorProto]:
             continue  # It is a .proto text, which contains blanks, brackets or semicolons.
         if raw:
             described.name = name
-            found[name] = described
-    return found
+            files[name] = described
+    return files
 
 
 def _put_down(place: str, described: Mapping[str, FileDescriptorProto]) -> Path | None:
@@ -84,7 +84,7 @@ def _check_references(references: tuple[tuple[str, str], ...], files: dict[str, 
     for name, text in references:
         if "\\" in name or not name.isprintable() or any(part in ("", ".", "..") for part in name.split("/")):
             raise UnusableSchema(
-                f"the reference {name!r} is no import name; a name such as folder/file.proto is, without .. and not "
+                f"the reference {name!r} is not an import name; a name such as folder/file.proto is, without .. and not "
                 "from the root"
             )
         if files[name] != text:
@@ -98,7 +98,7 @@ def _write(sources: Path, files: dict[str, str]) -> None:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8")
         except (OSError, UnicodeEncodeError) as error:
-            reason = error.strerror if isinstance(error, OSError) else "it is no text"
+            reason = error.strerror if isinstance(error, OSError) else "it is not text"
             raise UnusableSchema(f"the file {name!r} cannot be given to protoc: {reason}") from None
 
 

@@ -45,28 +45,28 @@ _RECORDS, _BYTES = 50_000, 32 * 1024 * 1024
 def rows_where(jvm: Any, condition: str, columns: Schema) -> Keep:
     """Returns what finds the rows for which a condition is true. jvm: py4j's view of a JVM with Spark's classes.
 
-    Raises: SpecError for what is no condition over these columns, or only Spark can compute.
+    Raises: SpecError for what is not a condition over these columns, or only Spark can compute.
     """
-    found = analyse_condition(Catalyst(jvm), condition, columns, _WHERE)
-    if found.stage is None:
-        assert found.outside is not None
-        what = f"`{found.outside.expression}` cannot be computed: {found.outside.reason}"
+    analysed = analyse_condition(Catalyst(jvm), condition, columns, _WHERE)
+    if analysed.stage is None:
+        assert analysed.outside is not None
+        what = f"`{analysed.outside.expression}` cannot be computed: {analysed.outside.reason}"
         raise SpecError(what, remedy=_REMEDY, where=_WHERE)
-    program = Program((found.stage,), ())
+    program = Program((analysed.stage,), ())
     if unproven := reason(program):
         raise SpecError(f"{unproven} cannot be computed", remedy=_REMEDY, where=_WHERE)
 
     def keep(rows: pa.RecordBatch) -> Ints:
-        made = evaluate(program, dict(zip(rows.schema.names, rows.columns, strict=True)), len(rows))
-        if made.failures:
-            one = made.failures[0]
+        evaluated = evaluate(program, dict(zip(rows.schema.names, rows.columns, strict=True)), len(rows))
+        if evaluated.failures:
+            failure = evaluated.failures[0]
             raise SpecError(
-                f"the condition fails for a row of the table: {one.error_class} in {one.expression},"
-                f" where it is given {', '.join(one.values)}",
+                f"the condition fails for a row of the table: {failure.error_class} in {failure.expression},"
+                f" where it is given {', '.join(failure.values)}",
                 remedy="write it so that it is defined for every row, for example with `try_cast` or `try_divide`",
                 where=_WHERE,
             )
-        return np.asarray(made.parents, np.int64)
+        return np.asarray(evaluated.parents, np.int64)
 
     return keep
 
@@ -115,8 +115,8 @@ def load_progress(text: str) -> ReplayProgress | None:
     """Returns the progress of `ReplayProgress.dump`; None for an empty text."""
     if not text:
         return None
-    found = json.loads(text)
-    return ReplayProgress(**{**found, "place": Place(**found["place"])})
+    fields = json.loads(text)
+    return ReplayProgress(**{**fields, "place": Place(**fields["place"])})
 
 
 class Pace:
@@ -175,9 +175,9 @@ class Replay:
         progress = begin
         batches = iter(()) if begin.is_complete else self._batches(begin, pace.at_once)
         try:
-            for records, made in one_ahead(batches):
-                outbox.write(self.owner, self.request.topic, made.dump(), records)
-                progress = made
+            for records, next_progress in one_ahead(batches):
+                outbox.write(self.owner, self.request.topic, next_progress.dump(), records)
+                progress = next_progress
                 note(progress)
                 pace.wait(len(records))
         except OSError as error:
@@ -193,13 +193,13 @@ class Replay:
         pending: list[OutFields] = []
         progress, size = begin, 0
         for rows in read_rows(self.target, self._files(begin.snapshot_id), begin.place, self.keep):
-            records, at = self._records(rows), 0
+            records, start = self._records(rows), 0
             size += rows.batch.nbytes
-            while at < len(records):
-                part = records[at : at + most - len(pending)]
+            while start < len(records):
+                part = records[start : start + most - len(pending)]
                 pending += part
-                at += len(part)
-                place = Place(rows.file, int(rows.positions[at - 1]) + 1)
+                start += len(part)
+                place = Place(rows.file, int(rows.positions[start - 1]) + 1)
                 progress = replace(progress, place=place, records=progress.records + len(part))
                 if len(pending) >= most or size >= _BYTES:
                     yield pending, progress

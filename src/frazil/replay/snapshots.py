@@ -149,14 +149,14 @@ class Snapshots:
         return self._scanned[snapshot_id]
 
     def _find(self, snapshot_id: int) -> Any:
-        found = self._java.snapshot(snapshot_id)
-        if found is None:
+        snapshot = self._java.snapshot(snapshot_id)
+        if snapshot is None:
             raise SpecError(
                 f"the table has no snapshot {snapshot_id}: it was expired, or is another table's",
                 remedy="name one that the table has; `<table>.snapshots` shows them",
                 where=self._table,
             )
-        return found
+        return snapshot
 
 
 def _sorted(files: Iterable[LiveFile]) -> list[LiveFile]:
@@ -210,11 +210,11 @@ def _of_file(target: TableTarget, source: FileRows, first: int) -> Iterator[tupl
     if not wanted.size:
         return
     with opened(target, source.file, pre_buffer=True) as parquet:
-        for at, batch in _batches(parquet, int(wanted[0])):
-            begin, end = np.searchsorted(wanted, [at, at + len(batch)])
+        for first_row, batch in _batches(parquet, int(wanted[0])):
+            begin, end = np.searchsorted(wanted, [first_row, first_row + len(batch)])
             mine = wanted[begin:end]
             if mine.size:
-                rows = batch if mine.size == len(batch) else batch.take(pa.array(mine - at))
+                rows = batch if mine.size == len(batch) else batch.take(pa.array(mine - first_row))
                 yield _in_table_columns(target, source.file, rows), mine
 
 
@@ -222,16 +222,16 @@ def _batches(parquet: pq.ParquetFile, first: int) -> Iterator[tuple[int, pa.Reco
     """Yields the rows of a file in batches, each with the position of its first row, from the row group of the row `first`
     on.
     """
-    at = 0
+    first_row = 0
     for number in range(parquet.num_row_groups):
         group = parquet.metadata.row_group(number)
-        if at + group.num_rows <= first:
-            at += group.num_rows
+        if first_row + group.num_rows <= first:
+            first_row += group.num_rows
             continue
         count = max(1, min(_ROWS, _BYTES * group.num_rows // max(1, group.total_byte_size)))
         for batch in parquet.iter_batches(count, row_groups=[number], use_threads=False):
-            yield at, batch
-            at += len(batch)
+            yield first_row, batch
+            first_row += len(batch)
 
 
 def _in_table_columns(target: TableTarget, file: LiveFile, batch: pa.RecordBatch) -> pa.RecordBatch:

@@ -115,9 +115,9 @@ class AvroEncoder:
 
     def encode(self, rows: pa.RecordBatch) -> Sequence[bytes]:
         """See Encoder."""
-        return [self._one(row) for row in avro_rows([rows], self._schema)]
+        return [self._encode_row(row) for row in avro_rows([rows], self._schema)]
 
-    def _one(self, row: Mapping[str, Any]) -> bytes:
+    def _encode_row(self, row: Mapping[str, Any]) -> bytes:
         stream = io.BytesIO()
         stream.write(self._head)
         fastavro.schemaless_writer(stream, self._written, row)
@@ -127,19 +127,21 @@ class AvroEncoder:
 def _of_registry(schema: Any) -> Any:
     """Returns an Avro schema without Iceberg's ids, and with Avro's own name for times without a time zone."""
     if isinstance(schema, list):
-        return [_of_registry(one) for one in schema]
+        return [_of_registry(branch) for branch in schema]
     if not isinstance(schema, dict):
         return schema
     is_local = schema.get("logicalType") == "timestamp-micros" and not schema.get("adjust-to-utc")
-    own = {**schema, "logicalType": "local-timestamp-micros"} if is_local else schema
+    avro_schema = {**schema, "logicalType": "local-timestamp-micros"} if is_local else schema
     return {
-        name: _of_registry(one) for name, one in own.items() if not name.endswith("-id") and name != "adjust-to-utc"
+        name: _of_registry(member)
+        for name, member in avro_schema.items()
+        if not name.endswith("-id") and name != "adjust-to-utc"
     }
 
 
 def _bytes_of(texts: pa.Array) -> Sequence[bytes]:
-    found: list[bytes] = texts.cast(pa.binary()).to_pylist()
-    return found
+    values: list[bytes] = texts.cast(pa.binary()).to_pylist()
+    return values
 
 
 def _json_column(column: pa.Array) -> pa.Array:
@@ -186,7 +188,7 @@ def _as_connect(column: pa.Array, kind: IcebergType) -> pa.Array:
         return column.view(pa.int32())
     if isinstance(kind, DecimalType):
         return pa.array(
-            [None if one is None else _unscaled(one, kind.scale) for one in column.to_pylist()], pa.binary()
+            [None if value is None else _unscaled(value, kind.scale) for value in column.to_pylist()], pa.binary()
         )
     return _as_text(column, kind)
 
@@ -209,13 +211,13 @@ def _converted(column: pa.Array, kind: IcebergType, as_leaf: _Leaf) -> pa.Array:
         return as_leaf(column, kind)
     column = unsliced(column)
     children = [column.keys, column.items] if isinstance(kind, MapType) else children_of(column)
-    made = [_converted(child, of, as_leaf) for child, of in zip(children, kinds, strict=True)]
-    return with_children(column, _type_with(column.type, [child.type for child in made]), made)
+    converted = [_converted(child, of, as_leaf) for child, of in zip(children, kinds, strict=True)]
+    return with_children(column, _type_with(column.type, [child.type for child in converted]), converted)
 
 
 def _type_with(kind: pa.DataType, inner: Sequence[pa.DataType]) -> pa.DataType:
     if pa.types.is_struct(kind):
-        return pa.struct([field.with_type(one) for field, one in zip(kind, inner, strict=True)])
+        return pa.struct([field.with_type(inner_type) for field, inner_type in zip(kind, inner, strict=True)])
     if pa.types.is_map(kind):
         return pa.map_(kind.key_field.with_type(inner[0]), kind.item_field.with_type(inner[1]))
     return pa.list_(kind.value_field.with_type(inner[0]))

@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 from pyiceberg.types import IcebergType, NestedField, StructType
 
 from frazil.cdc.envelope_columns import FLAT, has_documents, is_wrapped, open_columns, read_part
-from frazil.cdc.json.members import masked, pick_slices
 from frazil.decode.cast import convert_columns
 from frazil.decode.columns import Columns, Decoded, Fault, Group, Mismatch, in_order
 from frazil.decode.connect.schema import (
@@ -35,10 +34,11 @@ from frazil.decode.connect.schema import (
 from frazil.decode.connect.values import LogicalType
 from frazil.decode.conversion import Conversion
 from frazil.decode.json import scan
-from frazil.decode.json.columns import Findings, read_members, read_value
-from frazil.decode.json.grammar import ABSENT, NULL, OBJECT
+from frazil.decode.json.as_sent import unescape_keys
+from frazil.decode.json.columns import read_members, read_value
+from frazil.decode.json.grammar import ABSENT, NULL, OBJECT, skip_space
 from frazil.decode.json.infer import refuse_objects
-from frazil.decode.json.records import JsonOptions, text_slices, texts_of, unescape_keys, unreadable
+from frazil.decode.json.records import open_texts
 from frazil.decode.json.slices import Slices, Texts, group_equal, members_under
 from frazil.decode.regroup import select_columns
 from frazil.decode.renames import FedColumns
@@ -78,27 +78,32 @@ def _find_messages(base: int, offsets: NDArray[np.int32], keys: NDArray[np.uint8
     count = 0
     for row in range(offsets.size - 1):
         i, end = base + offsets[row], base + offsets[row + 1]
-        i = _skip_space(i, end)
+        i = skip_space(i, end)
         if i == end or load8(i) != _BRACE:
             continue
-        i = _skip_space(i + 1, end)
+        i = skip_space(i + 1, end)
         for key in range(keys.shape[0]):
             n = 0
             while keys[key, n] != 0 and i + n < end and load8(i + n) == keys[key, n]:
                 n += 1
             if keys[key, n] == 0:
-                after = _skip_space(i + n, end)
+                after = skip_space(i + n, end)
                 if after < end and load8(after) == _COLON:
                     found[count] = row
                     count += 1
     return count
 
 
-@njit(**COMPILED)  # type: ignore[untyped-decorator]
-def _skip_space(i: int, end: int) -> int:
-    while i < end and (load8(i) == 0x20 or (load8(i) >= 0x09 and load8(i) <= 0x0D)):
-        i += 1
-    return i
+def payloads_of(values: pa.BinaryArray) -> pa.BinaryArray:
+    """Returns the values, with the payload in place of a message. A value that is no JSON is returned unchanged, for its
+    reader to refuse.
+    """
+    rows = may_be_messages(values)
+    if rows.size:
+        messages = _find((), None, *open_texts(_texts_at(values, rows)))
+        for one in messages.groups:
+            values = _with_payloads(values, rows[one.rows], messages, one.rows)
+    return values
 
 
 def are_null_messages(values: pa.BinaryArray) -> Bools:
@@ -112,8 +117,7 @@ def are_null_messages(values: pa.BinaryArray) -> Bools:
         may_be = pc.or_(pc.match_substring_regex(texts, _NULL_LAST), pc.match_substring_regex(texts, _NULL_FIRST))
         rows = rows[np.asarray(pc.fill_null(may_be, False))]
     if rows.size:
-        some = values.take(pa.array(rows))
-        messages = _find((), None, texts_of(some, JsonOptions("drop")), some)
+        messages = _find((), None, *open_texts(_texts_at(values, rows)))
         places = np.concatenate([rows[:0], *(one.rows for one in messages.groups)])
         found[rows[places[messages.payload.kind[places] == NULL]]] = True
     return found
@@ -152,7 +156,7 @@ def decode_records(
     values: pa.BinaryArray,
     fields: tuple[NestedField, ...],
     reading: Reading,
-    options: JsonOptions,
+    limit: int,
     decode: Callable[[pa.BinaryArray], Decoded],
 ) -> Decoded:
     """Returns the columns `fields` of records in JSON, of which some, all or none are messages of Kafka Connect's
@@ -160,29 +164,29 @@ def decode_records(
     """
     names = [one.name for one in fields]
     groups, left, rest = _decode_messages(
-        values, options, partial(_find, names, reading.envelope), partial(_decode, fields=fields, reading=reading)
+        values, reading, partial(_find, names, reading.envelope), partial(_decode, fields, reading, limit)
     )
     if left.size or not groups:
         groups.append(Group(left, decode(rest)))
-    return in_order(groups, fields, len(values), options.limit)
+    return in_order(groups, fields, len(values), limit)
 
 
 def decode_key_messages(
-    keys: pa.BinaryArray, name: str, kind: IcebergType | None, reading: Reading, options: JsonOptions
+    keys: pa.BinaryArray, name: str, kind: IcebergType | None, reading: Reading, limit: int
 ) -> tuple[list[Group], Ints, pa.BinaryArray]:
     """Returns groups of keys that are messages with a schema, as the column `name`; the row numbers of all other keys;
     and these keys, with the payload in place of a message whose schema is null.
 
     kind: the type of the column; None while there is no column, and its type is requested.
     """
-    decode = partial(_decode_key, name=name, kind=kind, reading=reading)
-    return _decode_messages(keys, options, partial(_find, (), None), decode)
+    decode = partial(_decode_key, name, kind, reading, limit)
+    return _decode_messages(keys, reading, partial(_find, (), None), decode)
 
 
 def _decode_messages(
     values: pa.BinaryArray,
-    options: JsonOptions,
-    find: Callable[[Texts, pa.BinaryArray], _Messages],
+    reading: Reading,
+    find: Callable[[Texts, Slices, NDArray[np.uint8]], _Messages],
     decode: Callable[[_Messages, _Message], Decoded],
 ) -> tuple[list[Group], Ints, pa.BinaryArray]:
     """Returns the messages with a schema, decoded; and as `decode_key_messages` the other texts."""
@@ -190,10 +194,10 @@ def _decode_messages(
     if not rows.size:
         return [], every, values
     some, sent = _texts_at(values, rows), None
-    options = replace(options, selection=None, is_rescuing=False, is_connect=True)
     for has_canonical_keys in (False, True):
-        texts = texts_of(some, options, has_canonical_keys, sent)
-        found = find(texts, some)
+        texts, objects, error = open_texts(some, Conversion(reading, "", len(some), 0), has_canonical_keys, sent)
+        texts.is_connect = True
+        found = find(texts, objects, error)
         groups = [Group(rows[one.rows], decode(found, one)) for one in found.groups if one.has_type]
         if not texts.has_escaped_keys:
             break
@@ -209,10 +213,10 @@ def _texts_at(values: pa.BinaryArray, rows: Ints) -> pa.BinaryArray:
     return values if is_every(rows, len(values)) else values.take(pa.array(rows))
 
 
-def _find(columns: Collection[str], envelope: Envelope | None, texts: Texts, values: pa.BinaryArray) -> _Messages:
+def _find(
+    columns: Collection[str], envelope: Envelope | None, texts: Texts, objects: Slices, error: NDArray[np.uint8]
+) -> _Messages:
     """Returns the messages. columns: of the table, which may have columns with the names of a message's members."""
-    error, objects = unreadable(values), text_slices(values)
-    scan.scan_texts(texts.base, objects.start, objects.end, objects.kind, error)
     schema, payload, *own = members_under(texts, objects, (SCHEMA, PAYLOAD, "op", *FLAT), error)
     texts.has_escaped_keys |= bool((error == scan.ESCAPED_KEY).any()) and not texts.has_canonical_keys
     if envelope is not None and envelope.kind != "operation":
@@ -224,7 +228,7 @@ def _find(columns: Collection[str], envelope: Envelope | None, texts: Texts, val
         ]
         return _Messages(texts, payload, groups)
     counts = np.zeros(len(objects), np.int32)
-    good = masked(objects, error == scan.OK)
+    good = objects.masked(error == scan.OK)
     scan.count_members(texts.base, good.start, good.end, good.kind, OBJECT, counts, texts.stack)
     is_message = (counts == 2) & (schema.kind != ABSENT) & (payload.kind != ABSENT)
     # Without a schema nothing else distinguishes a message from a record.
@@ -246,7 +250,7 @@ def _by_schema(texts: Texts, schema: Slices, rows: Ints, is_certain: bool) -> li
     """Returns the messages at `rows` by their schema. is_certain: also those whose schema is none of Kafka Connect."""
     if not rows.size:
         return []
-    codes, firsts = group_equal(texts.base, pick_slices(schema, rows))
+    codes, firsts = group_equal(texts.base, schema.take(rows))
     groups = []
     for code, first in enumerate(firsts):
         mine, place = rows[codes == code], rows[first]
@@ -273,7 +277,9 @@ def _with_payloads(values: pa.BinaryArray, rows: Ints, found: _Messages, places:
     return pc.replace_with_mask(values, pa.array(mask), pa.array(payloads, pa.binary()))
 
 
-def _decode(found: _Messages, message: _Message, fields: Sequence[NestedField], reading: Reading) -> Decoded:
+def _decode(
+    fields: Sequence[NestedField], reading: Reading, limit: int, found: _Messages, message: _Message
+) -> Decoded:
     """Returns messages of one schema as columns of the table."""
     if message.schema is None:
         return _refused(message, fields)
@@ -281,13 +287,15 @@ def _decode(found: _Messages, message: _Message, fields: Sequence[NestedField], 
     if envelope is not None and isinstance(kind, StructType):
         kind = read_part(envelope, kind, [one.name for one in fields])
     logical_types = _paths_of(message.schema)
-    found.texts.options = replace(found.texts.options, scales=scales_of(logical_types))
-    struct, columns, dropped = _read(found, message.rows, kind)
+    conversion = Conversion(reading, "", message.rows.size, limit)
+    is_record = isinstance(kind, StructType)
+    struct = kind if isinstance(kind, StructType) else StructType(NestedField(0, VALUE, kind, required=False))
+    columns = _read(found, message.rows, conversion, logical_types, struct, is_record)
     if envelope is not None and is_wrapped(envelope, [one.name for one in struct.fields]):
-        dropped = {path for path in dropped if path.startswith(("after.", "before."))}
-    conversion = Conversion(reading, "", message.rows.size, found.texts.options.limit)
+        conversion.dropped = {path for path in conversion.dropped if path.startswith(("after.", "before."))}
+    is_unread = conversion.refused.all()
     decoded = convert_written(conversion, struct, columns, logical_types, fields)
-    return _with_mismatches(found, message.rows, decoded, dropped)
+    return replace(decoded, requested_fields={}) if is_unread else decoded
 
 
 def convert_written(
@@ -314,28 +322,26 @@ def convert_written(
     return convert_columns(conversion, struct, columns, fields)
 
 
-def _decode_key(found: _Messages, message: _Message, name: str, kind: IcebergType | None, reading: Reading) -> Decoded:
+def _decode_key(
+    name: str, kind: IcebergType | None, reading: Reading, limit: int, found: _Messages, message: _Message
+) -> Decoded:
     """Returns keys of one schema as the column `name`."""
     column = () if kind is None else (NestedField(0, name, kind, required=False),)
     if message.schema is None:
         return _refused(message, column)
-    schema, texts = message.schema, found.texts
-    payload = pick_slices(found.payload, message.rows)
+    schema, conversion = message.schema, Conversion(reading, "", message.rows.size, limit)
     written = StructType(NestedField(0, name, schema.kind, required=False))
     fed = FedColumns(written, column)
     logical_types = as_declared(_below(name, schema), reading.unit_at, reading.zone_at, fed)
     logical_types = with_keys(logical_types, reading.keys, fed)
-    texts.options = replace(texts.options, scales=scales_of(logical_types))
-    array = read_value(texts, payload, schema.kind, Findings("drop"), (name,))
-    columns = Columns([array], np.zeros(message.rows.size, np.uint8), ())
+    columns = _read(found, message.rows, conversion, logical_types, written, is_record=False)
+    columns = replace(columns, fault=np.zeros_like(columns.fault))  # A key may be null.
+    is_unread = conversion.refused.all()
     struct, columns = convert_logical_types(written, columns, logical_types, fed, row_depth=None)
-    decoded = convert_columns(Conversion(reading, "", message.rows.size, texts.options.limit), struct, columns, column)
-    requested_fields = decoded.requested_fields
+    decoded = convert_columns(conversion, struct, columns, column)
     if kind is None:
-        requested_fields = {(): {name: struct.fields[0].field_type}}
-    return _with_mismatches(
-        found, message.rows, replace(decoded, requested_fields=requested_fields, dropped=set()), set()
-    )
+        decoded = replace(decoded, requested_fields={(): {name: struct.fields[0].field_type}})
+    return replace(decoded, requested_fields={} if is_unread else decoded.requested_fields, dropped=set())
 
 
 def _below(name: str, schema: ConnectType) -> dict[Path, LogicalType]:
@@ -358,31 +364,30 @@ def _refused(message: _Message, fields: Sequence[NestedField]) -> Decoded:
     )
 
 
-def _read(found: _Messages, rows: Ints, kind: IcebergType) -> tuple[StructType, Columns, set[str]]:
-    """Returns the payloads of these messages as their schema's type, and the paths of members that it does not have."""
-    texts, payload, findings = found.texts, pick_slices(found.payload, rows), Findings("drop")
-    fault = np.where(payload.kind == NULL, 1, 0).astype(np.uint8)
-    if isinstance(kind, StructType):
-        struct, error = kind, np.zeros(len(payload), np.uint8)
+def _read(
+    found: _Messages,
+    rows: Ints,
+    conversion: Conversion,
+    logical_types: Mapping[Path, LogicalType],
+    struct: StructType,
+    is_record: bool,
+) -> Columns:
+    """Returns the payloads of these messages as the columns `struct`, whatever the table takes of them. is_record: whether
+    a payload is an object with these columns, and not the value of the only one.
+    """
+    texts, payload = found.texts, found.payload.take(rows)
+    reading = replace(conversion.reading, unknown_fields="drop", selection=None, is_rescuing=False)
+    texts.conversion = Conversion(reading, "", texts.conversion.row_count, conversion.limit)
+    texts.scales = scales_of(logical_types)
+    fault = (payload.kind == NULL).astype(np.uint8)
+    if is_record:
+        error = np.zeros(len(payload), np.uint8)
         fault[(payload.kind != OBJECT) & (payload.kind > NULL)] = 2
-        arrays = read_members(texts, payload, struct.fields, findings, (), error)
+        arrays = read_members(texts, payload, struct.fields, (), error)
         refuse_objects(texts, payload, error, ())
     else:
-        struct = StructType(NestedField(0, VALUE, kind, required=False))
-        arrays = [read_value(texts, payload, kind, findings, (VALUE,))]
-    return struct, Columns(arrays, fault, (_TOMBSTONE, _NO_STRUCT)), findings.dropped
-
-
-def _with_mismatches(found: _Messages, rows: Ints, decoded: Decoded, dropped: set[str]) -> Decoded:
-    """Returns the columns with the mismatches found when the payloads were read. Where no payload can be read, no
-    fields are requested.
-    """
-    texts = found.texts
-    place = np.full(texts.refused.size, -1, np.int64)
-    place[rows] = np.arange(rows.size)
-    mismatches = [replace(one, row=int(place[one.row])) for one in texts.mismatches if place[one.row] >= 0]
-    return replace(
-        decoded.refusing(texts.refused[rows], mismatches, texts.options.limit),
-        requested_fields={} if texts.refused[rows].all() else decoded.requested_fields,
-        dropped=decoded.dropped | dropped,
-    )
+        arrays = [read_value(texts, payload, struct.fields[0].field_type, (struct.fields[0].name,))]
+    owner = np.full(texts.conversion.row_count, -1, np.int64)
+    owner[rows] = np.arange(rows.size)
+    conversion.take(texts.conversion, owner)
+    return Columns(arrays, fault, (_TOMBSTONE, _NO_STRUCT))

@@ -14,7 +14,6 @@ from pyiceberg.types import NestedField
 
 from frazil.cdc.canal.messages import MessageRows, open_canal
 from frazil.cdc.json.envelopes import open_events, open_json
-from frazil.cdc.json.members import json_options
 from frazil.decode import limits
 from frazil.decode.aliased import join_aliases
 from frazil.decode.columns import Decoded, Mismatch
@@ -157,13 +156,13 @@ def _decode(reading: Reading, fields: tuple[NestedField, ...], records: Records,
 
 def decode_json_values(reading: Reading, fields: tuple[NestedField, ...], records: Records, limit: int) -> Decoded:
     """Returns the columns `fields` of records' values in JSON without a schema, in the table's envelope or without."""
-    values, options = records["value"], json_options(reading, limit)
+    values = records["value"]
     if reading.envelope is None:
         if not may_be_messages(values).size:
-            return decode_json(values, fields, options)
-        return decode_records(values, fields, reading, options, lambda rest: decode_json(rest, fields, options))
+            return decode_json(values, fields, reading, limit)
+        return decode_records(values, fields, reading, limit, lambda rest: decode_json(rest, fields, reading, limit))
     if reading.envelope.kind == "operation":
-        return decode_records(values, fields, reading, options, lambda rest: open_json(rest, fields, reading, limit))
+        return decode_records(values, fields, reading, limit, lambda rest: open_json(rest, fields, reading, limit))
     if reading.envelope.has_events:
         return open_events(records, fields, reading, limit)
     return open_json(values, fields, reading, limit)

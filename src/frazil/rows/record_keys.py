@@ -15,8 +15,8 @@ from pyiceberg.types import BinaryType, IcebergType, NestedField, StringType, St
 from frazil.cdc.envelope import opened_fields
 from frazil.decode.avro.reader import avro_reader
 from frazil.decode.columns import Decoded, Group, Mismatch, in_order
+from frazil.decode.conversion import Conversion
 from frazil.decode.json.any import decode_any
-from frazil.decode.json.records import JsonOptions
 from frazil.decode.limits import refusal
 from frazil.decode.plain import read_text
 from frazil.decode.settings import Reading, WriterSchema
@@ -94,22 +94,10 @@ def _read_json(
     reading: Reading, name: str, kind: IcebergType | None, raw: pa.BinaryArray, limit: int, what: str
 ) -> Decoded:
     """Returns the column for JSON of any type; messages of Kafka Connect's converter have the types of their schema."""
-    options = JsonOptions(
-        reading.unknown_fields,
-        limit=limit,
-        rejected=reading.rejected_at,
-        is_key=reading.is_key_column,
-        is_extended=reading.is_extended,
-        numbers=reading.numbers,
-        units=reading.units,
-        zones=reading.zones,
-        coerced=reading.coerced,
-    )
-    groups, others, rest = decode_key_messages(raw, name, kind, reading, options)
-    if not groups:
-        return decode_any(rest, name, kind, options, f"the {what}")
-    if others.size:
-        groups.append(Group(others, decode_any(rest, name, kind, options, f"the {what}")))
+    groups, others, rest = decode_key_messages(raw, name, kind, reading, limit)
+    if others.size or not groups:
+        conversion = Conversion(reading, "", len(rest), limit)
+        groups.append(Group(others, decode_any(rest, name, kind, conversion, f"the {what}")))
     column = () if kind is None else (NestedField(0, name, kind, required=False),)
     found = in_order(groups, column, len(raw), limit)
     # Refused changes are named from the key downwards, as those of the other formats are.

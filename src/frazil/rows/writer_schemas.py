@@ -17,7 +17,6 @@ from pyiceberg.types import DateType, NestedField, StructType, TimeType
 from frazil.cdc.envelope import opened_fields
 from frazil.cdc.envelope_columns import IMAGES_OF, has_documents, is_wrapped, open_columns, row_of
 from frazil.cdc.json.envelopes import open_json
-from frazil.cdc.json.members import json_options
 from frazil.cdc.mongodb.documents import open_documents
 from frazil.decode.avro.reader import AvroReader, avro_reader
 from frazil.decode.columns import Bodies, Columns, Decoded, Fault, Group, Mismatch, Reader, in_order
@@ -259,10 +258,9 @@ def _read_json(batch: _Batch, schema_id: str, schema: WriterSchema, bodies: Bodi
     reading, struct, texts = batch.reading, _json_schema(schema).struct, _texts(bodies)
     table = StructType(*batch.fields) if reading.envelope is None else _row_in(batch.fields)
     reading = _with_named_types(reading, _json_schema(schema), table)
-    options = json_options(reading, batch.limit)
     image: Path = ()
     if reading.envelope is None:
-        decoded = decode_json(texts, batch.fields, options)
+        decoded = decode_json(texts, batch.fields, reading, batch.limit)
     else:
         decoded = open_json(texts, batch.fields, reading, batch.limit)
         struct, image = row_of(reading.envelope, struct), ("after",)
@@ -288,7 +286,7 @@ def _read_json(batch: _Batch, schema_id: str, schema: WriterSchema, bodies: Bodi
     if (
         not image
         and decoded.refused.all()
-        and decode_json(texts, (), replace(options, unknown_fields="drop")).refused.all()
+        and decode_json(texts, (), replace(reading, unknown_fields="drop")).refused.all()
     ):
         lacking = {}  # Where no record can be read, the records may not be of this schema.
     return replace(

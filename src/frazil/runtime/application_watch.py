@@ -118,15 +118,15 @@ class ApplicationWatch:
                 log.info("spark_executors_available_again")
                 self.outage = None
             return False
-        found = self._missing()
-        if found is None:
+        outage = self._missing()
+        if outage is None:
             return False
-        self._note(found)
-        if found.is_lost:
+        self._note(outage)
+        if outage.is_lost:
             self._context.stop()
         else:
             self._context.cancelAllJobs()
-        return found.is_lost
+        return outage.is_lost
 
     def _missing(self) -> Outage | None:
         """Returns why an application without executors runs no tasks."""
@@ -140,11 +140,11 @@ class ApplicationWatch:
             self._waiting_since_s = now_s
         master = self._asked()
         is_overdue = self._waiting_since_s is not None and now_s - self._waiting_since_s >= self._allowed_s
-        found = outage_of(now_s - self._without_since_s, is_overdue, self._application, self._url, master)
-        if found is not None and not found.is_lost and isinstance(master, Master):
+        outage = outage_of(now_s - self._without_since_s, is_overdue, self._application, self._url, master)
+        if outage is not None and not outage.is_lost and isinstance(master, Master):
             lacking = master.lacking(self._conf, self._jvm.org.apache.spark.util.Utils.memoryStringToMb)
-            found = Outage(lacking, is_lost=False) if lacking is not None else found
-        return found
+            outage = Outage(lacking, is_lost=False) if lacking is not None else outage
+        return outage
 
     def _is_waiting(self) -> bool:
         """Whether an application without executors is to get some: one that starts them on demand has none while idle."""
@@ -165,12 +165,12 @@ class ApplicationWatch:
         except UnavailableError as error:
             return error
 
-    def _note(self, found: Outage) -> None:
-        is_known = self.outage is not None and self.outage.error.message == found.error.message
-        self.outage = found
+    def _note(self, outage: Outage) -> None:
+        is_known = self.outage is not None and self.outage.error.message == outage.error.message
+        self.outage = outage
         if not is_known:
-            error = found.error
-            if found.is_lost:
+            error = outage.error
+            if outage.is_lost:
                 log.warning("spark_application_lost", reason=error.message, where=error.where, remedy=error.remedy)
             else:
                 log.warning("spark_executors_missing", reason=error.message, where=error.where, remedy=error.remedy)

@@ -61,13 +61,13 @@ def broker_properties(directory: Path, port: int, controller_port: int, override
 def render(properties: Mapping[str, str]) -> str:
     """Returns the text of a Java properties file in ASCII: Java reads its bytes as Latin-1."""
     text = "".join(f"{key}={value}\n" for key, value in properties.items())
-    return "".join(one if one.isascii() else _units(one) for one in text.replace("\\", "\\\\"))
+    return "".join(character if character.isascii() else _units(character) for character in text.replace("\\", "\\\\"))
 
 
 def _units(character: str) -> str:
     """Returns a character as one or two escaped UTF-16 units."""
     raw = character.encode("utf-16-be")
-    return "".join(f"\\u{raw[at : at + 2].hex()}" for at in range(0, len(raw), 2))
+    return "".join(f"\\u{raw[start : start + 2].hex()}" for start in range(0, len(raw), 2))
 
 
 def _network(port: int, controller_port: int) -> dict[str, str]:

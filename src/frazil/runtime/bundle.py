@@ -116,9 +116,9 @@ def _pack(target: Path, name: str) -> list[str]:
 
 def _files(folder: Path) -> Iterator[tuple[str, Path]]:
     """Yields the files of the bundle. A wheel is deleted once the next file is wanted."""
-    found = closure(["frazil"])
-    check_recorded(distribution for distribution in found if distribution.name != "frazil")
-    for distribution in found:
+    distributions = closure(["frazil"])
+    check_recorded(distribution for distribution in distributions if distribution.name != "frazil")
+    for distribution in distributions:
         wheel = _wheel(distribution, folder)
         yield f"wheels/{wheel.name}", wheel
         wheel.unlink()
@@ -159,13 +159,15 @@ def _recorded(distribution: importlib.metadata.Distribution) -> dict[str, Path]:
     """Returns the files of a package by their names in a wheel; those of Frazil itself also where it runs from a
     checkout.
     """
-    found = {path.as_posix(): Path(str(path.locate())) for path in distribution.files or () if _is_packed(path)}
+    files = {path.as_posix(): Path(str(path.locate())) for path in distribution.files or () if _is_packed(path)}
     if distribution.name == "frazil":
         root = Path(frazil.__file__).parent
-        own = {f"frazil/{path.relative_to(root).as_posix()}": path for path in sorted(root.rglob("*"))}
-        found = {name: path for name, path in found.items() if ".dist-info/" in name}
-        found |= {name: path for name, path in own.items() if path.is_file() and _is_packed(PurePosixPath(name))}
-    return found
+        source_files = {f"frazil/{path.relative_to(root).as_posix()}": path for path in sorted(root.rglob("*"))}
+        files = {name: path for name, path in files.items() if ".dist-info/" in name}
+        files |= {
+            name: path for name, path in source_files.items() if path.is_file() and _is_packed(PurePosixPath(name))
+        }
+    return files
 
 
 def _is_packed(path: PurePosixPath) -> bool:

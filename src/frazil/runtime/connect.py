@@ -48,8 +48,8 @@ def catalog_properties(spec: PipelineSpec) -> dict[str, str]:
 
 def properties_for_reading(spec: PipelineSpec) -> dict[str, str]:
     """Returns the catalog's properties without those with which Iceberg would prepare its store."""
-    kind, own = spec.catalog.kind, spec.catalog.properties.keys()
-    kept = {name: text for name, text in catalog_properties(spec).items() if name not in kind.unread - own}
+    kind, set_names = spec.catalog.kind, spec.catalog.properties.keys()
+    kept = {name: text for name, text in catalog_properties(spec).items() if name not in kind.unread - set_names}
     return {**kept, **kind.for_reading}
 
 
@@ -65,13 +65,13 @@ def _has_region() -> bool:
     """Returns whether Amazon's client finds a region in the environment, or in its files for the profile that it takes."""
     environment = os.environ
     profile = environment.get("AWS_PROFILE") or "default"
-    own = environment.get("AWS_CONFIG_FILE") or "~/.aws/config"
+    config_file = environment.get("AWS_CONFIG_FILE") or "~/.aws/config"
     credentials = environment.get("AWS_SHARED_CREDENTIALS_FILE") or "~/.aws/credentials"
-    found = ConfigParser(strict=False, interpolation=None, allow_no_value=True, default_section="")
-    for file in (own, credentials):
+    config = ConfigParser(strict=False, interpolation=None, allow_no_value=True, default_section="")
+    for file in (config_file, credentials):
         with suppress(OSError, UnicodeDecodeError, ConfigParserError):
-            found.read_string(Path(file).expanduser().read_text())
-    named = any(found.has_option(section, "region") for section in (profile, f"profile {profile}"))
+            config.read_string(Path(file).expanduser().read_text())
+    named = any(config.has_option(section, "region") for section in (profile, f"profile {profile}"))
     return bool(environment.get("AWS_REGION")) or named
 
 

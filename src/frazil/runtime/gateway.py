@@ -260,16 +260,16 @@ def _command(
     # A class archive fits only a class path that begins like the one it was recorded with.
     path = os.pathsep.join(map(str, [*classpath, *jars, *last, *hadoop_folders()]))
     memory = settings.get("spark.driver.memory", "1g")
-    own = settings.get("spark.driver.extraJavaOptions", "").split()
+    user_options = settings.get("spark.driver.extraJavaOptions", "").split()
     return [
         str(find_java().path),
         *_SPARK_OPTIONS,
-        *with_one_collector(options, own),
+        *with_one_collector(options, user_options),
         *sharing_options(class_archive(classpath, options)),
         f"-Xms{memory}",
         f"-Xmx{memory}",
         f"-Djava.io.tmpdir={temporary}",
-        *own,
+        *user_options,
         "-cp",
         path,
     ]
@@ -307,13 +307,13 @@ def remember_names() -> None:
 
 def _remembering(ask: Callable[[Any, str], Any]) -> Callable[[Any, str], Any]:
     def look_up(owner: Any, name: str) -> Any:
-        found = ask(owner, name)
+        member = ask(owner, name)
         # To py4j any name that is not a class is a package: a class that is imported only later must be looked up
         # again.
-        is_package = isinstance(found, JavaPackage) and name.islower()
-        if is_package or isinstance(found, (JavaClass, JavaMember)):
-            vars(owner)[name] = found  # Python calls `__getattr__` only for attributes that the object lacks.
-        return found
+        is_package = isinstance(member, JavaPackage) and name.islower()
+        if is_package or isinstance(member, (JavaClass, JavaMember)):
+            vars(owner)[name] = member  # Python calls `__getattr__` only for attributes that the object lacks.
+        return member
 
     look_up.asks = ask  # type: ignore[attr-defined]
     return look_up

@@ -65,12 +65,12 @@ def install_jars(use: Use, put: Callable[[Path, IO[str]], None]) -> list[Path]:
     Raises: UnavailableError where they cannot be stored, or are not the listed ones.
     """
     directory = jars_directory(use)
-    found = _complete(directory)
-    if found is None:
+    jar_files = _complete(directory)
+    if jar_files is None:
         with _locked(directory) as lock:
-            found = _complete(directory) or _put(directory, put, lock)
-    check_sums(found)
-    return found
+            jar_files = _complete(directory) or _put(directory, put, lock)
+    check_sums(jar_files)
+    return jar_files
 
 
 def known_sums() -> dict[str, str]:
@@ -79,13 +79,13 @@ def known_sums() -> dict[str, str]:
     return {name: digest for digest, name in (line.split() for line in lines)}
 
 
-def check_sums(found: Sequence[Path]) -> None:
+def check_sums(jar_files: Sequence[Path]) -> None:
     """Checks the jars against the known sums. A file is read once in a process.
 
     Raises: UnavailableError for a jar that is not listed, or with another sum than the listed one.
     """
     sums = known_sums()
-    for jar in found:
+    for jar in jar_files:
         wanted = sums.get(jar.name)
         status = jar.stat()
         mark = (jar, status.st_size, status.st_mtime_ns, status.st_ino)

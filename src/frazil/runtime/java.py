@@ -63,15 +63,15 @@ def why_unrecorded(java: Java) -> str:
     )
 
 
-def with_one_collector(options: Sequence[str], own: Sequence[str] = ()) -> list[str]:
+def with_one_collector(options: Sequence[str], user_options: Sequence[str] = ()) -> list[str]:
     """Returns JVM options, without a garbage collector and its young generation where the user's options, or the
     environment's for every Java, choose another collector: Java accepts one, and G1 does not adapt a generation of a
     given size.
     """
-    named = [*own, *(word for name in _FOR_EVERY_JAVA for word in os.environ.get(name, "").split())]
+    named = [*user_options, *(word for name in _FOR_EVERY_JAVA for word in os.environ.get(name, "").split())]
     if not any(map(_COLLECTOR.fullmatch, named)):
         return list(options)
-    return [one for one in options if not (_COLLECTOR.fullmatch(one) or one.startswith(_OF_COLLECTOR))]
+    return [option for option in options if not (_COLLECTOR.fullmatch(option) or option.startswith(_OF_COLLECTOR))]
 
 
 def _locate(environment: Mapping[str, str]) -> Path:
@@ -81,10 +81,10 @@ def _locate(environment: Mapping[str, str]) -> Path:
         if not os.access(path, os.X_OK):
             raise UnavailableError("JAVA_HOME has no Java", remedy=REMEDY, where=f"JAVA_HOME={home}")
         return path
-    found = shutil.which("java", path=environment.get("PATH", os.defpath))
-    if not found:
+    java = shutil.which("java", path=environment.get("PATH", os.defpath))
+    if not java:
         raise UnavailableError("there is no Java on this machine", remedy=REMEDY, where="PATH")
-    return Path(found)
+    return Path(java)
 
 
 @cache

@@ -133,22 +133,22 @@ def _without_permissions(jvm: Any) -> Any:
     Java has no other way to override one method of a class at run time.
     """
     asm = jvm.org.apache.xbean.asm9
-    made = asm.ClassWriter(0)
-    made.visit(_JAVA_8, _PUBLIC | _SUPER, f"{_PACKAGE}/LocalFilesWithoutPermissions", None, _PARENT, None)
-    create = made.visitMethod(_PUBLIC, "<init>", "()V", None, None)
+    writer = asm.ClassWriter(0)
+    writer.visit(_JAVA_8, _PUBLIC | _SUPER, f"{_PACKAGE}/LocalFilesWithoutPermissions", None, _PARENT, None)
+    create = writer.visitMethod(_PUBLIC, "<init>", "()V", None, None)
     create.visitCode()
     create.visitVarInsn(_ALOAD, 0)
     create.visitMethodInsn(_INVOKESPECIAL, _PARENT, "<init>", "()V", False)
     create.visitInsn(_RETURN)
     create.visitMaxs(1, 1)
     create.visitEnd()
-    ignore = made.visitMethod(_PUBLIC, "setPermission", _SET_PERMISSION, None, None)
+    ignore = writer.visitMethod(_PUBLIC, "setPermission", _SET_PERMISSION, None, None)
     ignore.visitCode()
     ignore.visitInsn(_RETURN)
     ignore.visitMaxs(0, 3)
     ignore.visitEnd()
-    made.visitEnd()
-    return made.toByteArray()
+    writer.visitEnd()
+    return writer.toByteArray()
 
 
 def _dotted(name: str) -> str:

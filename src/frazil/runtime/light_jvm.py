@@ -101,7 +101,7 @@ class LightJvm:
         Raises: UnavailableError without Java.
         """
         java = find_java()
-        own = conf.get("spark.driver.extraJavaOptions", "").split()
+        user_options = conf.get("spark.driver.extraJavaOptions", "").split()
         #: Hadoop's settings among Spark's.
         self.hadoop = hadoop_settings(conf)
         log4j = f"-Dlog4j2.configurationFile={resources.files('frazil.runtime') / 'log4j2.properties'}"
@@ -110,7 +110,9 @@ class LightJvm:
             first, *path = _classpath(needs_spark_jars)
             sharing = sharing_options(_archive_with_spark() if needs_spark_jars else archive_of_small_jvm())
             temporary = f"-Djava.io.tmpdir={self._held.enter_context(temporary_folder(OF_JVM))}"
-            with options_file([*with_one_collector(_OPTIONS, own), *sharing, temporary, *own, log4j]) as options:
+            with options_file(
+                [*with_one_collector(_OPTIONS, user_options), *sharing, temporary, *user_options, log4j]
+            ) as options:
                 port, token, self._process = launch_gateway(
                     jarpath=str(first),
                     classpath=":".join([*map(str, path), *_declared_jars(conf, needs_s3)]),
@@ -161,11 +163,11 @@ def _classpath(needs_spark_jars: bool) -> list[Path]:
     """Returns the jars that do not depend on the pipeline file. py4j puts its own in front of a class path: another one may
     be there too.
     """
-    own, shipped = own_jars(needs_s3=False), sorted(spark_home().glob("jars/*.jar"))
+    jars, shipped = own_jars(needs_s3=False), sorted(spark_home().glob("jars/*.jar"))
     if needs_spark_jars:
-        return [*own, *shipped]
+        return [*jars, *shipped]
     needed = [jar for jar in shipped if jar.name.startswith(_NEEDED)]
-    return [next(jar for jar in needed if jar.name.startswith("py4j-")), *needed, *own]
+    return [next(jar for jar in needed if jar.name.startswith("py4j-")), *needed, *jars]
 
 
 def _declared_jars(conf: Mapping[str, str], needs_s3: bool) -> Iterator[str]:

@@ -31,7 +31,7 @@ class Check:
     #: Whether it is in order.
     is_ok: bool
     #: The result.
-    found: str
+    result: str
     #: What to do; empty where it is in order.
     remedy: str = ""
 
@@ -50,10 +50,10 @@ def checks() -> list[Check]:
 
 def check_python(version: tuple[int, int, int] = sys.version_info[:3]) -> Check:
     """Checks the version of Python."""
-    found = ".".join(map(str, version))
+    running = ".".join(map(str, version))
     if version < MINIMUM_PYTHON:
-        return Check("python", False, found, "run Frazil with Python 3.11 or newer")
-    return Check("python", True, found)
+        return Check("python", False, running, "run Frazil with Python 3.11 or newer")
+    return Check("python", True, running)
 
 
 def check_java() -> Check:
@@ -72,9 +72,9 @@ def check_jars(use: Use) -> Check:
     return Check(f"jars for {use}", False, "not fetched yet", "run frazil setup")
 
 
-def _failed(*found: Check) -> list[Check]:
+def _failed(*checks: Check) -> list[Check]:
     """Returns the checks of what every usual machine has, where they fail."""
-    return [check for check in found if not check.is_ok]
+    return [check for check in checks if not check.is_ok]
 
 
 def check_zones() -> Check:
@@ -99,28 +99,28 @@ def check_temporary(folder: Path | None = None) -> Check:
     """Checks that the JVM can load its libraries, such as that of zstd, from the folder of temporary files."""
     place = folder or Path(tempfile.gettempdir())
     if os.statvfs(place).f_flag & os.ST_NOEXEC:
-        found = f"{place} is mounted with noexec: Java cannot read compressed files"
-        return Check("temporary files", False, found, NOEXEC_REMEDY)
+        reason = f"{place} is mounted with noexec: Java cannot read compressed files"
+        return Check("temporary files", False, reason, NOEXEC_REMEDY)
     return Check("temporary files", True, f"{place}")
 
 
 def check_memory(total_bytes: int | None = None) -> Check:
     """Checks the size of the memory."""
     total = _memory_bytes() if total_bytes is None else total_bytes
-    found = f"{total / 1024**3:.1f} GiB"
+    memory = f"{total / 1024**3:.1f} GiB"
     if total < MINIMUM_MEMORY_BYTES:
-        return Check("memory", False, found, f"give the machine {MINIMUM_MEMORY_BYTES // 1024**3} GiB or more")
-    return Check("memory", True, found)
+        return Check("memory", False, memory, f"give the machine {MINIMUM_MEMORY_BYTES // 1024**3} GiB or more")
+    return Check("memory", True, memory)
 
 
 def check_disk(free_bytes: int | None = None) -> Check:
     directory = _existing(cache_directory())
     free = shutil.disk_usage(directory).free if free_bytes is None else free_bytes
-    found = f"{free / 1024**3:.1f} GiB free at {directory}"
+    space = f"{free / 1024**3:.1f} GiB free at {directory}"
     if free < MINIMUM_DISK_BYTES:
         need = f"{MINIMUM_DISK_BYTES // 1024**3} GiB"
-        return Check("disk", False, found, f"free {need} there, or name another folder in FRAZIL_CACHE")
-    return Check("disk", True, found)
+        return Check("disk", False, space, f"free {need} there, or name another folder in FRAZIL_CACHE")
+    return Check("disk", True, space)
 
 
 def _memory_bytes() -> int:

@@ -40,9 +40,9 @@ def make_private_file(path: Path) -> None:
 def _tighten(path: Path, mode: int) -> None:
     """Removes rights of other users and adds none. Another user's file stays unchanged."""
     with suppress(OSError):
-        found = path.stat().st_mode & 0o777
-        if found & ~mode:
-            path.chmod(found & mode)
+        rights = path.stat().st_mode & 0o777
+        if rights & ~mode:
+            path.chmod(rights & mode)
 
 
 def release_memory() -> None:

@@ -135,13 +135,13 @@ def packages_archive(deadline: Deadline | None = None) -> Path:
     Raises: UnavailableError for a package whose files are not recorded, as of an editable installation.
     """
     added = sorted(FORMATS.packages | ENVELOPES.packages | STAGES.packages)
-    found = closure((*_ROOTS, *added), _NOT_SHIPPED)
-    check_recorded(distribution for distribution in found if distribution.name in added)
+    distributions = closure((*_ROOTS, *added), _NOT_SHIPPED)
+    check_recorded(distribution for distribution in distributions if distribution.name in added)
     key = hashlib.sha256(f"{PYTHON_VERSION} {platform.platform()} {_LEFT_OUT_FILES.pattern}".encode())
-    for distribution in found:
+    for distribution in distributions:
         # RECORD has the hash of every file.
         key.update((distribution.read_text("RECORD") or distribution.version).encode())
-    return _cached(_PACKAGES, key.hexdigest(), lambda: _files_of(found), deadline or Deadline())
+    return _cached(_PACKAGES, key.hexdigest(), lambda: _files_of(distributions), deadline or Deadline())
 
 
 def code_archive(deadline: Deadline | None = None) -> Path:
@@ -213,10 +213,10 @@ def check_recorded(distributions: Iterable[importlib.metadata.Distribution]) -> 
 
     Raises: UnavailableError for an editable installation, and one that the operating system made.
     """
-    for found in distributions:
-        if not any(path.suffix in (".py", ".so") for path in found.files or ()):
+    for distribution in distributions:
+        if not any(path.suffix in (".py", ".so") for path in distribution.files or ()):
             raise UnavailableError(
-                f"the files of a package are not recorded, so it cannot be packed: package={found.name}",
+                f"the files of a package are not recorded, so it cannot be packed: package={distribution.name}",
                 remedy="install it from its wheel, and not as an editable package",
             )
 
@@ -228,21 +228,23 @@ def closure(roots: Iterable[str], left_out: Collection[str] = ()) -> list[import
     Raises: UnavailableError for a root that is not installed.
     """
     named = set(roots)
-    found: dict[str, importlib.metadata.Distribution] = {}
+    distributions: dict[str, importlib.metadata.Distribution] = {}
     waiting = sorted(named)
     while waiting:
         name = re.sub(r"[-_.]+", "-", waiting.pop()).lower()
-        if name in found or name in left_out:
+        if name in distributions or name in left_out:
             continue
         try:
-            found[name] = importlib.metadata.distribution(name)
+            distributions[name] = importlib.metadata.distribution(name)
         except importlib.metadata.PackageNotFoundError:
             if name in named:
                 remedy = "install Frazil's requirements"
                 raise UnavailableError(f"a package is not installed: package={name}", remedy=remedy) from None
             continue  # Required on other platforms only.
-        waiting += [match[0] for match in map(_NAME.match, found[name].requires or ()) if match and not match["extra"]]
-    return [found[name] for name in sorted(found)]
+        waiting += [
+            match[0] for match in map(_NAME.match, distributions[name].requires or ()) if match and not match["extra"]
+        ]
+    return [distributions[name] for name in sorted(distributions)]
 
 
 def _files_of(distributions: Iterable[importlib.metadata.Distribution]) -> list[tuple[str, Path]]:

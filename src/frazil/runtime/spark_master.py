@@ -51,9 +51,9 @@ class Master:
             return UnavailableError("the Spark master has no workers", remedy="start workers", where=self.url)
         cores = int(conf.get("spark.executor.cores", "1"))
         memory_mb = int(parse_mb(conf.get("spark.executor.memory", "1g")))
-        if any(one.cores >= cores and one.memory_mb >= memory_mb for one in self.workers):
+        if any(worker.cores >= cores and worker.memory_mb >= memory_mb for worker in self.workers):
             return None
-        largest = max(self.workers, key=lambda one: (one.memory_mb, one.cores))
+        largest = max(self.workers, key=lambda worker: (worker.memory_mb, worker.cores))
         return UnavailableError(
             f"no worker of the Spark master is large enough for an executor: cores={cores} memory={memory_mb} MB, and the"
             f" largest has cores={largest.cores} memory={largest.memory_mb} MB",
@@ -74,24 +74,26 @@ def ask_master(jvm: Any, conf: Mapping[str, str], url: str) -> Master:
     Raises: UnavailableError where none answers, or none leads.
     """
     addresses = [_ADDRESS.fullmatch(text) for text in url.removeprefix(_SCHEME).split(",")]
-    own = jvm.org.apache.spark.SparkConf(False)
+    rpc_conf = jvm.org.apache.spark.SparkConf(False)
     for name in [name for name in conf if name.startswith(_OWN)]:
-        own.set(name, conf[name])
+        rpc_conf.set(name, conf[name])
     for name in ("spark.rpc.lookupTimeout", "spark.rpc.askTimeout"):
-        own.set(name, f"{ANSWER_S}s")
+        rpc_conf.set(name, f"{ANSWER_S}s")
     security = jvm.org.apache.spark.SecurityManager
     defaults = (getattr(security, f"$lessinit$greater$default${number}")() for number in (2, 3))
     problems: list[UnavailableError] = []
-    environment = jvm.org.apache.spark.rpc.RpcEnv.create("frazil", "localhost", 0, own, security(own, *defaults), True)
+    environment = jvm.org.apache.spark.rpc.RpcEnv.create(
+        "frazil", "localhost", 0, rpc_conf, security(rpc_conf, *defaults), True
+    )
     try:
-        for found in addresses:
-            if found is None:
+        for match in addresses:
+            if match is None:
                 remedy = 'write `spark: {master: "spark://HOST:PORT"}`'
-                raise UnavailableError("this is no address of a Spark master", remedy=remedy, where=url)
+                raise UnavailableError("this is not an address of a Spark master", remedy=remedy, where=url)
             try:
-                state = _state(jvm, environment, found["host"], int(found["port"]))
+                state = _state(jvm, environment, match["host"], int(match["port"]))
             except Py4JJavaError as error:
-                problems.append(_problem(f"{_SCHEME}{found[0]}", _causes(error)))
+                problems.append(_problem(f"{_SCHEME}{match[0]}", _causes(error)))
                 continue
             if (status := state.status().toString()) == "ALIVE":
                 return _master(state, url)
@@ -99,7 +101,7 @@ def ask_master(jvm: Any, conf: Mapping[str, str], url: str) -> Master:
                 UnavailableError(
                     f"the Spark master does not lead the cluster: status={status}",
                     remedy="wait for its election, or name all masters, as spark://HOST:PORT,HOST:PORT",
-                    where=f"{_SCHEME}{found[0]}",
+                    where=f"{_SCHEME}{match[0]}",
                 )
             )
     finally:
@@ -109,16 +111,16 @@ def ask_master(jvm: Any, conf: Mapping[str, str], url: str) -> Master:
 
 def _state(jvm: Any, environment: Any, host: str, port: int) -> Any:
     """Returns Spark's description of the master at the address."""
-    found = environment.setupEndpointRef(jvm.org.apache.spark.rpc.RpcAddress(host.strip("[]"), port), "Master")
+    master = environment.setupEndpointRef(jvm.org.apache.spark.rpc.RpcAddress(host.strip("[]"), port), "Master")
     classes = jvm.java.lang.Class
     request = classes.forName(f"{_MESSAGES}RequestMasterState$").getField("MODULE$").get(None)
     kind = jvm.scala.reflect.ClassTag.apply(classes.forName(f"{_MESSAGES}MasterStateResponse"))
-    return found.askSync(request, kind)
+    return master.askSync(request, kind)
 
 
 def _master(state: Any, url: str) -> Master:
-    workers = tuple(Worker(one.cores(), one.memory()) for one in state.workers())
-    return Master(url, workers, frozenset(one.id() for one in state.activeApps()))
+    workers = tuple(Worker(worker.cores(), worker.memory()) for worker in state.workers())
+    return Master(url, workers, frozenset(application.id() for application in state.activeApps()))
 
 
 def _causes(error: Py4JJavaError) -> list[str]:

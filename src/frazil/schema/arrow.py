@@ -128,7 +128,7 @@ def _relabel(array: pa.Array, wanted: pa.DataType) -> pa.Array:
         kinds = [wanted.key_type, wanted.item_type]
     else:
         kinds = [wanted.field(n).type for n in range(wanted.num_fields)]
-    return with_children(array, wanted, [as_written(one, kind) for one, kind in zip(children, kinds, strict=True)])
+    return with_children(array, wanted, [as_written(child, kind) for child, kind in zip(children, kinds, strict=True)])
 
 
 def unsliced(array: pa.Array) -> pa.Array:
@@ -138,7 +138,7 @@ def unsliced(array: pa.Array) -> pa.Array:
 
 def with_children(array: pa.Array, wanted: pa.DataType, children: Sequence[pa.Array]) -> pa.Array:
     """Returns a nested array with the same nulls and lengths and other children: members of a struct, keys and values
-    of a map, or elements of a list. The array is no slice.
+    of a map, or elements of a list. The array is not a slice.
     """
     buffers = array.buffers()[: 1 if pa.types.is_struct(wanted) else 2]
     return _nested(wanted, len(array), children, buffers, array.null_count)
@@ -154,7 +154,7 @@ def _nested(
 
 
 def children_of(array: pa.Array) -> list[pa.Array]:
-    """Returns the arrays of the parts of a nested array, as in `parts_of`. The array is no slice."""
+    """Returns the arrays of the parts of a nested array, as in `parts_of`. The array is not a slice."""
     if pa.types.is_struct(array.type):
         return [array.field(n) for n in range(array.type.num_fields)]
     return [array.items if pa.types.is_map(array.type) else array.values]
@@ -164,10 +164,10 @@ def replace_children(
     array: pa.Array, names: Iterable[str], children: Sequence[pa.Array], keys: pa.Array | None = None
 ) -> pa.Array:
     """Returns a nested array with the same nulls and lengths and other parts, for a map also with other keys. The array
-    is no slice. names: of a struct's members.
+    is not a slice. names: of a struct's members.
     """
     if pa.types.is_struct(array.type):
-        kind = pa.struct([pa.field(name, one.type) for name, one in zip(names, children, strict=True)])
+        kind = pa.struct([pa.field(name, child.type) for name, child in zip(names, children, strict=True)])
         return with_children(array, kind, children)
     if not pa.types.is_map(array.type):
         return with_children(array, _list_of(children[0]), children)
@@ -187,7 +187,7 @@ def struct_array(
     rows: int, names: Iterable[str], members: Sequence[pa.Array], validity: pa.Buffer | None, nulls: int = -1
 ) -> pa.Array:
     """Returns structs of these members. validity: Arrow's bitmap, None: none is null."""
-    kind = pa.struct([pa.field(name, one.type) for name, one in zip(names, members, strict=True)])
+    kind = pa.struct([pa.field(name, member.type) for name, member in zip(names, members, strict=True)])
     return _nested(kind, rows, members, [validity], nulls)
 
 
@@ -203,11 +203,11 @@ def map_array(offsets: I32, keys: pa.Array, items: pa.Array, validity: pa.Buffer
     return _nested(_map_of(keys, items), offsets.size - 1, [keys, items], [validity, pa.py_buffer(offsets)], nulls)
 
 
-def first_present(one: pa.Array, other: pa.Array) -> pa.Array:
+def first_present(values: pa.Array, fallback: pa.Array) -> pa.Array:
     """Returns the values of one array, and those of the other where it has none."""
-    count = len(one)
-    places = np.where(np.asarray(one.is_null()), np.arange(count, 2 * count), np.arange(count))
-    return pa.concat_arrays([one, as_written(other, one.type)]).take(pa.array(places))
+    count = len(values)
+    places = np.where(np.asarray(values.is_null()), np.arange(count, 2 * count), np.arange(count))
+    return pa.concat_arrays([values, as_written(fallback, values.type)]).take(pa.array(places))
 
 
 def one_array(column: pa.ChunkedArray) -> pa.Array:
@@ -218,10 +218,10 @@ def one_array(column: pa.ChunkedArray) -> pa.Array:
 
 
 def structs_where(
-    names: Iterable[str], children: Sequence[pa.Array], count: int, there: Bools | None = None
+    names: Iterable[str], children: Sequence[pa.Array], count: int, is_present: Bools | None = None
 ) -> pa.Array:
-    """Returns `count` structs of these members, of which there may be none. there: which are not null; None for all."""
-    mask = None if there is None or there.all() else pa.py_buffer(np.packbits(there, bitorder="little"))
+    """Returns `count` structs of these members, of which there may be none. is_present: which are not null; None for all."""
+    mask = None if is_present is None or is_present.all() else pa.py_buffer(np.packbits(is_present, bitorder="little"))
     return struct_array(count, names, children, mask)
 
 
@@ -241,9 +241,9 @@ def spread_places(rows: Rows, count: int) -> pa.Array:
 
 def spread_mask(mask: Bools, rows: Rows, count: int) -> Bools:
     """Returns which of all `count` rows have one of these numbers where the mask is true, bool of shape (count,)."""
-    found = np.zeros(count, np.bool_)
-    found[rows[mask]] = True
-    return found
+    spread = np.zeros(count, np.bool_)
+    spread[rows[mask]] = True
+    return spread
 
 
 def pick(columns: Mapping[str, pa.Array], rows: Rows) -> dict[str, pa.Array]:

@@ -16,7 +16,7 @@ from frazil.schema.parts import change_parts, parts_of, retyped, types_in, with_
 from frazil.schema.projection import KEY_ROOT
 
 MAX_REJECTED = 100
-"""The largest number of rejected fields: a producer that makes up more of them is no case of single bad records."""
+"""The largest number of rejected fields: a producer that makes up more of them is not a case of single bad records."""
 
 
 def accept(
@@ -90,13 +90,13 @@ def _has_members(kind: IcebergType) -> bool:
 
 def _only(requested_fields: RequestedFields, kept: Collection[Path]) -> dict[Path, dict[str, IcebergType]]:
     """Returns the requested fields whose leaves are kept."""
-    found: dict[Path, dict[str, IcebergType]] = {}
+    kept_fields: dict[Path, dict[str, IcebergType]] = {}
     for parent, members in requested_fields.items():
         for name, kind in members.items():
             left = _pruned(kind, (*parent, name), lambda path: path in kept)
             if left is not None:
-                found.setdefault(parent, {})[name] = left
-    return found
+                kept_fields.setdefault(parent, {})[name] = left
+    return kept_fields
 
 
 def _pruned(kind: IcebergType, path: Path, takes: Callable[[Path], bool]) -> IcebergType | None:
@@ -114,8 +114,8 @@ def _rejected(path: Path, field: Path, requested_fields: RequestedFields, accept
     """
     if field:  # Of a table whose columns are made from several levels, the path is another one than in records.
         return field if path[: len(field)] == field else path
-    known = max((parent for parent in requested_fields if path[: len(parent)] == parent), key=len)
-    for cut in range(len(known) + 1, len(path)):
+    parent = max((parent for parent in requested_fields if path[: len(parent)] == parent), key=len)
+    for cut in range(len(parent) + 1, len(path)):
         if not any(other[:cut] == path[:cut] for other in accepted):
             return path[:cut]
     return path
@@ -135,7 +135,7 @@ def type_without_rejected(kind: IcebergType, rejected: Collection[Path], path: P
     """Returns the type of the field at `path` without the rejected fields."""
     if isinstance(kind, StructType):
         return without_rejected(kind, rejected, path)
-    return change_parts(kind, lambda inner, at: type_without_rejected(inner, rejected, at), path)
+    return change_parts(kind, lambda inner, inner_path: type_without_rejected(inner, rejected, inner_path), path)
 
 
 def growth(fields: Sequence[NestedField], requested_fields: RequestedFields, is_shaped: bool = False) -> int:

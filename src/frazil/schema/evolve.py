@@ -56,8 +56,8 @@ _NUMBERS = {IntegerType, LongType, FloatType, DoubleType}
 class TypesDiffer(Exception):
     """Two tasks inferred types for one field that no type holds both of."""
 
-    def __init__(self, path: Path, one: IcebergType, other: IcebergType) -> None:
-        kinds = (type_word(kind) for kind in (one, other))
+    def __init__(self, path: Path, first: IcebergType, second: IcebergType) -> None:
+        kinds = (type_word(kind) for kind in (first, second))
         super().__init__("{} is {} in some records and {} in others".format(".".join(path), *kinds))
         self.path = path
 
@@ -98,11 +98,11 @@ def dump_requested_fields(requested_fields: RequestedFields) -> str:
 
 def load_requested_fields(text: str) -> dict[Path, dict[str, IcebergType]]:
     """Returns the fields from the JSON of `dump_requested_fields`."""
-    found: dict[Path, dict[str, IcebergType]] = {}
+    requested: dict[Path, dict[str, IcebergType]] = {}
     for path, fields in json.loads(text):
         members = {name: StructType.model_validate(struct).fields[0].field_type for name, struct in fields}
-        found[tuple(path)] = members
-    return found
+        requested[tuple(path)] = members
+    return requested
 
 
 def _struct_json(kind: IcebergType) -> str:
@@ -128,30 +128,32 @@ def merge_requested_fields(
     return merged
 
 
-def merge_types(one: IcebergType, other: IcebergType, path: Path, keeps_first: bool = False) -> IcebergType:
+def merge_types(first: IcebergType, second: IcebergType, path: Path, keeps_first: bool = False) -> IcebergType:
     """Returns the inferred type that holds the values of both types. keeps_first: as in `merge_requested_fields`, at
     every level.
 
     Raises: TypesDiffer where no type holds both, unless `keeps_first`.
     """
-    if isinstance(one, StructType) and isinstance(other, StructType):
-        fields = {field.name: field.field_type for field in one.fields}
-        for name, kind in ((field.name, field.field_type) for field in other.fields):
+    if isinstance(first, StructType) and isinstance(second, StructType):
+        fields = {field.name: field.field_type for field in first.fields}
+        for name, kind in ((field.name, field.field_type) for field in second.fields):
             fields[name] = merge_types(fields[name], kind, (*path, name), keeps_first) if name in fields else kind
         return StructType(*(NestedField(0, name, kind, required=False) for name, kind in fields.items()))
-    if isinstance(one, ListType) and isinstance(other, ListType):
-        element = merge_types(one.element_type, other.element_type, (*path, "element"), keeps_first)
+    if isinstance(first, ListType) and isinstance(second, ListType):
+        element = merge_types(first.element_type, second.element_type, (*path, "element"), keeps_first)
         return ListType(element_id=0, element_type=element, element_required=False)
-    if isinstance(one, MapType) and isinstance(other, MapType):
-        key = merge_types(one.key_type, other.key_type, (*path, "key"), keeps_first)
-        return MapType(0, key, 0, merge_types(one.value_type, other.value_type, (*path, "value"), keeps_first), False)
-    if can_promote(one, other) or _is_included_in(one, other):
-        return other
-    if isinstance(one, _INTEGERS) != isinstance(other, _INTEGERS) and {type(one), type(other)} <= _NUMBERS:
+    if isinstance(first, MapType) and isinstance(second, MapType):
+        key = merge_types(first.key_type, second.key_type, (*path, "key"), keeps_first)
+        return MapType(
+            0, key, 0, merge_types(first.value_type, second.value_type, (*path, "value"), keeps_first), False
+        )
+    if can_promote(first, second) or _is_included_in(first, second):
+        return second
+    if isinstance(first, _INTEGERS) != isinstance(second, _INTEGERS) and {type(first), type(second)} <= _NUMBERS:
         return DoubleType()
-    if one != other and not (can_promote(other, one) or _is_included_in(other, one) or keeps_first):
-        raise TypesDiffer(path, one, other)
-    return one
+    if first != second and not (can_promote(second, first) or _is_included_in(second, first) or keeps_first):
+        raise TypesDiffer(path, first, second)
+    return first
 
 
 _INCLUDED_IN: tuple[tuple[type[IcebergType], type[IcebergType]], ...] = (
@@ -164,39 +166,42 @@ inferred as a boolean, whose values fit a struct.
 """
 
 
-def _is_included_in(one: IcebergType, other: IcebergType) -> bool:
-    return any(isinstance(one, held) and isinstance(other, holder) for held, holder in _INCLUDED_IN)
+def _is_included_in(first: IcebergType, second: IcebergType) -> bool:
+    return any(isinstance(first, held) and isinstance(second, holder) for held, holder in _INCLUDED_IN)
 
 
-def widest(one: IcebergType, other: IcebergType) -> IcebergType:
+def widest(first: IcebergType, second: IcebergType) -> IcebergType:
     """Returns the type that holds the values of both; of two types that no type holds, at any level, the first."""
-    return merge_types(one, other, (), keeps_first=True)
+    return merge_types(first, second, (), keeps_first=True)
 
 
 def find_missing_fields(table: StructType, written: StructType, may_widen: bool, path: Path = ()) -> RequestedFields:
     """Returns the fields of a writer's struct that the table lacks, or has in a type that is too narrow and may be
     widened. path: of the structs.
     """
-    known, spellings = {field.name: field.field_type for field in table.fields}, Spellings(f.name for f in table.fields)
-    found: dict[Path, Mapping[str, IcebergType]] = {}
+    table_types, spellings = (
+        {field.name: field.field_type for field in table.fields},
+        Spellings(f.name for f in table.fields),
+    )
+    missing: dict[Path, Mapping[str, IcebergType]] = {}
     mine: dict[str, IcebergType] = {}
     for field in written.fields:
         name = spellings.find(field.name) or field.name
-        old, inner = known.get(name), (*path, name)
+        old, inner = table_types.get(name), (*path, name)
         structs = _structs_in(old, field.field_type, inner) if old is not None else None
         if structs is not None:
-            found |= find_missing_fields(*structs[:2], may_widen, structs[2])
+            missing |= find_missing_fields(*structs[:2], may_widen, structs[2])
         elif old is None or adds_to(old, field.field_type, may_widen):
             mine[field.name] = field.field_type
-    return {path: mine, **found} if mine else found
+    return {path: mine, **missing} if mine else missing
 
 
-def _structs_in(one: IcebergType, other: IcebergType, path: Path) -> tuple[StructType, StructType, Path] | None:
+def _structs_in(first: IcebergType, second: IcebergType, path: Path) -> tuple[StructType, StructType, Path] | None:
     """Returns the structs at the same place in two types, also inside lists and maps, and their path; None without them."""
-    both = common_part(one, other)
+    both = common_part(first, second)
     if both is not None:
         return _structs_in(both[0].field_type, both[1].field_type, (*path, both[0].name))
-    return (one, other, path) if isinstance(one, StructType) and isinstance(other, StructType) else None
+    return (first, second, path) if isinstance(first, StructType) and isinstance(second, StructType) else None
 
 
 def adds_to(old: IcebergType, new: IcebergType, may_widen: bool = True) -> bool:
@@ -239,10 +244,10 @@ def extend_schema(
     struct: IcebergType = _extend(schema.as_struct(), requested_fields, (), ids, may_widen)
     for path in made_optional:
         struct = _make_optional(struct, path)
-    known = frozenset(schema.field_ids)
-    _check_spellings(struct, known, ())
-    _check_full_names(struct, known)
-    _check_depth(struct, known, (), 0)
+    known_ids = frozenset(schema.field_ids)
+    _check_spellings(struct, known_ids, ())
+    _check_full_names(struct, known_ids)
+    _check_depth(struct, known_ids, (), 0)
     try:
         return Schema(*parts_of(struct), schema_id=schema.schema_id, identifier_field_ids=schema.identifier_field_ids)
     except ValueError as error:
@@ -258,23 +263,23 @@ def _check_lengths(requested_fields: RequestedFields) -> None:
                 raise NameConflict(explain_long_name(long))
 
 
-def _check_spellings(kind: IcebergType, known: frozenset[int], path: Path) -> None:
+def _check_spellings(kind: IcebergType, known_ids: frozenset[int], path: Path) -> None:
     """Raises NameConflict for a new field whose name differs from another one's only in case, or is empty: Iceberg's
-    library for Java writes no file with it. known: ids of fields that are not new.
+    library for Java writes no file with it. known_ids: ids of fields that are not new.
     """
     spellings = Spellings(part.name for part in parts_of(kind))
     for part in parts_of(kind):
         inner, others = (*path, part.name), spellings.others(part.name)
-        if not part.name and part.field_id not in known:
+        if not part.name and part.field_id not in known_ids:
             raise NameConflict(
                 "the name of a field is empty, and no column can have such a name", column_settings(inner), inner
             )
-        if others and part.field_id not in known:
+        if others and part.field_id not in known_ids:
             raise NameConflict(only_case_differs(inner, others), column_settings(inner, others))
-        _check_spellings(part.field_type, known, inner)
+        _check_spellings(part.field_type, known_ids, inner)
 
 
-def _check_full_names(struct: IcebergType, known: frozenset[int]) -> None:
+def _check_full_names(struct: IcebergType, known_ids: frozenset[int]) -> None:
     """Raises NameConflict for a new field whose full name in Iceberg is another field's too: `a.b` may be one field of
     this name, or the field `b` of `a`.
     """
@@ -282,23 +287,23 @@ def _check_full_names(struct: IcebergType, known: frozenset[int]) -> None:
     if len({".".join(path) for path, _ in named}) == len(named):
         return
     owners: dict[str, Path] = {}
-    for path, field_id in sorted(named, key=lambda one: one[1] not in known):
+    for path, field_id in sorted(named, key=lambda path_and_id: path_and_id[1] not in known_ids):
         other = owners.setdefault(".".join(path), path)
-        if other != path and field_id not in known:
+        if other != path and field_id not in known_ids:
             held = f"the field `{other[-1]}`" + (f" inside `{'.'.join(other[:-1])}`" if len(other) > 1 else "")
             mine = f"the field `{path[-1]}`" + (f" inside `{'.'.join(path[:-1])}`" if len(path) > 1 else "")
             reason = f"{mine}, and {held} would both be the column `{'.'.join(path)}`"
             raise NameConflict(reason, column_settings(path), path)
 
 
-def _check_depth(kind: IcebergType, known: frozenset[int], path: Path, level: int) -> None:
+def _check_depth(kind: IcebergType, known_ids: frozenset[int], path: Path, level: int) -> None:
     """Raises NameConflict for a new field that is nested too deep for readers of Parquet. level: of the type."""
     level += levels_of(kind)
     for part in parts_of(kind):
         inner = (*path, part.name)
-        if level > MAX_LEVELS and part.field_id not in known:
+        if level > MAX_LEVELS and part.field_id not in known_ids:
             raise NameConflict(too_deep_reason(inner[0]), column_settings(inner[:1]))
-        _check_depth(part.field_type, known, inner, level)
+        _check_depth(part.field_type, known_ids, inner, level)
 
 
 def _paths(kind: IcebergType, path: Path) -> Iterator[tuple[Path, int]]:
@@ -326,7 +331,9 @@ def with_identifiers(schema: Schema, names: Sequence[str]) -> Schema:
     """
     ids = [schema.find_field(name).field_id for name in names if name in schema.column_names]
     kinds = [schema.find_type(field_id) for field_id in ids]
-    if len(ids) < len(names) or any(not one.is_primitive or isinstance(one, FloatType | DoubleType) for one in kinds):
+    if len(ids) < len(names) or any(
+        not kind.is_primitive or isinstance(kind, FloatType | DoubleType) for kind in kinds
+    ):
         return schema
     paths = [tuple(name.split(".")) for name in names]
     fields = (with_requirement(field, paths, True) for field in schema.fields)
@@ -335,16 +342,16 @@ def with_identifiers(schema: Schema, names: Sequence[str]) -> Schema:
 
 def compare_schemas(before: Schema, after: Schema) -> list[SchemaChange]:
     """Returns the columns that were added, only the outermost of each, and the columns that were widened."""
-    known = {str(before.find_column_name(field_id)): field_id for field_id in before.field_ids}
+    ids_before = {str(before.find_column_name(field_id)): field_id for field_id in before.field_ids}
     # A name may contain dots, so the path of a column does not show what it is in.
     outer = dict(_outer_fields(after.as_struct()))
     changes = []
     for field_id in after.field_ids:
         path, kind = str(after.find_column_name(field_id)), after.find_type(field_id)
-        if path not in known:
-            if field_id not in outer or str(after.find_column_name(outer[field_id])) in known:
+        if path not in ids_before:
+            if field_id not in outer or str(after.find_column_name(outer[field_id])) in ids_before:
                 changes.append(SchemaChange(path, kind))
-        elif kind.is_primitive and kind != before.find_type(known[path]):
+        elif kind.is_primitive and kind != before.find_type(ids_before[path]):
             changes.append(SchemaChange(path, kind, is_new=False))
     return changes
 
@@ -364,14 +371,14 @@ def _extend(
         retyped(field, _extend_type(field.field_type, requested_fields, (*path, field.name), ids, may_widen))
         for field in struct.fields
     ]
-    known, spellings = {field.name: n for n, field in enumerate(fields)}, Spellings(field.name for field in fields)
+    places, spellings = {field.name: n for n, field in enumerate(fields)}, Spellings(field.name for field in fields)
     for name, kind in requested_fields.get(path, {}).items():
         column = spellings.find(name)
         if column is not None:
-            place = known[column]
+            place = places[column]
             fields[place] = retyped(fields[place], _unite(fields[place].field_type, kind, ids, may_widen))
             continue
-        known[name] = len(fields)
+        places[name] = len(fields)
         spellings.add(name)
         field_id = next(ids)
         fields.append(NestedField(field_id, name, _numbered(merge_spellings(kind, widest), ids), required=False))
@@ -404,7 +411,9 @@ def _extend_type(
 ) -> IcebergType:
     if isinstance(kind, StructType):
         return _extend(kind, requested_fields, path, ids, may_widen)
-    return change_parts(kind, lambda inner, at: _extend_type(inner, requested_fields, at, ids, may_widen), path)
+    return change_parts(
+        kind, lambda inner, inner_path: _extend_type(inner, requested_fields, inner_path, ids, may_widen), path
+    )
 
 
 def _numbered(kind: IcebergType, ids: Iterator[int]) -> IcebergType:

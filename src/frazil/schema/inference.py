@@ -52,7 +52,7 @@ def agree_on_times(many: Sequence[RequestedFields]) -> list[RequestedFields]:
 def _as_text(kind: IcebergType, path: Path, mixed: set[Path]) -> IcebergType:
     if path in mixed and isinstance(kind, _TIMES):
         return StringType()
-    return change_parts(kind, lambda inner, at: _as_text(inner, at, mixed), path)
+    return change_parts(kind, lambda inner, inner_path: _as_text(inner, inner_path, mixed), path)
 
 
 Hints = tuple[tuple[Path, str], ...]

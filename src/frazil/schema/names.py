@@ -123,18 +123,18 @@ def spelled_as_declared(kind: IcebergType, paths: Collection[Path]) -> IcebergTy
     if isinstance(kind, StructType):
         spellings, taken = Spellings(path[0] for path in paths), {part.name for part in parts}
         for part in parts:
-            found = spellings.find(part.name)
-            if found is not None and found not in taken:
-                names[part.name] = found
-                taken.add(found)
-    made = []
+            declared = spellings.find(part.name)
+            if declared is not None and declared not in taken:
+                names[part.name] = declared
+                taken.add(declared)
+    respelled = []
     for part in parts:
         name = names.get(part.name, part.name)
         inside = [path[1:] for path in paths if path[0] == name and len(path) > 1]
-        made.append(
+        respelled.append(
             retyped(part, spelled_as_declared(part.field_type, inside) if inside else part.field_type, name=name)
         )
-    return with_parts(kind, made) if made else kind
+    return with_parts(kind, respelled) if respelled else kind
 
 
 def merge_spellings(kind: IcebergType, unite: Callable[[IcebergType, IcebergType], IcebergType]) -> IcebergType:
@@ -144,12 +144,12 @@ def merge_spellings(kind: IcebergType, unite: Callable[[IcebergType, IcebergType
     kind = change_parts(kind, lambda inner, _: merge_spellings(inner, unite))
     if not isinstance(kind, StructType):
         return kind
-    found: dict[str, NestedField] = {}
+    members: dict[str, NestedField] = {}
     for member in kind.fields:
         name = fold_case(member.name)
-        first = found.get(name)
-        found[name] = retyped(first, unite(first.field_type, member.field_type), required=False) if first else member
-    return type(kind)(*found.values()) if len(found) < len(kind.fields) else kind
+        first = members.get(name)
+        members[name] = retyped(first, unite(first.field_type, member.field_type), required=False) if first else member
+    return type(kind)(*members.values()) if len(members) < len(kind.fields) else kind
 
 
 PROPERTY = "schema.name-mapping.default"
@@ -177,13 +177,13 @@ def _names(entries: Any) -> Iterator[tuple[int, list[str]]]:
 
 def _walk(kind: IcebergType, path: Path, names: Mapping[int, list[str]]) -> Iterator[tuple[Path, tuple[str, ...]]]:
     parts = parts_of(kind)
-    own = {part.name for part in parts}
+    part_names = {part.name for part in parts}
     counts = Counter(name for part in parts for name in set(names.get(part.field_id, ())))
     for part in parts:
         others = dict.fromkeys(names.get(part.field_id, ()))
-        found = tuple(name for name in others if name not in own and counts[name] == 1)
-        if found and isinstance(kind, StructType):
-            yield (*path, part.name), found
+        aliases = tuple(name for name in others if name not in part_names and counts[name] == 1)
+        if aliases and isinstance(kind, StructType):
+            yield (*path, part.name), aliases
         yield from _walk(part.field_type, (*path, part.name), names)
 
 
@@ -203,7 +203,7 @@ def with_aliases(fields: Iterable[NestedField], aliases: Aliases) -> tuple[Neste
 
 
 def _wide(kind: IcebergType, path: Path, aliases: Mapping[Path, tuple[str, ...]]) -> IcebergType:
-    kind = change_parts(kind, lambda inner, at: _wide(inner, at, aliases), path)
+    kind = change_parts(kind, lambda inner, inner_path: _wide(inner, inner_path, aliases), path)
     if not isinstance(kind, StructType):
         return kind
     members = []
@@ -223,10 +223,10 @@ def column_names(aliases: Aliases) -> Mapping[Path, str]:
 
 def column_path(path: Path, columns: Mapping[Path, str]) -> Path:
     """Returns the path of the column of a field."""
-    found: Path = ()
+    column: Path = ()
     for name in path:
-        found = (*found, columns.get((*found, name), name))
-    return found
+        column = (*column, columns.get((*column, name), name))
+    return column
 
 
 def as_columns(kind: IcebergType, columns: Mapping[Path, str], path: Path = ()) -> IcebergType:
@@ -234,7 +234,7 @@ def as_columns(kind: IcebergType, columns: Mapping[Path, str], path: Path = ()) 
     own.
     """
     if not isinstance(kind, StructType):
-        return change_parts(kind, lambda inner, at: as_columns(inner, columns, at), path)
+        return change_parts(kind, lambda inner, inner_path: as_columns(inner, columns, inner_path), path)
     taken, members = {member.name for member in kind.fields}, []
     for member in kind.fields:
         name = columns.get((*path, member.name), member.name)

@@ -1,6 +1,6 @@
 """Parts of nested Iceberg types: the members of a struct, the elements of a list, the values of a map. Pure.
 
-The key of a map is no part: schema changes and settings reach members inside values, never inside keys.
+The key of a map is not a part: schema changes and settings reach members inside values, never inside keys.
 """
 
 from __future__ import annotations
@@ -94,20 +94,20 @@ def counted_in(kind: IcebergType, unit: str | None = None, path: Path = ()) -> I
     """Yields the dates and times of day in a declared column's type, keys of maps included, each with the unit of integers
     there: days since 1970 and milliseconds since midnight, or the `unit` of a declared time of day. path: in the column.
     """
-    found = list(types_in(kind, path))
-    keys = [((*at, "key"), inner.key_type) for at, inner in found if isinstance(inner, MapType)]
-    for at, inner in (*found, *keys):
+    types_and_paths = list(types_in(kind, path))
+    keys = [((*type_path, "key"), inner.key_type) for type_path, inner in types_and_paths if isinstance(inner, MapType)]
+    for type_path, inner in (*types_and_paths, *keys):
         if isinstance(inner, DateType):
-            yield at, "d"
+            yield type_path, "d"
         elif isinstance(inner, TimeType):
-            yield at, (unit if at == path else None) or "ms"
+            yield type_path, (unit if type_path == path else None) or "ms"
 
 
-def common_part(one: IcebergType, other: IcebergType) -> tuple[NestedField, NestedField] | None:
+def common_part(first: IcebergType, second: IcebergType) -> tuple[NestedField, NestedField] | None:
     """Returns the elements of two lists, or the values of two maps; None for other types."""
     for nested in (ListType, MapType):
-        if isinstance(one, nested) and isinstance(other, nested):
-            return parts_of(one)[0], parts_of(other)[0]
+        if isinstance(first, nested) and isinstance(second, nested):
+            return parts_of(first)[0], parts_of(second)[0]
     return None
 
 
@@ -131,13 +131,13 @@ def unfold(requested_fields: Mapping[Path, Mapping[str, IcebergType]], depth: in
     """Returns the paths of fields, each with whether it is a record itself: the requested fields, the records around
     them and, of records down to `depth`, the members.
     """
-    found = [(parent[:cut], True) for parent in requested_fields for cut in range(1, len(parent) + 1)]
+    paths = [(parent[:cut], True) for parent in requested_fields for cut in range(1, len(parent) + 1)]
     waiting = [
         ((*parent, name), kind) for parent, members in requested_fields.items() for name, kind in members.items()
     ]
     while waiting:
         path, kind = waiting.pop()
-        found.append((path, isinstance(kind, StructType)))
+        paths.append((path, isinstance(kind, StructType)))
         if isinstance(kind, StructType) and len(path) <= depth:
             waiting += [((*path, member.name), member.field_type) for member in kind.fields]
-    return found
+    return paths

@@ -33,7 +33,7 @@ from frazil.schema.selection import NamedColumns, Selection
 from frazil.types import RESERVED_COLUMNS
 
 KEY_ROOT = "\udc00key"
-"""The first part of paths of fields in a record's key. No field can have this name: a single surrogate is no text."""
+"""The first part of paths of fields in a record's key. No field can have this name: a single surrogate is not text."""
 _DOC = re.compile(r"(?:\A|\n)field: (.+)\Z")
 _PLAIN_NAME = re.compile(r"[^.\[\s][^.\s]*")
 
@@ -91,15 +91,15 @@ class Shaping:
         columns = NamedColumns(self.kept_columns, self.depth, self.separator, self.case) if self.kept_columns else None
         return Selection(self.include + declared, self.exclude, self.kept, columns)
 
-    def column_name(self, path: Path, known: ColumnNames) -> str:
-        """Returns the name of the column for the field at `path`: of one of the `known` columns in whatever case. A
+    def column_name(self, path: Path, names: ColumnNames) -> str:
+        """Returns the name of the column for the field at `path`: of one of the columns `names` in whatever case. A
         column that no known field feeds may have the field's own name too, as a declaration writes it.
         """
-        own, name = (self.separator.join(change_case(name, case) for name in path) for case in ("keep", self.case))
-        found = known.unbound.find(own)
-        if found == own:
-            return own
-        return known.every.find(name) or found or name
+        joined, name = (self.separator.join(change_case(name, case) for name in path) for case in ("keep", self.case))
+        spelled = names.unbound.find(joined)
+        if spelled == joined:
+            return joined
+        return names.every.find(name) or spelled or name
 
 
 @dataclass(frozen=True)
@@ -121,8 +121,8 @@ class ColumnNames:
 class Layout:
     """The fields to decode for a table, and the columns they feed."""
 
-    #: The fields nested as in the record. A struct of which nothing is taken has no members: a value that is no struct
-    #: does not fit it, and it is no new field.
+    #: The fields nested as in the record. A struct of which nothing is taken has no members: a value that is not a struct
+    #: does not fit it, and it is not a new field.
     fields: tuple[NestedField, ...]
     #: The path of the field that feeds each column.
     paths: Mapping[str, Path]
@@ -169,10 +169,10 @@ def doc_of(path: Path, old: str | None = None) -> str:
 
 def path_in_doc(doc: str | None) -> Path | None:
     """Returns the path of the field from a `doc` of `doc_of`; None where there is none."""
-    found = _DOC.search(doc or "")
-    if found is None:
+    match = _DOC.search(doc or "")
+    if match is None:
         return None
-    text = found.group(1)
+    text = match.group(1)
     if not text.startswith("["):
         return tuple(text.split("."))
     try:
@@ -185,24 +185,24 @@ def path_in_doc(doc: str | None) -> Path | None:
 def bind_columns(fields: Sequence[NestedField], shaping: Shaping) -> dict[str, Path | None]:
     """Returns the path of the field that feeds each column; None for a column whose field is not known yet."""
     declared = dict(shaping.fields)
-    found: dict[str, Path | None] = {}
+    paths: dict[str, Path | None] = {}
     for member in fields:
         if member.name in declared:
-            found[member.name] = declared[member.name]
+            paths[member.name] = declared[member.name]
         else:
-            found[member.name] = path_in_doc(member.doc) if shaping.makes_names else (member.name,)
-    return found
+            paths[member.name] = path_in_doc(member.doc) if shaping.makes_names else (member.name,)
+    return paths
 
 
 def fed_columns(bound: Mapping[str, Path | None], shaping: Shaping) -> dict[Path, str]:
     """Returns the column that the field at each path feeds: of several the one declared with this field, else the
     first. bound: the result of `bind_columns`.
     """
-    found: dict[Path, str] = {}
+    columns: dict[Path, str] = {}
     for name, path in bound.items():
-        if path is not None and (path not in found or (name, path) in shaping.fields):
-            found[path] = name
-    return found
+        if path is not None and (path not in columns or (name, path) in shaping.fields):
+            columns[path] = name
+    return columns
 
 
 def make_layout(fields: Sequence[NestedField], shaping: Shaping) -> Layout:
@@ -247,10 +247,10 @@ class _Node:
 
 def _type_of(node: _Node, around: IcebergType | None) -> IcebergType:
     """Returns the type to decode at this node. around: the type of the same field in the column of an enclosing struct."""
-    own = node.kind if node.kind is not None else around
-    if own is not None and (not node.children or not isinstance(own, StructType)):
-        return own
-    members = {member.name: member for member in own.fields} if isinstance(own, StructType) else {}
+    own_kind = node.kind if node.kind is not None else around
+    if own_kind is not None and (not node.children or not isinstance(own_kind, StructType)):
+        return own_kind
+    members = {member.name: member for member in own_kind.fields} if isinstance(own_kind, StructType) else {}
     for name, child in node.children.items():
         old = members.get(name)
         kind = _type_of(child, old.field_type if old is not None else None)
@@ -261,7 +261,7 @@ def _type_of(node: _Node, around: IcebergType | None) -> IcebergType:
 def extend_shaped(
     schema: Schema,
     shaping: Shaping,
-    own: Collection[str],
+    other_columns: Collection[str],
     requested_fields: RequestedFields,
     made_optional: Collection[Path] = (),
     may_widen: bool = True,
@@ -269,11 +269,11 @@ def extend_shaped(
     """Returns `schema` extended as by `extend_schema`, with `requested_fields` by their paths in records and
     `made_optional` by columns.
 
-    own: columns that are not made from the record's value.
+    other_columns: columns that are not made from the record's value.
 
     Raises: NameConflict when two fields would share a column.
     """
-    others = frozenset(own) | shaping.own
+    others = frozenset(other_columns) | shaping.own
     before, schema = schema, _schema_in_record(schema, others)
     plan = _Plan(schema, shaping, others)
     of_keys: dict[Path, dict[str, IcebergType]] = {}
@@ -305,11 +305,11 @@ def name_in_record(member: NestedField) -> str:
     return path[0] if len(path) == 1 else member.name
 
 
-def _schema_in_record(schema: Schema, own: Container[str]) -> Schema:
+def _schema_in_record(schema: Schema, other_columns: Container[str]) -> Schema:
     """Returns the schema with the names of records inside its columns."""
     return _with_fields(
         schema,
-        (m if m.name in own else retyped(m, in_record(m.field_type)) for m in schema.fields),
+        (m if m.name in other_columns else retyped(m, in_record(m.field_type)) for m in schema.fields),
     )
 
 
@@ -317,7 +317,7 @@ def _with_fields(schema: Schema, fields: Iterable[NestedField]) -> Schema:
     return Schema(*fields, schema_id=schema.schema_id, identifier_field_ids=schema.identifier_field_ids)
 
 
-def _schema_in_table(schema: Schema, before: Schema, case: str, own: Container[str]) -> Schema:
+def _schema_in_table(schema: Schema, before: Schema, case: str, other_columns: Container[str]) -> Schema:
     """Returns the schema with the names of the table inside its columns: existing names for existing fields, for the
     others names in the table's `case`.
 
@@ -328,22 +328,25 @@ def _schema_in_table(schema: Schema, before: Schema, case: str, own: Container[s
     names = {field_id: before.find_field(field_id) for field_id in before.field_ids}
     return _with_fields(
         schema,
-        (m if m.name in own else retyped(m, _in_table(m.field_type, names, case, (m.name,))) for m in schema.fields),
+        (
+            m if m.name in other_columns else retyped(m, _in_table(m.field_type, names, case, (m.name,)))
+            for m in schema.fields
+        ),
     )
 
 
 def _in_table(kind: IcebergType, old: Mapping[int, NestedField], case: str, path: Path) -> IcebergType:
     if not isinstance(kind, StructType):
-        return change_parts(kind, lambda inner, at: _in_table(inner, old, case, at), path)
+        return change_parts(kind, lambda inner, inner_path: _in_table(inner, old, case, inner_path), path)
     members: list[NestedField] = []
     taken: dict[str, str] = {}
     for member in kind.fields:
-        known, inner = old.get(member.field_id), (*path, member.name)
-        name = known.name if known is not None else change_case(member.name, case)
-        if known is None and is_long(name):
+        existing, inner = old.get(member.field_id), (*path, member.name)
+        name = existing.name if existing is not None else change_case(member.name, case)
+        if existing is None and is_long(name):
             raise NameConflict(explain_long_name(name))
-        doc = known.doc if known is not None else member.doc if name == member.name else doc_of((member.name,))
-        if known is None and fold_case(name) in taken:
+        doc = existing.doc if existing is not None else member.doc if name == member.name else doc_of((member.name,))
+        if existing is None and fold_case(name) in taken:
             both = f"{format_path((*path, taken[fold_case(name)]))} and {format_path(inner)}"
             raise NameConflict(f"the fields {both} would share the column {name}", column_settings(inner))
         taken.setdefault(fold_case(name), member.name)
@@ -361,11 +364,11 @@ def document(schema: Schema, docs: Mapping[str, str]) -> Schema:
 class _Plan:
     """Requested fields, assigned to existing and new columns."""
 
-    def __init__(self, schema: Schema, shaping: Shaping, own: frozenset[str]) -> None:
+    def __init__(self, schema: Schema, shaping: Shaping, other_columns: frozenset[str]) -> None:
         self._shaping = shaping
-        self._own = own
-        self._known = {member.name: member for member in schema.fields if member.name not in own}
-        self._bound = bind_columns(tuple(self._known.values()), shaping)
+        self._other_columns = other_columns
+        self._record_columns = {member.name: member for member in schema.fields if member.name not in other_columns}
+        self._bound = bind_columns(tuple(self._record_columns.values()), shaping)
         self._names = ColumnNames.of(self._bound)
         self._columns = fed_columns(self._bound, shaping)
         spellings = Spellings(self._bound)
@@ -396,9 +399,13 @@ class _Plan:
         first = path[:cut]
         if cut > 1 or path[0] not in self._alike:
             first = self._by_folded_path.setdefault(fold_path(first), first)
-        wrapped, known = _wrapped(pruned, path[cut:]), self._new.get(first)
+        wrapped, requested = _wrapped(pruned, path[cut:]), self._new.get(first)
         # Of names that differ in case alone the first one names the column, with the first type.
-        united = _united(known, wrapped, path) if known is None or first == path[:cut] else widest(known, wrapped)
+        united = (
+            _united(requested, wrapped, path)
+            if requested is None or first == path[:cut]
+            else widest(requested, wrapped)
+        )
         self._new[first] = united
 
     def _column_of(self, path: Path) -> str | None:
@@ -415,7 +422,7 @@ class _Plan:
         struct may be missing there: all its members so far may be in columns of their own. is_respelt: whether the
         column's own field has this name in another case; its type goes first.
         """
-        column = StructType(self._known[place[0]])
+        column = StructType(self._record_columns[place[0]])
         held = type_at(column, place)
         if held is not None and self._shaping.selection.prune(held, path) is None and not adds_to(held, kind):
             # The values are never compared with the column's type, so such a record would not be refused for them.
@@ -424,8 +431,10 @@ class _Plan:
             )
         cut = next(cut for cut in range(len(place) - 1, -1, -1) if type_at(column, place[:cut]) is not None)
         mine = self._inside.setdefault(place[:cut], {})
-        known, wrapped = mine.get(place[cut]), _wrapped(kind, place[cut + 1 :])
-        mine[place[cut]] = widest(known, wrapped) if known is not None and is_respelt else _united(known, wrapped, path)
+        requested, wrapped = mine.get(place[cut]), _wrapped(kind, place[cut + 1 :])
+        mine[place[cut]] = (
+            widest(requested, wrapped) if requested is not None and is_respelt else _united(requested, wrapped, path)
+        )
 
     def _is_divided(self, path: Path) -> bool:
         if self._has_unbound_column(path):
@@ -439,7 +448,7 @@ class _Plan:
         their own.
         """
         name = self._shaping.column_name(path, self._names)
-        return self._bound.get(name, path) is None and is_one_column(self._known[name].field_type)
+        return self._bound.get(name, path) is None and is_one_column(self._record_columns[name].field_type)
 
     def columns(self) -> tuple[RequestedFields, dict[str, str]]:
         """Returns the requested columns, and the docs of columns that name the field that feeds them."""
@@ -450,7 +459,7 @@ class _Plan:
             name = self._shaping.column_name(path, self._names)
             self._check_name(name, path, claimed)
             claimed[self._claim(name)] = path
-            old = self._known.get(name)
+            old = self._record_columns.get(name)
             if old is None:
                 requested_fields.setdefault((), {})[name] = kind
             if self._shaping.makes_names:
@@ -465,7 +474,7 @@ class _Plan:
         if self._claim(name) in claimed:
             both = f"{format_path(claimed[self._claim(name)])} and {format_path(path)}"
             raise NameConflict(f"the fields {both} would share the column {name}", column_settings(path))
-        if fold_case(name) in map(fold_case, self._own):
+        if fold_case(name) in map(fold_case, self._other_columns):
             raise NameConflict(
                 f"field {format_path(path)}: the table has a column {name} that is not for fields of records",
                 column_settings(path),

@@ -64,10 +64,10 @@ def refused_changes(refusals: Iterable[str]) -> list[RefusedChange]:
     """Returns the refused changes of tasks, each once with all schemas that request it."""
     schemas: dict[str, list[str]] = {}
     for refusal in list_names(refusals):
-        found = _BY.fullmatch(refusal)
-        asking = schemas.setdefault(found[2] if found else refusal, [])
-        if found:
-            asking.append(found[1])
+        match = _BY.fullmatch(refusal)
+        asking = schemas.setdefault(match[2] if match else refusal, [])
+        if match:
+            asking.append(match[1])
     return [
         RefusedChange(change, tuple(sorted(ids, key=_in_order)), remedy_of(change)) for change, ids in schemas.items()
     ]
@@ -129,10 +129,10 @@ def remedy_of(change: str) -> str:
     """Returns the remedy for a refused change; empty where none is known."""
     if change.endswith(OF_KEYS) or key_settings() in change:
         return KEYS_AS_TEXT
-    found = _MISMATCH.search(change)
-    if found:
-        path = found[1].split(".")  # The path begins with an image of the row in an envelope.
-        declaration = declaration_for(path[path[0] in ("after", "before") and len(path) > 1 :], found[2], found[3])
+    match = _MISMATCH.search(change)
+    if match:
+        path = match[1].split(".")  # The path begins with an image of the row in an envelope.
+        declaration = declaration_for(path[path[0] in ("after", "before") and len(path) > 1 :], match[2], match[3])
         if declaration:
             return declaration
     return next((remedy for words, remedy in _REMEDIES.items() if words in change), "")

@@ -39,7 +39,7 @@ class Router:
     def __init__(self, route: Route, tables: Iterable[RoutedTable]) -> None:
         self._route = route
         self._tables: dict[tuple[str | None, ...], RoutedTable] = {table.values: table for table in tables}
-        names = (*route.taken, route.rest, *(one.name for one in self._tables.values()))
+        names = (*route.taken, route.rest, *(table.name for table in self._tables.values()))
         self._names = set(map(fold_case, names))
 
     @property
@@ -58,10 +58,10 @@ class Router:
 
     def refuse(self, values: Sequence[str | None]) -> Rest | None:
         """Returns why records with these values get no table; None where they get one."""
-        there = [value for value in values if value is not None]
-        if len(there) < len(values):
+        present = [value for value in values if value is not None]
+        if len(present) < len(values):
             return Rest.MISSING
-        name = self._route.to.fill(there)
+        name = self._route.to.fill(present)
         if not is_table_name(name, self._route.lowers_names):
             return Rest.NAME
         if fold_case(name) in self._names:

@@ -131,7 +131,7 @@ class Selection:
         """Returns the members to take of the struct at `path`, which is not left out itself."""
         depth, plain = len(path), fold_path(path)
         without = frozenset(out[-1] for out in self.exclude if fold_path(out[:-1]) == plain)
-        kept = frozenset(one[-1] for one in self.kept if fold_path(one[:-1]) == plain)
+        kept = frozenset(kept_path[-1] for kept_path in self.kept if fold_path(kept_path[:-1]) == plain)
         every = Level(None, without, kept, self.columns, path if self.columns is not None else ())
         if not self._included or any(plain[: len(taken)] == taken for taken in self._included):
             return every
@@ -166,7 +166,7 @@ class Selection:
         if isinstance(kind, StructType):
             level, names = self.level(path), {part.name for part in parts}
             first = {fold_case(name) for name in names if level.is_exact(name)}
-            parts = tuple(one for one in parts if level.is_exact(one.name) or fold_case(one.name) not in first)
+            parts = tuple(part for part in parts if level.is_exact(part.name) or fold_case(part.name) not in first)
         taken = [(part, self.prune(part.field_type, (*path, part.name), keeps_empty)) for part in parts]
         return [
             retyped(part, of, required=part.required and not is_empty_type(of)) for part, of in taken if of is not None

@@ -13,7 +13,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from frazil.errors import SpecError
-from frazil.spec.connections import CatalogSpec
 from frazil.store.properties import property_of
 
 _SWITCHES = (
@@ -241,18 +240,18 @@ def _logins(properties: Mapping[str, str]) -> set[str]:
     )
 
 
-def ignored_properties(catalog: CatalogSpec) -> list[str]:
+def ignored_properties(properties: Iterable[str], type_name: str, impl: str | None) -> list[str]:
     """Returns a sentence for each property that Iceberg ignores, with what to do: for one whose name is near to that of a
     property of this type of catalog, or is a property of another type. Any other may be read by a class that the properties
-    name.
+    name. type_name, impl: of the catalog.
     """
-    kind = None if catalog.impl else catalog.type
-    used = f"`impl: {catalog.impl}`" if catalog.impl else f"`type: {catalog.type}`"
+    kind = None if impl else type_name
+    used = f"`impl: {impl}`" if impl else f"`type: {type_name}`"
     own_names = _OF_TYPES.get(kind or "", ())
     # Iceberg reads each of Nessie's names without its prefix too.
     known = {*_OF_ALL, *own_names, *(name.removeprefix("nessie.") for name in own_names)}
     found = []
-    for name in sorted(catalog.properties):
+    for name in sorted(properties):
         if name in known or property_of(name) is not None or name.partition(".")[0] in _FAMILIES:
             continue
         other = next((other for other, own in _OF_TYPES.items() if kind in _OF_TYPES and name in own), None)

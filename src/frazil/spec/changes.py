@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TypeVar, cast
+from collections.abc import Iterator, Mapping
+from typing import Any, cast
 
 from frazil.plugins.envelopes import ENVELOPES
 from frazil.spec.models import TableSpec
 from frazil.spec.settings import METADATA_COLUMNS, AtomicSpec, EnvelopeSpec, MetadataField
-from frazil.spec.syntax.document import Scalar, Section
-from frazil.spec.syntax.keys import Fields
+from frazil.spec.syntax.problems import LABEL, Mistake
 
 _OPERATIONS = ("insert", "update", "delete")
 _OF_CHANGES: tuple[MetadataField, ...] = ("op", "image")
@@ -20,7 +19,6 @@ _OF_ANY = frozenset(
     (*_OF_CHANGES, *_OF_DELETES, *(name for one in ENVELOPES.built_in.values() for name in one.all_metadata))
 )
 _UPSERT_VERSION = 3
-_Spec = TypeVar("_Spec", bound=TableSpec)
 _OF_TOMBSTONES: tuple[MetadataField, ...] = ("timestamp", "offset", "partition")
 _NO_ORDERS: Mapping[MetadataField, str] = {
     "total_order": "counts the changes of one transaction and restarts with the next",
@@ -30,36 +28,33 @@ _NO_ORDERS: Mapping[MetadataField, str] = {
 """Metadata of transactions that does not order changes, and the reason."""
 
 
-def read_tombstones(fields: Fields, key: str) -> str | None:
-    """The word; None where it is wrong."""
-    word, node = fields.choice(key), fields.node(key)
-    return str(word) if isinstance(node, Scalar) and node.text == word else None
-
-
-def complete_changes(fields: Fields, table: _Spec) -> _Spec:
-    """The table with the format version and the metadata columns that its way to take changes brings about. Notes settings
-    of changes that contradict each other.
-    """
-    kind, is_upsert = table.envelope.kind if table.envelope else "none", table.mode == "upsert"
-    _check_envelope(fields, table, kind)
-    if table.deletes == "soft" and not is_upsert:
-        message = "`deletes: soft` keeps rows that are deleted, and a table with `mode: append` deletes none"
-        fields.refuse_key("deletes", message, "write `mode: upsert`, or remove it")
-    _check_metadata(fields, table, kind)
-    _check_tombstones(fields, table)
-    if is_upsert:
-        _check_keys(fields, table)
-    else:
-        for key in filter(fields.get, ("key_columns", "order_by")):
-            message = f"`{key}` has no effect with `mode: append`"
-            fields.refuse_key(key, message, "write `mode: upsert`, or remove it")
+def settings_of_changes(table: TableSpec) -> dict[str, Any]:
+    """The format version and the metadata columns that the table's way to take changes brings about."""
+    kind = table.changes.envelope.kind if table.changes.envelope else "none"
     metadata = {name: METADATA_COLUMNS[name] for name in added_metadata(table, kind) if name not in table.metadata}
-    has_version = not is_upsert or fields.get("format_version") is not None
-    version = table.format_version if has_version else _UPSERT_VERSION
-    whole = table.model_copy(update={"metadata": table.metadata | metadata, "format_version": version})
-    if whole.order_by is not None:
-        _check_order(fields, whole, whole.order_by)
-    return whole
+    has_version = table.changes.mode != "upsert" or "format_version" in table.layout.model_fields_set
+    version = table.layout.format_version if has_version else _UPSERT_VERSION
+    return {"metadata": table.metadata | metadata, "format_version": version}
+
+
+def check_changes(table: TableSpec) -> Iterator[Mistake]:
+    """Yields settings of changes that contradict each other."""
+    kind, is_upsert = table.changes.envelope.kind if table.changes.envelope else "none", table.changes.mode == "upsert"
+    yield from _check_envelope(table, kind)
+    if table.changes.deletes == "soft" and not is_upsert:
+        message = "`deletes: soft` keeps rows that are deleted, and a table with `mode: append` deletes none"
+        yield Mistake("deletes", message, "write `mode: upsert`, or remove it")
+    yield from _check_metadata(table, kind)
+    yield from _check_tombstones(table)
+    if is_upsert:
+        yield from _check_keys(table)
+    else:
+        for key in ("key_columns", "order_by"):
+            if key in table.changes.model_fields_set:
+                message = f"`{key}` has no effect with `mode: append`"
+                yield Mistake(key, message, "write `mode: upsert`, or remove it")
+    if table.changes.order_by is not None:
+        yield from _check_order(table, table.changes.order_by)
 
 
 def _metadata_of(kind: str) -> tuple[str, ...]:
@@ -71,85 +66,82 @@ def added_metadata(table: TableSpec, kind: str) -> tuple[MetadataField, ...]:
     """The metadata columns that the table has unasked."""
     added: tuple[MetadataField, ...] = ()
     sources = _metadata_of(kind)
-    if table.changelog and kind != "none":
+    if table.changes.changelog and kind != "none":
         added = (*_OF_CHANGES, *(name for name in _OF_LOGS if name in sources))
-    elif table.mode == "append" and not table.changelog and "unavailable" in sources:
+    elif table.changes.mode == "append" and not table.changes.changelog and "unavailable" in sources:
         added = ("unavailable",)
     if kind != "none":
         added = (*added, *cast("tuple[MetadataField, ...]", ENVELOPES.get(kind).columns))
-    if table.deletes == "soft":
+    if table.changes.deletes == "soft":
         added = (*added, *_OF_DELETES)
-    has_own_keys = table.key_columns or table.envelope is not None or table.key.format not in ("raw", "text")
-    return added if has_own_keys or table.mode != "upsert" else (*added, "key")
+    has_own_keys = (
+        table.changes.key_columns
+        or table.changes.envelope is not None
+        or table.source.key.format not in ("raw", "text")
+    )
+    return added if has_own_keys or table.changes.mode != "upsert" else (*added, "key")
 
 
-def _check_tombstones(fields: Fields, table: TableSpec) -> None:
-    """Refuses the word where the table has no use for it."""
-    is_upsert = table.mode == "upsert"
-    if table.tombstones == "delete" and not is_upsert:
+def _check_tombstones(table: TableSpec) -> Iterator[Mistake]:
+    """Yields the word where the table has no use for it."""
+    is_upsert = table.changes.mode == "upsert"
+    if table.changes.tombstones == "delete" and not is_upsert:
         message = "`tombstones: delete` deletes the row of a key, and a table with `mode: append` deletes none"
         remedy = "write `tombstones: ignore`, `dead_letter` or `row`, or `mode: upsert`"
-        fields.refuse_key("tombstones", message, remedy)
-    if table.tombstones == "row" and (is_upsert or table.envelope is not None):
+        yield Mistake("tombstones", message, remedy)
+    if table.changes.tombstones == "row" and (is_upsert or table.changes.envelope is not None):
         what = "the table has `mode: upsert`" if is_upsert else "the table has an `envelope`"
         message = f"`tombstones: row` is for records that are appended as they are, and {what}"
         others = "`delete`, `ignore` or `dead_letter`" if is_upsert else "`ignore` or `dead_letter`"
-        fields.refuse_key("tombstones", message, f"write one of: {others}")
+        yield Mistake("tombstones", message, f"write one of: {others}")
 
 
-def read_envelope(fields: Fields, key: str) -> EnvelopeSpec | None:
-    """The envelope of change records; None for `none`."""
-    if not isinstance(fields.node(key), Section):
-        kind = fields.choice(key)
-        return None if kind == "none" else EnvelopeSpec.model_validate({"kind": kind})
-    inner = fields.section(key, EnvelopeSpec)
-    found = inner.values()
-    if inner.get("type") is not None:
-        for other in filter(inner.get, ("operation", *_OPERATIONS)):
-            message = f"`envelope.{other}` is for rows with a field of their own that names the operation"
-            inner.refuse_key(other, message, "remove it, or remove `type`")
-        return EnvelopeSpec(**found)
-    if inner.get("operation") is None:
-        message = "`envelope` names no field with the operation"
-        fields.refuse_key("envelope", message, "write `operation: FIELD`, or `envelope: debezium`")
-        return None
-    if inner.get("unavailable_value") is not None:
-        message = "`envelope.unavailable_value` is for Debezium's envelope"
-        inner.refuse_key("unavailable_value", message, "remove it, or write `type: debezium`")
-    envelope = EnvelopeSpec(**found, kind="operation")
-    _check_words(fields, envelope)
-    return envelope
+def check_envelope_keys(envelope: EnvelopeSpec) -> Iterator[Mistake]:
+    """Yields keys of an envelope's section that are not for this envelope, and words that stand for two operations."""
+    written = envelope.model_fields_set
+    if "kind" in written:
+        for other in ("operation", *_OPERATIONS):
+            if other in written:
+                message = f"`{LABEL}` is for rows with a field of their own that names the operation"
+                yield Mistake(other, message, "remove it, or remove `type`")
+    elif "operation" not in written:
+        remedy = "write `operation: FIELD`, or `envelope: debezium`"
+        yield Mistake((), f"`{LABEL}` names no field with the operation", remedy)
+    elif "placeholder" in written:
+        message = f"`{LABEL}` is for Debezium's envelope"
+        yield Mistake("unavailable_value", message, "remove it, or write `type: debezium`")
+    yield from _check_words(envelope)
 
 
-def _check_words(fields: Fields, envelope: EnvelopeSpec) -> None:
-    """Notes a value of the operation's field that stands for two operations."""
+def _check_words(envelope: EnvelopeSpec) -> Iterator[Mistake]:
+    """Yields a value of the operation's field that stands for two operations."""
     seen: dict[str, str] = {}
     for operation in _OPERATIONS:
         for word in getattr(envelope, operation):
             if seen.setdefault(word, operation) != operation:
-                message = f"`{word}` stands for two operations in `envelope`: {seen[word]} and {operation}"
-                fields.refuse_key("envelope", message, "keep one of them")
+                message = f"`{word}` stands for two operations in `{LABEL}`: {seen[word]} and {operation}"
+                yield Mistake((), message, "keep one of them")
 
 
-def _check_envelope(fields: Fields, table: TableSpec, kind: str) -> None:
-    """Notes an envelope that is not read from the format of the values, and a changelog table without one."""
-    if kind != "none" and table.value.format not in ENVELOPES.get(kind).formats:
+def _check_envelope(table: TableSpec, kind: str) -> Iterator[Mistake]:
+    """Yields an envelope that is not read from the format of the values, and a changelog table without one."""
+    if kind != "none" and table.source.value.format not in ENVELOPES.get(kind).formats:
         shown = "a field for the operation" if kind == "operation" else kind
-        message = f"`envelope`: {shown} is not read from the format {table.value.format}"
+        message = f"`envelope`: {shown} is not read from the format {table.source.value.format}"
         remedy = f"write `value: {{format: …}}` with one of: {', '.join(ENVELOPES.get(kind).formats)}"
-        fields.refuse_key("envelope", message, remedy)
-    if table.changelog and kind == "none":
+        yield Mistake("envelope", message, remedy)
+    if table.changes.changelog and kind == "none":
         message = "`changelog: true` is for records that wrap changes, and the table has no `envelope`"
-        fields.refuse_key("changelog", message, "write `envelope: debezium`, or remove it")
-    if table.changelog and table.mode == "upsert":
+        yield Mistake("changelog", message, "write `envelope: debezium`, or remove it")
+    if table.changes.changelog and table.changes.mode == "upsert":
         message = "`changelog: true` appends every change, and the table has `mode: upsert`"
-        fields.refuse_key("changelog", message, "give the changelog a table of its own; both may read one topic")
+        yield Mistake("changelog", message, "give the changelog a table of its own; both may read one topic")
 
 
-def _check_metadata(fields: Fields, table: TableSpec, kind: str) -> None:
+def _check_metadata(table: TableSpec, kind: str) -> Iterator[Mistake]:
     known = {*_OF_CHANGES, *_metadata_of(kind)} if kind != "none" else set()
     for name in table.metadata:
-        if name not in _OF_ANY or name in known or (name in _OF_DELETES and table.deletes == "soft"):
+        if name not in _OF_ANY or name in known or (name in _OF_DELETES and table.changes.deletes == "soft"):
             continue
         if name in _OF_DELETES:
             message, remedy = f"`{name}` in `metadata` is for deleted rows that are kept", "`deletes: soft`"
@@ -158,61 +150,57 @@ def _check_metadata(fields: Fields, table: TableSpec, kind: str) -> None:
         else:
             shown = "with the operation in a field" if kind == "operation" else kind
             message = f"`{name}` in `metadata` is not contained in the envelope {shown}"
-            fields.refuse_key("metadata", message, "take it out of `metadata`")
+            yield Mistake("metadata", message, "take it out of `metadata`")
             continue
-        fields.refuse_key("metadata", message, f"write {remedy}, or take it out of `metadata`")
+        yield Mistake("metadata", message, f"write {remedy}, or take it out of `metadata`")
 
 
-def _check_keys(fields: Fields, table: TableSpec) -> None:
-    kind = table.envelope.kind if table.envelope else "none"
-    if kind != "none" and not table.key_columns and not ENVELOPES.get(kind).has_key_fields:
+def _check_keys(table: TableSpec) -> Iterator[Mistake]:
+    kind = table.changes.envelope.kind if table.changes.envelope else "none"
+    if kind != "none" and not table.changes.key_columns and not ENVELOPES.get(kind).has_key_fields:
         message = f"the record keys of `envelope: {kind}` do not have the fields that identify a row"
-        fields.refuse_key("envelope", message, "name the table's `key_columns`")
-    if table.key.format == "text" and not table.key_columns and table.envelope is not None:
+        yield Mistake("envelope", message, "name the table's `key_columns`")
+    if table.source.key.format == "text" and not table.changes.key_columns and table.changes.envelope is not None:
         what = "rows in an envelope are found by the fields of the record's key"
         remedy = "write the format that the keys have, or name the `key_columns`"
-        fields.refuse_key("key", f"`key: {{format: text}}` has no fields, and {what}", remedy)
+        yield Mistake("key", f"`key: {{format: text}}` has no fields, and {what}", remedy)
 
 
-def _check_order(fields: Fields, table: TableSpec, order_by: str) -> None:
-    """Refuses a column inside another one, an order that holds inside one transaction alone and, where tombstones mark rows
+def _check_order(table: TableSpec, order_by: str) -> Iterator[Mistake]:
+    """Yields a column inside another one, an order that holds inside one transaction alone and, where tombstones mark rows
     as deleted, a column that a tombstone has no value for.
     """
     metadata = table.metadata
     if "." in order_by:
         message = f"`order_by: {order_by}` is inside another column"
         remedy = "name a column of the table itself, such as one that `columns` or `flatten` makes of the field"
-        fields.refuse_value("order_by", message, remedy)
+        yield Mistake("order_by", message, remedy)
     for field, reason in _NO_ORDERS.items():
         if metadata.get(field) == order_by:
             message = f"`order_by: {order_by}` would order changes by `{field}`, which {reason}"
             remedy = "write `metadata: [source_order]` and `order_by: _source_order`, or leave `order_by` out"
-            fields.refuse_value("order_by", message, remedy)
-    is_marking = table.mode == "upsert" and table.deletes == "soft" and table.envelope is None
+            yield Mistake("order_by", message, remedy)
+    is_marking = table.changes.mode == "upsert" and table.changes.deletes == "soft" and table.changes.envelope is None
     if is_marking and order_by not in [metadata.get(name) for name in _OF_TOMBSTONES]:
         message = f"a tombstone has no value for `order_by: {order_by}`, and `deletes: soft` makes a row of it"
         remedy = f"name a column that `metadata` makes of one of: {', '.join(_OF_TOMBSTONES)}"
-        fields.refuse_key("order_by", message, remedy)
+        yield Mistake("order_by", message, remedy)
 
 
-def read_atomic(fields: Fields, key: str) -> AtomicSpec | None:
-    """How a snapshot shows transactions whole; None where it may show a part of one."""
-    if not isinstance(fields.node(key), Section):
-        return AtomicSpec() if fields.choice(key) == "transaction" else None
-    inner = fields.section(key, AtomicSpec)
-    if inner.get("transaction_topic") is None:
-        message = "`atomic` names no topic of transactions"
-        fields.refuse_key(key, message, "write `transaction_topic: TOPIC`, or `atomic: transaction`")
-    return AtomicSpec(**inner.values())
+def check_transaction_topic(atomic: AtomicSpec) -> Iterator[Mistake]:
+    """Yields a section without the topic of transactions."""
+    if atomic.transaction_topic is None:
+        message = f"`{LABEL}` names no topic of transactions"
+        yield Mistake((), message, "write `transaction_topic: TOPIC`, or `atomic: transaction`")
 
 
-def check_atomic(fields: Fields, table: TableSpec) -> None:
-    """Notes `atomic` of a table that cannot have it."""
-    if table.atomic is None:
+def check_atomic(table: TableSpec) -> Iterator[Mistake]:
+    """Yields `atomic` of a table that cannot have it."""
+    if table.changes.atomic is None:
         return
-    if table.envelope is None or table.envelope.kind != "debezium":
+    if table.changes.envelope is None or table.changes.envelope.kind != "debezium":
         message = "`atomic` needs Debezium's envelope, and the table has none"
-        fields.refuse_key("atomic", message, "write `envelope: debezium`, or remove it")
-    if len(table.topics) > 1 or any(selector.pattern is not None for selector in table.topics):
+        yield Mistake("atomic", message, "write `envelope: debezium`, or remove it")
+    if len(table.source.topics) > 1 or any(selector.pattern is not None for selector in table.source.topics):
         message = "`atomic` needs a table of one topic, and this table may read several"
-        fields.refuse_key("atomic", message, "give each topic its table, or remove it")
+        yield Mistake("atomic", message, "give each topic its table, or remove it")

@@ -2,96 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
 
-from pyiceberg.types import (
-    BinaryType,
-    IcebergType,
-    IntegerType,
-    ListType,
-    LongType,
-    MapType,
-    StringType,
-    StructType,
-    TimestampType,
-    TimestamptzType,
-)
+from pyiceberg import types
 
 from frazil.errors import SpecError
 from frazil.literals import parse_constant
 from frazil.name_length import is_long, long_name_in, long_name_reason, shorten
 from frazil.plugins.formats import FORMATS
 from frazil.spec.models import TableSpec
-from frazil.spec.settings import ColumnSpec, FlattenSpec, ValueSpec
-from frazil.spec.syntax.document import Entry, Node, Scalar, Section
-from frazil.spec.syntax.keys import Fields, describe, keys_of, read_string, read_text
-from frazil.spec.syntax.problems import Problems
+from frazil.spec.settings import ColumnSpec, ValueSpec
+from frazil.spec.syntax.keys import keys_of
+from frazil.spec.syntax.problems import LABEL, Mistake, try_check
 from frazil.spec.syntax.secrets import has_reference
-from frazil.spec.syntax.types import parse_column_type
 from frazil.types import RESCUED_COLUMN, RESERVED_COLUMNS
 
 _SOURCES = ("field", "constant", "header")
-_HEADER_TYPES = (StringType, BinaryType, IntegerType, LongType)
-_WORDS: dict[type[IcebergType], str] = {
-    BinaryType: "binary",
-    StringType: "string",
-    IntegerType: "int",
-    LongType: "long",
-    StructType: "a struct",
+_HEADER_TYPES = (types.StringType, types.BinaryType, types.IntegerType, types.LongType)
+_WORDS: dict[type[types.IcebergType], str] = {
+    types.BinaryType: "binary",
+    types.StringType: "string",
+    types.IntegerType: "int",
+    types.LongType: "long",
+    types.StructType: "a struct",
 }
-_STRANGE_IN_COLUMN = {
+STRANGE_IN_COLUMN = {
     "properties": "write it in the table's `properties`, under Iceberg's name, which ends with the column's, such as"
     " write.parquet.bloom-filter-enabled.column.id"
 }
 
 
-def read_columns(table: Fields, key: str) -> tuple[ColumnSpec, ...]:
-    """The columns that `columns` declares."""
-    node = table.node(key)
-    if not isinstance(node, Section):
-        table.refuse_key(key, "`columns` is not a mapping", "write `columns: {name: type}`")
-        return ()
-    columns = (_read_column(column, table.problems) for column in node.entries)
-    return tuple(column for column in columns if column is not None)
-
-
-def _read_column(entry: Entry, problems: Problems) -> ColumnSpec | None:
-    label = f"columns.{entry.key}"
-    node: Node | None = entry.value
-    chosen: dict[str, Any] = {}
-    if isinstance(node, Section):
-        fields = Fields(node, keys_of(ColumnSpec), label, problems, strange=_STRANGE_IN_COLUMN)
-        written = fields.get("type")
-        if written is None:
-            problems.add(entry.line, f"`{label}` has no type", f"write `{entry.key}: long`, or another type")
-        node = written.value if written else None
-        _check_sources(fields, label)
-        chosen = fields.values({"value": read_value, "constant": _read_constant})
-    text = read_text(node, label, problems) if node else None
-    if not text or not node:
-        return None
-    parsed = problems.attempt(node.line, None, parse_column_type, text)
-    if parsed is None:
-        return None
-    kind, unit = parsed
-    column = ColumnSpec(name=entry.key, type=kind, unit=unit, **chosen)
-    problems.attempt(entry.line, None, _check_source, column)
-    return column
-
-
-def _check_sources(fields: Fields, label: str) -> None:
-    written = [entry for entry in (fields.get(name) for name in _SOURCES) if entry is not None]
+def check_column(column: ColumnSpec) -> Iterator[Mistake]:
+    """Yields sources of one column that contradict each other, and settings that its source or type makes wrong."""
+    written = [source for source in _SOURCES if source in column.model_fields_set]
     for more in written[1:]:
-        message = f"`{label}` has both `{written[0].key}` and `{more.key}`"
-        fields.problems.add(more.line, message, "keep one of them")
-
-
-def _read_constant(fields: Fields, key: str) -> str | None:
-    node = fields.node(key)
-    if isinstance(node, Scalar) and node.kind == "text":  # Also an empty one.
-        return node.text
-    return read_string(node, fields.path(key), fields.problems)
+        message = f"`columns.{column.name}` has both `{written[0]}` and `{more}`"
+        yield Mistake(more, message, "keep one of them")
+    yield from try_check((), _check_source, column)
 
 
 def _check_source(column: ColumnSpec) -> None:
@@ -107,7 +54,7 @@ def _check_source(column: ColumnSpec) -> None:
         message = f"`columns.{name}.coerce` keeps values as text, and the column"
         what = "is not read from records' fields" if column.is_own else f"is a `{kind}`"
         raise SpecError(f"{message} {what}", remedy="write `type: string`, or remove `coerce`")
-    if column.zone is not None and (column.is_own or not isinstance(kind, TimestampType | TimestamptzType)):
+    if column.zone is not None and (column.is_own or not isinstance(kind, types.TimestampType | types.TimestamptzType)):
         message = f"`columns.{name}.zone` is for a timestamp or timestamptz of records, and this is a `{kind}`"
         raise SpecError(message, remedy="write `type: timestamp` or `type: timestamptz`, or remove it")
     if column.constant is not None and has_reference(column.constant):
@@ -117,26 +64,26 @@ def _check_source(column: ColumnSpec) -> None:
         parse_constant(column.constant, kind)
 
 
-def _has_text(kind: IcebergType) -> bool:
+def _has_text(kind: types.IcebergType) -> bool:
     """Whether a type is text, or has some inside, other than as the key of a map."""
-    if isinstance(kind, StructType):
+    if isinstance(kind, types.StructType):
         return any(_has_text(member.field_type) for member in kind.fields)
-    if isinstance(kind, ListType):
+    if isinstance(kind, types.ListType):
         return _has_text(kind.element_type)
-    return _has_text(kind.value_type) if isinstance(kind, MapType) else isinstance(kind, StringType)
+    return _has_text(kind.value_type) if isinstance(kind, types.MapType) else isinstance(kind, types.StringType)
 
 
 def _check_header_value(column: ColumnSpec, value: ValueSpec) -> None:
-    name, types = column.name, FORMATS.get(value.format).header_types
+    name, allowed = column.name, FORMATS.get(value.format).header_types
     if column.header is None:
         message = f"`columns.{name}.value` describes the bytes of a header, and the column has no header"
         raise SpecError(message, remedy="write `header: NAME`, or remove it")
     if value.format not in FORMATS.built_in:
         message = f"`columns.{name}`: the format {value.format} is read from records' values alone, not from headers"
         raise SpecError(message, remedy=f"write one of: {', '.join(FORMATS.built_in)}")
-    if types and not isinstance(column.type, types):
+    if allowed and not isinstance(column.type, allowed):
         message = f"`columns.{name}`: a header of the format {value.format} cannot be a `{column.type}`"
-        words = ", ".join(_WORDS[kind] for kind in types)
+        words = ", ".join(_WORDS[kind] for kind in allowed)
         raise SpecError(message, remedy=f"write another type ({words}), or another format")
     if value.framing == "header":
         message = f"`columns.{name}.value.framing`: a header names its schema itself, in its first bytes"
@@ -146,31 +93,33 @@ def _check_header_value(column: ColumnSpec, value: ValueSpec) -> None:
         raise SpecError(message, remedy="write `subject: NAME`")
 
 
-def check_columns(fields: Fields, table: TableSpec) -> None:
-    """Notes declared columns whose names are taken, and fields that feed two of them."""
-    entry, problems = fields.get("columns"), fields.problems
+def check_columns(table: TableSpec) -> Iterator[Mistake]:
+    """Yields declared columns whose names are taken, and fields that feed two of them."""
     sources: dict[str, str] = {column: field for field, column in table.metadata.items()}
-    declared = entry.value.entries if entry and isinstance(entry.value, Section) else ()
-    lines = {column.key: column.line for column in declared}
     fed: dict[tuple[str, ...], str] = {}
-    for column in table.columns:
-        line = lines[column.name]
-        if column.name in sources:
-            message = f"the column `{column.name}` is declared, and `metadata` writes {sources[column.name]} to it"
-            problems.add(line, message, "rename the column, or take it out of `metadata`")
-        elif not column.name:
-            problems.add(line, "the name of a column is empty", "give it a name")
-        elif column.name == RESCUED_COLUMN:
-            message = f"`{RESCUED_COLUMN}` is the column for what does not fit its own"
-            problems.add(line, message, "rename the column")
-        elif column.name.lower() in RESERVED_COLUMNS:
-            message = f"the column `{column.name}` has the name of one of Iceberg's metadata columns"
-            problems.add(line, message, "rename the column")
-        elif (long := column.name if is_long(column.name) else long_name_in(column.type)) is not None:
-            message = f"the column `{shorten(column.name)}`: {long_name_reason(long)}"
-            problems.add(line, message, "give it a shorter name")
-        elif not column.is_own:
-            problems.attempt(line, None, _check_fed, column, fed, table.columns)
+    for column in table.shape.columns:
+        mistakes = [*try_check(("columns", column.name), _check_name, column, sources)]
+        if not (mistakes or column.is_own):
+            mistakes += try_check(("columns", column.name), _check_fed, column, fed, table.shape.columns)
+        yield from mistakes
+
+
+def _check_name(column: ColumnSpec, sources: Mapping[str, str]) -> None:
+    if column.name in sources:
+        message = f"the column `{column.name}` is declared, and `metadata` writes {sources[column.name]} to it"
+        raise SpecError(message, remedy="rename the column, or take it out of `metadata`")
+    if not column.name:
+        raise SpecError("the name of a column is empty", remedy="give it a name")
+    if column.name == RESCUED_COLUMN:
+        message = f"`{RESCUED_COLUMN}` is the column for what does not fit its own"
+        raise SpecError(message, remedy="rename the column")
+    if column.name.lower() in RESERVED_COLUMNS:
+        message = f"the column `{column.name}` has the name of one of Iceberg's metadata columns"
+        raise SpecError(message, remedy="rename the column")
+    long = column.name if is_long(column.name) else long_name_in(column.type)
+    if long is not None:
+        message = f"the column `{shorten(column.name)}`: {long_name_reason(long)}"
+        raise SpecError(message, remedy="give it a shorter name")
 
 
 def _check_fed(column: ColumnSpec, fed: dict[tuple[str, ...], str], columns: Sequence[ColumnSpec]) -> None:
@@ -182,59 +131,40 @@ def _check_fed(column: ColumnSpec, fed: dict[tuple[str, ...], str], columns: Seq
     for other in columns:
         inner = other.field or ()
         is_inside = len(inner) > len(path) and inner[: len(path)] == path
-        if is_inside and column.field and not isinstance(column.type, StructType):
+        if is_inside and column.field and not isinstance(column.type, types.StructType):
             message = f"the column `{other.name}` is for a field inside the one of `{column.name}`, which is no struct"
             raise SpecError(message, remedy="keep one of them, or give the other a struct type")
 
 
-def check_shaping(fields: Fields, table: TableSpec) -> None:
-    """Notes settings of fields that the values do not have, and fields that are both asked for and left out."""
+def check_shaping(table: TableSpec) -> Iterator[Mistake]:
+    """Yields settings of fields that the values do not have, and fields that are both asked for and left out."""
     for key in ("flatten", "column_case", "include", "exclude"):
-        if fields.get(key) is not None and not FORMATS.get(table.value.format).has_fields:
-            message = f"`{key}` has no effect with the format {table.value.format}: its values have no fields"
-            fields.refuse_key(key, message, "remove it")
-    is_plain = table.flatten is None and table.column_case == "keep"
-    asked = [(path, "include") for path in table.include]
-    asked += [(column.field, "columns") for column in table.columns if column.field]
-    asked += [((one.name,), "columns") for one in table.columns if is_plain and not (one.field or one.is_own)]
+        if key in table.shape.model_fields_set and not FORMATS.get(table.source.value.format).has_fields:
+            message = f"`{key}` has no effect with the format {table.source.value.format}: its values have no fields"
+            yield Mistake(key, message, "remove it")
+    is_plain = table.shape.flatten is None and table.shape.column_case == "keep"
+    asked = [(path, "include") for path in table.shape.include]
+    asked += [(column.field, "columns") for column in table.shape.columns if column.field]
+    asked += [((one.name,), "columns") for one in table.shape.columns if is_plain and not (one.field or one.is_own)]
     for path, label in asked:
-        if any(path[: len(left)] == left for left in table.exclude):
+        if any(path[: len(left)] == left for left in table.shape.exclude):
             message = f"`exclude` leaves out `{'.'.join(path)}`, which `{label}` asks for"
-            fields.refuse_key("exclude", message, "take it out of one of them")
+            yield Mistake("exclude", message, "take it out of one of them")
 
 
-def read_flatten(fields: Fields, key: str) -> FlattenSpec | None:
-    """How nested records become columns; None for `false`."""
-    if not isinstance(fields.node(key), Section):
-        return FlattenSpec() if fields.choice(key) else None
-    return FlattenSpec(**fields.section(key, FlattenSpec).values())
-
-
-def read_value(owner: Fields, key: str, model: type[ValueSpec] = ValueSpec) -> ValueSpec:
-    """The section under `key`, whose keys `model` declares; settings that say nothing of its format are noted."""
-    node, label, default = owner.node(key), owner.path(key), keys_of(model)["format"].default
-    if isinstance(node, Scalar) and node.text in keys_of(model)["format"].words:
-        _refuse_word(node, label, owner.problems)
-        return ValueSpec.model_validate({"format": node.text})
-    fields = Fields(node, keys_of(model), label, owner.problems)
-    value = ValueSpec.model_validate({"format": default, **fields.values()})
+def check_value(value: ValueSpec) -> Iterator[Mistake]:
+    """Yields settings that say nothing of the format of values."""
+    keys = FORMATS.get(value.format).keys
     for name in dict.fromkeys(name for one in FORMATS.built_in.values() for name in one.keys):
-        written = fields.get(name)
-        if written is not None and name not in FORMATS.get(value.format).keys:
+        if keys_of(ValueSpec)[name].field in value.model_fields_set and name not in keys:
             owners = [label for label, one in FORMATS.built_in.items() if name in one.keys]
-            message = f"`{label}.{name}` has no effect with the format {value.format}"
-            owner.problems.add(written.line, message, f"remove it, or write `format`: it is for {', '.join(owners)}")
-    return value
+            message = f"`{LABEL}` has no effect with the format {value.format}"
+            yield Mistake(name, message, f"remove it, or write `format`: it is for {', '.join(owners)}")
 
 
-def _refuse_word(node: Scalar, label: str, problems: Problems) -> None:
-    message = f"`{label}` is {describe(node)} where a mapping is expected"
-    problems.add(node.line, message, f"write `{label}: {{format: {node.text}}}`")
-
-
-def check_numbers(fields: Fields, table: TableSpec) -> None:
-    """Notes settings of JSON without a schema where the values are something else; those that change nothing may stay."""
-    for key, has_effect in (("numbers", table.numbers is not None), ("infer", table.infers_timestamps)):
-        if has_effect and fields.get(key) is not None and table.value.format != "json":
-            message = f"`{key}` is for JSON without a schema, and the values are {table.value.format}"
-            fields.refuse_key(key, message, "remove it, or declare `columns`")
+def check_numbers(table: TableSpec) -> Iterator[Mistake]:
+    """Yields settings of JSON without a schema where the values are something else; those that change nothing may stay."""
+    for key, has_effect in (("numbers", table.source.numbers is not None), ("infer", table.source.infer.timestamps)):
+        if has_effect and table.source.value.format != "json":
+            message = f"`{key}` is for JSON without a schema, and the values are {table.source.value.format}"
+            yield Mistake(key, message, "remove it, or declare `columns`")

@@ -6,56 +6,47 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
+from frazil.errors import SpecError
 from frazil.plugins.stages import STAGES
 from frazil.spec.syntax.document import Items, Node, Section
-from frazil.spec.syntax.keys import Fields, Form, Key
+from frazil.spec.syntax.reading import Reading
 
 
-def stage_keys() -> dict[str, Key]:
-    """The keys of the stages that are installed here."""
-    return {name: Key(Form({}), name=name, description="A stage of an installed package.") for name in STAGES.added()}
+def take_stages(table: Section, reading: Reading) -> None:
+    """Takes the keys of installed stages out of a table, in the order of the file, and hides their settings in it."""
+    stages = [(name, _read(name, table.pop(name), reading)) for name in list(table) if name in STAGES.added()]
+    table.hide("stages", tuple((name, settings) for name, settings in stages if settings is not None))
 
 
-def read_stages(fields: Fields) -> tuple[tuple[str, BaseModel], ...]:
-    """The stages that a table names with their settings, in the order of the file."""
-    named = [entry for entry in map(fields.get, STAGES.added()) if entry is not None]
-    found = ((one.key, _read(fields, one.key)) for one in sorted(named, key=lambda entry: entry.line))
-    return tuple((name, settings) for name, settings in found if settings is not None)
-
-
-def _read(fields: Fields, name: str) -> BaseModel | None:
-    node = fields.node(name)
-    kind = fields.problems.attempt(node.line, None, STAGES.get, name)
-    if kind is None:
-        return None
+def _read(name: str, node: Node, reading: Reading) -> BaseModel | None:
     try:
-        return kind.settings.model_validate(_plain(node) or {})
+        return STAGES.get(name).settings.model_validate(_plain(node) or {})
+    except SpecError as error:
+        reading.problems.add(node.line, error.message, error.remedy)
     except ValidationError as error:
         for one in error.errors(include_url=False, include_context=False, include_input=False):
-            key, line = fields.path(".".join((name, *map(str, one["loc"])))), _line_at(node, one["loc"])
-            fields.problems.add(
-                line, f"`{key}`: {one['msg']}", f"write it as the stage `{name}` of its package needs it"
-            )
-        return None
+            message = f"`{'.'.join((name, *map(str, one['loc'])))}`: {one['msg']}"
+            reading.problems.add(_line_at(node, one["loc"]), message, f"write it as the stage `{name}` needs it")
+    return None
 
 
 def _plain(node: Node) -> Any:
     if isinstance(node, Section):
-        return {entry.key: _plain(entry.value) for entry in node.entries}
+        return {key: _plain(value) for key, value in node.items()}
     if isinstance(node, Items):
-        return [_plain(item) for item in node.items]
+        return [_plain(item) for item in node]
     return None if node.kind == "nothing" else node.text
 
 
 def _line_at(node: Node, path: tuple[int | str, ...]) -> int:
-    """The line of what is at a path, or of the nearest that the file has above it."""
+    """Returns the line of the key at a path, or of the nearest that the file has above it."""
+    line = node.line
     for part in path:
-        inner: Node | None = None
-        if isinstance(node, Section):
-            inner = next((entry.value for entry in node.entries if entry.key == part), None)
+        if isinstance(node, Section) and part in node:
+            line, node = node.lines[str(part)], node[str(part)]
         elif isinstance(node, Items) and isinstance(part, int):
-            inner = node.items[part]
-        if inner is None:
+            node = node[part]
+            line = node.line
+        else:
             break
-        node = inner
-    return node.line
+    return line

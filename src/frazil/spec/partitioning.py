@@ -7,34 +7,29 @@ when the table is: see `catalog.layout`.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
+from pyiceberg import types
 from pyiceberg.transforms import Transform, parse_transform
-from pyiceberg.types import (
-    FixedType,
-    IcebergType,
-    IntegerType,
-    LongType,
-    NestedField,
-    StringType,
-    StructType,
-    TimestamptzType,
-)
 
 from frazil.errors import SpecError
 from frazil.name_case import Spellings, fold_case
-from frazil.spec.syntax.document import Scalar
-from frazil.spec.syntax.forms import text_like
-from frazil.spec.syntax.keys import Fields, Form, JsonSchema, read_items, read_text
-from frazil.spec.syntax.problems import Problems, advice
+from frazil.spec.syntax.document import Node, Scalar
+from frazil.spec.syntax.forms import read_list, read_text, text_like
+from frazil.spec.syntax.keys import Form, JsonSchema, Read
+from frazil.spec.syntax.problems import Mistake, advice
+
+if TYPE_CHECKING:
+    from frazil.spec.syntax.reading import Reading
 
 TRANSFORMS = ("year", "month", "day", "hour", "bucket", "truncate", "void")
-METADATA_TYPES: Mapping[str, IcebergType] = {
-    "topic": StringType(),
-    "partition": IntegerType(),
-    "offset": LongType(),
-    "timestamp": TimestamptzType(),
+METADATA_TYPES: Mapping[str, types.IcebergType] = {
+    "topic": types.StringType(),
+    "partition": types.IntegerType(),
+    "offset": types.LongType(),
+    "timestamp": types.TimestamptzType(),
 }
 """Columns of `metadata` whose types do not depend on the records."""
 
@@ -171,35 +166,37 @@ def parse_sort(text: str) -> SortTerm:
     return SortTerm(term, is_descending, nulls == "first")
 
 
-def _read_partition_by(fields: Fields, key: str) -> tuple[PartitionTerm, ...]:
+def _read_partition_by(node: Node, _: Reading) -> tuple[PartitionTerm, ...]:
     terms: list[PartitionTerm] = []
-    for text, line in _texts(fields, key):
-        term = fields.problems.attempt(line, None, parse_term, text)
-        if term is not None:
-            fields.problems.attempt(line, None, _check_redundant, term, terms)
-            terms.append(replace(term, line=line))
+
+    def read_one(one: Node) -> None:
+        term = parse_term(read_text(one))
+        _check_redundant(term, terms)
+        terms.append(replace(term, line=one.line))
+
+    _read_terms(node, read_one)
     return tuple(terms)
 
 
-def _read_sort_by(fields: Fields, key: str) -> tuple[SortTerm, ...]:
+def _read_sort_by(node: Node, _: Reading) -> tuple[SortTerm, ...]:
     sorts: list[SortTerm] = []
-    for text, line in _texts(fields, key):
-        sort = fields.problems.attempt(line, None, parse_sort, text)
-        if sort is None:
-            continue
+
+    def read_one(one: Node) -> None:
+        sort = parse_sort(read_text(one))
         if any(other.term == sort.term for other in sorts):
-            fields.problems.add(line, f"`{sort.term.text}` is there twice in `sort_by`", "keep one of them")
-        sorts.append(replace(sort, term=replace(sort.term, line=line)))
+            raise SpecError(f"`{sort.term.text}` is there twice in `sort_by`", remedy="keep one of them")
+        sorts.append(replace(sort, term=replace(sort.term, line=one.line)))
+
+    _read_terms(node, read_one)
     return tuple(sorts)
 
 
-def _texts(fields: Fields, key: str) -> list[tuple[str, int]]:
-    """Returns the texts and lines of the terms; one term may be written without a list."""
-    node = fields.node(key)
-    is_alone = isinstance(node, Scalar) and node.kind == "text"
-    nodes = (node,) if is_alone else read_items(node, key, fields.problems)
-    texts = [(read_text(one, key, fields.problems), one.line) for one in nodes]
-    return [(text, line) for text, line in texts if text]
+def _read_terms(node: Node, read_one: Callable[[Node], None]) -> None:
+    """Reads each term; one may be written without a list."""
+    if isinstance(node, Scalar) and node.kind == "text":
+        read_one(node)
+    else:
+        read_list(node, read_one)
 
 
 def _check_redundant(term: PartitionTerm, others: Sequence[PartitionTerm]) -> None:
@@ -217,7 +214,7 @@ def _check_redundant(term: PartitionTerm, others: Sequence[PartitionTerm]) -> No
             )
 
 
-def _one_or_several(term: JsonSchema, read: Callable[[Fields, str], object]) -> Form:
+def _one_or_several(term: JsonSchema, read: Read) -> Form:
     return Form({"anyOf": [term, {"type": "array", "items": term, "uniqueItems": True}]}, read=read)
 
 
@@ -227,23 +224,23 @@ PARTITION_BY = _one_or_several(
 SORT_BY = _one_or_several(text_like("user.id", "ts desc", "hour(ts) asc nulls last"), _read_sort_by)
 
 
-def check_type(term: PartitionTerm, kind: IcebergType) -> None:
+def check_type(term: PartitionTerm, kind: types.IcebergType) -> None:
     """Raises SpecError when Iceberg does not allow the term's transform for a column of this type."""
     if not kind.is_primitive or not transform_of(term.transform).can_transform(kind):
-        remedy = "write a field inside it, such as `a.b`" if isinstance(kind, StructType) else _remedy(term)
-        if isinstance(kind, StringType | IntegerType | LongType) and term.transform in _TIMES:
+        remedy = "write a field inside it, such as `a.b`" if isinstance(kind, types.StructType) else _remedy(term)
+        if isinstance(kind, types.StringType | types.IntegerType | types.LongType) and term.transform in _TIMES:
             what = f"{term.transform} is for {_ALLOWED[term.transform]}"
             remedy = f"{what}: declare it as one before the table is made, {_as_time(term, kind)}"
         raise SpecError(f"`{term.text}`: the column `{term.column}` has the type {_word(kind)}", remedy=remedy)
-    if term.transform == "identity" and isinstance(kind, FixedType):
+    if term.transform == "identity" and isinstance(kind, types.FixedType):
         # Iceberg's Java library puts a length before such a value in a manifest, and only it can read that.
         remedy = f"write `bucket({term.column}, 16)`, or declare the column as binary"
         raise SpecError(f"`{term.text}`: the column `{term.column}` has the type {kind}", remedy=remedy)
 
 
-def _as_time(term: PartitionTerm, kind: IcebergType) -> str:
+def _as_time(term: PartitionTerm, kind: types.IcebergType) -> str:
     """The setting that makes a column of time of text, or of numbers, in the fields of records."""
-    word = "timestamptz" if isinstance(kind, StringType) else "timestamptz(ms)"
+    word = "timestamptz" if isinstance(kind, types.StringType) else "timestamptz(ms)"
     names = term.column.split(".")
     if len(names) == 1:
         return f"`columns: {{{names[0]}: {word}}}`"
@@ -257,7 +254,7 @@ def transform_of(word: str) -> Transform[object, object]:
     return transform
 
 
-def _word(kind: IcebergType) -> str:
+def _word(kind: types.IcebergType) -> str:
     return type(kind).__name__.removesuffix("Type").lower() if not kind.is_primitive else str(kind)
 
 
@@ -266,7 +263,7 @@ def _remedy(term: PartitionTerm) -> str:
     return f"{word} is for {_ALLOWED[word]}" if word in _ALLOWED else "write a column that is no list, map or struct"
 
 
-def find_type(path: str, fields: Mapping[str, IcebergType]) -> IcebergType | None:
+def find_type(path: str, fields: Mapping[str, types.IcebergType]) -> types.IcebergType | None:
     """The type of the column at `path`, in any case, among these; None without one. Names may have dots themselves."""
     spellings = Spellings(fields)
     if found := spellings.find(path):
@@ -274,8 +271,8 @@ def find_type(path: str, fields: Mapping[str, IcebergType]) -> IcebergType | Non
     for cut in (n for n, character in enumerate(path) if character == "."):
         name = spellings.find(path[:cut])
         kind = fields[name] if name is not None else None
-        if isinstance(kind, StructType):
-            members: Sequence[NestedField] = kind.fields
+        if isinstance(kind, types.StructType):
+            members: Sequence[types.NestedField] = kind.fields
             inner = find_type(path[cut + 1 :], {one.name: one.field_type for one in members})
             if inner is not None:
                 return inner
@@ -283,19 +280,22 @@ def find_type(path: str, fields: Mapping[str, IcebergType]) -> IcebergType | Non
 
 
 def check_terms(
-    terms: Sequence[PartitionTerm], fields: Mapping[str, IcebergType], is_complete: bool, problems: Problems
-) -> None:
-    """Notes terms that the declared columns, `fields`, do not allow; is_complete: the table has no others."""
+    terms: Sequence[PartitionTerm], fields: Mapping[str, types.IcebergType], is_complete: bool
+) -> Iterator[Mistake]:
+    """Yields terms that the declared columns, `fields`, do not allow; is_complete: the table has no others."""
     for term in terms:
         kind = find_type(term.column, fields)
         if kind is not None:
-            problems.attempt(term.line, None, check_type, term, kind)
+            try:
+                check_type(term, kind)
+            except SpecError as error:
+                yield Mistake((), error.message, error.remedy, term.line)
         elif is_complete or is_declared_otherwise(term.column, fields):
             message = f"`{term.text}`: there is no column `{term.column}`"
-            problems.add(term.line, message, advice(term.column, fields))
+            yield Mistake((), message, advice(term.column, fields), term.line)
 
 
-def is_declared_otherwise(path: str, fields: Mapping[str, IcebergType]) -> bool:
+def is_declared_otherwise(path: str, fields: Mapping[str, types.IcebergType]) -> bool:
     """Whether the path leads into a column that is no struct; a struct may get more fields."""
     kind = fields.get(Spellings(fields).find(path.split(".")[0]) or "")
-    return kind is not None and not isinstance(kind, StructType)
+    return kind is not None and not isinstance(kind, types.StructType)

@@ -3,130 +3,91 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 from frazil.errors import SpecError
 from frazil.name_case import fold_case
 from frazil.spec.models import TableSpec
 from frazil.spec.settings import METADATA_COLUMNS, PROTECT_ACTIONS, ProtectRule
-from frazil.spec.syntax.document import Entry, Scalar, Section
 from frazil.spec.syntax.forms import parse_path
-from frazil.spec.syntax.keys import Fields, describe, keys_of
-from frazil.spec.syntax.problems import Problems, advice
-from frazil.spec.syntax.secrets import Secrets, has_reference
+from frazil.spec.syntax.problems import LABEL, Mistake, Mistakes
+from frazil.spec.table_forms import KEY_REMEDY
 from frazil.spec.topics import parse_selector
 
-MIN_KEY_BYTES = 32
-_KEY_REMEDY = "make one, such as by `openssl rand -hex 32`, keep it in a file, and write `protect_key: ${file:PATH}`"
 _OPTIONS = {"label": ("hash", "tokenize"), "keep": ("mask",), "length": ("truncate",), "value": ("constant",)}
 """The actions that each setting of a rule is for."""
 
 
-def read_protect(fields: Fields, key: str) -> tuple[ProtectRule, ...]:
-    """The rules under `protect`, in the order of the file."""
-    node = fields.node(key)
-    if not isinstance(node, Section):
-        fields.refuse_key(
-            key, f"`protect` is {describe(node)} where a mapping is expected", "write `protect: {email: hash}`"
-        )
-        return ()
-    rules = (_read_rule(entry, fields.problems) for entry in node.entries)
-    return tuple(rule for rule in rules if rule is not None)
+def complete_rule(rule: ProtectRule) -> ProtectRule:
+    """Returns the rule with the path of its field, names joined by dots, or with a regular expression between slashes; and
+    with the names, where one of them may have a dot.
 
-
-def _read_rule(entry: Entry, problems: Problems) -> ProtectRule | None:
-    (selector, names), label = _read_selector(entry, problems), f"protect.{entry.key}"
-    if isinstance(entry.value, Section):
-        fields = Fields(entry.value, keys_of(ProtectRule), label, problems)
-        if fields.get("action") is None:
-            problems.add(
-                entry.line, f"`{label}` has no action", f"write `action: {PROTECT_ACTIONS[2]}`, or another one"
-            )
-            return None
-        rule = ProtectRule(selector=selector, names=names, **fields.values())
-        for name, actions in _OPTIONS.items():
-            if fields.get(name) is not None and rule.action not in actions:
-                fields.refuse_key(name, f"`{label}.{name}` is for {' and '.join(actions)}", "remove it")
-        return rule
-    word = entry.value.text if isinstance(entry.value, Scalar) else describe(entry.value)
-    if word not in PROTECT_ACTIONS:
-        problems.add(entry.value.line, f"`{label}` cannot be `{word}`", advice(word, PROTECT_ACTIONS))
-        return None
-    return ProtectRule(selector=selector, names=names, action=word)
-
-
-def _read_selector(entry: Entry, problems: Problems) -> tuple[str, tuple[str, ...]]:
-    """Returns the path of the rule's field, its names joined by dots, or a regular expression between slashes; and the
-    names, where one of them may have a dot.
+    Raises: Mistakes for another selector.
     """
-    selector = entry.key
-    if selector.startswith("/"):
-        problems.attempt(entry.line, None, parse_selector, selector)
-    elif selector.startswith("["):
-        names = problems.attempt(entry.line, (), parse_path, selector)
-        selector = ".".join(names)
-        if selector.startswith("/"):
-            message = f"`protect.{entry.key}` begins with a slash, as only a regular expression may"
-            problems.add(entry.line, message, "write a regular expression for the name, between slashes")
-        return selector, names
-    return selector, ()
+    written, names = rule.selector, rule.names
+    try:
+        if written.startswith("/"):
+            parse_selector(written)
+        elif written.startswith("["):
+            names = parse_path(written)
+    except SpecError as error:
+        raise Mistakes([Mistake((), error.message, error.remedy)], are_rules=True) from None
+    selector = ".".join(names) if names else written
+    if names and selector.startswith("/"):
+        message = f"`{LABEL}` begins with a slash, as only a regular expression may"
+        remedy = "write a regular expression for the name, between slashes"
+        raise Mistakes([Mistake((), message, remedy)], are_rules=True)
+    return rule.model_copy(update={"selector": selector, "names": names})
 
 
-def read_protect_key(fields: Fields, key: str, secrets: Secrets) -> str | None:
-    """The text of the key, which the file only refers to."""
-    text = fields.text(key)
-    if text is None:
-        return None
-    if not has_reference(text):
-        fields.refuse_value(key, "`protect_key` is written into the file", _KEY_REMEDY)
-        return None
-    return fields.problems.attempt(fields.node(key).line, None, _resolved, secrets, text)
+def check_rule(rule: ProtectRule) -> Iterator[Mistake]:
+    """Yields a rule without an action, and settings that its action has no use for."""
+    if "action" not in rule.model_fields_set:
+        yield Mistake((), f"`{LABEL}` has no action", f"write `action: {PROTECT_ACTIONS[2]}`, or another one")
+        return
+    for name, actions in _OPTIONS.items():
+        if name in rule.model_fields_set and rule.action not in actions:
+            yield Mistake(name, f"`{LABEL}` is for {' and '.join(actions)}", "remove it")
 
 
-def _resolved(secrets: Secrets, text: str) -> str:
-    found = secrets.resolve(text, "protect_key")
-    if len(found.encode()) < MIN_KEY_BYTES:
-        raise SpecError(f"`protect_key` is shorter than {MIN_KEY_BYTES} bytes", remedy=_KEY_REMEDY)
-    return found
-
-
-def check_protect(fields: Fields, table: TableSpec) -> None:
-    """Notes rules without a key, and rules for columns that a table cannot be without."""
-    if table.protect and table.protect_key is None and fields.get("protect_key") is None:
+def check_protect(table: TableSpec) -> Iterator[Mistake]:
+    """Yields rules without a key, and rules for columns that a table cannot be without."""
+    if table.protection.protect and table.protection.protect_key is None:
         message = (
             f"table `{table.name}` has `protect` and no `protect_key`, which hashes values and encrypts dead letters"
         )
-        fields.refuse_key("protect", message, _KEY_REMEDY)
-    _check_metadata(fields, table)
-    keys = table.key_columns or (("_key",) if table.mode == "upsert" else ())
+        yield Mistake("protect", message, KEY_REMEDY)
+    yield from _check_metadata(table)
+    keys = table.changes.key_columns or (("_key",) if table.changes.mode == "upsert" else ())
     for name in keys:
-        rule = rule_of(table.protect, name)
+        rule = rule_of(table.protection.protect, name)
         if rule is not None and rule.action != "hash":
             message = f"`protect` has `{rule.action}` for `{name}`, which identifies rows of `{table.name}`"
-            fields.refuse_key("protect", message, "write `hash`: different keys stay different")
-    if table.order_by and rule_of(table.protect, table.order_by) is not None:
-        message = f"`protect` has a rule for `{table.order_by}`, which orders the changes of `{table.name}`"
-        fields.refuse_key("protect", message, "take it out of `protect`, or order by another column")
-    terms = [*(table.partition_by or ()), *(sort.term for sort in table.sort_by or ())]
+            yield Mistake("protect", message, "write `hash`: different keys stay different")
+    if table.changes.order_by and rule_of(table.protection.protect, table.changes.order_by) is not None:
+        message = f"`protect` has a rule for `{table.changes.order_by}`, which orders the changes of `{table.name}`"
+        yield Mistake("protect", message, "take it out of `protect`, or order by another column")
+    terms = [*(table.layout.partition_by or ()), *(sort.term for sort in table.layout.sort_by or ())]
     for column in dict.fromkeys(term.column for term in terms):
-        rule = rule_of(table.protect, column)
+        rule = rule_of(table.protection.protect, column)
         if rule is not None and rule.action == "drop":
-            fields.refuse_key(
+            yield Mistake(
                 "protect", f"`protect` drops `{column}`, which the layout needs", "take it out of one of them"
             )
 
 
-def _check_metadata(fields: Fields, table: TableSpec) -> None:
-    """Notes rules for the columns that keys and headers have been given: rules name both as the records' own."""
+def _check_metadata(table: TableSpec) -> Iterator[Mistake]:
+    """Yields rules for the columns that keys and headers have been given: rules name both as the records' own."""
     for field, column in table.metadata.items():
         usual = METADATA_COLUMNS[field]
-        is_decoded = field == "key" and table.key.format != "raw"
+        is_decoded = field == "key" and table.source.key.format != "raw"
         if field not in ("key", "headers") or column == usual or is_decoded:
             continue
-        for rule in table.protect:
+        for rule in table.protection.protect:
             names = (usual, f"{usual}.")
             if _is_about(rule.selector, (column, f"{column}.")) and not _is_about(rule.selector, names):
                 message = f"`protect` has `{rule.selector}` for `{column}`, the column of the records' `{field}`"
-                fields.refuse_key("protect", message, f"write `_{field}` in its place")
+                yield Mistake("protect", message, f"write `_{field}` in its place")
 
 
 def _is_about(selector: str, names: tuple[str, str]) -> bool:

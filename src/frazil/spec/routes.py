@@ -6,113 +6,97 @@ import re
 from collections.abc import Collection, Iterable, Iterator
 
 from frazil.plugins.catalogs import CatalogKind
-from frazil.routing import Route, parse_template
+from frazil.routing import Route
 from frazil.spec.changes import added_metadata
-from frazil.spec.models import ROUTE_KEYS, PipelineSpec, RouteSpec, TableSpec
-from frazil.spec.package_stages import stage_keys
+from frazil.spec.models import PipelineSpec, RouteSpec, Shared, TableSpec
 from frazil.spec.protect import rule_of
-from frazil.spec.settings import METADATA_COLUMNS, CommitSpec, MaintenanceSpec, MetadataField
-from frazil.spec.syntax.document import Entry, Section, lines_of
-from frazil.spec.syntax.keys import Fields, read_items
-from frazil.spec.syntax.problems import Problems
-from frazil.spec.syntax.secrets import Secrets
-from frazil.spec.tables import STRANGE_IN_TABLE, check_topics, read_settings, with_defaults
+from frazil.spec.settings import METADATA_COLUMNS, MetadataField
+from frazil.spec.syntax.document import Node, Scalar, Section
+from frazil.spec.syntax.problems import Mistake
+from frazil.spec.syntax.reading import Reading
+from frazil.spec.tables import OF_TABLES, prepare_table, refuse_keys
 from frazil.spec.topics import select_topics
 
 _OF_DELETES: tuple[MetadataField, ...] = ("deleted", "deleted_at")
 _OF_RECORDS: tuple[MetadataField, ...] = ("topic", "partition", "offset")
 
 
-def read_routes(
-    entry: Entry | None,
-    inherited: tuple[CommitSpec, MaintenanceSpec],
-    defaults: Section | None,
-    secrets: Secrets,
-    problems: Problems,
-) -> tuple[RouteSpec, ...]:
-    """The routes of the file, without those that are too wrong to be one."""
-    items = read_items(entry.value, "routes", problems) if entry is not None else ()
-    found = []
-    for node in items:
-        with problems.in_part(lines_of(defaults), "a route has it from `defaults`"):
-            fields = Fields(
-                with_defaults(node, defaults), {**ROUTE_KEYS, **stage_keys()}, "", problems, "a route", STRANGE_IN_TABLE
-            )
-            if fields.get("to") is None:
-                problems.add(node.line, "a route does not say `to` which tables", 'write `to: "shop.${type}"`')
-                continue
-            named = Entry(fields.text("rest") or fields.text("to") or "", node.line, node)
-            check_topics(fields, named)
-            if (fields.get("topic") or fields.get("topics")) and fields.parsed("to", parse_template):
-                found.append(read_settings(named, fields, inherited, secrets, RouteSpec))
-                _check_route(fields, found[-1])
-    return tuple(found)
+def prepare_route(node: Node, shared: Shared, reading: Reading) -> Node:
+    """Returns the settings of one entry under `routes`, with those that it shares."""
+    name = ""
+    if isinstance(node, Section):
+        remedy = "remove it: the catalog chooses a folder for each table of the route"
+        node = refuse_keys(node, ("location",), "", remedy, reading)
+        written = [node[key] for key in ("rest", "to") if key in node]
+        name = next((value.text for value in written if isinstance(value, Scalar)), "")
+    return prepare_table(node, name, "a route", node.line, shared, reading)
 
 
-def _check_route(fields: Fields, route: RouteSpec) -> None:
-    """Notes settings of a route that contradict each other."""
-    if route.dead_letters.table is not None:
+def _check_route(route: RouteSpec) -> Iterator[Mistake]:
+    """Yields settings of a route that contradict each other."""
+    if route.bad_records.dead_letters.table is not None:
         message = "the tables of a route cannot have one dead-letter table"
-        fields.refuse_key("dead_letters", message, "leave `table` out of `dead_letters`")
+        yield Mistake("dead_letters", message, "leave `table` out of `dead_letters`")
     if route.is_by_topic:
-        _check_by_topic(fields, route)
+        yield from _check_by_topic(route)
         return
-    read = (one for one in route.to.sources if one.kind in ("field", "header"))
+    read = (one for one in route.division.to.sources if one.kind in ("field", "header"))
     names = [".".join(("_headers", *one.path) if one.kind == "header" else one.path) for one in read]
-    if any(rule_of(route.protect, name) for name in names):
+    if any(rule_of(route.protection.protect, name) for name in names):
         message = "tables would be named after values of a field that `protect` protects"
-        fields.refuse_value("to", message, "route by another field, or take this one out of `protect`")
-    if any(source.kind == "capture" for source in route.to.sources):
+        yield Mistake("to", message, "route by another field, or take this one out of `protect`")
+    if any(source.kind == "capture" for source in route.division.to.sources):
         message = "`to` has a group of the topic's expression, and the route is by values of records"
-        fields.refuse_value("to", message, "write `${topic}`, or leave `by` out")
-    if route.by not in route.to.sources:
-        fields.refuse_value("to", "`to` does not have the value that the route is `by`", "write it as `${…}` in `to`")
-    _check_rest(fields, route.rest)
-    if route.atomic is not None:
+        yield Mistake("to", message, "write `${topic}`, or leave `by` out")
+    if route.division.by not in route.division.to.sources:
+        yield Mistake("to", "`to` does not have the value that the route is `by`", "write it as `${…}` in `to`")
+    if route.changes.atomic is not None:
         message = "`atomic` needs a table of its own, and a route makes many"
-        fields.refuse_key("atomic", message, "give the topic a table under `tables`")
-    _check_readable(fields, route)
+        yield Mistake("atomic", message, "give the topic a table under `tables`")
+    yield from _check_readable(route)
 
 
-def _check_rest(fields: Fields, rest: str | None) -> None:
-    """Notes a missing table of the rest, and one that is named after values."""
-    if rest is None:
+def _check_rest(route: RouteSpec) -> Iterator[Mistake]:
+    """Yields a missing table of the rest, and one that is named after values."""
+    if route.is_by_topic:
+        return
+    if route.division.rest is None:
         message = "the route has no table for records without a table of their own"
-        fields.refuse_key("by", message, "write `rest: <namespace>.<table>`")
-    elif "$" in rest:
-        message = f"`rest: {rest}` is the name of one table, and has no values of records"
-        fields.refuse_value("rest", message, "write a name such as `rest: shop.other_events`")
+        yield Mistake("by", message, "write `rest: <namespace>.<table>`")
+    elif "$" in route.division.rest:
+        message = f"`rest: {route.division.rest}` is the name of one table, and has no values of records"
+        yield Mistake("rest", message, "write a name such as `rest: shop.other_events`")
 
 
-def _check_by_topic(fields: Fields, route: RouteSpec) -> None:
-    """Notes settings that a route by topic has no use for, and groups that a topic does not have."""
-    for key in filter(fields.get, ("rest", "limit")):
+def _check_by_topic(route: RouteSpec) -> Iterator[Mistake]:
+    """Yields settings that a route by topic has no use for, and groups that a topic does not have."""
+    for key in sorted({"rest", "limit"} & route.division.model_fields_set, reverse=True):
         message = f"`{key}` is for routes by values of records, and by `topic` each topic has a table"
-        fields.refuse_key(key, message, "remove it, or write `by`, such as `by: type`")
-    if any(source.kind in ("field", "header") for source in route.to.sources):
+        yield Mistake(key, message, "remove it, or write `by`, such as `by: type`")
+    if any(source.kind in ("field", "header") for source in route.division.to.sources):
         message = "`to` has values of records, and the route does not say `by` which"
-        fields.refuse_value("to", message, 'write `by`, such as `by: type` with `to: "shop.${type}"`')
-    groups = [int(source.path[0]) for source in route.to.sources if source.kind == "capture"]
-    for selector in route.topics:
+        yield Mistake("to", message, 'write `by`, such as `by: type` with `to: "shop.${type}"`')
+    groups = [int(source.path[0]) for source in route.division.to.sources if source.kind == "capture"]
+    for selector in route.source.topics:
         most = re.compile(selector.pattern).groups if selector.pattern is not None else 0
         if any(group > most for group in groups):
             message = f"`to` has a group that `{selector.text}` does not have"
-            fields.refuse_value("to", message, "put a part of the expression in parentheses, or write `${topic}`")
+            yield Mistake("to", message, "put a part of the expression in parentheses, or write `${topic}`")
 
 
-def _check_readable(fields: Fields, route: RouteSpec) -> None:
-    """Notes fields of records that are not read, or that not all records of a row have."""
-    paths = [source.path for source in route.to.sources if source.kind == "field"]
-    kind = route.envelope.kind if route.envelope is not None else "none"
-    if paths and route.value.format in ("text", "raw"):
-        message = f"values of the format {route.value.format} have no fields to route by"
-        fields.refuse_value("by", message, "write `by: header.NAME`, or `by: topic`")
+def _check_readable(route: RouteSpec) -> Iterator[Mistake]:
+    """Yields fields of records that are not read, or that not all records of a row have."""
+    paths = [source.path for source in route.division.to.sources if source.kind == "field"]
+    kind = route.changes.envelope.kind if route.changes.envelope is not None else "none"
+    if paths and route.source.value.format in ("text", "raw"):
+        message = f"values of the format {route.source.value.format} have no fields to route by"
+        yield Mistake("by", message, "write `by: header.NAME`, or `by: topic`")
     if kind == "debezium" and any(path[0] != "source" for path in paths):
         message = "a change in Debezium's envelope is routed by its source: a deleted row has no other field"
-        fields.refuse_value("by", message, "write `by: source.table`, `source.schema` or `source.db`, or a header")
-    if paths and kind == "none" and route.mode == "upsert" and route.tombstones in ("", "delete"):
+        yield Mistake("by", message, "write `by: source.table`, `source.schema` or `source.db`, or a header")
+    if paths and kind == "none" and route.changes.mode == "upsert" and route.changes.tombstones in ("", "delete"):
         message = "a tombstone deletes a row, and has no field to be routed by"
-        fields.refuse_value("by", message, "write `by: header.NAME`, or `tombstones: ignore`")
+        yield Mistake("by", message, "write `by: header.NAME`, or `tombstones: ignore`")
 
 
 def rest_tables(routes: Iterable[RouteSpec], tables: Iterable[TableSpec], kind: CatalogKind) -> Iterator[TableSpec]:
@@ -120,22 +104,24 @@ def rest_tables(routes: Iterable[RouteSpec], tables: Iterable[TableSpec], kind: 
     identify, sort and partition rows by, the rest need not have.
     """
     taken = frozenset(
-        name.lower() for one in tables for name in (one.name, one.dead_letters.table or f"{one.name}__dead_letters")
+        name.lower()
+        for one in tables
+        for name in (one.name, one.bad_records.dead_letters.table or f"{one.name}__dead_letters")
     )
     for route in routes:
-        if route.rest is None or route.is_by_topic:
+        if route.division.rest is None or route.is_by_topic:
             continue
-        kind_of = route.envelope.kind if route.envelope is not None else "none"
+        kind_of = route.changes.envelope.kind if route.changes.envelope is not None else "none"
         own = {name: column for name, column in route.metadata.items() if name not in _OF_DELETES}
         settings = {
             **dict.fromkeys(("partition_by", "sort_by", "order_by"), None),
-            "name": route.rest,
-            "route": Route(route.rest, route.to, route.limit, taken, kind.lowers_names),
+            "name": route.division.rest,
+            "route": Route(route.division.rest, route.division.to, route.division.limit, taken, kind.lowers_names),
             "mode": "append",
             "key_columns": (),
             "deletes": "hard",
             "changelog": kind_of != "none",
-            "tombstones": "ignore" if route.mode == "upsert" else route.tombstones,
+            "tombstones": "ignore" if route.changes.mode == "upsert" else route.changes.tombstones,
             "maintenance": route.maintenance.model_copy(update={"sort": (), "zorder": (), "order_lines": ()}),
         }
         rest = route.as_table().without_query().model_copy(update={**settings, "metadata": own})
@@ -144,19 +130,19 @@ def rest_tables(routes: Iterable[RouteSpec], tables: Iterable[TableSpec], kind: 
         yield rest.model_copy(update={"metadata": own | columns})
 
 
-def check_routes(spec: PipelineSpec, problems: Problems) -> None:
-    """Notes routes whose tables may be those of another route, of `topics`, or of `tables`."""
+def check_routes(spec: PipelineSpec) -> Iterator[Mistake]:
+    """Yields routes whose tables may be those of another route, of `topics`, or of `tables`."""
     prefixes: list[str] = [f"{spec.namespace}."] if spec.namespace else []
     for route in spec.routes:
-        first = route.to.texts[0]
+        first = route.division.to.texts[0]
         if any(first.startswith(other) or other.startswith(first) for other in prefixes):
             message = f"the tables of the route to `{route.text}` may have names that `topics` or another route makes"
-            problems.add(route.line, message, "begin `to` with another namespace, or with another word")
+            yield Mistake((), message, "begin `to` with another namespace, or with another word", route.line)
         prefixes.append(first)
-        named = [selector.literal for selector in route.topics if selector.literal is not None]
+        named = [selector.literal for selector in route.source.topics if selector.literal is not None]
         lines = {table.name: table.line for table in spec.tables}
         for name, clash in clashes_of(spec.tables, [route], named).items():
-            problems.add(lines[name], *clash)
+            yield Mistake((), *clash, lines[name])
 
 
 def clashes_of(
@@ -167,9 +153,9 @@ def clashes_of(
     """
     named, found = {table.name: table for table in tables}, dict[str, tuple[str, str]]()
     for route in routes:
-        for topic in sorted(select_topics(route.topics, topics)) if named and route.is_by_topic else ():
+        for topic in sorted(select_topics(route.source.topics, topics)) if named and route.is_by_topic else ():
             table = named.get(route.table_of(topic))
-            if table is None or table.name in found or any(one.matches(topic) for one in table.topics):
+            if table is None or table.name in found or any(one.matches(topic) for one in table.source.topics):
                 continue
             message = (
                 f"`{table.name}` is under `tables`, and the route to `{route.text}` makes it of the topic `{topic}`"
@@ -177,3 +163,6 @@ def clashes_of(
             remedy = "add the topic to the table's `topics`, rename the table, or begin `to` with another word"
             found[table.name] = (message, remedy)
     return found
+
+
+OF_ROUTES = OF_TABLES._replace(checks=(*OF_TABLES.checks, _check_route, _check_rest))

@@ -11,8 +11,8 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from frazil.plugins.stages import STAGES
 from frazil.spec import connections, models, settings
-from frazil.spec.package_stages import stage_keys
 from frazil.spec.syntax.keys import Key, keys_of
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
@@ -63,6 +63,9 @@ _SECTIONS: Mapping[str, type[BaseModel]] = {
     "limits": settings.LimitsSpec,
     "value": settings.ValueSpec,
     "key": settings.KeySpec,
+    "snapshots": settings.SnapshotsSpec,
+    "orphans": settings.OrphansSpec,
+    "infer": settings.InferSpec,
     "flatten": settings.FlattenSpec,
     "atomic": settings.AtomicSpec,
     "envelope": settings.EnvelopeSpec,
@@ -75,20 +78,18 @@ _SECTIONS: Mapping[str, type[BaseModel]] = {
 
 def json_schema() -> dict[str, Any]:
     """JSON Schema (2020-12) of the file as the user writes it."""
+    table = _schema_of(models.TableSpec)
     return {
         "$schema": DIALECT,
         "title": "Frazil pipeline",
         **_schema_of(models.PipelineSpec),
         "$defs": {
             **{name: _schema_of(model) for name, model in _SECTIONS.items()},
+            "table": {**table, "properties": {**table["properties"], **{key: {} for key in STAGES.added()}}},
             "kafka": _KAFKA,
             "table_maintenance": _schema_of(settings.MaintenanceSpec, models.TABLE_MAINTENANCE_KEYS),
-            "snapshots": _object(keys_of(settings.MaintenanceSpec, "snapshots")),
-            "orphans": _object(keys_of(settings.MaintenanceSpec, "orphans")),
-            "infer": _object(keys_of(models.TableSpec, "infer")),
-            "table": _schema_of(models.TableSpec, {**models.TABLE_KEYS, **stage_keys()}),
-            "route": _schema_of(models.RouteSpec, {**models.ROUTE_KEYS, **stage_keys()}),
-            "defaults": _object({**models.DEFAULTS_KEYS, **stage_keys()}),
+            "route": _schema_of(models.RouteSpec, models.ROUTE_KEYS),
+            "defaults": _object(models.DEFAULTS_KEYS),
         },
     }
 

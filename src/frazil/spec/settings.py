@@ -2,36 +2,26 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
-from typing import Annotated, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, Literal, get_args
 
 from pydantic import SerializeAsAny
 from pyiceberg.types import IcebergType
 
+from frazil.errors import SpecError
 from frazil.plugins.formats import FORMATS
 from frazil.plugins.maintenance_actions import ACTIONS
-from frazil.spec.syntax.forms import (
-    DEPTH,
-    DURATION,
-    INTERVAL,
-    ON,
-    ORPHAN_AGE,
-    SEPARATOR,
-    SIZE,
-    TEXT,
-    TEXTS,
-    TYPE_WORD,
-    WORDS,
-    ZONE,
-    count,
-    parse_path,
-    parsed_text,
-    share,
-    text_like,
-)
-from frazil.spec.syntax.keys import NOT_A_KEY, Declared, Form, Key, section
+from frazil.spec.syntax import forms
+from frazil.spec.syntax.document import Node, Scalar, Section
+from frazil.spec.syntax.keys import Declared, Form, Key, describe, named, not_a_key, section
+from frazil.spec.syntax.problems import LABEL, NAME, Mistake, Mistakes, advice
+from frazil.spec.syntax.types import parse_column_type
 from frazil.spec.syntax.units import WINDOW_PATTERN, parse_window
-from frazil.spec.topics import TOPIC, table_name
+from frazil.spec.topics import TOPIC_NAME, table_name
+
+if TYPE_CHECKING:
+    from frazil.spec.syntax.reading import Reading
 
 MetadataField = Literal[
     "topic", "partition", "offset", "timestamp", "headers", "key", "op", "image", "source_ts", "connector_ts",
@@ -47,13 +37,52 @@ REFERENCE_FILES = (".parquet", ".csv")
 """How the name of a `file` of `lookup` ends."""
 PROTECT_ACTIONS: tuple[str, ...] = get_args(ProtectAction)
 Constant = str | int | float | bool
-_COLUMNS = Form({"type": "array", "items": TEXT.schema, "minItems": 1, "uniqueItems": True})
-_ACTIONS = Form(
-    {"type": "array", "items": TEXT.schema, "uniqueItems": True}, None, lambda fields, key: fields.names(key, ACTIONS)
-)
+_ACTIONS = forms.names_of(ACTIONS, {"type": "array", "items": forms.TEXT.schema, "uniqueItems": True})
 SKIPPABLE = ("compact", "deletes", "manifests", "expire", "orphans")
 """Maintenance actions that `skip` may name. Progress is carried forward all the same: another tool expires it otherwise."""
-_SKIPPED = Form({"type": "array", "items": {"enum": list(SKIPPABLE)}, "uniqueItems": True})
+_SORT_COLUMN = re.compile(r"([^\s,()]+)(?: (asc|desc))?", re.IGNORECASE)
+_CURVE_COLUMN = re.compile(r"[^\s,()]+")
+
+
+def _columns(form: re.Pattern[str], remedy: str) -> Form:
+    """A list of columns. form: of each. remedy: for another text."""
+
+    def read_one(node: Node) -> str:
+        text = forms.read_text(node)
+        if form.fullmatch(text) is None:
+            raise SpecError(f"`{text}` under `{LABEL}` is not a column", remedy=remedy)
+        return text
+
+    schema = {"type": "array", "items": forms.TEXT.schema, "minItems": 1, "uniqueItems": True}
+    return Form(schema, read=lambda node, _: forms.read_list(node, read_one))
+
+
+def _read_value(node: Node, _: Reading) -> Node:
+    """Returns the section with the format of values."""
+    if isinstance(node, Scalar) and node.text in FORMATS:
+        message = f"`{LABEL}` is {describe(node)} where a mapping is expected"
+        raise SpecError(message, remedy=f"write `{LABEL}: {{format: {node.text}}}`")
+    return node
+
+
+def _read_constant(node: Node, _: Reading) -> str:
+    is_text = isinstance(node, Scalar) and node.kind == "text"  # Also an empty one.
+    return node.text if is_text else forms.read_string(node)  # type: ignore[union-attr]
+
+
+def _read_key(node: Node, reading: Reading) -> Node:
+    """Returns the section with the format of keys: `raw` unless written."""
+    _read_value(node, reading)
+    if not isinstance(node, Section):
+        return node
+    written = node.setdefault("format", Scalar("raw", "text", node.line))
+    if isinstance(written, Scalar) and written.text in FORMATS.added():
+        message = f"`{LABEL}` cannot be `{written.text}`"
+        raise Mistakes([Mistake("format", message, advice(written.text, FORMATS.built_in))], is_cause=True)
+    return node
+
+
+VALUE, KEY = section("value", _read_value), section("key", _read_key)
 
 
 class ValueSpec(Declared):
@@ -61,14 +90,14 @@ class ValueSpec(Declared):
 
     format: Annotated[str, Key(registered=FORMATS)] = "json"
     """What the records' values are."""
-    source: Annotated[Literal["registry", "latest"], Key(name="schema")] = "registry"
+    source: Annotated[Literal["registry", "latest"], named("schema")] = "registry"
     """Where the schema comes from: the registry by the id in the record, or its latest."""
     framing: Literal["confluent", "apicurio", "header"] = "confluent"
     """Where a record names its schema: an id of 4 bytes at its beginning (confluent), of 8 (apicurio), or a
     header."""
-    subject: Annotated[str | None, TEXT] = None
+    subject: Annotated[str | None, forms.TEXT] = None
     """The subject of `schema: latest`, where it is not the one that `registry.naming` makes."""
-    message: Annotated[str | None, TEXT] = None
+    message: Annotated[str | None, forms.TEXT] = None
     """The Protobuf message's full name, where records do not name it."""
     logical_types: Literal["strict", "lenient"] = "strict"
     """Of Avro, a `logicalType` beside a field's `type`: ignored, as Avro prescribes (strict), or read as if it were
@@ -105,27 +134,31 @@ class ColumnSpec(
     """A declared column. At most one of `field`, `constant` and `header` is there."""
 
     #: The column's name.
-    name: Annotated[str, NOT_A_KEY]
+    name: Annotated[str, not_a_key("name")]
     #: Its field ids are placeholders.
-    type: Annotated[SerializeAsAny[IcebergType], Form(TYPE_WORD)]
+    type: Annotated[
+        SerializeAsAny[IcebergType],
+        forms.parsed_text(forms.TYPE_WORD, parse_column_type),
+        Key(lack=f"`{LABEL}` has no type", remedy=f"write `{NAME}: long`, or another type"),
+    ]
     """The column's type, in Iceberg's words."""
     #: None: the field that would get a column of this name.
-    field: Annotated[tuple[str, ...] | None, parsed_text(text_like("order.total"), parse_path)] = None
+    field: Annotated[tuple[str, ...] | None, forms.parsed_text(forms.text_like("order.total"), forms.parse_path)] = None
     """Path of the field of the record that feeds the column, where it is called otherwise."""
     #: The unit of numbers in a column of time, counted from the epoch or, in one of times of day, from midnight.
-    unit: Annotated[Literal["s", "ms", "us", "ns"] | None, NOT_A_KEY] = None
+    unit: Annotated[Literal["s", "ms", "us", "ns"] | None, not_a_key("unit")] = None
     coerce: bool = False
     """Whether text in the column takes numbers, booleans, objects and arrays as they are written."""
-    zone: Annotated[str | None, ZONE] = None
+    zone: Annotated[str | None, forms.ZONE] = None
     """Of a timestamp the zone that moments are converted to, of a timestamptz the one that times without a zone are
     in: a name of the IANA database."""
     #: The value as text.
-    constant: Annotated[str | None, Form({"type": ["string", "number", "boolean"]})] = None
+    constant: Annotated[str | None, Form({"type": ["string", "number", "boolean"]}, read=_read_constant)] = None
     """The column's value in every row."""
-    header: Annotated[str | None, TEXT] = None
+    header: Annotated[str | None, forms.TEXT] = None
     """The header whose value the column gets; of several with this name the last."""
     #: None: the bytes are the text, the digits or the bytes of the type.
-    value: Annotated[ValueSpec | None, section("value")] = None
+    value: Annotated[ValueSpec | None, VALUE] = None
     """What the header's bytes are, where its column's type does not decide it."""
 
     @property
@@ -137,26 +170,26 @@ class ColumnSpec(
 class FlattenSpec(Declared):
     """Nested records become columns, their names joined."""
 
-    separator: Annotated[str, SEPARATOR] = "_"
+    separator: Annotated[str, forms.SEPARATOR] = "_"
     """What joins the names."""
-    depth: Annotated[int, DEPTH] = 100
+    depth: Annotated[int, forms.DEPTH] = 100
     """How many levels of nested records become columns; all unless written."""
 
 
 class EnvelopeSpec(Declared, json_schema_extra={"oneOf": [{"required": ["type"]}, {"required": ["operation"]}]}):
     """How records wrap a change of their source. The kind `operation`: a field of the row itself names the operation."""
 
-    kind: Annotated[str, Key(name="type", choices=("debezium",), default="debezium")]
+    kind: Annotated[str, Key(choices=("debezium",), default="debezium"), named("type")] = "operation"
     """`debezium`, to write its settings beside it."""
-    placeholder: Annotated[str, Key(TEXT, name="unavailable_value")] = "__debezium_unavailable_value"
+    placeholder: Annotated[str, forms.TEXT, named("unavailable_value")] = "__debezium_unavailable_value"
     """What Debezium writes for a value that it was not given: its `unavailable.value.placeholder`."""
-    operation: Annotated[str, TEXT] = ""
+    operation: Annotated[str, forms.TEXT] = ""
     """The field of the row that names the operation."""
-    insert: Annotated[tuple[str, ...], WORDS] = ("c", "C", "i", "I", "insert", "INSERT")
+    insert: Annotated[tuple[str, ...], forms.WORDS] = ("c", "C", "i", "I", "insert", "INSERT")
     """Its values for an insert; c, i and insert unless written."""
-    update: Annotated[tuple[str, ...], WORDS] = ("u", "U", "update", "UPDATE")
+    update: Annotated[tuple[str, ...], forms.WORDS] = ("u", "U", "update", "UPDATE")
     """Its values for an update; u and update unless written."""
-    delete: Annotated[tuple[str, ...], WORDS] = ("d", "D", "delete", "DELETE")
+    delete: Annotated[tuple[str, ...], forms.WORDS] = ("d", "D", "delete", "DELETE")
     """Its values for a delete; d and delete unless written."""
 
 
@@ -164,7 +197,7 @@ class AtomicSpec(Declared, json_schema_extra={"required": ["transaction_topic"]}
     """That a snapshot shows transactions of the source whole."""
 
     #: None: a transaction is whole when the next one has begun.
-    transaction_topic: Annotated[str | None, TOPIC] = None
+    transaction_topic: Annotated[str | None, TOPIC_NAME] = None
     """The topic to which Debezium writes when transactions begin and end, `<prefix>.transaction`."""
 
 
@@ -172,18 +205,18 @@ class ProtectRule(Declared, json_schema_extra={"required": ["action"]}):
     """What happens to the fields that a rule of `protect` finds."""
 
     #: The path of a field, or a regular expression between slashes.
-    selector: Annotated[str, NOT_A_KEY]
+    selector: Annotated[str, not_a_key("name")]
     #: The names of the path, where one of them has a dot.
-    names: Annotated[tuple[str, ...], NOT_A_KEY] = ()
+    names: Annotated[tuple[str, ...], not_a_key("names")] = ()
     action: Annotated[ProtectAction, Key(default="hash")] = "hash"
     """What the field becomes: drop, null, hash, mask, tokenize, truncate or constant."""
-    label: Annotated[str, TEXT] = ""
+    label: Annotated[str, forms.TEXT] = ""
     """Of `hash` and `tokenize`: equal values of fields with one label become equal; the field's path unless written."""
-    keep: Annotated[int, count(4)] = 4
+    keep: Annotated[int, forms.count(4)] = 4
     """Of `mask`: how many characters at the end stay, where the text has at least twice as many."""
-    length: Annotated[int, count(4)] = 4
+    length: Annotated[int, forms.count(4)] = 4
     """Of `truncate`: how many characters at the beginning stay."""
-    value: Annotated[str, TEXT] = ""
+    value: Annotated[str, forms.TEXT] = ""
     """Of `constant`: the text."""
 
 
@@ -193,18 +226,18 @@ class ExpectationSpec(
     """What the rows of a table, or of a commit, are expected to meet."""
 
     #: Counts and messages name it.
-    name: Annotated[str, NOT_A_KEY]
-    that: Annotated[str, TEXT] = ""
+    name: Annotated[str, not_a_key("name")]
+    that: Annotated[str, forms.TEXT] = ""
     """The condition, in Spark SQL, over the table's columns: `amount >= 0`. A row for which it is null does not meet it."""
     #: 0 to 1; None: none of them, where anything but `warn` follows.
-    at_most: Annotated[float | None, share("5%", "1%")] = None
+    at_most: Annotated[float | None, forms.share("5%", "1%")] = None
     """Of `that`: the share of recent records that need not meet it, once there are 100 to judge by, with `warn` or `stop`:
     `{that: email is not null, at_most: 5%}`."""
-    min_rows: Annotated[int | None, count(1000)] = None
+    min_rows: Annotated[int | None, forms.count(1000)] = None
     """The fewest rows, or changes of an upsert table, of a commit that has read records; with `warn` or `stop`."""
-    max_age_s: Annotated[float | None, Key(DURATION, name="max_age")] = None
+    max_age_s: Annotated[float | None, forms.DURATION, named("max_age")] = None
     """The age of the newest record in the table above which `status` warns."""
-    action: Annotated[Literal["warn", "drop", "dead_letter", "stop"], Key(name="else")] = "warn"
+    action: Annotated[Literal["warn", "drop", "dead_letter", "stop"], named("else")] = "warn"
     """What happens to a record with a row that does not meet it: it is only counted (warn), makes no row (drop), becomes a
     dead letter, or stops the table before the commit."""
 
@@ -223,14 +256,14 @@ class LookupSpec(Declared, json_schema_extra={"required": ["on", "take"]}):
     """A reference table that the table's records are joined with."""
 
     #: The lookup, and the column that it fills.
-    name: Annotated[str, NOT_A_KEY]
-    table: Annotated[str, TEXT] = ""
+    name: Annotated[str, not_a_key("name")]
+    table: Annotated[str, forms.TEXT] = ""
     """The reference table: an Iceberg table of the catalog."""
-    file: Annotated[str, TEXT] = ""
+    file: Annotated[str, forms.TEXT] = ""
     """In place of `table`, a Parquet or CSV file: a path, or an address in the store, such as s3://bucket/countries.csv."""
-    on: Annotated[tuple[tuple[tuple[str, ...], str], ...], ON] = ()
+    on: Annotated[tuple[tuple[tuple[str, ...], str], ...], forms.ON] = ()
     """What is equal: a field of the record, `=`, a column of the reference table; several are joined by `and`."""
-    take: Annotated[tuple[str, ...], TEXTS] = ()
+    take: Annotated[tuple[str, ...], forms.TEXTS] = ()
     """The columns of the reference table that become members of the lookup's column."""
     on_miss: Literal["null", "drop", "dead_letter"] = "null"
     """What becomes of a record without a row in the reference table, or with null in the key: null in the lookup's column,
@@ -241,12 +274,12 @@ class CommitSpec(Declared):
     """When to commit, and the size that files aim at."""
 
     #: A commit comes at most this many seconds after data arrived.
-    interval_s: Annotated[float, Key(INTERVAL, name="interval")] = 1.0
+    interval_s: Annotated[float, forms.INTERVAL, named("interval")] = 1.0
     """How long to collect records for one commit: `168h` or less."""
-    target_file_size_bytes: Annotated[int, Key(SIZE, name="target_file_size")] = 128 * 1024 * 1024
+    target_file_size_bytes: Annotated[int, forms.SIZE, named("target_file_size")] = 128 * 1024 * 1024
     """The size that files should reach."""
     #: None: the target.
-    min_file_size_bytes: Annotated[int | None, Key(SIZE, name="min_file_size")] = None
+    min_file_size_bytes: Annotated[int | None, forms.SIZE, named("min_file_size")] = None
     """A commit comes before its interval has passed when enough waits for a file of this size; `target_file_size`
     unless written."""
 
@@ -254,59 +287,74 @@ class CommitSpec(Declared):
 class VerifySpec(Declared):
     """How a running pipeline compares some of its newest commits with the topics."""
 
-    every_s: Annotated[float, Key(DURATION, name="every")] = 3600.0
+    every_s: Annotated[float, forms.DURATION, named("every")] = 3600.0
     """How often."""
-    sample: Annotated[float, share("0.1%", "100%")] = 0.001
+    sample: Annotated[float, forms.share("0.1%", "100%")] = 0.001
     """The share of the records since the last time that is read again, in whole commits: of each table at least one."""
+
+
+class SnapshotsSpec(Declared):
+    """Which snapshots are kept."""
+
+    age_s: Annotated[float, forms.DURATION, named("age")] = 24 * 3600.0
+    """How long a snapshot is kept."""
+    kept: Annotated[int, forms.count(2), named("count")] = 200
+    """How many snapshots are kept, however young they are."""
+
+
+class OrphansSpec(Declared):
+    """When files that no snapshot references are removed."""
+
+    age_s: Annotated[float, forms.ORPHAN_AGE, named("age")] = 72 * 3600.0
+    """The age at which a file that no snapshot references is removed: 24h or more."""
+
+
+class InferSpec(Declared):
+    """What fields of JSON without a schema may become where no column is declared."""
+
+    timestamps: bool = False
+    """Whether text that is always an ISO 8601 time becomes timestamptz, timestamp or date."""
 
 
 class MaintenanceSpec(Declared, json_schema_extra={"not": {"required": ["sort", "zorder"]}}):
     """How a table is maintained. At most one of `sort` and `zorder` is there."""
 
-    is_on: Annotated[bool, NOT_A_KEY] = True
-    cores: Annotated[int, count(2)] = 1
+    is_on: Annotated[bool, not_a_key("is_on")] = True
+    cores: Annotated[int, forms.count(2)] = 1
     """How many maintenance tasks run at a time beside ingestion."""
     #: Minutes of the day (UTC).
     window: Annotated[
         tuple[int, int] | None,
-        parsed_text({"type": "string", "pattern": WINDOW_PATTERN, "examples": ["22:00-06:00"]}, parse_window),
+        forms.parsed_text({"type": "string", "pattern": WINDOW_PATTERN, "examples": ["22:00-06:00"]}, parse_window),
     ] = None
     """The hours (UTC) in which files are rewritten, such as 22:00-06:00; always unless written."""
-    target_file_size_bytes: Annotated[int | None, Key(SIZE, name="target_file_size")] = None
+    target_file_size_bytes: Annotated[int | None, forms.SIZE, named("target_file_size")] = None
     """The size that compaction aims at; that of `commit` unless written."""
-    min_input_files: Annotated[int, count(2)] = 50
+    min_input_files: Annotated[int, forms.count(2)] = 50
     """How many small files of a partition are worth a compaction; for an upsert table a sixth of them when there is time
     to spare."""
-    small_file_share: Annotated[float, share("10%")] = 0.1
+    small_file_share: Annotated[float, forms.share("10%")] = 0.1
     """The share of small files that is left alone."""
-    snapshot_age_s: Annotated[
-        float,
-        Key(section("snapshots"), name="snapshots", description="Which snapshots are kept."),
-        Key(DURATION, name="snapshots.age"),
-    ] = 24 * 3600.0
-    """How long a snapshot is kept."""
-    snapshot_count: Annotated[int, Key(count(2), name="snapshots.count")] = 200
-    """How many snapshots are kept, however young they are."""
-    orphan_age_s: Annotated[
-        float,
-        Key(section("orphans"), name="orphans", description="When files that no snapshot references are removed."),
-        Key(ORPHAN_AGE, name="orphans.age"),
-    ] = 72 * 3600.0
-    """The age at which a file that no snapshot references is removed: 24h or more."""
+    snapshots: Annotated[SnapshotsSpec, section("snapshots")] = SnapshotsSpec()
+    """Which snapshots are kept."""
+    orphans: Annotated[OrphansSpec, section("orphans")] = OrphansSpec()
+    """When files that no snapshot references are removed."""
     manifests: bool = True
     """Whether manifests are rewritten."""
     #: Each with asc or desc after it, or without.
-    sort: Annotated[tuple[str, ...], _COLUMNS] = ()
+    sort: Annotated[
+        tuple[str, ...], _columns(_SORT_COLUMN, "write the column's name, with asc or desc after it if need be")
+    ] = ()
     """Columns that compaction sorts by, such as `[region, ts desc]`."""
-    zorder: Annotated[tuple[str, ...], _COLUMNS] = ()
+    zorder: Annotated[tuple[str, ...], _columns(_CURVE_COLUMN, "write the column's name")] = ()
     """Columns that compaction orders rows by along a Z-curve."""
     #: Where the file has the columns of `sort` or `zorder`.
-    order_lines: Annotated[tuple[int, ...], NOT_A_KEY] = ()
+    order_lines: Annotated[tuple[int, ...], not_a_key("order_lines")] = ()
     statistics: bool = False
     """Whether the number of distinct values of each column is counted once a day."""
     actions: Annotated[tuple[str, ...], _ACTIONS] = ()
     """Further maintenance actions, by their names in installed packages."""
-    skip: Annotated[tuple[str, ...], _SKIPPED] = ()
+    skip: Annotated[tuple[str, ...], forms.some_of(SKIPPABLE)] = ()
     """Maintenance actions that are left to the catalog or to another tool: compact, deletes, manifests, expire, orphans."""
 
 
@@ -314,22 +362,22 @@ class DeadLettersSpec(Declared):
     """Where bad records go."""
 
     #: None: `<table>__dead_letters`.
-    table: Annotated[str | None, parsed_text(TEXT.schema, table_name)] = None
+    table: Annotated[str | None, forms.parsed_text(forms.TEXT.schema, table_name)] = None
     """The table of bad records; `<table>__dead_letters` unless written."""
     #: None: to no topic.
-    topic: Annotated[str | None, TOPIC] = None
+    topic: Annotated[str | None, TOPIC_NAME] = None
     """A Kafka topic that bad records are written to as well."""
     #: 0 to 1.
-    stop_above: Annotated[float, share("5%", "100%")] = 0.2
+    stop_above: Annotated[float, forms.share("5%", "100%")] = 0.2
     """The share of bad records above which the table stops instead, once there are 100 records to judge by."""
 
 
 class LimitsSpec(Declared):
     """Limits of columns, partitions and record sizes."""
 
-    columns: Annotated[int, count(1000)] = 1000
+    columns: Annotated[int, forms.count(1000)] = 1000
     """The columns, nested fields counted, that records may bring a table to; it stops rather than get more."""
-    partitions: Annotated[int, count(1000)] = 10_000
+    partitions: Annotated[int, forms.count(1000)] = 10_000
     """The partitions that one batch may write; the table stops rather than write more."""
-    record_bytes: Annotated[int, Key(SIZE, name="record_size")] = 16 * 1024 * 1024
+    record_bytes: Annotated[int, forms.SIZE, named("record_size")] = 16 * 1024 * 1024
     """The size of a value above which its record is a bad one, unread."""

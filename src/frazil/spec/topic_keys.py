@@ -18,11 +18,11 @@ import yaml
 from frazil.errors import SpecError
 from frazil.spec.models import PipelineSpec, TableSpec
 from frazil.spec.partitioning import split_terms
-from frazil.spec.syntax.document import parse_document
-from frazil.spec.syntax.problems import Problems
+from frazil.spec.syntax.document import lines_of, parse_document
+from frazil.spec.syntax.reading import Reading
 from frazil.spec.syntax.secrets import Secrets
 from frazil.spec.syntax.units import duration_text
-from frazil.spec.tables import read_table
+from frazil.spec.tables import RULES, prepare_table
 
 PREFIX = "automq.table.topic."
 ENABLE = f"{PREFIX}enable"
@@ -117,12 +117,12 @@ def read_topic_table(
         own.reject(referring.removeprefix(PREFIX), "it refers to a secret", "write the value itself")
     for one in own.wrong:
         raise _refusal(topic, f"`{PREFIX}{one.key}`: {one.reason}", one.remedy)
-    table = _read(spec, topic, {name: settings})
-    if spec.registry is None and (table.value.needs_registry or table.key.needs_registry):
+    table = _read(spec, topic, name, settings)
+    if spec.registry is None and (table.source.value.needs_registry or table.source.key.needs_registry):
         raise _refusal(
             topic, "its format needs a schema registry, and there is none", "write `registry.url` in the pipeline file"
         )
-    if topic in {one.dead_letters.topic for one in (table, *spec.tables)}:
+    if topic in {one.bad_records.dead_letters.topic for one in (table, *spec.tables)}:
         raise _refusal(topic, "dead letters go to it, and would be read again", f"set {ENABLE}=false")
     ignored = (
         Difference(one, "no setting of a table follows from it", "remove it, or set the pipeline file accordingly")
@@ -131,17 +131,17 @@ def read_topic_table(
     return table, (*own.differences, *ignored)
 
 
-def _read(spec: PipelineSpec, topic: str, document: Mapping[str, Any]) -> TableSpec:
-    path = Path(topic)
-    problems = Problems(path)
-    (entry,) = parse_document(yaml.safe_dump(document, allow_unicode=True), path).entries
-    inherited = (spec.commit, spec.maintenance)
+def _read(spec: PipelineSpec, topic: str, name: str, settings: Mapping[str, Any]) -> TableSpec:
+    reading = Reading(Path(topic), Secrets(os.environ), RULES)
+    reading.shared_lines = lines_of(spec.shared.defaults)
     try:
-        table = read_table(entry, inherited, spec.written_defaults, Secrets(os.environ), problems)
-        problems.raise_any()
+        document = parse_document(yaml.safe_dump(settings, allow_unicode=True), Path(topic))
+        table = reading.read(TableSpec, prepare_table(document, name, f"table `{name}`", 0, spec.shared, reading))
+        reading.problems.raise_any()
     except SpecError as error:
         raise _refusal(topic, error.message, error.remedy) from None
-    return table.model_copy(update={"line": 0})
+    assert table is not None
+    return table
 
 
 def _refusal(topic: str, reason: str, remedy: str) -> SpecError:

@@ -5,16 +5,19 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from pydantic import BaseModel, ConfigDict
 
 from frazil.errors import SpecError
 from frazil.spec.syntax.document import Items, Node, Scalar, Section
-from frazil.spec.syntax.forms import parsed_text, read_different
-from frazil.spec.syntax.keys import Fields, Form, JsonSchema, describe, read_items, whole_number
-from frazil.spec.syntax.problems import advice
+from frazil.spec.syntax.forms import one_or_several, parsed_text, read_list, read_text, refuse_twice
+from frazil.spec.syntax.keys import Form, JsonSchema, describe, whole_number
+from frazil.spec.syntax.problems import LABEL, advice
 from frazil.spec.syntax.secrets import has_reference
+
+if TYPE_CHECKING:
+    from frazil.spec.syntax.reading import Reading
 
 _START_REMEDY = "write earliest, latest, a timestamp such as 2026-01-31T00:00:00Z, or {partition: offset}"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -43,7 +46,7 @@ START = Form(
             {**_OFFSETS_OF_TOPICS, "description": "Topic to partition to first offset."},
         ]
     },
-    read=lambda fields, key: fields.problems.attempt(fields.node(key).line, None, parse_start, fields.node(key)),
+    read=lambda node, _: parse_start(node),
 )
 
 
@@ -164,16 +167,25 @@ def parse_selector(text: str) -> TopicSelector:
     return TopicSelector(pattern=text[1:-1])
 
 
-def _read_selectors(fields: Fields, key: str) -> tuple[TopicSelector, ...]:
+def _read_topic(node: Node, _: Reading) -> TopicSelector:
+    if isinstance(node, Items):
+        raise SpecError("`topic` takes one name", remedy="write `topics` for several")
+    return parse_topic(read_text(node))
+
+
+def _read_selectors(node: Node, _: Reading) -> tuple[TopicSelector, ...]:
     """The value of `topics`: one selector, or a list of different ones."""
-    node, problems = fields.node(key), fields.problems
-    items = (node,) if isinstance(node, Scalar) else read_items(node, "topics", problems)
-    if isinstance(node, Items) and not items:
-        problems.add(node.line, "`topics` is an empty list", "write at least one topic, such as `[a]`")
-    return read_different(items, "topics", problems, parse_selector, lambda selector: selector.text)
+    if isinstance(node, Section):
+        read_list(node, read_text)
+    empty = SpecError(f"`{LABEL}` is an empty list", remedy="write at least one topic, such as `[a]`")
+    selectors = one_or_several(node, lambda one: parse_selector(read_text(one)), empty)
+    refuse_twice(selectors, lambda selector: selector.text)
+    return selectors
 
 
-TOPIC = parsed_text({"type": "string", "pattern": "^[A-Za-z0-9._-]{1,249}$"}, lambda text: parse_topic(text).literal)
+_NAME: JsonSchema = {"type": "string", "pattern": "^[A-Za-z0-9._-]{1,249}$"}
+TOPIC_NAME = parsed_text(_NAME, lambda text: parse_topic(text).literal)
+TOPIC = Form(_NAME, read=_read_topic)
 SELECTORS = Form(
     {"anyOf": [_SELECTOR, {"type": "array", "items": _SELECTOR, "minItems": 1, "uniqueItems": True}]},
     read=_read_selectors,
@@ -233,10 +245,10 @@ def _iso_ms(scalar: Scalar) -> int:
 
 
 def _offsets(section: Section) -> Start:
-    by_topic = {entry.key: entry.value for entry in section.entries if isinstance(entry.value, Section)}
-    if by_topic and len(by_topic) == len(section.entries):
+    by_topic = {key: value for key, value in section.items() if isinstance(value, Section)}
+    if by_topic and len(by_topic) == len(section):
         return Start(kind="offsets", offsets={topic: _offsets_of(value) for topic, value in by_topic.items()})
-    if by_topic or not section.entries:
+    if by_topic or not section:
         what = "mixes topics and partitions" if by_topic else "is empty"
         raise SpecError(f"`start` {what}", remedy="write {partition: offset}, or {topic: {partition: offset}}")
     return Start(kind="offsets", offsets={None: _offsets_of(section)})
@@ -244,11 +256,11 @@ def _offsets(section: Section) -> Start:
 
 def _offsets_of(section: Section) -> dict[int, int]:
     offsets: dict[int, int] = {}
-    for entry in section.entries:
-        partition = int(entry.key) if re.fullmatch(r"[0-9]{1,10}", entry.key, re.ASCII) else _MAX_PARTITION + 1
-        offset = whole_number(entry.value)
+    for key, value in section.items():
+        partition = int(key) if re.fullmatch(r"[0-9]{1,10}", key, re.ASCII) else _MAX_PARTITION + 1
+        offset = whole_number(value)
         if partition > _MAX_PARTITION or offset is None or offset > _MAX_OFFSET or partition in offsets:
-            message = f"`start` has `{entry.key}`, which is not a partition with its first offset"
+            message = f"`start` has `{key}`, which is not a partition with its first offset"
             remedy = "write whole numbers once each, without quotes, such as {0: 1200, 1: 1180}"
             raise SpecError(message, remedy=remedy)
         offsets[partition] = offset

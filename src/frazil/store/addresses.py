@@ -48,5 +48,5 @@ def address_of(location: str) -> Address:
             remedy="choose another location for the table",
             where=location,
         )
-    container, at, host = bucket.partition("@")
-    return Address(kind, container, key, host) if at else Address(kind, bucket, key)
+    container, at_sign, host = bucket.partition("@")
+    return Address(kind, container, key, host) if at_sign else Address(kind, bucket, key)

@@ -136,10 +136,10 @@ def _proxy(properties: Properties, host: str) -> dict[str, str]:
 
 def _s3_endpoint(properties: Properties, bucket: str, region: str) -> tuple[str, bool]:
     """Returns the endpoint, which has the bucket in it where the bucket is part of the host name."""
-    own = properties.get("s3.endpoint", "")
+    endpoint = properties.get("s3.endpoint", "")
     is_path_style = _is_true(properties, "s3.path-style-access")
-    if own:
-        address = urlsplit(own if "://" in own else f"https://{own}")
+    if endpoint:
+        address = urlsplit(endpoint if "://" in endpoint else f"https://{endpoint}")
         host = address.hostname or ""
         is_named = host != "localhost" and not re.fullmatch(r"[\d.]+|.*:.*", host)
         if is_path_style or not is_named or not _may_be_in_host(bucket, address.scheme):
@@ -193,10 +193,10 @@ def _s3_identity(properties: Properties, key: str, secret: str, token: str) -> d
 
 
 def _oss(properties: Properties, address: Address) -> Client:
-    own = properties.get("oss.endpoint", "")
-    if not own:
+    address_text = properties.get("oss.endpoint", "")
+    if not address_text:
         raise SpecError("`oss.endpoint` is missing", remedy="write it under `catalog.properties`", where="oss.endpoint")
-    endpoint, is_virtual = _s3_endpoint({"s3.endpoint": own}, address.bucket, "")
+    endpoint, is_virtual = _s3_endpoint({"s3.endpoint": address_text}, address.bucket, "")
     config: Any = {
         "region": "oss",
         "endpoint": endpoint,
@@ -228,8 +228,8 @@ def _gcs(properties: Properties, address: Address) -> Client:
         headers["x-goog-encryption-key-sha256"] = base64.b64encode(digest).decode()
     if project := properties.get("gcs.user-project"):
         headers["x-goog-user-project"] = project
-    own = properties.get("gcs.service.host")
-    config: Any = {"base_url": own.rstrip("/")} if own else {}
+    service_host = properties.get("gcs.service.host")
+    config: Any = {"base_url": service_host.rstrip("/")} if service_host else {}
     # Without a token nothing is authorized: the driver knows the token of every identity but none. obstore's
     # `skip_signature` would still look for one to write.
     bearer = {"token": "" if _is_true(properties, "gcs.no-auth") else properties.get("gcs.oauth2.token", "")}
@@ -265,7 +265,7 @@ def _adls(properties: Properties, address: Address) -> Client:
     endpoint = _adls_endpoint(properties, address)
     if endpoint.scheme not in ("http", "https") or not endpoint.netloc:
         raise SpecError(
-            f"`{name}` is no address, which Iceberg's Java client takes it for",
+            f"`{name}` is not an address, which Iceberg's Java client takes it for",
             remedy=f"write https://{address.host}, and the account's key as `adls.auth.shared-key.account.name` and"
             " `adls.auth.shared-key.account.key`",
             where=name,
@@ -322,7 +322,7 @@ def _options(properties: Properties, headers: Mapping[str, str] | None = None) -
     socket = _number(properties, f"http-client.{kind}.socket-timeout-ms", _SOCKET_MS)
     return {
         "allow_http": True,
-        # To Java's clients 0 is no limit.
+        # To Java's clients 0 is not a limit.
         **({"connect_timeout": timedelta(milliseconds=connect)} if connect else {}),
         **({"read_timeout": timedelta(milliseconds=socket)} if socket else {}),
         "timeout": _REQUEST_TIMEOUT,

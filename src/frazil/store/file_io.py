@@ -79,8 +79,8 @@ class StoreIO(FileIO):
         """
         address = address_of(location)
         if address.kind == "local":
-            found = Path(address.key).stat()
-            return f"{found.st_size} bytes, {found.st_mtime_ns}"
+            status = Path(address.key).stat()
+            return f"{status.st_size} bytes, {status.st_mtime_ns}"
         if address.kind == "hdfs":
             return self._hdfs(location, address).version()
         with _as_os_errors(location):
@@ -214,7 +214,7 @@ def _text(location: str, error: Exception) -> str:
     with what is wrong with its certificate.
     """
     text, _, answer = str(error).partition("\n\nDebug source")[0].partition("<")
-    parts = [found[1] for found in (_CODE.search(answer), _MESSAGE.search(answer)) if found]
+    parts = [match[1] for match in (_CODE.search(answer), _MESSAGE.search(answer)) if match]
     if refused := _CERTIFICATE.search(str(error)):
         parts.append(f"the store's certificate is not accepted: {refused[1]}")
     return f"{location}: {_QUERY.sub('', text).rstrip(': ')}{''.join(f': {part}' for part in parts)}"

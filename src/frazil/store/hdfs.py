@@ -31,7 +31,7 @@ _ANSWER = re.compile(r'RPCError\("(?:[\w$]+\.)*([\w$]+)", "(.*?)(?:\\n|"\)?$)', 
 
 def setting_of(name: str) -> StoreProperty | None:
     """Returns the description of one of Hadoop's settings; None for one that concerns no file of HDFS."""
-    return next((one for one in HDFS if one.matches(name)), None)
+    return next((setting for setting in HDFS if setting.matches(name)), None)
 
 
 def sent_to_tasks(settings: Mapping[str, str], defaults: Mapping[str, str]) -> dict[str, str]:
@@ -39,16 +39,16 @@ def sent_to_tasks(settings: Mapping[str, str], defaults: Mapping[str, str]) -> d
 
     Raises: SpecError for a setting that tasks cannot obey.
     """
-    found = {}
+    sent = {}
     for name, value in settings.items():
-        known = setting_of(name)
-        if known is None or value == defaults.get(name) or not value:
+        setting = setting_of(name)
+        if setting is None or value == defaults.get(name) or not value:
             continue
-        if known.treatment == "refused" and value.lower() not in known.harmless:
-            raise refusal(known, name)
-        if known.treatment == "honoured":
-            found[f"{DRIVERS_HADOOP}{name}"] = value
-    return found
+        if setting.treatment == "refused" and value.lower() not in setting.harmless:
+            raise refusal(setting, name)
+        if setting.treatment == "honoured":
+            sent[f"{DRIVERS_HADOOP}{name}"] = value
+    return sent
 
 
 class HdfsCluster:
@@ -86,11 +86,11 @@ class HdfsCluster:
 
     def options(self, overwrite: bool) -> WriteOptions:
         """Returns what a new file has: what one of Java's would have."""
-        own = self._settings
+        settings = self._settings
         return WriteOptions(
-            block_size=_number(own.get("dfs.blocksize")),
-            replication=_number(own.get("dfs.replication")),
-            permission=0o666 & ~int(own.get("fs.permissions.umask-mode", "022"), 8),
+            block_size=_number(settings.get("dfs.blocksize")),
+            replication=_number(settings.get("dfs.replication")),
+            permission=0o666 & ~int(settings.get("fs.permissions.umask-mode", "022"), 8),
             overwrite=overwrite,
         )
 
@@ -114,13 +114,13 @@ class HdfsFile(InputFile, OutputFile):
 
     def open(self, seekable: bool = True) -> Any:  # noqa: ARG002
         with _as_os_errors(self.location):
-            found = self._cluster.client.read(self._path)
+            content = self._cluster.client.read(self._path)
 
         def read_range(start: int, end: int) -> bytes:
             with _as_os_errors(self.location):
-                return found.read_range(start, end - start)
+                return content.read_range(start, end - start)
 
-        return RangeReader(len(found), read_range)
+        return RangeReader(len(content), read_range)
 
     def create(self, overwrite: bool = False) -> Any:
         def begin() -> Any:

@@ -408,14 +408,14 @@ _PREFIXES = (
 )
 _OF_HOSTS = ("adls.sas-token.", "adls.sas-token-expires-at-ms.", "adls.connection-string.")
 _MAY_BE_EMPTY = ("s3.access-key-id", "s3.secret-access-key", "s3.session-token", ".tags.")
-_KNOWN = tuple(one for store in STORES.values() for one in store)
-_EXACT = {one.name: one for one in _KNOWN if not one.name.endswith(".")}
-_FAMILIES = tuple(one for one in _KNOWN if one.name.endswith("."))
+_KNOWN = tuple(store_property for store in STORES.values() for store_property in store)
+_EXACT = {store_property.name: store_property for store_property in _KNOWN if not store_property.name.endswith(".")}
+_FAMILIES = tuple(store_property for store_property in _KNOWN if store_property.name.endswith("."))
 
 
 def property_of(name: str) -> StoreProperty | None:
     """Returns the description of a property; None for one that concerns no store, or is unknown."""
-    return _EXACT.get(name) or next((one for one in _FAMILIES if one.matches(name)), None)
+    return _EXACT.get(name) or next((family for family in _FAMILIES if family.matches(name)), None)
 
 
 def check_property(name: str, value: str, *, is_sent: bool = False) -> None:
@@ -423,20 +423,20 @@ def check_property(name: str, value: str, *, is_sent: bool = False) -> None:
 
     Raises: SpecError for a property that tasks cannot obey, and for an unknown one of a store.
     """
-    known = property_of(name)
-    if known is None:
+    store_property = property_of(name)
+    if store_property is None:
         if name.strip().lower().startswith(_PREFIXES):
             raise SpecError(f"`{name}` is not a property of a store that Frazil knows", remedy=_advice(name))
         return
-    if known.treatment == "refused" and value.lower() not in known.harmless:
-        raise refusal(known, name)
+    if store_property.treatment == "refused" and value.lower() not in store_property.harmless:
+        raise refusal(store_property, name)
     if is_sent:
         return
-    if not value.strip() and not known.name.endswith(_MAY_BE_EMPTY):
+    if not value.strip() and not store_property.name.endswith(_MAY_BE_EMPTY):
         raise SpecError(f"`{name}` is empty", remedy="write its value, or remove it")
-    if known.treatment == "python-only":
-        raise SpecError(f"`{name}` is not one of Iceberg's properties", remedy=known.note)
-    if known.name in _OF_HOSTS and "." not in name.removeprefix(known.name):
+    if store_property.treatment == "python-only":
+        raise SpecError(f"`{name}` is not one of Iceberg's properties", remedy=store_property.note)
+    if store_property.name in _OF_HOSTS and "." not in name.removeprefix(store_property.name):
         raise SpecError(
             f"`{name}` names an account, where Iceberg's Java client looks for its host",
             remedy=f"write `{name}.dfs.core.windows.net`",
@@ -461,9 +461,9 @@ def check_table_properties(properties: Mapping[str, str]) -> None:
 
     Raises: SpecError for a property that tasks cannot obey.
     """
-    for known in TABLE:
-        if known.treatment == "refused" and known.name in properties:
-            raise refusal(known, known.name)
+    for store_property in TABLE:
+        if store_property.treatment == "refused" and store_property.name in properties:
+            raise refusal(store_property, store_property.name)
 
 
 def task_properties(properties: Mapping[str, str]) -> dict[str, str]:
@@ -485,13 +485,13 @@ def credentials_end_ms(properties: Mapping[str, str]) -> int | None:
 def _is_for_tasks(name: str) -> bool:
     if name.startswith(DRIVERS_HADOOP) or name == PROXY:
         return True
-    known = property_of(name)
-    return known is not None and known.treatment in ("honoured", "translated")
+    store_property = property_of(name)
+    return store_property is not None and store_property.treatment in ("honoured", "translated")
 
 
-def refusal(known: StoreProperty, name: str) -> SpecError:
+def refusal(store_property: StoreProperty, name: str) -> SpecError:
     """Returns the error for a property or setting that tasks cannot obey."""
-    return SpecError(f"`{name}` cannot be obeyed by the tasks that write data files", remedy=known.note)
+    return SpecError(f"`{name}` cannot be obeyed by the tasks that write data files", remedy=store_property.note)
 
 
 def _advice(name: str) -> str:

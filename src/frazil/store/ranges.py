@@ -18,7 +18,7 @@ class RangeReader(io.RawIOBase):
         """size: of the file, in bytes. read_range: returns the bytes from a start to an end."""
         self._size = size
         self._read_range = read_range
-        self._at = 0
+        self._position = 0
 
     def readable(self) -> bool:
         return True
@@ -27,19 +27,19 @@ class RangeReader(io.RawIOBase):
         return True
 
     def tell(self) -> int:
-        return self._at
+        return self._position
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        self._at = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence]
-        return self._at
+        self._position = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._size}[whence]
+        return self._position
 
     def read(self, size: int = -1) -> bytes:
-        end = self._size if size < 0 else min(self._size, self._at + size)
-        if end <= self._at:
+        end = self._size if size < 0 else min(self._size, self._position + size)
+        if end <= self._position:
             return b""
-        found = self._read_range(self._at, end)
-        self._at = end
-        return found
+        content = self._read_range(self._position, end)
+        self._position = end
+        return content
 
 
 class StoreWriter(io.RawIOBase):

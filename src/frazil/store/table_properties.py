@@ -63,13 +63,15 @@ _VALUES = (
     _Values("write.metadata.metrics.default", _MODE, _MODES, "truncate(16)"),
     _Values("write.metadata.metrics.column.", _MODE, _MODES, "truncate(16)"),
 )
-_EXACT = {one.name: one for one in _VALUES if not one.name.endswith(".")}
-_OF_COLUMNS = tuple(one for one in _VALUES if one.name.endswith("."))
+_EXACT = {values.name: values for values in _VALUES if not values.name.endswith(".")}
+_OF_COLUMNS = tuple(values for values in _VALUES if values.name.endswith("."))
 
 
 def wrong_values(properties: Mapping[str, str]) -> Iterator[WrongValue]:
     """Yields the properties of a table that no file can be written with."""
     for name, text in properties.items():
-        known = _EXACT.get(name) or next((one for one in _OF_COLUMNS if name.startswith(one.name)), None)
-        if known is not None and not known.takes(text):
-            yield WrongValue(name, text, known.taken, known.usual)
+        values = _EXACT.get(name) or next(
+            (column_values for column_values in _OF_COLUMNS if name.startswith(column_values.name)), None
+        )
+        if values is not None and not values.takes(text):
+            yield WrongValue(name, text, values.taken, values.usual)

@@ -188,21 +188,27 @@ class LineageOutlet:
         kind = "TRANSFORMATION" if run.table.spec.has_query else "IDENTITY"
 
         def inputs(paths: Sequence[str], of_values: str, how: str) -> list[InputField]:
-            made = {path: Transformation(of_values, how, masking=_is_masked(path, lineage)) for path in paths}
-            return [InputField(namespace, topic, path, [made[path]]) for topic in topics for path in paths]
+            transformations = {
+                path: Transformation(of_values, how, masking=_is_masked(path, lineage)) for path in paths
+            }
+            return [InputField(namespace, topic, path, [transformations[path]]) for topic in topics for path in paths]
 
-        columns = {one.name: Fields(inputs(one.fields, "DIRECT", kind)) for one in lineage.columns}
+        columns = {column.name: Fields(inputs(column.fields, "DIRECT", kind)) for column in lineage.columns}
         return ColumnLineageDatasetFacet(columns, inputs(lineage.conditions, "INDIRECT", "FILTER"))
 
 
 def _is_masked(path: str, lineage: TableLineage) -> bool:
     """Whether a field is protected, or a part of it, or what it is in."""
-    protected = (f"{one.field}." for one in lineage.protected)
-    return any(one.startswith(f"{path}.") or f"{path}.".startswith(one) for one in protected)
+    protected = (f"{protected_field.field}." for protected_field in lineage.protected)
+    return any(
+        protected_path.startswith(f"{path}.") or f"{path}.".startswith(protected_path) for protected_path in protected
+    )
 
 
 def _schema_facet(state: TableState) -> SchemaDatasetFacet:
-    return SchemaDatasetFacet([SchemaDatasetFacetFields(one.name, str(one.field_type)) for one in state.schema.fields])
+    return SchemaDatasetFacet(
+        [SchemaDatasetFacetFields(field.name, str(field.field_type)) for field in state.schema.fields]
+    )
 
 
 def kafka_namespace(spec: PipelineSpec) -> str:

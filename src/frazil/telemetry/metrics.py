@@ -66,9 +66,9 @@ def otel_name(metric: Metric) -> tuple[str, str]:
     name, unit = metric.name, ""
     if metric.kind == "counter" and name != _WITH_TOTAL:
         name = name.removesuffix("_total")
-    for suffix, found in _UNITS.items():
+    for suffix, suffix_unit in _UNITS.items():
         if name.endswith(suffix):
-            name, unit = name.removesuffix(suffix), found
+            name, unit = name.removesuffix(suffix), suffix_unit
     for start in ("frazil_table_", "frazil_"):
         if name.startswith(start):
             name = start.replace("_", ".") + name.removeprefix(start)
@@ -89,27 +89,29 @@ def otel_metrics(pipeline: RunningPipeline, resource: Resource, times: Times) ->
     Raises: UnavailableError until the tables are known.
     """
     report, tables = pipeline.report(), pipeline.tables
-    found, own = list[OtelMetric](), {"pipeline": report.pipeline}
+    metrics, pipeline_labels = list[OtelMetric](), {"pipeline": report.pipeline}
     single = process_values(pipeline, report)
     for metric in PROCESS:
         if isinstance(metric, OfAll):
             total = merged(metric, tables)
-            found += _named(metric, [_histogram(total.counts, total.bounds, total.total, own, times)])
+            metrics += _named(metric, [_histogram(total.counts, total.bounds, total.total, pipeline_labels, times)])
         else:
-            points = [_point(value, {**own, **labels}, times) for labels, value in single.get(metric.name, ())]
-            found += _named(metric, points)
-    known = known_tables(report, tables)
+            points = [
+                _point(value, {**pipeline_labels, **labels}, times) for labels, value in single.get(metric.name, ())
+            ]
+            metrics += _named(metric, points)
+    reported_tables = known_tables(report, tables)
     for metric in TABLE:
         points = list[NumberDataPoint]()
-        for one, table in known:
-            value, labels = value_of(metric, one, table), {**own, "table": one.name}
+        for recorded, table in reported_tables:
+            value, labels = value_of(metric, recorded, table), {**pipeline_labels, "table": recorded.name}
             if isinstance(value, int | float):
                 points.append(_point(value, labels, times))
             elif value is not None:
                 points += [_point(number, {**labels, metric.label: kind}, times) for kind, number in value]
-        found += _named(metric, points)
-    found += _of_process(own, times)
-    scope = ScopeMetrics(InstrumentationScope("frazil", frazil.__version__), found, "")
+        metrics += _named(metric, points)
+    metrics += _of_process(pipeline_labels, times)
+    scope = ScopeMetrics(InstrumentationScope("frazil", frazil.__version__), metrics, "")
     return OtelMetrics([ResourceMetrics(resource, [scope], "")])
 
 
@@ -137,11 +139,13 @@ def _data(kind: str, points: _Points) -> Sum | Gauge | Histogram:
     return Gauge(points)  # type: ignore[arg-type]
 
 
-def _of_process(own: Labels, times: Times) -> Iterable[OtelMetric]:
+def _of_process(labels: Labels, times: Times) -> Iterable[OtelMetric]:
     for family in OWN.collect():
         for sample in family.samples:
             if sample.name in _CONVENTIONS:
-                yield _as_convention(sample.name, family.documentation, family.type, [_point(sample.value, own, times)])
+                yield _as_convention(
+                    sample.name, family.documentation, family.type, [_point(sample.value, labels, times)]
+                )
 
 
 def _point(value: float, labels: Labels, times: Times) -> NumberDataPoint:

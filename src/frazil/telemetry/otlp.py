@@ -40,8 +40,8 @@ class OtlpOutlet:
         self._pipeline, self._clock = pipeline, clock
         self._resource = _resource()
         self._spans = Spans(pipeline.spec.pipeline, self._resource, pipeline.redact)
-        self._span_exporter = None if _is_off("TRACES") else OTLPSpanExporter(_at(url, "traces"))
-        self._metric_exporter = None if _is_off("METRICS") else OTLPMetricExporter(_at(url, "metrics"))
+        self._span_exporter = None if _is_off("TRACES") else OTLPSpanExporter(_signal_url(url, "traces"))
+        self._metric_exporter = None if _is_off("METRICS") else OTLPMetricExporter(_signal_url(url, "metrics"))
         self._began_ms = clock.now_ms()
         self._every_s = pause_s("OTEL_METRIC_EXPORT_INTERVAL", _METRICS_EVERY_S)
         self._metrics_due_s = clock.monotonic_s()
@@ -55,8 +55,8 @@ class OtlpOutlet:
         except OSError as error:  # Many services take one of the two.
             failure = error
         if self._span_exporter is not None:
-            for at in range(0, len(batches), _MOST_BATCHES):
-                self._send_spans(self._span_exporter, batches[at : at + _MOST_BATCHES], len(batches) - at)
+            for start in range(0, len(batches), _MOST_BATCHES):
+                self._send_spans(self._span_exporter, batches[start : start + _MOST_BATCHES], len(batches) - start)
         if failure is not None:
             raise failure
 
@@ -65,8 +65,8 @@ class OtlpOutlet:
             self._metrics_due_s = self._clock.monotonic_s() + self._every_s
             with suppress(UnavailableError):  # Nothing is known before the first turn.
                 times = Times(self._began_ms * 1_000_000, self._clock.now_ms() * 1_000_000)
-                found = otel_metrics(self._pipeline, self._resource, times)
-                self._count(self._metric_exporter.export(found) is MetricExportResult.SUCCESS)
+                metrics = otel_metrics(self._pipeline, self._resource, times)
+                self._count(self._metric_exporter.export(metrics) is MetricExportResult.SUCCESS)
 
     def interrupt(self) -> None:
         """See the protocol."""
@@ -88,12 +88,12 @@ class OtlpOutlet:
 
 def _resource() -> Resource:
     """Returns what all that is sent belongs to, with the variables of the environment."""
-    own = {"service.version": frazil.__version__, "service.instance.id": new_id()}
+    attributes = {"service.version": frazil.__version__, "service.instance.id": new_id()}
     if not os.environ.get("OTEL_SERVICE_NAME") and "service.name=" not in os.environ.get(
         "OTEL_RESOURCE_ATTRIBUTES", ""
     ):
-        own["service.name"] = "frazil"
-    return Resource.create(own)
+        attributes["service.name"] = "frazil"
+    return Resource.create(attributes)
 
 
 class _Reason(logging.Handler):
@@ -114,5 +114,5 @@ def _is_off(signal: str) -> bool:
     return os.environ.get(f"OTEL_{signal}_EXPORTER", "").strip().lower() == "none"
 
 
-def _at(url: str | None, signal: str) -> str | None:
+def _signal_url(url: str | None, signal: str) -> str | None:
     return None if url is None else f"{url}/v1/{signal}"

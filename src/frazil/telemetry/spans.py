@@ -52,8 +52,8 @@ class Spans:
         """Returns the spans of the batches."""
         for batch in batches:
             self._trace(batch)
-        found, self._ended.spans = self._ended.spans, []
-        return found
+        spans, self._ended.spans = self._ended.spans, []
+        return spans
 
     def _trace(self, batch: EndedBatch) -> None:
         topic = batch.topics[0] if len(batch.topics) == 1 else ""
@@ -74,24 +74,24 @@ class Spans:
         _end(root, batch.whole)
 
     def _attributes(self, batch: EndedBatch, topic: str) -> dict[str, Any]:
-        found: dict[str, Any] = {
+        attributes: dict[str, Any] = {
             **MESSAGING,
             "frazil.pipeline": self._pipeline,
             "frazil.table": batch.table.name,
             "frazil.outcome": batch.outcome.lower(),
         }
         if topic:
-            found["messaging.destination.name"] = topic
+            attributes["messaging.destination.name"] = topic
         if batch.numbers is not None:
-            found |= {
+            attributes |= {
                 "messaging.batch.message_count": batch.numbers.records,
                 "frazil.rows": batch.numbers.rows,
                 "frazil.files": batch.numbers.files,
                 "frazil.bad_records": batch.numbers.bad_records,
             }
         if batch.error is not None:
-            found["error.type"] = type(batch.error).__name__
-        return found
+            attributes["error.type"] = type(batch.error).__name__
+        return attributes
 
     def _begin(
         self,

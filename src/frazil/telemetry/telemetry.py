@@ -85,20 +85,20 @@ def destinations(spec: TelemetrySpec, environment: Mapping[str, str]) -> Iterato
         if environment.get(_SWITCHES[name], "").strip().lower() == "true":
             continue
         declared: str | None = getattr(spec, name)
-        found = [variable for variable in variables if environment.get(variable)]
+        set_variables = [variable for variable in variables if environment.get(variable)]
         if declared:
             yield Destination(name, declared, f"telemetry.{name}")
-        elif found:
-            yield Destination(name, None, found[0])
+        elif set_variables:
+            yield Destination(name, None, set_variables[0])
 
 
 def pause_s(variable: str, default_s: float) -> float:
     """Returns the seconds of a variable in milliseconds; the default for another text, and where there would be no pause."""
     try:
-        found = float(os.environ.get(variable, "")) / 1000
+        seconds = float(os.environ.get(variable, "")) / 1000
     except ValueError:
         return default_s
-    return found if 0 < found <= _LONGEST_PAUSE_S else default_s
+    return seconds if 0 < seconds <= _LONGEST_PAUSE_S else default_s
 
 
 def _is_installed(module: str) -> bool:
@@ -195,13 +195,13 @@ class Sender:
                     self._note_success()
 
     def _waiting(self) -> list[EndedBatch]:
-        found = list[EndedBatch]()
-        while len(found) < MOST_WAITING:
+        batches = list[EndedBatch]()
+        while len(batches) < MOST_WAITING:
             try:
-                found.append(self._queue.get_nowait())
+                batches.append(self._queue.get_nowait())
             except Empty:
                 break
-        return found
+        return batches
 
     def _note_failure(self, error: Exception) -> None:
         self.failed += 1
@@ -259,11 +259,11 @@ class Telemetry:
     def counts(self) -> TelemetryCounts:
         """Returns the numbers of the metrics of telemetry."""
         requests = [
-            ({"destination": one.name, "outcome": outcome}, number)
-            for one in self._senders
-            for outcome, number in (("ok", one.sent), ("failed", one.failed))
+            ({"destination": sender.name, "outcome": outcome}, number)
+            for sender in self._senders
+            for outcome, number in (("ok", sender.sent), ("failed", sender.failed))
         ]
-        dropped = [({"destination": one.name}, one.dropped) for one in self._senders]
+        dropped = [({"destination": sender.name}, sender.dropped) for sender in self._senders]
         return {"frazil_telemetry_requests_total": requests, "frazil_telemetry_dropped_batches_total": dropped}
 
 

@@ -55,7 +55,7 @@ class Change:
     #: The records that the commit has read; empty where there is no commit.
     ranges: tuple[OffsetRange, ...]
     #: What the commit changed.
-    own: tuple[FileRows, ...]
+    committed: tuple[FileRows, ...]
     #: What other writers changed.
     others: tuple[FileRows, ...] = ()
     #: The number of records that the commit has read.
@@ -120,26 +120,26 @@ def compare(piece: Piece, read: Read) -> Compared:
 
     Raises: UnavailableError where Kafka or the store does not answer.
     """
-    found, reasons = Compared(piece.target.name), list[str]()
+    compared, reasons = Compared(piece.target.name), list[str]()
     for change in piece.changes:
         try:
             records, missing, surplus = _compare_change(piece, change, read)
         except NotComparable as error:
             reasons.append(str(error))
             continue
-        found = replace(
-            found,
-            commits=found.commits + 1,
-            records=found.records + records,
-            missing=found.missing + missing,
-            surplus=found.surplus + surplus,
+        compared = replace(
+            compared,
+            commits=compared.commits + 1,
+            records=compared.records + records,
+            missing=compared.missing + missing,
+            surplus=compared.surplus + surplus,
         )
-    return replace(found, reasons=tuple(dict.fromkeys(reasons)))
+    return replace(compared, reasons=tuple(dict.fromkeys(reasons)))
 
 
 def _compare_change(piece: Piece, change: Change, read: Read) -> tuple[int, int, int]:
     """Returns the numbers of records, of missing rows and of surplus rows."""
-    if sum(file.file.record_count for file in (*change.own, *change.others)) > MOST_ROWS:
+    if sum(file.file.record_count for file in (*change.committed, *change.others)) > MOST_ROWS:
         raise NotComparable("another writer has rewritten more rows than are compared")
     target, stray = piece.target, 0
     rows, others = _Rows(JsonEncoder(target.schema.fields)), _Rows(JsonEncoder(target.schema.fields))
@@ -147,10 +147,10 @@ def _compare_change(piece: Piece, change: Change, read: Read) -> tuple[int, int,
     if report.counts.record_count < change.record_count:  # As by the compaction of the topic.
         raise NotComparable("Kafka has deleted some records of the commits")
     if target.changes is None:
-        _add_changes(rows, target, change.own)
+        _add_changes(rows, target, change.committed)
         _add_changes(rows, target, change.others)
     else:
-        stray = _add_upserts(rows, target, change.own, report)
+        stray = _add_upserts(rows, target, change.committed, report)
         _add_changes(others, target, change.others)
     own_missing, own_surplus = rows.differing()
     missing, surplus = others.differing()
@@ -162,13 +162,13 @@ def _add_wanted(rows: _Rows, target: TableTarget, ranges: Sequence[OffsetRange],
     """Counts the rows that the records make down; returns the report of a task that reads them."""
     with temporary_folder(PREFIX) as folder:
         local = _in_folder(target, folder)
-        job = Job(dict.fromkeys({one.topic for one in ranges}, local))
+        job = Job(dict.fromkeys({offset_range.topic for offset_range in ranges}, local))
         with quoting_no_record(job):
             reports = read_all(job, each_in_time(_batches(ranges, read)))
         report = merge_reports(local.name, reports)
         _check(report)
-        made = [FileRows(_live(file)) for file in report.written.data]
-        for batch in read_rows(local, made, Place(), None):
+        files = [FileRows(_live(file)) for file in report.written.data]
+        for batch in read_rows(local, files, Place(), None):
             rows.add(batch.batch, -1)
     return report
 
@@ -186,8 +186,8 @@ def _add_upserts(rows: _Rows, target: TableTarget, files: Iterable[FileRows], re
         raise NotComparable("a key column is inside of another column")
     keys = JsonEncoder([target.schema.find_field(path[0]) for path in paths])
     touched: set[bytes] = set()
-    for one in report.changes.touched:
-        columns = load_ranked(one.keys).keys
+    for touched_keys in report.changes.touched:
+        columns = load_ranked(touched_keys.keys).keys
         touched.update(keys.encode(pa.RecordBatch.from_arrays(list(columns), [path[0] for path in paths])))
     for batch in read_rows(target, files, Place(), None):
         if batch.source.change_type == "DELETE":
@@ -218,7 +218,7 @@ def _check(report: TaskReport) -> None:
         raise NotComparable("keys of rows were changed")
     if changes.emptied or changes.unplaced:
         raise NotComparable("the table was truncated")
-    if any(one.buffered for one in changes.touched):
+    if any(touched_keys.buffered for touched_keys in changes.touched):
         raise NotComparable("changes keep values of the rows that they replace")
 
 
@@ -234,8 +234,8 @@ def _batches(ranges: Sequence[OffsetRange], read: Read) -> Iterator[pa.RecordBat
         records, reached = read([wanted], _AT_ONCE_BYTES)
         for start in range(0, len(records), _AT_ONCE_RECORDS):
             yield batch_of(records[start : start + _AT_ONCE_RECORDS])
-        if (at := reached[wanted.topic, wanted.partition]) < wanted.end:
-            left.appendleft(replace(wanted, start=at))
+        if (reached_offset := reached[wanted.topic, wanted.partition]) < wanted.end:
+            left.appendleft(replace(wanted, start=reached_offset))
 
 
 def main() -> None:
@@ -248,14 +248,16 @@ def main() -> None:
     with limited_memory():
         for piece in pieces:
             try:
-                found = compare(piece, reader.read)
+                compared = compare(piece, reader.read)
             except UnavailableError as error:
-                found = Compared(piece.target.name, reasons=(error.message,))
+                compared = Compared(piece.target.name, reasons=(error.message,))
             except (OSError, FrazilError) as error:
-                found = Compared(piece.target.name, reasons=(f"the rows cannot be read: {error}",))
+                compared = Compared(piece.target.name, reasons=(f"the rows cannot be read: {error}",))
             except Exception as error:  # noqa: BLE001  (the next tables are compared; a message may quote a row)
-                found = Compared(piece.target.name, reasons=(f"its rows cannot be compared: {type(error).__name__}",))
-            sys.stdout.write(json.dumps(asdict(found)) + "\n")
+                compared = Compared(
+                    piece.target.name, reasons=(f"its rows cannot be compared: {type(error).__name__}",)
+                )
+            sys.stdout.write(json.dumps(asdict(compared)) + "\n")
             sys.stdout.flush()
     reader.close()
 

@@ -80,7 +80,7 @@ class Window:
     @property
     def span(self) -> int:
         """The number of offsets."""
-        return sum(one.span for one in self.ranges)
+        return sum(offset_range.span for offset_range in self.ranges)
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ def find_windows(
 
     snapshots: the oldest first. starts_at_zero: whether a partition without progress is read from its first offset.
     """
-    before, others, found = past.offsets, list[int](), list[Window]()
+    before, others, windows = past.offsets, list[int](), list[Window]()
     if snapshots and snapshots[0].parent_id != past.snapshot_id:
         before = None  # Snapshots between have been expired, or the table was rolled back.
     elif past.snapshot_id is None:
@@ -116,11 +116,11 @@ def find_windows(
             ids = (*others, snapshot.snapshot_id)
             # Without a balance the commit moved the progress and read nothing; without ranges it repeats a balance.
             read = (ranges, progress.balance.read) if ranges and progress.balance is not None else ((), 0)
-            found.append(Window(ids, read[0], snapshot.schema_id, bool(others), read[1]))
+            windows.append(Window(ids, read[0], snapshot.schema_id, bool(others), read[1]))
         before, others = progress.offsets, []
     if others:
-        found.append(Window(tuple(others), is_disturbed=True))
-    return found, Past(snapshots[-1].snapshot_id if snapshots else past.snapshot_id, before)
+        windows.append(Window(tuple(others), is_disturbed=True))
+    return windows, Past(snapshots[-1].snapshot_id if snapshots else past.snapshot_id, before)
 
 
 def choose(
@@ -130,13 +130,13 @@ def choose(
     one window; no more than MOST_OFFSETS in all.
     """
     every = list(windows)
-    wanted = sample * sum(one.span for one in every)
+    wanted = sample * sum(window.span for window in every)
     chosen, span = list[Window](), 0
-    for one in sorted(shuffled(every), key=lambda one: not one.is_disturbed):
+    for window in sorted(shuffled(every), key=lambda window: not window.is_disturbed):
         is_enough = bool(chosen) and span >= wanted
-        if span + one.span <= MOST_OFFSETS and (one.is_disturbed or not is_enough):
-            chosen.append(one)
-            span += one.span
+        if span + window.span <= MOST_OFFSETS and (window.is_disturbed or not is_enough):
+            chosen.append(window)
+            span += window.span
     return tuple(chosen)
 
 
@@ -147,21 +147,21 @@ def _is_of_others(snapshot: Snapshot) -> bool:
 
 def _ranges(before: Offsets, after: Offsets, starts_at_zero: bool) -> tuple[OffsetRange, ...] | None:
     """Returns the ranges that a commit has read; None where a partition began at an unknown offset, or went back."""
-    found = []
+    ranges = []
     for topic, ends in sorted(after.items()):
         for partition, end in sorted(ends.items()):
             start = before.get(topic, {}).get(partition, 0 if starts_at_zero else None)
             if start is None or start > end:
                 return None
             if start < end:
-                found.append(OffsetRange(topic, partition, start, end))
-    return tuple(found)
+                ranges.append(OffsetRange(topic, partition, start, end))
+    return tuple(ranges)
 
 
 @dataclass
-class _Known:
+class _Progress:
     past: Past = field(default_factory=Past)
-    found: VerificationReport = field(default_factory=VerificationReport)
+    report: VerificationReport = field(default_factory=VerificationReport)
 
 
 class VerifySchedule:
@@ -187,7 +187,7 @@ class VerifySchedule:
         self._clock = clock
         self._catalog: IcebergCatalog | None = None
         self._tables: Sequence[Table] = ()
-        self._known: dict[str, _Known] = {}
+        self._progress: dict[str, _Progress] = {}
         self._child: subprocess.Popen[bytes] | None = None
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._loop, name="verify", daemon=True)
@@ -210,8 +210,8 @@ class VerifySchedule:
     def status(self) -> Mapping[str, VerificationReport]:
         """Returns by table what was found."""
         # From the start: the first row that differs is an increase of a counter then.
-        own = [table.name for table in self._tables if table.schedule.is_owned]
-        return {name: self._known.get(name, _Known()).found for name in own}
+        owned_names = [table.name for table in self._tables if table.schedule.is_owned]
+        return {name: self._progress.get(name, _Progress()).report for name in owned_names}
 
     def _loop(self) -> None:
         pause_s = min(self._settings.every_s, FIRST_S)
@@ -234,20 +234,20 @@ class VerifySchedule:
                 pieces += self._pieces_of(table, self._catalog)
         while pieces and not self._stopping.is_set():
             left = {piece.target.name: piece for piece in pieces}
-            for found in self._compared(pieces):
-                del left[found.table]
-                self._note_found(found)
+            for compared in self._compared(pieces):
+                del left[compared.table]
+                self._note_found(compared)
             pieces = [*left.values()]
             if pieces and not self._stopping.is_set():  # The rows of the first have ended the process.
                 name = pieces.pop(0).target.name
                 self._note_not_compared(name, "the process that compares its rows has ended")
 
     def _pieces_of(self, table: Table, catalog: IcebergCatalog) -> list[Piece]:
-        known = self._known.setdefault(table.name, _Known())
+        progress = self._progress.setdefault(table.name, _Progress())
         reason = _why_not(table)
         if not reason:
             try:
-                return self._chosen(table, catalog, known)
+                return self._chosen(table, catalog, progress)
             except FrazilError as error:
                 reason = error.message
             except RuntimeError:  # The loop has changed the table meanwhile.
@@ -255,37 +255,42 @@ class VerifySchedule:
         self._note_not_compared(table.name, reason)
         return []
 
-    def _chosen(self, table: Table, catalog: IcebergCatalog, known: _Known) -> list[Piece]:
+    def _chosen(self, table: Table, catalog: IcebergCatalog, progress: _Progress) -> list[Piece]:
         if catalog.load(table.name) is None:
             return []
         pipeline, target = self._spec.pipeline, target_of(table)
-        snapshots = _snapshots(catalog, table.name, pipeline, self._run_id, known.past)
-        starts_at_zero = table.spec.start.kind == "earliest"
-        every, past = find_windows(pipeline, self._run_id, snapshots, known.past, starts_at_zero)
-        there = self._without_gone(every)
-        kept = [one for one in there if one.schema_id in (None, target.schema.schema_id)]
+        snapshots = _snapshots(catalog, table.name, pipeline, self._run_id, progress.past)
+        starts_at_zero = table.spec.source.start.kind == "earliest"
+        every, past = find_windows(pipeline, self._run_id, snapshots, progress.past, starts_at_zero)
+        readable = self._without_gone(every)
+        kept = [window for window in readable if window.schema_id in (None, target.schema.schema_id)]
         files = Snapshots(catalog, table.name)
         chosen = choose(kept, self._settings.sample, shuffled)
-        found = tuple(_change(files, one) for one in chosen)
-        known.past = past
-        known.found = replace(known.found, reason="")
-        if len(there) < len(every):
+        changes = tuple(_change(files, window) for window in chosen)
+        progress.past = past
+        progress.report = replace(progress.report, reason="")
+        if len(readable) < len(every):
             self._note_not_compared(table.name, _RECORDS_GONE)
-        elif len(kept) < len(there):
+        elif len(kept) < len(readable):
             self._note_not_compared(table.name, _OTHER_COLUMNS)
-        elif any(one.span > MOST_OFFSETS for one in kept):
+        elif any(window.span > MOST_OFFSETS for window in kept):
             self._note_not_compared(table.name, _TOO_LARGE)
-        may_drop_late = table.spec.mode == "upsert" and table.spec.order_by is not None
-        return [Piece(target, found, may_drop_late)] if found else []
+        may_drop_late = table.spec.changes.mode == "upsert" and table.spec.changes.order_by is not None
+        return [Piece(target, changes, may_drop_late)] if changes else []
 
     def _without_gone(self, windows: Iterable[Window]) -> list[Window]:
         """Returns the windows whose records Kafka still has."""
         every = list(windows)
-        first = self._source.beginnings({(one.topic, one.partition) for window in every for one in window.ranges})
+        first = self._source.beginnings(
+            {(offset_range.topic, offset_range.partition) for window in every for offset_range in window.ranges}
+        )
         return [
             window
             for window in every
-            if all(first.get((one.topic, one.partition), one.end) <= one.start for one in window.ranges)
+            if all(
+                first.get((offset_range.topic, offset_range.partition), offset_range.end) <= offset_range.start
+                for offset_range in window.ranges
+            )
         ]
 
     def _compared(self, pieces: Sequence[Piece]) -> Iterator[Compared]:
@@ -311,36 +316,36 @@ class VerifySchedule:
                 child.wait()
                 self._child = None
         for line in output.splitlines():
-            found = json.loads(line)
-            yield Compared(**{**found, "reasons": tuple(found["reasons"])})
+            fields = json.loads(line)
+            yield Compared(**{**fields, "reasons": tuple(fields["reasons"])})
 
     def _note_found(self, compared: Compared) -> None:
         for reason in compared.reasons:
             self._note_not_compared(compared.table, reason)
         if not compared.commits:
             return
-        known, missing, surplus = self._known[compared.table], compared.missing, compared.surplus
-        known.found = found = replace(
-            known.found,
+        progress, missing, surplus = self._progress[compared.table], compared.missing, compared.surplus
+        progress.report = report = replace(
+            progress.report,
             last_ms=self._clock.now_ms(),
-            commits=known.found.commits + compared.commits,
-            records=known.found.records + compared.records,
-            missing=known.found.missing + missing,
-            surplus=known.found.surplus + surplus,
+            commits=progress.report.commits + compared.commits,
+            records=progress.report.records + compared.records,
+            missing=progress.report.missing + missing,
+            surplus=progress.report.surplus + surplus,
             is_equal=not missing and not surplus,
         )
         words = {"table": compared.table, "commits": compared.commits, "records": compared.records}
-        if found.is_equal:
+        if report.is_equal:
             log.info("table_verified", **words)
         else:
             remedy = f"run `frazil verify {compared.table}`, which shows such rows, and look for another writer"
             log.error("table_differs", **words, missing=missing, surplus=surplus, remedy=remedy)
 
     def _note_not_compared(self, table: str, reason: str) -> None:
-        known = self._known[table]
-        if known.found.reason != reason:
+        progress = self._progress[table]
+        if progress.report.reason != reason:
             log.info("table_not_verified", table=table, reason=reason)
-        known.found = replace(known.found, reason=reason)
+        progress.report = replace(progress.report, reason=reason)
 
 
 def _why_not(table: Table) -> str:
@@ -348,9 +353,9 @@ def _why_not(table: Table) -> str:
     spec = table.spec
     if spec.route is not None:
         return "it belongs to a route"
-    if spec.lookup:
+    if spec.query.lookup:
         return "its rows are joined with reference tables"
-    if spec.atomic is not None:
+    if spec.changes.atomic is not None:
         return "its commits leave out transactions that were read before"
     if table.has_spark_part:
         return "Spark computes a part of its query"
@@ -361,8 +366,8 @@ def _change(files: Snapshots, window: Window) -> Change:
     *others, last = ([*files.changes_of(number)] for number in window.snapshots)
     if not window.ranges:
         others.append(last)
-    own = tuple(last) if window.ranges else ()
-    return Change(window.ranges, own, tuple(change for many in others for change in many), window.record_count)
+    committed = tuple(last) if window.ranges else ()
+    return Change(window.ranges, committed, tuple(change for many in others for change in many), window.record_count)
 
 
 def _snapshots(catalog: IcebergCatalog, table: str, pipeline: str, run_id: str, past: Past) -> list[Snapshot]:
@@ -371,7 +376,7 @@ def _snapshots(catalog: IcebergCatalog, table: str, pipeline: str, run_id: str, 
 
     Raises: UnavailableError where the metadata cannot be read.
     """
-    found: list[Snapshot] = []
+    snapshots: list[Snapshot] = []
     try:
         for text in catalog.snapshot_texts(table):
             read: dict[str, Any] = json.loads(text)
@@ -380,9 +385,9 @@ def _snapshots(catalog: IcebergCatalog, table: str, pipeline: str, run_id: str, 
             summary = read.get("summary", {})
             operation, own_run = summary.get("operation", ""), summary.get(key(pipeline, "run-id"))
             ids = read["snapshot-id"], read.get("parent-snapshot-id"), read.get("schema-id")
-            found.append(Snapshot(*ids, operation, summary))
+            snapshots.append(Snapshot(*ids, operation, summary))
             if own_run not in (None, run_id):
                 break
     except java_errors() as error:
         raise unavailable("the snapshots cannot be read", error, table) from None
-    return found[::-1]
+    return snapshots[::-1]

@@ -1,4 +1,4 @@
-"""Avro data files with Iceberg's field ids, row by row by fastavro.
+"""Rows as Avro with Iceberg's field ids: data files of other writers are read, and rows written for Kafka records.
 
 PyIceberg's schemas of Avro files know no optional list elements, no repeated types and no time zones, so only its
 primitive types are used.
@@ -19,7 +19,7 @@ from pyiceberg.utils.schema_conversion import ConvertSchemaToAvro
 
 from frazil.schema.arrow import rows_as_written
 
-_Known = dict[str, pa.DataType]
+_NamedTypes = dict[str, pa.DataType]
 _MapForm = Callable[[Iterable[tuple[Any, Any]], pa.MapType], Any]
 _NAMED = ("fixed", "record")
 _PRIMITIVES: Mapping[str, pa.DataType] = {
@@ -28,16 +28,6 @@ _PRIMITIVES: Mapping[str, pa.DataType] = {
 }  # fmt: skip
 _LOGICAL: Mapping[str, pa.DataType] = {"date": pa.date32(), "time-micros": pa.time64("us")}
 _UNITS = {"timestamp-micros": "us", "timestamp-nanos": "ns"}
-
-
-def write_avro(rows: Iterable[pa.RecordBatch], stream: Any, fields: Sequence[NestedField], codec: str) -> None:
-    """Writes an Avro file. codec: as in `write.avro.compression-codec`; any but `uncompressed` is gzip, Iceberg's
-    default, which Avro calls deflate.
-
-    Raises: OSError where the store refuses the file.
-    """
-    schema = avro_schema(fields)
-    fastavro.writer(stream, schema, avro_rows(rows, schema), codec="null" if codec == "uncompressed" else "deflate")
 
 
 def avro_schema(fields: Sequence[NestedField], name: str = "table") -> dict[str, Any]:
@@ -69,10 +59,10 @@ def read_avro(stream: Any) -> tuple[pa.Schema, Iterator[pa.Table]]:
 def _avro_field(field: NestedField, defined: set[str]) -> dict[str, Any]:
     """Returns the field of an Avro record. defined: the names of the types that the schema has defined already."""
     name = make_compatible_name(field.name)
-    found = {"name": name, "field-id": field.field_id, "type": _avro_type(field, defined)}
+    avro_field = {"name": name, "field-id": field.field_id, "type": _avro_type(field, defined)}
     if name != field.name:
-        found["iceberg-field-name"] = field.name
-    return found if field.required else {**found, "default": None}
+        avro_field["iceberg-field-name"] = field.name
+    return avro_field if field.required else {**avro_field, "default": None}
 
 
 def _avro_type(field: NestedField, defined: set[str]) -> Any:
@@ -88,7 +78,7 @@ def _avro_type(field: NestedField, defined: set[str]) -> Any:
 def _avro_kind(field: NestedField, defined: set[str]) -> Any:
     kind = field.field_type
     if isinstance(kind, StructType):
-        fields = [_avro_field(one, defined) for one in kind.fields]
+        fields = [_avro_field(member, defined) for member in kind.fields]
         return {"type": "record", "name": f"r{field.field_id}", "fields": fields}
     if isinstance(kind, ListType):
         return {"type": "array", "element-id": kind.element_id, "items": _avro_type(kind.element_field, defined)}
@@ -102,7 +92,7 @@ def _avro_map(kind: MapType, defined: set[str]) -> dict[str, Any]:
     if isinstance(kind.key_type, StringType):
         values = _avro_type(kind.value_field, defined)
         return {"type": "map", "values": values, "key-id": kind.key_id, "value-id": kind.value_id}
-    fields = [_avro_field(one, defined) for one in (kind.key_field, kind.value_field)]
+    fields = [_avro_field(part, defined) for part in (kind.key_field, kind.value_field)]
     entry = {"type": "record", "name": f"k{kind.key_id}_v{kind.value_id}", "fields": fields}
     return {"type": "array", "logicalType": "map", "items": entry}
 
@@ -110,47 +100,49 @@ def _avro_map(kind: MapType, defined: set[str]) -> dict[str, Any]:
 def _plain(schema: Any) -> Any:
     """Returns the schema with times as their integers: Python's own times cannot hold all of them."""
     if isinstance(schema, list):
-        return [_plain(one) for one in schema]
+        return [_plain(part) for part in schema]
     if not isinstance(schema, dict):
         return schema
-    return {name: _plain(one) for name, one in schema.items() if name != "logicalType" or one in ("decimal", "map")}
+    return {
+        name: _plain(value) for name, value in schema.items() if name != "logicalType" or value in ("decimal", "map")
+    }
 
 
-def _arrow_fields(record: Any, known: _Known) -> list[pa.Field]:
-    return [_arrow_field(one["name"], one["type"], one["field-id"], known) for one in record["fields"]]
+def _arrow_fields(record: Any, named_types: _NamedTypes) -> list[pa.Field]:
+    return [_arrow_field(field["name"], field["type"], field["field-id"], named_types) for field in record["fields"]]
 
 
-def _arrow_field(name: str, schema: Any, field_id: int, known: _Known) -> pa.Field:
-    """Returns the Arrow field of values with an Avro schema, with field ids at every level. known: the types that the
+def _arrow_field(name: str, schema: Any, field_id: int, named_types: _NamedTypes) -> pa.Field:
+    """Returns the Arrow field of values with an Avro schema, with field ids at every level. named_types: the types that the
     schema has defined already, by name.
     """
     is_optional = isinstance(schema, list)
-    kind = _arrow_kind(next(one for one in schema if one != "null") if is_optional else schema, known)
+    kind = _arrow_kind(next(branch for branch in schema if branch != "null") if is_optional else schema, named_types)
     return pa.field(name, kind, is_optional, metadata={b"PARQUET:field_id": str(field_id).encode()})
 
 
-def _arrow_kind(schema: Any, known: _Known) -> pa.DataType:
+def _arrow_kind(schema: Any, named_types: _NamedTypes) -> pa.DataType:
     if isinstance(schema, str):
-        return known[schema] if schema in known else _PRIMITIVES[schema]
+        return named_types[schema] if schema in named_types else _PRIMITIVES[schema]
     form, logical = schema["type"], schema.get("logicalType", "")
     if form == "map":
-        key = _arrow_field("key", "string", schema["key-id"], known)
-        return pa.map_(key, _arrow_field("value", schema["values"], schema["value-id"], known))
+        key = _arrow_field("key", "string", schema["key-id"], named_types)
+        return pa.map_(key, _arrow_field("value", schema["values"], schema["value-id"], named_types))
     if form == "array" and logical == "map":
-        return pa.map_(*_arrow_fields(schema["items"], known))
+        return pa.map_(*_arrow_fields(schema["items"], named_types))
     if form == "array":
-        return pa.list_(_arrow_field("element", schema["items"], schema["element-id"], known))
+        return pa.list_(_arrow_field("element", schema["items"], schema["element-id"], named_types))
     if form in _NAMED:
-        known[schema["name"]] = _named_kind(schema, known)
-        return known[schema["name"]]
+        named_types[schema["name"]] = _named_kind(schema, named_types)
+        return named_types[schema["name"]]
     if logical in _UNITS:
         return pa.timestamp(_UNITS[logical], "UTC" if schema.get("adjust-to-utc") else None)
-    return _LOGICAL.get(logical) or _arrow_kind(form, known)
+    return _LOGICAL.get(logical) or _arrow_kind(form, named_types)
 
 
-def _named_kind(schema: Any, known: _Known) -> pa.DataType:
+def _named_kind(schema: Any, named_types: _NamedTypes) -> pa.DataType:
     if schema["type"] == "record":
-        return pa.struct(_arrow_fields(schema, known))
+        return pa.struct(_arrow_fields(schema, named_types))
     is_decimal = schema.get("logicalType") == "decimal"
     return pa.decimal128(schema["precision"], schema["scale"]) if is_decimal else pa.binary(schema["size"])
 
@@ -189,9 +181,9 @@ def _with_maps(value: Any, kind: pa.DataType, form: _MapForm) -> Any:
     if pa.types.is_struct(kind):
         return {part.name: _with_maps(value[part.name], part.type, form) for part in kind}
     if pa.types.is_list(kind):
-        return [_with_maps(one, kind.value_type, form) for one in value]
+        return [_with_maps(element, kind.value_type, form) for element in value]
     pairs = (
-        (_with_maps(key, kind.key_type, form), _with_maps(one, kind.item_type, form)) for key, one in _pairs(value)
+        (_with_maps(key, kind.key_type, form), _with_maps(item, kind.item_type, form)) for key, item in _pairs(value)
     )
     return form(pairs, kind)
 
@@ -200,11 +192,11 @@ def _pairs(entries: Any) -> Iterable[tuple[Any, Any]]:
     """Returns the entries of a map, in Arrow's form or in one of Avro's."""
     if isinstance(entries, dict):
         return entries.items()
-    return ((one["key"], one["value"]) if isinstance(one, dict) else one for one in entries)
+    return ((entry["key"], entry["value"]) if isinstance(entry, dict) else entry for entry in entries)
 
 
 def _avro_map_of(pairs: Iterable[tuple[Any, Any]], kind: pa.MapType) -> Any:
-    return dict(pairs) if pa.types.is_string(kind.key_type) else [{"key": key, "value": one} for key, one in pairs]
+    return dict(pairs) if pa.types.is_string(kind.key_type) else [{"key": key, "value": item} for key, item in pairs]
 
 
 def _arrow_map_of(pairs: Iterable[tuple[Any, Any]], _: pa.MapType) -> Any:

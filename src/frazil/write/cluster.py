@@ -190,10 +190,10 @@ def _codes(columns: Sequence[pa.Array], count: int) -> np.ndarray:
         encoded = keys.dictionary_encode("encode") if keys.type != pa.null() else None
         if encoded is None:
             continue
-        own = max(1, len(encoded.dictionary))
-        if size * own > _MAX_CODES:
+        distinct_count = max(1, len(encoded.dictionary))
+        if size * distinct_count > _MAX_CODES:
             codes, size = _renumbered(codes)
-        codes, size = codes * own + encoded.indices.to_numpy(), size * own
+        codes, size = codes * distinct_count + encoded.indices.to_numpy(), size * distinct_count
     if size > 2**16:
         codes, size = _renumbered(codes)
     return codes.astype(np.uint16 if size <= 2**16 else np.int64)
@@ -221,8 +221,8 @@ def _order(codes: np.ndarray, keys: Sequence[tuple[pa.Array, _SortKey]]) -> np.n
             sort_keys.append((f"null{number}", "descending" if sort_key.is_nulls_first else "ascending"))
         columns[f"key{number}"] = values
         sort_keys.append((f"key{number}", "descending" if sort_key.is_descending else "ascending"))
-    found: np.ndarray = pc.sort_indices(pa.table(columns), sort_keys=sort_keys).to_numpy()
-    return found
+    row_numbers: np.ndarray = pc.sort_indices(pa.table(columns), sort_keys=sort_keys).to_numpy()
+    return row_numbers
 
 
 def _partitions(arrangement: Arrangement, values: Sequence[pa.Array], count: int) -> list[Partition]:

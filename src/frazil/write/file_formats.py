@@ -1,86 +1,47 @@
-"""The formats of data files.
+"""The formats of data files: Frazil writes Parquet, and other writers of a table may have written ORC and Avro.
 
-Frazil's own is Parquet; a file in ORC or Avro is converted from Parquet when it is complete, and to Parquet before it is
-read. So statistics, lookups and rewrites know one format, at the price of processor time.
+Their files are converted to Parquet before they are read. So lookups and dead letters know one format, at the price of
+processor time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyiceberg.types import NestedField
+from pyarrow import orc
 
 from frazil.errors import SpecError
+from frazil.schema.arrow import rows_as_written
 from frazil.store.table_properties import wrong_values
-from frazil.write.avro import read_avro, write_avro
-from frazil.write.orc import read_orc, write_orc
+from frazil.write.avro import read_avro
 
 PARQUET = "parquet"
 FORMAT = "write.format.default"
 """The table property with the format of new data files (Iceberg documentation, "Write properties")."""
-_WRITERS = {"orc": write_orc, "avro": write_avro}
-_READERS = {"orc": read_orc, "avro": read_avro}
-_ROWS = 16_384
-_LAST_US = (2**63 - 1) // 1000
-
-
-def format_of(properties: Mapping[str, str], table: str) -> str:
-    """Returns the format of a table's new data files: `parquet`, `orc` or `avro`.
-
-    Raises: SpecError where the table asks for another one.
-    """
-    found = properties.get(FORMAT, PARQUET).lower()
-    if found != PARQUET and found not in _WRITERS:
-        raise SpecError(
-            f"the table's property `write.format.default` is `{found}`, which Frazil does not write",
-            remedy=f"`ALTER TABLE {table} SET TBLPROPERTIES ('{FORMAT}' = 'parquet')`: the files of one table may have"
-            " several formats",
-            where=table,
-        )
-    return found
 
 
 def check_properties(properties: Mapping[str, str], table: str) -> None:
     """Checks the properties of an existing table that its files are written with.
 
-    Raises: SpecError for a value that no file can be written with.
+    Raises: SpecError for a format other than Parquet, and for a value that no file can be written with.
     """
-    format_of(properties, table)
+    file_format = properties.get(FORMAT, PARQUET).lower()
+    if file_format != PARQUET:
+        raise SpecError(
+            f"the table's property `write.format.default` is `{file_format}`, which Frazil does not write",
+            remedy=f"`ALTER TABLE {table} SET TBLPROPERTIES ('{FORMAT}' = '{PARQUET}')`: the files of one table may have"
+            " several formats",
+            where=table,
+        )
     for wrong in wrong_values(properties):
         raise SpecError(
             f"the table's property `{wrong.name}` is `{wrong.text}`, and Iceberg takes {wrong.taken}",
             remedy=f"`ALTER TABLE {table} SET TBLPROPERTIES ('{wrong.name}' = '{wrong.usual}')`",
             where=table,
         )
-
-
-def stored_format(wanted: str, metadata: pq.FileMetaData) -> str:
-    """Returns the format in which the rows of a Parquet file are stored: `wanted`, or Parquet for a file with timestamps
-    that ORC does not keep. Arrow writes those before 1970 with fractions that Java reads as another second (ORC-763), and
-    reads none after 2262.
-    """
-    if wanted != "orc":
-        return wanted
-    columns = range(metadata.num_columns)
-    times = [number for number in columns if metadata.schema.column(number).logical_type.type == "TIMESTAMP"]
-    groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
-    bounds = [group.column(number).statistics for group in groups for number in times]
-    are_kept = all(one.min_raw >= 0 and one.max_raw <= _LAST_US for one in bounds if one.has_min_max)
-    return wanted if are_kept else PARQUET
-
-
-def write_file(
-    parquet: Any, stream: Any, name: str, fields: Sequence[NestedField], properties: Mapping[str, str]
-) -> None:
-    """Writes the rows of a Parquet file to `stream` in the format `name`. fields: those of the file, in order.
-
-    Raises: OSError where the store refuses the file.
-    """
-    codec = properties.get(f"write.{name}.compression-codec", "").lower()
-    _WRITERS[name](pq.ParquetFile(parquet).iter_batches(_ROWS, use_threads=False), stream, fields, codec)
 
 
 def read_file(stream: Any, name: str, path: str, **options: Any) -> pq.ParquetFile:
@@ -104,3 +65,31 @@ def read_file(stream: Any, name: str, path: str, **options: Any) -> pq.ParquetFi
             where=path,
         ) from None
     return pq.ParquetFile(pa.BufferReader(sink.getvalue()), **options)
+
+
+def _read_orc(stream: Any) -> tuple[pa.Schema, Iterator[pa.Table]]:
+    """Returns the schema of an ORC file, with field ids as Parquet has them, and its rows.
+
+    Source: Iceberg specification, appendix A, "ORC"; Arrow has the attributes of an ORC type as a field's metadata.
+
+    Raises: OSError where the store fails; ValueError for a timestamp beyond the years 1677 to 2262, which Arrow cannot
+    read from ORC.
+    """
+    file = orc.ORCFile(stream)
+    schema = pa.schema([_with_parquet_id(field) for field in file.schema])
+    return schema, (rows_as_written(file.read_stripe(number), schema) for number in range(file.nstripes))
+
+
+def _with_parquet_id(field: pa.Field) -> pa.Field:
+    kind = field.type
+    if pa.types.is_struct(kind):
+        kind = pa.struct([_with_parquet_id(part) for part in kind])
+    elif pa.types.is_list(kind):
+        kind = pa.list_(_with_parquet_id(kind.value_field))
+    elif pa.types.is_map(kind):
+        kind = pa.map_(_with_parquet_id(kind.key_field), _with_parquet_id(kind.item_field))
+    field_id = (field.metadata or {}).get(b"iceberg.id")
+    return pa.field(field.name, kind, field.nullable, metadata={b"PARQUET:field_id": field_id} if field_id else None)
+
+
+_READERS = {"orc": _read_orc, "avro": read_avro}

@@ -5,12 +5,11 @@ Arrow's writer takes nulls of required fields inside structs that are null for m
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from io import BytesIO
 from shutil import copyfileobj
-from tempfile import TemporaryFile
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -67,19 +66,19 @@ def _shown_struct(array: pa.StructArray) -> pa.StructArray:
     return pa.Array.from_buffers(kind, len(array), array.buffers()[:1], array.null_count, children=children)
 
 
-Stage = Literal["none", "memory", "disk"]
-"""Where a file is before it is complete; `none`: in the store."""
-Copy = Callable[[Any, Any], object]
-"""Writes what a Parquet file holds to a stream."""
-
-
 class OpenFile:
-    """A Parquet file at `path` with rows of one partition. A staged file is sent to the store when it is complete: a small
-    one, in one piece, and one that becomes a file in another format.
+    """A Parquet file at `path` with rows of one partition. A staged file is in memory until it is complete, and then sent
+    to the store in one piece.
     """
 
     def __init__(
-        self, path: str, partition: Partition, io: FileIO, schema: pa.Schema, options: Mapping[str, Any], stage: Stage
+        self,
+        path: str,
+        partition: Partition,
+        io: FileIO,
+        schema: pa.Schema,
+        options: Mapping[str, Any],
+        is_staged: bool,
     ) -> None:
         """Opens the file.
 
@@ -88,13 +87,9 @@ class OpenFile:
         self.path = path
         self.partition = partition
         self._io = io
-        self._is_staged = stage != "none"
+        self._is_staged = is_staged
         self._hides_nulls = [n for n, kind in enumerate(schema.types) if hides_nulls(kind)]
-        self._stream: Any
-        if stage == "none":
-            self._stream = io.new_output(path).create(overwrite=True)
-        else:
-            self._stream = BytesIO() if stage == "memory" else TemporaryFile()  # noqa: SIM115
+        self._stream: Any = BytesIO() if is_staged else io.new_output(path).create(overwrite=True)
         self._writer = pq.ParquetWriter(self._stream, schema, store_schema=False, **options)
 
     @property
@@ -120,7 +115,7 @@ class OpenFile:
         self._writer.close()
         return self._writer.writer.metadata
 
-    def store(self, copy: Copy = copyfileobj) -> int:
+    def store(self) -> int:
         """Closes the file, and copies a staged one to the store; returns its size in bytes.
 
         Raises: OSError when the store refuses it.
@@ -130,8 +125,7 @@ class OpenFile:
         if self._is_staged:
             self._stream.seek(0)
             with self._io.new_output(self.path).create(overwrite=True) as stream:
-                copy(self._stream, stream)
-                size = stream.tell()
+                copyfileobj(self._stream, stream)
         self._stream.close()
         return size
 

@@ -106,17 +106,19 @@ class _Columns:
             ids = [self._ids[path] for path in paths if path in self._ids]
             self._leaves = [_leaf(field_id, self._plan[field_id]) for field_id in ids]
         groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
-        found = Statistics(split_offsets=sorted(_offset(group.column(0)) for group in groups))
+        file_statistics = Statistics(split_offsets=sorted(_offset(group.column(0)) for group in groups))
         for position, leaf in enumerate(self._leaves):
             chunks = [group.column(position) for group in groups]
-            found.column_sizes[leaf.field_id] = sum([chunk.total_compressed_size for chunk in chunks])
+            file_statistics.column_sizes[leaf.field_id] = sum([chunk.total_compressed_size for chunk in chunks])
             if leaf.has_counts:
                 # Parquet's writer stores these for every column, except for types that Iceberg does not have.
                 statistics = [chunk.statistics for chunk in chunks]
-                found.value_counts[leaf.field_id] = sum([chunk.num_values for chunk in chunks])
-                found.null_value_counts[leaf.field_id] = sum([one.null_count for one in statistics])
-                _bound(found, leaf, statistics)
-        return found
+                file_statistics.value_counts[leaf.field_id] = sum([chunk.num_values for chunk in chunks])
+                file_statistics.null_value_counts[leaf.field_id] = sum(
+                    [chunk_statistics.null_count for chunk_statistics in statistics]
+                )
+                _bound(file_statistics, leaf, statistics)
+        return file_statistics
 
 
 _columns = lru_cache(maxsize=512)(_Columns)
@@ -132,7 +134,7 @@ def _offset(column: pq.ColumnChunkMetaData) -> int:
     return min(data, column.dictionary_page_offset) if column.has_dictionary_page else data
 
 
-def _bound(found: Statistics, leaf: _Leaf, groups: list[pq.Statistics]) -> None:
+def _bound(file_statistics: Statistics, leaf: _Leaf, groups: list[pq.Statistics]) -> None:
     """Adds the bounds of a column, whose row groups have these statistics."""
     if leaf.bounds is None:
         return
@@ -144,9 +146,9 @@ def _bound(found: Statistics, leaf: _Leaf, groups: list[pq.Statistics]) -> None:
     lower = leaf.bounds[0](min([leaf.value(group.min_raw) for group in bounded]))
     upper = leaf.bounds[1](max([leaf.value(group.max_raw) for group in bounded]))
     if lower is not None:
-        found.lower_bounds[leaf.field_id] = lower
+        file_statistics.lower_bounds[leaf.field_id] = lower
     if upper is not None:
-        found.upper_bounds[leaf.field_id] = upper
+        file_statistics.upper_bounds[leaf.field_id] = upper
 
 
 def _leaf(field_id: int, wanted: StatisticsCollector) -> _Leaf:
@@ -179,5 +181,5 @@ def _bounds(kind: IcebergType, length: int | None) -> tuple[Bound, Bound]:
 
 def _upper_text(raw: bytes, length: int | None) -> bytes | None:
     text = truncate_upper_bound_text_string(raw.decode(), length)
-    # The next character after U+D7FF is U+E000: the code points between are surrogates, which are no characters.
+    # The next character after U+D7FF is U+E000: the code points between are surrogates, which are not characters.
     return text.replace("\ud800", "\ue000").encode() if text is not None else None

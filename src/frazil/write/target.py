@@ -288,11 +288,11 @@ class TableTarget:
     @cached_property
     def fixed(self) -> frozenset[Path]:
         """Paths of columns that cannot become optional: those that identify a row, and the structs around them."""
-        found = set()
+        paths = set()
         for identifier in self.schema.identifier_field_ids:
             path = _path_to(identifier, self.schema.fields)
-            found |= {path[:cut] for cut in range(1, len(path) + 1)}
-        return frozenset(found)
+            paths |= {path[:cut] for cut in range(1, len(path) + 1)}
+        return frozenset(paths)
 
     @property
     def has_expectations(self) -> bool:
@@ -307,7 +307,7 @@ class TableTarget:
     @property
     def needs_route_header(self) -> bool:
         """Whether a header decides which records the table takes."""
-        return self.route is not None and any(one.kind == "header" for one in self.route.to.sources)
+        return self.route is not None and any(source.kind == "header" for source in self.route.to.sources)
 
     @cached_property
     def needs_headers(self) -> bool:
@@ -334,11 +334,11 @@ class TableTarget:
     @cached_property
     def metadata_fields(self) -> frozenset[str]:
         """The fields of record metadata that the table needs."""
-        own = {"key", "offset"} if self.changes is not None else {"key"} if self.record.key is not None else set()
+        needed = {"key", "offset"} if self.changes is not None else {"key"} if self.record.key is not None else set()
         if self.envelope is not None and (self.envelope.needs_keys or self.envelope.has_events):
-            own.add("key")
-        found = frozenset(field for field, _ in self.metadata) | own
-        return found if self.source is None else found | self.source.metadata_fields
+            needed.add("key")
+        fields = frozenset(field for field, _ in self.metadata) | needed
+        return fields if self.source is None else fields | self.source.metadata_fields
 
     @cached_property
     def arrow_schema(self) -> pa.Schema:
@@ -354,12 +354,12 @@ def _read_schema(text: str) -> Schema:
 
 def _path_to(field_id: int, fields: Iterable[NestedField]) -> Path:
     """Returns the path of the field with an id; empty where no struct has it."""
-    for one in fields:
-        if one.field_id == field_id:
-            return (one.name,)
-        inner = _path_to(field_id, one.field_type.fields) if isinstance(one.field_type, StructType) else ()
+    for member in fields:
+        if member.field_id == field_id:
+            return (member.name,)
+        inner = _path_to(field_id, member.field_type.fields) if isinstance(member.field_type, StructType) else ()
         if inner:
-            return (one.name, *inner)
+            return (member.name, *inner)
     return ()
 
 

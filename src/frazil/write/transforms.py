@@ -93,8 +93,8 @@ def _truncate(column: pa.Array, width: int) -> pa.Array:
 def _numbers(column: pa.Array, kind: pa.DataType) -> np.ndarray:
     """Returns the raw numbers; an arbitrary number in place of null."""
     raw = column if column.type == kind else column.view(kind)
-    found: np.ndarray = raw.fill_null(0).to_numpy(zero_copy_only=False)
-    return found
+    numbers: np.ndarray = raw.fill_null(0).to_numpy(zero_copy_only=False)
+    return numbers
 
 
 def _nulls(column: pa.Array) -> np.ndarray:

@@ -9,8 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -26,10 +25,10 @@ from frazil.failpoints import hit
 from frazil.store.file_io import store_of
 from frazil.types import DataFile
 from frazil.write.cluster import Partition, arrangement_of, clusters, is_scattered
-from frazil.write.file_formats import PARQUET, format_of, stored_format, write_file
-from frazil.write.parquet import OpenFile, Stage
+from frazil.write.file_formats import PARQUET
+from frazil.write.parquet import OpenFile
 from frazil.write.statistics import statistics_of
-from frazil.write.target import LINEAGE_FIELDS, TableTarget
+from frazil.write.target import TableTarget
 from frazil.write.transforms import TooManyPartitions
 
 _ROW_GROUP_BYTES = 64 * 1024 * 1024
@@ -63,7 +62,6 @@ class FileWriter:
         self._target = target
         self._schema = schema or target.arrow_schema
         self._properties = dict(target.files.properties)
-        self._format = format_of(self._properties, target.name)
         self._io = file_io(target)
         self._locations = load_location_provider(target.files.location, self._properties)
         declared = int(self._properties.get("write.parquet.row-group-size-bytes", _ROW_GROUP_BYTES))
@@ -123,15 +121,15 @@ class FileWriter:
         if not self._is_arranged:
             self._append(self._only, pa.concat_tables(pending), options)
             return
-        at: Partition | None = None
+        open_partition: Partition | None = None
         for cluster in clusters(self._arrangement, pending):
-            if at is not None and cluster.partition is not at:
-                self._end(at, is_last)
-            at = cluster.partition
-            self._count(at)
-            self._append(at, cluster.rows, options)
-        if at is not None:
-            self._end(at, is_last)
+            if open_partition is not None and cluster.partition is not open_partition:
+                self._end(open_partition, is_last)
+            open_partition = cluster.partition
+            self._count(open_partition)
+            self._append(open_partition, cluster.rows, options)
+        if open_partition is not None:
+            self._end(open_partition, is_last)
 
     def _end(self, partition: Partition, is_last: bool) -> None:
         """Closes a partition's file, unless more of its rows may follow: of a few partitions, whose rows are unordered."""
@@ -143,7 +141,7 @@ class FileWriter:
         self._seen.add(partition)
         most = self._target.files.max_partitions
         if most and len(self._seen) > most:
-            paths = sorted(found.path for found in self._seen)
+            paths = sorted(seen.path for seen in self._seen)
             raise TooManyPartitions(self._target.name, most, (paths[0], paths[-1]))
 
     def _append(self, partition: Partition, rows: pa.Table, options: ParquetOptions) -> None:
@@ -157,28 +155,19 @@ class FileWriter:
 
     def _begin(self, partition: Partition, rows: pa.Table, options: ParquetOptions) -> OpenFile:
         place = partition if self._target.partitioning.fields else None
-        path = self._locations.new_data_location(f"{new_id()}.{self._format}", place)  # type: ignore[arg-type]
+        path = self._locations.new_data_location(f"{new_id()}.{PARQUET}", place)  # type: ignore[arg-type]
         self._begun.append(path)
         is_small = self._is_arranged and rows.nbytes < min(_SMALL_BYTES, self._row_group_bytes)
         chosen = {**(options.small if is_small else options.usual), **_bloom_filters(self._target, rows.num_rows)}
-        stage: Stage = "memory" if is_small else "none" if self._format == PARQUET else "disk"
-        self._open[partition] = OpenFile(path, partition, self._io, self._schema, chosen, stage)
+        self._open[partition] = OpenFile(path, partition, self._io, self._schema, chosen, is_small)
         return self._open[partition]
 
     def _close(self, file: OpenFile) -> None:
         del self._open[file.partition]
         metadata = file.finish()
-        file_format = stored_format(self._format, metadata)
-        if file_format != self._format:
-            file.path = f"{file.path.removesuffix(self._format)}{file_format}"
-            self._begun.append(file.path)
-        size = file.store() if file_format == PARQUET else file.store(partial(self._convert, file_format))
-        content = describe_file(self._target, file, size, metadata, file_format)
+        size = file.store()
+        content = describe_file(self._target, file, size, metadata)
         self._finished.append(DataFile(file.path, metadata.num_rows, size, content))
-
-    def _convert(self, file_format: str, parquet: Any, stream: Any) -> None:
-        fields = [*self._target.schema.fields, *LINEAGE_FIELDS][: len(self._schema)]
-        write_file(parquet, stream, file_format, fields, self._properties)
 
 
 def file_io(target: TableTarget) -> FileIO:
@@ -186,18 +175,14 @@ def file_io(target: TableTarget) -> FileIO:
     return store_of(target.files.io_properties)
 
 
-def describe_file(target: TableTarget, file: OpenFile, size: int, metadata: pq.FileMetaData, file_format: str) -> str:
-    """Returns the file as JSON of Iceberg's `ContentFileParser`, with bounds and counts from the Parquet footer. The
-    footer's sizes and offsets are those of Parquet files alone.
-    """
+def describe_file(target: TableTarget, file: OpenFile, size: int, metadata: pq.FileMetaData) -> str:
+    """Returns the file as JSON of Iceberg's `ContentFileParser`, with bounds and counts from the Parquet footer."""
     statistics = statistics_of(target, metadata)
-    if file_format != PARQUET:
-        statistics = replace(statistics, column_sizes={}, split_offsets=[])
     description: dict[str, Any] = {
         "spec-id": target.files.spec_id,
         "content": "data",
         "file-path": file.path,
-        "file-format": file_format,
+        "file-format": PARQUET,
         "partition": file.partition.values or {},
         "file-size-in-bytes": size,
         "record-count": metadata.num_rows,
@@ -272,12 +257,12 @@ def _bloom_filters(target: TableTarget, rows: int) -> dict[str, Any]:
         if asked
         else set()
     )
-    found = {
+    filters = {
         column: {"ndv": max(1, rows), "fpp": float(properties.get(fpp + column, "0.01"))}
         for column in asked
         if column not in booleans
     }
-    return {"bloom_filter_options": found} if found else {}
+    return {"bloom_filter_options": filters} if filters else {}
 
 
 def _dictionary_columns(rows: pa.Table) -> list[str]:
@@ -298,10 +283,10 @@ def _repeats(leaf: pa.Array) -> bool:
     different, so are few of all, and where most are, more than a third of all will be.
     """
     first = leaf[:_FIRST_SAMPLE]
-    found = pc.count_distinct(first).as_py()
-    if len(first) < len(leaf) and len(first) * _DICTIONARY_SHARE < found <= len(first) * _NO_DICTIONARY_SHARE:
-        first, found = leaf, pc.count_distinct(leaf).as_py()
-    return bool(found <= max(1, len(first) * _DICTIONARY_SHARE))
+    distinct_count = pc.count_distinct(first).as_py()
+    if len(first) < len(leaf) and len(first) * _DICTIONARY_SHARE < distinct_count <= len(first) * _NO_DICTIONARY_SHARE:
+        first, distinct_count = leaf, pc.count_distinct(leaf).as_py()
+    return bool(distinct_count <= max(1, len(first) * _DICTIONARY_SHARE))
 
 
 def _leaves(path: str, array: pa.Array) -> Iterator[tuple[str, pa.Array]]:

@@ -140,7 +140,7 @@ def test_ranges_by_chance_are_what_a_consumer_reads(broker: EmbeddedBroker, seed
 
 @pytest.mark.soak
 @pytest.mark.timeout(7200)
-def test_so_they_are_for_an_hour(broker: EmbeddedBroker) -> None:
+def test_topics_by_chance_are_read_as_by_librdkafka_for_an_hour(broker: EmbeddedBroker) -> None:
     until_s, seed, compared = time.monotonic() + _SECONDS, _SEED * 1_000_000, 0
     while time.monotonic() < until_s:
         seed += 1

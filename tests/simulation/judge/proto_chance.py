@@ -63,7 +63,7 @@ class ProtoChance:
         for one in version:
             if chance.maybe(0.85):
                 self._fill(message, one)
-        raw = b"\0" + struct.pack(">I", self._ids[place]) + b"\0" + bytes(message.SerializeToString())
+        raw = b"\0" + struct.pack(">I", self._ids[place]) + b"\0" + bytes(message.SerializeToString(deterministic=True))
         if not chance.maybe(0.01):
             return raw
         return chance.one((raw[: chance.upto(len(raw))], raw + b"\x07", b"\0\0\0\0\x63\0" + raw[6:], b"", b"{}", None))

@@ -8,7 +8,7 @@ from typing import Any
 from pyiceberg.types import LongType
 
 from frazil.adopt.adopt import Handover, Origin, Tool, chosen, commit, handed_over, plan_adoptions
-from frazil.adopt.found import Services
+from frazil.adopt.offsets import Services
 from frazil.adopt.release import plan_release, release
 from frazil.dead_letters.tables import DeadLetterTables
 from frazil.ingest.loop.discovery import Discovery

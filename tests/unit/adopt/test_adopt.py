@@ -12,7 +12,7 @@ import pytest
 from pyiceberg.types import LongType
 
 from frazil.adopt.adopt import Origin, Tool, commit, plan_adoptions
-from frazil.adopt.found import Services
+from frazil.adopt.offsets import Services
 from frazil.errors import SpecError, UnavailableError
 from frazil.ingest.failures import TableStopped
 from frazil.ingest.loop.discovery import Discovery

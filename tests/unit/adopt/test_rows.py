@@ -70,7 +70,7 @@ def test_a_table_of_automq_continues_after_its_newest_rows(tmp_path: Path) -> No
     assert sorted(one["id"] for one in scene.rows(TABLE)) == [0, 1, 2, 3, 4, 5, 99]
 
 
-def test_each_partition_continues_after_its_own_rows_and_one_without_rows_begins_with_its_first_record(
+def test_each_partition_continues_after_its_rows_or_begins_with_its_first_record(
     tmp_path: Path,
 ) -> None:
     scene = Filled(tmp_path)

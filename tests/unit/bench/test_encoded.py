@@ -98,7 +98,7 @@ def test_a_warm_up_record_has_a_negative_id_and_the_old_schema() -> None:
     assert read_avro(value[5:], avro_schema())["id"] == -5
 
 
-def test_one_in_a_hundred_of_the_damaged_records_is_refused_and_the_others_are_as_they_were() -> None:
+def test_a_hundredth_of_the_records_is_damaged_and_refused_and_others_are_unchanged() -> None:
     pool, count = make_pool(7), 1200
     damaged = DamagedPool(pool)
     value, whole = damaged_avro(damaged, 7), FORMATS["avro"].values(pool, 7)

@@ -76,7 +76,7 @@ def test_all_else_is_an_outage_and_waited_for(thrown: Thrown, message: str) -> N
     assert (type(error), error.message, error.where) == (UnavailableError, message, JDBC)
 
 
-def test_a_database_without_the_catalogs_tables_has_none_yet_for_commands_that_only_read() -> None:
+def test_a_database_without_the_catalogs_tables_is_empty_for_commands_that_read() -> None:
     lacking = Raised(Thrown("org.sqlite.SQLiteException", "[SQLITE_ERROR] SQL error (no such table: iceberg_tables)"))
     assert is_unmade({"jdbc.init-catalog-tables": "false"}, lacking)
     assert not is_unmade({}, lacking)
@@ -182,7 +182,7 @@ def test_a_database_without_the_catalogs_tables_has_none_yet_for_commands_that_o
         ),
     ],
 )
-def test_a_file_that_is_missing_and_a_clock_that_went_back_have_remedies_of_their_own(
+def test_a_missing_file_and_a_clock_that_was_set_back_have_their_own_remedies(
     thrown: Thrown, words: str, remedy: str
 ) -> None:
     error = unavailable("the table cannot be loaded", Raised(thrown), "a.b")
@@ -233,7 +233,7 @@ def test_a_mistake_in_the_file_is_told_from_what_heals_or_is_of_the_table(thrown
     assert error is None or not thrown.cause or thrown.name != _ARGUMENT or str(thrown.message) in error.message
 
 
-def test_a_value_that_is_refused_while_a_catalog_is_opened_is_a_mistake_whoever_refuses_it() -> None:
+def test_a_value_that_opening_a_catalog_refuses_is_a_mistake_of_the_file() -> None:
     for kind in (_ARGUMENT, "java.lang.NumberFormatException", "java.net.URISyntaxException"):
         refused = Thrown("java.lang.RuntimeException", "cannot open", Thrown(kind, "no enum constant NOPE"))
         assert isinstance(refused_catalog(Raised(refused), "x"), SpecError)
@@ -243,7 +243,7 @@ def test_a_value_that_is_refused_while_a_catalog_is_opened_is_a_mistake_whoever_
         assert isinstance(refused_catalog(Raised(waited_for), "x"), UnavailableError)
 
 
-def test_a_table_that_nobody_has_is_none_and_a_file_that_the_store_lacks_is_no_such_table() -> None:
+def test_a_table_that_does_not_exist_differs_from_a_file_that_the_store_lacks() -> None:
     names = ("NoSuchTableException", "NoSuchNamespaceException", "NotFoundException")
     assert [is_not_there(Raised(Thrown(f"{ICEBERG}.{name}"))) for name in names] == [True, True, False]
     assert not is_not_there(ValueError("NoSuchTableException"))  # None of Java.

@@ -26,7 +26,7 @@ def test_progress_survives_the_summary() -> None:
     assert from_summary("p", summary, snapshot_id=8, at_ms=9) == replace(_PROGRESS, snapshot_id=8, committed_at_ms=9)
 
 
-def test_its_keys_are_the_documented_ones() -> None:
+def test_the_keys_of_progress_are_the_documented_ones() -> None:
     assert to_summary("p", _PROGRESS) == {
         "frazil.p.offsets": '{"a":{"0":5,"10":7},"b":{"0":4611686018427387904}}',
         "frazil.p.topic-ids": '{"a":"id-a","b":"id-b"}',

@@ -70,7 +70,7 @@ ALL = (
 )  # fmt: skip
 
 
-def test_both_modes_have_their_attributes_and_the_fields_of_their_data() -> None:
+def test_events_of_either_mode_have_attributes_and_the_fields_of_their_data() -> None:
     value = json.dumps(DATA).encode()
     found = read(
         "cloudevents",

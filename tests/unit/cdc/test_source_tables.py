@@ -68,7 +68,7 @@ def test_a_change_in_json_tells_where_it_is_from(source: dict[str, Any], told: t
         assert _told(LOG, json.dumps(wrapped).encode()) == [told]
 
 
-def test_both_images_and_a_delete_tell_where_they_are_from() -> None:
+def test_images_and_deletes_have_the_table_of_their_change() -> None:
     source = {"db": "d", "schema": "s", "table": "t"}
     values = [debezium("u", _ROW, {**_ROW, "v": "b"}, source=source), debezium("d", _ROW, source=source)]
     assert _told(LOG, *values) == [("d", "s", "t")] * 3

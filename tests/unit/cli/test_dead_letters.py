@@ -64,9 +64,7 @@ def test_list_counts_dead_letters_by_class_with_their_times_and_an_example(frazi
     assert "  malformed             2  1970-01-01T00:00:01.000+00:00 to 1970-01-01T00:00:02.000+00:00\n" in text
 
 
-def test_records_from_after_the_year_9999_are_listed_and_shown_with_their_milliseconds(
-    frazil: Command, scene: Scene
-) -> None:
+def test_records_after_the_year_9999_are_listed_and_shown_with_milliseconds(frazil: Command, scene: Scene) -> None:
     scene.source.produce("a", 0, b"{", 10**15)
     scene.catch_up()
     code, document = frazil("list")

@@ -24,7 +24,7 @@ from frazil.spec import CatalogSpec, PipelineSpec, TableSpec, TopicSelector, loa
 from frazil.testing import FakeClock
 
 
-def test_a_catalog_whose_file_is_gone_is_not_made_again_while_the_last_run_had_tables_in_it(tmp_path: Path) -> None:
+def test_a_missing_catalog_file_is_not_created_again_where_the_last_run_had_tables(tmp_path: Path) -> None:
     file = tmp_path / "data" / "catalog.db"
     catalog = CatalogSpec(uri=f"jdbc:sqlite:{file}")
     spec = PipelineSpec(pipeline="p", kafka={}, catalog=catalog, tables=(), path=tmp_path, state_dir=tmp_path)
@@ -50,7 +50,7 @@ def test_a_catalog_whose_file_is_gone_is_not_made_again_while_the_last_run_had_t
         (CatalogSpec(type="glue", uri="", warehouse="s3://bucket/w"), "catalog.db"),
     ],
 )
-def test_a_run_whose_catalog_is_another_one_says_so_and_continues_with_the_former_address(
+def test_a_run_with_another_catalog_reports_it_until_the_address_is_the_former(
     tmp_path: Path, before: CatalogSpec, now: str
 ) -> None:
     file = tmp_path / "data" / now

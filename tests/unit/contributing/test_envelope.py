@@ -51,8 +51,8 @@ def test_bad_messages_have_the_reasons_of_every_envelope(example: Install) -> No
 def test_a_pipeline_file_takes_the_envelope_of_a_package(example: Install, load: Load, refuse: Refuse) -> None:
     example("envelope.md")
     [table] = load(with_table("envelope: goldengate, mode: upsert, metadata: [position, source_table]")).tables
-    assert table.envelope is not None
-    assert (table.envelope.kind, table.metadata["position"]) == ("goldengate", "_position")
+    assert table.changes.envelope is not None
+    assert (table.changes.envelope.kind, table.metadata["position"]) == ("goldengate", "_position")
     choices = json_schema()["$defs"]["table"]["properties"]["envelope"]["anyOf"]
     assert choices[0]["enum"] == ["none", "debezium", "maxwell", "canal", "dms", "cloudevents", "outbox", "goldengate"]
     error = refuse(with_table("envelope: goldengat"))

@@ -42,7 +42,7 @@ def test_records_that_are_all_bad_have_no_columns(example: Install) -> None:
 
 def test_a_pipeline_file_takes_the_format_of_a_package(example: Install, load: Load, refuse: Refuse) -> None:
     example("format.md")
-    assert load(with_table("value: {format: logfmt}")).tables[0].value.format == "logfmt"
+    assert load(with_table("value: {format: logfmt}")).tables[0].source.value.format == "logfmt"
     assert "logfmt" in json_schema()["$defs"]["value"]["properties"]["format"]["enum"]
     error = refuse(with_table("value: {format: logfm}"))
     assert (error.message, error.remedy) == ("`value.format` cannot be `logfm`", "did you mean `logfmt`?")

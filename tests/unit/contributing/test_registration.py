@@ -36,12 +36,12 @@ def test_an_object_of_another_class_is_refused_until_it_is_corrected(
 ) -> None:
     package("odd", code, "frazil.formats", "odd = odd:FORMAT")
     error = refuse(TABLE)
-    message = "the format `odd` of the package odd cannot be used: `odd:FORMAT` is no Format"
+    message = "the format `odd` of the package odd cannot be used: `odd:FORMAT` is not of the class Format"
     assert (error.message, error.remedy) == (message, "correct or reinstall the package odd")
     (site / "even.py").write_text(GOOD)
     (site / "odd-1.0.dist-info" / "entry_points.txt").write_text("[frazil.formats]\nodd = even:FORMAT\n")
     rescan()
-    assert load(TABLE).tables[0].value.format == "odd"
+    assert load(TABLE).tables[0].source.value.format == "odd"
 
 
 def test_a_name_of_two_packages_is_refused_until_one_is_uninstalled(
@@ -56,7 +56,7 @@ def test_a_name_of_two_packages_is_refused_until_one_is_uninstalled(
     )
     (site / "even-1.0.dist-info" / "entry_points.txt").unlink()
     rescan()
-    assert load(TABLE).tables[0].value.format == "odd"
+    assert load(TABLE).tables[0].source.value.format == "odd"
 
 
 def test_a_name_that_a_task_does_not_find_is_reported() -> None:

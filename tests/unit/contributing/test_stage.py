@@ -109,7 +109,7 @@ def test_a_pipeline_file_has_the_key_of_a_stage(example: Install, load: Load, re
     block = "  shop.x:\n    topic: a\n    forbidden_words:\n      column: note\n      words: []\n      action: hide\n"
     error = refuse(f"{HEAD}tables:\n{block}")
     assert error.message == "`forbidden_words.action`: Input should be 'mask', 'drop' or 'refuse'"
-    assert error.remedy == "write it as the stage `forbidden_words` of its package needs it"
+    assert error.remedy == "write it as the stage `forbidden_words` needs it"
     assert error.where.endswith(":9")
 
 

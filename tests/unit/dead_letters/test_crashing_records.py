@@ -123,7 +123,7 @@ def test_where_dead_letters_replace_rows_nobody_reads_such_a_record(
 
 
 @pytest.mark.parametrize("tombstones", ["ignore", "row"])
-def test_a_dead_letter_whose_value_was_too_large_to_be_read_stays_and_is_no_tombstone(
+def test_a_dead_letter_with_a_value_too_large_to_read_stays_and_is_not_a_tombstone(
     tmp_path: Path, tombstones: str
 ) -> None:
     scene = Scene(tmp_path, {"id": "int"})

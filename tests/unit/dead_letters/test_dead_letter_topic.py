@@ -57,7 +57,7 @@ def test_a_store_that_does_not_give_them_for_a_while_stops_no_table(
     assert (refusals, sent(scene), len(scene.rows("n.a"))) == ([], [b"not json"], 1)
 
 
-def test_dead_letters_of_records_from_after_the_year_9999_are_sent_with_their_milliseconds(tmp_path: Path) -> None:
+def test_dead_letters_of_records_after_the_year_9999_are_sent_with_milliseconds(tmp_path: Path) -> None:
     scene = Scene(tmp_path, "a", dead_letters=DeadLettersSpec(topic="bad", stop_above=1.0))
     scene.feed("a", {"x": 1})
     scene.source.produce("a", 0, b"not json", 10**15)

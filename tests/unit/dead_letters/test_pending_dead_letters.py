@@ -58,7 +58,7 @@ def test_a_promise_that_comes_to_light_with_a_change_of_columns_is_kept(
     assert scene.dead_letters("n.a") == [("a", 0, 1), ("a", 0, 3)]
 
 
-def test_dead_letters_of_a_table_that_was_rolled_back_are_known_by_their_places_alone(
+def test_dead_letters_of_a_rolled_back_table_are_known_by_their_offsets_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scene = Scene(tmp_path, "a", dead_letters=DeadLettersSpec(stop_above=1.0))

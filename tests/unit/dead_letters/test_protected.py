@@ -142,7 +142,7 @@ def test_a_key_a_header_or_a_text_is_hashed_where_a_rule_is_for_a_field_in_it(tm
     assert EMAIL not in _shown(scene)
 
 
-def test_the_table_names_its_key_by_an_id_and_an_upsert_table_with_hashed_keys_takes_no_other(tmp_path: Path) -> None:
+def test_a_protected_table_has_its_keys_id_and_with_hashed_keys_takes_no_other(tmp_path: Path) -> None:
     columns = {"id": "int", "email": "string"}
     scene = Scene(tmp_path, columns, mode="upsert", key_columns=("email",), format_version=3, partitions=1, **PROTECT)
     scene.feed({"id": 1, "email": EMAIL}, {"id": 2, "email": EMAIL})

@@ -60,7 +60,7 @@ def _die_at(step: str, scene: Scene) -> None:
     failpoints.arm({})
 
 
-def test_dead_letters_that_fit_by_now_become_rows_and_the_others_stay_with_one_more_retry(tmp_path: Path) -> None:
+def test_dead_letters_that_fit_now_become_rows_and_others_count_one_more_retry(tmp_path: Path) -> None:
     scene = _narrow(tmp_path)
     assert [(dead_letter["offset"], dead_letter["retries"]) for dead_letter in scene.dead_letters()] == [
         (1, 0),
@@ -388,7 +388,7 @@ def test_a_table_that_is_not_there_takes_no_dead_letters(tmp_path: Path) -> None
         scene.replayer.replay(scene.table, ALL)
 
 
-def test_a_field_that_the_table_cannot_have_keeps_its_dead_letters_back_and_no_others(tmp_path: Path) -> None:
+def test_a_field_that_the_table_cannot_have_retains_its_dead_letters_alone(tmp_path: Path) -> None:
     scene = _narrow(tmp_path)
     scene.declare({"id": "long"}, metadata={"offset": "new"}, on_bad_record="stop")
     assert scene.replayer.replay(scene.table, ALL) == ReplayResult(1, 2)
@@ -396,7 +396,7 @@ def test_a_field_that_the_table_cannot_have_keeps_its_dead_letters_back_and_no_o
     assert classes == {3: "malformed", 5: "name_conflict"}
 
 
-def test_dead_letters_that_bring_too_many_columns_together_are_an_error_that_reports_it(tmp_path: Path) -> None:
+def test_dead_letters_with_too_many_columns_together_are_an_error(tmp_path: Path) -> None:
     scene = Scene(tmp_path, {"id": "int"})
     scene.feed({"id": LARGE, "a": 1}, {"id": LARGE + 1, "b": 1})
     scene.declare({"id": "long"}, limits=LimitsSpec(columns=2))

@@ -55,7 +55,7 @@ def test_a_truncate_behind_a_dead_letter_is_newer_and_the_dead_letter_of_one_sta
     assert (scene.upsert_table(), scene.reasons()) == ({2: 20, 3: LARGE}, ["superseded"])
 
 
-def test_a_truncate_from_before_an_order_was_declared_is_newer_than_a_dead_letter_before_it(tmp_path: Path) -> None:
+def test_a_truncate_from_before_the_declared_order_is_newer_than_the_dead_letter(tmp_path: Path) -> None:
     scene = Source(tmp_path, partitions=1, metadata={"source_order": "_source_order"})
     scene.row("c", 9, 90, lsn=1)
     scene.row("c", 1, LARGE, lsn=2)
@@ -122,9 +122,7 @@ def test_a_dead_letter_from_before_a_truncate_of_another_partition_is_superseded
 
 
 @pytest.mark.parametrize("knows", ["columns", "topic", "both"])
-def test_a_dead_letter_behind_a_row_of_a_snapshot_counts_though_its_place_is_before_it(
-    tmp_path: Path, knows: str
-) -> None:
+def test_a_dead_letter_behind_a_snapshot_row_counts_though_its_offset_is_before_it(tmp_path: Path, knows: str) -> None:
     order: dict[MetadataField, str] = {"source_order": "_source_order"}
     metadata = {**PLACES, **order} if knows != "topic" else order
     scene = Source(tmp_path, knows=knows, metadata=metadata, order_by="_source_order")
@@ -161,7 +159,7 @@ def test_the_tombstone_of_a_delete_is_no_change_behind_its_dead_letter(tmp_path:
     scene.check_files()
 
 
-def test_the_tombstone_of_a_delete_that_came_too_late_is_no_change_behind_a_dead_letter(tmp_path: Path) -> None:
+def test_the_tombstone_of_a_late_delete_is_not_a_change_behind_a_dead_letter(tmp_path: Path) -> None:
     """Though the records behind dead letters are cut between the two."""
     order: dict[MetadataField, str] = {"source_order": "_source_order"}
     scene = Source(tmp_path, metadata=order, order_by="_source_order")

@@ -158,7 +158,7 @@ def _compact_dead_letters(scene: Upserted) -> None:
     )
 
 
-def test_files_that_were_removed_before_dead_letters_could_be_taken_out_stop_everything(tmp_path: Path) -> None:
+def test_files_removed_before_their_dead_letters_were_stop_the_replay(tmp_path: Path) -> None:
     scene = _struck(tmp_path)
     _die_at("replay.replaced", scene)
     gone = [file.path for file in scene.catalog.data_files(DEAD_LETTERS)]

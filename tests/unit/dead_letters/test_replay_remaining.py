@@ -45,7 +45,7 @@ def test_when_the_delete_is_no_dead_letter_any_more_it_is_newer_still(tmp_path: 
     assert (scene.upsert_table(), scene.reasons()) == ({9: 9}, ["superseded"])
 
 
-def test_a_dead_letter_that_cannot_be_read_or_is_older_or_of_another_row_is_in_nobodys_way(tmp_path: Path) -> None:
+def test_an_unreadable_older_or_unrelated_dead_letter_blocks_no_replay(tmp_path: Path) -> None:
     scene = _told(Upserted(tmp_path / "a", envelope=_WORDS), (9, "I", 9), (1, "I", LARGE), (1, "GONE", 1)).cure()
     assert (scene.replay(_FIRST), scene.upsert_table()) == (ReplayResult(1, 0), {9: 9, 1: LARGE})
     for n, other in enumerate(((1, "GONE", 1), (2, "GONE", 1))):
@@ -96,7 +96,7 @@ def test_a_dead_letter_whose_row_gets_another_key_later_waits_as_a_whole(tmp_pat
     assert (scene.replay(), scene.upsert_table()) == (ReplayResult(2, 0), {3: LARGE})
 
 
-def test_the_tombstone_of_a_delete_that_cannot_be_read_is_newer_than_a_dead_letter_before_it(tmp_path: Path) -> None:
+def test_the_tombstone_of_an_unreadable_delete_is_newer_than_the_dead_letter_before(tmp_path: Path) -> None:
     scene = Source(tmp_path)
     scene.row("c", 9, 9, 1)
     scene.row("c", 1, LARGE, 2)

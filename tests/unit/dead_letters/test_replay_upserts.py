@@ -34,9 +34,7 @@ def test_a_dead_letter_never_takes_the_place_of_a_newer_row(tmp_path: Path, know
 
 
 @pytest.mark.parametrize("knows", ["topic", "both"])
-def test_a_dead_letter_of_a_key_without_a_row_becomes_one_unless_it_was_deleted_since(
-    tmp_path: Path, knows: str
-) -> None:
+def test_a_dead_letter_of_a_key_without_a_row_is_a_row_unless_deleted_since(tmp_path: Path, knows: str) -> None:
     scene = Upserted(tmp_path, knows).tell((9, 90), (1, LARGE), (2, LARGE), (2, None)).cure()
     assert scene.replay() == ReplayResult(1, 1)
     assert (scene.upsert_table(), scene.reasons()) == ({1: LARGE, 9: 90}, ["superseded"])

@@ -8,7 +8,8 @@ import pyarrow as pa
 from pyiceberg.types import IcebergType, NestedField
 
 from frazil.decode.columns import Decoded
-from frazil.decode.json.records import JsonOptions, decode_json
+from frazil.decode.json.records import decode_json
+from frazil.decode.settings import Reading
 from frazil.spec.syntax.types import parse_type
 
 
@@ -31,7 +32,7 @@ def decode(
     **columns: str | IcebergType,
 ) -> Decoded:
     """Decodes the texts into the columns; what comes out must be well-formed Arrow."""
-    decoded = decode_json(values_of(texts), fields_of(columns), JsonOptions(unknown_fields))
+    decoded = decode_json(values_of(texts), fields_of(columns), Reading(unknown_fields=unknown_fields))
     for array in decoded.columns:
         array.validate(full=True)
     return decoded

@@ -14,9 +14,11 @@ from pyiceberg.types import DecimalType, NestedField, StringType
 
 from frazil.cdc.canal.rows import SourceType, read_texts
 from frazil.decode.connect.values import VARIABLE_SCALE, LogicalType, read_logical_type
+from frazil.decode.conversion import Conversion
 from frazil.decode.decimals import read_decimals
 from frazil.decode.json.any import decode_any
-from frazil.decode.json.records import JsonOptions, decode_json
+from frazil.decode.json.records import decode_json
+from frazil.decode.settings import Reading
 from frazil.errors import SpecError
 from frazil.literals import parse_constant
 
@@ -102,7 +104,7 @@ Found = list[Decimal | None]
 
 def _of_values(values: Sequence[str], kind: DecimalType) -> Found:
     raw = pa.array([f'{{"v":{value}}}'.encode() for value in values], pa.binary())
-    decoded = decode_json(raw, (NestedField(1, "v", kind, required=False),), JsonOptions(limit=len(values)))
+    decoded = decode_json(raw, (NestedField(1, "v", kind, required=False),), limit=len(values))
     assert {one.kind for one in decoded.mismatches} <= {"out_of_range"}
     assert np.flatnonzero(decoded.refused).tolist() == [one.row for one in decoded.mismatches]
     return _checked(decoded.columns[0], decoded.refused)
@@ -127,7 +129,9 @@ def json_texts(pairs: Sequence[Pair], kind: DecimalType) -> Found:
 def json_keys(pairs: Sequence[Pair], kind: DecimalType) -> Found:
     """Record keys that are numbers."""
     keys = pa.array([pair.text.encode() for pair in pairs], pa.binary())
-    decoded = decode_any(keys, "key", kind, JsonOptions("drop", limit=len(pairs)), "the key")
+    decoded = decode_any(
+        keys, "key", kind, Conversion(Reading(unknown_fields="drop"), "", len(keys), len(pairs)), "the key"
+    )
     assert {one.kind for one in decoded.mismatches} <= {"out_of_range"}
     return _checked(decoded.columns[0], decoded.refused)
 

@@ -20,7 +20,7 @@ from google.protobuf.message import DecodeError
 
 from frazil.decode.columns import Bodies
 from frazil.decode.json.grammar import MAX_DEPTH
-from frazil.decode.json.records import JsonOptions, decode_json
+from frazil.decode.json.records import decode_json
 from frazil.decode.settings import Envelope, Reading
 from frazil.ingest.tasks.task import read_records
 from tests.unit.decode.avro_bodies import plain as plain_avro
@@ -354,7 +354,7 @@ def _reference(value: bytes, row_in: Callable[[dict[str, Any]], Mapping[str, Any
 
 def _read_json(values: Sequence[bytes]) -> list[str]:
     array, memory = guarded_array(values)
-    decoded = decode_json(array, fields_of(COLUMNS), JsonOptions("drop"))
+    decoded = decode_json(array, fields_of(COLUMNS), Reading(unknown_fields="drop"))
     memory.free()
     return _texts(decoded.columns, np.flatnonzero(~decoded.refused).tolist(), len(values))
 

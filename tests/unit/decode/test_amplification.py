@@ -15,7 +15,8 @@ from pyiceberg.types import IcebergType
 from frazil.clock import SystemClock
 from frazil.dead_letters.record import DEAD_LETTER_TYPES
 from frazil.decode import limits
-from frazil.decode.json.records import JsonOptions, decode_json, unescape_keys
+from frazil.decode.json.as_sent import unescape_keys
+from frazil.decode.json.records import decode_json
 from frazil.decode.settings import Reading, WriterSchema
 from frazil.ingest.tasks.task_job import Job
 from frazil.registry.protobuf import compile_proto
@@ -197,7 +198,7 @@ def test_a_great_many_keys_of_one_object_cost_time_by_their_bytes(unknown_fields
         began_s = clock.monotonic_s()
         try:
             with limits.bounded(limits.bounds_of(1, len(text), 0)):
-                decoded = decode_json(pa.array([text], pa.binary()), columns, JsonOptions(unknown_fields))
+                decoded = decode_json(pa.array([text], pa.binary()), columns, Reading(unknown_fields=unknown_fields))
             refused.append(bool(decoded.refused[0]))
         except limits.TooMuch as error:
             refused.append(error.fault.kind)

@@ -14,7 +14,8 @@ import pytest
 from pyiceberg.types import IcebergType, StructType
 
 from frazil.decode.columns import Decoded
-from frazil.decode.json.records import JsonOptions, decode_json
+from frazil.decode.json.records import decode_json
+from frazil.decode.settings import Reading
 from tests.unit.decode.columns import fields_of
 
 _AT = datetime(2026, 11, 22, 0, 0, 0, 250_000, tzinfo=UTC)
@@ -23,7 +24,7 @@ _AT = datetime(2026, 11, 22, 0, 0, 0, 250_000, tzinfo=UTC)
 def _read(texts: list[str], kind: str = "", is_extended: bool = True, **options: Any) -> Decoded:
     raw = pa.array([f'{{"v": {text}}}'.encode() for text in texts], pa.binary())
     fields = fields_of({"v": kind}) if kind else ()
-    return decode_json(raw, fields, JsonOptions(is_extended=is_extended, **options))
+    return decode_json(raw, fields, Reading(is_extended=is_extended, **options))
 
 
 @pytest.mark.parametrize(

@@ -52,7 +52,7 @@ def _read_too_far() -> None:
 @pytest.mark.soak
 @pytest.mark.timeout(7200)
 @pytest.mark.parametrize("name", FORMATS)
-def test_so_they_are_in_a_quarter_of_a_million(name: str) -> None:
+def test_damaged_records_read_no_foreign_memory_in_a_quarter_of_a_million(name: str) -> None:
     count, rows = _strike(name, 1_000_000, _RECORDS)
     logging.getLogger(__name__).warning("%s: %d records, %d rows, 0 differences", name, count, rows)
     assert 0 < rows < count

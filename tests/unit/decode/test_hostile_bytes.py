@@ -83,7 +83,7 @@ def test_numbers_of_very_many_digits_and_halves_of_characters_concern_their_reco
 @pytest.mark.soak
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("name", NAMES)
-def test_so_they_are_whatever_the_damage(name: str, tmp_path: Path) -> None:
+def test_records_with_any_damage_are_rows_or_bad_records(name: str, tmp_path: Path) -> None:
     clock = SystemClock()
     until_s = clock.monotonic_s() + float(os.environ.get("FRAZIL_SOAK_SECONDS", "600")) / len(NAMES)
     seed = 1_000_000

@@ -11,8 +11,9 @@ import pytest
 from pyiceberg.types import DoubleType, ListType, LongType, MapType, NestedField, StringType, StructType
 
 from frazil.decode.json.records import decode_json, infer_json
-from frazil.decode.json.slices import MAX_MISMATCHES, JsonOptions
+from frazil.decode.json.slices import MAX_MISMATCHES
 from frazil.decode.limits import Bounds, TooMuch, bounded
+from frazil.decode.settings import Reading
 from tests.unit.decode.columns import decode, faults, fields_of, values_of
 
 
@@ -192,7 +193,7 @@ def test_twenty_thousand_records_agree_with_python() -> None:
     ],
 )
 def test_rescued_values_whose_names_with_dots_give_the_same_path_are_all_kept(text: str, values: Any) -> None:
-    options = JsonOptions("rescue", is_rescuing=True)
+    options = Reading(unknown_fields="rescue", is_rescuing=True)
     decoded = decode_json(values_of(["{}", text]), fields_of({"o": "struct<x: long>", "l": "list<long>"}), options)
     assert decoded.rescued is not None
     rescued = json.loads(decoded.rescued[1].as_py())
@@ -200,7 +201,7 @@ def test_rescued_values_whose_names_with_dots_give_the_same_path_are_all_kept(te
 
 
 def test_very_many_rescued_values_of_a_list_are_numbered_in_one_pass() -> None:
-    options, texts = JsonOptions("rescue", is_rescuing=True), values_of([json.dumps({"l": ["x"] * 10_000})])
+    options, texts = Reading(unknown_fields="rescue", is_rescuing=True), values_of([json.dumps({"l": ["x"] * 10_000})])
     started = time.process_time()
     decoded = decode_json(texts, fields_of({"l": "list<long>"}), options)
     assert decoded.rescued is not None
@@ -211,9 +212,9 @@ def test_very_many_rescued_values_of_a_list_are_numbered_in_one_pass() -> None:
 
 @pytest.mark.parametrize("text", ['{"a": 7, "A": 9}', '{"o": {"a": 7, "A": 9}}', '{"l": [{"a": 7, "A": 9}]}'])
 def test_of_two_names_of_one_new_column_the_first_value_has_it_where_the_second_is_rescued(text: str) -> None:
-    decoded = decode_json(values_of([text]), (), JsonOptions(is_rescuing=True))
+    decoded = decode_json(values_of([text]), (), Reading(is_rescuing=True))
     assert decoded.rescued is not None
     assert [one["value"] for one in json.loads(decoded.rescued[0].as_py()).values()] == [9]
     fields = tuple(NestedField(0, name, kind, required=False) for name, kind in decoded.requested_fields[()].items())
-    (stored,) = decode_json(values_of([text]), fields, JsonOptions(is_rescuing=True)).columns[0].to_pylist()
+    (stored,) = decode_json(values_of([text]), fields, Reading(is_rescuing=True)).columns[0].to_pylist()
     assert "7" in str(stored)

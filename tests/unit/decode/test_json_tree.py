@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from pyiceberg.types import NestedField
 
 from frazil.decode.columns import Decoded
-from frazil.decode.json.records import JsonOptions, decode_json
+from frazil.decode.json.records import decode_json
+from frazil.decode.settings import Reading
 from frazil.schema.selection import Selection
 from frazil.spec.syntax.types import parse_type
 from tests.unit.decode.columns import values_of
@@ -105,10 +106,10 @@ def _outcome(decoded: Decoded) -> dict[str, Any]:
 @settings(max_examples=40 * _TIMES, deadline=None, suppress_health_check=list(HealthCheck))
 @given(_values(), st.sampled_from(["add", "drop", "rescue", "refuse"]), st.booleans())
 def test_one_pass_finds_what_a_pass_for_each_level_finds(texts: list[bytes], unknown_fields: str, rescue: bool) -> None:
-    options = JsonOptions(unknown_fields, is_rescuing=rescue, limit=1000)
-    by_level = JsonOptions(unknown_fields, is_rescuing=rescue, limit=1000, selection=_LEVEL_BY_LEVEL)
-    assert _outcome(decode_json(values_of(texts), _FIELDS, options)) == _outcome(
-        decode_json(values_of(texts), _FIELDS, by_level)
+    reading = Reading(unknown_fields=unknown_fields, is_rescuing=rescue)
+    by_level = Reading(unknown_fields=unknown_fields, is_rescuing=rescue, selection=_LEVEL_BY_LEVEL)
+    assert _outcome(decode_json(values_of(texts), _FIELDS, reading, 1000)) == _outcome(
+        decode_json(values_of(texts), _FIELDS, by_level, 1000)
     )
 
 
@@ -142,7 +143,7 @@ def test_a_value_of_another_kind_changes_no_neighbour() -> None:
 
 def test_objects_that_are_left_keep_the_order_of_the_rows_of_their_lists() -> None:
     texts = [b'{"o": {%b"p": {"l": [%d]}}}' % (b'"new": 1, ' if n % 3 == 0 else b"", n) for n in range(50)]
-    decoded = decode_json(values_of(texts), _FIELDS, JsonOptions("drop"))
+    decoded = decode_json(values_of(texts), _FIELDS, Reading(unknown_fields="drop"))
     inner = dict(zip(_COLUMNS, decoded.columns, strict=True))["o"]
     assert [row["p"]["l"] for row in inner.to_pylist()] == [[n] for n in range(50)]
     assert decoded.dropped == {"o.new"}

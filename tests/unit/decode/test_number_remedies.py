@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from frazil.decode.columns import Decoded
-from frazil.decode.json.records import JsonOptions, decode_json
+from frazil.decode.json.records import decode_json
 from frazil.spec.settings import ColumnSpec
 from frazil.spec.syntax.types import parse_type
 from tests.unit.decode.columns import fields_of, values_of
@@ -26,7 +26,7 @@ _CAST = (
 
 
 def _json(value: Any, kind: str) -> Decoded:
-    return decode_json(values_of([json.dumps({"v": value})]), fields_of({"v": kind}), JsonOptions())
+    return decode_json(values_of([json.dumps({"v": value})]), fields_of({"v": kind}))
 
 
 @pytest.mark.parametrize("kind", ["int", "long", "float", "double"])

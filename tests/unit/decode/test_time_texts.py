@@ -11,7 +11,8 @@ import pytest
 
 from frazil.decode.connect.values import LogicalType, read_logical_type
 from frazil.decode.epochs import read_texts
-from frazil.decode.json.records import JsonOptions, decode_json
+from frazil.decode.json.records import decode_json
+from frazil.decode.settings import Reading
 from frazil.spec.settings import ColumnSpec, EnvelopeSpec
 from frazil.spec.syntax.types import parse_type
 from tests.unit.cdc.test_unsigned import Row
@@ -46,21 +47,21 @@ _OTHERS = (
 
 @pytest.mark.parametrize("text", MOMENTS)
 def test_json_text_is_the_moment_that_it_means(text: str) -> None:
-    decoded = decode_json(values_of([json.dumps({"v": text})]), fields_of({"v": "timestamptz"}), JsonOptions())
+    decoded = decode_json(values_of([json.dumps({"v": text})]), fields_of({"v": "timestamptz"}))
     assert decoded.columns[0].to_pylist() == [MOMENTS[text]]
     assert decoded.mismatches == []
 
 
 @pytest.mark.parametrize("text", MOMENTS)
 def test_a_column_without_a_zone_says_that_the_text_has_one(text: str) -> None:
-    decoded = decode_json(values_of([json.dumps({"v": text})]), fields_of({"v": "timestamp"}), JsonOptions())
+    decoded = decode_json(values_of([json.dumps({"v": text})]), fields_of({"v": "timestamp"}))
     assert f'string "{text}" has a zone, and timestamp has none' in decoded.mismatches[0].reason
 
 
 @pytest.mark.parametrize("text", _OTHERS)
 @pytest.mark.parametrize("kind", ["timestamptz", "timestamp"])
 def test_other_text_cannot_be_read(kind: str, text: str) -> None:
-    decoded = decode_json(values_of([json.dumps({"v": text})]), fields_of({"v": kind}), JsonOptions())
+    decoded = decode_json(values_of([json.dumps({"v": text})]), fields_of({"v": kind}))
     assert [one.reason for one in decoded.mismatches] == [f'string "{text}" cannot be read as {kind}']
 
 
@@ -99,13 +100,13 @@ def test_a_text_in_another_form_costs_no_neighbour_its_value() -> None:
 
 
 def test_a_time_of_day_may_have_a_comma() -> None:
-    decoded = decode_json(values_of(['{"v": "12:30:00,5"}']), fields_of({"v": "time"}), JsonOptions())
+    decoded = decode_json(values_of(['{"v": "12:30:00,5"}']), fields_of({"v": "time"}))
     assert decoded.columns[0].to_pylist() == [time(12, 30, 0, 500000)]
 
 
 @pytest.mark.parametrize("text", ["2026-01-31t12:30:00z", "2026-01-31T12:49:32+00:19:32"])
 def test_inferred_times_are_the_same(text: str) -> None:
-    decoded = decode_json(values_of([json.dumps({"v": text})]), (), JsonOptions(infers_times=True))
+    decoded = decode_json(values_of([json.dumps({"v": text})]), (), Reading(infers_times=True))
     assert str(decoded.requested_fields[()]["v"]) == "timestamptz"
 
 

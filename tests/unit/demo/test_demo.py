@@ -66,7 +66,7 @@ def test_the_pipeline_file_is_one_that_frazil_reads(tmp_path: Path) -> None:
     file.write_text(pipeline_file("127.0.0.1:4123"))
     spec = load_spec(file)
     assert (spec.pipeline, spec.kafka["bootstrap.servers"]) == ("demo", "127.0.0.1:4123")
-    assert [(t.name, t.topics[0].literal) for t in spec.tables] == [(kind.table, kind.topic) for kind in KINDS]
+    assert [(t.name, t.source.topics[0].literal) for t in spec.tables] == [(kind.table, kind.topic) for kind in KINDS]
 
 
 def test_a_demo_empties_only_the_folder_of_a_demo(tmp_path: Path) -> None:

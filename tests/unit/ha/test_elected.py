@@ -92,7 +92,7 @@ def test_one_process_leads_and_the_other_knows_it(processes: Processes) -> None:
         assert state.owners is None
 
 
-def test_the_tables_of_a_new_leader_are_taken_whatever_number_its_claim_and_its_division_have(
+def test_tables_of_a_new_leader_are_taken_whatever_its_claims_number(
     processes: Processes,
 ) -> None:
     """Numbers begin again where the register was deleted and made anew, as the control topic of Kafka can be."""
@@ -246,7 +246,7 @@ def test_a_process_of_another_pipeline_leads_once_the_last_one_has_ended(process
     assert heir.state.reason == "lost"
 
 
-def test_a_pipeline_file_with_other_tables_beside_common_ones_is_of_the_same_pipeline(processes: Processes) -> None:
+def test_a_pipeline_file_with_some_other_tables_is_of_the_same_pipeline(processes: Processes) -> None:
     leader = processes.start("one", tables=("a.t1 in lake", "a.t2 in lake"))
     _waits_to_own(leader)
     newer = processes.start("two", tables=("a.t2 in lake", "a.t3 in lake"))
@@ -306,7 +306,7 @@ def test_with_spread_a_process_that_leads_again_divides_as_its_predecessor_did(p
     assert _owned(leader) == set()
     leader.release()
     divided = {"a.t1": "three", "a.t2": "three", "a.t3": "one", "a.t4": "one"}
-    leader._known, leader._owners = dict.fromkeys(("one", "three"), me), divided
+    leader._members, leader._owners = dict.fromkeys(("one", "three"), me), divided
     leader._see(Claim("one", "127.0.0.1:1", "third", 0, "lost", 3))
     leader._divide({})
     assert leader.state.owners == divided

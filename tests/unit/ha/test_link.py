@@ -39,7 +39,7 @@ def guest() -> Iterator[Guest]:
     made.close()
 
 
-def test_both_hear_each_other(host: Host, guest: Guest) -> None:
+def test_leader_and_standby_exchange_beats(host: Host, guest: Guest) -> None:
     guest.follow(_claim(host))
     wait_until(
         lambda: guest.heard == {"members": ["leader"]} and host.guests == {"other": {"name": "other"}}, "heard", 10

@@ -228,7 +228,7 @@ def test_a_stream_sends_what_a_page_lacks_and_then_each_change(
     in_a_loop(follow)
 
 
-def test_a_page_of_an_earlier_process_gets_everything_also_where_the_clock_was_set_back(few: ManyTables) -> None:
+def test_a_page_of_an_earlier_process_gets_all_cells_even_with_the_clock_set_back(few: ManyTables) -> None:
     tables = LiveTables(few.state_file, few.pipeline.history, few.clock)
     tables.refresh()
     hour_ms = 3_600_000

@@ -97,7 +97,7 @@ def test_pages_of_other_sites_do_not_act(scene: RunningScene, headers: dict[str,
     assert answer.json()["remedy"] == "act on a page of the service itself"
 
 
-def test_its_own_pages_act(scene: RunningScene) -> None:
+def test_the_services_own_pages_may_act(scene: RunningScene) -> None:
     # Behind a proxy a browser knows the service by another name; with plain HTTP it sends the origin alone.
     for headers in (
         {"Origin": "http://localhost:8787", "Sec-Fetch-Site": "same-origin"},

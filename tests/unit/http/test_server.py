@@ -140,7 +140,7 @@ def test_a_renewed_certificate_is_used_without_a_restart(tmp_path: Path) -> None
         server.stop()
 
 
-def test_a_certificate_that_clients_refuse_for_its_dates_is_logged_and_a_problem_of_check(tmp_path: Path) -> None:
+def test_a_certificate_out_of_date_is_logged_and_a_problem_of_check(tmp_path: Path) -> None:
     authority, address, scene = Authority(tmp_path), free(), Scene(tmp_path, "a")
     soon = datetime.datetime.fromtimestamp(SystemClock().now_ms() // 1000 + 3 * 24 * 3600, datetime.UTC)
     expired, ending, good = (
@@ -220,7 +220,7 @@ def test_connections_without_a_whole_request_do_not_keep_others_out(
             one.close()
 
 
-def test_it_answers_until_it_is_stopped(tmp_path: Path) -> None:
+def test_the_server_answers_until_it_is_stopped(tmp_path: Path) -> None:
     scene = Scene(tmp_path, "a")
     address = free()
     running = RunningPipeline(

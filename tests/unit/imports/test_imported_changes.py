@@ -21,7 +21,7 @@ def _unwrapping(**more: str) -> str:
     return json.dumps({**given, **more})
 
 
-def test_an_operation_that_a_transform_takes_out_of_the_envelope_is_read_in_the_envelope() -> None:
+def test_an_operation_that_a_transform_unwraps_is_read_in_the_envelope() -> None:
     """In the topic there is no field `__op`, so that every record would be a bad one."""
     keys = {"iceberg.tables.cdc-field": "__op", "iceberg.tables.default-id-columns": "id"}
     table = document("kafka-connect", _unwrapping(**keys))["tables"]["lake.orders"]

@@ -137,7 +137,7 @@ def test_a_route_of_the_sink_becomes_conditions_and_its_changes_an_upsert_table(
     assert found["kafka"]["sasl.jaas.config"] == "${env:KAFKA_SASL_JAAS_CONFIG}"
 
 
-def test_a_login_that_both_clients_know_is_carried_over_and_another_is_reported_with_its_remedy() -> None:
+def test_a_login_that_both_clients_know_is_carried_over_and_others_are_reported() -> None:
     prefix, amazon = "consumer.override.", "software.amazon.msk.auth.iam"
     known = {
         "security.protocol": "SASL_SSL",
@@ -382,7 +382,7 @@ def test_a_query_of_flink_sql_keeps_its_signs_and_literals() -> None:
     )
 
 
-def test_several_inserts_of_one_source_are_alike_and_a_second_one_into_a_table_is_reported() -> None:
+def test_inserts_of_one_source_are_alike_and_a_second_into_a_table_is_reported() -> None:
     script = """
         CREATE TABLE t (a INT, b INT METADATA FROM 'leader-epoch') WITH (
           'connector'='kafka', 'topic'='t', 'format'='avro-confluent', 'avro-confluent.url'='http://registry:8081',

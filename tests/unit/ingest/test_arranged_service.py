@@ -97,7 +97,7 @@ def test_a_value_of_which_a_row_has_several_is_named_as_that(tmp_path: Path, ter
     assert (
         table.status.reason == f"`{term}`: a row may have several values of `{named}`, which is inside a list or a map"
     )
-    assert table.status.remedy == "name a column that is no list, map or struct, or one inside it, such as `a.b`"
+    assert table.status.remedy == "name a column that is not a list, map or struct, or one inside it, such as `a.b`"
 
 
 @pytest.mark.parametrize(

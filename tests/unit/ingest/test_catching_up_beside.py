@@ -31,7 +31,7 @@ def scene(tmp_path: Path) -> Scene:
     return made
 
 
-def test_it_ends_once_the_leader_has_committed_what_existed_at_its_start(scene: Scene) -> None:
+def test_a_run_ends_once_the_leader_has_committed_what_existed_at_its_start(scene: Scene) -> None:
     script = Script()
     script.leader = "run-0001"
     leader = scene.start(script=script)
@@ -45,7 +45,7 @@ def test_it_ends_once_the_leader_has_committed_what_existed_at_its_start(scene: 
     assert script.fenced == []
 
 
-def test_it_takes_over_from_a_leader_that_is_gone(scene: Scene) -> None:
+def test_a_run_takes_over_from_a_leader_that_is_gone(scene: Scene) -> None:
     script = Script()
     script.leader = "run-0009"
     catching_up = scene.start(script=script)
@@ -55,7 +55,7 @@ def test_it_takes_over_from_a_leader_that_is_gone(scene: Scene) -> None:
     assert _values(scene) == [1]
 
 
-def test_it_does_not_end_before_each_table_has_an_owner_that_is_known_to_live(scene: Scene) -> None:
+def test_a_run_does_not_end_before_each_table_has_a_live_owner(scene: Scene) -> None:
     scene.catch_up()
     script = Script()
     catching_up = scene.start(script=script)
@@ -65,7 +65,7 @@ def test_it_does_not_end_before_each_table_has_an_owner_that_is_known_to_live(sc
     assert turn_until(catching_up, lambda: _is_over(catching_up), 30, until_caught_up=True)
 
 
-def test_it_waits_no_longer_than_its_limit_for_a_leader_that_commits_nothing(scene: Scene) -> None:
+def test_a_run_waits_at_most_its_limit_for_a_leader_that_commits_nothing(scene: Scene) -> None:
     script = Script()
     script.leader = "run-0001"
     leader = scene.start("a", script=script)

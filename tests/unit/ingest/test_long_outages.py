@@ -105,7 +105,7 @@ def test_a_run_that_is_told_to_stop_asks_a_silent_catalog_for_no_further_table(t
     assert len(asked) == 1
 
 
-def test_so_does_one_that_has_just_begun(tmp_path: Path) -> None:
+def test_a_run_that_has_just_begun_asks_a_silent_catalog_for_no_further_table(tmp_path: Path) -> None:
     scene = Asked(tmp_path, *"abcdefgh")
     service = scene.unconnected()
     asked: list[str] = []

@@ -86,7 +86,7 @@ def test_changed_keys_are_the_tables_settings_from_then_on_and_nothing_is_read_t
     )
     scene.settle(service)
     (table,) = service.tables
-    assert (table.spec.commit.interval_s, table.spec.on_bad_record) == (60, "stop")
+    assert (table.spec.commit.interval_s, table.spec.bad_records.on_bad_record) == (60, "stop")
     scene.feed("orders", b"b")
     scene.clock.sleep(120)
     scene.settle(service)
@@ -142,7 +142,7 @@ def test_a_table_of_the_file_is_not_the_topics_to_change(tmp_path: Path) -> None
     with capture_logs() as logged:
         service = scene.start()
         scene.settle(service)
-    assert [table.spec.value.format for table in service.tables] == ["text"]
+    assert [table.spec.source.value.format for table in service.tables] == ["text"]
     (ignored,) = [event for event in logged if event["event"] == "topic_key_ignored"]
     assert (ignored["topic"], ignored["key"]) == ("orders", ENABLE)
 
@@ -178,7 +178,7 @@ def test_a_key_without_an_effect_is_logged(tmp_path: Path) -> None:
 def test_what_the_keys_leave_out_is_taken_from_the_file(tmp_path: Path) -> None:
     spec = read(tmp_path, "namespace: lake\ndefaults: {format_version: 3}\ncommit: {interval: 7s}")
     table, _ = read_topic_table(spec, "a.b", {ENABLE: "true"})
-    assert (table.name, table.format_version, table.commit.interval_s) == ("lake.a_b", 3, 7)
+    assert (table.name, table.layout.format_version, table.commit.interval_s) == ("lake.a_b", 3, 7)
 
 
 @pytest.mark.parametrize(

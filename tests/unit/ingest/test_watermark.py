@@ -10,7 +10,7 @@ def _range(partition: int, start: int, end: int) -> OffsetRange:
     return OffsetRange("a", partition, start, end)
 
 
-def test_it_is_the_least_of_the_partitions_that_were_read() -> None:
+def test_the_watermark_is_the_least_of_the_partitions_that_were_read() -> None:
     after = advance_watermark(
         Watermark(),
         {"a": {0: 50, 1: 40}},

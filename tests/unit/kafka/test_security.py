@@ -244,7 +244,7 @@ def test_a_key_of_another_certificate_is_refused_before_anybody_connects(tmp_pat
     assert refused.value.remedy.startswith("check that the certificate, the key and the ciphers")
 
 
-def test_the_files_of_a_folder_are_authorities_and_those_of_the_machine_are_where_none_is_named(tmp_path: Path) -> None:
+def test_authorities_are_the_files_of_a_folder_or_those_of_the_machine(tmp_path: Path) -> None:
     first, second = Authority(tmp_path, "first"), Authority(tmp_path, "second")
     trusted = task_properties({**_TLS, "ssl.ca.location": str(tmp_path)})["ssl.ca.pem"]
     assert trusted == "\n".join(one.file.read_text().strip() for one in (first, second))

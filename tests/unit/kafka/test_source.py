@@ -51,7 +51,7 @@ def test_shares_of_many_records_are_even(ranges: list[OffsetRange], slices: int)
     assert set(found) <= {total // slices, -(-total // slices)}
 
 
-def test_few_records_are_divided_by_whole_ranges_of_which_the_longest_are_given_out_first() -> None:
+def test_few_records_are_divided_by_whole_ranges_the_longest_first() -> None:
     ranges = [OffsetRange("a", n, 5, 5 + span) for n, span in enumerate((10, 40, 30, 0, 20))]
     shares = share_ranges(ranges, 2)
     assert {r for share in shares for r in share} == {r for r in ranges if r.span}

@@ -112,7 +112,7 @@ def test_files_of_which_every_row_is_deleted_become_none(tmp_path: Path) -> None
     assert merged(target, replace(file, deletes=(delete,)), keeps_ids=True) == []
 
 
-def test_rows_keep_their_ids_and_when_they_last_changed_however_often_files_are_combined(tmp_path: Path) -> None:
+def test_rows_keep_their_ids_and_last_change_however_often_files_are_merged(tmp_path: Path) -> None:
     target = target_of(tmp_path, {"id": "long"})
     files = [written(target, [{"id": n}] * 3, first) for n, first in ((0, 40), (1, 900), (2, None))]
     (delete,) = write_deletes(target, {files[1]: BitMap64([0])}, 3)
@@ -130,7 +130,7 @@ def lineage_of(path: str) -> list[tuple[int, int | None, int | None]]:
     return [(row["id"], row["_row_id"], row["_last_updated_sequence_number"]) for row in rows_of(path)]
 
 
-def test_columns_that_are_older_than_a_file_or_were_dropped_since_are_told_by_their_ids(tmp_path: Path) -> None:
+def test_columns_added_or_dropped_since_a_file_are_known_by_their_ids(tmp_path: Path) -> None:
     old = target_of(tmp_path, {"id": "long", "gone": "string", "name": "string"})
     fields = {field.name: field for field in old.schema.fields}
     now = old.schema.model_copy(update={"fields": (
@@ -227,7 +227,7 @@ def test_files_with_other_columns_than_the_table_are_left_to_iceberg(
     assert files_in(tmp_path) == there
 
 
-def test_files_that_go_by_names_or_are_damaged_or_other_than_told_are_left_to_iceberg(tmp_path: Path) -> None:
+def test_files_without_ids_damaged_or_unexpected_are_left_to_iceberg(tmp_path: Path) -> None:
     target = target_of(tmp_path, {"id": "long"})
     good, other = written(target, [{"id": 1}]), written(target, [{"id": 1}])
     there = files_in(tmp_path)

@@ -32,7 +32,7 @@ from frazil.maintenance.plan import (
     mode_of,
     plan_maintenance,
 )
-from frazil.spec.settings import MaintenanceSpec
+from frazil.spec.settings import MaintenanceSpec, SnapshotsSpec
 from tests.unit.maintenance.tables import MIB, NOTED, TARGET, compaction, line, table, without_progress
 
 DAY_MS = 86_400_000
@@ -88,7 +88,7 @@ def test_files_are_combined_when_it_is_worth_it(sizes: list[int], mode: Mode, ch
 
 
 @pytest.mark.parametrize("fewest", range(3, 9))
-def test_so_many_files_of_about_one_size_as_are_worth_it_are_combined(fewest: int) -> None:
+def test_min_input_files_of_about_one_size_are_combined(fewest: int) -> None:
     spec, sizes = MaintenanceSpec(min_input_files=fewest), [MIB + number for number in range(fewest)]
     assert compaction(plan({"[0,[]]": sizes}, "busy", spec)) is not None
     assert compaction(plan({"[0,[]]": sizes[1:]}, "busy", spec)) is None
@@ -355,7 +355,7 @@ def test_expiry_waits_for_what_others_need_and_reports_it() -> None:
         unreadable = replace(kept, properties={f"history.expire.{name}": "5d"})
         found = plan_maintenance(unreadable, maintenance, Holds(), DAY_MS * 9, "thorough", {})
         assert [action.kind for action in found.actions] == ["compact", "carry"]
-        words = f"nothing is removed from a table whose property history.expire.{name} is no whole number"
+        words = f"nothing is removed from a table whose property history.expire.{name} is not a whole number"
         assert found.waiting == (words,)
     own = plan_maintenance(
         replace(metadata, has_own_retention=True), maintenance, Holds(), 400_000, "busy", {ORPHANS_NOTE: 400_000}
@@ -365,7 +365,7 @@ def test_expiry_waits_for_what_others_need_and_reports_it() -> None:
 
 
 def test_expiry_keeps_all_that_the_properties_of_the_table_ask_for() -> None:
-    maintenance = MaintenanceTask(MaintenanceSpec(snapshot_count=10), TARGET)
+    maintenance = MaintenanceTask(MaintenanceSpec(snapshots=SnapshotsSpec(kept=10)), TARGET)
     counts = []
     for name, text in (("none", ""), ("max-snapshot-age-ms", "300000"), ("min-snapshots-to-keep", "350")):
         metadata = replace(table(line(400)), properties={f"history.expire.{name}": text})

@@ -161,7 +161,7 @@ def test_a_table_is_looked_at_once_a_day_though_nothing_is_committed() -> None:
     assert scene.after(day_s)[:1] == ["metadata"]
 
 
-def test_what_is_done_once_a_day_is_due_at_the_daily_look_though_that_is_quicker_than_the_last() -> None:
+def test_daily_actions_are_due_at_the_daily_check_though_it_was_quicker() -> None:
     scene = SchedulerScene(files=1)
     scene.table_maintenance.checked_after_s = 5.0
     assert scene.after(10) == ["metadata"]
@@ -187,7 +187,7 @@ def test_commits_are_slowed_while_compactions_are_lost_to_them_and_no_longer() -
     for _ in range(20):
         scene.after(10)
     assert scene.maintenance_scheduler.slowed_by("t.a") == MOST_APART
-    scene.maintenance_scheduler._known["t.a"].rounds.lost_rounds = 100_000
+    scene.maintenance_scheduler._watched["t.a"].rounds.lost_rounds = 100_000
     assert scene.maintenance_scheduler.slowed_by("t.a") == MOST_APART, "another writer may be in the way for days"
     scene.table_maintenance.loses = False
     assert scene.after(10) == ["metadata", "compact", "carry", "metadata"]
@@ -261,7 +261,7 @@ def test_few_files_of_an_upsert_table_are_combined_in_a_tenth_of_the_time() -> N
     assert usual[0] >= 60
 
 
-def test_an_upsert_table_rests_after_ten_seconds_or_twice_as_long_as_it_usually_pauses() -> None:
+def test_an_upsert_table_is_idle_after_ten_seconds_or_twice_its_usual_pause() -> None:
     scene = SchedulerScene(files=4)
     spec = MaintenanceSpec(min_input_files=60)
     scene.maintained = MaintainedTable("t.a", replace(MAINTENANCE, spec=spec), is_upsert=True)
@@ -270,7 +270,7 @@ def test_an_upsert_table_rests_after_ten_seconds_or_twice_as_long_as_it_usually_
     tidied = ["metadata", "compact", "carry", "metadata"]
     scene.commit()
     assert scene.after(9) == []
-    assert scene.after(1) == tidied, "one pause before is no habit"
+    assert scene.after(1) == tidied, "one pause before is not a habit"
     scene.commit()
     assert scene.after(19) == [], "it had two pauses of 10 s"
     assert scene.after(1) == tidied
@@ -312,7 +312,7 @@ def test_a_look_right_after_the_last_commit_of_an_upsert_table_is_not_that_at_re
     assert scene.after(20) == [], "once"
 
 
-def test_an_upsert_table_that_others_maintain_is_measured_and_slowed_and_nothing_else() -> None:
+def test_an_upsert_table_that_others_maintain_is_only_measured_and_slowed() -> None:
     scene = SchedulerScene(files=MOST_SMALL_FILES + 1)
     off = replace(MAINTENANCE, spec=MAINTENANCE.spec.model_copy(update={"is_on": False}))
     scene.maintained = MaintainedTable("t.a", off, is_upsert=True)
@@ -351,7 +351,7 @@ def test_a_new_table_has_no_orphans_to_look_for_on_its_first_day() -> None:
     assert not [call for call in scene.after(23 * 3600 - 1) if call.startswith("orphans")]
     scene.commit()
     [call] = [call for call in scene.after(86_400) if call.startswith("orphans")]
-    assert call == f"orphans of t.a before {scene.clock.now_ms() - int(MAINTENANCE.spec.orphan_age_s * 1000)}"
+    assert call == f"orphans of t.a before {scene.clock.now_ms() - int(MAINTENANCE.spec.orphans.age_s * 1000)}"
     looked = {"frazil.p.maintenance-started-at": str(met_ms), "frazil.p.orphans-removed-at": str(scene.clock.now_ms())}
     assert scene.table_maintenance.tables["t.a"].properties == looked
 
@@ -464,10 +464,10 @@ def test_the_plan_of_a_round_that_an_operator_requested_takes_the_place_of_the_l
     assert scheduler.plans()["t.a"].health.files == 2
 
 
-def test_fewer_files_are_no_reason_for_another_check_where_maintenance_has_compacted_them() -> None:
+def test_files_that_maintenance_compacted_are_not_a_reason_for_another_check() -> None:
     scene = SchedulerScene(files=20)
     assert scene.after(10)[:2] == ["metadata", "compact"]
-    compacted = scene.maintenance_scheduler._known["t.a"].rounds.fewer_files
+    compacted = scene.maintenance_scheduler._watched["t.a"].rounds.fewer_files
     assert compacted > 0
     scene.commits -= 1
     scene.commit(-compacted)

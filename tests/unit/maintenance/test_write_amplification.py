@@ -192,7 +192,7 @@ def test_a_table_with_few_commits_is_not_looked_at_again_and_again_between_them(
         assert feed.table_maintenance.calls.count("metadata") <= 4
 
 
-def test_progress_is_reported_again_soon_after_files_were_rewritten_between_few_commits() -> None:
+def test_progress_is_committed_again_soon_after_files_were_rewritten() -> None:
     feed, compacted = Feed(), 0
     for number in range(40):
         feed.commit([*feed.files, StoredData(MIB, ROWS, "[0,[]]")])

@@ -69,9 +69,11 @@ def check(scenario: Scenario, spec: PipelineSpec) -> list[Finding]:
 
 
 def make(scenario: Scenario, columns: Mapping[str, str], version: int = 2, *partition_by: str) -> None:
-    schema = new_schema((name, parse_type(word)) for name, word in columns.items())
+    """columns: those of the table, and its properties, whose names have dots."""
+    schema = new_schema((name, parse_type(word)) for name, word in columns.items() if "." not in name)
+    properties = {name: word for name, word in columns.items() if "." in name}
     layout = Layout(tuple(parse_term(text) for text in partition_by) or None, None)
-    scenario.catalog.create("s.t", schema, {}, version, layout)
+    scenario.catalog.create("s.t", schema, properties, version, layout)
 
 
 @pytest.mark.parametrize(
@@ -95,6 +97,7 @@ def make(scenario: Scenario, columns: Mapping[str, str], version: int = 2, *part
         ("columns: {c: string}, limits: {columns: 2}", {"id": "long"}, 2, "are bad, more than 20%"),
         ("start: {5: 0}", None, 2, "`start` has an offset of partition 5"),
         ("envelope: debezium, atomic: transaction", None, 2, "a transaction may span all 2 partitions"),
+        ("", {"id": "long", "write.format.default": "orc"}, 2, "`write.format.default` is `orc`"),
         ("columns: {c: long}", None, 2, "are bad, more than 20%"),
         ("columns: {c: long}, on_bad_record: stop", None, 2, "does not fit long"),
         (

@@ -20,7 +20,7 @@ from frazil.maintenance.run import MaintenanceRunner
 from frazil.ops.maintenance import Activities, maintained_table, maintained_tables, report_maintenance
 from frazil.ops.table_status import MaintenanceReport
 from frazil.spec.models import TableSpec, TopicSelector
-from frazil.spec.settings import DeadLettersSpec, MaintenanceSpec
+from frazil.spec.settings import DeadLettersSpec, MaintenanceSpec, SnapshotsSpec
 from frazil.testing import FakeClock
 from tests.unit.maintenance.scheduler_scene import MemoryMaintenance
 from tests.unit.maintenance.tables import MIB, line, without_progress
@@ -48,11 +48,11 @@ def test_the_oldest_batch_in_hand_is_told_of_a_table_and_of_its_dead_letters() -
 
 @pytest.mark.parametrize("order", ["sort", "zorder"])
 def test_dead_letters_have_their_own_columns_and_no_order_by_the_table_s(order: str) -> None:
-    spec = {order: ("page_url",), "snapshot_count": 7, "cores": 2}
+    spec = {order: ("page_url",), "snapshots": SnapshotsSpec(kept=7), "cores": 2}
     own, box = maintained_tables([table("n.t", maintenance=spec)])
     assert (box.name, box.owners) == ("n.t__dead_letters", ("n.t",))
     assert own.maintenance.spec == MaintenanceSpec.model_validate(spec)
-    assert box.maintenance.spec == MaintenanceSpec(snapshot_count=7, cores=2)
+    assert box.maintenance.spec == MaintenanceSpec(snapshots=SnapshotsSpec(kept=7), cores=2)
 
 
 class OneTable:

@@ -44,7 +44,7 @@ def test_a_master_in_this_process_is_not_looked_for(url: str) -> None:
 def test_what_is_no_master_is_said_with_what_one_is(url: str) -> None:
     found = check(url)
     assert found is not None
-    assert (found.is_ok, found.found, found.where) == (False, "this is no address of a Spark master", url)
+    assert (found.is_ok, found.found, found.where) == (False, "this is not an address of a Spark master", url)
     assert "spark://HOST:PORT, yarn, k8s://https://HOST:PORT or local[*]" in found.remedy
 
 

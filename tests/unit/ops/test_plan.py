@@ -308,7 +308,7 @@ def test_a_record_that_fits_no_column_is_shown_with_its_place(scenario: Scenario
         assert table.problem.where == "topic a, partition 1, offset 1"
 
 
-def test_so_many_bad_records_that_a_run_would_stop_stop_the_plan(scenario: Scenario) -> None:
+def test_a_share_of_bad_records_that_would_stop_a_run_stops_the_plan(scenario: Scenario) -> None:
     produce(scenario, "a", *({"id": number} for number in range(79)), *[b"{"] * 21)
     for limit, action in (("20%", "stop"), ("21%", "create")):
         table = plan(scenario, f"tables: {{s.a: {{topic: a, dead_letters: {{stop_above: {limit}}}}}}}\n")["s.a"]

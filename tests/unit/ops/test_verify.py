@@ -119,4 +119,4 @@ def test_a_copy_expects_nothing_of_its_commits_which_are_others(tmp_path: Path) 
     of_rows, of_commits = ExpectationSpec(name="r", that="id > 0"), ExpectationSpec(name="c", min_rows=9, action="stop")
     a.spec = a.spec.model_copy(update={"expect": (of_rows, of_commits)})
     (copy,) = copying(scene.spec("a"), plan_copies([a])[0], tmp_path / "copy").tables
-    assert copy.expect == (of_rows,)
+    assert copy.query.expect == (of_rows,)

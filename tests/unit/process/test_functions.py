@@ -76,7 +76,7 @@ def test_a_function_is_called_once_for_all_rows_and_never_without_rows(folder: P
     assert calls == [3]
 
 
-def test_only_the_records_for_which_it_raises_are_refused_with_its_name_its_words_and_the_values(folder: Path) -> None:
+def test_only_records_for_which_a_function_raises_are_refused_with_its_words(folder: Path) -> None:
     emails = [f"U{n}@x" for n in range(9)]
     emails[2] = emails[7] = "nobody"
     found = run(call(folder, "clean"), emails)

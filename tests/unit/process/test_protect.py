@@ -187,7 +187,7 @@ def _call_of(stage: Project) -> Call:
     return column
 
 
-def test_a_rule_for_something_nested_is_for_everything_inside_and_hashes_keys_of_maps() -> None:
+def test_a_rule_for_a_nested_field_is_for_all_inside_and_hashes_keys_of_maps() -> None:
     found = _protected(Rule("by_email", "constant", value="x"))
     assert found["by_email"] == [[(_hash("by_email.key", "x@y.z"), {"email": "x", "note": "x"})], None]
 

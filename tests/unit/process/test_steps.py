@@ -50,7 +50,7 @@ def test_steps_are_applied_in_their_order_and_later_ones_use_the_new_names() -> 
     )
 
 
-def test_nested_fields_are_renamed_cast_and_dropped_where_they_are_and_null_structs_stay_null() -> None:
+def test_nested_fields_are_renamed_cast_and_dropped_and_null_structs_stay_null() -> None:
     steps = Steps(
         rename={("addr", "city"): "town"}, drop_fields=[("addr", "geo", "lon")], cast={("addr", "town"): StringType()}
     )
@@ -94,7 +94,7 @@ def test_quotes_in_names_stay_in_the_name() -> None:
     assert compile_steps(Steps(), fields).sql == "select `a``b` as `a``b` from records"
 
 
-def test_fields_that_records_do_not_have_are_listed_with_the_nearest_name_and_change_nothing() -> None:
+def test_fields_that_records_lack_are_listed_with_the_nearest_name() -> None:
     steps = Steps(
         rename={("emial",): "x", ("zzz",): "y"},
         drop_fields=[("addr", "citi")],

@@ -118,7 +118,7 @@ def test_subjects_are_those_of_the_context_without_its_name(server: FakeRegistry
     assert connect(context="eu").subjects("t-") == ("t-a", "t-b")
     assert connect().subjects("t-") == ("t-c",)
     server.answers["/subjects"] = lambda desk: desk.send(200, b'{"t-a": 1}')
-    with pytest.raises(UnavailableError, match="the answer is no list of names"):
+    with pytest.raises(UnavailableError, match="the answer is not a list of names"):
         connect().subjects("t-")
 
 
@@ -327,10 +327,10 @@ OUTAGES: list[tuple[str, Answer, str, str]] = [
     ("a page", trouble(200, b"<html>log in</html>"), "the answer is not JSON", "back-off"),
     ("nothing", trouble(200, b""), "the answer is empty", "back-off"),
     ("null", trouble(200, b"null"), "the answer is empty", "back-off"),
-    ("a list", trouble(200, b"[]"), "the answer is no schema", "back-off"),
-    ("no schema", trouble(200, b"{}"), "the answer is no schema", "back-off"),
-    ("no text", trouble(200, b'{"schema": 5}'), "the answer is no schema", "back-off"),
-    ("an object as text", trouble(200, b'{"schema": {"type": "long"}}'), "the answer is no schema", "back-off"),
+    ("a list", trouble(200, b"[]"), "the answer is not a schema", "back-off"),
+    ("no schema", trouble(200, b"{}"), "the answer is not a schema", "back-off"),
+    ("no text", trouble(200, b'{"schema": 5}'), "the answer is not a schema", "back-off"),
+    ("an object as text", trouble(200, b'{"schema": {"type": "long"}}'), "the answer is not a schema", "back-off"),
     ("odd references", trouble(200, b'{"schema": "x", "references": "abc"}'), "references without name", "back-off"),
     ("half a reference", schema("x", references=[{"name": "b", "subject": "c"}]), "references without name", "back-off"),
     ("no version", schema("x", references=[reference("b", "c", None)]), "references without name", "back-off"),

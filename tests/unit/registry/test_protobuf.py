@@ -120,7 +120,7 @@ def test_warnings_are_no_errors() -> None:
     "name", ["../x.proto", "/etc/x.proto", "a/../x.proto", "a\\x.proto", "./x.proto", "a//x.proto", "", "x\n.proto"]
 )
 def test_references_that_lead_elsewhere_are_refused(name: str) -> None:
-    with pytest.raises(UnusableSchema, match="is no import name"):
+    with pytest.raises(UnusableSchema, match="is not an import name"):
         compile_proto(_SIMPLE, ((name, _SIMPLE),))
 
 

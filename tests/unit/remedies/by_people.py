@@ -40,7 +40,6 @@ BY_PEOPLE: Mapping[str, str] = {
     "write `action: …`, or another one": _FILE,
     "write `hash`: different keys stay different": _FILE,
     "write `_…` in its place": _FILE,
-    "write `protect: {email: hash}`": _FILE,
     "write a regular expression for the name, between slashes": (
         "unit/spec/test_protect.py::test_a_name_that_begins_with_a_slash_is_written_as_a_regular_expression"
     ),
@@ -75,7 +74,7 @@ BY_PEOPLE: Mapping[str, str] = {
     "let the user of Hive's metastore make this folder, or write `catalog.warehouse` as a place where it may; Frazil"
     " retries with back-off": _SERVICE,
     "if that is not meant, write the former address of the catalog again": (
-        "unit/cli/test_wiring.py::test_a_run_whose_catalog_is_another_one_says_so_and_continues_with_the_former_address"
+        "unit/cli/test_wiring.py::test_a_run_with_another_catalog_reports_it_until_the_address_is_the_former"
     ),
     "issue the certificate again without this fault, which Python 3.13 refuses, or run Frazil with Python 3.12": _SERVICE,
     "name the authority of the service's certificate in …": _SERVICE,
@@ -97,7 +96,7 @@ BY_PEOPLE: Mapping[str, str] = {
     "rewrite the data files of the dead-letter table there, so that no delete file remains, or use `frazil"
     " dead-letters drop` from now on": _OTHERS,
     "correct the name, or wait until records have brought the column": _FILE,
-    "name a column that is no list, map or struct, or one inside it, such as `a.b`": _FILE,
+    "name a column that is not a list, map or struct, or one inside it, such as `a.b`": _FILE,
     "name columns of numbers, text, bytes or times; or wait until records have brought the column": _FILE,
     "leave `maintenance.statistics` out for this table": _FILE,
     "name a table that `frazil status` shows": _FILE,
@@ -146,7 +145,7 @@ BY_PEOPLE: Mapping[str, str] = {
     "check the table's store": _SERVICE,
     "free disk space; Frazil retries with back-off": _SERVICE,
     "mount or restore it, or correct `catalog.uri`; to begin again without those tables, delete …": (
-        "unit/cli/test_wiring.py::test_a_catalog_whose_file_is_gone_is_not_made_again_while_the_last_run_had_tables_in_it"
+        "unit/cli/test_wiring.py::test_a_missing_catalog_file_is_not_created_again_where_the_last_run_had_tables"
     ),
     "free space where standard output is written, or redirect it, and run the command again": _SERVICE,
     "raise the topic's max.message.bytes": _SERVICE,

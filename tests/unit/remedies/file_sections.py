@@ -319,6 +319,7 @@ ROUTES = [
         "rest: a.r, by: 'k..', to: 'a.${k}'", f"{_BY}, to: 'a.${{k}}'", "rest: a.r, by: header.k, to: 'a.${header.k}'"
     ),
     routes(_BY, f"{_BY}, to: 'a.${{k}}'"),
+    routes(f"{_BY}, to: 'a.${{k}}', location: s3://b/x", f"{_BY}, to: 'a.${{k}}'"),
     routes("by: k, to: 'a.${k}'", "by: k, to: 'a.${k}', rest: a.r"),
     routes("by: k, to: 'a.${k}', rest: 'a.${k}'", "by: k, to: 'a.${k}', rest: a.r"),
     routes(f"{_BY}, to: 'a.${{j}}'", f"{_BY}, to: 'a.${{k}}_${{j}}'"),

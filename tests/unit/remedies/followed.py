@@ -58,7 +58,7 @@ FOLLOWED: Mapping[str, str] = {
         f"{_UNUSABLE}a_mistake_in_the_file_is_reported_at_once_until_it_is_corrected"
     ),
     "make the file readable for this user, or restore it from a copy": (
-        f"{_UNUSABLE}a_metadata_file_that_cannot_be_read_is_named_in_seconds_until_it_is_restored"
+        f"{_UNUSABLE}an_unreadable_metadata_file_is_named_in_seconds_until_it_is_restored"
     ),
     # Topics that ask for tables.
     **dict.fromkeys(
@@ -198,7 +198,7 @@ FOLLOWED: Mapping[str, str] = {
         "unit/dead_letters/test_protected.py::test_a_replay_without_the_key_is_refused_and_changes_nothing",
     ),
     "give it the old `protect_key`, or the table a new name": "unit/dead_letters/test_protected.py::"
-    "test_the_table_names_its_key_by_an_id_and_an_upsert_table_with_hashed_keys_takes_no_other",
+    "test_a_protected_table_has_its_keys_id_and_with_hashed_keys_takes_no_other",
     "drop this dead letter": "unit/process/test_protect.py::test_a_sealed_value_opens_in_its_place_with_its_key_alone",
     # Queries before the table.
     "compute it before: `explode(transform(items, item -> …))`": (
@@ -266,10 +266,10 @@ FOLLOWED: Mapping[str, str] = {
     "…; Frazil looks at further records": _WAITS,
     # Rights that a service lacks.
     "allow it: `kafka-acls --add --allow-principal User:NAME --operation … --topic …`": (
-        f"{_SECURE_KAFKA}a_pipeline_runs_with_the_least_rights_names_a_missing_one_and_continues_when_it_is_granted"
+        f"{_SECURE_KAFKA}a_pipeline_names_a_missing_right_and_continues_when_it_is_granted"
     ),
     "allow this user to DESCRIBE and READ the topic, and to READ and WRITE a topic of dead letters": (
-        f"{_SECURE_KAFKA}a_pipeline_runs_with_the_least_rights_names_a_missing_one_and_continues_when_it_is_granted"
+        f"{_SECURE_KAFKA}a_pipeline_names_a_missing_right_and_continues_when_it_is_granted"
     ),
     "allow this user to READ groups with the prefix `frazil-`": f"{_SECURE_KAFKA}{_DEAD_LETTERS}",
     "allow this user to WRITE with transactional ids of the prefix `frazil-`": f"{_SECURE_KAFKA}{_DEAD_LETTERS}",
@@ -310,7 +310,7 @@ FOLLOWED: Mapping[str, str] = {
         "unit/store/test_properties.py::test_an_unknown_property_of_a_store_is_refused_with_the_nearest_name"
     ),
     "correct what the catalog names: the table's name, `properties`, `format_version` or `location`": (
-        f"{_CAPABILITIES}a_refused_table_stops_with_the_words_of_the_catalog_until_the_file_is_corrected"
+        f"{_CAPABILITIES}a_refused_table_stops_with_the_catalogs_words_until_the_file_is_corrected"
     ),
     "renew the credentials under `catalog.properties`, or let the catalog do so; Frazil retries with back-off": (
         "integration/test_refused_store.py::test_a_refused_store_is_named_and_no_record_is_searched_for_until_it_takes_rows"
@@ -329,7 +329,7 @@ FOLLOWED: Mapping[str, str] = {
         "integration/test_damaged_batch.py::test_a_table_waits_for_a_damaged_batch_and_no_other_does"
     ),
     "correct `catalog.uri` and `catalog.warehouse`; to begin again without those tables, delete …": (
-        "unit/cli/test_wiring.py::test_a_run_whose_catalog_is_another_one_says_so_and_continues_with_the_former_address"
+        "unit/cli/test_wiring.py::test_a_run_with_another_catalog_reports_it_until_the_address_is_the_former"
     ),
     "correct `start`: partitions are counted from 0": TABLES,
     "correct the expression; the nearest topic is `…`": f"{STOPS}a_pattern_that_matches_nothing",
@@ -472,7 +472,7 @@ FOLLOWED: Mapping[str, str] = {
         f"{_LOOKUPS}a_miss_stops_a_table_that_stops_at_bad_records_until_there_is_the_row"
     ),
     "leave the field out with `exclude`; a replay can leave dead letters out by --offset or --error-class": (
-        "unit/dead_letters/test_replay.py::test_a_field_that_the_table_cannot_have_keeps_its_dead_letters_back_and_no_others"
+        "unit/dead_letters/test_replay.py::test_a_field_that_the_table_cannot_have_retains_its_dead_letters_alone"
     ),
     "start `frazil run`, which creates the table": (
         "unit/dead_letters/test_replay.py::test_a_table_that_is_not_there_takes_no_dead_letters"
@@ -481,12 +481,10 @@ FOLLOWED: Mapping[str, str] = {
         "unit/ingest/test_leaderless.py::test_a_run_to_the_ends_waits_for_a_partition_without_a_leader"
     ),
     "mount the warehouse again or restore the file; Frazil retries with back-off": (
-        "integration/test_outages.py::"
-        "test_a_store_that_lacks_a_tables_metadata_is_an_outage_of_every_command_and_never_a_dropped_table"
+        "integration/test_outages.py::test_missing_metadata_of_a_table_is_an_outage_and_never_a_dropped_table"
     ),
     "correct the clock; Frazil retries with back-off and succeeds once the clock is past that change": (
-        "integration/test_outages.py::"
-        "test_a_clock_that_went_back_is_named_and_waited_for_and_the_table_continues_by_itself"
+        "integration/test_outages.py::test_a_clock_that_was_set_back_is_named_and_the_table_continues_by_itself"
     ),
     "look in its log at why it has ended, then run `frazil resume …`; or inspect the records of this range: to continue"
     " behind them write `start` with the offset of each partition and give the table a new name": (

@@ -135,14 +135,13 @@ SERVICES: Mapping[str, str] = {
     ),
     # Offsets published for tools that measure lag.
     "end that consumer, or write `publish_offsets: false`; then start the pipeline again": (
-        "integration/test_published_offsets.py::"
-        "test_a_group_is_left_alone_until_it_may_be_written_and_then_kafkas_own_command_shows_the_lag"
+        "integration/test_published_offsets.py::test_a_group_is_written_once_it_may_be_and_kafkas_command_shows_the_lag"
     ),
     "allow it: `kafka-acls --add --allow-principal User:NAME --operation READ --group …`, or write `publish_offsets:"
-    " false`": f"{_SECURE_KAFKA}a_pipeline_runs_with_the_least_rights_names_a_missing_one_and_continues_when_it_is_granted",
+    " false`": f"{_SECURE_KAFKA}a_pipeline_names_a_missing_right_and_continues_when_it_is_granted",
     "run `frazil verify …`, which shows such rows, and look for another writer": (
-        "integration/test_verify_schedule.py::test_lost_doubled_and_changed_rows_are_found_and_records_that_are_gone_are"
-        "_no_fault"
+        "integration/test_verify_schedule.py"
+        "::test_lost_doubled_and_changed_rows_are_found_and_deleted_records_are_not_a_fault"
     ),
     # Imports of other tools' configurations.
     **dict.fromkeys(
@@ -174,8 +173,7 @@ SERVICES: Mapping[str, str] = {
         "unit/http/test_server.py::test_an_address_or_a_certificate_that_cannot_be_used_is_named_with_its_remedy",
     ),
     "renew the files of `http.tls`, or set this machine's clock": (
-        "unit/http/test_server.py::"
-        "test_a_certificate_that_clients_refuse_for_its_dates_is_logged_and_a_problem_of_check"
+        "unit/http/test_server.py::test_a_certificate_out_of_date_is_logged_and_a_problem_of_check"
     ),
     "ask again in a few seconds": "unit/http/test_api.py::test_a_pipeline_that_starts_answers_soon",
     **dict.fromkeys(
@@ -194,8 +192,7 @@ SERVICES: Mapping[str, str] = {
         "unit/ingest/test_standby.py::test_commands_on_a_table_are_refused_by_a_standby"
     ),
     "look at that process with `frazil status`": (
-        "unit/ingest/test_catching_up_beside.py::"
-        "test_it_waits_no_longer_than_its_limit_for_a_leader_that_commits_nothing"
+        "unit/ingest/test_catching_up_beside.py::test_a_run_waits_at_most_its_limit_for_a_leader_that_commits_nothing"
     ),
     "start one, and wait until `frazil status` shows it warm": (
         "unit/ingest/test_standby.py::test_stand_down_is_refused_until_another_process_is_warm"

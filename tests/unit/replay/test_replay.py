@@ -50,7 +50,7 @@ def test_a_writer_is_held_back_to_its_rate() -> None:
     assert Pace(clock, None).at_once > 1000
 
 
-def test_batches_are_made_one_ahead_in_their_order_and_an_error_comes_after_those_before_it() -> None:
+def test_batches_are_made_one_ahead_in_order_and_an_error_follows_those_before() -> None:
     made: list[int] = []
 
     def batches() -> Iterator[tuple[list[Any], ReplayProgress]]:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from frazil.decode.columns import Decoded
-from frazil.decode.json.records import JsonOptions, decode_json
+from frazil.decode.json.records import decode_json
 from frazil.decode.json_schema.types import refused_changes
 from frazil.decode.settings import Reading, WriterSchema
 from frazil.schema.parts import counted_in
@@ -55,7 +55,7 @@ _DEPTHS: dict[str, tuple[str, Callable[[Any], Any]]] = {
 
 
 def _json(text: str, kind: str, **options: Any) -> Decoded:
-    return decode_json(values_of([f'{{"v": {text}}}']), fields_of({"v": kind}), JsonOptions(**options))
+    return decode_json(values_of([f'{{"v": {text}}}']), fields_of({"v": kind}), Reading(**options))
 
 
 @pytest.mark.parametrize("kind", _DEPTHS)
@@ -68,7 +68,7 @@ def test_text_of_json_is_kept_as_it_is_sent(kind: str, text: str) -> None:
 
 def test_only_the_declared_column_takes_other_values() -> None:
     fields = fields_of({"v": "string", "w": "string"})
-    decoded = decode_json(values_of(['{"v": 1, "w": 1}']), fields, JsonOptions(coerced=(("v",),)))
+    decoded = decode_json(values_of(['{"v": 1, "w": 1}']), fields, Reading(coerced=(("v",),)))
     assert [(one.path, one.kind) for one in decoded.mismatches] == [("w", "type_mismatch")]
 
 
@@ -81,7 +81,7 @@ def test_an_object_beside_an_escaped_key_is_kept_as_it_is_sent() -> None:
     decoded = decode_json(
         values_of([text, '{"v": {"\\u0061":2}}']),
         fields_of({"v": "string", "w": "long"}),
-        JsonOptions(coerced=(("v",),)),
+        Reading(coerced=(("v",),)),
     )
     assert decoded.columns[0].to_pylist() == ['{"\\u0061": 1, "b/": "\\u0061"}', '{"\\u0061":2}']
     assert decoded.columns[1].to_pylist() == [2, None]
@@ -91,7 +91,7 @@ def test_thousands_of_objects_beside_an_escaped_key_take_one_pass_over_their_rec
     objects = [f'{{"\\u00e9": {n}}}' for n in range(2000)]
     text = '{"\\u0077": 2, "v": [' + ", ".join(objects) + "]}"
     started = process_time()
-    decoded = decode_json(values_of(["{}", text]), fields_of({"v": "list<string>"}), JsonOptions(coerced=(("v",),)))
+    decoded = decode_json(values_of(["{}", text]), fields_of({"v": "list<string>"}), Reading(coerced=(("v",),)))
     assert decoded.columns[0].to_pylist() == [None, objects]
     assert process_time() - started < 5  # One pass for each object takes 20 s, and no record may take that long.
 
@@ -229,7 +229,7 @@ def test_dates_and_times_inside_a_declared_column_are_found() -> None:
     )
     members = [(("d",), "d"), (("l", "element", "t"), "ms"), (("m", "value"), "d"), (("k", "key"), "ms")]
     assert list(counted_in(kind)) == members
-    assert list(counted_in(*parse_column_type("time(us)"))) == [((), "us")]
+    assert list(counted_in(parse_column_type("time(us)"), "us")) == [((), "us")]
 
 
 # ---- from the pipeline file to the table
@@ -248,7 +248,7 @@ _SETTINGS = "columns: {v: {type: string, coerce: true}, d: date, t: time, s: 'st
 
 def test_records_of_json_come_to_the_table(tmp_path: Path) -> None:
     spec = table_of(tmp_path, _SETTINGS)
-    scenario = Scenario(tmp_path, columns=spec.columns)
+    scenario = Scenario(tmp_path, columns=spec.shape.columns)
     for value in (7, "x", [1], {"a": None}):
         scenario.run({"v": value, "d": 1, "t": 1000, "s": {"d": 2}, "ts": 0})
     assert [row["v"] for row in scenario.rows()] == ["7", "x", "[1]", '{"a": null}']
@@ -260,14 +260,14 @@ def test_records_of_json_come_to_the_table(tmp_path: Path) -> None:
 def test_records_of_a_renamed_and_of_a_flattened_field_come_to_the_table(tmp_path: Path) -> None:
     settings = "flatten: true, columns: {v: {type: string, coerce: true, field: a.b}, c_d: date}"
     spec = table_of(tmp_path, settings)
-    scenario = Scenario(tmp_path, columns=spec.columns, flatten=spec.flatten)
+    scenario = Scenario(tmp_path, columns=spec.shape.columns, flatten=spec.shape.flatten)
     scenario.run({"a": {"b": 7}, "c": {"d": 1}})
     assert [(row["v"], row["c_d"]) for row in scenario.rows()] == [("7", date(1970, 1, 2))]
 
 
 def test_changes_in_an_envelope_come_to_the_table(tmp_path: Path) -> None:
     spec = table_of(tmp_path, "envelope: debezium, columns: {v: {type: string, coerce: true}, d: date}")
-    scenario = Scenario(tmp_path, columns=spec.columns, envelope=spec.envelope)
+    scenario = Scenario(tmp_path, columns=spec.shape.columns, envelope=spec.changes.envelope)
     scenario.run({"op": "c", "before": None, "after": {"id": 1, "v": {"x": 1}, "d": 1}, "source": {}})
     assert [(row["v"], row["d"]) for row in scenario.rows()] == [('{"x": 1}', date(1970, 1, 2))]
 
@@ -278,7 +278,7 @@ _TOLD = [(date(1970, 1, 6), "x")], [(time(0, 0, 0, 5000), "x")], [[(date(1970, 1
 
 def test_keys_of_maps_count_as_such_columns_do(tmp_path: Path) -> None:
     spec = table_of(tmp_path, _DAYS)
-    scenario = Scenario(tmp_path, columns=spec.columns)
+    scenario = Scenario(tmp_path, columns=spec.shape.columns)
     scenario.run({"id": 1, "m": [[5, "x"]], "t": [[5, "x"]], "l": [[[5, "x"]]]})
     (row,) = scenario.rows()
     assert (row["m"], row["t"], row["l"]) == _TOLD
@@ -286,7 +286,7 @@ def test_keys_of_maps_count_as_such_columns_do(tmp_path: Path) -> None:
 
 def test_a_column_of_names_of_an_enum_takes_the_numbers_that_came(tmp_path: Path) -> None:
     spec = table_of(tmp_path, "columns: {v: {type: string, coerce: true}}")
-    scenario = Registered(tmp_path, columns=spec.columns)
+    scenario = Registered(tmp_path, columns=spec.shape.columns)
     for number, (kind, value) in enumerate([("string", "ONE"), ("int", 1), ("string", "TWO")]):
         text = avro(id="int", v=kind)
         schema_id = scenario.register(text)

@@ -13,7 +13,7 @@ from typing import Any
 import fastavro
 import pyarrow as pa
 import pytest
-from pyiceberg.types import LongType, StringType
+from pyiceberg.types import IntegerType, LongType, NestedField, StringType, StructType
 
 from frazil.decode.settings import Reading, WriterSchema
 from frazil.rows.decoder import decode_values, has_value
@@ -461,3 +461,22 @@ def test_a_map_whose_keys_are_structs_is_a_list_of_its_entries() -> None:
     entries = [{"key": {"k": 4}, "value": Decimal("0.00")}, {"key": {"k": 5}, "value": Decimal("1.50")}]
     assert rows == [{"m": entries}, {"m": []}, {"m": None}]
     assert {row for row, _ in mismatches} == {3, 4, 5, 6}
+
+
+def test_a_value_that_its_schema_does_not_have_leaves_its_required_column_required() -> None:
+    required = (NestedField(1, "n", IntegerType(), required=True),)
+    records = pa.array([_message(_struct(_field("int32", "n")), {"n": "x"})], pa.binary())
+    decoded = decode_values(Reading(), required, {"value": records})
+    assert [(one.path, one.kind) for one in decoded.mismatches] == [("n", "type_mismatch")]
+    assert decoded.made_optional == set()
+
+
+def test_two_rescued_fields_of_one_path_keep_both_values() -> None:
+    nested = _field("struct", "a", fields=[_field("int32", "x"), _field("string", "b")])
+    column = (NestedField(1, "a", StructType(NestedField(2, "x", IntegerType(), required=False)), required=False),)
+    value = _message(_struct(nested, _field("string", "a.b")), {"a": {"x": 1, "b": "inside"}, "a.b": "beside"})
+    reading = Reading(unknown_fields="rescue", is_rescuing=True)
+    decoded = decode_values(reading, column, {"value": pa.array([value], pa.binary())})
+    assert decoded.rescued is not None
+    rescued = json.loads(decoded.rescued[0].as_py())
+    assert {path: member["value"] for path, member in rescued.items()} == {"a.b": "inside", "a.b#2": "beside"}

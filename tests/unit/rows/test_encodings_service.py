@@ -35,7 +35,7 @@ def columns_of(words: str, path: Path) -> tuple[ColumnSpec, ...]:
     found = re.search(r"`(columns: \{.*\})`", words)
     assert found is not None, words
     path.write_text(with_table(found[1]))
-    return load_spec(path).tables[0].columns
+    return load_spec(path).tables[0].shape.columns
 
 
 def columns(scenario: Scenario) -> dict[str, str]:

@@ -75,7 +75,7 @@ def test_what_is_no_value_of_the_column_is_a_bad_record_and_its_neighbours_are_r
 
 
 @_EACH
-def test_it_is_rescued_where_that_is_asked_for(
+def test_an_excluded_value_is_rescued_where_the_table_rescues(
     tmp_path: Path, kind: str, out: tuple[str, ...], good: Any, bad: Any, path: str
 ) -> None:
     scene = _scene(tmp_path, kind, out, rescue=True)
@@ -137,7 +137,7 @@ _P = {"type": "record", "name": "P", "fields": [{"name": "p", "type": "int"}]}
          ({"type": "map", "values": "int"}, {"a": 5})),
     ],
 )  # fmt: skip
-def test_so_are_records_of_the_registry(
+def test_records_of_the_registry_with_excluded_values_are_bad_records(
     tmp_path: Path, kind: str, out: tuple[str, ...], good: tuple[Any, Any], bad: tuple[Any, Any]
 ) -> None:
     columns = (ColumnSpec(name="v", type=parse_type(kind)),)

@@ -44,7 +44,7 @@ def test_a_column_of_the_type_underneath_has_values_as_they_are_written(
 
 @pytest.mark.parametrize("names", _NAMES)
 @pytest.mark.parametrize("shape", SHAPES)
-def test_so_it_has_those_of_connects_types(shape: str, names: str) -> None:
+def test_a_column_has_values_of_connects_types(shape: str, names: str) -> None:
     schema, whole = schema_of(*_NAMES[names], _MICROS, shape), SHAPES[shape][2](1_700_000_000_123_456)
     records = written(1, schema_of("v", (), "long", shape), whole)
     fields = fields_of(v=SHAPES[shape][1].format("long"))

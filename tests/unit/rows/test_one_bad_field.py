@@ -247,7 +247,7 @@ def test_of_a_record_whose_fields_are_all_kept_out_the_record_is() -> None:
     assert (left.name, left.field_type) == ("e", LONG)
 
 
-def test_so_many_are_kept_out_and_no_more() -> None:
+def test_at_most_max_rejected_fields_are_kept_out() -> None:
     names = [f"f{n}" for n in range(MAX_REJECTED + 1)]
     assert len(accept({(): dict.fromkeys(names[:-1], LONG)}, clash(*names))[1]) == MAX_REJECTED
     with pytest.raises(NameConflict):

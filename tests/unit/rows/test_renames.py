@@ -121,7 +121,9 @@ def test_of_two_fields_with_one_former_name_the_first_has_its_column(
 
 @pytest.mark.parametrize("order", [(1, 2), (2, 1)])
 @pytest.mark.parametrize("is_one_batch", [True, False])
-def test_so_have_those_of_records_in_lists_and_maps(tmp_path: Path, order: tuple[int, ...], is_one_batch: bool) -> None:
+def test_renamed_fields_of_records_in_lists_and_maps_have_one_column(
+    tmp_path: Path, order: tuple[int, ...], is_one_batch: bool
+) -> None:
     def schema_of(name: str, *aliases: str) -> WriterSchema:
         inner = {"type": "record", "name": "In", "fields": [{"name": name, "type": "long", "aliases": list(aliases)}]}
         fields = [{"name": "l", "type": {"type": "array", "items": ["null", inner]}},

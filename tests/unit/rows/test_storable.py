@@ -62,7 +62,7 @@ def test_a_record_below_it_is_a_dead_letter_and_its_neighbours_are_rows(tmp_path
     assert found[0]["message"] == "truncate(v, 10) of -99.99 does not fit decimal(4, 2)"
 
 
-def test_so_is_one_inside_of_a_struct(tmp_path: Path) -> None:
+def test_a_decimal_inside_of_a_struct_is_a_bad_record_too(tmp_path: Path) -> None:
     target = _target(tmp_path, "truncate(s.w, 1000)")
     nines = "9" * 28 + "." + "9" * 10
     texts = [f'{{"s": {{"w": {sign}{nines}}}}}' for sign in ("", "-")] + ['{"s": null}']
@@ -72,7 +72,7 @@ def test_so_is_one_inside_of_a_struct(tmp_path: Path) -> None:
     assert [(one.path, one.kind) for one in found.decoded.mismatches] == [("s.w", "out_of_range")]
 
 
-def test_so_is_a_change(tmp_path: Path) -> None:
+def test_a_change_with_such_a_decimal_is_a_bad_record(tmp_path: Path) -> None:
     target = _target(tmp_path, "truncate(v, 10)")
     target = replace(target, changes=ChangeReading(Reading(), ("id",)))
     rows = [{"id": 1, "v": 1}, {"id": 2, "v": -99.99}]

@@ -99,7 +99,7 @@ def test_jobs_that_wait_for_executors_are_ended_and_all_is_well_once_there_are_s
     assert [event["event"] for event in logged] == ["spark_executors_missing", "spark_executors_available_again"]
 
 
-def test_an_application_that_starts_executors_on_demand_has_none_while_it_is_idle_and_asks_again() -> None:
+def test_an_application_with_executors_on_demand_may_have_none_while_idle() -> None:
     application, clock = Application(), FakeClock()
     conf = {"spark.master": "k8s://https://server", "spark.dynamicAllocation.enabled": "true"}
     watch = ApplicationWatch(None, application, conf, clock)

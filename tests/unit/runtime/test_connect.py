@@ -23,7 +23,7 @@ def opened_with(folder: Path, catalog: str, kind: str = "type: rest, uri: http:/
 @pytest.mark.parametrize(
     ("properties", "waits_ms"), [("{}", "60000"), ('{rest.client.socket-timeout-ms: "5000"}', "5000")]
 )
-def test_a_rest_catalog_that_reports_nothing_is_given_up_after_a_minute_unless_the_file_reports_when(
+def test_requests_to_a_silent_rest_catalog_end_after_a_minute_or_the_files_timeout(
     tmp_path: Path, properties: str, waits_ms: str
 ) -> None:
     found = opened_with(tmp_path, f"properties: {properties}")
@@ -38,7 +38,7 @@ def test_a_rest_catalog_that_reports_nothing_is_given_up_after_a_minute_unless_t
         ('{http-client.apache.socket-timeout-ms: "700", s3.retry.min-wait-ms: "1000"}', "700", "1000"),
     ],
 )
-def test_a_request_to_an_s3_store_is_given_up_and_repeated_as_tasks_do_unless_the_file_reports_when(
+def test_requests_to_s3_end_and_are_repeated_as_in_tasks_or_as_the_file_sets(
     tmp_path: Path, properties: str, waits_ms: str, pause_ms: str
 ) -> None:
     found = opened_with(tmp_path, f"warehouse: s3://lake/, properties: {properties}")
@@ -55,7 +55,7 @@ def test_a_request_to_an_s3_store_is_given_up_and_repeated_as_tasks_do_unless_th
         ("jdbc:sqlite:c.db", "{}", None),
     ],
 )
-def test_a_database_that_reports_nothing_is_given_up_after_a_minute_unless_the_file_reports_when(
+def test_requests_to_a_silent_database_end_after_a_minute_or_the_files_timeout(
     tmp_path: Path, address: str, properties: str, waits: str | None
 ) -> None:
     found = opened_with(tmp_path, f"warehouse: /w, properties: {properties}", f"type: jdbc, uri: '{address}'")

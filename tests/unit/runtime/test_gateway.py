@@ -39,7 +39,7 @@ def test_the_garbage_collector_that_the_user_names_is_the_only_one(
         assert (generation in command) is (JVM_OPTIONS[0] in command), "G1 does not adapt it"
 
 
-def test_a_jvm_takes_the_class_archive_that_exists_and_makes_one_only_where_that_is_asked_for(
+def test_a_jvm_uses_an_existing_class_archive_and_makes_one_only_on_request(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     archive = tmp_path / "classes" / "one.jsa"
@@ -81,7 +81,7 @@ def recorded_by(options: Sequence[str]) -> Path:
     return Path(options[0].removeprefix("-XX:ArchiveClassesAtExit="))
 
 
-def test_jars_that_are_installed_again_get_an_archive_of_their_own_in_place_of_the_former(
+def test_reinstalled_jars_get_a_class_archive_in_place_of_the_former(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("FRAZIL_CACHE", str(tmp_path / "cache"))

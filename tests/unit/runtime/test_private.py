@@ -33,7 +33,7 @@ def test_folders_and_files_are_made_private_whatever_the_umask(tmp_path: Path) -
     assert [mode(tmp_path / name) for name in ("a", "a/b", "a/b/f")] == [0o700, 0o700, 0o600]
 
 
-def test_those_of_frazil_that_are_there_are_tightened_and_others_stay(tmp_path: Path) -> None:
+def test_existing_files_of_frazil_lose_rights_and_others_stay(tmp_path: Path) -> None:
     for name in ("state", "mine"):
         (tmp_path / name).mkdir()
         (tmp_path / name).chmod(0o755)

@@ -181,7 +181,7 @@ def test_an_archive_is_of_a_processor_and_a_compiler(monkeypatch: pytest.MonkeyP
     assert ship.code_archive() != made
 
 
-def test_code_that_cannot_be_compiled_here_is_sent_without_and_compiled_the_next_time(
+def test_code_that_cannot_be_compiled_here_is_sent_as_source_until_it_can(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(ship, "_WARM_UP", "raise SystemExit('no memory')")

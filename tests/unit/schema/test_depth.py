@@ -34,9 +34,7 @@ def lists(depth: int) -> Any:
     [{}, {"mode": "upsert", "key_columns": ("id",)}, {"envelope": EnvelopeSpec(kind="debezium"), "changelog": True}],
     ids=["append", "upsert", "changelog"],
 )
-def test_lists_that_no_reader_of_parquet_opens_are_bad_records_and_the_others_are_read(
-    tmp_path: Path, settings: dict[str, Any]
-) -> None:
+def test_lists_too_deep_for_readers_of_parquet_are_bad_records_alone(tmp_path: Path, settings: dict[str, Any]) -> None:
     scene = Scene(tmp_path, "a", dead_letters=DeadLettersSpec(stop_above=1.0), key=KeySpec(format="json"), **settings)
     deepest = MAX_LEVELS // 2
     for n, depth in enumerate((deepest, deepest + 1, 1, deepest + 1)):

@@ -84,7 +84,7 @@ def test_new_columns_whose_names_contain_dots_are_changes_at_every_depth() -> No
     assert sorted(change.path for change in changes) == ["a.b", "c.d", "m.value.i.j", "s.g.h"]
 
 
-def test_a_date_does_not_become_a_timestamp_as_long_as_no_library_of_iceberg_reads_it_so() -> None:
+def test_a_date_does_not_become_a_timestamp_as_no_library_of_iceberg_reads_that() -> None:
     assert not can_promote(DateType(), TimestampType())
     with pytest.raises(ResolveError):  # Once this is gone, see docs/decisions/0018.
         promote(DateType(), TimestampType())

@@ -11,6 +11,7 @@ from frazil.decode.lossless import format_type
 from frazil.ingest import plan
 from frazil.schema.evolve import merge_requested_fields
 from frazil.schema.inference import agree_on_times
+from frazil.spec.settings import InferSpec
 from frazil.spec.syntax.types import parse_type
 from tests.unit.ingest.service_scene import Scene, only
 from tests.unit.ingest.test_cuts import cut_into
@@ -35,7 +36,7 @@ from tests.unit.schema.test_name_case import columns_of, dead_letters_of
     ],
 )
 def test_only_text_that_is_always_one_kind_of_time_is_one(tmp_path: Path, values: list[str | None], kind: str) -> None:
-    scene = Scene(tmp_path, "a", infers_timestamps=True)
+    scene = Scene(tmp_path, "a", infer=InferSpec(timestamps=True))
     scene.feed("a", *({"ts": value, "o": {"l": [value]}} for value in values))
     only(scene.catch_up())
     assert columns_of(scene) == {"ts": kind, "o": f"struct<l: list<{kind}>>"}
@@ -58,10 +59,10 @@ def test_other_text_behind_the_first_batch_counts_wherever_that_ends(
         {"ts": 5},
         {"ts": "2026-07-03T12:00:00Z", "d": "none"},
     ]
-    whole = cut_into(tmp_path, 1000, records, monkeypatch, infers_timestamps=True)
+    whole = cut_into(tmp_path, 1000, records, monkeypatch, infer=InferSpec(timestamps=True))
     assert whole[0] == {"ts": "timestamptz", "d": "string", "both": "string"}
     for size in (1, 2, 3):
-        assert cut_into(tmp_path, size, records, monkeypatch, infers_timestamps=True) == whole
+        assert cut_into(tmp_path, size, records, monkeypatch, infer=InferSpec(timestamps=True)) == whole
     assert plan.FIRST_BATCH_RECORDS == 3
 
 

@@ -397,7 +397,7 @@ def test_a_name_that_is_made_finds_its_column_in_whatever_case(
     assert scene.rows("n.a") == [{column: 1}] * 2
 
 
-def test_a_field_whose_own_name_is_declared_feeds_that_column_beside_one_of_its_made_name(tmp_path: Path) -> None:
+def test_a_field_whose_name_is_declared_feeds_that_column_beside_a_converted_name(tmp_path: Path) -> None:
     scene = Scene(tmp_path, "a", column_case="snake", columns=(ColumnSpec(name="fooBar", type=LONG),))
     scene.feed("a", {"foo_bar": 1}, {"fooBar": 2})
     assert only(scene.catch_up()).status.run_state is RunState.WAITING

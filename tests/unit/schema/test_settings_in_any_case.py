@@ -50,7 +50,7 @@ def test_fields_of_json_are_taken_and_left_out_in_any_case(
 
 
 @pytest.mark.parametrize(("settings", "row"), CASES)
-def test_so_are_those_of_rows_in_envelopes_and_of_avro(
+def test_fields_of_rows_in_envelopes_and_of_avro_are_found_in_any_case(
     tmp_path: Path, settings: dict[str, Any], row: dict[str, Any]
 ) -> None:
     scene = Scene(tmp_path / "json", "a", envelope=EnvelopeSpec(kind="debezium"), **settings)

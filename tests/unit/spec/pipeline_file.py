@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Protocol
+from functools import reduce
+from typing import Any, Protocol
 
 from frazil.errors import SpecError
-from frazil.spec import PipelineSpec
+from frazil.spec import PipelineSpec, TableSpec
+from frazil.spec.models import TABLE_KEYS
 
 HEAD = 'pipeline: shop\nkafka: {bootstrap.servers: "localhost:9092"}\n'
 """Two lines that every file needs."""
@@ -32,3 +34,9 @@ def with_table(settings: str) -> str:
 def with_section(section: str) -> str:
     """A file with one table, and from line 4 on this `section`."""
     return f"{HEAD}tables: {{shop.x: {{topic: a}}}}\n{section}\n"
+
+
+def setting(table: TableSpec, field: str) -> Any:
+    """What a table has in a field, or a field of one of its groups."""
+    paths = {key.field.rpartition(".")[2]: key.field for key in TABLE_KEYS.values()}
+    return reduce(getattr, paths[field].split("."), table)

@@ -23,12 +23,12 @@ from tests.unit.spec.pipeline_file import HEAD, Load, Refuse, with_table
 def test_a_table_shows_transactions_whole_when_it_reports_it(
     load: Load, settings: str, atomic: AtomicSpec | None
 ) -> None:
-    assert load(with_table(settings)).tables[0].atomic == atomic
+    assert load(with_table(settings)).tables[0].changes.atomic == atomic
 
 
 def test_tables_that_are_made_for_topics_have_it_from_the_defaults(load: Load) -> None:
     reported = "defaults: {envelope: debezium, atomic: {transaction_topic: e}}\nnamespace: n\ntopics: /./\n"
-    assert load(HEAD + reported).table_for("a").atomic == AtomicSpec(transaction_topic="e")
+    assert load(HEAD + reported).table_for("a").changes.atomic == AtomicSpec(transaction_topic="e")
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import yaml
 from jsonschema import Draft202012Validator
 
 from frazil.spec import json_schema
-from tests.unit.spec.pipeline_file import Load, Refuse, with_table
+from tests.unit.spec.pipeline_file import Load, Refuse, setting, with_table
 
 
 @pytest.mark.parametrize(
@@ -29,13 +29,13 @@ from tests.unit.spec.pipeline_file import Load, Refuse, with_table
 def test_what_is_written_is_read_and_valid_for_editors(load: Load, settings: str, read: dict[str, Any]) -> None:
     text = with_table(settings)
     (table,) = load(text).tables
-    assert {name: getattr(table, name) for name in read} == read
+    assert {name: setting(table, name) for name in read} == read
     Draft202012Validator(json_schema()).validate(yaml.safe_load(text))
 
 
 def test_the_place_of_a_change_among_all_of_its_source_may_order_changes(load: Load) -> None:
     settings = "mode: upsert, envelope: debezium, metadata: [source_order], order_by: _source_order"
-    assert load(with_table(settings)).tables[0].order_by == "_source_order"
+    assert load(with_table(settings)).tables[0].changes.order_by == "_source_order"
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_what_orders_changes_inside_a_transaction_alone_is_refused(
 )
 def test_what_becomes_of_tombstones_is_read_and_valid_for_editors(load: Load, settings: str, word: str) -> None:
     text = with_table(settings)
-    assert load(text).tables[0].tombstones == word
+    assert load(text).tables[0].changes.tombstones == word
     Draft202012Validator(json_schema()).validate(yaml.safe_load(text))
 
 

@@ -10,7 +10,7 @@ from tests.unit.spec.pipeline_file import Load, Refuse, with_table
 
 def test_the_file_declares_it(load: Load) -> None:
     (spec,) = load(with_table("columns: {v: {type: string, coerce: true}, t: time(us), w: string}")).tables
-    assert [(one.name, one.coerce, one.unit) for one in spec.columns] == [
+    assert [(one.name, one.coerce, one.unit) for one in spec.shape.columns] == [
         ("v", True, None),
         ("t", False, "us"),
         ("w", False, None),

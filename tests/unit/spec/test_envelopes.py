@@ -27,13 +27,13 @@ DEBEZIUM_LOG = {**LOG, "source_ts": "_source_ts", "connector_ts": "_connector_ts
     ],
 )
 def test_an_envelope(load: Load, settings: str, envelope: EnvelopeSpec | None) -> None:
-    assert load(with_table(settings)).tables[0].envelope == envelope
+    assert load(with_table(settings)).tables[0].changes.envelope == envelope
 
 
 @pytest.mark.parametrize("kind", ["debezium", "{operation: o}"])
 def test_an_envelope_whose_schema_is_a_json_schema(load: Load, kind: str) -> None:
     text = with_table(f"envelope: {kind}, value: {{format: json_schema}}") + 'registry: {url: "http://r:8081"}\n'
-    assert load(text).tables[0].envelope is not None
+    assert load(text).tables[0].changes.envelope is not None
 
 
 @pytest.mark.parametrize(

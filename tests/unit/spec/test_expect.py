@@ -16,7 +16,7 @@ def test_expectations_keep_their_order_and_the_short_form_warns(load: Load) -> N
         "expect: {b: 'x > 0', a: {that: y is not null, else: dead_letter}, c: {that: z > 0, at_most: 5%, else: stop}}"
     )
     (table,) = load(with_table(text)).tables
-    assert table.expect == (
+    assert table.query.expect == (
         ExpectationSpec(name="b", that="x > 0"),
         ExpectationSpec(name="a", that="y is not null", action="dead_letter"),
         ExpectationSpec(name="c", that="z > 0", at_most=0.05, action="stop"),
@@ -26,7 +26,7 @@ def test_expectations_keep_their_order_and_the_short_form_warns(load: Load) -> N
 
 def test_a_commit_has_a_number_of_rows_and_an_age(load: Load) -> None:
     (table,) = load(with_table("expect: {a: {min_rows: 5, else: stop}, b: {max_age: 10m}}")).tables
-    assert [(one.min_rows, one.max_age_s) for one in table.expect] == [(5, None), (None, 600.0)]
+    assert [(one.min_rows, one.max_age_s) for one in table.query.expect] == [(5, None), (None, 600.0)]
     assert not table.has_query
 
 
@@ -39,7 +39,7 @@ def test_a_commit_has_a_number_of_rows_and_an_age(load: Load) -> None:
         ("expect: {a: {that: x > 0, else: fail}}", "`expect.a.else` cannot be `fail`"),
         ("expect: {a: {that: x > 0, otherwise: drop}}", "unknown key"),
         ("expect: {a: true}", "`expect.a` is a boolean where text is expected"),
-        ("expect: {a: [x]}", "where a mapping is expected"),
+        ("expect: {a: [x]}", "`expect.a` is a list where text is expected"),
         ("expect: {where: x > 0}", "cannot have the name `where`"),
         ("expect: {a b: x > 0}", "`a b` is no name of an expectation"),
         ("expect: {a: {that: x > 0, at_most: 5%, else: drop}}", "`expect.a` is of a whole commit, and `else` is drop"),

@@ -48,15 +48,15 @@ def test_functions_of_a_module_beside_the_file_are_found_one_or_several(
 ) -> None:
     folder = str(working_directory)
     (one,) = load(with_table(f"udf: {module}.clean")).tables
-    assert one.udf == (Function(f"{module}.clean", folder, "string"),)
+    assert one.query.udf == (Function(f"{module}.clean", folder, "string"),)
     assert not one.has_query
     (two,) = load(with_table(f"udf: [{module}.clean, {module}.price]")).tables
-    assert [(function.name, function.returns) for function in two.udf] == [
+    assert [(function.name, function.returns) for function in two.query.udf] == [
         ("clean", "string"),
         ("price", "decimal(12,2)"),
     ]
     shared = load(f"defaults: {{udf: {module}.clean}}\n{with_table('')}").tables
-    assert [function.name for function in shared[0].udf] == ["clean"]
+    assert [function.name for function in shared[0].query.udf] == ["clean"]
 
 
 def test_a_function_is_found_once_its_module_is_beside_the_file(
@@ -67,7 +67,7 @@ def test_a_function_is_found_once_its_module_is_beside_the_file(
     assert "put the module beside the pipeline file" in refuse(text).remedy
     (working_directory / "elsewhere.txt").rename(source)
     importlib.invalidate_caches()
-    assert len(load(text).tables[0].udf) == 1
+    assert len(load(text).tables[0].query.udf) == 1
 
 
 @pytest.mark.parametrize(

@@ -133,18 +133,18 @@ def test_defaults_are_for_every_table_that_does_not_say_otherwise(load: Load) ->
         "defaults: {value: {format: avro}, on_bad_record: stop, commit: {interval: 3s}}\n"
         "tables: {a.b: {topic: c}, a.d: {topic: e, value: {format: text}, on_bad_record: skip}}\n"
     )
-    assert [(t.name, t.value.format, t.on_bad_record, t.commit.interval_s) for t in spec.tables] == [
+    assert [(t.name, t.source.value.format, t.bad_records.on_bad_record, t.commit.interval_s) for t in spec.tables] == [
         ("a.b", "avro", "stop", 3.0),
         ("a.d", "text", "skip", 3.0),
     ]
     sensors = spec.table_for("sensors")
-    assert (sensors.name, sensors.value, sensors.on_bad_record, sensors.line) == (
+    assert (sensors.name, sensors.source.value, sensors.bad_records.on_bad_record, sensors.line) == (
         "iot.sensors",
         ValueSpec(format="avro"),
         "stop",
         0,
     )
-    assert sensors.topics == (TopicSelector(literal="sensors"),)
+    assert sensors.source.topics == (TopicSelector(literal="sensors"),)
 
 
 def test_a_changelog_among_upsert_tables_takes_nothing_of_upsert_tables_from_the_defaults(load: Load) -> None:
@@ -153,7 +153,10 @@ def test_a_changelog_among_upsert_tables_takes_nothing_of_upsert_tables_from_the
         f"{HEAD}defaults: {{envelope: debezium, metadata: [source_order], {of_upserts}}}\n"
         "tables: {a.b: {topic: c}, a.log: {topic: c, mode: append, changelog: true}}\n"
     )
-    assert [(t.mode, t.key_columns, t.order_by, t.deletes, t.changelog) for t in spec.tables] == [
+    assert [
+        (t.changes.mode, t.changes.key_columns, t.changes.order_by, t.changes.deletes, t.changes.changelog)
+        for t in spec.tables
+    ] == [
         ("upsert", ("id",), "_source_order", "soft", False),
         ("append", (), None, "hard", True),
     ]
@@ -245,7 +248,7 @@ def test_everything_that_is_written_is_taken(load: Load, working_directory: Path
     ],
 )
 def test_a_start_is_a_word_a_time_or_offsets(load: Load, written: str, start: Start) -> None:
-    assert load(with_table(f"start: {written}")).tables[0].start == start
+    assert load(with_table(f"start: {written}")).tables[0].source.start == start
 
 
 @pytest.mark.parametrize(
@@ -412,7 +415,7 @@ def test_a_character_that_json_escapes_as_a_pair_is_one_character() -> None:
     path = Path("p.yaml")
     path.write_text(text.replace('"columns"', '"topic": "t", "columns"'), encoding="ascii")
     (table,) = load_spec(path, {}).tables
-    assert [column.name for column in table.columns] == ["😀", "plain"]
+    assert [column.name for column in table.shape.columns] == ["😀", "plain"]
 
 
 def test_aliases_of_aliases_do_not_fill_the_memory() -> None:

@@ -12,7 +12,7 @@ def test_a_lookup_is_read_as_users_write_it(load: Load) -> None:
     text = """lookup: {country: {table: ref.countries, on: "country_code = code", take: [name, region], on_miss: "null"},
       price: {file: s3://b/p.csv, on: shop = shop_id AND item.sku=sku, take: [price], on_miss: drop}}"""
     (spec,) = load(with_table(text)).tables
-    assert spec.lookup == (
+    assert spec.query.lookup == (
         LookupSpec(name="country", table="ref.countries", on=((("country_code",), "code"),), take=("name", "region")),
         LookupSpec(
             name="price",
@@ -55,4 +55,4 @@ def test_a_lookup_makes_no_column_that_a_table_cannot_have_or_would_lose(
     text = with_table(f"lookup: {{{name}: {{table: r.c, on: a = b, take: {take}}}}}")
     assert message in refuse(text).message
     followed = text.replace(f"{name}:", "other:").replace(", NAME", "")
-    assert load(followed).tables[0].lookup[0].name == "other"
+    assert load(followed).tables[0].query.lookup[0].name == "other"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from frazil.errors import SpecError
-from frazil.spec.settings import MaintenanceSpec
+from frazil.spec.settings import MaintenanceSpec, OrphansSpec, SnapshotsSpec
 from frazil.spec.syntax.forms import YOUNGEST_ORPHAN_VARIABLE
 from tests.unit.spec.pipeline_file import HEAD, Load
 
@@ -19,7 +19,8 @@ def test_what_a_table_leaves_out_is_taken_from_the_top(load: Load) -> None:
         "  a.own: {topic: b, maintenance: {sort: [id, at desc], min_input_files: 5, small_file_share: 20%}}\n"
         "  a.off: {topic: c, maintenance: false}\n"
     )
-    top = MaintenanceSpec(cores=2, window=(1320, 360), snapshot_age_s=3600.0, snapshot_count=50, orphan_age_s=86400.0)
+    snapshots, orphans = SnapshotsSpec(age_s=3600.0, kept=50), OrphansSpec(age_s=86400.0)
+    top = MaintenanceSpec(cores=2, window=(1320, 360), snapshots=snapshots, orphans=orphans)
     own = {"sort": ("id", "at desc"), "order_lines": (6, 6), "min_input_files": 5, "small_file_share": 0.2}
     expected = [top, top.model_copy(update=own), top.model_copy(update={"is_on": False})]
     assert [table.maintenance for table in spec.tables] == expected
@@ -34,7 +35,7 @@ def test_maintenance_is_on_unless_the_file_reports_otherwise(load: Load) -> None
 @pytest.mark.parametrize(
     ("section", "message"),
     [
-        ("always", "`maintenance` is no mapping"),
+        ("always", "`maintenance` is text where a mapping is expected"),
         ("{cores: 0}", "`maintenance.cores` is no count"),
         ("{window: 22-6}", "`22-6` is not a window"),
         ("{window: '10:00-10:00'}", "the window `10:00-10:00` is empty"),
@@ -58,7 +59,7 @@ def test_what_is_wrong_is_refused_with_its_line(load: Load, section: str, messag
 
 def test_tests_may_have_younger_orphans_removed(load: Load, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(YOUNGEST_ORPHAN_VARIABLE, "1m")
-    assert load(HEAD + "maintenance: {orphans: {age: 1m}}\ntables: {a.b: {topic: a}}").maintenance.orphan_age_s == 60.0
+    assert load(HEAD + "maintenance: {orphans: {age: 1m}}\ntables: {a.b: {topic: a}}").maintenance.orphans.age_s == 60.0
     with pytest.raises(SpecError, match="`59s` is too short"):
         load(HEAD + "maintenance: {orphans: {age: 59s}}\ntables: {a.b: {topic: a}}")
 
@@ -72,7 +73,7 @@ _TYPES = "{id: long, at: timestamp, price: 'decimal(9,2)', tags: list<string>, d
         ("sort: [idd]", "`maintenance.sort` names a column that the table does not have: `idd`", "did you mean `id`?"),
         (
             "sort: [tags desc]",
-            "`maintenance.sort` names a column that is no single value: `tags`",
+            "`maintenance.sort` names a column that is not a single value: `tags`",
             "name a column that",
         ),
         ("sort: [id, deep.b]", "`maintenance.sort` names a column that the table does not have: `deep.b`", "did you"),

@@ -135,5 +135,5 @@ def test_names_are_found_in_any_case(load: Load, settings: str) -> None:
         ("partition_by: [day(_Timestamp)]", "`partition_by` has `day(_Timestamp)`, and there is no column"),
     ],
 )
-def test_so_are_mistakes(refuse: Refuse, settings: str, message: str) -> None:
+def test_unknown_columns_of_settings_are_mistakes(refuse: Refuse, settings: str, message: str) -> None:
     assert refuse(with_table(settings)).message.startswith(message)

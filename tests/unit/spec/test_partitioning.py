@@ -64,20 +64,24 @@ def test_a_sort_term_reports_which_way_and_where_nulls_go(text: str, full: str) 
 
 def test_the_file_reports_something_nothing_or_none(tmp_path: Path) -> None:
     reported = _load(tmp_path, "partition_by: [day(at), deep.b.c]", "sort_by: id desc", "limits: {partitions: 7}")
-    assert reported.partition_by == (PartitionTerm("at", "day"), PartitionTerm("deep.b.c"))
-    assert reported.partition_by is not None
-    assert {term.line for term in reported.partition_by} == {9}
-    assert reported.sort_by == (parse_sort("id desc"),)
-    assert reported.limits.partitions == 7
+    assert reported.layout.partition_by == (PartitionTerm("at", "day"), PartitionTerm("deep.b.c"))
+    assert reported.layout.partition_by is not None
+    assert {term.line for term in reported.layout.partition_by} == {9}
+    assert reported.layout.sort_by == (parse_sort("id desc"),)
+    assert reported.bad_records.limits.partitions == 7
     silent = _load(tmp_path)
-    assert (silent.partition_by, silent.sort_by, silent.limits.partitions) == (None, None, 10_000)
+    assert (silent.layout.partition_by, silent.layout.sort_by, silent.bad_records.limits.partitions) == (
+        None,
+        None,
+        10_000,
+    )
     none = _load(tmp_path, "partition_by: []", "sort_by: []")
-    assert (none.partition_by, none.sort_by) == ((), ())
+    assert (none.layout.partition_by, none.layout.sort_by) == ((), ())
 
 
 def test_columns_that_records_may_bring_are_not_refused(tmp_path: Path) -> None:
     table = _load(tmp_path, "partition_by: [region, deep.later]")
-    assert table.partition_by == (PartitionTerm("region"), PartitionTerm("deep.later"))
+    assert table.layout.partition_by == (PartitionTerm("region"), PartitionTerm("deep.later"))
 
 
 @pytest.mark.parametrize(

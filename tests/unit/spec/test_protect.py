@@ -16,7 +16,7 @@ WITH_KEY = "protect_key: '${env:KEY}'"
 def test_rules_keep_the_order_of_the_file(load: Load) -> None:
     text = f"protect: {{email: hash, /_phone$/: {{action: mask, keep: 2}}, ssn: drop}}, {WITH_KEY}"
     (spec,) = load(with_table(text), ENVIRONMENT).tables
-    assert [(rule.selector, rule.action, rule.keep) for rule in spec.protect] == [
+    assert [(rule.selector, rule.action, rule.keep) for rule in spec.protection.protect] == [
         ("email", "hash", 4),
         ("/_phone$/", "mask", 2),
         ("ssn", "drop", 4),
@@ -25,7 +25,7 @@ def test_rules_keep_the_order_of_the_file(load: Load) -> None:
 
 def test_a_name_with_a_dot_is_written_as_in_every_path(load: Load, refuse: Refuse) -> None:
     (spec,) = load(with_table(f"protect: {{'[\"a.b\"]': hash}}, {WITH_KEY}"), ENVIRONMENT).tables
-    assert [(rule.selector, rule.names) for rule in spec.protect] == [("a.b", ("a.b",))]
+    assert [(rule.selector, rule.names) for rule in spec.protection.protect] == [("a.b", ("a.b",))]
     error = refuse(with_table(f"protect: {{'[a.b]': hash}}, {WITH_KEY}"), ENVIRONMENT)
     assert error.message == "`[a.b]` is not the path of a field"
 
@@ -34,12 +34,12 @@ def test_a_name_that_begins_with_a_slash_is_written_as_a_regular_expression(load
     error = refuse(with_table(f"protect: {{'[\"/a(\"]': hash}}, {WITH_KEY}"), ENVIRONMENT)
     assert error.remedy == "write a regular expression for the name, between slashes"
     (spec,) = load(with_table(f"protect: {{'/^[/]a[(]$/': hash}}, {WITH_KEY}"), ENVIRONMENT).tables
-    assert rule_of(spec.protect, "/a(") is not None
+    assert rule_of(spec.protection.protect, "/a(") is not None
 
 
 def test_the_key_is_a_secret_of_the_file_and_is_not_shown(load: Load) -> None:
     spec = load(with_table(f"protect: {{a: hash}}, {WITH_KEY}"), ENVIRONMENT)
-    assert spec.tables[0].protect_key == KEY
+    assert spec.tables[0].protection.protect_key == KEY
     assert spec.redact(f"the key {KEY}") == "the key ***"
     assert KEY not in repr(spec)
     assert KEY not in spec.model_dump_json()

@@ -108,7 +108,7 @@ SECTIONS = [
     ),
     (
         "registry: {url: 'https://a', auth: {user: u}}",
-        "unknown key `user` in `registry.auth` (and 1 more problem in this file)",
+        "unknown key `user` in `registry.auth`",
         "did you mean `username`?",
     ),
     (

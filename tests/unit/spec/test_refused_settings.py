@@ -145,7 +145,7 @@ TABLES = [
         "the column `_file` has the name of one of Iceberg's metadata columns",
         "rename the column",
     ),
-    ("columns: [id]", "`columns` is not a mapping", "write `columns: {name: type}`"),
+    ("columns: [id]", "`columns` is a list where a mapping is expected", "write `columns: {name: type}`"),
     ("columns: {id: lnog}", "the type `lnog` is unknown", "did you mean `long`?"),
     ("columns: {id: 5}", "`columns.id` is a number where text is expected", "put it in quotes"),
     ("columns: {id: }", "`columns.id` is empty where text is expected", "write text after `columns.id:`"),

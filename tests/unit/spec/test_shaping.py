@@ -19,8 +19,8 @@ from pyiceberg.types import (
 )
 
 from frazil.spec import ColumnSpec, json_schema
-from frazil.spec.settings import FlattenSpec, ValueSpec
-from tests.unit.spec.pipeline_file import HEAD, Load, Refuse, with_table
+from frazil.spec.settings import FlattenSpec, InferSpec, ValueSpec
+from tests.unit.spec.pipeline_file import HEAD, Load, Refuse, setting, with_table
 
 
 @pytest.mark.parametrize(
@@ -34,7 +34,7 @@ from tests.unit.spec.pipeline_file import HEAD, Load, Refuse, with_table
         ("numbers: as_seen", {"numbers": None}),
         ("numbers: double", {"numbers": DoubleType()}),
         ('numbers: "decimal(18, 4)"', {"numbers": DecimalType(18, 4)}),
-        ("infer: {timestamps: true}", {"infers_timestamps": True}),
+        ("infer: {timestamps: true}", {"infer": InferSpec(timestamps=True)}),
         (
             "columns: {ts: {type: timestamp, zone: UTC}, m: {type: timestamptz(s), zone: Europe/Berlin}}",
             {
@@ -83,7 +83,7 @@ from tests.unit.spec.pipeline_file import HEAD, Load, Refuse, with_table
 def test_what_is_written_is_read_and_valid_for_editors(load: Load, settings: str, read: dict[str, Any]) -> None:
     text = with_table(settings)
     (table,) = load(text).tables
-    assert {name: getattr(table, name) for name in read} == read
+    assert {name: setting(table, name) for name in read} == read
     Draft202012Validator(json_schema()).validate(yaml.safe_load(text))
 
 
@@ -92,7 +92,7 @@ def test_a_header_may_be_of_a_format_of_the_registry(load: Load) -> None:
     text = (
         with_table(f"columns: {{p: {{type: 'struct<x: long>', header: h, {value}}}}}") + "registry: {url: http://r}\n"
     )
-    (column,) = load(text).tables[0].columns
+    (column,) = load(text).tables[0].shape.columns
     assert column.value == ValueSpec(format="protobuf", source="latest", subject="s", message="M")
     Draft202012Validator(json_schema()).validate(yaml.safe_load(text))
 
@@ -100,7 +100,7 @@ def test_a_header_may_be_of_a_format_of_the_registry(load: Load) -> None:
 def test_shaping_may_be_the_default_of_many_tables(load: Load) -> None:
     spec = load(f"{HEAD}namespace: n\ntopics: [a]\ndefaults: {{flatten: true, column_case: lower, exclude: [x]}}\n")
     table = spec.table_for("a")
-    assert (table.flatten, table.column_case, table.exclude) == (FlattenSpec(), "lower", (("x",),))
+    assert (table.shape.flatten, table.shape.column_case, table.shape.exclude) == (FlattenSpec(), "lower", (("x",),))
 
 
 @pytest.mark.parametrize(
@@ -144,11 +144,27 @@ def test_shaping_may_be_the_default_of_many_tables(load: Load) -> None:
             "`columns.a` has both `constant` and `header`",
             "keep one of them",
         ),
-        ("columns: {a: {type: long, constant: x}}", "`x` is no long", "write a value of the type long"),
-        ("columns: {a: {type: int, constant: 3000000000}}", "`3000000000` is no int", "write a value of"),
+        (
+            "columns: {a: {type: long, constant: x}}",
+            "`x` is not a value of the type long",
+            "write a value of the type long",
+        ),
+        (
+            "columns: {a: {type: int, constant: 3000000000}}",
+            "`3000000000` is not a value of the type int",
+            "write a value of",
+        ),
         ("columns: {a: {type: double, constant: 1e999}}", "`1e999` is out of the range of double", "write a value"),
-        ("columns: {a: {type: 'decimal(3,1)', constant: 1.25}}", "`1.25` is no decimal(3, 1)", "write a value"),
-        ("columns: {a: {type: date, constant: soon}}", "`soon` is no date", "write a value of the type date"),
+        (
+            "columns: {a: {type: 'decimal(3,1)', constant: 1.25}}",
+            "`1.25` is not a value of the type decimal(3, 1)",
+            "write a value",
+        ),
+        (
+            "columns: {a: {type: date, constant: soon}}",
+            "`soon` is not a value of the type date",
+            "write a value of the type date",
+        ),
         (
             "columns: {a: {type: string, constant: }}",
             "`columns.a.constant` is empty where one value",
@@ -304,16 +320,16 @@ def test_names_that_differ_in_case_alone_are_refused(refuse: Refuse, settings: s
     "settings", ["rename: {a.x: b, c.x: b}", "rename: {a: A}", "rename: {a: b}, add_fields: {b: 1}"]
 )
 def test_names_that_are_different_columns_are_taken(load: Load, settings: str) -> None:
-    assert load(with_table(settings)).tables[0].has_steps
+    assert load(with_table(settings)).tables[0].query.has_steps
 
 
 @pytest.mark.parametrize("settings", ["add_fields: {_partition: _partition}", "rename: {a.b: _file}"])
 def test_names_that_only_look_reserved_are_taken(load: Load, settings: str) -> None:
-    assert load(with_table(settings)).tables[0].has_steps
+    assert load(with_table(settings)).tables[0].query.has_steps
 
 
 @pytest.mark.parametrize("form", ["avro", "protobuf", "json_schema", "text", "raw"])
 def test_settings_of_json_that_change_nothing_may_stand_beside_every_format(load: Load, form: str) -> None:
     text = with_table(f"numbers: as_seen, infer: {{timestamps: false}}, value: {{format: {form}}}")
     registry = "" if form in ("text", "raw") else "registry: {url: 'http://localhost:8081'}\n"
-    assert load(text + registry).tables[0].value.format == form
+    assert load(text + registry).tables[0].source.value.format == form

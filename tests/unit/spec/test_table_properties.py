@@ -74,4 +74,4 @@ def test_what_no_file_could_be_written_with_is_refused(
 )
 def test_all_else_is_passed_on(load: Load, name: str, text: str) -> None:
     (table,) = load(with_table(f"properties: {{{name}: {text}}}")).tables
-    assert table.properties == {name: text}
+    assert table.layout.properties == {name: text}

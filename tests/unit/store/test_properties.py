@@ -108,7 +108,7 @@ def test_empty_keys_are_none_and_blanks_around_keys_are_no_part_of_them() -> Non
     assert found("", "", "session") is None
 
 
-def test_tasks_take_the_proxy_that_the_driver_has_found_and_the_named_one_to_s3_alone() -> None:
+def test_tasks_take_the_drivers_proxy_and_a_named_one_to_s3_alone() -> None:
     def options(location: str, **own: str) -> set[tuple[str, str]]:
         named = {**KEYS, "http-client.proxy-endpoint": "http://named:1", **own}
         found: Any = client_of(named, address_of(location)).store
@@ -237,7 +237,7 @@ def test_amazons_name_for_every_region_is_that_of_the_default_one() -> None:
     assert found[0].store.config == found[1].store.config  # type: ignore[union-attr]
 
 
-def test_what_a_catalog_sends_is_checked_without_names_that_are_for_python_clients_alone() -> None:
+def test_properties_that_a_catalog_sends_are_checked_without_names_of_python_clients() -> None:
     sent = {"s3.region": "eu-central-1", "client.region": "eu-central-1", "s3.remote-signing-enabled": "false"}
     check_sent(sent, {}, "shop.orders")
     with pytest.raises(SpecError, match="remote-signing-enabled"):

@@ -54,7 +54,7 @@ def test_a_service_that_refuses_is_logged_once_and_its_batches_are_counted(tmp_p
         assert scene.rows("n.a") == [{"id": 1}, {"id": 2}]
 
 
-def test_services_that_are_away_and_hang_delay_no_commit_and_the_end_by_seconds_at_most(tmp_path: Path) -> None:
+def test_hanging_services_delay_no_commit_and_the_end_by_seconds_at_most(tmp_path: Path) -> None:
     with receiver() as hanging:
         hanging.answers.clear()
         scene = TelemetryScene(tmp_path, "a", otlp=NOBODY, openlineage=hanging.url)

@@ -137,19 +137,19 @@ def test_a_value_that_a_change_leaves_out_stays_as_it_is_in_the_table(lake: Lake
     assert (resolved.deleted, resolved.missing_required, resolved.keys) == (2, 0, 2)
 
 
-def test_it_comes_from_the_change_before_it_in_the_batch(lake: Lake) -> None:
+def test_a_kept_value_comes_from_the_change_before_it_in_the_batch(lake: Lake) -> None:
     lake.tell([up(1, "old", "old")])
     lake.tell([up(1, "x", "y"), up(1, KEEP, "z"), up(1, KEEP, KEEP)])
     assert lake.rows() == [(1, "x", "z")]
 
 
-def test_it_comes_from_the_change_before_it_that_another_task_has_read(lake: Lake) -> None:
+def test_a_kept_value_comes_from_a_change_that_another_task_has_read(lake: Lake) -> None:
     lake.tell([up(1, "old", "old"), up(2, "old", "old")])
     lake.tell([up(1, "x", "y"), up(2, "x", KEEP)], [up(1, KEEP, "z"), up(2, KEEP, KEEP)])
     assert lake.rows() == [(1, "x", "z"), (2, "x", "old")]
 
 
-def test_it_is_null_and_counted_where_there_was_no_row(lake: Lake) -> None:
+def test_a_kept_value_is_null_and_counted_where_there_was_no_row(lake: Lake) -> None:
     resolved = lake.tell([up(1, "x", KEEP)])
     assert (lake.rows(), resolved.missing_required) == ([(1, "x", None)], 1)
     lake.tell([down(1), up(1, "y", KEEP)])

@@ -39,10 +39,10 @@ from frazil.upsert.lookup.delete_files import (
     write_deletes,
 )
 from frazil.upsert.lookup.search import Found, find_rows
-from frazil.write.file_formats import write_file
 from frazil.write.target import ChangeReading, TableTarget
 from frazil.write.write import FileWriter
 from tests.unit.ingest.targets import changed, target_of
+from tests.unit.write.other_formats import convert
 
 _PATHS = [("k",)]
 KINDS: dict[str, pa.DataType] = {
@@ -199,10 +199,12 @@ def test_columns_are_known_by_their_ids_and_files_may_be_older_than_they(tmp_pat
 
 @pytest.mark.parametrize("name", ["orc", "avro"])
 def test_rows_are_found_in_files_of_other_formats(tmp_path: Path, name: str) -> None:
-    target = changed(_target(tmp_path, k="long"), properties=(("write.format.default", name),))
+    target = _target(tmp_path, k="long")
     file = _write(target, pa.array([1, 2, None]))
-    assert file.path.endswith(f".{name}")
-    (hit,) = find_rows(target, [file], [pa.array([2])], _PATHS).hits
+    with Path(file.path).open("rb") as parquet, Path(f"{file.path}.{name}").open("wb") as out:
+        convert(parquet, out, name, target.schema.fields)
+    other = replace(file, path=f"{file.path}.{name}", content=file.content.replace('"parquet"', f'"{name}"'))
+    (hit,) = find_rows(target, [other], [pa.array([2])], _PATHS).hits
     assert hit.rows.tolist() == [1]
 
 
@@ -348,7 +350,7 @@ def test_deletes_of_other_writers_are_read_in_every_format(tmp_path: Path, name:
     ]
     for delete, members in zip(deletes, (fields, [NestedField(1, "k", LongType(), required=False)]), strict=True):
         with Path(delete.path).open("rb") as parquet, Path(f"{delete.path}.{name}").open("wb") as out:
-            write_file(parquet, out, name, members, {})
+            convert(parquet, out, name, members)
     others = tuple(
         replace(one, path=f"{one.path}.{name}", content=re.sub('"parquet"', f'"{name}"', one.content, flags=re.I))
         for one in deletes

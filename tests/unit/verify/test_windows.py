@@ -33,7 +33,7 @@ def test_a_commit_has_the_records_since_the_commit_before_it() -> None:
     assert _windows(first, _commit(2, 30)) == [Window((1,), _range(0, 10), 1), Window((2,), _range(10, 30), 1)]
 
 
-def test_snapshots_of_other_writers_belong_to_the_next_commit_or_are_a_window_of_their_own() -> None:
+def test_snapshots_of_other_writers_belong_to_the_next_commit_or_are_a_window() -> None:
     past = Past(1, {"t": {0: 10}})
     assert _windows(_other(2), _commit(3, 20), _other(4, "append"), past=past) == [
         Window((2, 3), _range(10, 20), 1, is_disturbed=True),

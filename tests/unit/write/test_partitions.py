@@ -85,7 +85,7 @@ def test_each_partition_gets_one_file_with_its_rows_in_the_order_they_came(tmp_p
     assert "sort-order-id" not in json.loads(files[0].content)
 
 
-def test_a_partition_of_many_rows_gets_more_files_and_row_groups_no_larger_than_wanted(tmp_path: Path) -> None:
+def test_a_partition_of_many_rows_gets_files_and_row_groups_of_the_wanted_size(tmp_path: Path) -> None:
     target = _target(
         tmp_path, "w", target_file_size_bytes=100_000, properties={"write.parquet.row-group-size-bytes": "20000"}
     )

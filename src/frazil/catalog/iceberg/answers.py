@@ -73,10 +73,10 @@ def is_conflict(error: Exception, *names: str) -> bool:
     changed is loaded, and changed again if need be. It does not mean that the table lacks the commit (`answer_to`).
     names: further exceptions that mean a conflict.
     """
-    found = [cause.getClass().getName() for cause in causes_of(error)]
-    if any("CommitStateUnknown" in name for name in found):
+    class_names = [cause.getClass().getName() for cause in causes_of(error)]
+    if any("CommitStateUnknown" in name for name in class_names):
         return False
-    return any(wanted in name for name in found for wanted in (_CONFLICT, _CHECK, *names))
+    return any(wanted in name for name in class_names for wanted in (_CONFLICT, _CHECK, *names))
 
 
 def _is_check(error: Exception) -> bool:
@@ -123,13 +123,13 @@ class Sending:
             update.deleteWith(self._left)
             update.validateWith(self._validator)
             update.commit()
-        snapshot = self._own()
+        snapshot = self._own_snapshot()
         if snapshot is None:
             raise NotThere
         remove(self._java, self._left.paths)
         return snapshot
 
-    def _own(self) -> Any:
+    def _own_snapshot(self) -> Any:
         """Returns the commit's snapshot of the table, which Iceberg has loaded again after the commit; None where it has
         none.
         """
@@ -161,11 +161,11 @@ def send_once(
 
     Raises: one of `lost_answers` where the commit may still succeed.
     """
-    own = new_id()
+    update_id = new_id()
     once = HistoryValidator(
-        pipeline, MAINTENANCE_ID, lambda history: is_recorded(history, MAINTENANCE_ID, own, since) is False
+        pipeline, MAINTENANCE_ID, lambda history: is_recorded(history, MAINTENANCE_ID, update_id, since) is False
     )
-    entry = key(pipeline, MAINTENANCE_ID), own
+    entry = key(pipeline, MAINTENANCE_ID), update_id
     update.set(*entry)
     sending = Sending(java, MaintenanceValidator(once, validator), entry)
     try:
@@ -174,7 +174,7 @@ def send_once(
         java.refresh()
         ancestors = gateway.jvm.org.apache.iceberg.util.SnapshotUtil.currentAncestors(java)
         logged = logged_snapshots(pipeline, (MAINTENANCE_ID,), ancestors)
-        has_landed = is_recorded(logged, MAINTENANCE_ID, own, since)
+        has_landed = is_recorded(logged, MAINTENANCE_ID, update_id, since)
         answer = sending.answer_to(error, has_landed, java)
         if answer not in (Answer.DONE, Answer.REFUSED):
             raise
@@ -192,10 +192,10 @@ def change(update: Any, java: Any, is_made: Callable[[], bool]) -> None:
         update.commit()
     except lost_answers():
         java.refresh()
-        made = False
+        has_landed = False
         with suppress(*java_errors()):  # Java has no metadata of a table that is gone.
-            made = is_made()
-        if not made:
+            has_landed = is_made()
+        if not has_landed:
             raise
 
 

@@ -139,21 +139,21 @@ class IcebergCatalog:
         # Most loads of an idle table find the metadata of the previous load, which saves thirty calls. Not where
         # its store credentials may have been renewed.
         location = metadata.metadataFileLocation()
-        known = self._states.get(table)
+        cached = self._states.get(table)
         if (
-            known is None
+            cached is None
             or location is None
-            or known[0] != location
+            or cached[0] != location
             or self.reader.vends_credentials
-            or known[1].credentials_end_ms
+            or cached[1].credentials_end_ms
         ):
-            known = self._states[table] = (location, self.reader.state(table, java))
-        return known[1]
+            cached = self._states[table] = (location, self.reader.state(table, java))
+        return cached[1]
 
     def size(self, table: str) -> TableSize:
-        known = self._sizes.pop(table, None)  # Other changes of the table may follow.
-        if known is not None:
-            return known
+        size = self._sizes.pop(table, None)  # Other changes of the table may follow.
+        if size is not None:
+            return size
         with answering(_CANNOT_LOAD, table):
             return self.reader.size_of(self._loaded(table))
 
@@ -253,16 +253,16 @@ class IcebergCatalog:
         """Returns the progress of a commit that has just been made, as this snapshot of Java's."""
         self._adopt(commit.table, java)
         self.scans.note(commit, java)
-        made = self.reader.contents_of(snapshot)
-        self._sizes[commit.table] = self.reader.size_of(java, made)
-        return replace(commit.progress, snapshot_id=made["snapshot-id"], committed_at_ms=made["timestamp-ms"])
+        contents = self.reader.contents_of(snapshot)
+        self._sizes[commit.table] = self.reader.size_of(java, contents)
+        return replace(commit.progress, snapshot_id=contents["snapshot-id"], committed_at_ms=contents["timestamp-ms"])
 
     def _adopt(self, table: str, java: Any) -> None:
         """Marks a table that another tool created as one that this pipeline commits to, so that expired progress is not
         taken for absent progress.
         """
-        name, known = key(self.pipeline, "created"), self._states.get(table)
-        if known is None or name in known[1].properties or table in self._adopted:
+        name, cached = key(self.pipeline, "created"), self._states.get(table)
+        if cached is None or name in cached[1].properties or table in self._adopted:
             return
         with suppress(*java_errors()):  # The commit is done; the next one tries again.
             java.updateProperties().set(name, "true").commit()
@@ -335,23 +335,23 @@ class IcebergCatalog:
             self._check_landed(append.table, error, sending, (name, value), since)
 
     def replace_once(self, replacement: Replacement) -> None:
-        made, java = replacement, self._loaded(replacement.table)
+        request, java = replacement, self._loaded(replacement.table)
         validator = HistoryValidator(
             self.pipeline,
             REPLAY_ID,
-            lambda history: is_unmoved(history, made.since, made.expected.commit_id),
+            lambda history: is_unmoved(history, request.since, request.expected.commit_id),
             COMMIT_ID,
         )
-        commit = Commit(made.table, made.files, Progress(), made.expected, made.delta)
-        sending = Sending(java, validator, (key(self.pipeline, REPLAY_ID), made.id))
+        commit = Commit(request.table, request.files, Progress(), request.expected, request.delta)
+        sending = Sending(java, validator, (key(self.pipeline, REPLAY_ID), request.id))
         try:
             update = self._update_for(java, commit)
-            self._set_own({**made.summary, REPLAY_ID: made.id}, update)
+            self._set_own({**request.summary, REPLAY_ID: request.id}, update)
             sending.send(update)
             hit("replay.replace-landed")
             self.scans.note(commit, java)
         except lost_answers() as error:
-            self._check_landed(made.table, error, sending, (REPLAY_ID, made.id), made.since)
+            self._check_landed(request.table, error, sending, (REPLAY_ID, request.id), request.since)
 
     def _check_landed(
         self, table: str, error: Exception, sending: Sending, entry: tuple[str, str], since: int | None
@@ -373,8 +373,8 @@ class IcebergCatalog:
             remove(self._tables[table], paths)  # An orphan costs space only; orphan removal finds it.
 
     def _update_for(self, java: Any, commit: Commit) -> Any:
-        known = self._states.get(commit.table)
-        if known is None or known[1].older_specs:  # Of other tables Java need not be asked.
+        cached = self._states.get(commit.table)
+        if cached is None or cached[1].older_specs:  # Of other tables Java need not be asked.
             forget_dropped_values(self.gateway, self.pipeline, java, commit.table)
         if commit.delta is not None:
             return row_delta(java, commit.files, commit.delta, self._files)

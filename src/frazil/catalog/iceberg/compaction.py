@@ -186,14 +186,14 @@ def _z_rewriter(spark: SparkSession, gateway: Any, table: Any, columns: Sequence
 def _within(jvm: Any, group: Any, cores: int) -> Any:
     """Returns the group for a writer that runs a task per expected file."""
     files, largest = min(cores, int(group.expectedOutputFiles())), _largest_file(group, cores)
-    made, split = jvm.org.apache.iceberg.actions.RewriteFileGroup, int(group.inputSplitSize())
-    return made(group.info(), group.fileScanTasks(), int(group.outputSpecId()), largest, split, files)
+    new_group, split = jvm.org.apache.iceberg.actions.RewriteFileGroup, int(group.inputSplitSize())
+    return new_group(group.info(), group.fileScanTasks(), int(group.outputSpecId()), largest, split, files)
 
 
 def _z_columns(java: Any, wanted: Sequence[str]) -> list[str]:
     """Returns the columns of the Z-order as Spark names them, without columns that are constant in a partition."""
     constant = set(java.spec().identitySourceIds())
-    found = []
+    columns = []
     for name in wanted:
         field = java.schema().asStruct().field(name)
         if field is None or str(field.type().typeId()) not in _Z_TYPES:
@@ -203,8 +203,8 @@ def _z_columns(java: Any, wanted: Sequence[str]) -> list[str]:
                 where=str(java.name()),
             )
         if field.fieldId() not in constant:
-            found.append(f"{name}__{field.fieldId()}" if name in RESERVED else name)
-    return found
+            columns.append(f"{name}__{field.fieldId()}" if name in RESERVED else name)
+    return columns
 
 
 def _table_cache(gateway: Any) -> Any:
@@ -222,8 +222,12 @@ def _rewrite(
     """Returns the files that one group becomes, uncommitted. order: the columns as Spark names them, and whether
     descending. is_other_order: whether it is not the table's own.
     """
-    jvm, own, name = gateway.jvm, gateway.jvm.org.apache.iceberg.spark, new_id()
-    cache, tasks, results = _table_cache(gateway), own.ScanTaskSetManager.get(), own.FileRewriteCoordinator.get()
+    jvm, iceberg, name = gateway.jvm, gateway.jvm.org.apache.iceberg.spark, new_id()
+    cache, tasks, results = (
+        _table_cache(gateway),
+        iceberg.ScanTaskSetManager.get(),
+        iceberg.FileRewriteCoordinator.get(),
+    )
     try:
         cache.add(name, table)
         tasks.stageTasks(table, name, jvm.java.util.ArrayList(group.fileScanTasks()))
@@ -292,7 +296,7 @@ def _ordered(scan: DataFrame, order: Sequence[tuple[str, bool]], files: int) -> 
 
 def _columns(java: Any, wanted: Sequence[str]) -> list[tuple[str, bool]]:
     """Returns the columns to sort by, as Spark names them, and whether descending."""
-    found = []
+    sort_columns = []
     for text in wanted:
         name, _, direction = text.partition(" ")
         field = java.schema().findField(name)
@@ -304,12 +308,12 @@ def _columns(java: Any, wanted: Sequence[str]) -> list[tuple[str, bool]]:
             )
         if not field.type().isPrimitiveType():
             raise SpecError(
-                f"`maintenance.sort` names a column that is no single value: `{name}`",
-                remedy="name a column that is no list, map or struct, or one inside it, such as `a.b`",
+                f"`maintenance.sort` names a column that is not a single value: `{name}`",
+                remedy="name a column that is not a list, map or struct, or one inside it, such as `a.b`",
                 where=str(java.name()),
             )
-        found.append((_in_spark(java, name), direction.lower() == "desc"))
-    return found
+        sort_columns.append((_in_spark(java, name), direction.lower() == "desc"))
+    return sort_columns
 
 
 def _own_order(java: Any) -> list[tuple[str, bool]]:

@@ -91,5 +91,5 @@ def lost_file(error: Exception) -> str | None:
     """Returns the metadata file that a creation wrote and that `error`, of a load, misses; None for another error."""
     if not is_named(error, "NotFoundException"):
         return None
-    found = _FIRST_FILE.search(str(causes_of(error)[0].getMessage()))
-    return found["file"] if found else None
+    match = _FIRST_FILE.search(str(causes_of(error)[0].getMessage()))
+    return match["file"] if match else None

@@ -139,14 +139,14 @@ class DataFiles:
         """Calls the update's method for each file. A file has the partition spec that it was written with, which need
         not be the table's current one.
         """
-        found = [*contents]
-        if not found:
+        texts = [*contents]
+        if not texts:
             return
         specs = table.specs()
-        dropped = {} if all(_NO_VALUES.search(content) for content in found) else dropped_fields(specs)
+        dropped = {} if all(_NO_VALUES.search(content) for content in texts) else dropped_fields(specs)
         add_one = self._handles.instance(self._handles.consumer, self._adding(method).bindTo(update).bindTo(specs))
-        for first in range(0, len(found), _AT_ONCE):
-            read = (_as_read(content, specs, dropped) for content in found[first : first + _AT_ONCE])
+        for first in range(0, len(texts), _AT_ONCE):
+            read = (_as_read(content, specs, dropped) for content in texts[first : first + _AT_ONCE])
             self._reader.readTree(f"[{','.join(read)}]").forEach(add_one)
 
     def set_entries(self, entries: Mapping[str, str], update: Any) -> None:
@@ -197,9 +197,9 @@ class DataFiles:
     @cached_property
     def _setting(self) -> Any:
         """The handle (update, name, text) -> update.set(name, text)."""
-        text, made = self._handles.class_of("java.lang.String"), self._handles.class_of("java.lang.Object")
+        text, object_class = self._handles.class_of("java.lang.String"), self._handles.class_of("java.lang.Object")
         update = self._handles.class_of(f"{_ICEBERG}.SnapshotUpdate")
-        return self._handles.virtual(update, "set", made, text, text)
+        return self._handles.virtual(update, "set", object_class, text, text)
 
     @cached_property
     def _maps(self) -> Any:
@@ -226,8 +226,8 @@ def _without_values(content: str, spec: Any, places: Sequence[int]) -> str:
 
 
 def _spec_id_of(content: str) -> int:
-    found = _SPEC_ID.search(content)
-    return int(found[1]) if found else 0
+    match = _SPEC_ID.search(content)
+    return int(match[1]) if match else 0
 
 
 def _unquoted(content: str, spec: Any) -> str:
@@ -249,7 +249,7 @@ class TableScans:
 
     def __init__(self, jvm: Any) -> None:
         self._jvm = jvm
-        self._known: dict[str, Scan] = {}
+        self._scans: dict[str, Scan] = {}
 
     def scan(self, table: str, java: Any) -> Scan:
         """Returns the files of the Java table as last loaded.
@@ -259,34 +259,32 @@ class TableScans:
         snapshot = java.currentSnapshot()
         if snapshot is None:
             return Scan()
-        known = self._known.get(table)
-        if known is None or known.read_at != snapshot.snapshotId():
-            known = self._known[table] = self._read(table, java, snapshot.snapshotId())
-        return known
+        scan = self._scans.get(table)
+        if scan is None or scan.read_at != snapshot.snapshotId():
+            scan = self._scans[table] = self._read(table, java, snapshot.snapshotId())
+        return scan
 
     def note(self, commit: Commit, java: Any) -> None:
         """Applies our own commit to the known files, where it came directly after them and made the newest snapshot."""
-        known = self._known.get(commit.table)
-        if known is None:
+        scan = self._scans.get(commit.table)
+        if scan is None:
             return
         snapshot = java.currentSnapshot()
-        if (
-            snapshot is None or snapshot.parentId() != known.read_at
-        ):  # None: somebody has removed the main branch since.
+        if snapshot is None or snapshot.parentId() != scan.read_at:  # None: somebody has removed the main branch since.
             return
         first_row_ids = {}
         if snapshot.firstRowId() is not None:  # Format version 3.
-            if not all(is_numbered(file.content) for file in known.files):
+            if not all(is_numbered(file.content) for file in scan.files):
                 # Upgraded from format version 2: this commit has assigned row ids to the existing files.
-                del self._known[commit.table]
+                del self._scans[commit.table]
                 return
             try:
                 added = each(snapshot.addedDataFiles(java.io())) if commit.files else ()
                 first_row_ids = {str(file.location()): file.firstRowId() for file in added}
             except java_errors():  # The commit is done; the next scan reads all files.
-                del self._known[commit.table]
+                del self._scans[commit.table]
                 return
-        self._known[commit.table] = after_commit(known, commit, snapshot.snapshotId(), first_row_ids)
+        self._scans[commit.table] = after_commit(scan, commit, snapshot.snapshotId(), first_row_ids)
 
     def _read(self, table: str, java: Any, snapshot_id: int) -> Scan:
         described = Described(self._jvm, java)
@@ -320,7 +318,7 @@ def specs_to_describe(jvm: Any, java: Any) -> Any:
     dropped = dropped_fields(specs)
     if not dropped and "void(" not in str(specs.toString()):  # One call for all.
         return specs
-    found = jvm.java.util.HashMap(specs)
+    described_specs = jvm.java.util.HashMap(specs)
     for number, spec in specs.items():
         fields = list(each(spec.fields()))
         if not fields or (number not in dropped and spec.isPartitioned()):
@@ -336,8 +334,8 @@ def specs_to_describe(jvm: Any, java: Any) -> Any:
         ]
         schema = iceberg.SchemaParser.fromJson(json.dumps({"type": "struct", "fields": columns}))
         text = json.dumps({"spec-id": number, "fields": terms})
-        found.put(number, iceberg.PartitionSpecParser.fromJson(schema, text))
-    return found
+        described_specs.put(number, iceberg.PartitionSpecParser.fromJson(schema, text))
+    return described_specs
 
 
 def _type_of(java: Any, field_id: int) -> str:
@@ -392,11 +390,14 @@ class Described:
 
 
 def _live_files(text: str) -> Iterator[LiveFile]:
-    found = json.loads(text)
-    deletes = [delete_file_of(json.dumps(file)) for file in found.get("delete-files", ())]
-    for task in found.get("file-scan-tasks", ()):
-        file, own = task["data-file"], tuple(deletes[number] for number in task.get("delete-file-references", ()))
-        yield LiveFile(file["file-path"], file["record-count"], json.dumps(file), own)
+    tasks = json.loads(text)
+    deletes = [delete_file_of(json.dumps(file)) for file in tasks.get("delete-files", ())]
+    for task in tasks.get("file-scan-tasks", ()):
+        file, file_deletes = (
+            task["data-file"],
+            tuple(deletes[number] for number in task.get("delete-file-references", ())),
+        )
+        yield LiveFile(file["file-path"], file["record-count"], json.dumps(file), file_deletes)
 
 
 def planned(scan: Any) -> Iterator[Any]:

@@ -36,12 +36,12 @@ def forget_dropped_values(gateway: Any, pipeline: str, java: Any, table: str) ->
     snapshot = java.currentSnapshot() if dropped else None
     if snapshot is None:
         return
-    manifests = [one for one in each(snapshot.allManifests(java.io())) if _has_values(one, dropped)]
+    manifests = [manifest for manifest in each(snapshot.allManifests(java.io())) if _has_values(manifest, dropped)]
     if not manifests:
         return
     rewriter = _Rewriter(gateway, java, dropped)
     may_have_equality_deletes = summary_of(snapshot).get("total-equality-deletes") != "0"
-    if may_have_equality_deletes and any(rewriter.has_equality_deletes(one) for one in manifests):
+    if may_have_equality_deletes and any(rewriter.has_equality_deletes(manifest) for manifest in manifests):
         raise SpecError(
             "another writer's equality deletes are partitioned by a column that the table has dropped: Iceberg would"
             " lose them with the next change of these files",
@@ -68,7 +68,7 @@ def _has_values(manifest: Any, dropped: Dropped) -> bool:
         return False
     summaries = manifest.partitions()  # Writers need not note them (Iceberg spec "Manifest Lists").
     noted = [summaries.get(place) for place in places] if summaries is not None else []
-    return not noted or any(one.lowerBound() is not None or not one.containsNull() for one in noted)
+    return not noted or any(summary.lowerBound() is not None or not summary.containsNull() for summary in noted)
 
 
 class _Rewriter:

@@ -206,7 +206,7 @@ def _is_refused_value(error: Exception, is_opening: bool) -> bool:
 def _refusal_of(error: Exception) -> str:
     """Returns the words of the method that refuses a value or a class, on one line: a cause of its exception has others."""
     causes = causes_of(error)
-    return _words(next((one for one in causes if one.getClass().getSimpleName() in _OF_SETTINGS), causes[-1]))
+    return _words(next((cause for cause in causes if cause.getClass().getSimpleName() in _OF_SETTINGS), causes[-1]))
 
 
 def _text_of(error: Exception, *, of_servers: bool = True) -> str:
@@ -377,7 +377,9 @@ def lent(java: Any, *objects: object) -> Iterator[None]:
         yield
     finally:
         with pool.lock:
-            for name in [name for name, one in pool.dict.items() if any(one is other for other in objects)]:
+            for name in [
+                name for name, lent_object in pool.dict.items() if any(lent_object is other for other in objects)
+            ]:
                 del pool.dict[name]
 
 

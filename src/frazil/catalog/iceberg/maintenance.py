@@ -89,7 +89,7 @@ class IcebergMaintenance:
         self._session = session
         self._cores = cores
         self._merge_of = merge_of
-        self._own: dict[SparkSession, SparkSession] = {}
+        self._sessions: dict[SparkSession, SparkSession] = {}
 
     def metadata(self, table: str, with_files: bool) -> TableMetadata | None:
         iceberg = self._jvm.org.apache.iceberg
@@ -167,14 +167,14 @@ class IcebergMaintenance:
         with _explained("snapshots cannot be expired", table, ("IllegalArgumentException",), _LASTING):
             # By id only: expiry by age could expire snapshots that were not chosen.
             java = self._catalog.java_table(table)
-            there = [snapshot for snapshot in snapshots if java.snapshot(snapshot) is not None]
-            if not there:
+            present = [snapshot for snapshot in snapshots if java.snapshot(snapshot) is not None]
+            if not present:
                 return
             expiry = java.expireSnapshots().expireOlderThan(0).planWith(maintenance_workers(self._catalog.gateway))
-            for snapshot in there:
+            for snapshot in present:
                 expiry = expiry.expireSnapshotId(snapshot)
             hit("maintenance.expire.begins")
-            change(expiry, java, lambda: not any(java.snapshot(snapshot) is not None for snapshot in there))
+            change(expiry, java, lambda: not any(java.snapshot(snapshot) is not None for snapshot in present))
             hit("maintenance.expire.landed")
 
     def carry(self, table: str) -> None:
@@ -264,12 +264,12 @@ class IcebergMaintenance:
         if self._session is None:
             raise UnavailableError("table maintenance needs Spark, which this command does not start")
         spark = self._session()
-        if spark not in self._own:
-            own = spark.newSession()
+        if spark not in self._sessions:
+            child_session = spark.newSession()
             for name, value in _settings(self._cores).items():
-                own.conf.set(name, value)
-            self._own = {spark: own}
-        chosen: Any = self._own[spark]
+                child_session.conf.set(name, value)
+            self._sessions = {spark: child_session}
+        chosen: Any = self._sessions[spark]
         self._jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(chosen._jsparkSession)
         chosen.sparkContext.setLocalProperty("spark.scheduler.pool", POOL)
         session: SparkSession = chosen
@@ -370,8 +370,8 @@ class _SameProgress(Validator):
         while left and iterator.hasNext():
             summary = summary_of(iterator.next())
             for name in list(left):
-                found = summary.get(name)
-                if found is not None and str(found) != left.pop(name):
+                noted = summary.get(name)
+                if noted is not None and str(noted) != left.pop(name):
                     return False
         return not left
 

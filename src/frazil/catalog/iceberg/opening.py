@@ -1,6 +1,6 @@
-"""Opens a catalog of Iceberg's by its properties, and explains what it refuses for good.
+"""Opens the catalog of a pipeline file; turns permanent errors into remedies.
 
-That is to be opened, new tables, and answers about what a client may not see.
+Such errors refuse to open the catalog, to create a table, or to show what a client may not see.
 
 Loads of tables for commands that somebody waits for end after seconds where a metadata file cannot be read. Iceberg tries to
 read one 20 times, for 90 seconds, and has no setting for that. It logs the file's name and what each try failed with: both
@@ -102,8 +102,8 @@ def ask_catalog(gateway: Any, catalog: Any, address: str, namespace: str) -> str
             return str(place)
         if not is_instance_of(gateway, catalog, REST):
             return ""
-        known = (catalog.properties().get(name) for name in ("default-base-location", "warehouse"))
-        return next((str(one) for one in known if "://" in str(one)), "")
+        places = (catalog.properties().get(name) for name in ("default-base-location", "warehouse"))
+        return next((str(place) for place in places if "://" in str(place)), "")
     except java_errors() as error:
         if is_not_there(error) or is_named(error, FORBIDDEN, "UnsupportedOperationException"):
             return ""  # It answers.
@@ -118,21 +118,23 @@ def settings_of_driver(gateway: Any, address: str) -> dict[str, tuple[str, ...]]
     """
     jvm = gateway.jvm
     try:
-        found = jvm.java.sql.DriverManager.getDriver(address).getPropertyInfo(address, jvm.java.util.Properties())
+        driver_properties = jvm.java.sql.DriverManager.getDriver(address).getPropertyInfo(
+            address, jvm.java.util.Properties()
+        )
     except java_errors():
         return {}
-    listed = json.loads(jvm.org.apache.iceberg.util.JsonUtil.mapper().writeValueAsString(found))
-    return {str(one["name"]): tuple(one["choices"] or ()) for one in listed}
+    listed = json.loads(jvm.org.apache.iceberg.util.JsonUtil.mapper().writeValueAsString(driver_properties))
+    return {str(driver_property["name"]): tuple(driver_property["choices"] or ()) for driver_property in listed}
 
 
 def _endpoints(catalog: Any) -> Any:
     """Returns the endpoints of a REST catalog's server, as a Java set: those of its configuration, or the usual ones."""
-    found = catalog
+    owner = catalog
     for name in ("sessionCatalog", "endpoints"):
-        field = found.getClass().getDeclaredField(name)
+        field = owner.getClass().getDeclaredField(name)
         field.setAccessible(True)
-        found = field.get(found)
-    return found
+        owner = field.get(owner)
+    return owner
 
 
 def refused_catalog(error: Exception, where: str) -> FrazilError:
@@ -157,7 +159,7 @@ def refused_catalog(error: Exception, where: str) -> FrazilError:
 
 def load_table(gateway: Any, catalog: Any, identifier: Any) -> Any:
     """Returns a Java table, fresh from the catalog. Under a name that no table has, `n.order.history`, Iceberg loads
-    metadata of the table `n.order`: that is no table.
+    metadata of the table `n.order`: that is not a table.
     """
     table = catalog.loadTable(identifier)
     if is_instance_of(gateway, table, "org.apache.iceberg.BaseMetadataTable"):
@@ -227,10 +229,10 @@ def _named_otherwise(gateway: Any, catalog: Any, identifier: Any) -> list[tuple[
         words = (str(identifier.namespace()), str(identifier.name()), str(catalog.name()))
         for place, word in enumerate(words, 1):
             query.setString(place, word)
-        rows, found = query.executeQuery(), list[tuple[str, str]]()
+        rows, named = query.executeQuery(), list[tuple[str, str]]()
         while rows.next():
-            found.append((str(rows.getString(1)), str(rows.getString(2))))
-        return found
+            named.append((str(rows.getString(1)), str(rows.getString(2))))
+        return named
     finally:
         _called(gateway, _POOL, pool, "release", connection)
 
@@ -238,7 +240,7 @@ def _named_otherwise(gateway: Any, catalog: Any, identifier: Any) -> list[tuple[
 def _called(gateway: Any, kind: str, java: Any, name: str, *arguments: Any) -> Any:
     """Returns what a method of a Java object returns that is not public. kind: the class that declares it."""
     methods = gateway.jvm.java.lang.Class.forName(kind).getDeclaredMethods()
-    method = next(one for one in methods if one.getName() == name)
+    method = next(candidate for candidate in methods if candidate.getName() == name)
     method.setAccessible(True)
     return method.invoke(java, array_of(gateway, gateway.jvm.java.lang.Object, *arguments))
 
@@ -319,7 +321,7 @@ def _may_be_absent(error: Exception) -> bool:
 
 def _has(listed: Any, wanted: Any) -> bool:
     """Returns whether a list of the catalog has a name, in any letter case."""
-    return str(wanted).lower() in {str(one).lower() for one in listed}
+    return str(wanted).lower() in {str(name).lower() for name in listed}
 
 
 def read_patiently(_table: str, read: Callable[[], Any]) -> Any:
@@ -386,5 +388,5 @@ class _IcebergLog:
 
     def _lines(self, kind: re.Pattern[str]) -> list[tuple[str, str]]:
         """Returns the threads and the words of lines of this kind."""
-        found = kind.findall(str(self._written.toString()))
-        return [(thread, words) for thread, words in found if thread not in self._abandoned]
+        matches = kind.findall(str(self._written.toString()))
+        return [(thread, words) for thread, words in matches if thread not in self._abandoned]

@@ -36,8 +36,8 @@ def probe_store(gateway: Any, hadoop: Mapping[str, str], properties: Mapping[str
             properties.get("io-impl", _RESOLVING), dict(properties), configuration
         )
         try:
-            found = _list(io, location)
-            own = {**properties, **identity_of(gateway, io, location, properties)}
+            result = _list(io, location)
+            task_settings = {**properties, **identity_of(gateway, io, location, properties)}
             _check_writing(gateway, io, location)
         finally:
             _close(io)
@@ -45,15 +45,15 @@ def probe_store(gateway: Any, hadoop: Mapping[str, str], properties: Mapping[str
         raise _unreachable(error, location) from None
     except Py4JError:
         return "it answers"
-    if found != _MAY_NOT_LIST:
-        _probe_for_tasks(task_properties(own), location)
-    return found
+    if result != _MAY_NOT_LIST:
+        _probe_for_tasks(task_properties(task_settings), location)
+    return result
 
 
 def properties_of_file(
     gateway: Any, hadoop: Mapping[str, str], properties: Mapping[str, str], location: str
 ) -> dict[str, str]:
-    """Returns what tasks need to reach a file that is no table's, by the properties of a catalog.
+    """Returns what tasks need to reach a file that is not a table's, by the properties of a catalog.
 
     Raises: UnavailableError where the driver's client finds no identity; SpecError for settings that tasks cannot obey.
     """

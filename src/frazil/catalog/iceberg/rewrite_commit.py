@@ -88,7 +88,7 @@ class _TableView:
     """The deletes of the table at one snapshot."""
 
     #: The snapshot.
-    at: int
+    snapshot_id: int
     #: Delete files that are removed together with their data files.
     gone: tuple[DeleteFile, ...]
     #: Delete files of the new files.
@@ -131,7 +131,7 @@ class RewriteCommit:
             if view is None:
                 break
             with self._catalog.lock(self._table):
-                if self._transfer is not None and self._now() != view.at:
+                if self._transfer is not None and self._now() != view.snapshot_id:
                     remove(self._java, (delete.path for delete in view.come))
                     view = self._view(rewrite, self._scan())
                 if view is not None and self._try(rewrite, view):
@@ -178,7 +178,7 @@ class RewriteCommit:
 
     def _try(self, rewrite: _Rewrite, view: _TableView) -> bool:
         """Returns whether the commit is in the table, as `send_once`."""
-        update = self._java.newRewrite().validateFromSnapshot(view.at).dataSequenceNumber(self._number)
+        update = self._java.newRewrite().validateFromSnapshot(view.snapshot_id).dataSequenceNumber(self._number)
         update.scanManifestsWith(maintenance_workers(self._catalog.gateway))
         is_all = sum(int(group.inputFileNum()) for group in rewrite.groups) >= self._file_count
         self._replace(update, rewrite.groups, view)
@@ -205,7 +205,7 @@ class RewriteCommit:
         if not view.is_complete:
             return
         new, old = ([DataFile(f.path, f.record_count, 0, f.content) for f in fs] for fs in (rewrite.new, rewrite.read))
-        delta = RowDelta(view.at, view.come, view.gone, tuple(old))
+        delta = RowDelta(view.snapshot_id, view.come, view.gone, tuple(old))
         commit = Commit(self._table, tuple(new), Progress(), Progress(), delta)
         self._catalog.note_rewrite(commit, self._java)
 

@@ -57,8 +57,8 @@ class Merger:
         numbers = self._spark.range(0, len(tasks), 1, min(self._cores, len(tasks)))
         results: Any = numbers.mapInArrow(partial(_merged, self._merge, tasks), "number long, done binary")
         # Through py4j: PySpark's own way leaves a socket open for each result until it is garbage-collected.
-        found = {int(row.getLong(0)): pickle.loads(row.get(1)) for row in each(results._jdf.collectAsList())}
-        done = iter(found[number] for number in range(len(tasks)))
+        merged = {int(row.getLong(0)): pickle.loads(row.get(1)) for row in each(results._jdf.collectAsList())}
+        done = iter(merged[number] for number in range(len(tasks)))
         return [self._as_set([next(done) for _ in mine]) if mine else None for mine in parts]
 
     def _parts(self, group: Any) -> list[Merging]:
@@ -71,27 +71,27 @@ class Merger:
             return []
         tasks = list(group.fileScanTasks())
         numbers = (int(task.file().dataSequenceNumber()) for task in tasks)
-        found = list(zip(files, numbers, strict=True))
+        numbered = list(zip(files, numbers, strict=True))
         # In the order of commits: a file that cannot be copied is met first, before anything is written.
-        found.sort(key=lambda one: (one[1], one[0].first_row_id or 0))
+        numbered.sort(key=lambda numbered_file: (numbered_file[1], numbered_file[0].first_row_id or 0))
         folder = str(self._spec.partitionToPath(tasks[0].file().partition())) if self._spec.isPartitioned() else ""
-        sizes = [int(file.description["file-size-in-bytes"]) for file, _ in found]
+        sizes = [int(file.description["file-size-in-bytes"]) for file, _ in numbered]
         largest = int(group.maxOutputFileSize())
         cuts = list(pairwise(_cuts(sizes, int(group.expectedOutputFiles()))))
         if any(sum(sizes[begin:end]) > largest for begin, end in cuts):
             return []
         # A result larger than its parts is one file nevertheless, and not one with a small file next to it.
-        slim = [(_slim(file), number) for file, number in found]
+        slim = [(_slim(file), number) for file, number in numbered]
         return [Merging(tuple(slim[begin:end]), folder, 2 * largest) for begin, end in cuts]
 
     def _as_set(self, parts: Sequence[Any]) -> Any:
         if any(part is None for part in parts):
             remove(self._java, (file.path for part in parts for file in part or ()))
             return None
-        made = self._sets.create()
+        file_set = self._sets.create()
         for file in self._files.read((file.content for part in parts for file in part), self._java):
-            made.add(file)
-        return made
+            file_set.add(file)
+        return file_set
 
 
 def open_merger(
@@ -121,7 +121,8 @@ def _merged(merge: Merge, tasks: Sequence[Merging], batches: Iterator[pa.RecordB
 def _is_plain(file: LiveFile) -> bool:
     """Returns whether the file is Parquet, and its deletes are by position."""
     return file.file_format == "parquet" and all(
-        one.kind == "vector" or (one.kind == "positions" and one.file_format == "parquet") for one in file.deletes
+        delete_file.kind == "vector" or (delete_file.kind == "positions" and delete_file.file_format == "parquet")
+        for delete_file in file.deletes
     )
 
 
@@ -179,14 +180,14 @@ def worth_rewriting(gateway: Any, java: Any, groups: Iterator[Any]) -> Iterator[
 
 def _by_partition(jvm: Any, java: Any, group: Any) -> Iterator[list[Any]]:
     """Yields the files of a group by spec and partition."""
-    found: dict[tuple[int, str], list[Any]] = {}
+    tasks: dict[tuple[int, str], list[Any]] = {}
     parser, specs = jvm.org.apache.iceberg.ContentFileParser, specs_to_describe(jvm, java)
     for task in each(group.fileScanTasks()):
         file = task.file()
         described = json.loads(str(parser.toJson(file, specs.get(file.specId()))))
         partition = as_json(described.get("partition"))
-        found.setdefault((int(file.specId()), partition), []).append(task)
-    yield from found.values()
+        tasks.setdefault((int(file.specId()), partition), []).append(task)
+    yield from tasks.values()
 
 
 class _Reader:

@@ -70,8 +70,8 @@ def vended_for(credentials: Iterable[tuple[str, Mapping[str, str]]], location: s
     """Returns the properties of the credentials whose prefix of `location` is the longest; empty without any.
     credentials: prefixes with properties.
     """
-    matching = [one for one in credentials if location.startswith(one[0])]
-    return dict(max(matching, key=lambda one: len(one[0]))[1]) if matching else {}
+    matching = [credential for credential in credentials if location.startswith(credential[0])]
+    return dict(max(matching, key=lambda credential: len(credential[0]))[1]) if matching else {}
 
 
 def identity_of(gateway: Any, io: Any, location: str, properties: Mapping[str, str]) -> dict[str, str]:
@@ -85,25 +85,25 @@ def identity_of(gateway: Any, io: Any, location: str, properties: Mapping[str, s
     if kind == "hdfs":
         return _hadoop_settings(gateway.jvm, io)
     if kind == "adls":
-        found = {} if adls_identity(properties, address) else _adls_identity(gateway, address.host)
-        return {**found, PROXY: _azure_proxy_to(gateway, adls_host(properties, address))}
+        identity = {} if adls_identity(properties, address) else _adls_identity(gateway, address.host)
+        return {**identity, PROXY: _azure_proxy_to(gateway, adls_host(properties, address))}
     if kind == "gcs":
         proxy = {PROXY: _system_proxy_to(gateway, gcs_endpoint(properties))}
         if not _needs_gcs_identity(properties):
             return proxy
-        with _of_kind(gateway, io, kind) as own:
-            return proxy | _gcs_identity(own.client(location))
+        with _of_kind(gateway, io, kind) as file_io:
+            return proxy | _gcs_identity(file_io.client(location))
     if kind == "s3":
-        found = _s3_access(gateway, io, location, properties)
-        host = s3_host({**properties, **found}, address.bucket)
-        return {**found, PROXY: proxy_to(gateway, properties.get("http-client.proxy-endpoint"), host)}
+        identity = _s3_access(gateway, io, location, properties)
+        host = s3_host({**properties, **identity}, address.bucket)
+        return {**identity, PROXY: proxy_to(gateway, properties.get("http-client.proxy-endpoint"), host)}
     return {}
 
 
 def _s3_access(gateway: Any, io: Any, location: str, properties: Mapping[str, str]) -> dict[str, str]:
     if _needs_s3_identity(properties):
-        with _of_kind(gateway, io, "s3") as own:
-            return _s3_identity(gateway, own.client(location))
+        with _of_kind(gateway, io, "s3") as file_io:
+            return _s3_identity(gateway, file_io.client(location))
     if not all(map(properties.get, _PLACE)):
         return place_of(gateway, tuple((name, properties[name]) for name in _PLACE if name in properties))
     return {}
@@ -116,11 +116,11 @@ def proxy_to(gateway: Any, named: str | None, host: str) -> str:
     """
     jvm = gateway.jvm
     builder = jvm.software.amazon.awssdk.http.apache5.ProxyConfiguration.builder()
-    found = (builder.endpoint(jvm.java.net.URI.create(named)) if named else builder).build()
-    others = json.loads(jvm.org.apache.iceberg.util.JsonUtil.mapper().writeValueAsString(found.nonProxyHosts()))
-    if not found.host() or any(jvm.java.util.regex.Pattern.matches(one, host) for one in others):
+    proxy = (builder.endpoint(jvm.java.net.URI.create(named)) if named else builder).build()
+    others = json.loads(jvm.org.apache.iceberg.util.JsonUtil.mapper().writeValueAsString(proxy.nonProxyHosts()))
+    if not proxy.host() or any(jvm.java.util.regex.Pattern.matches(pattern, host) for pattern in others):
         return ""
-    return f"{found.scheme()}://{_user(found.username(), found.password())}{found.host()}:{found.port() or 80}"
+    return f"{proxy.scheme()}://{_user(proxy.username(), proxy.password())}{proxy.host()}:{proxy.port() or 80}"
 
 
 def _user(name: str | None, password: str | None) -> str:
@@ -134,11 +134,11 @@ def _azure_proxy_to(gateway: Any, host: str) -> str:
     """
     jvm = gateway.jvm
     azure = jvm.com.azure.core
-    found = azure.http.ProxyOptions.fromConfiguration(azure.util.Configuration.getGlobalConfiguration(), True)
-    if found is None or jvm.java.util.regex.Pattern.matches(found.getNonProxyHosts() or "", host):
+    proxy = azure.http.ProxyOptions.fromConfiguration(azure.util.Configuration.getGlobalConfiguration(), True)
+    if proxy is None or jvm.java.util.regex.Pattern.matches(proxy.getNonProxyHosts() or "", host):
         return ""
-    address = found.getAddress()
-    return f"http://{_user(found.getUsername(), found.getPassword())}{address.getHostString()}:{address.getPort()}"
+    address = proxy.getAddress()
+    return f"http://{_user(proxy.getUsername(), proxy.getPassword())}{address.getHostString()}:{address.getPort()}"
 
 
 def _system_proxy_to(gateway: Any, url: str) -> str:
@@ -163,11 +163,11 @@ def _of_kind(gateway: Any, io: Any, kind: str) -> Iterator[Any]:
     if is_instance_of(gateway, io, IO_OF[kind]):
         yield io
         return
-    own = gateway.jvm.org.apache.iceberg.CatalogUtil.loadFileIO(IO_OF[kind], io.properties(), None)
+    file_io = gateway.jvm.org.apache.iceberg.CatalogUtil.loadFileIO(IO_OF[kind], io.properties(), None)
     try:
-        yield own
+        yield file_io
     finally:
-        own.close()
+        file_io.close()
 
 
 def try_writing(gateway: Any, io: Any, location: str) -> None:
@@ -177,8 +177,8 @@ def try_writing(gateway: Any, io: Any, location: str) -> None:
     """
     kind = address_of(location).kind
     if kind == "s3":
-        with _of_kind(gateway, io, kind) as own:
-            stream = own.newOutputFile(f"{location.rstrip('/')}/{new_id()}").createOrOverwrite()
+        with _of_kind(gateway, io, kind) as file_io:
+            stream = file_io.newOutputFile(f"{location.rstrip('/')}/{new_id()}").createOrOverwrite()
             _end_at_once(gateway, stream)
     elif kind == "hdfs":
         hadoop = gateway.jvm.org.apache.hadoop.fs
@@ -209,15 +209,15 @@ def _hadoop_settings(jvm: Any, io: Any) -> dict[str, str]:
     configuration, plain = io.getConf(), hadoop.conf.Configuration(False)
     plain.addResource("core-default.xml")
     plain.addResource("hdfs-default.xml")
-    found = sent_to_tasks(_named(jvm, configuration), _named(jvm, plain))
+    settings = sent_to_tasks(_named(jvm, configuration), _named(jvm, plain))
     umask = hadoop.fs.permission.FsPermission.getUMask(configuration).toShort()
-    own = {
+    client_settings = {
         "dfs.blocksize": configuration.getLongBytes("dfs.blocksize", _BLOCK_BYTES),
         "dfs.replication": configuration.getInt("dfs.replication", _REPLICAS),
         "fs.permissions.umask-mode": f"{umask:03o}",
         USER: hadoop.security.UserGroupInformation.getCurrentUser().getShortUserName(),
     }
-    return found | {f"{DRIVERS_HADOOP}{name}": str(value) for name, value in own.items()}
+    return settings | {f"{DRIVERS_HADOOP}{name}": str(value) for name, value in client_settings.items()}
 
 
 def _named(jvm: Any, configuration: Any) -> dict[str, str]:
@@ -247,8 +247,8 @@ def place_of(gateway: Any, named: tuple[tuple[str, str], ...]) -> dict[str, str]
 
     Raises: the Java exception of a client that finds no region.
     """
-    own = {"s3.access-key-id": "-", "s3.secret-access-key": "-", **dict(named)}
-    io = gateway.jvm.org.apache.iceberg.CatalogUtil.loadFileIO(IO_OF["s3"], own, None)
+    client_properties = {"s3.access-key-id": "-", "s3.secret-access-key": "-", **dict(named)}
+    io = gateway.jvm.org.apache.iceberg.CatalogUtil.loadFileIO(IO_OF["s3"], client_properties, None)
     try:
         return _s3_place(gateway, io.client())
     finally:
@@ -257,28 +257,28 @@ def place_of(gateway: Any, named: tuple[tuple[str, str], ...]) -> dict[str, str]
 
 def _s3_place(gateway: Any, client: Any) -> dict[str, str]:
     configuration = client.serviceClientConfiguration()
-    found, endpoint = {"client.region": str(configuration.region().id())}, configuration.endpointOverride()
+    place, endpoint = {"client.region": str(configuration.region().id())}, configuration.endpointOverride()
     if endpoint.isPresent():
-        return {**found, "s3.endpoint": str(endpoint.get())}
+        return {**place, "s3.endpoint": str(endpoint.get())}
     model = gateway.jvm.software.amazon.awssdk.services.s3.model
     url = str(client.utilities().getUrl(model.GetUrlRequest.builder().bucket(_BUCKET).key("x").build()))
     host = (urlsplit(url).hostname or "").removeprefix(f"{_BUCKET}.")
-    return {**found, "s3.endpoint": f"https://{host}"} if host.startswith("s3-fips.") else found
+    return {**place, "s3.endpoint": f"https://{host}"} if host.startswith("s3-fips.") else place
 
 
 def _s3_identity(gateway: Any, client: Any) -> dict[str, str]:
     """Returns the region, the address and the keys of the client; empty ones for none, as others may be in properties."""
-    found = {**_s3_place(gateway, client), **dict.fromkeys(_KEYS, "")}
+    identity = {**_s3_place(gateway, client), **dict.fromkeys(_KEYS, "")}
     configuration = client.serviceClientConfiguration()
     keys = configuration.credentialsProvider().resolveCredentials()
     if keys.accessKeyId() is None:  # Anonymous.
-        return found
-    found |= {"s3.access-key-id": str(keys.accessKeyId()), "s3.secret-access-key": str(keys.secretAccessKey())}
+        return identity
+    identity |= {"s3.access-key-id": str(keys.accessKeyId()), "s3.secret-access-key": str(keys.secretAccessKey())}
     if is_instance_of(gateway, keys, _WITH_TOKEN):
-        found["s3.session-token"] = str(keys.sessionToken())
+        identity["s3.session-token"] = str(keys.sessionToken())
         if keys.expirationTime().isPresent():
-            found["s3.session-token-expires-at-ms"] = str(keys.expirationTime().get().toEpochMilli())
-    return found
+            identity["s3.session-token-expires-at-ms"] = str(keys.expirationTime().get().toEpochMilli())
+    return identity
 
 
 def _gcs_identity(client: Any) -> dict[str, str]:
@@ -286,9 +286,9 @@ def _gcs_identity(client: Any) -> dict[str, str]:
     credentials = client.getOptions().getScopedCredentials()
     credentials.refreshIfExpired()
     token = credentials.getAccessToken()
-    found = {"gcs.oauth2.token": str(token.getTokenValue())}
+    identity = {"gcs.oauth2.token": str(token.getTokenValue())}
     ends = token.getExpirationTime()
-    return {**found, "gcs.oauth2.token-expires-at": str(ends.getTime())} if ends is not None else found
+    return {**identity, "gcs.oauth2.token-expires-at": str(ends.getTime())} if ends is not None else identity
 
 
 @lru_cache(maxsize=1)

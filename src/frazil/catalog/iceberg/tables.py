@@ -35,18 +35,18 @@ class Operations:
     """
 
     def __init__(self) -> None:
-        self._known: dict[str, tuple[Any, Any]] = {}
+        self._operations: dict[str, tuple[Any, Any]] = {}
 
     def of(self, table: str, java: Any) -> Any:
         """Returns the operations of the Java table that stands for `table` now."""
-        known = self._known.get(table)
-        if known is None or known[0] is not java:
-            known = self._known[table] = (java, java.operations())
-        return known[1]
+        cached = self._operations.get(table)
+        if cached is None or cached[0] is not java:
+            cached = self._operations[table] = (java, java.operations())
+        return cached[1]
 
     def forget(self, table: str) -> None:
         """Forgets a table that is gone."""
-        self._known.pop(table, None)
+        self._operations.pop(table, None)
 
 
 class StateReader:
@@ -106,11 +106,15 @@ class StateReader:
         """
         snapshot = java.currentSnapshot()
         while snapshot is not None:
-            found = summary_of(snapshot).get(key(self._pipeline, "commit-id"))
-            if found == commit.progress.commit_id:
+            commit_id = summary_of(snapshot).get(key(self._pipeline, "commit-id"))
+            if commit_id == commit.progress.commit_id:
                 return self.progress_of(snapshot)
             is_older = 0 < snapshot.sequenceNumber() <= newest  # Tables of format version 1 have no sequence numbers.
-            if is_older or (found is not None and found == commit.expected.commit_id) or snapshot.parentId() is None:
+            if (
+                is_older
+                or (commit_id is not None and commit_id == commit.expected.commit_id)
+                or snapshot.parentId() is None
+            ):
                 return None
             snapshot = java.snapshot(snapshot.parentId())
             if snapshot is None:
@@ -148,7 +152,7 @@ class StateReader:
             return False
         older = [snapshot for snapshot in each(java.snapshots()) if snapshot.sequenceNumber() < number]
         offsets = key(self._pipeline, "offsets")
-        return len(older) < number - 1 or any(summary_of(one).get(offsets) is not None for one in older)
+        return len(older) < number - 1 or any(summary_of(snapshot).get(offsets) is not None for snapshot in older)
 
     def _io_properties(self, java: Any, table: str) -> dict[str, str]:
         """Returns what a task needs to reach the table's store: the store properties of the catalog and of the table,
@@ -162,7 +166,10 @@ class StateReader:
         refuse_hadoop(self._gateway, io, location, table)
         properties = {**self._properties, **self.strings_of(io.properties())}
         if self.vends_credentials and is_instance_of(self._gateway, io, _STORAGE_CREDENTIALS):
-            vended = [(str(one.prefix()), self.strings_of(one.config())) for one in each(io.credentials())]
+            vended = [
+                (str(credential.prefix()), self.strings_of(credential.config()))
+                for credential in each(io.credentials())
+            ]
             properties |= vended_for(vended, location)
         check_sent(properties, table_properties, table)
         kept = task_properties(properties)
@@ -183,8 +190,8 @@ class StateReader:
         """Returns a Java snapshot as Iceberg's JSON, which is one call for all of its values; empty without one."""
         if snapshot is None:
             return {}
-        found: dict[str, Any] = json.loads(self._jvm.org.apache.iceberg.SnapshotParser.toJson(snapshot))
-        return found
+        contents: dict[str, Any] = json.loads(self._jvm.org.apache.iceberg.SnapshotParser.toJson(snapshot))
+        return contents
 
     def size_of(self, java: Any, newest: Mapping[str, Any] | None = None) -> TableSize:
         """Returns the size of the Java table. newest: its newest snapshot, where that was read already."""
@@ -200,8 +207,8 @@ class StateReader:
         """Returns a Java map of strings, read in one call; py4j's own mapping makes two calls per entry. Empty for null, as
         the summary of a snapshot may be.
         """
-        found: dict[str, str] | None = json.loads(self._mapper.writeValueAsString(java_map))
-        return found or {}
+        strings: dict[str, str] | None = json.loads(self._mapper.writeValueAsString(java_map))
+        return strings or {}
 
 
 def arrange(jvm: Any, java: Any, state: TableState, layout: Layout) -> None:

@@ -67,17 +67,17 @@ class ProgressValidator(Validator):
         self._head_id = commit.head_id
         self._operations = operations
         #: The commit id of the newest progress; empty without progress.
-        self.found = ""
+        self.newest_commit_id = ""
 
     def _accepts(self, snapshots: Any) -> bool:
         hit("commit.validating")
-        self.found = ""
+        self.newest_commit_id = ""
         for snapshot in each(snapshots):
             summary = summary_of(snapshot)
             if summary.get(self._offsets) is not None:
-                self.found = str(summary.get(self._commit_id))
+                self.newest_commit_id = str(summary.get(self._commit_id))
                 break
-        return self.found == self._expected and self._has_head() and self._has_shape()
+        return self.newest_commit_id == self._expected and self._has_head() and self._has_shape()
 
     def _has_head(self) -> bool:
         return self._head_id is None or self.base_id() == self._head_id
@@ -94,18 +94,18 @@ class ProgressValidator(Validator):
         """Returns the error of a refused commit."""
         if not self._has_head():
             return ConflictError("another writer has committed to the table in the meantime", where=table)
-        if self.found == self._expected:
+        if self.newest_commit_id == self._expected:
             return ConflictError(
                 "the table's schema, partition spec or sort order was changed after this batch was planned", where=table
             )
         return ConflictError(
-            f"the table's progress has changed since this batch was planned: found={self.found}", where=table
+            f"the table's progress has changed since this batch was planned: found={self.newest_commit_id}", where=table
         )
 
     def _message(self) -> str:
         return (
-            f"progress is {self.found or 'none'}, not {self._expected or 'none'}, or the schema, partition spec or"
-            " sort order of the table has changed"
+            f"progress is {self.newest_commit_id or 'none'}, not {self._expected or 'none'}, or the schema, partition spec"
+            " or sort order of the table has changed"
         )
 
 
@@ -176,7 +176,7 @@ def logged_snapshots(pipeline: str, names: Sequence[str], snapshots: Any) -> Ite
     while has_next:
         snapshot = iterator.next()
         summary = summary_of(snapshot)
-        found = {name: summary.get(key(pipeline, name)) for name in names}
+        values = {name: summary.get(key(pipeline, name)) for name in names}
         has_next = iterator.hasNext()
-        words = {name: str(text) for name, text in found.items() if text is not None}
+        words = {name: str(text) for name, text in values.items() if text is not None}
         yield LoggedSnapshot(snapshot.snapshotId(), words, is_cut=not has_next and snapshot.parentId() is not None)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -30,14 +31,15 @@ from frazil.cdc.envelope import (
     TOMBSTONE,
     TRANSACTION,
 )
-from frazil.cdc.json.members import EnvelopeBatch, json_options, masked, pick_slices, read_number, read_string
+from frazil.cdc.json.members import EnvelopeBatch, read_number, read_string
 from frazil.cdc.positions import IN_MESSAGES
 from frazil.decode.columns import Decoded, Fault, Mismatch, in_order
+from frazil.decode.conversion import Conversion
 from frazil.decode.epochs import from_numbers
 from frazil.decode.json import scan
 from frazil.decode.json.grammar import ARRAY, ESCAPED, NULL, OBJECT, STRING, TRUE
-from frazil.decode.json.records import FAULTS, text_slices, texts_of, unescape_keys, unreadable
-from frazil.decode.json.slices import JsonOptions, Slices, Texts, elements_of, group_equal, members_under
+from frazil.decode.json.records import FAULTS, read_objects
+from frazil.decode.json.slices import Slices, Texts, elements_of, group_equal, members_under
 from frazil.decode.rescue import join_members, members_of
 from frazil.decode.settings import Reading
 from frazil.error_classes import ErrorClass
@@ -122,58 +124,60 @@ class _Messages:
         """Returns the number of elements of the list under a name in the messages that `mask` marks, and all these
         elements.
         """
-        offsets, elements = elements_of(self.batch.texts, masked(self.members[name], mask).only(ARRAY))
+        offsets, elements = elements_of(self.batch.texts, self.members[name].masked(mask).only(ARRAY))
         return np.diff(offsets).astype(np.int64), elements
 
 
 def open_canal(
-    records: Records,
-    fields: tuple[NestedField, ...],
-    reading: Reading,
-    limit: int,
-    large: list[Mismatch],
-    has_canonical_keys: bool = False,
+    records: Records, fields: tuple[NestedField, ...], reading: Reading, limit: int, large: list[Mismatch]
 ) -> MessageRows:
     """Returns the columns `fields` of `cdc.envelope` for the rows of these messages. Bad records raise nothing.
 
     large: mismatches for values that were left out for their size.
     """
-    values, options = records["value"], replace(json_options(reading, limit), is_rescuing=False, selection=None)
-    outer = texts_of(values, options, has_canonical_keys)
-    outer.refused[[mismatch.row for mismatch in large]] = True
-    outer.mismatches += large
-    error, objects = unreadable(values), text_slices(values)
-    scan.scan_texts(outer.base, objects.start, objects.end, objects.kind, error)
+    values, whole = records["value"], replace(reading, is_rescuing=False, selection=None)
+    conversion = Conversion(whole, "", len(values), limit)
+    return read_objects(values, conversion, partial(_open, fields, reading, large))[0]
+
+
+def _open(
+    fields: tuple[NestedField, ...],
+    reading: Reading,
+    large: list[Mismatch],
+    texts: Texts,
+    objects: Slices,
+    error: NDArray[np.uint8],
+) -> MessageRows:
+    conversion = texts.conversion
+    conversion.refused[[mismatch.row for mismatch in large]] = True
+    conversion.mismatches += large
     is_tombstone = error == scan.TOMBSTONE
     error[is_tombstone] = scan.OK
-    members = dict(zip(_NAMES, members_under(outer, objects, _NAMES, error), strict=True))
-    messages = _judge(EnvelopeBatch(outer, reading, fields), members, (error == scan.OK) & ~outer.refused)
+    members = dict(zip(_NAMES, members_under(texts, objects, _NAMES, error), strict=True))
+    messages = _judge(EnvelopeBatch(texts, reading, fields), members, (error == scan.OK) & ~conversion.refused)
     messages.record_kind[is_tombstone] = TOMBSTONE
     rows = _rows(messages)
     facts = _facts(messages)
-    outer.has_escaped_keys |= bool((error == scan.ESCAPED_KEY).any())
-    outer.refuse(
-        objects, np.where(error == scan.ESCAPED_KEY, scan.OK, error).astype(np.uint8), "", FAULTS, is_whole=True
-    )
-    groups = list(group_rows(outer, messages.members["mysqlType"], messages.counts > 0, rows.owner))
+    is_read = error != scan.ESCAPED_KEY  # The others are read again.
+    conversion.refuse_records(error * is_read, FAULTS)
+    groups = list(group_rows(texts, messages.members["mysqlType"], messages.counts > 0, rows.owner))
     inner = _inner(messages, rows)
     columns = {name: array.take(pa.array(rows.owner)) for name, array in facts.items()}
     columns |= {"record_kind": pa.array(rows.record_kind), "op": messages.op.take(pa.array(rows.owner))}
     read = [read_group(inner, rows, places, types, columns) for places, types in groups]
-    if inner.texts.has_escaped_keys and not has_canonical_keys:
-        canonical = pa.array([unescape_keys(value) for value in values.to_pylist()], pa.binary())
-        return open_canal({"value": canonical}, fields, reading, limit, large, has_canonical_keys=True)
-    return MessageRows(_with_texts(in_order(read, fields, rows.owner.size, limit), inner.texts), rows.owner)
+    texts.has_escaped_keys |= inner.texts.has_escaped_keys
+    decoded = in_order(read, fields, rows.owner.size, conversion.limit)
+    return MessageRows(_with_texts(decoded, inner.texts.conversion), rows.owner)
 
 
-def _with_texts(decoded: Decoded, texts: Texts) -> Decoded:
+def _with_texts(decoded: Decoded, conversion: Conversion) -> Decoded:
     """Returns the result with the mismatches and rescued values of reading the texts."""
     count, rescued = decoded.refused.size, decoded.rescued
-    if texts.rescued:
+    if conversion.rescued:
         of_columns = [] if rescued is None else [pc.utf8_slice_codeunits(rescued, 1, -1)]
-        rescued = join_members([members_of(texts.rescued, count), *of_columns], count)
-    of_texts = Decoded([], texts.refused, texts.mismatches)
-    both = of_texts.refusing(decoded.refused, decoded.mismatches, texts.options.limit)
+        rescued = join_members([members_of(conversion.rescued, count), *of_columns], count)
+    of_texts = Decoded([], conversion.refused, conversion.mismatches)
+    both = of_texts.refusing(decoded.refused, decoded.mismatches, conversion.limit)
     return replace(decoded, refused=both.refused, mismatches=both.mismatches, rescued=rescued)
 
 
@@ -222,7 +226,7 @@ def _rows(messages: _Messages) -> ImageRows:
 
 def _placed(elements: Slices, has_rows: Bools, owner: NDArray[np.int32]) -> Slices:
     """Returns the elements of these messages' lists, each at its row; absent for the other rows."""
-    kept, there = pick_slices(elements, has_rows[elements.owner]), has_rows[owner]
+    kept, there = elements.take(has_rows[elements.owner]), has_rows[owner]
     start, end = np.zeros((2, owner.size), np.int32)
     kind = np.zeros(owner.size, np.uint8)
     start[there], end[there], kind[there] = kept.start, kept.end, kept.kind
@@ -231,16 +235,10 @@ def _placed(elements: Slices, has_rows: Bools, owner: NDArray[np.int32]) -> Slic
 
 def _inner(messages: _Messages, rows: ImageRows) -> EnvelopeBatch:
     """Returns the rows as a stretch to read, with the faults of their messages."""
-    outer = messages.batch.texts
-    texts = Texts(
-        outer.buffer,
-        np.zeros(rows.owner.size, np.bool_),
-        JsonOptions(limit=outer.options.limit, is_rescuing=messages.batch.reading.is_rescuing),
-        outer.has_canonical_keys,
-        has_escaped_keys=outer.has_escaped_keys,
-    )
-    texts.refused[messages.starts[outer.refused]] = True
-    texts.mismatches += [replace(mismatch, row=int(messages.starts[mismatch.row])) for mismatch in outer.mismatches]
+    outer, reading = messages.batch.texts, Reading(is_rescuing=messages.batch.reading.is_rescuing)
+    conversion = Conversion(reading, "", rows.owner.size, outer.conversion.limit)
+    conversion.take(outer.conversion, messages.starts)
+    texts = Texts(outer.buffer, conversion, outer.has_canonical_keys)
     return EnvelopeBatch(texts, messages.batch.reading, messages.batch.fields)
 
 
@@ -251,13 +249,13 @@ def _facts(messages: _Messages) -> dict[str, pa.Array]:
     found = {}
     for fact, name in (("source_ts", "es"), ("connector_ts", "ts")):
         if fact in requested:
-            found[fact] = _moments(messages.batch, masked(messages.members[name], is_change), name)
+            found[fact] = _moments(messages.batch, messages.members[name].masked(is_change), name)
     for fact, name in IN_MESSAGES.items():
         if fact in requested:
-            texts = masked(messages.members[name], is_change).only(STRING, ESCAPED)
+            texts = messages.members[name].masked(is_change).only(STRING, ESCAPED)
             found[fact] = read_string(messages.batch, texts, name)
     if "primary_key" in requested:
-        found["primary_key"] = _primary_keys(messages.batch.texts, masked(messages.members["pkNames"], is_change))
+        found["primary_key"] = _primary_keys(messages.batch.texts, messages.members["pkNames"].masked(is_change))
     return found
 
 
@@ -270,7 +268,7 @@ def _moments(batch: EnvelopeBatch, slices: Slices, name: str) -> pa.Array:
 def _primary_keys(texts: Texts, slices: Slices) -> pa.Array:
     """Returns a JSON list of the primary-key columns for each message; null where it names none."""
     rows = np.flatnonzero(slices.kind == ARRAY)
-    codes, firsts = group_equal(texts.base, pick_slices(slices, slices.kind == ARRAY))
+    codes, firsts = group_equal(texts.base, slices.take(slices.kind == ARRAY))
     formatted = [_names(texts.text(slices, int(rows[first]))) for first in firsts]
     names = pa.array(formatted, pa.string()).take(pa.array(codes))
     return names.take(spread_places(rows, len(slices)))

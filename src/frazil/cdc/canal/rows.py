@@ -31,7 +31,7 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from frazil.cdc.json.members import EnvelopeBatch, either, masked, pick_slices
+from frazil.cdc.json.members import EnvelopeBatch
 from frazil.decode.cast import convert_columns
 from frazil.decode.columns import Columns, Fault, Group
 from frazil.decode.conversion import Conversion
@@ -263,7 +263,7 @@ def group_rows(texts: Texts, types: Slices, has_rows: Bools, owner: NDArray[np.i
     object_types = has_rows & (types.kind == OBJECT)
     code = np.full(has_rows.size, -1, np.int64)
     code[has_rows & (types.kind <= NULL)] = 0
-    distinct, firsts = group_equal(texts.base, pick_slices(types, object_types))
+    distinct, firsts = group_equal(texts.base, types.take(object_types))
     code[object_types] = distinct + 1
     known: list[Types | None] = [{}, *(_parse(texts.text(types, int(np.flatnonzero(object_types)[n]))) for n in firsts)]
     for number, found in enumerate(known):
@@ -290,7 +290,7 @@ def read_group(
 ) -> Group:
     """Returns the columns of these rows, whose types are known. others: columns of all rows other than images."""
     texts, at = batch.texts, pa.array(places)
-    conversion = Conversion(batch.reading, "", places.size, texts.options.limit)
+    conversion = Conversion(batch.reading, "", places.size, texts.conversion.limit)
     requested = {one.name: one.field_type for one in batch.fields}
     found = [(requested[name], name, array.take(at)) for name, array in others.items()]
     for image in _images(texts, rows, places, types):
@@ -308,17 +308,17 @@ def _images(texts: Texts, rows: ImageRows, places: Ints, types: Types) -> tuple[
     """Returns the rows after and before their changes. A column that an update did not change is the same before and
     after it.
     """
-    after, old = pick_slices(rows.after, places), pick_slices(rows.before, places)
+    after, old = rows.after.take(places), rows.before.take(places)
     is_delete, has_old = rows.is_delete[places], old.kind == OBJECT
     members = _members(texts, after, list(types))
     changed = _members(texts, old, list(members))
-    nothing = masked(after, np.zeros(places.size, np.bool_))
+    nothing = after.only()
     before = {}
     for name, column in changed.items():
-        same = masked(members.get(name, nothing), is_delete | has_old)
-        before[name] = either(column.kind != ABSENT, column, same)
+        same = members.get(name, nothing).masked(is_delete | has_old)
+        before[name] = same.replaced(column.kind != ABSENT, column)
     there = after.kind == OBJECT
-    kept = {name: masked(column, ~is_delete) for name, column in members.items()}
+    kept = {name: column.masked(~is_delete) for name, column in members.items()}
     return _Image("after", there & ~is_delete, kept), _Image("before", there & (is_delete | has_old), before)
 
 

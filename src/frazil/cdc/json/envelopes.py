@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -27,23 +28,19 @@ from frazil.cdc.events import as_objects, extensions_of
 from frazil.cdc.json.members import (
     EnvelopeBatch,
     EnvelopeMembers,
-    either,
-    json_options,
     kept,
-    masked,
     read_code,
     read_facts,
     read_string,
 )
 from frazil.cdc.json.row_images import mark_changes_without_image, marks_of, read_image, watcher
-from frazil.decode.columns import Decoded, first_mismatches
+from frazil.decode.columns import Decoded
+from frazil.decode.conversion import Conversion
 from frazil.decode.json import scan
-from frazil.decode.json.columns import Findings
 from frazil.decode.json.grammar import ABSENT, FALSE, NULL, OBJECT, STRING, TRUE
 from frazil.decode.json.infer import refuse_objects
-from frazil.decode.json.records import FAULTS, JsonOptions, text_slices, texts_of, unescape_keys, unreadable
-from frazil.decode.json.slices import Slices, members_under
-from frazil.decode.rescue import rescued_column
+from frazil.decode.json.records import FAULTS, read_objects
+from frazil.decode.json.slices import Slices, Texts, members_under
 from frazil.decode.settings import Reading
 from frazil.plugins.envelopes import ENVELOPES, Members
 from frazil.rows.connect_messages import decode_records
@@ -54,11 +51,10 @@ _IGNORED_KINDS = {name: number for number, name in IGNORED.items()}
 
 def open_json(values: pa.BinaryArray, fields: tuple[NestedField, ...], reading: Reading, limit: int) -> Decoded:
     """Returns the columns `fields` of `cdc.envelope`, one envelope per value. Bad records raise nothing."""
-    options = json_options(reading, limit)
     assert reading.envelope is not None
     if reading.envelope.kind in ("debezium", "none"):
-        return decode_records(values, fields, reading, options, lambda rest: _open(rest, fields, reading, options))
-    return _open(values, fields, reading, options)
+        return decode_records(values, fields, reading, limit, lambda rest: _open(rest, fields, reading, limit))
+    return _open(values, fields, reading, limit)
 
 
 def open_events(records: Records, fields: tuple[NestedField, ...], reading: Reading, limit: int) -> Decoded:
@@ -74,49 +70,39 @@ def open_events(records: Records, fields: tuple[NestedField, ...], reading: Read
     return replace(decoded, columns=list(columns.values()))
 
 
-def _open(
-    values: pa.BinaryArray,
-    fields: tuple[NestedField, ...],
-    reading: Reading,
-    options: JsonOptions,
-    sent: pa.BinaryArray | None = None,
-) -> Decoded:
-    """Returns the columns of envelopes without a schema. sent: the texts before escaped keys were replaced."""
-    batch = EnvelopeBatch(texts_of(values, options, sent is not None, sent), reading, fields)
-    texts = batch.texts
-    error, slices = unreadable(values), text_slices(values)
-    scan.scan_texts(texts.base, slices.start, slices.end, slices.kind, error)
-    is_tombstone = error == scan.TOMBSTONE
+def _open(values: pa.BinaryArray, fields: tuple[NestedField, ...], reading: Reading, limit: int) -> Decoded:
+    """Returns the columns of envelopes without a schema."""
+    conversion = Conversion(reading, "", len(values), limit)
+    columns, texts, _, error = read_objects(values, conversion, partial(_open_objects, reading, fields))
+    texts.conversion.refuse_records(error, FAULTS)
+    return replace(texts.conversion.decoded(columns), refusals=set())
+
+
+def _open_objects(
+    reading: Reading, fields: tuple[NestedField, ...], texts: Texts, slices: Slices, error: NDArray[np.uint8]
+) -> list[pa.Array]:
+    batch, is_tombstone = EnvelopeBatch(texts, reading, fields), error == scan.TOMBSTONE
     error[is_tombstone] = scan.OK
-    if batch.envelope.kind in ("debezium", "none"):
-        decoded = _open_debezium(batch, slices, error, is_tombstone)
-    else:
-        decoded = _open_others(batch, slices, error, is_tombstone)
-    if (texts.has_escaped_keys or (error == scan.ESCAPED_KEY).any()) and sent is None:
-        canonical = pa.array([unescape_keys(value) for value in values.to_pylist()], pa.binary())
-        return _open(canonical, fields, reading, options, values)
-    texts.refuse(slices, error, "", FAULTS, is_whole=True)
-    return replace(
-        decoded,
-        mismatches=first_mismatches(texts.mismatches, texts.options.limit),
-        rescued=rescued_column(texts, len(values)) if texts.rescued or texts.unknown_fields else None,
-    )
+    is_debezium = batch.envelope.kind in ("debezium", "none")
+    return (_open_debezium if is_debezium else _open_others)(batch, slices, error, is_tombstone)
 
 
-def _open_debezium(batch: EnvelopeBatch, objects: Slices, error: NDArray[np.uint8], is_tombstone: Bools) -> Decoded:
+def _open_debezium(
+    batch: EnvelopeBatch, objects: Slices, error: NDArray[np.uint8], is_tombstone: Bools
+) -> list[pa.Array]:
     texts = batch.texts
     members = dict(zip(NAMES, members_under(texts, objects, NAMES, error), strict=True))
     payload, schema = members["payload"], members["schema"]
     is_wrapped = (payload.kind != ABSENT) & (members["op"].kind == ABSENT) & ~_is_flat(members)
     is_wrapped &= (schema.kind != ABSENT) | (batch.envelope.kind != "none")
     if is_wrapped.any():
-        inside = masked(payload, is_wrapped)
+        inside = payload.masked(is_wrapped)
         is_tombstone = is_tombstone | (inside.kind == NULL)
         faults = np.zeros(len(objects), np.uint8)
         inner = members_under(texts, inside, NAMES, faults)
         refuse_objects(texts, inside, faults, ("payload",))
-        members = {name: either(is_wrapped, one, members[name]) for name, one in zip(NAMES, inner, strict=True)}
-        objects = either(is_wrapped, inside, objects)
+        members = {name: members[name].replaced(is_wrapped, one) for name, one in zip(NAMES, inner, strict=True)}
+        objects = objects.replaced(is_wrapped, inside)
     good = _faultless(error, batch)
     envelopes = _debezium_members(batch, objects, members, good)
     envelopes.record_kind[is_tombstone] = TOMBSTONE
@@ -132,12 +118,12 @@ def _is_flat(members: Mapping[str, Slices]) -> Bools:
 
 def _without_row(members: Mapping[str, Slices], is_flat: Bools) -> dict[str, Slices]:
     """Returns the members without those of unwrapped rows, whose fields may have the names of an envelope's."""
-    return {name: one if name in FLAT else masked(one, ~is_flat) for name, one in members.items()}
+    return {name: one if name in FLAT else one.masked(~is_flat) for name, one in members.items()}
 
 
 def _faultless(error: NDArray[np.uint8], batch: EnvelopeBatch) -> Bools:
     """Returns which records can be read at least in part; for the others only the fault of their text is reported."""
-    return np.asarray((error == scan.OK) & ~batch.texts.refused)
+    return np.asarray((error == scan.OK) & ~batch.texts.conversion.refused)
 
 
 def _debezium_members(
@@ -156,7 +142,7 @@ def _debezium_members(
         _find_record_kinds(batch, objects, is_other, record_kind)
     if is_flat.any():
         record_kind[is_flat] = ROW
-        members["after"] = either(is_flat, objects, members["after"])
+        members["after"] = members["after"].replaced(is_flat, objects)
         op = pc.if_else(pa.array(is_flat), _flat_operation(batch, members, is_flat), op)
     return EnvelopeMembers(members, record_kind, op)
 
@@ -166,7 +152,7 @@ def _find_record_kinds(batch: EnvelopeBatch, objects: Slices, is_other: Bools, r
     some of these names too.
     """
     texts = batch.texts
-    around = replace(objects, kind=np.where(is_other, OBJECT, ABSENT).astype(np.uint8))
+    around = objects.masked(is_other)
     counts = np.zeros(len(around), np.int32)
     scan.count_members(texts.base, around.start, around.end, around.kind, OBJECT, counts, texts.stack)
     names = sorted({name for shape in RECORD_SHAPES.values() for name in (*shape.needed, *shape.others)})
@@ -187,12 +173,14 @@ def _flat_operation(batch: EnvelopeBatch, members: Mapping[str, Slices], is_flat
     """
     deleted = members["__deleted"]
     has_text = is_flat & ~np.isin(deleted.kind, (TRUE, FALSE))
-    text = read_string(batch, masked(deleted, has_text), "__deleted")
+    text = read_string(batch, deleted.masked(has_text), "__deleted")
     text = pc.if_else(pa.array((deleted.kind == TRUE) & is_flat), "true", text)
-    return operation_of(text, read_string(batch, masked(members["__op"], is_flat), "__op"))
+    return operation_of(text, read_string(batch, members["__op"].masked(is_flat), "__op"))
 
 
-def _open_others(batch: EnvelopeBatch, objects: Slices, error: NDArray[np.uint8], is_tombstone: Bools) -> Decoded:
+def _open_others(
+    batch: EnvelopeBatch, objects: Slices, error: NDArray[np.uint8], is_tombstone: Bools
+) -> list[pa.Array]:
     """Opens envelopes by their declared members, and rows with a field that names the operation."""
     declared = ENVELOPES.get(batch.envelope.kind).members
     if declared is not None:
@@ -227,7 +215,7 @@ def _members_at(
 
 def _declared_members(batch: EnvelopeBatch, declared: Members, members: dict[str, Slices]) -> EnvelopeMembers:
     operation, after = members[declared.operation], members[declared.after]
-    before = members[declared.before] if declared.before else masked(after, np.zeros(len(after), np.bool_))
+    before = members[declared.before] if declared.before else after.only()
     kind = read_string(batch, operation, declared.operation)
     codes = pc.index_in(kind, pa.array(list(declared.operations), pa.string()))
     op = pa.array(list(declared.operations.values()), pa.string()).take(codes)
@@ -250,9 +238,8 @@ def _declared_members(batch: EnvelopeBatch, declared: Members, members: dict[str
     return EnvelopeMembers(members, record_kind, op, is_overlay=is_overlay, declared=declared)
 
 
-def _read_changes(batch: EnvelopeBatch, envelopes: EnvelopeMembers, good: Bools) -> Decoded:
+def _read_changes(batch: EnvelopeBatch, envelopes: EnvelopeMembers, good: Bools) -> list[pa.Array]:
     """Returns the columns of the images and of the other values."""
-    findings = Findings(batch.reading.unknown_fields, rejected=batch.reading.rejected_at)
     is_change, count = (envelopes.record_kind <= ROW) & good, len(good)
     found: dict[str, pa.Array] = {"op": envelopes.op}
     marks: dict[str, Bools] = {}
@@ -262,14 +249,13 @@ def _read_changes(batch: EnvelopeBatch, envelopes: EnvelopeMembers, good: Bools)
         if isinstance(kind, StructType):
             slices = kept(envelopes, (name,), is_change)[name]
             batch.texts.watched = {(name,): watcher(batch, envelopes, name, marks, seen)}
-            found[name] = read_image(batch, slices, kind, findings, name, envelopes)
+            found[name] = read_image(batch, slices, kind, name, envelopes)
             if batch.envelope.kind == "debezium":
                 mark_changes_without_image(batch, envelopes, name, is_change)
     batch.texts.watched = {}
     found["unavailable"] = marks_of(batch, marks, count)
     found |= read_facts(batch, envelopes, is_change)
     found["record_kind"] = pa.array(envelopes.record_kind)
-    columns = [
+    return [
         found[one.name] if one.name in found else pa.nulls(count, arrow_type(one.field_type)) for one in batch.fields
     ]
-    return Decoded(columns, batch.texts.refused, requested_fields=findings.requested_fields, dropped=findings.dropped)

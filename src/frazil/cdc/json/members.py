@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -15,15 +15,14 @@ from frazil.cdc.envelope import ROW
 from frazil.cdc.positions import NUMBERS, ORIGINS, facts_of, flat_fields, source_fields
 from frazil.decode.columns import Fault
 from frazil.decode.epochs import from_numbers
-from frazil.decode.json.columns import Findings, read_value
-from frazil.decode.json.grammar import ABSENT, ESCAPED, INT, STRING
+from frazil.decode.json.columns import read_value
+from frazil.decode.json.grammar import ESCAPED, INT, STRING
 from frazil.decode.json.infer import refuse_objects
-from frazil.decode.json.records import JsonOptions
 from frazil.decode.json.slices import Slices, Texts, members_under
 from frazil.decode.settings import Envelope, Reading
 from frazil.error_classes import ErrorClass
 from frazil.plugins.envelopes import Members
-from frazil.schema.arrow import Bools, Rows, arrow_type
+from frazil.schema.arrow import Bools, arrow_type
 from frazil.schema.selection import Path
 
 
@@ -74,60 +73,19 @@ class EnvelopeBatch:
 
 def read_string(batch: EnvelopeBatch, slices: Slices, name: str) -> pa.Array:
     """Returns the texts of a member of the envelope; another value is a mismatch at `name`."""
-    return read_value(batch.texts, slices, StringType(), Findings(), (name,)).cast(pa.string())
+    return read_value(batch.texts, slices, StringType(), (name,)).cast(pa.string())
 
 
 def read_code(batch: EnvelopeBatch, slices: Slices, name: str) -> pa.Array:
     """Returns the texts of a member, with integers as written; another value is a mismatch at `name`."""
-    others = replace(slices, kind=np.where(slices.kind == INT, ABSENT, slices.kind).astype(np.uint8))
-    texts, numbers = read_string(batch, others, name), read_number(batch, slices.only(INT), name)
+    texts = read_string(batch, slices.masked(slices.kind != INT), name)
+    numbers = read_number(batch, slices.only(INT), name)
     return pc.coalesce(texts, numbers.cast(pa.string()))
 
 
 def read_number(batch: EnvelopeBatch, slices: Slices, name: str) -> pa.Array:
     """Returns the integers of a member of the envelope; another value is a mismatch at `name`."""
-    return read_value(batch.texts, slices, LongType(), Findings(), (name,))
-
-
-def pick_slices(slices: Slices, rows: Bools | Rows) -> Slices:
-    """Returns the slices that a mask marks, or those with these numbers."""
-    return Slices(slices.start[rows], slices.end[rows], slices.kind[rows], slices.owner[rows])
-
-
-def masked(slices: Slices, mask: Bools) -> Slices:
-    """Returns the slices as absent where `mask` is false."""
-    return replace(slices, kind=np.where(mask, slices.kind, ABSENT).astype(np.uint8))
-
-
-def either(choice: Bools, one: Slices, other: Slices) -> Slices:
-    """Returns the slices of `one` where `choice` is true, else those of `other`."""
-    return Slices(
-        np.where(choice, one.start, other.start),
-        np.where(choice, one.end, other.end),
-        np.where(choice, one.kind, other.kind),
-        other.owner,
-    )
-
-
-def json_options(reading: Reading, limit: int, is_extended: bool = False) -> JsonOptions:
-    """Returns how rows in JSON are read. is_extended: they are MongoDB documents."""
-    return JsonOptions(
-        reading.unknown_fields,
-        reading.is_rescuing,
-        limit,
-        reading.selection,
-        reading.units,
-        reading.rejected_at,
-        is_extended,
-        reading.coerced,
-        reading.numbers,
-        row_depth=0 if reading.envelope is None else 1,
-        hints=reading.hints,
-        zones=reading.zones,
-        local_times=reading.local_times,
-        unsigned=reading.unsigned,
-        infers_times=reading.infers_times,
-    )
+    return read_value(batch.texts, slices, LongType(), (name,))
 
 
 _NO_TIME = {1: Fault(ErrorClass.OUT_OF_RANGE, "{value} is a time outside of the years 1 to 9999")}
@@ -209,7 +167,7 @@ def _declared_facts(
         if how == "text":
             found[fact] = _text(batch, slices, name)
         elif how == "timestamp":
-            found[fact] = read_value(batch.texts, slices, TimestamptzType(), Findings(), (name,))
+            found[fact] = read_value(batch.texts, slices, TimestamptzType(), (name,))
         else:
             array = read_number(batch, slices, name) if how == "number" else times_of(batch, slices, name, how)
             found[fact] = array.cast(arrow_type(kind))
@@ -218,7 +176,7 @@ def _declared_facts(
 
 def kept(envelopes: EnvelopeMembers, names: Sequence[str], is_change: Bools) -> dict[str, Slices]:
     """Returns members of the envelopes that are changes."""
-    return {name: masked(envelopes.slices(name), is_change) for name in names}
+    return {name: envelopes.slices(name).masked(is_change) for name in names}
 
 
 def members_of(

@@ -18,11 +18,11 @@ import pyarrow.compute as pc
 from pyiceberg.types import IcebergType, ListType, NestedField, StringType, StructType
 
 from frazil.cdc.envelope import BY_KEY
-from frazil.cdc.json.payloads import payloads_of
 from frazil.cdc.json.row_images import replace_rows
 from frazil.decode.columns import Decoded
-from frazil.decode.json.records import JsonOptions, decode_json
+from frazil.decode.json.records import decode_json
 from frazil.decode.settings import Reading
+from frazil.rows.connect_messages import payloads_of
 from frazil.rows.record_keys import decode_keys
 from frazil.schema.arrow import Records, pick, structs_where
 from frazil.schema.evolve import type_at
@@ -55,7 +55,9 @@ def fill_from_keys(
     keys = read_ids(before_key, pick(records, np.flatnonzero(lacks)), type_at(kind, (ID,)))
     opened = replace(opened, missing=opened.missing | keys.missing)
     lacks[lacks] = np.asarray(keys.columns[0].is_valid())
-    found = decode_json(keys.columns[0].drop_null(), kind.fields, JsonOptions(reading.unknown_fields, is_extended=True))
+    found = decode_json(
+        keys.columns[0].drop_null(), kind.fields, Reading(unknown_fields=reading.unknown_fields, is_extended=True)
+    )
     rows = np.flatnonzero(lacks)
     image = structs_where([one.name for one in kind.fields], found.columns, rows.size)
     refused = opened.refused.copy()

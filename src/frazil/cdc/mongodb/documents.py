@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -12,14 +11,10 @@ from pyiceberg.types import NestedField, StringType, StructType
 
 from frazil.cdc.envelope import BY_KEY, NO_DOCUMENT
 from frazil.cdc.envelope_columns import IMAGES_OF, open_columns
-from frazil.cdc.json.members import EnvelopeBatch, json_options
 from frazil.cdc.json.row_images import read_documents
 from frazil.decode.cast import convert_columns
 from frazil.decode.columns import Columns, Decoded
 from frazil.decode.conversion import Conversion
-from frazil.decode.json.columns import Findings
-from frazil.decode.json.records import texts_of
-from frazil.decode.rescue import rescued_column
 from frazil.schema.arrow import Bools, arrow_type, as_written, spread_places
 
 
@@ -37,35 +32,26 @@ def open_documents(
     others = [field for field in fields if field.name not in IMAGES_OF]
     decoded = convert_columns(conversion, *open_columns(reading, struct, columns, {}, fields), others)
     found = {field.name: array for field, array in zip(others, decoded.columns, strict=True)}
-    texts = texts_of(pa.nulls(rows, pa.binary()), json_options(reading, conversion.limit))
-    batch = EnvelopeBatch(texts, reading, tuple(fields))
-    findings = Findings(reading.unknown_fields, rejected=reading.rejected_at)
+    conversion.requested_fields = {}
     for field in fields:
         if field.name in IMAGES_OF:
-            image = _read(batch, raw.get(field.name), field, findings)
-            found[field.name] = image
+            found[field.name] = _read(conversion, raw.get(field.name), field)
             op, kind = ("u", NO_DOCUMENT) if field.name == "after" else ("d", BY_KEY)
             lacks = np.asarray(pc.fill_null(pc.equal(found["op"], op), False)) & ~_has_text(raw.get(field.name), rows)
             found["record_kind"] = pc.if_else(pa.array(lacks), pa.scalar(kind, pa.int32()), found["record_kind"])
-    return replace(
-        decoded.refusing(texts.refused, texts.mismatches, conversion.limit),
-        columns=[found[field.name] for field in fields],
-        requested_fields=findings.requested_fields,
-        dropped=decoded.dropped | findings.dropped,
-        rescued=rescued_column(texts, rows) if texts.rescued else None,
-    )
+    return conversion.decoded([found[field.name] for field in fields])
 
 
 def _has_text(raw: pa.Array | None, rows: int) -> Bools:
     return np.zeros(rows, np.bool_) if raw is None else np.asarray(raw.is_valid())
 
 
-def _read(batch: EnvelopeBatch, raw: pa.Array | None, field: NestedField, findings: Findings) -> pa.Array:
+def _read(conversion: Conversion, raw: pa.Array | None, field: NestedField) -> pa.Array:
     """Returns one image of the row per record, null where there is none."""
-    kind, rows = field.field_type, batch.texts.refused.size
+    kind, rows = field.field_type, conversion.row_count
     assert isinstance(kind, StructType)
     if raw is None:
         return pa.nulls(rows, arrow_type(kind))
     there = np.flatnonzero(np.asarray(raw.is_valid())).astype(np.int32)
-    image = read_documents(batch, raw.drop_null(), there, kind, findings, field.name)
+    image = read_documents(conversion, raw.drop_null(), there, kind, field.name)
     return as_written(image, arrow_type(kind)).take(spread_places(there, rows))

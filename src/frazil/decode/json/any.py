@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pyarrow as pa
 from pyiceberg.types import IcebergType
 
-from frazil.decode.columns import Decoded, Fault, first_mismatches
+from frazil.decode.columns import Decoded, Fault
+from frazil.decode.conversion import Conversion
 from frazil.decode.json import scan
-from frazil.decode.json.columns import Findings, read_value
+from frazil.decode.json.as_sent import unescape_keys
+from frazil.decode.json.columns import read_value
 from frazil.decode.json.grammar import MAX_DEPTH
 from frazil.decode.json.infer import infer_type
-from frazil.decode.json.records import text_slices, texts_of, unescape_keys, unreadable
-from frazil.decode.json.slices import JsonOptions
+from frazil.decode.json.records import open_any
 from frazil.error_classes import ErrorClass
 
 
@@ -19,7 +22,7 @@ def decode_any(
     values: pa.BinaryArray,
     name: str,
     kind: IcebergType | None,
-    options: JsonOptions,
+    conversion: Conversion,
     what: str = "the key",
     has_canonical_keys: bool = False,
 ) -> Decoded:
@@ -28,22 +31,19 @@ def decode_any(
     kind: None while there is no such column: its type is inferred and requested. Paths of mismatches begin with `name`.
     what: the input, for messages.
     """
-    texts, error, slices = texts_of(values, options, has_canonical_keys), unreadable(values), text_slices(values)
-    scan.scan_any(texts.base, slices.start, slices.end, slices.kind, error, texts.stack)
-    findings = Findings(options.unknown_fields, rejected=options.rejected)
+    texts, slices, error = open_any(values, conversion, has_canonical_keys)
     columns = []
     if kind is None:
         inferred = infer_type(texts, slices, (name,))
         if inferred is not None:
-            findings.requested_fields[()] = {name: inferred}
+            conversion.request((name,), inferred)
     else:
-        columns.append(read_value(texts, slices, kind, findings, (name,)))
+        columns.append(read_value(texts, slices, kind, (name,)))
     if texts.has_escaped_keys and not has_canonical_keys:
         canonical = pa.array([unescape_keys(value) for value in values.to_pylist()], pa.binary())
-        return decode_any(canonical, name, kind, options, what, has_canonical_keys=True)
+        return decode_any(canonical, name, kind, conversion.apart(), what, has_canonical_keys=True)
     texts.refuse(slices, error, name, _faults(what))
-    mismatches = first_mismatches(texts.mismatches, options.limit)
-    return Decoded(columns, texts.refused, mismatches, findings.requested_fields, dropped=findings.dropped)
+    return replace(conversion.decoded(columns), refusals=set())  # A key changes no column of the table.
 
 
 def _faults(what: str) -> dict[int, Fault]:

@@ -43,6 +43,7 @@ from frazil.decode.json.grammar import (
 )
 from frazil.decode.json.slices import Slices, Texts
 from frazil.raw_memory import COMPILED, I32, U8, load8
+from frazil.schema.parts import Path
 
 MOMENT = ARRAY + 1
 """The kind of a `$date` whose column is not known yet: none of JSON's kinds."""
@@ -140,7 +141,7 @@ def find_scalars(base: int, starts: I32, ends: I32, kinds: U8, scalars: I32) -> 
             scalars[row, 0], scalars[row, 1], scalars[row, 2], scalars[row, 3] = form, start - base, end - base, kind
 
 
-def unwrap_scalars(texts: Texts, slices: Slices, wanted: IcebergType, path: tuple[str, ...]) -> Slices:
+def unwrap_scalars(texts: Texts, slices: Slices, wanted: IcebergType, path: Path) -> Slices:
     """Returns the values of a column of this type, with the scalars inside such objects in their place, where the type
     accepts them.
     """
@@ -151,7 +152,7 @@ def unwrap_scalars(texts: Texts, slices: Slices, wanted: IcebergType, path: tupl
         forms.append(_DECIMAL)
     if isinstance(wanted, StringType):
         forms.append(_OID)
-    if isinstance(wanted, _TIMES) and texts.options.unit_at.get(path, "ms") == "ms":
+    if isinstance(wanted, _TIMES) and texts.reading.unit_at.get(path, "ms") == "ms":
         forms.append(_DATE)
     scalars = _scalars(texts, slices)
     taken = np.isin(scalars[:, 0], forms)

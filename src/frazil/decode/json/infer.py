@@ -32,14 +32,12 @@ from frazil.decode.json.grammar import ABSENT, ARRAY, DOUBLE, ESCAPED, FALSE, IN
 from frazil.decode.json.names import all_members, prefer_exact, respelt_members
 from frazil.decode.json.scalars import read_scalar
 from frazil.decode.json.scan import DUPLICATE_KEY, ESCAPED_KEY, HALF_KEY
-from frazil.decode.json.slices import Slices, Texts, elements_of, find_members
+from frazil.decode.json.slices import Slices, Texts, TextValues, elements_of, find_members
 from frazil.decode.json.text import TEXT_READERS, TextColumn
-from frazil.decode.limits import long_name_fault, rejected_fault
 from frazil.error_classes import ErrorClass
 from frazil.name_case import fold_case
-from frazil.name_length import is_long
 from frazil.raw_memory import U8
-from frazil.schema.names import both_reason
+from frazil.schema.parts import Path
 
 _DAY = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$"
 _OFFSET = r"[+-][0-9]{2}(:?[0-9]{2}(:?[0-9]{2})?)?"
@@ -111,7 +109,7 @@ class Inferred:
     at: int
 
 
-def infer_type(texts: Texts, slices: Slices, path: tuple[str, ...]) -> IcebergType | None:
+def infer_type(texts: Texts, slices: Slices, path: Path) -> IcebergType | None:
     """Returns the type that holds every value of `slices`, or None while there is none (only null, [] or {}).
 
     A value that the type does not hold is a type mismatch: integers beyond 64 bits, and values of another kind than the
@@ -121,17 +119,17 @@ def infer_type(texts: Texts, slices: Slices, path: tuple[str, ...]) -> IcebergTy
     return None if found is None else found.type
 
 
-def infer_field(texts: Texts, slices: Slices, path: tuple[str, ...]) -> Inferred | None:
+def infer_field(texts: Texts, slices: Slices, path: Path) -> Inferred | None:
     """Returns the type and the first value's position; see `infer_type`."""
     slices = texts.selected(slices, path)
-    if texts.options.is_extended:
+    if texts.reading.is_extended:
         slices = unwrap_new_scalars(texts, slices)
     kinds = {int(kind) for kind in np.unique(slices.kind)} - {ABSENT, NULL}
     families = {_FAMILIES[kind] for kind in kinds}
     if not families:
         return None
-    hint = texts.options.hint_at.get(tuple(map(fold_case, path)))
-    if hint == "moment" and not texts.options.is_extended:
+    hint = texts.reading.hint_at.get(tuple(map(fold_case, path)))
+    if hint == "moment" and not texts.reading.is_extended:
         hint = "string"
     if len(families) == 1 and (hint is None or hint in families):
         return _of_family(texts, slices, families.pop(), kinds, path)
@@ -144,16 +142,14 @@ def infer_field(texts: Texts, slices: Slices, path: tuple[str, ...]) -> Inferred
     _refuse(texts, slices, is_other, _MIXED, path)
     texts.contradictions.append((first_record, slices.owner[is_other]))
     # The others get their column all the same: a refused record does not affect its neighbours.
-    return infer_field(texts, replace(slices, kind=np.where(is_other, np.uint8(ABSENT), slices.kind)), path)
+    return infer_field(texts, slices.masked(~is_other), path)
 
 
 def _kinds_of(family_name: str) -> list[int]:
     return [kind for kind, name in _FAMILIES.items() if name == family_name]
 
 
-def _first_family(
-    texts: Texts, slices: Slices, families: Iterable[str], path: tuple[str, ...]
-) -> tuple[str | None, int]:
+def _first_family(texts: Texts, slices: Slices, families: Iterable[str], path: Path) -> tuple[str | None, int]:
     """Returns the family of the first value that has a type, and its record. Lists and objects without contents have no
     type.
     """
@@ -161,7 +157,7 @@ def _first_family(
     first_at = -1
     for family_name in families:
         # What it finds besides is found again once the family is known.
-        alone = replace(texts, refused=texts.refused.copy(), mismatches=[], rescued=[], contradictions=[], fates=None)
+        alone = replace(texts, conversion=texts.conversion.apart(), contradictions=[])
         found = infer_field(alone, slices.only(*_kinds_of(family_name)), path)
         if found is not None and (first[0] is None or found.at < first_at):
             is_there = (slices.kind > NULL) & (slices.start <= found.at) & (found.at < slices.end)
@@ -169,9 +165,7 @@ def _first_family(
     return first
 
 
-def _of_family(
-    texts: Texts, slices: Slices, family_name: str, kinds: set[int], path: tuple[str, ...]
-) -> Inferred | None:
+def _of_family(texts: Texts, slices: Slices, family_name: str, kinds: set[int], path: Path) -> Inferred | None:
     """Returns the type of values that are all of one family."""
     first_at = int(slices.start[int(np.argmax(slices.kind > NULL))])
     if family_name == "string":
@@ -199,20 +193,16 @@ def _of_family(
     return Inferred(StructType(*struct), min(found.at for found in fields.values()))
 
 
-def infer_members(texts: Texts, members: Iterable[tuple[str, Slices]], path: tuple[str, ...]) -> dict[str, Inferred]:
+def infer_members(texts: Texts, members: Iterable[tuple[str, Slices]], path: Path) -> dict[str, Inferred]:
     """Returns the members of a struct that have a type, in the order of the first value that has one. Those whose names
     differ in case alone are one, under the name of this value.
     """
     groups: dict[str, list[tuple[str, Slices]]] = {}
     for name, column in members:
-        inner = (*path, name)
-        reason = texts.options.rejected.get(inner)
-        fault = rejected_fault(name, reason) if reason is not None else None
-        if fault is None and is_long(name):
-            fault = long_name_fault(name, texts.options.is_key)
+        fault = texts.conversion.column_fault((*path, name))
         if fault is not None:
-            there = (texts.selected(column, inner).kind > NULL).astype(np.uint8)
-            texts.refuse(column, there, ".".join((*path, texts.shown(name))), {1: fault})
+            selected = texts.selected(column, (*path, name))
+            texts.conversion.refuse_field(TextValues(texts, selected), (*path, name), fault)
             continue
         groups.setdefault(fold_case(name), []).append((name, column))
     found = []
@@ -220,9 +210,10 @@ def infer_members(texts: Texts, members: Iterable[tuple[str, Slices]], path: tup
         name, column = group[0]
         for other, more in group[1:]:
             column, second = merge_spelling_variants(column, texts.selected(more, (*path, other)))
-            refuse_second(texts, second, (*path, other), name)
-            if not texts.options.is_rescuing:  # A record that stays must have its first value's column.
-                column = replace(column, kind=np.where(second.kind > NULL, np.uint8(ABSENT), column.kind))
+            if (second.kind > NULL).any():
+                texts.conversion.refuse_second(TextValues(texts, second), (*path, other), name)
+            if not texts.reading.is_rescuing:  # A record that stays must have its first value's column.
+                column = column.masked(second.kind <= NULL)
         inferred = infer_field(texts, column, (*path, name))
         if inferred is not None:
             found.append((_name_at(group, inferred.at), inferred))
@@ -242,21 +233,10 @@ def merge_spelling_variants(one: Slices, other: Slices) -> tuple[Slices, Slices]
     the remaining values of `other`.
     """
     is_second, is_there = one.kind > NULL, other.kind > NULL
-    takes = is_there & ~is_second
-    joined = one.with_others(takes, other.start, other.end, other.kind)
-    left = np.where(is_there & is_second, other.kind, ABSENT).astype(np.uint8)
-    return joined, Slices(other.start, other.end, left, other.owner)
+    return one.replaced(is_there & ~is_second, other), replace(other.masked(is_there & is_second), sweep=None)
 
 
-def refuse_second(texts: Texts, second: Slices, path: tuple[str, ...], column: str) -> None:
-    """Refuses the records with values under two names of one column."""
-    there = (second.kind > NULL).astype(np.uint8)
-    if there.any():
-        fault = Fault(ErrorClass.NAME_CONFLICT, both_reason(texts.in_row(path), column, texts.options.is_key))
-        texts.refuse(second, there, ".".join(path), {1: fault})
-
-
-def selected_members(texts: Texts, slices: Slices, path: tuple[str, ...], error: U8) -> list[tuple[str, Slices]]:
+def selected_members(texts: Texts, slices: Slices, path: Path, error: U8) -> list[tuple[str, Slices]]:
     """Returns every selected member of the objects among `slices`, with its values."""
     level = texts.level(path)
     if level.only is not None:
@@ -267,7 +247,7 @@ def selected_members(texts: Texts, slices: Slices, path: tuple[str, ...], error:
     return list(zip(names, members.columns, strict=True))[len(level.without) :]
 
 
-def refuse_objects(texts: Texts, slices: Slices, error: U8, path: tuple[str, ...]) -> None:
+def refuse_objects(texts: Texts, slices: Slices, error: U8, path: Path) -> None:
     """Refuses nested objects with faults, which are valid JSON; records whether escaped keys must be replaced first."""
     slow = error == ESCAPED_KEY
     texts.has_escaped_keys |= bool(slow.any())
@@ -275,14 +255,14 @@ def refuse_objects(texts: Texts, slices: Slices, error: U8, path: tuple[str, ...
         texts.refuse(slices, np.where(slow, np.uint8(0), error), ".".join(path), _OBJECT_FAULTS)
 
 
-def _text_type(texts: Texts, slices: Slices, path: tuple[str, ...]) -> IcebergType:
+def _text_type(texts: Texts, slices: Slices, path: Path) -> IcebergType:
     if (slices.kind == ESCAPED).any():  # A record with half of a surrogate pair brings no column.
         read_scalar(texts, slices.only(ESCAPED), StringType(), path)
-    return type_of_texts(texts, slices) if texts.options.infers_times else StringType()
+    return type_of_texts(texts, slices) if texts.reading.infers_times else StringType()
 
 
-def _number_type(texts: Texts, slices: Slices, kinds: set[int], path: tuple[str, ...]) -> IcebergType:
-    kind = texts.options.numbers
+def _number_type(texts: Texts, slices: Slices, kinds: set[int], path: Path) -> IcebergType:
+    kind = texts.reading.numbers
     if kind is None and (DOUBLE in kinds or NON_FINITE in kinds):
         kind = DoubleType()
     if kind is not None:
@@ -296,6 +276,6 @@ def _number_type(texts: Texts, slices: Slices, kinds: set[int], path: tuple[str,
     return LongType()
 
 
-def _refuse(texts: Texts, slices: Slices, where: NDArray[Any], code: int, path: tuple[str, ...]) -> None:
+def _refuse(texts: Texts, slices: Slices, where: NDArray[Any], code: int, path: Path) -> None:
     if where.any():
         texts.refuse(slices, where.astype(np.uint8) * np.uint8(code), ".".join(path), _FAULTS)

@@ -186,7 +186,7 @@ def prefer_exact(level: Level, members: Iterable[tuple[str, Slices]]) -> list[tu
     for name, column in found:
         first = None if level.is_exact(name) else exact.get(fold_case(name))
         if first is not None:
-            column = replace(column, kind=np.where(first.kind > NULL, np.uint8(ABSENT), column.kind))  # noqa: PLW2901
+            column = column.masked(first.kind <= NULL)  # noqa: PLW2901
         left.append((name, column))
     return left
 

@@ -6,9 +6,9 @@ price of decoding alone (docs/decisions/0002). A bad record does not affect the 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -16,17 +16,17 @@ from numpy.typing import NDArray
 from pyiceberg.types import IcebergType, NestedField, StructType
 
 from frazil.decode.columns import Bodies, Decoded, Fate, Fault, Mismatch, bytes_of, first_mismatches, offsets_of
-from frazil.decode.conversion import NOT_ADDED
+from frazil.decode.conversion import Conversion
 from frazil.decode.json import scan
 from frazil.decode.json.as_sent import unescape_keys
-from frazil.decode.json.columns import Findings, read_members
+from frazil.decode.json.columns import read_members
 from frazil.decode.json.extended import quote_bare_words
 from frazil.decode.json.grammar import MAX_DEPTH, NULL, OBJECT
 from frazil.decode.json.names import all_members
-from frazil.decode.json.slices import JsonOptions, Slices, Texts
-from frazil.decode.rescue import rescued_column
+from frazil.decode.json.slices import MAX_MISMATCHES, Slices, Texts
+from frazil.decode.settings import Reading
 from frazil.error_classes import ErrorClass
-from frazil.raw_memory import I32
+from frazil.raw_memory import I32, U8
 from frazil.schema.parts import Path
 
 FAULTS = {
@@ -39,48 +39,51 @@ FAULTS = {
     scan.TOMBSTONE: Fault(ErrorClass.TOMBSTONE, "the record has no value (a tombstone), so it is not a JSON object"),
 }
 """The faults of an entire text, by the codes of the scan."""
-_DEFAULT = JsonOptions()
+_DEFAULT = Reading()
+_LOOKING_UP = Reading(unknown_fields="drop")
 _NULL, _SPACE = b"null", b" \t\r\n"
 _MAY_BEGIN_NULL, _MAY_END_NULL = (np.frombuffer(_SPACE + _NULL[place : place + 1], np.uint8) for place in (0, 3))
 _MAX_ROUNDS = 20
 """The limit on repeated decoding without contradicting records; after it all refused records are left out at once."""
+Result = TypeVar("Result")
 
 
-def decode_json(values: pa.BinaryArray, fields: tuple[NestedField, ...], options: JsonOptions = _DEFAULT) -> Decoded:
+def decode_json(
+    values: pa.BinaryArray, fields: tuple[NestedField, ...], reading: Reading = _DEFAULT, limit: int = MAX_MISMATCHES
+) -> Decoded:
     """Decodes one JSON object per value into the columns `fields`.
 
     values: binary. Bad records raise nothing: they are refused; a value that does not fit is null, and so are all
-    columns of a text that is no object.
+    columns of a text that is no object. limit: the number of mismatches that are kept.
     """
-    decoded = _decode(values, texts_of(values, options), fields, options)
+    decoded, _ = _decode(values, fields, reading, limit)
     return (
-        _without_refused(values, fields, options, decoded)
+        _without_refused(values, fields, (reading, limit), decoded)
         if decoded.requested_fields and decoded.refused.any()
         else decoded
     )
 
 
 def _without_refused(
-    values: pa.BinaryArray, fields: tuple[NestedField, ...], options: JsonOptions, decoded: Decoded
+    values: pa.BinaryArray, fields: tuple[NestedField, ...], settings: tuple[Reading, int], decoded: Decoded
 ) -> Decoded:
     """Returns the result without the fields that only refused records request, and with types inferred without them."""
-    alone = _decode(values, texts_of(values, options), fields, replace(options, unknown_fields="drop"))
+    reading, limit = settings
+    alone, _ = _decode(values, fields, replace(reading, unknown_fields="drop"), limit)
     refused, mismatches = alone.refused.copy(), list(alone.mismatches)
     requested_fields: dict[Path, dict[str, IcebergType]] = {}
     for n in range(_MAX_ROUNDS):
         rows = np.flatnonzero(~refused)
-        remaining = values.take(pa.array(rows))
-        texts = texts_of(remaining, options)
-        among = _decode(remaining, texts, fields, options)
+        among, contradictions = _decode(values.take(pa.array(rows)), fields, reading, limit)
         requested_fields = among.requested_fields
-        out = among.refused if n == _MAX_ROUNDS - 1 else _certainly_refused(texts.contradictions, among)
+        out = among.refused if n == _MAX_ROUNDS - 1 else _certainly_refused(contradictions, among)
         if not out.any():
             break
         refused[rows[out]] = True
         mismatches += [
             replace(mismatch, row=int(rows[mismatch.row])) for mismatch in among.mismatches if out[mismatch.row]
         ]
-    in_order = first_mismatches(mismatches, options.limit)
+    in_order = first_mismatches(mismatches, limit)
     return replace(decoded, refused=refused, mismatches=in_order, requested_fields=requested_fields)
 
 
@@ -119,78 +122,103 @@ def list_paths(values: pa.BinaryArray, depth: int) -> list[tuple[Path, bool]]:
     """Returns the paths of all fields of these records, each with whether its values are objects; of objects down to
     `depth` the members too. Faulty records are ignored: they are reported when they are decoded.
     """
-    return _list_paths(values, texts_of(values, JsonOptions()), depth)
+
+    def read(texts: Texts, slices: Slices, error: U8) -> list[tuple[Path, bool]]:
+        paths: list[tuple[Path, bool]] = []
+        waiting: list[tuple[Path, Slices, U8]] = [((), slices, error)]
+        while waiting:
+            path, objects, faults = waiting.pop()
+            names, members = all_members(texts, objects, [], faults)
+            texts.has_escaped_keys |= bool((faults == scan.ESCAPED_KEY).any())
+            for name, column in zip(names, members.columns, strict=True):
+                inner, is_object = (*path, name), column.kind == OBJECT
+                if (~is_object & (column.kind > NULL)).any():
+                    paths.append((inner, False))
+                if is_object.any():
+                    paths.append((inner, True))
+                    if len(inner) <= depth:
+                        waiting.append((inner, column.only(OBJECT), np.zeros(len(column), np.uint8)))
+        return paths
+
+    return read_objects(values, Conversion(_LOOKING_UP, "", len(values), 0), read)[0]
 
 
-def _list_paths(values: pa.BinaryArray, texts: Texts, depth: int) -> list[tuple[Path, bool]]:
-    error = unreadable(values)
-    slices = text_slices(values)
-    scan.scan_texts(texts.base, slices.start, slices.end, slices.kind, error)
-    found: list[tuple[Path, bool]] = []
-    waiting: list[tuple[Path, Slices, NDArray[Any]]] = [((), slices, error)]
-    while waiting:
-        path, objects, error = waiting.pop()
-        names, members = all_members(texts, objects, [], error)
-        if (error == scan.ESCAPED_KEY).any() and not texts.has_canonical_keys:
-            canonical = pa.array([unescape_keys(value) for value in values.to_pylist()], pa.binary())
-            return _list_paths(canonical, texts_of(canonical, JsonOptions(), has_canonical_keys=True), depth)
-        for name, column in zip(names, members.columns, strict=True):
-            inner, is_object = (*path, name), column.kind == OBJECT
-            if (~is_object & (column.kind > NULL)).any():
-                found.append((inner, False))
-            if is_object.any():
-                found.append((inner, True))
-                if len(inner) <= depth:
-                    waiting.append((inner, column.only(OBJECT), np.zeros(len(column), np.uint8)))
-    return found
+def _decode(
+    values: pa.BinaryArray, fields: tuple[NestedField, ...], reading: Reading, limit: int
+) -> tuple[Decoded, list[tuple[int, I32]]]:
+    """Returns the columns, and the contradictions between records (see Texts)."""
+
+    def read(texts: Texts, slices: Slices, error: U8) -> list[pa.Array]:
+        texts.conversion.fates = np.zeros((len(Fate), len(values)), np.int32)
+        return read_members(texts, slices, fields, (), error)
+
+    columns, texts, _, error = read_objects(values, Conversion(reading, "", len(values), limit), read)
+    texts.conversion.refuse_records(error, FAULTS)
+    return texts.conversion.decoded(columns), texts.contradictions
 
 
-def _decode(values: pa.BinaryArray, texts: Texts, fields: tuple[NestedField, ...], options: JsonOptions) -> Decoded:
-    error = unreadable(values)
-    slices = text_slices(values)
-    scan.scan_texts(texts.base, slices.start, slices.end, slices.kind, error)
-    findings = Findings(options.unknown_fields, rejected=options.rejected)
-    texts.fates = np.zeros((len(Fate), len(values)), np.int32)
-    columns = read_members(texts, slices, fields, findings, (), error)
-    if (texts.has_escaped_keys or (error == scan.ESCAPED_KEY).any()) and not texts.has_canonical_keys:
+def read_objects(
+    values: pa.BinaryArray,
+    conversion: Conversion,
+    read: Callable[[Texts, Slices, U8], Result],
+    has_canonical_keys: bool = False,
+    sent: pa.BinaryArray | None = None,
+) -> tuple[Result, Texts, Slices, U8]:
+    """Returns the result of `read`, which is given the texts, one slice for each, and the fault of each (uint8); and these
+    three, as it leaves them.
+
+    The texts are read again, with a conversion of their own, where escaped keys or bare words must be replaced first.
+    """
+    texts, slices, error = open_texts(values, conversion, has_canonical_keys, sent)
+    result = read(texts, slices, error)
+    if (texts.has_escaped_keys or (error == scan.ESCAPED_KEY).any()) and not has_canonical_keys:
         canonical = pa.array([unescape_keys(value) for value in values.to_pylist()], pa.binary())
-        again = texts_of(canonical, options, has_canonical_keys=True, sent=values)
-        return _decode(canonical, _instead_of(texts, again), fields, options)
-    if options.is_extended and (error == scan.MALFORMED).any():
+        return read_objects(canonical, conversion.apart(), read, True, values)
+    if conversion.reading.is_extended and (error == scan.MALFORMED).any():
         quoted = quote_bare_words(values)
         if quoted is not None:
-            again = texts_of(quoted, options, texts.has_canonical_keys)
-            return _decode(quoted, _instead_of(texts, again), fields, options)
-    texts.refuse(slices, error, "", FAULTS, is_whole=True)
-    return Decoded(
-        columns=columns,
-        refused=texts.refused,
-        mismatches=first_mismatches(texts.mismatches, options.limit),
-        requested_fields=findings.requested_fields,
-        dropped=findings.dropped,
-        rescued=rescued_column(texts, len(values)) if texts.rescued or texts.unknown_fields else None,
-        refusals={f"column {path}: the field is {NOT_ADDED}" for path in findings.refusals},
-        fates=texts.fates,
+            return read_objects(quoted, conversion.apart(), read, has_canonical_keys)
+    return result, texts, slices, error
+
+
+def open_texts(
+    values: pa.BinaryArray,
+    conversion: Conversion | None = None,
+    has_canonical_keys: bool = False,
+    sent: pa.BinaryArray | None = None,
+) -> tuple[Texts, Slices, U8]:
+    """Returns the texts at the beginning of their decoding, the object that each of them is, and the fault of each.
+
+    conversion: None where members are looked up and no values are read. sent: before escaped keys were replaced.
+    """
+    texts, slices, error = (
+        _texts_of(values, conversion, has_canonical_keys, sent),
+        _text_slices(values),
+        _unreadable(values),
     )
+    scan.scan_texts(texts.base, slices.start, slices.end, slices.kind, error)
+    return texts, slices, error
 
 
-def _instead_of(texts: Texts, again: Texts) -> Texts:
-    """Returns texts of the same records that are read from the beginning: theirs are the contradictions."""
-    texts.contradictions.clear()
-    return replace(again, contradictions=texts.contradictions)
+def open_any(
+    values: pa.BinaryArray, conversion: Conversion | None = None, has_canonical_keys: bool = False
+) -> tuple[Texts, Slices, U8]:
+    """Returns the same of texts that are values of any kind."""
+    texts, slices, error = _texts_of(values, conversion, has_canonical_keys), _text_slices(values), _unreadable(values)
+    scan.scan_any(texts.base, slices.start, slices.end, slices.kind, error, texts.stack)
+    return texts, slices, error
 
 
-def texts_of(
-    values: pa.BinaryArray, options: JsonOptions, has_canonical_keys: bool = False, sent: pa.BinaryArray | None = None
+def _texts_of(
+    values: pa.BinaryArray, conversion: Conversion | None, has_canonical_keys: bool, sent: pa.BinaryArray | None = None
 ) -> Texts:
-    """Returns the texts at the beginning of their decoding. sent: before escaped keys were replaced."""
-    sent = sent if options.coerced else None
-    starts = None if sent is None else text_slices(values).start
-    refused = np.zeros(len(values), np.bool_)
-    return Texts(bytes_of(values), refused, options, has_canonical_keys, sent, starts)
+    conversion = conversion or Conversion(_LOOKING_UP, "", len(values), 0)
+    sent = sent if conversion.reading.coerced else None
+    starts = None if sent is None else _text_slices(values).start
+    return Texts(bytes_of(values), conversion, has_canonical_keys, sent, starts)
 
 
-def text_slices(values: pa.BinaryArray) -> Slices:
+def _text_slices(values: pa.BinaryArray) -> Slices:
     """Returns every text as one slice of unknown kind."""
     rows, offsets = len(values), offsets_of(values)
     return Slices(offsets[:-1].copy(), offsets[1:].copy(), np.zeros(rows, np.uint8), np.arange(rows, dtype=np.int32))
@@ -206,7 +234,7 @@ def are_null(texts: Bodies) -> NDArray[np.bool_]:
     return found
 
 
-def unreadable(values: pa.BinaryArray) -> NDArray[Any]:
+def _unreadable(values: pa.BinaryArray) -> NDArray[Any]:
     """Returns for each record TOMBSTONE without a value, NOT_UTF8 where the bytes are no text: uint8 of shape
     (n_records,).
     """
@@ -228,6 +256,3 @@ def _is_utf8(value: bytes) -> bool:
     except UnicodeDecodeError:
         return False
     return True
-
-
-__all__ = ["Decoded", "JsonOptions", "Mismatch", "decode_json", "infer_json", "unescape_keys"]

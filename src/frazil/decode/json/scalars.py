@@ -52,7 +52,7 @@ from frazil.decode.json.text import (
 from frazil.error_classes import ErrorClass
 from frazil.raw_memory import U8
 from frazil.schema.names import cast_settings, fraction_settings, wide_settings
-from frazil.schema.parts import type_word
+from frazil.schema.parts import Path, type_word
 
 _HAS_ZONE, _HAS_NONE = values.SKIPPED + 1, values.SKIPPED + 2
 _NUMBER_AS_TEXT = values.SKIPPED + 5
@@ -65,7 +65,6 @@ FAULTS = {
     values.NOT_INTEGRAL: Fault(ErrorClass.TYPE_MISMATCH, "{value} is not a whole number, as {type} needs"),
     values.LONE_SURROGATE: Fault(ErrorClass.INVALID_TEXT, "{value} has half of a surrogate pair, which is no text"),
     values.UNREADABLE: Fault(ErrorClass.TYPE_MISMATCH, "{value} cannot be read as {type}"),
-    values.MISSING: Fault(ErrorClass.MISSING_VALUE, "the column is required and the record has no value for it"),
     values.TWICE: Fault(ErrorClass.DUPLICATE_KEY, "the object has the same key twice"),
     values.SKIPPED: Fault(ErrorClass.OUT_OF_RANGE, SKIPPED),
     _HAS_ZONE: Fault(ErrorClass.TYPE_MISMATCH, "{value} has a zone, and {type} has none"),
@@ -84,19 +83,19 @@ _BOUNDS: dict[type[IcebergType], tuple[int, int]] = {
 }
 
 
-def read_scalar(texts: Texts, slices: Slices, kind: IcebergType, path: tuple[str, ...]) -> pa.Array:
+def read_scalar(texts: Texts, slices: Slices, kind: IcebergType, path: Path) -> pa.Array:
     """Returns one column with a value per slice: null where it is absent, null or refused."""
     return _READERS.get(type(kind), _read_text)(texts, slices, kind, path)
 
 
-def refuse_values(texts: Texts, slices: Slices, bad: U8, kind: IcebergType, path: tuple[str, ...]) -> None:
+def refuse_values(texts: Texts, slices: Slices, bad: U8, kind: IcebergType, path: Path) -> None:
     """Refuses the records with values that are not of the type. bad: the code of each value's fault; 0 without one."""
     if bad.any():
         name = type_word(kind)
         faults = {code: Fault(fault.kind, fault.message.replace("{type}", name)) for code, fault in FAULTS.items()}
-        zone, is_time = texts.options.zone_at.get(path) or "", isinstance(kind, TimestampType | TimestamptzType)
+        zone, is_time = texts.reading.zone_at.get(path) or "", isinstance(kind, TimestampType | TimestamptzType)
         faults[values.SKIPPED] = replace(faults[values.SKIPPED], message=SKIPPED.replace("{zone}", zone))
-        row = () if texts.options.is_key else texts.in_row(path)
+        row = () if texts.reading.is_key_column else texts.reading.in_row(path)
         if isinstance(kind, _NUMBERS) and (remedy := cast_settings(row, name)):
             bad = np.where(_are_numbers(texts, slices, bad), np.uint8(_NUMBER_AS_TEXT), bad)
             fault = faults[_NUMBER_AS_TEXT]
@@ -125,7 +124,7 @@ def _flags(slices: Slices) -> tuple[U8, U8]:
     return np.zeros(len(slices), np.uint8), np.zeros(len(slices), np.uint8)
 
 
-def _read_boolean(texts: Texts, slices: Slices, kind: IcebergType, path: tuple[str, ...]) -> pa.Array:
+def _read_boolean(texts: Texts, slices: Slices, kind: IcebergType, path: Path) -> pa.Array:
     valid, bad = _flags(slices)
     out = np.zeros(len(slices), np.uint8)
     values.parse_bools(slices.start, slices.kind, out, valid, bad)
@@ -139,9 +138,9 @@ def _primitive(kind: pa.DataType, valid: NDArray[Any], values: pa.Buffer) -> pa.
     return pa.Array.from_buffers(kind, valid.size, [bitmap(valid) if nulls else None, values], null_count=nulls)
 
 
-def _read_integer(texts: Texts, slices: Slices, kind: IcebergType, path: tuple[str, ...]) -> pa.Array:
+def _read_integer(texts: Texts, slices: Slices, kind: IcebergType, path: Path) -> pa.Array:
     numbers = slices.integers()
-    is_plain = not ((slices.kind > NULL) & (slices.kind != INT)).any() and path not in texts.options.unsigned
+    is_plain = not ((slices.kind > NULL) & (slices.kind != INT)).any() and path not in texts.reading.unsigned
     if numbers is not None and is_plain:
         if isinstance(kind, LongType):
             return _primitive(pa.int64(), slices.kind == INT, pa.py_buffer(numbers))
@@ -151,11 +150,11 @@ def _read_integer(texts: Texts, slices: Slices, kind: IcebergType, path: tuple[s
     return _read_any_integer(texts, slices, kind, path)
 
 
-def _read_any_integer(texts: Texts, slices: Slices, kind: IcebergType, path: tuple[str, ...]) -> pa.Array:
+def _read_any_integer(texts: Texts, slices: Slices, kind: IcebergType, path: Path) -> pa.Array:
     valid, bad = _flags(slices)
     out = np.zeros(len(slices), np.int64)
     least, most = _BOUNDS[type(kind)]
-    least = 0 if path in texts.options.unsigned else least
+    least = 0 if path in texts.reading.unsigned else least
     slow = np.empty(len(slices), np.int32)
     count = values.parse_integers(texts.base, slices.start, slices.end, slices.kind, least, most, out, valid, bad, slow)
     for row in slow[:count].tolist():
@@ -176,7 +175,7 @@ def _read_any_integer(texts: Texts, slices: Slices, kind: IcebergType, path: tup
     return _primitive(pa.int64(), valid, pa.py_buffer(out))
 
 
-def _read_double(texts: Texts, slices: Slices, kind: IcebergType, path: tuple[str, ...]) -> pa.Array:
+def _read_double(texts: Texts, slices: Slices, kind: IcebergType, path: Path) -> pa.Array:
     valid, bad = _flags(slices)
     numbers = slices.doubles()
     is_number = (slices.kind == INT) | (slices.kind == DOUBLE)
@@ -192,8 +191,8 @@ def _read_double(texts: Texts, slices: Slices, kind: IcebergType, path: tuple[st
     endless = np.isinf(out)
     if endless.any():
         bad[endless], valid[endless] = values.OUT_OF_RANGE, 0
-    if (texts.options.is_connect or texts.options.is_extended) and bad.any():
-        words = slices.only(STRING) if texts.options.is_connect else non_finite_of(slices)
+    if (texts.is_connect or texts.reading.is_extended) and bad.any():
+        words = slices.only(STRING) if texts.is_connect else non_finite_of(slices)
         _read_non_finite(texts, words, out, valid, bad)
     refuse_values(texts, slices, bad, kind, path)
     return _primitive(arrow, valid, pa.py_buffer(out))
@@ -246,8 +245,8 @@ def text_column(texts: Texts, slices: Slices, numbers: bool) -> TextColumn:
     return TextColumn(pa.Array.from_buffers(pa.string(), len(slices), buffers, null_count=nulls), valid, bad)
 
 
-def _read_string(texts: Texts, slices: Slices, kind: IcebergType, path: tuple[str, ...]) -> pa.Array:
-    coerces = texts.options.coerces(path)
+def _read_string(texts: Texts, slices: Slices, kind: IcebergType, path: Path) -> pa.Array:
+    coerces = texts.reading.coerces(path)
     column = text_column(texts, _as_written(slices) if coerces else slices, numbers=coerces)
     refuse_values(texts, slices, column.bad, kind, path)
     return as_sent(texts, slices, column.array) if coerces else column.array
@@ -259,20 +258,20 @@ def _as_written(slices: Slices) -> Slices:
     return replace(slices, kind=np.where(is_other, np.uint8(INT), slices.kind)) if is_other.any() else slices
 
 
-def _read_text(texts: Texts, slices: Slices, kind: IcebergType, path: tuple[str, ...]) -> pa.Array:
+def _read_text(texts: Texts, slices: Slices, kind: IcebergType, path: Path) -> pa.Array:
     """Returns a column of a type that JSON writes as text: decimals, dates, times, UUIDs, bytes."""
     reader = TEXT_READERS[type(kind)]
-    unit = texts.options.unit_at.get(path)
-    zone = texts.options.zone_at.get(path)
+    unit = texts.reading.unit_at.get(path)
+    zone = texts.reading.zone_at.get(path)
     is_counted = unit is not None and isinstance(kind, DateType | TimeType)
-    scale = texts.options.scales.get(path) if isinstance(kind, BinaryType) else None
+    scale = texts.scales.get(path) if isinstance(kind, BinaryType) else None
     column = text_column(texts, slices, numbers=reader.numbers or is_counted or scale is not None)
     if scale is not None:
         column = with_unscaled(column, slices.kind, scale)
-    if path in texts.options.unsigned:
+    if path in texts.reading.unsigned:
         column = without_wrapping(column, slices.kind)
     if zone is not None:
-        array = read_zoned(column, kind, slices.kind, unit, zone, path in texts.options.local_times)
+        array = read_zoned(column, kind, slices.kind, unit, zone, path in texts.reading.local_times)
     elif unit is not None and is_counted:
         array = read_counted(column, kind, slices.kind, unit, reader)
     elif unit is None or not isinstance(kind, TimestampType | TimestamptzType):

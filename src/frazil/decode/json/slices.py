@@ -5,16 +5,16 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numba import njit
 from numpy.typing import NDArray
-from pyiceberg.types import IcebergType, NestedField
+from pyiceberg.types import NestedField
 
-from frazil.decode.columns import Fate, Fault, Mismatch, bitmap, offsets_from
+from frazil.decode.columns import Fault, bitmap, offsets_from
+from frazil.decode.conversion import Conversion
 from frazil.decode.json.grammar import ABSENT, ARRAY, NULL, OBJECT, new_stack
 from frazil.decode.json.keys import SEED, Sweep, new_sweep, tree_of
 from frazil.decode.json.scan import (
@@ -25,17 +25,13 @@ from frazil.decode.json.scan import (
 )
 from frazil.decode.json.tree import CHILD, DOUBLES, FIRST, INTEGERS, LISTS, READ_AS, SLOT, SUBTREE_LAST, scan_tree
 from frazil.decode.json.values import copy_texts
-from frazil.decode.limits import check_cells
-from frazil.error_classes import ErrorClass
-from frazil.name_case import fold_case
-from frazil.name_length import shorten
+from frazil.decode.settings import Reading
 from frazil.raw_memory import COMPILED, I32, U8, load8, load64
 from frazil.schema.parts import Path
-from frazil.schema.selection import EVERY_MEMBER, Level, Selection
+from frazil.schema.selection import EVERY_MEMBER, Level
 
 MAX_MISMATCHES = 20
 _EXCERPT_BYTES = 60
-_NO_TEXT = (ErrorClass.MISSING_VALUE,)  # A missing value cannot be rescued.
 _KIND_WORDS = ("nothing", "", "", "", "integer", "number", "string", "string", "object", "array", "moment", "number")
 
 
@@ -94,6 +90,18 @@ class Slices:
         kind = np.where(np.isin(self.kind, kinds), self.kind, ABSENT).astype(np.uint8)
         return Slices(self.start, self.end, kind, self.owner)
 
+    def masked(self, mask: NDArray[np.bool_]) -> Slices:
+        """Returns the values, as absent where `mask` is false."""
+        return replace(self, kind=np.where(mask, self.kind, ABSENT).astype(np.uint8))
+
+    def take(self, rows: NDArray[Any]) -> Slices:
+        """Returns the values with these numbers, or that a mask marks."""
+        return Slices(self.start[rows], self.end[rows], self.kind[rows], self.owner[rows])
+
+    def replaced(self, mask: NDArray[np.bool_], other: Slices) -> Slices:
+        """Returns the values, with those of `other` where `mask` is true."""
+        return self.with_others(mask, other.start, other.end, other.kind)
+
     def with_others(self, taken: NDArray[np.bool_], start: I32, end: I32, kind: NDArray[Any]) -> Slices:
         """Returns the values, with others in place of those in `taken`."""
         return Slices(
@@ -104,91 +112,25 @@ class Slices:
         )
 
 
-@dataclass(frozen=True)
-class JsonOptions:
-    """How JSON records are decoded."""
-
-    #: The handling of fields that the table lacks: `add` requests them, `drop` leaves them out, `rescue` rescues them,
-    #: `refuse` refuses their records.
-    unknown_fields: str = "add"
-    #: Whether a value that does not fit its column is rescued, and its record is not refused.
-    is_rescuing: bool = False
-    #: The number of mismatches that are kept.
-    limit: int = MAX_MISMATCHES
-    #: The fields to take; None: all.
-    selection: Selection | None = None
-    #: The units of numbers in time fields, by path.
-    units: tuple[tuple[Path, str], ...] = ()
-    #: The reasons why some fields cannot be added, by path.
-    rejected: Mapping[Path, str] = field(default_factory=dict)
-    #: Whether the texts are MongoDB Extended JSON.
-    is_extended: bool = False
-    #: Paths of string columns that accept values of other types, as they are written.
-    coerced: tuple[Path, ...] = ()
-    #: The type of numbers without a column; None: inferred from their values.
-    numbers: IcebergType | None = None
-    #: The number of names at the beginning of a path that lead to the row.
-    row_depth: int = 0
-    #: Inference hints from earlier records, by path.
-    hints: tuple[tuple[Path, str], ...] = ()
-    #: The zones of local times, by path.
-    zones: tuple[tuple[Path, str], ...] = ()
-    #: The paths of values that are local times, whatever they are written as.
-    local_times: frozenset[Path] = frozenset()
-    #: The paths of integers that are unsigned numbers of 64 bits, and wrap below 0.
-    unsigned: frozenset[Path] = frozenset()
-    #: Whether text without a column that is always a time becomes a time column.
-    infers_times: bool = False
-    #: Whether values are as Kafka Connect's converter writes them: the texts NaN, Infinity and -Infinity are floats and
-    #: doubles, and a map whose keys are structs is an array of pairs.
-    is_connect: bool = False
-    #: The scales of Kafka Connect's decimals, by path: bytes, or numbers (`decimal.format=NUMERIC`).
-    scales: Mapping[Path, int] = field(default_factory=dict)
-    #: Whether the texts are keys of records, whose fields the pipeline file cannot declare.
-    is_key: bool = False
-
-    @cached_property
-    def unit_at(self) -> Mapping[Path, str]:
-        """The units, by path."""
-        return dict(self.units)
-
-    @cached_property
-    def zone_at(self) -> Mapping[Path, str]:
-        """The zones of local times, by path."""
-        return dict(self.zones)
-
-    @cached_property
-    def hint_at(self) -> Mapping[Path, str]:
-        """The inference hints, by path in lower case: names that differ in case alone are one field."""
-        return {tuple(map(fold_case, path)): kind for path, kind in self.hints}
-
-    def coerces(self, path: Path) -> bool:
-        """Whether the string column at a path accepts values of other types."""
-        return any(path[: len(one)] == one for one in self.coerced)
-
-
 @dataclass
 class Texts:
-    """The texts being decoded, and the results so far."""
+    """The texts being decoded."""
 
     #: The bytes that the slices point into, kept alive as long as `base` is used.
     buffer: NDArray[np.uint8]
-    #: Which records have a value that does not fit: bool of shape (n_records,).
-    refused: NDArray[np.bool_]
-    #: How they are decoded.
-    options: JsonOptions
+    #: The settings, and the results so far.
+    conversion: Conversion
     #: Whether escapes in keys are canonical.
     has_canonical_keys: bool = False
     #: The texts before escaped keys were replaced, where some column is coerced.
     sent: pa.BinaryArray | None = None
     #: The beginning of each text after that, where some column is coerced.
     starts: I32 | None = None
-    #: The mismatches that are kept so far.
-    mismatches: list[Mismatch] = field(default_factory=list)
-    #: The rescued values so far.
-    rescued: list[Mismatch] = field(default_factory=list)
-    #: Fields without a column, by path, where they are to be rescued.
-    unknown_fields: list[tuple[str, Slices]] = field(default_factory=list)
+    #: Whether values are as Kafka Connect's converter writes them: the texts NaN, Infinity and -Infinity are floats and
+    #: doubles, and a map whose keys are structs is an array of pairs.
+    is_connect: bool = False
+    #: The scales of Kafka Connect's decimals, by path: bytes, or numbers (`decimal.format=NUMERIC`).
+    scales: Mapping[Path, int] = field(default_factory=dict)
     #: Functions called with the known members of an object before they are read, by path of the object; they may remove
     #: some.
     watched: Mapping[Path, Callable[[list[str], list[Slices]], None]] = field(default_factory=dict)
@@ -198,51 +140,29 @@ class Texts:
     has_escaped_keys: bool = False
     #: Memory for `grammar.skip_container`.
     stack: U8 = field(default_factory=new_stack)
-    #: The cells counted so far (`decode.limits`).
-    cells: int = 0
     #: The fields without a column counted so far (`decode.limits`).
     new_fields: int = 0
-    #: What became of the fields of each record, int32 of shape (n_fates, n_records) (`columns.Fate`); None to count none.
-    fates: NDArray[np.int32] | None = None
 
     @property
     def base(self) -> int:
         """The address of the first byte."""
         return int(self.buffer.ctypes.data)
 
-    def spend(self, cells: int) -> None:
-        """Counts cells before there is memory for them.
-
-        Raises: TooMuch.
-        """
-        self.cells += cells
-        check_cells(self.cells)
-
-    def note_fate(self, fate: Fate, path: Path, column: Slices) -> None:
-        """Counts the values of a field of the record itself. path: of its object."""
-        if self.fates is not None and not path:
-            self.fates[fate] += column.kind > NULL
-
-    def in_row(self, path: Path) -> Path:
-        """Returns a path as a pipeline file writes it: from the top of the row."""
-        return path[self.options.row_depth :]
+    @property
+    def reading(self) -> Reading:
+        """How the texts are read."""
+        return self.conversion.reading
 
     def level(self, path: Path) -> Level:
         """Returns the members to take of the objects at `path`."""
-        return EVERY_MEMBER if self.options.selection is None else self.options.selection.level(path)
+        return EVERY_MEMBER if self.reading.selection is None else self.reading.selection.level(path)
 
     def selected(self, slices: Slices, path: Path) -> Slices:
         """Returns the values of the field at `path` that are selected, or have selected parts."""
-        taken = "all" if self.options.selection is None else self.options.selection.takes(path)
+        taken = "all" if self.reading.selection is None else self.reading.selection.takes(path)
         if taken == "all":
             return slices
         return slices.only(OBJECT, ARRAY) if taken == "part" else slices.only()
-
-    def excerpt(self, slices: Slices, n: int) -> str:
-        """Returns the n-th value as it is written, cut to a readable length."""
-        start, end = int(slices.start[n]), int(slices.end[n])
-        raw = self.buffer[start : min(end, start + _EXCERPT_BYTES)].tobytes().decode("utf-8", "replace")
-        return raw + ("…" if end - start > _EXCERPT_BYTES else "")
 
     def text(self, slices: Slices, n: int) -> str:
         """Returns the n-th value as it is written."""
@@ -256,34 +176,42 @@ class Texts:
         copy_texts(self.base, start, end, rows, offsets, out.ctypes.data)
         return pa.Array.from_buffers(pa.string(), rows.size, [None, pa.py_buffer(offsets), pa.py_buffer(out)])
 
-    def shown(self, name: str) -> str:
-        """Returns a field's name for the path of a fault: whole where its value is rescued under it."""
-        return name if self.options.is_rescuing else shorten(name)
+    def refuse(self, slices: Slices, bad: U8, path: str, faults: Mapping[int, Fault]) -> None:
+        """Rescues values, where the table rescues, or refuses their records; see Conversion."""
+        self.conversion.refuse_values(TextValues(self, slices), bad, path, faults)
 
-    def describe(self, slices: Slices, n: int) -> str:
+
+@dataclass(frozen=True)
+class TextValues:
+    """The values of a field in texts (see FieldValues)."""
+
+    source: Texts
+    slices: Slices
+
+    @property
+    def owner(self) -> I32:
+        """The record that each value belongs to."""
+        return self.slices.owner
+
+    @property
+    def there(self) -> NDArray[np.bool_]:
+        """Which of them are values of the field, and not null."""
+        return self.slices.kind > NULL
+
+    def text(self, n: int) -> str:
+        """Returns the n-th value as it is written."""
+        return self.source.text(self.slices, n)
+
+    def excerpt(self, n: int) -> str:
         """Returns the kind of the n-th value and its beginning: `string "x"`; only the kind for true and false."""
-        return f"{_KIND_WORDS[slices.kind[n]]} {self.excerpt(slices, n)}".removeprefix(" ")
+        start, end = int(self.slices.start[n]), int(self.slices.end[n])
+        raw = self.source.buffer[start : min(end, start + _EXCERPT_BYTES)].tobytes().decode("utf-8", "replace")
+        more = "…" if end - start > _EXCERPT_BYTES else ""
+        return f"{_KIND_WORDS[self.slices.kind[n]]} {raw}{more}".removeprefix(" ")
 
-    def refuse(self, slices: Slices, bad: U8, path: str, faults: Mapping[int, Fault], is_whole: bool = False) -> None:
-        """Refuses the records of the values in `bad`, and adds a mismatch for the first few. is_whole: whether the values
-        are the records themselves.
-        """
-        rows = np.flatnonzero(bad)
-        if self.options.is_rescuing and not is_whole:
-            saved = np.array([faults[int(bad[n])].kind not in _NO_TEXT for n in rows], np.bool_)
-            self.rescued += [self._mismatch(slices, n, path, faults[int(bad[n])], True) for n in rows[saved].tolist()]
-            rows = rows[~saved]
-        self.refused[slices.owner[rows]] = True
-        self.mismatches += [
-            self._mismatch(slices, n, path, faults[int(bad[n])]) for n in rows[: self.options.limit].tolist()
-        ]
-
-    def _mismatch(self, slices: Slices, n: int, path: str, fault: Fault, is_rescued: bool = False) -> Mismatch:
-        reason = fault.message
-        if "{value}" in reason:  # A missing value has no text to quote.
-            reason = reason.replace("{value}", self.describe(slices, n))
-        text = self.text(slices, n) if is_rescued else ""
-        return Mismatch(int(slices.owner[n]), path, fault.kind, reason, text)
+    def texts(self) -> pa.StringArray:
+        """Returns the values of the field as they are written."""
+        return self.source.raw_texts(self.slices, np.flatnonzero(self.there).astype(np.int32))
 
 
 @dataclass(frozen=True)
@@ -314,8 +242,8 @@ def find_members(
     """
     sweep, root = slices.sweep, slices.node
     if sweep is None or root is None:
-        tree = tree_of(fields, others, texts.options.selection is None)
-        texts.spend(len(tree.fields) * len(slices))
+        tree = tree_of(fields, others, texts.reading.selection is None)
+        texts.conversion.spend(len(tree.fields) * len(slices))
         root, sweep = 0, new_sweep(tree, len(slices), texts.buffer.size)
     tree = sweep.tree
     unknown, value_counts = np.empty((MAX_UNKNOWN, 4), np.int32), np.zeros(len(slices), np.int32)
@@ -347,7 +275,7 @@ def elements_of(texts: Texts, slices: Slices) -> tuple[NDArray[np.int32], Slices
     if counts is not None and slices.sweep is not None:
         total, place = int(counts.sum()), slices.sweep.tree.fields[slices.field][SLOT]
         start, end = slices.sweep.elements[place, :, :total]
-        texts.spend(total)
+        texts.conversion.spend(total)
         owner = np.repeat(slices.owner, counts)
         return offsets_from(counts), Slices(start, end, slices.sweep.element_kind[place, :total], owner)
     offsets, (elements,) = _members_of(texts, slices, ARRAY)
@@ -374,7 +302,7 @@ def _members_of(texts: Texts, slices: Slices, kind: int) -> tuple[NDArray[np.int
     """Returns offsets, and the values of all arrays (`kind` ARRAY) or of all objects (OBJECT), whose keys come first."""
     counts = np.zeros(len(slices), np.int32)
     count_members(texts.base, slices.start, slices.end, slices.kind, kind, counts, texts.stack)
-    texts.spend(int(counts.sum(dtype=np.int64)) * (1 if kind == ARRAY else 2))
+    texts.conversion.spend(int(counts.sum(dtype=np.int64)) * (1 if kind == ARRAY else 2))
     owner = np.repeat(slices.owner, counts)
     shape = (1 if kind == ARRAY else 2, owner.size)
     start, end, kinds = np.empty(shape, np.int32), np.empty(shape, np.int32), np.empty(shape, np.uint8)

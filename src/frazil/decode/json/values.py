@@ -17,7 +17,7 @@ I64 = NDArray[np.int64]
 F64 = NDArray[np.float64]
 
 # Reasons why a value does not fit its column.
-FITS, WRONG_KIND, OUT_OF_RANGE, NOT_INTEGRAL, LONE_SURROGATE, UNREADABLE, MISSING, TWICE, SKIPPED = range(9)
+FITS, WRONG_KIND, OUT_OF_RANGE, NOT_INTEGRAL, LONE_SURROGATE, UNREADABLE, TWICE, SKIPPED = range(8)
 
 SPARE = 16  # Bytes: texts up to this length are copied as two words.
 

@@ -177,7 +177,7 @@ def rate_text(rate: float | None) -> str:
 
 
 def clock_time(at_ms: int | None, now_ms: int | None = None) -> str:
-    """Returns a time in UTC, without its date on the day of `now_ms`. It is no age, which would change every second."""
+    """Returns a time in UTC, without its date on the day of `now_ms`. It is not an age, which would change every second."""
     if at_ms is None:
         return NOTHING
     is_today = now_ms is not None and at_ms // _DAY_MS == now_ms // _DAY_MS

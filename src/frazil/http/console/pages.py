@@ -85,7 +85,7 @@ class Console:
             raise Refused(503, "TooManyStreams", "too many pages follow the changes", "close some, or refresh the page")
         after = request.headers.get("last-event-id") or request.query_params.get("after", "0")
         if not after.isascii() or not after.isdigit():
-            raise Refused(400, "WrongParameter", "`after` is no version", "leave it out", "after")
+            raise Refused(400, "WrongParameter", "`after` is not a version", "leave it out", "after")
         headers = {"X-Accel-Buffering": "no"}
         return StreamingResponse(self._streams.follow(int(after)), media_type="text/event-stream", headers=headers)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import reduce
 from itertools import pairwise
 from typing import Any
 
@@ -18,6 +19,7 @@ from frazil.ops.reports import size
 from frazil.spec import PipelineSpec, TableSpec
 from frazil.spec.models import TABLE_KEYS
 from frazil.spec.syntax.keys import Key, keys_of
+from frazil.spec.table_keys import SourceSpec
 from frazil.types import Offsets, Progress, by_partition
 
 MOST_COMMITS = 50
@@ -25,7 +27,8 @@ _MIB = 1 << 20
 _BOUNDS = (1 * _MIB, 8 * _MIB, 32 * _MIB, 128 * _MIB, 512 * _MIB)
 _FORMATS = {"append": 2, "upsert": 3}
 _SECRET = "***"
-_SECTIONS = ("value", "key", "commit", "maintenance", "dead_letters", "limits")
+_UNSET = TableSpec(name="")
+_SECTIONS = ("value", "key", "commit", "maintenance", "snapshots", "orphans", "dead_letters", "limits", "infer")
 """Keys whose value has keys of its own, each shown as a setting."""
 
 
@@ -260,66 +263,60 @@ class Setting:
 
 def settings_of(spec: PipelineSpec, table: TableSpec) -> list[Setting]:
     """Returns the settings of a table. A value that equals the default counts as the default."""
-    shared = {"commit": spec.commit, "maintenance": spec.maintenance}
     where = f"the table, line {table.line}" if table.line else "the table"
 
     found: list[Setting] = []
-    for name, one, model in _leaves(TABLE_KEYS, table):
-        outer, value = name.partition(".")[0], getattr(model, one.field)
-        origin = where
-        for text, part in (
-            ("`defaults`", _same_part(spec.defaults, outer, model)),
-            (f"`{outer}` of the pipeline", shared.get(outer) if "." in name else None),
-        ):
-            if part is not None and getattr(part, one.field) == value:
-                origin = text
-        is_default = value == _default(outer, model, one.field, table)
-        found.append(Setting(name, _value_text(one, model, value), "default" if is_default else origin))
+    for name, fields in _leaves(TABLE_KEYS, table):
+        value, origin = _at(table, fields), where
+        if spec.defaults is not None and _at(spec.defaults, fields) == value:
+            origin = "`defaults`"
+        if fields[0] in ("commit", "maintenance") and _at(spec, fields) == value:
+            origin = f"`{fields[0]}` of the pipeline"
+        is_default = value == _default(fields, table)
+        text = _value_text(fields[-1], _at(table, fields[:-1]), value)
+        found.append(Setting(name, text, "default" if is_default else origin))
     return found
 
 
-def _leaves(keys: Mapping[str, Key], model: BaseModel, prefix: str = "") -> Iterator[tuple[str, Key, BaseModel]]:
-    """Yields the keys with a value of their own, with the path of each and the model that has it."""
-    for name, one in {one.field: (name, one) for name, one in keys.items()}.values():
-        value = getattr(model, one.field)
+def _leaves(
+    keys: Mapping[str, Key], model: BaseModel, prefix: str = "", outer: tuple[str, ...] = ()
+) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Yields the keys with a value of their own, with the path of each in the file and among the fields of models."""
+    for name, one in keys.items():
+        fields = tuple(one.field.split("."))
+        value = _at(model, fields)
         if name in _SECTIONS and isinstance(value, BaseModel):
-            yield from _leaves(keys_of(type(value)), value, f"{prefix}{name}.")
-        else:
-            yield f"{prefix}{name}", one, model
+            yield from _leaves(keys_of(type(value)), value, f"{prefix}{name}.", (*outer, *fields))
+        elif name != "topic":  # What it has is in `topics`.
+            yield f"{prefix}{name}", (*outer, *fields)
 
 
-def _same_part(defaults: TableSpec | None, outer: str, model: BaseModel) -> BaseModel | None:
-    """Returns the part of `defaults` that has the same keys as the model."""
-    if defaults is None or isinstance(model, TableSpec):
-        return defaults
-    part = getattr(defaults, TABLE_KEYS[outer].field)
-    return part if isinstance(part, type(model)) else None
+def _at(model: BaseModel, fields: tuple[str, ...]) -> Any:
+    return reduce(getattr, fields, model)
 
 
-def _default(outer: str, model: BaseModel, field: str, table: TableSpec) -> Any:
-    if field == "format_version":
-        return _FORMATS[table.mode]
-    if field == "metadata" and table.mode == "upsert" and not table.key_columns:
+def _default(fields: tuple[str, ...], table: TableSpec) -> Any:
+    if fields == ("layout", "format_version"):
+        return _FORMATS[table.changes.mode]
+    if fields == ("metadata",) and table.changes.mode == "upsert" and not table.changes.key_columns:
         return {"key": "_key"}  # The record's key identifies the rows.
-    if isinstance(model, TableSpec):
-        return TableSpec.model_fields[field].get_default(call_default_factory=True)
-    return getattr(TableSpec.model_fields[TABLE_KEYS[outer].field].default, field)
+    return _at(_UNSET, fields)
 
 
-def _value_text(one: Key, model: BaseModel, value: Any) -> str:
-    if type(model).model_fields[one.field].exclude:
+def _value_text(field: str, model: BaseModel, value: Any) -> str:
+    if type(model).model_fields[field].exclude:
         return _SECRET if value else "–"
     if value is None or value == "" or value == () or value == {}:
         return "–"
     if isinstance(value, bool):
         return str(value).lower()
-    if isinstance(model, TableSpec) and value is model.topics:
+    if isinstance(model, SourceSpec) and value is model.topics:
         return ", ".join(str(topic.literal or f"/{topic.pattern}/") for topic in model.topics)
-    if one.field.endswith("_s"):
+    if field.endswith("_s"):
         return f"{value:g} s"
-    if one.field.endswith("_bytes"):
+    if field.endswith("_bytes"):
         return size(value)
-    dumped = model.model_dump(mode="json", include={one.field})[one.field]
+    dumped = model.model_dump(mode="json", include={field})[field]
     return dumped if isinstance(dumped, str) else json.dumps(_without_nothing(dumped), ensure_ascii=False)
 
 

@@ -17,7 +17,7 @@ TOO_MANY_REMEDY = "fix the producer or the declared columns; `dead_letters: {sto
 
 def remedy_for(kind: ErrorClass, spec: TableSpec, usual: str) -> str:
     """Returns the remedy for bad records of a class of error; `usual` where the class has none of its own."""
-    if kind == ErrorClass.NO_KEY and (spec.mode != "upsert" or spec.key_columns):
+    if kind == ErrorClass.NO_KEY and (spec.changes.mode != "upsert" or spec.changes.key_columns):
         return usual
     # A package that is not type-checked may give a text in place of a class.
     return ErrorClass(kind).entry.remedy or usual
@@ -28,7 +28,12 @@ def may_commit_some(planned: Planned) -> bool:
     table = planned.table
     is_cut = table.schedule.most_records is not None and table.schedule.most_records < FEWEST_TO_JUDGE
     is_new = table.progress.snapshot_id is None
-    return table.spec.on_bad_record == "dead_letter" and is_new and not is_cut and planned.batch.span >= FEWEST_TO_JUDGE
+    return (
+        table.spec.bad_records.on_bad_record == "dead_letter"
+        and is_new
+        and not is_cut
+        and planned.batch.span >= FEWEST_TO_JUDGE
+    )
 
 
 def first_bad_record(jobs: JobRunner, planned: Planned, schema: Schema | None = None, remedy: str = "") -> FrazilError:
@@ -55,7 +60,7 @@ def first_bad_record(jobs: JobRunner, planned: Planned, schema: Schema | None = 
 def too_many_bad(jobs: JobRunner, planned: Planned, report: TaskReport) -> FrazilError:
     """Returns the error of a batch with too many bad records; it names the first."""
     error = first_bad_record(jobs, planned, remedy=TOO_MANY_REMEDY)
-    limit = planned.table.spec.dead_letters.stop_above
+    limit = planned.table.spec.bad_records.dead_letters.stop_above
     if isinstance(error, RecordError):
         bad, count = report.bad_records.count, report.counts.record_count
         error.message = (

@@ -134,7 +134,7 @@ class Pipeline:
         unmet = table.expectations.stop_at_record(table.spec, report)
         if unmet is not None:
             return partial(_stop_with, unmet)
-        if report.bad_records.count and table.spec.on_bad_record == "stop":
+        if report.bad_records.count and table.spec.bad_records.on_bad_record == "stop":
             return partial(self._stop, planned)
         if report.schema.requested_fields or report.schema.made_optional or report.schema.key_columns or table.is_trial:
             # Files of tasks that met no new field were written with the old schema: the batch is run again as one.
@@ -147,14 +147,18 @@ class Pipeline:
         if (
             report.changes.unplaced
             or report.written.scattered
-            or exceeds(table.spec.limits.partitions, report.written.data)
+            or exceeds(table.spec.bad_records.limits.partitions, report.written.data)
         ):
             return partial(self._stop_at_rows, planned, report)
-        if report.bad_records.count and table.bad_records.tally.share_with(report) > table.spec.dead_letters.stop_above:
+        if (
+            report.bad_records.count
+            and table.bad_records.tally.share_with(report) > table.spec.bad_records.dead_letters.stop_above
+        ):
             return partial(self._stop_at_many, planned, report)
         key_updates = key_updates_in(report)
         lacks_dead_letters = (
-            table.spec.on_bad_record == "dead_letter" and report.bad_records.count > report.written.dead_letter_count
+            table.spec.bad_records.on_bad_record == "dead_letter"
+            and report.bad_records.count > report.written.dead_letter_count
         )
         # A batch with primary-key updates to handle writes no rows and no dead letters, although batches read their columns.
         if lacks_dead_letters and not (table.bad_records.dead_letters is not None and key_updates):
@@ -201,7 +205,7 @@ class Pipeline:
 
     def _stop_at_rows(self, planned: Planned, report: TaskReport) -> Outcome:
         """Raises the error of rows that cannot be committed."""
-        limit = planned.table.spec.limits.partitions
+        limit = planned.table.spec.bad_records.limits.partitions
         too_many = TooManyPartitions(planned.table.name, limit, report.written.scattered)
         raise unplaced(report.changes.unplaced[0]) if report.changes.unplaced else too_many
 
@@ -281,7 +285,7 @@ class Pipeline:
             # The state may be newer than the load that committed pending dead letters, as a schema change returns it, and
             # another process may have committed in between.
             self._dead_letters.deliver(table.name, before)
-            if table.spec.mode == "upsert":
+            if table.spec.changes.mode == "upsert":
                 committed, resolved = commit_changes(self._catalog, target_of(table), state, report, commit)
             else:
                 committed = self._catalog.commit(commit)
@@ -309,7 +313,7 @@ class Pipeline:
         table, ranges = planned.table, planned.batch.ranges
         offsets = advance(planned.position, ranges)
         held = open_transactions(offsets, planned.ends, planned.log_ends)
-        skipped = report.bad_records.count if table.spec.on_bad_record == "skip" else 0
+        skipped = report.bad_records.count if table.spec.bad_records.on_bad_record == "skip" else 0
         unmet = add_counts(before.unmet, report.unmet.counts)
         return Progress(
             offsets=offsets,
@@ -337,14 +341,14 @@ class Pipeline:
             routed=table.routed,
             rest_records=add_counts(before.rest_records, report.routed.rest_records),
             balance=checked_balance(table, report),
-            unmet={one.name: unmet.get(one.name, 0) for one in table.spec.expect},
+            unmet={one.name: unmet.get(one.name, 0) for one in table.spec.query.expect},
             lookups=table.schema.reference_versions,
         )
 
     def _without_values(self, planned: Planned, report: TaskReport, gone: ValuesMissing) -> Outcome:
         """Returns the outcome where a row has no value for a required column: the one of a record without the value."""
         is_fixed = any((name,) in target_of(planned.table).fixed for name in gone.columns)
-        if planned.table.spec.schema_evolution == "evolve" and not is_fixed:
+        if planned.table.spec.shape.schema_evolution == "evolve" and not is_fixed:
             paths = frozenset(json.dumps([name]) for name in gone.columns)
             requests = replace(report.schema, made_optional=paths)
             return self.schema_updates.update(planned, replace(report, schema=requests))
@@ -359,14 +363,14 @@ def _stop_with(error: FrazilError) -> Outcome:
 def _read_with(table: Table) -> tuple[str, ...]:
     """Returns the ids of the schemas that the next run needs first; the format for a table without schemas."""
     known = [name for name, schema in table.schema.of_values if schema != UNKNOWN]
-    return tuple(known[-_MOST_SCHEMAS:]) or (table.spec.value.format,)
+    return tuple(known[-_MOST_SCHEMAS:]) or (table.spec.source.value.format,)
 
 
 def _pending_dead_letters(planned: Planned, report: TaskReport) -> PendingDeadLetters | None:
     if not report.written.dead_letters:
         return None
     since = by_topic({(r.topic, r.partition): r.start for r in planned.batch.ranges})
-    topic = planned.table.spec.dead_letters.topic or ""
+    topic = planned.table.spec.bad_records.dead_letters.topic or ""
     return PendingDeadLetters(planned.table.dead_letter_table_name, report.written.dead_letters, since, topic)
 
 
@@ -388,9 +392,9 @@ def checked_balance(table: Table, report: TaskReport) -> Balance:
         became = " ".join(f"{name}={number}" for name, number in sorted(balance.fields.items()))
         wrong.append(f"fields of the batch are not accounted for: {became}")
     row_count = sum(file.record_count for file in written.data)
-    if table.spec.mode == "append" and row_count != counts.row_count:
+    if table.spec.changes.mode == "append" and row_count != counts.row_count:
         wrong.append(f"files have other rows than were written: written={counts.row_count} in_files={row_count}")
-    if table.spec.on_bad_record == "dead_letter" and written.dead_letter_count != balance.bad:
+    if table.spec.bad_records.on_bad_record == "dead_letter" and written.dead_letter_count != balance.bad:
         wrong.append(f"files have other dead letters: bad={balance.bad} in_files={written.dead_letter_count}")
     if wrong:
         raise InvariantError("; ".join(wrong), where=table.name)

@@ -86,7 +86,7 @@ def _may_follow(place: Place, planned: Planned, planned_ms: int) -> bool:
     requested, in milliseconds since the epoch; the batch may have taken long since then.
     """
     table = planned.table
-    if table.spec.atomic is not None:
+    if table.spec.changes.atomic is not None:
         return False  # The batch has complete transactions.
     pending_updates = table.key_updates.pending[place]
     if planned_ms <= pending_updates.since_ms + WAITED_MS:

@@ -73,7 +73,7 @@ class NewTables:
         if spec.has_query:
             return self._create_with_query(table, found or Schema(), key_columns)
         found_fields = found.fields if found is not None else ()
-        columns = {column.name: column.type for column in spec.columns}
+        columns = {column.name: column.type for column in spec.shape.columns}
         columns |= {field.name: field.field_type for field in found_fields if field.name not in columns}
         columns |= own_columns(spec)
         docs = {field.name: field.doc for field in found_fields if field.doc}
@@ -94,8 +94,10 @@ class NewTables:
     def _made(self, table: Table, schema: Schema) -> TableState:
         spec = table.spec
         check_measured_columns(spec, schema)
-        version, layout = spec.format_version, layout_of(spec)
-        made = create_table(self._catalog, table.name, schema, spec.properties, version, layout, spec.location)
+        version, layout = spec.layout.format_version, layout_of(spec)
+        made = create_table(
+            self._catalog, table.name, schema, spec.layout.properties, version, layout, spec.layout.location
+        )
         if made.format_version != version:
             log.warning("other_format_version", table=table.name, asked=version, found=made.format_version)
         return self.with_declared(table, made)
@@ -161,7 +163,7 @@ class SchemaUpdates:
                 records, as_declared(records, _wanted(planned, report)), self.queries.checking(table)
             )
             if rejected.keys() - table.schema.rejected.keys():
-                if table.spec.on_bad_record == "stop" and not table.spec.rescue:
+                if table.spec.bad_records.on_bad_record == "stop" and not table.spec.shape.rescue:
                     raise NameConflict(next(iter(rejected.values())))
                 # Other fields of these records may be in no good record, so that they are not added.
                 refusals = {f"column {'.'.join(shown_path(path))}: {reason}" for path, reason in rejected.items()}
@@ -180,9 +182,9 @@ class SchemaUpdates:
                 )
                 return self._changed(state, report, no_op_change)
             add = adder(records.spec, requested_fields)
-            declared = new_schema((one.name, one.type) for one in records.spec.columns if not one.is_own)
+            declared = new_schema((one.name, one.type) for one in records.spec.shape.columns if not one.is_own)
             schema = checked_change(records, add, report.schema.key_columns)(declared)
-            if not schema.fields and not table.spec.columns and not table.spec.metadata:
+            if not schema.fields and not table.spec.shape.columns and not table.spec.metadata:
                 return Replan(None, report, (NoColumns(),))
             hit("create.before")
             created = self.new_tables.create(table, schema, report.schema.key_columns)
@@ -229,7 +231,7 @@ class SchemaUpdates:
             missing |= found.schema.missing
         if len(requested_fields) == 1 and not missing:
             return report
-        if table.spec.infers_timestamps:
+        if table.spec.source.infer.timestamps:
             requested_fields = agree_on_times(requested_fields)
         merged = dump_requested_fields(merge_requested_fields(requested_fields, keeps_first=True))
         return replace(report, schema=replace(report.schema, requested_fields=(merged,), missing=missing))
@@ -246,8 +248,8 @@ def _wanted(planned: Planned, report: TaskReport) -> RequestedFields:
     Raises: TypesDiffer where types differ otherwise.
     """
     spec = planned.table.spec
-    keeps_first = spec.on_bad_record != "stop" or spec.rescue
+    keeps_first = spec.bad_records.on_bad_record != "stop" or spec.shape.rescue
     requested_fields: list[RequestedFields] = list(map(load_requested_fields, report.schema.requested_fields))
     return merge_requested_fields(
-        agree_on_times(requested_fields) if spec.infers_timestamps else requested_fields, keeps_first
+        agree_on_times(requested_fields) if spec.source.infer.timestamps else requested_fields, keeps_first
     )

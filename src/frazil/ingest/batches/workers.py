@@ -211,7 +211,7 @@ def pool_of(kind: str, table: Table) -> str:
 
 def registry_pool(spec: TableSpec) -> str:
     """Returns the pool for requests of a table's schemas: one of its own where protoc reads them, which may be slow."""
-    return "protoc" if "protobuf" in (spec.value.format, spec.key.format) else "registry"
+    return "protoc" if "protobuf" in (spec.source.value.format, spec.source.key.format) else "registry"
 
 
 def store_of(state: TableState | None) -> str:

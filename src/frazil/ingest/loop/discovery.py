@@ -31,7 +31,7 @@ def _name_remedy(spec: PipelineSpec, table: Table) -> str:
     """Returns the remedy for a name that the catalog refuses: where the last word of the topic would do, a route that makes
     it the name of the table.
     """
-    topic = next((selector.literal for selector in table.spec.topics if selector.literal), "")
+    topic = next((selector.literal for selector in table.spec.source.topics if selector.literal), "")
     before, _, word = topic.rpartition(".")
     namespace = re.sub(r"\W", "_", (spec.namespace or "").lower(), flags=re.ASCII)
     if not before or table.name != f"{spec.namespace}.{topic}":
@@ -85,8 +85,12 @@ class Discovery:
 
     def find_topics(self) -> dict[str, TopicDescription]:
         """Returns the topics that match the pipeline file. It changes nothing, so that any thread may call it."""
-        routes = (selector for route in self._spec.routes for selector in route.topics)
-        selectors = [*self._spec.topics, *routes, *(s for table in [*self.tables.values()] for s in table.spec.topics)]
+        routes = (selector for route in self._spec.routes for selector in route.source.topics)
+        selectors = [
+            *self._spec.topics,
+            *routes,
+            *(s for table in [*self.tables.values()] for s in table.spec.source.topics),
+        ]
         wanted = topic_filter(selectors)
         if not self._spec.follows_topic_keys:
             return self._source.topics(wanted)
@@ -113,7 +117,7 @@ class Discovery:
             else:
                 self._match(known, found)
         self._has_topics, self._matched = True, len(self.tables)
-        writing = (table for table in self.tables.values() if table.spec.on_bad_record == "dead_letter")
+        writing = (table for table in self.tables.values() if table.spec.bad_records.on_bad_record == "dead_letter")
         self._owner_of_dead_letter_table = {table.dead_letter_table_name: table.name for table in writing}
 
     def are_matched(self, found: dict[str, TopicDescription]) -> bool:
@@ -241,7 +245,7 @@ class Discovery:
         """Raises TableStopped when `start` has an offset of a partition that the topic does not have."""
         if table.progress.snapshot_id is not None:
             return
-        for name, offsets in table.spec.start.offsets.items():
+        for name, offsets in table.spec.source.start.offsets.items():
             for topic in table.offsets.topics.values():
                 strange = [number for number in sorted(offsets) if number >= topic.partition_count]
                 if strange and name in (None, topic.name):
@@ -281,7 +285,7 @@ class Discovery:
 
     def _starts(self, table: Table, partitions: list[Partition]) -> dict[Partition, int]:
         """Returns the offsets that `start` gives to partitions; a partition without a leader is missing."""
-        start = table.spec.start
+        start = table.spec.source.start
         if not partitions:
             return {}
         if start.kind == "latest":
@@ -321,7 +325,7 @@ class Discovery:
                     " and the topic belong together, then set `start` for a new table",
                     where,
                 )
-            if offset < first and table.spec.on_data_loss == "stop":
+            if offset < first and table.spec.source.on_data_loss == "stop":
                 raise TableStopped(
                     f"records {offset} to {first - 1} were deleted from Kafka before they were read (retention)",
                     "set `on_data_loss: skip` on the table to continue from the first record that still exists",
@@ -339,7 +343,7 @@ class Discovery:
         mismatch = layout_mismatch(table.spec, state, self._spec.path)
         if mismatch is not None:
             raise TableStopped(*describe_error(mismatch))
-        if table.spec.mode == "upsert" and state.format_version < 2:
+        if table.spec.changes.mode == "upsert" and state.format_version < 2:
             raise TableStopped(
                 "the table has format version 1, and upsert tables need version 2 or 3",
                 "upgrade the table, in Spark: ALTER TABLE … SET TBLPROPERTIES ('format-version' = '2')",
@@ -432,16 +436,16 @@ class Discovery:
         made = self._topic_tables.settings.get(table.name, table.spec)
         if made is not table.spec and table.refusal is None:
             table.begin_again(made)
-        table.offsets.topics = {name: found[name] for name in select_topics(table.spec.topics, found)}
+        table.offsets.topics = {name: found[name] for name in select_topics(table.spec.source.topics, found)}
         if table.offsets.at_start is None and table.offsets.topics:
             # `latest` means records produced after the start: of a topic that was created since then that is every record.
-            is_late = self._has_topics and table.spec.start.kind == "latest"
+            is_late = self._has_topics and table.spec.source.start.kind == "latest"
             table.offsets.at_start = frozenset() if is_late else frozenset(table.partitions())
         _forget_recreated(table)
 
     @staticmethod
     def _declared(table: Table, partition: Partition) -> int | None:
-        offsets = table.spec.start.offsets
+        offsets = table.spec.source.start.offsets
         mine = offsets.get(partition[0]) or offsets.get(None) or {}
         return mine.get(partition[1])
 
@@ -454,7 +458,7 @@ def _forget_recreated(table: Table) -> None:
         del table.offsets.first[name], table.offsets.first_ids[name]
         table.offsets.skipped.pop(name, None)
         table.offsets.read_to, table.offsets.needs_check = None, True
-        if table.spec.start.kind == "latest" and table.offsets.at_start is not None:
+        if table.spec.source.start.kind == "latest" and table.offsets.at_start is not None:
             table.offsets.at_start = frozenset(
                 partition for partition in table.offsets.at_start if partition[0] != name
             )

@@ -128,7 +128,12 @@ class Loader:
         null = field_in_image(table.spec)
         if null and self._is_first("column_without_field", table):
             log.warning("column_without_field", table=table.name, reason=null)
-        if table.state is None and table.spec.columns and not table.spec.has_query and has_layout_columns(table.spec):
+        if (
+            table.state is None
+            and table.spec.shape.columns
+            and not table.spec.has_query
+            and has_layout_columns(table.spec)
+        ):
             table.state = self.pipeline.schema_updates.new_tables.create(table)
         if table.state is None:
             return
@@ -137,11 +142,11 @@ class Loader:
             table.state = self.pipeline.schema_updates.queries.load(table)
         check_properties(table.state.properties, table.name)
         table.state = arranged(self._services.catalog, table.spec, table.state)
-        if table.spec.mode == "upsert":
+        if table.spec.changes.mode == "upsert":
             check_columns(target_of(table))
             text = text_order(table.spec, table.state.schema)
             if text and self._is_first("ordered_by_text", table):
-                log.warning("ordered_by_text", table=table.name, order_by=table.spec.order_by, reason=text)
+                log.warning("ordered_by_text", table=table.name, order_by=table.spec.changes.order_by, reason=text)
         self._warn_of_metadata(table)
 
     def _warn_of_metadata(self, table: Table) -> None:
@@ -219,7 +224,7 @@ class Loader:
         """
         if not is_dry:
             self.load(table)
-        found = Restart(table.progress.offsets, self._discovery.start_offsets(table), table.spec.mode)
+        found = Restart(table.progress.offsets, self._discovery.start_offsets(table), table.spec.changes.mode)
         if not is_dry:
             table.state = self.pipeline.restart(table, found.start)
             table.forget_batches()
@@ -249,7 +254,7 @@ class Loader:
         """Whether `load_schemas` has schemas to load."""
         return (
             table.catalog.is_loaded
-            and table.spec.value.needs_registry
+            and table.spec.source.value.needs_registry
             and bool(_first_ids(table) - table.schema.schemas.keys())
         )
 
@@ -270,7 +275,7 @@ class Loader:
             table.schema.schemas = {
                 name: schema for name, schema in table.schema.schemas.items() if not may_change(schema)
             }
-        if table.spec.value.source == "latest":
+        if table.spec.source.value.source == "latest":
             table.schema.schemas |= self.pipeline.schemas_of(table, [LATEST])
         others = [name for name in table.schema.schemas if name.endswith(f":{LATEST}")]
         if others:
@@ -319,7 +324,7 @@ class Loader:
 
 
 def _first_ids(table: Table) -> set[str]:
-    return {LATEST} if table.spec.value.source == "latest" else {i for i in table.progress.schemas if _is_id(i)}
+    return {LATEST} if table.spec.source.value.source == "latest" else {i for i in table.progress.schemas if _is_id(i)}
 
 
 def _is_id(word: str) -> bool:

@@ -310,7 +310,7 @@ def _is_unready(table: Table, is_rest: bool) -> bool:
 
 def _no_topic(table: Table) -> UnavailableError:
     """Returns the error of a table none of whose topics exists."""
-    names = ", ".join(s.literal or f"/{s.pattern}/" for s in table.spec.topics)
+    names = ", ".join(s.literal or f"/{s.pattern}/" for s in table.spec.source.topics)
     return UnavailableError(f"topic {names} does not exist", remedy="create the topic, or correct its name")
 
 

@@ -114,7 +114,7 @@ class Refresher:
         """
         for table in self._discovery.in_order:
             is_unread = table.catalog.is_loaded and table.progress.snapshot_id is None
-            is_noted = until_caught_up or (is_unread and table.spec.start.kind == "latest")
+            is_noted = until_caught_up or (is_unread and table.spec.source.start.kind == "latest")
             if is_noted and table.catalog.is_loaded and not table.schedule.is_owned:
                 with self._ending.guarded(table):  # Records that come before a takeover are later than this start.
                     self._discovery.add_first_offsets(table)

@@ -364,7 +364,7 @@ class Service:
 
     def _finds_end_first(self, planned: Planned) -> bool:
         """Starts the search for the end of a batch of complete transactions, unless it is known; returns whether."""
-        if planned.table.spec.atomic is None or planned.places is not None:
+        if planned.table.spec.changes.atomic is None or planned.places is not None:
             return False
         planned.table.schedule.in_flight = True
         after = partial(self._after_batch_end, planned)

@@ -82,7 +82,7 @@ def note_committed(planned: Planned, outcome: Committed, planner: Planner, servi
 def _count_committed(table: Table, outcome: Committed, took_s: float) -> None:
     counts = table.counts
     deleted = outcome.resolved.deleted if outcome.resolved is not None else 0
-    counts.add(outcome.report, table.spec.on_bad_record == "skip", deleted)
+    counts.add(outcome.report, table.spec.bad_records.on_bad_record == "skip", deleted)
     counts.batch_s.observe(took_s)
     counts.commit_s.observe(outcome.took_s)
     if table.sizes.freshness_ms is not None:
@@ -176,7 +176,7 @@ def backoff_s(failures: int) -> float:
 
 def wait_for_transaction(planned: Planned, now_s: float) -> None:
     """Sets the table to waiting for the rest of a transaction."""
-    table, spec = planned.table, planned.table.spec.atomic
+    table, spec = planned.table, planned.table.spec.changes.atomic
     if table.offsets.waiting is None:
         log.info("transaction_incomplete", table=table.name, lag_records=table.offsets.lag_records)
     ends = {partition: planned.ends.get(partition, -1) for partition in table.partitions()}
@@ -219,7 +219,7 @@ def _update_interval(table: Table, services: Services) -> float:
     maintenance is too slow for commits that delete rows.
     """
     own_s = table.spec.commit.interval_s
-    slowed_by = services.slowed_by(table.name) if table.spec.mode == "upsert" else 1.0
+    slowed_by = services.slowed_by(table.name) if table.spec.changes.mode == "upsert" else 1.0
     interval_s = slowed_s(own_s, slowed_by)
     if interval_s == own_s != (table.schedule.interval_s or own_s):
         log.info("commit_interval_restored", table=table.name, interval_s=interval_s)
@@ -240,7 +240,7 @@ def _add_refusals(table: Table, report: TaskReport) -> None:
             log.warning(
                 "schema_change_refused",
                 table=table.name,
-                schema_evolution=table.spec.schema_evolution,
+                schema_evolution=table.spec.shape.schema_evolution,
                 **asdict(refused),
             )
             table.counts.schema_changes["refused"] += 1

@@ -29,7 +29,7 @@ def missing_topics(tables: Iterable[Table]) -> list[tuple[Table, str]]:
     return [
         (table, selector.literal)
         for table in tables
-        for selector in table.spec.topics
+        for selector in table.spec.source.topics
         if selector.literal is not None and selector.literal not in table.offsets.topics
     ]
 
@@ -67,8 +67,8 @@ def empty_patterns(spec: PipelineSpec, source: Source) -> list[SpecError]:
 
 def _selectors(spec: PipelineSpec) -> list[TopicSelector]:
     """Returns all selectors of topics in the pipeline file."""
-    by_topic = (selector for route in spec.routes if route.is_by_topic for selector in route.topics)
-    return [*spec.topics, *by_topic, *(selector for table in spec.tables for selector in table.topics)]
+    by_topic = (selector for route in spec.routes if route.is_by_topic for selector in route.source.topics)
+    return [*spec.topics, *by_topic, *(selector for table in spec.tables for selector in table.source.topics)]
 
 
 def _empty_pattern(spec: PipelineSpec, pattern: str, source: Source) -> SpecError:

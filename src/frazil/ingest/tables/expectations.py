@@ -29,7 +29,7 @@ def with_commits(spec: TableSpec, report: TaskReport) -> TaskReport:
     """Returns the report of a batch with the expectations of whole commits that it does not meet."""
     few = {
         one.name: 1
-        for one in spec.expect
+        for one in spec.query.expect
         if one.min_rows is not None and report.counts.record_count and report.counts.row_count < one.min_rows
     }
     return replace(report, unmet=replace(report.unmet, counts=add_counts(report.unmet.counts, few))) if few else report
@@ -48,7 +48,7 @@ class ExpectationState:
 
     def unmet(self, spec: TableSpec, report: TaskReport) -> list[ExpectationSpec]:
         """Returns the expectations that a batch does not meet; one with a share where more of the recent records do not."""
-        return [one for one in spec.expect if one.name in report.unmet.counts and self._is_above(one, report)]
+        return [one for one in spec.query.expect if one.name in report.unmet.counts and self._is_above(one, report)]
 
     def _is_above(self, one: ExpectationSpec, report: TaskReport) -> bool:
         if one.at_most is None:
@@ -75,7 +75,7 @@ class ExpectationState:
             if now_s - self.logged_at_s.get(one.name, -_LOG_EVERY_S) >= _LOG_EVERY_S:
                 self.logged_at_s[one.name] = now_s
                 _log(spec, one, self.unlogged.pop(one.name), report.unmet.first.get(one.name))
-        for one in spec.expect:
+        for one in spec.query.expect:
             if one.at_most is not None:
                 tally = self.tallies.setdefault(one.name, Tally())
                 tally.add(report.counts.written_count, report.unmet.counts.get(one.name, 0))

@@ -64,7 +64,7 @@ def has_layout_columns(spec: TableSpec) -> bool:
 
 def measured_columns(spec: TableSpec) -> list[str]:
     """Returns the columns that table properties of the pipeline file name."""
-    return [name.removeprefix(METRICS_OF) for name in spec.properties if name.startswith(METRICS_OF)]
+    return [name.removeprefix(METRICS_OF) for name in spec.layout.properties if name.startswith(METRICS_OF)]
 
 
 def check_measured_columns(spec: TableSpec, schema: Schema) -> None:
@@ -93,8 +93,8 @@ def arranged(catalog: Catalog, spec: TableSpec, state: TableState) -> TableState
 
 def layout_mismatch(spec: TableSpec, state: TableState, file: Path) -> SpecError | None:
     """Returns the error, with file and line, of a table that cannot have the file's layout; None when it can."""
-    spec_kept = state.partitioning if spec.partition_by is None else PartitionSpec()
-    unknown = unknown_transform(spec_kept, state.sorting if spec.sort_by is None else UNSORTED_SORT_ORDER)
+    spec_kept = state.partitioning if spec.layout.partition_by is None else PartitionSpec()
+    unknown = unknown_transform(spec_kept, state.sorting if spec.layout.sort_by is None else UNSORTED_SORT_ORDER)
     if unknown:
         return SpecError(
             f"the table is partitioned or sorted by {unknown}, which is not a known transform",
@@ -132,7 +132,7 @@ def refuse_foreseen(table: Table, catalog: Catalog) -> None:
     try:
         check_partitions(table)
         _check_declared(table)
-        if table.spec.on_bad_record == "dead_letter":
+        if table.spec.bad_records.on_bad_record == "dead_letter":
             found = catalog.load(table.dead_letter_table_name)
             if found is not None:
                 refuse_other_table(found, table.name)
@@ -147,7 +147,7 @@ def _check_declared(table: Table) -> None:
     spec, state = table.spec, table.state
     if state is None:
         schema = new_schema(declared_columns(spec).items())
-        if spec.unknown_fields != "add":
+        if spec.shape.unknown_fields != "add":
             check_measured_columns(spec, schema)
     else:
         check_properties(state.properties, table.name)
@@ -161,7 +161,7 @@ def _check_declared(table: Table) -> None:
 
 def refuse_columns(table: Table, schema: Schema) -> None:
     """Raises SpecError where a table with this schema cannot be an upsert table."""
-    if table.spec.mode == "upsert":
+    if table.spec.changes.mode == "upsert":
         check_columns(target_of(table, schema), ())
 
 
@@ -196,10 +196,10 @@ def field_in_image(spec: TableSpec) -> str:
     """Returns a warning for a column whose declared field begins with the member of the envelope that has the row; empty
     for other tables. Fields are those of the row, so that nothing feeds the column.
     """
-    kind = spec.envelope.kind if spec.envelope is not None else ""
+    kind = spec.changes.envelope.kind if spec.changes.envelope is not None else ""
     members = ENVELOPES.get(kind).members if kind else None
     images = (members.after, members.before) if members is not None else _IMAGES.get(kind, ())
-    for column in spec.columns:
+    for column in spec.shape.columns:
         field = ".".join(column.field or ())
         image = next((image for image in images if image and field.startswith(f"{image}.")), "")
         if image:
@@ -235,7 +235,7 @@ def _with_defaults(schema: Schema) -> list[str]:
 def moments_as_partitions(spec: TableSpec, schema: Schema) -> str:
     """Returns a warning where `partition_by` has a timestamp as it is; empty where it does not."""
     times = (TimestampType, TimestamptzType, TimestampNanoType, TimestamptzNanoType)
-    for term in spec.partition_by or ():
+    for term in spec.layout.partition_by or ():
         column = find_column(schema, term.column)
         if term.transform == "identity" and column is not None and isinstance(column.field_type, times):
             return (
@@ -249,7 +249,7 @@ def text_order(spec: TableSpec, schema: Schema) -> str:
     """Returns a warning where `order_by` names a text column; empty where it does not, or where it names a position in
     the source's log, whose text form sorts correctly. schema: the schema of the table, or of the table to be created.
     """
-    name = spec.order_by
+    name = spec.changes.order_by
     if name is None or name in [spec.metadata.get(place) for place in _PLACES]:
         return ""
     column = spelled(name, schema)
@@ -279,10 +279,10 @@ def may_have_source_order(table: Table) -> bool:
     could be ordered; those of MongoDB documents have none.
     """
     spec, changes = table.spec, target_of(table).changes
-    if spec.envelope is None or spec.order_by is not None or changes is None:
+    if spec.changes.envelope is None or spec.changes.order_by is not None or changes is None:
         return False
     is_of_documents = any(name.split(".")[0] == ID for name in changes.key_columns)
-    return "source_order" in ENVELOPES.get(spec.envelope.kind).all_metadata and not is_of_documents
+    return "source_order" in ENVELOPES.get(spec.changes.envelope.kind).all_metadata and not is_of_documents
 
 
 def topics_without_order(table: Table) -> str:
@@ -344,7 +344,7 @@ def declared_mismatch(spec: TableSpec, schema: Schema | None) -> SpecError | Non
     """
     there = {field.name: field.field_type for field in schema.fields} if schema is not None else {}
     spellings = Spellings([*there])
-    for column in spec.columns:
+    for column in spec.shape.columns:
         pair = _member_pair(column.type, there.get(column.name), (column.name,))
         if pair is not None:
             return _members_alike(spec, *pair)
@@ -402,7 +402,7 @@ def _members_alike(spec: TableSpec, path: FieldPath, other: str) -> SpecError:
 def _of_another_type(spec: TableSpec, name: str, table: IcebergType, declared: IcebergType) -> SpecError:
     have, asked = (str(kind).split("<")[0] for kind in (table, declared))
     differs = have if have != asked else f"another {have}"
-    column = next(one for one in spec.columns if one.name == name)
+    column = next(one for one in spec.shape.columns if one.name == name)
     field = ".".join(column.field or (name,))
     as_text = ", coerce: true" if column.coerce else ""
     message = (

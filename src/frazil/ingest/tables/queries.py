@@ -113,7 +113,10 @@ class SparkQueries:
 
     def analyse(self, spec: TableSpec, records: Schema) -> Query:
         """See Queries."""
-        place = repr((spec.udf, spec.where, steps_of(spec), spec.select, spec.metadata)), records.model_dump_json()
+        place = (
+            repr((spec.query.udf, spec.query.where, steps_of(spec), spec.query.select, spec.metadata)),
+            records.model_dump_json(),
+        )
         with self._lock:
             if place not in self._known:
                 self._known[place] = self._analysed(spec, records)
@@ -122,26 +125,26 @@ class SparkQueries:
     def check(self, spec: TableSpec) -> None:
         """See Queries."""
         with self._lock:
-            catalyst = self._catalyst(spec.udf)
-            if spec.select:
-                check_query(spec.select, catalyst.parse(spec.select), catalyst.functions)
+            catalyst = self._catalyst(spec.query.udf)
+            if spec.query.select:
+                check_query(spec.query.select, catalyst.parse(spec.query.select), catalyst.functions)
             _check_conditions(spec, catalyst)
 
     def expectations(self, spec: TableSpec, rows: Schema) -> tuple[Expectation, ...]:
         """See Queries."""
-        place = repr((spec.udf, spec.expect)), rows.model_dump_json()
+        place = repr((spec.query.udf, spec.query.expect)), rows.model_dump_json()
         with self._lock:
             if place not in self._expectations:
                 self._expectations[place] = tuple(
-                    self._expectation(spec, one, rows) for one in spec.expect if one.is_of_rows
+                    self._expectation(spec, one, rows) for one in spec.query.expect if one.is_of_rows
                 )
             return self._expectations[place]
 
     def _expectation(self, spec: TableSpec, one: ExpectationSpec, rows: Schema) -> Expectation:
         where = f"{spec.name}, expect.{one.name}"
         try:
-            with waiting_for_fields(spec, where, may_come=not spec.select or "*" in spec.select):
-                found = analyse_condition(self._catalyst(spec.udf), one.that, rows, one.name)
+            with waiting_for_fields(spec, where, may_come=not spec.query.select or "*" in spec.query.select):
+                found = analyse_condition(self._catalyst(spec.query.udf), one.that, rows, one.name)
         except SpecError as error:
             error.where = ", ".join(filter(None, (where, error.where)))
             raise
@@ -167,11 +170,11 @@ class SparkQueries:
         named = {*metadata_in_query(spec).values(), *spec.metadata.values()}
         metadata = tuple(field.name for field in records.fields if field.name in named)
         fields = Schema(*(field for field in records.fields if field.name not in metadata))
-        _check_conditions(spec, self._catalyst(spec.udf))
+        _check_conditions(spec, self._catalyst(spec.query.udf))
         with waiting_for_fields(spec, spec.name):
-            steps = compile_steps(steps_of(spec), fields, metadata).sql if spec.has_steps else ""
-            text = spec.select or f"select * from {RECORDS}"
-            query = analyse(self._catalyst(spec.udf), text, records, spec.where, steps, metadata)
+            steps = compile_steps(steps_of(spec), fields, metadata).sql if spec.query.has_steps else ""
+            text = spec.query.select or f"select * from {RECORDS}"
+            query = analyse(self._catalyst(spec.query.udf), text, records, spec.query.where, steps, metadata)
         _refuse_outside(query.outside, spec.name, _OTHERWISE_REMEDY)
         _refuse_unproven(program_of(query), spec.name, _OTHERWISE_REMEDY)
         if program_of(query).spark_part is not None:
@@ -181,7 +184,7 @@ class SparkQueries:
 
 def _check_conditions(spec: TableSpec, catalyst: Catalyst) -> None:
     """Raises SpecError for a `where` or `filter` that is no condition, with the place in it: it becomes part of a query."""
-    for name, condition in (("where", spec.where), ("filter", spec.filter)):
+    for name, condition in (("where", spec.query.where), ("filter", spec.query.filter)):
         try:
             if condition:
                 check_condition(condition, catalyst.parse_condition(condition).condition(), catalyst.functions)
@@ -213,21 +216,21 @@ def _refuse_spark_part(spec: TableSpec, program: Program) -> None:
     part = program.spark_part
     assert part is not None
     what = f"Spark computes {part.reason}"
-    looked_up = {one.name for one in spec.lookup} & {one.name for one in part.inputs.output}
+    looked_up = {one.name for one in spec.query.lookup} & {one.name for one in part.inputs.output}
     if looked_up:
         raise SpecError(
             f"{what}, and `{min(looked_up)}` is looked up behind that",
             remedy=f"use functions that tasks compute themselves; {RULES}",
             where=spec.name,
         )
-    if spec.envelope is not None and spec.envelope.kind == "canal":
+    if spec.changes.envelope is not None and spec.changes.envelope.kind == "canal":
         raise SpecError(
             f"{what}, and only one row of a message, where those of Canal have several",
             remedy=f"use functions that tasks compute themselves; {RULES}",
             where=spec.name,
         )
     made = Spellings(spark_columns(program))
-    for name in (*spec.key_columns, *filter(None, (spec.order_by,))):
+    for name in (*spec.changes.key_columns, *filter(None, (spec.changes.order_by,))):
         if made.find(name):
             raise SpecError(
                 f"{what}, and `{name}`, by which rows are found, needs a value in deletes too",
@@ -241,12 +244,12 @@ def steps_of(spec: TableSpec) -> Steps:
     metadata too.
     """
     return Steps(
-        dict(spec.rename),
-        spec.drop_fields,
-        spec.keep_fields,
-        dict(spec.cast),
-        dict(spec.add_fields),
-        spec.filter or ("true" if spec.select else ""),
+        dict(spec.query.rename),
+        spec.query.drop_fields,
+        spec.query.keep_fields,
+        dict(spec.query.cast),
+        dict(spec.query.add_fields),
+        spec.query.filter or ("true" if spec.query.select else ""),
         metadata_names(spec),
     )
 
@@ -267,7 +270,7 @@ class QueryTables:
         """
         states: dict[str, TableState | None] = {}
         for table in tables:
-            if not table.spec.lookup:
+            if not table.spec.query.lookup:
                 continue
             known = {name: reference.types for name, reference in table.schema.references.items()}
             try:
@@ -290,9 +293,9 @@ class QueryTables:
             schema = new_schema(columns_with_query(table.spec, query).items())
             if not schema.fields:  # Steps have refused it.
                 raise NoFieldLeft("`protect` drops every field that records have had", remedy="drop fewer")
-        if table.spec.mode != "upsert":
+        if table.spec.changes.mode != "upsert":
             return schema
-        keys = [spelled(name, schema) for name in table.spec.key_columns]
+        keys = [spelled(name, schema) for name in table.spec.changes.key_columns]
         return with_identifiers(schema, keys or columns_of_keys(query, key_columns))
 
     def check(self, table: Table) -> None:
@@ -391,7 +394,7 @@ class QueryTables:
         protection, known = protection_of(table.spec), state.marks.get(PROTECT_KEY_ID)
         if protection is None or known == protection.key.id:
             return
-        if known is not None and table.spec.mode == "upsert" and _is_key_hashed(table, protection):
+        if known is not None and table.spec.changes.mode == "upsert" and _is_key_hashed(table, protection):
             raise SpecError(
                 f"the table's keys are hashed with the key {known}, and `protect_key` is the key {protection.key.id}",
                 remedy="give it the old `protect_key`, or the table a new name",
@@ -410,9 +413,9 @@ class QueryTables:
         seen = fields if stage is None else protected_schema(fields, stage)
         self._references.refresh(table, {})
         with waiting_for_fields(table.spec, table.name):
-            lookups = [lookup_stage(one, table.schema.references[one.name], seen) for one in table.spec.lookup]
+            lookups = [lookup_stage(one, table.schema.references[one.name], seen) for one in table.spec.query.lookup]
         seen = with_lookups(seen, lookups)
-        if not (table.spec.select or table.spec.where or table.spec.has_steps):
+        if not (table.spec.query.select or table.spec.query.where or table.spec.query.has_steps):
             query = _unchanged(table, seen)
         elif self._queries is None:
             raise _no_spark(table)
@@ -420,7 +423,7 @@ class QueryTables:
             query = self._queries.analyse(table.spec, seen)
             if protection is not None:
                 refuse_unprotected(table.spec, query, protection, protected_paths(fields, protection, origins))
-        query = with_key(table.spec, joined(query, lookups, bool(table.spec.where)), seen)
+        query = with_key(table.spec, joined(query, lookups, bool(table.spec.query.where)), seen)
         _refuse_keys_looked_up(table.spec, query)
         refuse_lost_columns(table.spec, query)
         if protection is not None and stage is not None:
@@ -430,7 +433,7 @@ class QueryTables:
 
     def _expecting(self, table: Table, query: Query) -> Query:
         """Returns the query with what its rows are expected to meet."""
-        if not table.spec.judges_rows:
+        if not table.spec.query.judges_rows:
             return query
         if self._queries is None:
             raise _no_spark(table)
@@ -479,7 +482,7 @@ def _unchanged(table: Table, seen: Schema) -> Query:
 def _refuse_keys_looked_up(spec: TableSpec, query: Query) -> None:
     """Raises SpecError where what identifies or orders rows is looked up: it would change with the reference table."""
     looked_up = Spellings(origins_of_columns(program_of(query)).looked_up)
-    for setting, names in (("key_columns", spec.key_columns), ("order_by", (spec.order_by,))):
+    for setting, names in (("key_columns", spec.changes.key_columns), ("order_by", (spec.changes.order_by,))):
         for name in filter(None, names):
             if looked_up.find(name):
                 raise SpecError(

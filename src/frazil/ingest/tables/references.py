@@ -78,7 +78,7 @@ class References:
         Raises: UnavailableError for a reference table that is not there, cannot be read, or cannot be joined as it is;
         SpecError for a column that it lacks.
         """
-        table.schema.references = {lookup.name: self.find(table, lookup, states) for lookup in table.spec.lookup}
+        table.schema.references = {lookup.name: self.find(table, lookup, states) for lookup in table.spec.query.lookup}
 
     def find(self, table: Table, lookup: LookupSpec, states: dict[str, TableState | None]) -> Reference:
         """Returns the newest rows of the reference table of one lookup.

@@ -79,7 +79,7 @@ def as_declared(table: Table, requested_fields: RequestedFields) -> RequestedFie
     """
     if table.state is not None or () not in requested_fields:
         return requested_fields
-    paths = [column.field or (column.name,) for column in table.spec.columns if not column.is_own]
+    paths = [column.field or (column.name,) for column in table.spec.shape.columns if not column.is_own]
     fields = (NestedField(0, name, kind, required=False) for name, kind in requested_fields[()].items())
     row = spelled_as_declared(StructType(*fields), paths)
     assert isinstance(row, StructType)
@@ -93,7 +93,7 @@ def checked_change(table: Table, change: Callable[[Schema], Schema], keys: Seque
 
     def checked(schema: Schema) -> Schema:
         after = within_limit(table, change)(schema)
-        if table.spec.mode == "upsert":
+        if table.spec.changes.mode == "upsert":
             check_columns(target_of(table, after), keys)
         return after
 
@@ -104,7 +104,7 @@ def within_limit(table: Table, change: Callable[[Schema], Schema]) -> Callable[[
     """Returns the change with a check: it raises SpecError when the table would have more columns than its limit."""
 
     def limited(schema: Schema) -> Schema:
-        after, most = change(schema), table.spec.limits.columns
+        after, most = change(schema), table.spec.bad_records.limits.columns
         if len(after.field_ids) > max(most, len(schema.field_ids)):
             raise SpecError(
                 f"records bring the table to {len(after.field_ids)} columns, nested ones counted, and its limit is"
@@ -133,7 +133,7 @@ def refuse_metadata_types(spec: TableSpec, schema: Schema) -> None:
     """
     fields = {column: field for field, column in spec.metadata.items()}
     types = {field.name: field.field_type for field in schema.fields}
-    for name, kind in metadata_columns(spec.metadata, spec.key.format).items():
+    for name, kind in metadata_columns(spec.metadata, spec.source.key.format).items():
         table = types.get(name, kind)
         if kind.is_primitive and not _holds(table, kind):
             raise SpecError(
@@ -156,7 +156,7 @@ def _metadata_remedy(spec: TableSpec, field: str, name: str, made: IcebergType, 
     if not _is_number_of_time(made, table):
         return f"name another column, `metadata: {{{field}: NAME}}`"
     column = METADATA_COLUMNS[field]  # type: ignore[index]
-    query = "in `select`" if spec.select else "in a query, `select: select *, … from records`"
+    query = "in `select`" if spec.query.select else "in a query, `select: select *, … from records`"
     return f"take `{field}` out of `metadata`, and write `unix_millis({column}) as {name}` {query}"
 
 
@@ -170,14 +170,14 @@ def query_adder(spec: TableSpec, query: Query) -> Callable[[Schema], Schema]:
 
     The change raises SpecError where the table has a column of another type, or may not be changed.
     """
-    columns, may_widen = columns_with_query(spec, query), spec.schema_evolution == "evolve"
+    columns, may_widen = columns_with_query(spec, query), spec.shape.schema_evolution == "evolve"
     metadata = spec.metadata.values()
 
     def change(schema: Schema) -> Schema:
         refuse_metadata_types(spec, schema)
         with naming_in_query(spec):
             after = extend_schema(schema, {(): columns}, may_widen=may_widen)
-        if spec.schema_evolution == "freeze" and len(after.field_ids) > len(schema.field_ids):
+        if spec.shape.schema_evolution == "freeze" and len(after.field_ids) > len(schema.field_ids):
             raise SpecError(
                 "the query makes a column that the table lacks, and `schema_evolution` is freeze",
                 remedy="add the column to the table, or take it out of `select`",
@@ -210,13 +210,13 @@ def _compare(spec: TableSpec, made: Mapping[str, IcebergType], types: Mapping[st
 
 def _type_remedy(spec: TableSpec, name: str, made: IcebergType, table: IcebergType) -> str:
     """Returns what to do about a column of the query that has another type than the table's."""
-    added, is_number = dict(spec.add_fields).get(name), _is_number_of_time(made, table)
-    if added is not None and name not in (spec.select or ""):
+    added, is_number = dict(spec.query.add_fields).get(name), _is_number_of_time(made, table)
+    if added is not None and name not in (spec.query.select or ""):
         value = f"unix_millis({added})" if is_number else f"cast({added!r} as …)"
         return f"take `{name}` out of `add_fields`, and write `{value} as {name}` in `select`"
     if is_number:
         return f"write `unix_millis({name}) as {name}` in `select`"
-    if not spec.select:
+    if not spec.query.select:
         return f"write `cast: {{{name}: {table}}}`, or name the column otherwise with `rename`"
     return f"write `cast({name} as …)` in `select`, or name the column otherwise"
 
@@ -268,7 +268,10 @@ def refuse_lost_columns(spec: TableSpec, query: Query) -> None:
     Raises: UnavailableError where records may still bring the column; SpecError where none can.
     """
     made = Spellings(columns_with_query(spec, query))
-    for setting, names in (("key_columns", spec.key_columns), ("order_by", filter(None, (spec.order_by,)))):
+    for setting, names in (
+        ("key_columns", spec.changes.key_columns),
+        ("order_by", filter(None, (spec.changes.order_by,))),
+    ):
         for name in names:
             if not (made.find(name) or made.find(name.split(".")[0])):
                 raise _lost(spec, setting, name, list(columns_with_query(spec, query)))
@@ -278,7 +281,7 @@ def refuse_unprotected(spec: TableSpec, query: Query, protection: Protection, kn
     """Raises SpecError for a rule of `protect` that finds a column which the query makes, and none of the fields that it is
     made of. `protect` is for fields, keys and headers of records alone. known: the protected ones.
     """
-    others = {one.name for one in spec.lookup} | {one for one in METADATA if one not in (KEY, HEADERS)}
+    others = {one.name for one in spec.query.lookup} | {one for one in METADATA if one not in (KEY, HEADERS)}
     for column in query.columns:
         sources = [path for path in column.sources if path[0] not in others]
         found = find_unprotected(column.name, arrow_type(column.type), sources, protection, known)
@@ -298,23 +301,23 @@ def _folded(path: Iterable[str]) -> Path:
 
 def _lost(spec: TableSpec, setting: str, name: str, made: Sequence[str]) -> SpecError | UnavailableError:
     does = "identifies rows" if setting == "key_columns" else "orders changes"
-    if spec.select and "*" not in spec.select:
+    if spec.query.select and "*" not in spec.query.select:
         return SpecError(
             f"the query leaves out {name}, which {does}", remedy=f"add `{name}` to `select`", where=spec.name
         )
     path = _folded(name.split("."))
-    new = next((new for old, new in spec.rename if _folded(old) == path), None)
+    new = next((new for old, new in spec.query.rename if _folded(old) == path), None)
     if new is not None:
         message = f"`{setting}` names `{name}`, which `rename` makes `{new}`"
         return SpecError(message, remedy=f"write `{new}` under `{setting}`", where=spec.name)
-    if any(_folded(one) == path[: len(one)] for one in spec.drop_fields):
+    if any(_folded(one) == path[: len(one)] for one in spec.query.drop_fields):
         message = f"`drop_fields` leaves out `{name}`, which {does}"
         return SpecError(message, remedy="take it out of `drop_fields`", where=spec.name)
-    if spec.keep_fields and not any(_folded(one) == path[: len(one)] for one in spec.keep_fields):
+    if spec.query.keep_fields and not any(_folded(one) == path[: len(one)] for one in spec.query.keep_fields):
         message = f"`keep_fields` leaves out `{name}`, which {does}"
         return SpecError(message, remedy="add it to `keep_fields`", where=spec.name)
     message, remedy = f"`{setting}` names `{name}`, which no record has had yet", advice(name, made)
-    if spec.unknown_fields != "add":
+    if spec.shape.unknown_fields != "add":
         return SpecError(message, remedy=remedy, where=spec.name)
     return UnavailableError(message, remedy=f"correct it ({remedy}); Frazil looks at further records", where=spec.name)
 
@@ -327,7 +330,7 @@ def waiting_for_fields(spec: TableSpec, where: str, may_come: bool = True) -> It
     try:
         yield
     except UnknownColumn as error:
-        if spec.unknown_fields != "add" or not may_come:
+        if spec.shape.unknown_fields != "add" or not may_come:
             raise
         raise UnavailableError(
             f"{error.message}, and no record has had it yet",
@@ -335,7 +338,7 @@ def waiting_for_fields(spec: TableSpec, where: str, may_come: bool = True) -> It
             where=where,
         ) from None
     except NoFieldLeft as error:
-        if spec.unknown_fields != "add":
+        if spec.shape.unknown_fields != "add":
             raise
         raise UnavailableError(
             error.message, remedy=f"{error.remedy}; Frazil looks at further records", where=where
@@ -374,14 +377,14 @@ def rejecting_taken_names() -> Iterator[None]:
 
 
 def _name_otherwise(spec: TableSpec) -> str:
-    return "name the column otherwise in `select`" if spec.select else "name the column otherwise with `rename`"
+    return "name the column otherwise in `select`" if spec.query.select else "name the column otherwise with `rename`"
 
 
 def adder(
     spec: TableSpec, requested_fields: RequestedFields, made_optional: Sequence[Path] = ()
 ) -> Callable[[Schema], Schema]:
     """Returns the change that adds the requested fields to a table. The change raises NameConflict."""
-    own, shaping, may_widen = own_columns(spec), shaping_of(spec), spec.schema_evolution == "evolve"
+    own, shaping, may_widen = own_columns(spec), shaping_of(spec), spec.shape.schema_evolution == "evolve"
     if shaping is not None:
         return lambda schema: extend_shaped(schema, shaping, own, requested_fields, made_optional, may_widen)
     check_metadata_names(requested_fields, own)

@@ -68,10 +68,10 @@ class Schemas:
         found = {}
         for named in sorted(ids):
             label, _, schema_id = named.rpartition(":")
-            value = spec.key if named.startswith(KEY_SCHEMA) else spec.value
+            value = spec.source.key if named.startswith(KEY_SCHEMA) else spec.source.value
             if named.startswith(HEADER_SCHEMA):
                 column = label.removeprefix(HEADER_SCHEMA)
-                value = next((one.value for one in spec.columns if one.name == column and one.value), value)
+                value = next((one.value for one in spec.shape.columns if one.name == column and one.value), value)
             found[named] = self._fetch(schema_id, topic, value, is_key=named.startswith(KEY_SCHEMA))
         return found
 

@@ -33,15 +33,15 @@ def identifier_names(schema: Schema) -> tuple[str, ...]:
 
 def layout_of(spec: TableSpec) -> Layout:
     """Returns the layout of the table's files in the pipeline file."""
-    return Layout(spec.partition_by, spec.sort_by)
+    return Layout(spec.layout.partition_by, spec.layout.sort_by)
 
 
 def metadata_in_query(spec: TableSpec) -> dict[MetadataField, str]:
     """Returns the metadata of records that the table's query names, with the columns it is named by."""
     names = metadata_names(spec)
-    keys = (".".join(path) for lookup in spec.lookup for path, _ in lookup.on)
-    added = (names.get(str(value), "") for _, value in spec.add_fields)
-    text = " ".join((spec.where, spec.filter, spec.select, *added, *keys))
+    keys = (".".join(path) for lookup in spec.query.lookup for path, _ in lookup.on)
+    added = (names.get(str(value), "") for _, value in spec.query.add_fields)
+    text = " ".join((spec.query.where, spec.query.filter, spec.query.select, *added, *keys))
     known = {field: column for field, column in METADATA_COLUMNS.items() if column in names}
     return {field: column for field, column in known.items() if re.search(rf"\b{column}\b", text, re.IGNORECASE)}
 
@@ -59,7 +59,7 @@ def records_spec(spec: TableSpec, query: Query | None) -> TableSpec:
         return origins.get(spellings.find(column) or column, ()) or (column,)
 
     # The order of a column made of several fields is known of rows alone, once the query has made them.
-    order = fields_of(spec.order_by) if spec.order_by else ()
+    order = fields_of(spec.changes.order_by) if spec.changes.order_by else ()
 
     return spec.without_query().model_copy(
         update={
@@ -67,7 +67,7 @@ def records_spec(spec: TableSpec, query: Query | None) -> TableSpec:
             "partition_by": None,
             "sort_by": None,
             "metadata": spec.metadata | named,
-            "key_columns": tuple(next(iter(fields_of(column))) for column in spec.key_columns),
+            "key_columns": tuple(next(iter(fields_of(column))) for column in spec.changes.key_columns),
             "order_by": next(iter(order)) if len(order) == 1 else None,
         }
     )
@@ -86,17 +86,17 @@ def query_columns(query: Query) -> dict[str, IcebergType]:
 
 def own_columns(spec: TableSpec) -> dict[str, IcebergType]:
     """Returns the columns that come neither from the record's value nor from the table's query."""
-    columns = metadata_columns(spec.metadata, spec.key.format)
+    columns = metadata_columns(spec.metadata, spec.source.key.format)
     if not spec.has_query:
-        columns |= {column.name: column.type for column in spec.columns if column.is_own}
-    if spec.rescue or spec.unknown_fields == "rescue":
+        columns |= {column.name: column.type for column in spec.shape.columns if column.is_own}
+    if spec.shape.rescue or spec.shape.unknown_fields == "rescue":
         columns[RESCUED_COLUMN] = StringType()
     return columns
 
 
 def envelope_of(spec: TableSpec, keys: tuple[tuple[str, ...], ...]) -> Envelope | None:
     """Returns how records contain changes; None where they are rows. keys: paths of known key columns."""
-    envelope = spec.envelope
+    envelope = spec.changes.envelope
     if envelope is None:
         return None
     values = (envelope.insert, envelope.update, envelope.delete) if envelope.kind == "operation" else ((), (), ())
@@ -106,9 +106,9 @@ def envelope_of(spec: TableSpec, keys: tuple[tuple[str, ...], ...]) -> Envelope 
         *values,
         placeholder=envelope.placeholder,
         keys=keys,
-        is_log=spec.changelog,
-        marks_deletes=spec.deletes == "soft",
-        is_upsert=spec.mode == "upsert",
+        is_log=spec.changes.changelog,
+        marks_deletes=spec.changes.deletes == "soft",
+        is_upsert=spec.changes.mode == "upsert",
     )
 
 
@@ -116,13 +116,13 @@ def declared_columns(spec: TableSpec) -> dict[str, IcebergType]:
     """Returns the columns of the pipeline file, and those that do not come from the record's value. What a table with a
     query declares are fields of its records.
     """
-    declared = {} if spec.has_query else {column.name: column.type for column in spec.columns}
+    declared = {} if spec.has_query else {column.name: column.type for column in spec.shape.columns}
     return declared | own_columns(spec)
 
 
 def key_column_of(spec: TableSpec) -> str:
     """Returns the column of decoded record keys; empty where there is none, or where keys are kept as bytes."""
-    return spec.metadata.get("key", "") if spec.key.format != "raw" else ""
+    return spec.metadata.get("key", "") if spec.source.key.format != "raw" else ""
 
 
 def with_key(spec: TableSpec, query: Query, records: Schema) -> Query:
@@ -138,56 +138,61 @@ def with_key(spec: TableSpec, query: Query, records: Schema) -> Query:
 
 def shaping_of(spec: TableSpec) -> Shaping | None:
     """Returns how the table's columns are derived from its records; None where they are the records' fields."""
-    fields = tuple((column.name, column.field) for column in spec.columns if column.field)
+    fields = tuple((column.name, column.field) for column in spec.shape.columns if column.field)
     shaping = Shaping(
-        depth=spec.flatten.depth if spec.flatten else 0,
-        separator=spec.flatten.separator if spec.flatten else "_",
-        case=spec.column_case,
-        include=spec.include,
-        exclude=spec.exclude,
+        depth=spec.shape.flatten.depth if spec.shape.flatten else 0,
+        separator=spec.shape.flatten.separator if spec.shape.flatten else "_",
+        case=spec.shape.column_case,
+        include=spec.shape.include,
+        exclude=spec.shape.exclude,
         kept=_kept(spec),
         fields=fields,
-        units=tuple((column.name, column.unit) for column in spec.columns if column.unit),
+        units=tuple((column.name, column.unit) for column in spec.shape.columns if column.unit),
         counted=tuple(
-            (one.name, *inner) for one in spec.columns if not one.is_own for inner in counted_in(one.type, one.unit)
+            (one.name, *inner)
+            for one in spec.shape.columns
+            if not one.is_own
+            for inner in counted_in(one.type, one.unit)
         ),
-        coerced=tuple(column.name for column in spec.columns if column.coerce),
-        zones=tuple((column.name, column.zone) for column in spec.columns if column.zone),
-        constants=tuple((one.name, one.constant) for one in spec.columns if one.constant is not None),
-        headers=tuple((column.name, column.header) for column in spec.columns if column.header is not None),
+        coerced=tuple(column.name for column in spec.shape.columns if column.coerce),
+        zones=tuple((column.name, column.zone) for column in spec.shape.columns if column.zone),
+        constants=tuple((one.name, one.constant) for one in spec.shape.columns if one.constant is not None),
+        headers=tuple((column.name, column.header) for column in spec.shape.columns if column.header is not None),
         key=key_column_of(spec),
     )
     if shaping.exclude and shaping.makes_names:
         shaping = replace(shaping, kept_columns=frozenset(map(fold_path, _named_columns(spec))))
     if shaping.include and not shaping.makes_names:  # A declared column is always included.
-        others = tuple((column.name,) for column in spec.columns if not column.field and not column.is_own)
+        others = tuple((column.name,) for column in spec.shape.columns if not column.field and not column.is_own)
         shaping = replace(shaping, include=shaping.include + others)
     return shaping if shaping != Shaping() else None
 
 
 def _kept(spec: TableSpec) -> tuple[Path, ...]:
     """Returns the fields that the table's settings name and `exclude` has in another case only."""
-    named = [*spec.include, *_named_columns(spec)]
-    for column in spec.columns:
+    named = [*spec.shape.include, *_named_columns(spec)]
+    for column in spec.shape.columns:
         named += [path for path, _ in types_in(column.type, column.field)] if column.field else []
-    left_out = set(map(fold_path, spec.exclude))
-    return tuple(dict.fromkeys(path for path in named if fold_path(path) in left_out and path not in spec.exclude))
+    left_out = set(map(fold_path, spec.shape.exclude))
+    return tuple(
+        dict.fromkeys(path for path in named if fold_path(path) in left_out and path not in spec.shape.exclude)
+    )
 
 
 def _named_columns(spec: TableSpec) -> Iterator[Path]:
     """Yields the columns that the table's settings name, other than with the field that feeds them, and all inside them."""
-    yield from (tuple(name.split(".")) for name in (*spec.key_columns, spec.order_by) if name)
-    for column in spec.columns:
+    yield from (tuple(name.split(".")) for name in (*spec.changes.key_columns, spec.changes.order_by) if name)
+    for column in spec.shape.columns:
         if not column.is_own and not column.field:
             yield from (path for path, _ in types_in(column.type, (column.name,)))
 
 
 def protection_of(spec: TableSpec) -> Protection | None:
     """Returns what protects the table's records; None without a key."""
-    if spec.protect_key is None:
+    if spec.protection.protect_key is None:
         return None
-    rules = tuple(Rule(**rule.model_dump()) for rule in spec.protect)
-    return Protection(rules, ProtectKey(spec.protect_key.encode()))
+    rules = tuple(Rule(**rule.model_dump()) for rule in spec.protection.protect)
+    return Protection(rules, ProtectKey(spec.protection.protect_key.encode()))
 
 
 def framing_of(value: ValueSpec) -> Framing:

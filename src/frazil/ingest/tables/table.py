@@ -214,7 +214,7 @@ class Table:
             records_per_s=self.sizes.records_per_s,
             tasks=tasks,
             empty_batches=self.offsets.empty_batches,
-            buffered_bytes=self._buffered_row_bytes() if self.spec.mode == "upsert" else None,
+            buffered_bytes=self._buffered_row_bytes() if self.spec.changes.mode == "upsert" else None,
             most_records=self.schedule.most_records,
             credentials_left_s=self.credentials_left_s(now_ms),
         )
@@ -225,14 +225,16 @@ class Table:
     @property
     def dead_letter_table_name(self) -> str:
         """The name of the table's dead-letter table."""
-        return self.spec.dead_letters.table or f"{self.name}__dead_letters"
+        return self.spec.bad_records.dead_letters.table or f"{self.name}__dead_letters"
 
     @property
     def needs_one_task(self) -> bool:
         """Whether one task must read a batch: several would write small files, or must not share changes."""
         if self.key_updates.is_single_task or self.sizes.is_scattered is not None:
             return self.key_updates.is_single_task or bool(self.sizes.is_scattered)
-        buckets = (term.transform for term in self.spec.partition_by or () if term.transform.startswith("bucket"))
+        buckets = (
+            term.transform for term in self.spec.layout.partition_by or () if term.transform.startswith("bucket")
+        )
         return prod(int(transform[7:-1]) for transform in buckets) >= MANY_FILES
 
     @property

@@ -56,16 +56,16 @@ def target_of(table: Table, schema: Schema | None = None) -> TableTarget:
             source=replace(_target_of(table.records, schema), protection=None, stages=()),
             program=program_of(query) if query is not None and schema is None else None,
             lookups=tuple((name, reference.key) for name, reference in table.schema.references.items()),
-            fails_to_null=table.spec.on_error == "null",
+            fails_to_null=table.spec.query.on_error == "null",
         ),
     )
 
 
 def _target_of(table: Table, schema: Schema | None) -> TableTarget:
     state, spec, size_bytes = table.state, table.spec, target_file_size(table)
-    key_column, most = key_column_of(spec), spec.limits.partitions
+    key_column, most = key_column_of(spec), spec.bad_records.limits.partitions
     known = schema or (state.schema if state else None)
-    changes = _change_reading(table).spelled(known) if spec.mode == "upsert" else None
+    changes = _change_reading(table).spelled(known) if spec.changes.mode == "upsert" else None
     return TableTarget(
         name=table.name,
         schema_json=known.model_dump_json() if known else "",
@@ -73,9 +73,9 @@ def _target_of(table: Table, schema: Schema | None) -> TableTarget:
         reading=replace(_reading(table), aliases=_aliases(table, known)),
         record=RecordReading(
             key=_key_reading(table) if key_column else None,
-            before_key=_envelope_key_reading(table) if spec.envelope is not None else None,
+            before_key=_envelope_key_reading(table) if spec.changes.envelope is not None else None,
             headers=_header_readings(table),
-            tombstones=spec.tombstones if spec.tombstones != "delete" else "",
+            tombstones=spec.changes.tombstones if spec.changes.tombstones != "delete" else "",
         ),
         shaping=shaping_of(spec),
         metadata=tuple((name, column) for name, column in spec.metadata.items() if column != key_column),
@@ -122,9 +122,11 @@ def _aliases(table: Table, schema: Schema | None) -> Aliases:
 
 def _change_reading(table: Table) -> ChangeReading:
     spec = table.spec
-    columns, is_key_of_record = spec.key_columns, not spec.key_columns
-    reading = _envelope_key_reading(table) if spec.envelope is not None else _key_reading(table)
-    is_plain_key = spec.key.format == "text" or (spec.key.format == "raw" and spec.envelope is None)
+    columns, is_key_of_record = spec.changes.key_columns, not spec.changes.key_columns
+    reading = _envelope_key_reading(table) if spec.changes.envelope is not None else _key_reading(table)
+    is_plain_key = spec.source.key.format == "text" or (
+        spec.source.key.format == "raw" and spec.changes.envelope is None
+    )
     if is_key_of_record and is_plain_key:
         # The column with the whole key is already decoded.
         columns, is_key_of_record = (spec.metadata["key"],), False
@@ -137,11 +139,12 @@ def _change_reading(table: Table) -> ChangeReading:
         reading,
         columns,
         is_key_of_record,
-        order_by=spec.order_by or "",
-        marks_deletes=spec.deletes == "soft",
-        has_source_order=spec.order_by is not None and spec.metadata.get("source_order") == spec.order_by,
+        order_by=spec.changes.order_by or "",
+        marks_deletes=spec.changes.deletes == "soft",
+        has_source_order=spec.changes.order_by is not None
+        and spec.metadata.get("source_order") == spec.changes.order_by,
         is_one_partition=len(table.partitions()) <= 1,
-        is_one_topic=len(spec.topics) == 1 and spec.topics[0].literal is not None,
+        is_one_topic=len(spec.source.topics) == 1 and spec.source.topics[0].literal is not None,
         is_key_known=table.is_key_known,
     )
 
@@ -166,15 +169,17 @@ def columns_of_keys(query: Query, fields: Iterable[str]) -> tuple[str, ...]:
 def _envelope_key_reading(table: Table) -> Reading:
     """Returns how keys of envelopes are read: with the format of the values, where the pipeline file has none for keys."""
     spec = table.spec
-    return _key_reading(table, spec.value.model_copy(update={"message": None}) if spec.key.format == "raw" else None)
+    return _key_reading(
+        table, spec.source.value.model_copy(update={"message": None}) if spec.source.key.format == "raw" else None
+    )
 
 
 def _reading(table: Table) -> Reading:
     spec = table.spec
-    unknown_fields: str = spec.unknown_fields
-    if spec.schema_evolution == "freeze" and unknown_fields == "add":
-        unknown_fields = "rescue" if spec.rescue else "refuse"
-    value = spec.value
+    unknown_fields: str = spec.shape.unknown_fields
+    if spec.shape.schema_evolution == "freeze" and unknown_fields == "add":
+        unknown_fields = "rescue" if spec.shape.rescue else "refuse"
+    value = spec.source.value
     return Reading(
         format=value.format,
         framing=framing_of(value),
@@ -182,21 +187,23 @@ def _reading(table: Table) -> Reading:
         message=value.message or "",
         schemas=tuple(sorted(table.schema.of_values)),
         unknown_fields=unknown_fields,
-        is_rescuing=spec.rescue,
-        may_widen=spec.schema_evolution == "evolve",
-        on_bad=spec.on_bad_record,
-        max_record_bytes=spec.limits.record_bytes,
+        is_rescuing=spec.shape.rescue,
+        may_widen=spec.shape.schema_evolution == "evolve",
+        on_bad=spec.bad_records.on_bad_record,
+        max_record_bytes=spec.bad_records.limits.record_bytes,
         rejected=tuple(sorted(table.schema.rejected.items())),
-        columns_left=max(0, spec.limits.columns - (len(table.state.schema.field_ids) if table.state else 0)),
-        numbers=spec.numbers,
-        infers_times=spec.infers_timestamps,
+        columns_left=max(
+            0, spec.bad_records.limits.columns - (len(table.state.schema.field_ids) if table.state else 0)
+        ),
+        numbers=spec.source.numbers,
+        infers_times=spec.source.infer.timestamps,
     )
 
 
 def _key_reading(table: Table, written: ValueSpec | None = None) -> Reading:
     """Returns how keys are read. written: the format to use in place of the pipeline file's format of keys."""
     spec = table.spec
-    key = written or spec.key
+    key = written or spec.source.key
     return Reading(
         format=key.format,
         framing=framing_of(key),
@@ -204,17 +211,17 @@ def _key_reading(table: Table, written: ValueSpec | None = None) -> Reading:
         header=KEY_HEADER,
         message=key.message or "",
         schemas=table.schema.under(KEY_SCHEMA),
-        unknown_fields="refuse" if spec.schema_evolution == "freeze" else "add",
-        may_widen=spec.schema_evolution == "evolve",
-        on_bad=spec.on_bad_record,
+        unknown_fields="refuse" if spec.shape.schema_evolution == "freeze" else "add",
+        may_widen=spec.shape.schema_evolution == "evolve",
+        on_bad=spec.bad_records.on_bad_record,
         rejected=tuple(sorted((path, why) for path, why in table.schema.rejected.items() if path[0] == KEY_ROOT)),
-        numbers=spec.numbers,
+        numbers=spec.source.numbers,
     )
 
 
 def _header_readings(table: Table) -> tuple[tuple[str, Reading], ...]:
     """Returns how the header of each column is read: with its declared type only. Text and bytes need no decoding."""
-    decoded = ((one.name, one.value) for one in table.spec.columns if one.value is not None)
+    decoded = ((one.name, one.value) for one in table.spec.shape.columns if one.value is not None)
     return tuple(
         (column, _header_reading(table, column, value))
         for column, value in decoded
@@ -230,5 +237,5 @@ def _header_reading(table: Table, column: str, value: ValueSpec) -> Reading:
         schemas=table.schema.under(f"{HEADER_SCHEMA}{column}:"),
         unknown_fields="drop",
         may_widen=False,
-        on_bad=table.spec.on_bad_record,
+        on_bad=table.spec.bad_records.on_bad_record,
     )

@@ -187,7 +187,7 @@ class Boundaries:
 
     def _counts(self, table: Table, followed: _Followed) -> Mapping[str, int]:
         """Returns the number of changes of transactions, as far as the topic of transactions contains it."""
-        topic = table.spec.atomic.transaction_topic if table.spec.atomic else None
+        topic = table.spec.changes.atomic.transaction_topic if table.spec.changes.atomic else None
         if topic is None:
             return {}
         assert self._reader is not None
@@ -206,8 +206,8 @@ class Boundaries:
     ) -> list[Mark]:
         target = target_of(table)
         assert target.envelope is not None
-        assert table.spec.atomic is not None
-        has_events = table.spec.atomic.transaction_topic is not None
+        assert table.spec.changes.atomic is not None
+        has_events = table.spec.changes.atomic.transaction_topic is not None
         for _ in range(_ROUNDS):
             known = replace(target.reading, schemas=_sorted({**dict(target.reading.schemas), **followed.schemas}))
             marks, missing = read_marks(reading_of_marks(known, target.envelope), records, has_events, is_strict)
@@ -218,7 +218,7 @@ class Boundaries:
 
     def _events(self, table: Table, followed: _Followed, records: Sequence[ReadRecord]) -> list[Event]:
         reading: Reading = target_of(table).reading
-        value = table.spec.value.model_copy(update={"subject": None, "message": None})
+        value = table.spec.source.value.model_copy(update={"subject": None, "message": None})
         events: list[Event] = []
         for _ in range(_ROUNDS):
             known = replace(reading, schemas=_sorted(followed.of_ends))
@@ -232,7 +232,7 @@ class Boundaries:
 def check_partitions(table: Table) -> None:
     """Raises SpecError for several partitions without a topic of transactions, where nothing shows their ends."""
     count = max((topic.partition_count for topic in table.offsets.topics.values()), default=0)
-    if count > 1 and table.spec.atomic is not None and table.spec.atomic.transaction_topic is None:
+    if count > 1 and table.spec.changes.atomic is not None and table.spec.changes.atomic.transaction_topic is None:
         raise SpecError(
             f"a transaction may span all {count} partitions of the topic, and nothing shows when it is complete",
             remedy="write `atomic: {transaction_topic: …}` with Debezium's topic, or use a topic of one partition",

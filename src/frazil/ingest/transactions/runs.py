@@ -1,7 +1,7 @@
 """The furthest end of a batch, for each partition, before which every transaction is complete. Pure.
 
 A topic repeats changes when its connector has crashed, from any earlier change on. A batch may not end inside such a
-repetition, where rows have earlier values. Places (`cdc.source.commit_order`) sort in the order of the source's
+repetition, where rows have earlier values. Places (`cdc.positions.format_commit_position`) sort in the order of the source's
 commits; those of one transaction sort after those of every earlier transaction.
 """
 

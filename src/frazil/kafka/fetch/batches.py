@@ -46,13 +46,13 @@ _LEAST_BATCH_BYTES, _LEAST_MESSAGE_BYTES = 49, 14
 
 
 @njit(**COMPILED)  # type: ignore[untyped-decorator]
-def _big(at: int, size: int) -> int:
-    found = 0
+def _big(address: int, size: int) -> int:
+    number = 0
     for i in range(size):
-        found = (found << 8) | load8(at + i)
-    if size < 8 and found >> (8 * size - 1):
-        found -= 1 << (8 * size)
-    return found
+        number = (number << 8) | load8(address + i)
+    if size < 8 and number >> (8 * size - 1):
+        number -= 1 << (8 * size)
+    return number
 
 
 @njit(**COMPILED)  # type: ignore[untyped-decorator]
@@ -63,17 +63,17 @@ def find_batches(base: int, start: int, end: int, table: I64) -> tuple[int, int,
 
     base: the address of the answer. table: int64 of shape (n_most, FIELDS).
     """
-    at, row = start, 0
-    while at + 17 <= end and row < table.shape[0]:
-        p = base + at
+    position, row = start, 0
+    while position + 17 <= end and row < table.shape[0]:
+        p = base + position
         size = _big(p + 8, 4)
         version = load8(p + 16)
         if size < (_LEAST_BATCH_BYTES if version == 2 else _LEAST_MESSAGE_BYTES):
-            return row, at, True
-        if at + LENGTH_BYTES + size > end:
+            return row, position, True
+        if position + LENGTH_BYTES + size > end:
             break
         first = _big(p, 8)
-        table[row, BEGIN], table[row, END] = at, at + LENGTH_BYTES + size
+        table[row, BEGIN], table[row, END] = position, position + LENGTH_BYTES + size
         table[row, BASE], table[row, LAST], table[row, FORMAT] = first, first, version
         if version == 2:
             table[row, EPOCH] = _big(p + 12, 4)
@@ -84,20 +84,20 @@ def find_batches(base: int, start: int, end: int, table: I64) -> tuple[int, int,
             table[row, MOST_MS] = _big(p + 35, 8)
             table[row, PRODUCER] = _big(p + 43, 8)
             table[row, COUNT] = _big(p + 57, 4)
-        at += LENGTH_BYTES + size
+        position += LENGTH_BYTES + size
         row += 1
-    return row, at, False
+    return row, position, False
 
 
 def _checksums() -> NDArray[np.uint32]:
     """Returns the tables of CRC32C by which eight bytes are taken at a time."""
-    made = np.zeros((8, 256), np.uint32)
-    made[0] = np.arange(256)
+    tables = np.zeros((8, 256), np.uint32)
+    tables[0] = np.arange(256)
     for _ in range(8):
-        made[0] = (made[0] >> 1) ^ np.where(made[0] & 1, np.uint32(0x82F63B78), np.uint32(0))
+        tables[0] = (tables[0] >> 1) ^ np.where(tables[0] & 1, np.uint32(0x82F63B78), np.uint32(0))
     for n in range(1, 8):
-        made[n] = (made[n - 1] >> 8) ^ made[0][made[n - 1] & 0xFF]
-    return made
+        tables[n] = (tables[n - 1] >> 8) ^ tables[0][tables[n - 1] & 0xFF]
+    return tables
 
 
 CHECKSUMS = _checksums()
@@ -113,32 +113,32 @@ def wrong_checksum(base: int, table: I64, checksums: NDArray[np.uint32], short: 
     for row in range(table.shape[0]):
         if table[row, FORMAT] != 2 or table[row, END] - table[row, BEGIN] >= short:
             continue
-        at, end = base + table[row, BEGIN] + CRC_START, base + table[row, END]
+        address, end = base + table[row, BEGIN] + CRC_START, base + table[row, END]
         crc = np.uint64(0xFFFFFFFF)
-        while at + 8 <= end:
-            word = load64(at) ^ crc
+        while address + 8 <= end:
+            word = load64(address) ^ crc
             crc = np.uint64(0)
             for n in range(8):
                 crc ^= np.uint64(checksums[7 - n, (word >> np.uint64(8 * n)) & low])
-            at += 8
-        while at < end:
-            crc = np.uint64(checksums[0, (crc ^ np.uint64(load8(at))) & low]) ^ (crc >> np.uint64(8))
-            at += 1
+            address += 8
+        while address < end:
+            crc = np.uint64(checksums[0, (crc ^ np.uint64(load8(address))) & low]) ^ (crc >> np.uint64(8))
+            address += 1
         if np.int64(crc ^ np.uint64(0xFFFFFFFF)) != table[row, CRC]:
             return row
     return -1
 
 
 @njit(**COMPILED)  # type: ignore[untyped-decorator]
-def _varint(at: int, end: int) -> tuple[int, int]:
+def _varint(address: int, end: int) -> tuple[int, int]:
     """Returns the number and the address after it; 0 as the address where there is none."""
-    found, shift = np.uint64(0), 0
-    while at < end and shift < 70:
-        byte = load8(at)
-        at += 1
-        found |= np.uint64(byte & 0x7F) << np.uint64(shift)
+    number, shift = np.uint64(0), 0
+    while address < end and shift < 70:
+        byte = load8(address)
+        address += 1
+        number |= np.uint64(byte & 0x7F) << np.uint64(shift)
         if byte < 0x80:
-            return int(np.int64(found >> np.uint64(1)) ^ -np.int64(found & np.uint64(1))), at
+            return int(np.int64(number >> np.uint64(1)) ^ -np.int64(number & np.uint64(1))), address
         shift += 7
     return 0, 0
 
@@ -172,18 +172,18 @@ def read_records(
     lists: int32 of shape (n_rows + 1,): where each record's headers end in `names`. offsets, times, left_out: int64 of shape
     (n_rows,).
     """
-    row, number, at, count, last_delta = state[ROW], state[NUMBER], state[AT], state[ROWS], state[LAST_DELTA]
+    row, number, address, count, last_delta = state[ROW], state[NUMBER], state[AT], state[ROWS], state[LAST_DELTA]
     most_rows = offsets.shape[0]
     has_values, has_keys, has_headers = values[3] != 0, keys[3] != 0, names[3] != 0
     n_wanted = wanted_names.shape[0]
     while row < table.shape[0]:
         raw, raw_end, of_batch = table[row, RAW], table[row, RAW_END], table[row, COUNT]
         if raw == 0:
-            row, number, at = row + 1, 0, 0
+            row, number, address = row + 1, 0, 0
             continue
         state[ROW] = row
-        if at == 0:
-            at, last_delta = raw, _NONE
+        if address == 0:
+            address, last_delta = raw, _NONE
             if of_batch < 0:
                 return DAMAGED
         base, first_ms, most_ms = table[row, BASE], table[row, FIRST_MS], table[row, MOST_MS]
@@ -191,9 +191,9 @@ def read_records(
         most_delta = table[row, LAST] - base
         while number < of_batch:
             if count >= most_rows:
-                state[NUMBER], state[AT], state[ROWS], state[LAST_DELTA] = number, at, count, last_delta
+                state[NUMBER], state[AT], state[ROWS], state[LAST_DELTA] = number, address, count, last_delta
                 return FULL
-            size, p = _varint(at, raw_end)
+            size, p = _varint(address, raw_end)
             if p == 0 or size < 6 or size > raw_end - p:
                 return DAMAGED
             stop = p + size
@@ -205,10 +205,10 @@ def read_records(
                 return DAMAGED
             offset = base + delta
             if offset < start:
-                number, at, last_delta = number + 1, stop, delta
+                number, address, last_delta = number + 1, stop, delta
                 continue
             if offset >= end:
-                number, at = of_batch, raw_end
+                number, address = of_batch, raw_end
                 break
             key_size, p = _varint(p, stop)
             if p == 0 or key_size < _NONE or key_size > stop - p:
@@ -237,7 +237,7 @@ def read_records(
                     )
                 )
             ):
-                state[NUMBER], state[AT], state[ROWS], state[LAST_DELTA] = number, at, count, last_delta
+                state[NUMBER], state[AT], state[ROWS], state[LAST_DELTA] = number, address, count, last_delta
                 state[VALUE_NEEDS], state[KEY_NEEDS] = max(kept, 0), max(key_size, 0)
                 state[HEADERS_NEED], state[NAMES_NEED] = stop - p, n_headers
                 return NEEDS_BYTES
@@ -268,25 +268,25 @@ def read_records(
             offsets[count] = offset
             times[count] = most_ms if of_append else first_ms + delta_ms
             count += 1
-            number, at, last_delta = number + 1, stop, delta
-        if at != raw_end:
+            number, address, last_delta = number + 1, stop, delta
+        if address != raw_end:
             return DAMAGED  # There are more records than their number.
-        row, number, at = row + 1, 0, 0
+        row, number, address = row + 1, 0, 0
     state[ROW], state[NUMBER], state[AT], state[ROWS] = row, 0, 0, count
     return DONE
 
 
 @njit(inline="always", **COMPILED)  # type: ignore[untyped-decorator]
 def _is_wanted(wanted_names: Any, name: int, size: int) -> bool:
-    found = False
+    is_wanted = False
     for n in range(0, wanted_names.shape[0], 2):
-        if not found and wanted_names[n + 1] == size:
-            found = True
+        if not is_wanted and wanted_names[n + 1] == size:
+            is_wanted = True
             for i in range(size):
                 if load8(wanted_names[n] + i) != load8(name + i):
-                    found = False
+                    is_wanted = False
                     break
-    return found
+    return is_wanted
 
 
 @njit(inline="always", **COMPILED)  # type: ignore[untyped-decorator]
@@ -298,7 +298,7 @@ def _append(column: Any, source: int, size: int) -> None:
         end += size
         column[1] = end
     store8(column[4] + entry, 1 if size < 0 else 0)
-    at = column[3] + 4 * (entry + 1)
+    address = column[3] + 4 * (entry + 1)
     for i in range(4):
-        store8(at + i, end >> (8 * i))
+        store8(address + i, end >> (8 * i))
     column[5] = entry + 1

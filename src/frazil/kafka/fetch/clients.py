@@ -13,8 +13,8 @@ _clusters: dict[tuple[tuple[str, str], ...], Cluster] = {}
 def cluster_of(settings: Mapping[str, str]) -> Cluster:
     """Returns the client with these settings; those with others, such as a secret that was renewed, are closed in time."""
     key = tuple(sorted(settings.items()))
-    found = _clusters.pop(key, None) or Cluster(settings)
-    _clusters[key] = found  # Now the newest.
+    cluster = _clusters.pop(key, None) or Cluster(settings)
+    _clusters[key] = cluster  # Now the newest.
     while len(_clusters) > _MOST:
         _clusters.pop(next(iter(_clusters))).close()
-    return found
+    return cluster

@@ -88,7 +88,9 @@ class Cluster:
         finally:
             if not is_kept:
                 connection.close()
-        self._brokers = {one.node_id: (one.host, one.port) for one in answer.brokers}
+        self._brokers = {
+            answered_broker.node_id: (answered_broker.host, answered_broker.port) for answered_broker in answer.brokers
+        }
         wrong: dict[str, str] = {}
         for place in [place for place in self.leaders if place[0] in topics]:
             del self.leaders[place]
@@ -105,9 +107,11 @@ class Cluster:
             self.ids[topic.name] = topic_id
         else:
             self.ids.pop(topic.name, None)
-        for one in topic.partitions:
-            if one.leader_id >= 0:
-                self.leaders[topic.name, one.partition_index] = Leader(one.leader_id, one.leader_epoch)
+        for partition in topic.partitions:
+            if partition.leader_id >= 0:
+                self.leaders[topic.name, partition.partition_index] = Leader(
+                    partition.leader_id, partition.leader_epoch
+                )
 
     def _any(self, timeout_s: float) -> tuple[Connection, bool]:
         """Returns a connection to any broker, and whether it is kept: it is to be closed otherwise."""
@@ -115,8 +119,8 @@ class Cluster:
         for connection in self._connections.values():
             if connection.is_idle:
                 return connection, True
-        known = sorted(self._brokers, key=lambda broker: broker in self._connections)
-        candidates = dict.fromkeys([*(self._brokers[broker] for broker in known), *self._bootstrap])
+        brokers = sorted(self._brokers, key=lambda broker: broker in self._connections)
+        candidates = dict.fromkeys([*(self._brokers[broker] for broker in brokers), *self._bootstrap])
         deadline_s = _CLOCK.monotonic_s() + timeout_s
         failure: UnavailableError | None = None
         for address in sorted(candidates, key=self._failing.__contains__):  # Those that failed last come last.
@@ -124,7 +128,7 @@ class Cluster:
             if failure is not None and left_s <= 0:
                 break
             try:
-                made = self._connect(*address, self.settings, max(left_s / 2, _LEAST_CONNECT_S))
+                new_connection = self._connect(*address, self.settings, max(left_s / 2, _LEAST_CONNECT_S))
             except UnavailableError as error:
                 if is_final(error):
                     raise
@@ -132,13 +136,13 @@ class Cluster:
                 failure = error
             else:
                 self._failing.discard(address)
-                return made, False
+                return new_connection, False
         assert failure is not None
         raise failure
 
     def _forget(self, connection: Connection) -> None:
-        for broker, one in list(self._connections.items()):
-            if one is connection:
+        for broker, kept in list(self._connections.items()):
+            if kept is connection:
                 self.drop(broker)
 
     def connection(self, broker: int, timeout_s: float = _ANSWER_S) -> Connection:

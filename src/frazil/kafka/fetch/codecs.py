@@ -48,16 +48,16 @@ def decompress(codec: int, data: memoryview, room: Any) -> int:
 def _snappy(data: memoryview, room: Any) -> int:
     if bytes(data[: len(_XERIAL)]) != _XERIAL:
         return _snappy_block(data, room)
-    at, size = _XERIAL_HEADER_BYTES, 0
-    while at < len(data):
-        if at + _SIZE.size > len(data):
+    position, size = _XERIAL_HEADER_BYTES, 0
+    while position < len(data):
+        if position + _SIZE.size > len(data):
             raise Damaged("a block of snappy is cut short")
-        (length,) = _SIZE.unpack_from(data, at)
-        at += _SIZE.size
-        if length < 0 or at + length > len(data):
+        (length,) = _SIZE.unpack_from(data, position)
+        position += _SIZE.size
+        if length < 0 or position + length > len(data):
             raise Damaged("a block of snappy is cut short")
-        size += _snappy_block(data[at : at + length], room[size:])
-        at += length
+        size += _snappy_block(data[position : position + length], room[size:])
+        position += length
     return size
 
 

@@ -129,7 +129,9 @@ class Columns:
         self._left_out = np.zeros(rows, np.int64)
         encoded = [np.frombuffer(name.encode(), np.uint8) for name in wanted.headers]
         self._kept_names = encoded  # What the addresses are of.
-        self._wanted_names: I64 = np.array([n for one in encoded for n in (one.ctypes.data, one.size)], np.int64)
+        self._wanted_names: I64 = np.array(
+            [n for name_bytes in encoded for n in (name_bytes.ctypes.data, name_bytes.size)], np.int64
+        )
         self._partitions: list[tuple[int, int]] = []
 
     def take(self, partition: int, table: I64, state: I64, start: int, end: int) -> bool:
@@ -155,10 +157,10 @@ class Columns:
             )
             if how == DAMAGED:
                 raise DamagedRecord(int(state[ROW]))
-            found = int(state[ROWS])
-            if found > self.count:
-                self._partitions.append((partition, found - self.count))
-                self.count = found
+            count = int(state[ROWS])
+            if count > self.count:
+                self._partitions.append((partition, count - self.count))
+                self.count = count
             if how == DONE:
                 return True
             if how == FULL or self.count:
@@ -180,12 +182,12 @@ class Columns:
 
     def take_all(self) -> pa.RecordBatch:
         """Returns the records with the wanted columns, in their order, and is empty."""
-        made = {name: self._column(name) for name in self._wanted.columns}
+        columns = {name: self._column(name) for name in self._wanted.columns}
         left_out = self._left_out[: self.count]
         if self._values is not None and left_out.any():
-            made[LEFT_OUT] = pa.array(left_out.copy())
+            columns[LEFT_OUT] = pa.array(left_out.copy())
         self._partitions, self.count = [], 0
-        return pa.RecordBatch.from_pydict(made)
+        return pa.RecordBatch.from_pydict(columns)
 
     def _column(self, name: str) -> pa.Array:
         if name == "value":
@@ -220,23 +222,23 @@ class Columns:
 def batch_of(topic: str, partition: int, messages: Sequence[Message], wanted: Wanted) -> pa.RecordBatch:
     """Returns messages, which have no headers, with the wanted columns."""
     count = len(messages)
-    sizes = [len(one.value or b"") for one in messages]
+    sizes = [len(message.value or b"") for message in messages]
     left_out = [size if size > wanted.most_value_bytes else 0 for size in sizes]
     columns: dict[str, Callable[[], pa.Array]] = {
         "topic": lambda: pa.repeat(pa.scalar(topic), count),
         "partition": lambda: pa.repeat(pa.scalar(partition, pa.int32()), count),
-        "offset": lambda: pa.array([one.offset for one in messages], pa.int64()),
-        "timestamp": lambda: timestamps(np.array([one.timestamp_ms for one in messages], np.int64)),
-        "key": lambda: pa.array([one.key for one in messages], pa.binary()),
+        "offset": lambda: pa.array([message.offset for message in messages], pa.int64()),
+        "timestamp": lambda: timestamps(np.array([message.timestamp_ms for message in messages], np.int64)),
+        "key": lambda: pa.array([message.key for message in messages], pa.binary()),
         "headers": lambda: pa.nulls(count, _HEADERS_TYPE),
         "value": lambda: pa.array(
-            [None if out else one.value for one, out in zip(messages, left_out, strict=True)], pa.binary()
+            [None if out else message.value for message, out in zip(messages, left_out, strict=True)], pa.binary()
         ),
     }
-    made = {name: columns[name]() for name in wanted.columns}
-    if "value" in made and any(left_out):
-        made[LEFT_OUT] = pa.array(left_out, pa.int64())
-    return pa.RecordBatch.from_pydict(made)
+    arrays = {name: columns[name]() for name in wanted.columns}
+    if "value" in arrays and any(left_out):
+        arrays[LEFT_OUT] = pa.array(left_out, pa.int64())
+    return pa.RecordBatch.from_pydict(arrays)
 
 
 def timestamps(times_ms: NDArray[np.int64]) -> pa.TimestampArray:

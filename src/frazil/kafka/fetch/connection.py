@@ -74,25 +74,25 @@ def connect(host: str, port: int, settings: Mapping[str, str], timeout_s: float)
 
 def addresses(servers: str) -> list[tuple[str, int]]:
     """Returns the hosts and ports of `bootstrap.servers`."""
-    found = []
-    for one in servers.split(","):
-        host, _, port = one.strip().rpartition("://")[2].rpartition(":")
+    parsed = []
+    for server in servers.split(","):
+        host, _, port = server.strip().rpartition("://")[2].rpartition(":")
         if host and port.isdecimal():
-            found.append((host.strip("[]"), int(port)))
+            parsed.append((host.strip("[]"), int(port)))
         elif port:
-            found.append((port.strip("[]"), _PORT))
-    return found
+            parsed.append((port.strip("[]"), _PORT))
+    return parsed
 
 
 def _wire(host: str, port: int, settings: Mapping[str, str], where: str, deadline_s: float) -> socket.socket:
     """Returns a socket to the first of the host's addresses that answers; each has its share of the time that is left."""
     family = _FAMILIES.get(settings.get("broker.address.family", ""), socket.AF_UNSPEC)
     try:
-        found = socket.getaddrinfo(host, port, family, socket.SOCK_STREAM)
+        resolved = socket.getaddrinfo(host, port, family, socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
         raise UnavailableError(f"the broker's name cannot be resolved: {error}", where=where) from None
     faults = []
-    addresses = list(dict.fromkeys((one[0], one[4]) for one in found))
+    addresses = list(dict.fromkeys((entry[0], entry[4]) for entry in resolved))
     for number, (kind, address) in enumerate(addresses):
         wired = socket.socket(kind, socket.SOCK_STREAM)
         try:
@@ -127,8 +127,8 @@ def _fail(error: OSError, where: str, remedy: str = "") -> NoReturn:
     words = _words(error)
     if isinstance(error, TimeoutError):
         raise UnavailableError("the broker does not answer in time", where=where) from None
-    if isinstance(error, ssl.SSLError) and (found := kafka_remedy(words)):
-        raise _Refused(f"TLS is refused: {words}", remedy=found, where=where) from None
+    if isinstance(error, ssl.SSLError) and (tls_remedy := kafka_remedy(words)):
+        raise _Refused(f"TLS is refused: {words}", remedy=tls_remedy, where=where) from None
     fault = "TLS fails" if isinstance(error, ssl.SSLError) else "the connection is lost"
     raise UnavailableError(f"{fault}: {words}", remedy=remedy, where=where) from None
 
@@ -181,14 +181,16 @@ class Connection:
     def _asked_versions(self, deadline_s: float) -> dict[int, tuple[int, int]]:
         version = 3
         while True:
-            own = {"client_software_name": _CLIENT_NAME, "client_software_version": __version__} if version > 2 else {}
-            answer = self.ask(ApiVersionsRequest(version=version, **own), _left_s(deadline_s))
+            client = (
+                {"client_software_name": _CLIENT_NAME, "client_software_version": __version__} if version > 2 else {}
+            )
+            answer = self.ask(ApiVersionsRequest(version=version, **client), _left_s(deadline_s))
             if answer.error_code == _UNSUPPORTED_VERSION and version > 0:
                 version = 0  # An old broker answers in this version what it knows.
                 continue
             if answer.error_code:
                 self._fail(f"the broker does not list its versions: {for_code(answer.error_code).__name__}")
-            return {one.api_key: (one.min_version, one.max_version) for one in answer.api_keys}
+            return {api.api_key: (api.min_version, api.max_version) for api in answer.api_keys}
 
     @property
     def is_expired(self) -> bool:

@@ -36,7 +36,7 @@ class Message(NamedTuple):
 
 
 class DamagedMessage(Exception):
-    """Bytes that are no message."""
+    """Bytes that are not a message."""
 
 
 def messages_of(data: memoryview, is_inside: bool = False) -> Iterator[Message]:
@@ -44,31 +44,31 @@ def messages_of(data: memoryview, is_inside: bool = False) -> Iterator[Message]:
 
     Raises: DamagedMessage.
     """
-    at = 0
-    while at < len(data):
+    position = 0
+    while position < len(data):
         try:
-            offset, size, crc, version, attributes = _HEAD.unpack_from(data, at)
-            end = at + _START_BYTES + size
+            offset, size, crc, version, attributes = _HEAD.unpack_from(data, position)
+            end = position + _START_BYTES + size
             if size < _LEAST_BYTES or end > len(data):
                 raise DamagedMessage("a message is cut short")
-            if zlib.crc32(data[at + _CHECKED_FROM : end]) != crc:
+            if zlib.crc32(data[position + _CHECKED_FROM : end]) != crc:
                 raise DamagedMessage("its checksum is another one")
             if version not in (0, 1) or (is_inside and attributes & _CODEC):
                 raise DamagedMessage("a message is of another format than the others")
-            yield from _opened(data[at + _HEAD.size : end], offset, version, attributes)
+            yield from _opened(data[position + _HEAD.size : end], offset, version, attributes)
         except struct.error:
             raise DamagedMessage("a message is cut short") from None
-        at = end
+        position = end
 
 
 def _opened(data: memoryview, offset: int, version: int, attributes: int) -> Iterator[Message]:
-    timestamp_ms, at = NO_TIMESTAMP_MS, 0
+    timestamp_ms, position = NO_TIMESTAMP_MS, 0
     if version == 1:
         (timestamp_ms,) = _LONG.unpack_from(data)
-        at = _LONG.size
-    key, at = _bytes_at(data, at)
-    value, at = _bytes_at(data, at)
-    if at != len(data):
+        position = _LONG.size
+    key, position = _bytes_at(data, position)
+    value, position = _bytes_at(data, position)
+    if position != len(data):
         raise struct.error
     codec = attributes & _CODEC
     if codec == codecs.NONE:
@@ -77,19 +77,19 @@ def _opened(data: memoryview, offset: int, version: int, attributes: int) -> Ite
     inner = list(messages_of(memoryview(_decompressed(codec, value or b"", version)), is_inside=True))
     # Of version 1 the offsets inside count from the first one, and that of the whole is the last one.
     shift = offset - inner[-1].offset if version == 1 and inner else 0
-    for one in inner:
-        at_ms = timestamp_ms if version == 1 and attributes & _APPEND_TIME else one.timestamp_ms
-        yield Message(one.offset + shift, at_ms, one.key, one.value)
+    for message in inner:
+        at_ms = timestamp_ms if version == 1 and attributes & _APPEND_TIME else message.timestamp_ms
+        yield Message(message.offset + shift, at_ms, message.key, message.value)
 
 
-def _bytes_at(data: memoryview, at: int) -> tuple[bytes | None, int]:
-    (size,) = _SIZE.unpack_from(data, at)
-    at += _SIZE.size
+def _bytes_at(data: memoryview, position: int) -> tuple[bytes | None, int]:
+    (size,) = _SIZE.unpack_from(data, position)
+    position += _SIZE.size
     if size < 0:
-        return None, at
-    if at + size > len(data):
+        return None, position
+    if position + size > len(data):
         raise struct.error
-    return bytes(data[at : at + size]), at + size
+    return bytes(data[position : position + size]), position + size
 
 
 def _decompressed(codec: int, value: bytes, version: int) -> bytes:
@@ -118,13 +118,13 @@ def _with_checksum(packed: bytes) -> bytes:
 def _xxh32(few: bytes) -> int:
     """Returns XXH32 of fewer than 16 bytes."""
     primes = 0x9E3779B1, 0x85EBCA77, 0xC2B2AE3D, 0x27D4EB2F, 0x165667B1
-    found, words = primes[4] + len(few), len(few) // 4
+    hashed, words = primes[4] + len(few), len(few) // 4
     for (word,) in struct.iter_unpack("<I", few[: 4 * words]):
-        found = found + word * primes[2] & 0xFFFFFFFF
-        found = (found << 17 | found >> 15) * primes[3] & 0xFFFFFFFF
+        hashed = hashed + word * primes[2] & 0xFFFFFFFF
+        hashed = (hashed << 17 | hashed >> 15) * primes[3] & 0xFFFFFFFF
     for byte in few[4 * words :]:
-        found = found + byte * primes[4] & 0xFFFFFFFF
-        found = (found << 11 | found >> 21) * primes[0] & 0xFFFFFFFF
-    found = (found ^ found >> 15) * primes[1] & 0xFFFFFFFF
-    found = (found ^ found >> 13) * primes[2] & 0xFFFFFFFF
-    return found ^ found >> 16
+        hashed = hashed + byte * primes[4] & 0xFFFFFFFF
+        hashed = (hashed << 11 | hashed >> 21) * primes[0] & 0xFFFFFFFF
+    hashed = (hashed ^ hashed >> 15) * primes[1] & 0xFFFFFFFF
+    hashed = (hashed ^ hashed >> 13) * primes[2] & 0xFFFFFFFF
+    return hashed ^ hashed >> 16

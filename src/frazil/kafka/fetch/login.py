@@ -77,7 +77,7 @@ def _words(answer: Any) -> str:
 
 @contextmanager
 def _mechanism(name: str, settings: Mapping[str, str], host: str, timeout_s: float) -> Iterator[SaslMechanism]:
-    user, password = (settings.get(f"sasl.{one}", "") for one in ("username", "password"))
+    user, password = (settings.get(f"sasl.{setting}", "") for setting in ("username", "password"))
     if name == "PLAIN":
         yield SaslMechanismPlain(sasl_plain_username=user, sasl_plain_password=password)
     elif name in ("SCRAM-SHA-256", "SCRAM-SHA-512"):

@@ -101,7 +101,7 @@ class _Asked:
 
 
 @dataclass(frozen=True)
-class _Found:
+class _LocatedBatches:
     """Batches of a partition that are to be read."""
 
     part: _Part
@@ -284,9 +284,9 @@ class _Reading:
             partition_max_bytes=min(_PARTITION_BYTES >> self._shrink_bits, max(_LEAST_BYTES, lacking)),
         )
 
-    def _check_id(self, topic: str, found: UUID | None, part: _Part) -> None:
+    def _check_id(self, topic: str, topic_id: UUID | None, part: _Part) -> None:
         """Raises UnavailableError where this is not the topic any more that records were read of."""
-        if topic in self._ids and self._ids[topic] != found:
+        if topic in self._ids and self._ids[topic] != topic_id:
             raise UnavailableError("the topic was deleted and created again while it was read", where=part.where)
 
     # ---- what comes
@@ -381,19 +381,19 @@ class _Reading:
 
     def _take(self, asked: _Asked, fetched: Fetched, answer: memoryview) -> Iterator[pa.RecordBatch]:
         missing = dict(asked.parts)
-        found: list[_Found] = []
+        located: list[_LocatedBatches] = []
         has_room = True
         current = self._current(asked, fetched)
-        for one in fetched.partitions:
-            part = missing.pop((asked.topics.get(one.topic, ""), one.partition), None)
+        for answered in fetched.partitions:
+            part = missing.pop((asked.topics.get(answered.topic, ""), answered.partition), None)
             if part is not None and part.range.topic in current:
-                found += self._taken(asked, part, one, answer, has_room)
-            has_room = has_room and one.start == one.end
+                located += self._taken(asked, part, answered, answer, has_room)
+            has_room = has_room and answered.start == answered.end
         if not fetched.throttle_ms:
             for part in missing.values():
                 self._note(part, f"{asked.connection.where} leaves the partition out of its answer", asked.sent_s)
         self._ask()  # The next answer comes while these records are used.
-        for some in found:
+        for some in located:
             offsets = (some.start, some.part.range.end)
             try:
                 yield from self._records.add(some.part.place, offsets, some.table, answer, some.aborted)
@@ -404,48 +404,52 @@ class _Reading:
         """Returns the topics of which the answer is what was asked for: those of before Fetch 13 may have been
         recreated, and have another id now.
         """
-        known = {topic for topic, found in asked.ids.items() if found is not None}
-        if asked.version >= WITH_IDS or not known or all(one.start == one.end for one in fetched.partitions):
+        topics_with_ids = {topic for topic, topic_id in asked.ids.items() if topic_id is not None}
+        if (
+            asked.version >= WITH_IDS
+            or not topics_with_ids
+            or all(answered.start == answered.end for answered in fetched.partitions)
+        ):
             return set(asked.ids)
         try:
-            self._cluster.refresh(known, self._answer_s, asked.broker)
+            self._cluster.refresh(topics_with_ids, self._answer_s, asked.broker)
         except UnavailableError as error:
             self._lost(asked.parts.values(), _words(error), asked.sent_s)
             return set()
-        changed = {topic for topic in known if self._cluster.ids.get(topic) != asked.ids[topic]}
+        changed = {topic for topic in topics_with_ids if self._cluster.ids.get(topic) != asked.ids[topic]}
         for part in asked.parts.values():
             if part.range.topic in changed:
                 self._lost([part], "the topic was created again", asked.sent_s)
         return set(asked.ids) - changed
 
     def _taken(
-        self, asked: _Asked, part: _Part, one: FetchedPartition, answer: memoryview, has_room: bool
-    ) -> list[_Found]:
+        self, asked: _Asked, part: _Part, answered: FetchedPartition, answer: memoryview, has_room: bool
+    ) -> list[_LocatedBatches]:
         """Moves the partition's position behind the batches that an answer has, and returns those. has_room: whether the
         broker had room for the first of them.
         """
-        if one.error:
-            self._refused(asked, part, one)
-        elif one.diverges_at is not None:
-            raise UnavailableError(f"the log was truncated at offset {one.diverges_at}", where=part.where)
-        elif 0 <= part.position < one.log_start:
-            self._pass_gone(asked, part, one.log_start)
-        elif 0 <= one.replica != asked.broker:
-            part.replica = one.replica
+        if answered.error:
+            self._refused(asked, part, answered)
+        elif answered.diverges_at is not None:
+            raise UnavailableError(f"the log was truncated at offset {answered.diverges_at}", where=part.where)
+        elif 0 <= part.position < answered.log_start:
+            self._pass_gone(asked, part, answered.log_start)
+        elif 0 <= answered.replica != asked.broker:
+            part.replica = answered.replica
         else:
-            return self._located(asked, part, one, answer, has_room)
+            return self._located(asked, part, answered, answer, has_room)
         return []
 
     def _located(
-        self, asked: _Asked, part: _Part, one: FetchedPartition, answer: memoryview, has_room: bool
-    ) -> list[_Found]:
+        self, asked: _Asked, part: _Part, answered: FetchedPartition, answer: memoryview, has_room: bool
+    ) -> list[_LocatedBatches]:
         before, end = part.position, part.range.end
-        table = batches_in(answer, one.start, one.end, before, part.place)
+        table = batches_in(answer, answered.start, answered.end, before, part.place)
         if not len(table):
             if has_room:
-                self._nothing(asked, part, one)
+                self._nothing(asked, part, answered)
             return []
-        _check_offsets(part, table, one.high_watermark)
+        _check_offsets(part, table, answered.high_watermark)
         # One batch behind the range is proof that there is nothing else before it.
         table = table[: int((table[:, BASE] < end).sum()) + 1]
         after = min(end, int(table[-1, LAST]) + 1)
@@ -456,7 +460,7 @@ class _Reading:
         if after < end:
             self._left[part.place] = part  # Others come first in the next request.
         self._move(asked, part, after)
-        return [_Found(part, before, table, one.aborted if self._level else ())]
+        return [_LocatedBatches(part, before, table, answered.aborted if self._level else ())]
 
     def _move(self, asked: _Asked, part: _Part, position: int) -> None:
         topic = part.range.topic
@@ -481,10 +485,10 @@ class _Reading:
         self._reached[part.place] = part.position = part.range.end
         self._left.pop(part.place, None)
 
-    def _nothing(self, asked: _Asked, part: _Part, one: FetchedPartition) -> None:
+    def _nothing(self, asked: _Asked, part: _Part, answered: FetchedPartition) -> None:
         """What it means that a broker has no records at the position, although the range does not end there."""
-        readable = one.last_stable if self._level and one.last_stable >= 0 else one.high_watermark
-        if one.end > one.start:
+        readable = answered.last_stable if self._level and answered.last_stable >= 0 else answered.high_watermark
+        if answered.end > answered.start:
             self._note(part, f"{asked.connection.where} does not send the next batch as a whole", asked.sent_s)
         elif readable <= part.position and self._is_lenient:
             # A follower may lag behind.
@@ -492,7 +496,7 @@ class _Reading:
                 self._end_range(part)
             part.replica = None
         elif readable <= part.position:
-            kind = "the log ends" if one.high_watermark <= part.position else "an open transaction begins"
+            kind = "the log ends" if answered.high_watermark <= part.position else "an open transaction begins"
             words = f"{kind} at offset {part.position}, before the end of the range at {part.range.end}"
             self._note(part, words, asked.sent_s)
         elif self._is_gap(asked, part):
@@ -516,9 +520,9 @@ class _Reading:
             self._cluster.drop(asked.broker, asked.connection)
             return None
 
-    def _refused(self, asked: _Asked, part: _Part, one: FetchedPartition) -> None:
-        words = words_of(one.error)
-        if one.error == _OUT_OF_RANGE:
+    def _refused(self, asked: _Asked, part: _Part, answered: FetchedPartition) -> None:
+        words = words_of(answered.error)
+        if answered.error == _OUT_OF_RANGE:
             # A follower may lag behind; and a broker may know nothing of an epoch.
             is_of_leader, part.fetched_epoch = part.replica is None, -1
             first = self._first_offset(asked, part, EARLIEST) if is_of_leader else None
@@ -528,9 +532,9 @@ class _Reading:
                 self._end_range(part)
             else:
                 self._lost([part], f"{words}: the log has no offset {part.position}", asked.sent_s)
-        elif one.error == _CORRUPT:
+        elif answered.error == _CORRUPT:
             raise damaged(part.place, part.position, "its broker cannot read it")
-        elif one.error in _TRANSIENT:
+        elif answered.error in _TRANSIENT:
             self._lost([part], words, asked.sent_s)
         else:
             raise UnavailableError(words, remedy=kafka_remedy(words), where=part.where)

@@ -60,7 +60,7 @@ def batches_in(answer: memoryview, start: int, end: int, position: int, place: P
     """Returns the table of the whole batches among the bytes from `start` up to `end` of an answer, which may end with a
     part of one. position: the offset that was asked for.
 
-    Raises: UnavailableError for bytes that are no batches.
+    Raises: UnavailableError for bytes that are not batches.
     """
     base, tables, is_damaged = _address_of(answer), [], False
     while True:
@@ -69,17 +69,17 @@ def batches_in(answer: memoryview, start: int, end: int, position: int, place: P
         tables.append(table[:count])
         if count < len(table) or is_damaged:
             break
-    found = np.concatenate(tables) if len(tables) > 1 else tables[0]
-    lasts = found[:, LAST]
-    is_disordered = bool(len(found)) and bool(
-        (lasts < found[:, BASE]).any() or (found[1:, BASE] <= lasts[:-1]).any() or lasts[-1] < position
+    batches = np.concatenate(tables) if len(tables) > 1 else tables[0]
+    lasts = batches[:, LAST]
+    is_disordered = bool(len(batches)) and bool(
+        (lasts < batches[:, BASE]).any() or (batches[1:, BASE] <= lasts[:-1]).any() or lasts[-1] < position
     )
     if is_disordered:
-        _check(place, found, answer)  # Knows better which one it is.
+        _check(place, batches, answer)  # Knows better which one it is.
         raise damaged(place, position, "its offsets are in no order")
     if is_damaged:
-        raise damaged(place, int(lasts[-1]) + 1 if len(found) else position, "its length is none")
-    return found
+        raise damaged(place, int(lasts[-1]) + 1 if len(batches) else position, "its length is none")
+    return batches
 
 
 class TooLargeBatch(Exception):
@@ -302,7 +302,7 @@ def _unreadable(table: I64, aborted: tuple[tuple[int, int], ...], answer: memory
 
 def _is_abort(batch: I64, answer: memoryview) -> bool:
     """Whether a control batch ends a transaction for nothing: its record's key is a version and a type, int16 each."""
-    at = int(batch[BEGIN]) + HEADER_BYTES
+    position = int(batch[BEGIN]) + HEADER_BYTES
     # Length, attributes, differences of time and offset, and the key's length are a byte each, as there is one record.
-    key = bytes(answer[at + 5 : at + 9])
+    key = bytes(answer[position + 5 : position + 9])
     return bool(batch[COUNT] == 1) and int.from_bytes(key[2:4], "big") == _ABORT

@@ -64,27 +64,27 @@ class _Cursor:
 
     def __init__(self, data: memoryview, version: int) -> None:
         self.data = data
-        self.at = 0
+        self.position = 0
         self._is_flexible = version >= _FLEXIBLE
 
     def take(self, form: struct.Struct) -> int:
-        found: int = form.unpack_from(self.data, self.at)[0]
-        self.at += form.size
-        return found
+        number: int = form.unpack_from(self.data, self.position)[0]
+        self.position += form.size
+        return number
 
     def longs(self) -> tuple[int, int]:
-        found: tuple[int, int] = _LONGS.unpack_from(self.data, self.at)
-        self.at += _LONGS.size
-        return found
+        numbers: tuple[int, int] = _LONGS.unpack_from(self.data, self.position)
+        self.position += _LONGS.size
+        return numbers
 
     def varint(self) -> int:
-        found = shift = 0
+        number = shift = 0
         while True:
-            byte = self.data[self.at]
-            self.at += 1
-            found |= (byte & 0x7F) << shift
+            byte = self.data[self.position]
+            self.position += 1
+            number |= (byte & 0x7F) << shift
             if byte < 0x80:
-                return found
+                return number
             shift += 7
 
     def length(self, form: struct.Struct = _INT) -> int:
@@ -93,25 +93,25 @@ class _Cursor:
 
     def skip(self, size: int) -> int:
         """Moves over bytes, and returns where they begin."""
-        start = self.at
-        self.at += max(0, size)
-        if self.at > len(self.data):
+        start = self.position
+        self.position += max(0, size)
+        if self.position > len(self.data):
             raise struct.error
         return start
 
     def tags(self) -> dict[int, int]:
         """Moves over tagged fields, and returns where they begin."""
-        found: dict[int, int] = {}
+        fields: dict[int, int] = {}
         for _ in range(self.varint() if self._is_flexible else 0):
             tag = self.varint()
-            found[tag] = self.skip(self.varint())
-        return found
+            fields[tag] = self.skip(self.varint())
+        return fields
 
 
 def read_response(data: memoryview, version: int) -> Fetched:
     """Returns the answer in a answer, after its size and its correlation id.
 
-    Raises: InvariantError for bytes that are no answer of this version.
+    Raises: InvariantError for bytes that are not an answer of this version.
     """
     try:
         return _response(data, version)
@@ -126,7 +126,7 @@ def _response(data: memoryview, version: int) -> Fetched:
     if version >= 7:
         error = cursor.take(_SHORT)
         cursor.skip(4)  # The session.
-    found: list[FetchedPartition] = []
+    partitions: list[FetchedPartition] = []
     for _ in range(cursor.length()):
         topic: UUID | str
         if version >= WITH_IDS:
@@ -136,12 +136,12 @@ def _response(data: memoryview, version: int) -> Fetched:
             size = cursor.length(_SHORT)
             start = cursor.skip(size)
             topic = str(cursor.data[start : start + size], "utf-8")
-        found += [_partition(cursor, topic, version) for _ in range(cursor.length())]
+        partitions += [_partition(cursor, topic, version) for _ in range(cursor.length())]
         cursor.tags()
     cursor.tags()
-    if cursor.at != len(data):
+    if cursor.position != len(data):
         raise struct.error
-    return Fetched(throttle_ms, error, tuple(found))
+    return Fetched(throttle_ms, error, tuple(partitions))
 
 
 def _partition(cursor: _Cursor, topic: UUID | str, version: int) -> FetchedPartition:

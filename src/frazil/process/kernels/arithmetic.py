@@ -43,16 +43,16 @@ _LONG_MIN = np.iinfo(np.int64).min
 _DIGITS_OF_NEGATION = 34
 
 
-def _arithmetic(call: Call, one: Value, other: Value) -> Result:
+def _arithmetic(call: Call, left: Value, right: Value) -> Result:
     plain, checked, by_numpy = _PLAIN[call.function]
     if pa.types.is_decimal(call.type):
-        return narrow(plain(_wide(one, other.type, call), _wide(other, one.type, call)), call.type, HALF_UP)
+        return narrow(plain(_wide(left, right.type, call), _wide(right, left.type, call)), call.type, HALF_UP)
     if pa.types.is_floating(call.type):
-        return Result(plain(one, other))
+        return Result(plain(left, right))
     try:
-        return Result(checked(one, other))
+        return Result(checked(left, right))
     except pa.ArrowInvalid:  # Some row overflows.
-        return _overflowing(call, by_numpy, one, other)
+        return _overflowing(call, by_numpy, left, right)
 
 
 def _wide(value: Value, other: pa.Decimal128Type, call: Call) -> Value:
@@ -62,64 +62,64 @@ def _wide(value: Value, other: pa.Decimal128Type, call: Call) -> Value:
     return value.cast(pa.decimal256(kind.precision - kind.scale + scale, scale))
 
 
-def _overflowing(call: Call, by_numpy: Callable[..., Any], one: Value, other: Value) -> Result:
-    a, b = numbers(one), numbers(other)
+def _overflowing(call: Call, by_numpy: Callable[..., Any], left: Value, right: Value) -> Result:
+    a, b = numbers(left), numbers(right)
     with np.errstate(over="ignore"):
         if call.type == pa.int32():
             wide = by_numpy(np.asarray(a, np.int64), np.asarray(b, np.int64))
             bad = (wide < -(2**31)) | (wide >= 2**31)
-            found = wide.astype(np.int32)
+            wrapped = wide.astype(np.int32)
         else:
-            found = by_numpy(np.asarray(a, np.int64), np.asarray(b, np.int64))
-            bad = _long_overflows(call.function, np.asarray(a, np.int64), np.asarray(b, np.int64), found)
-    values = from_numbers(found, call.type, one, other)
-    there = both_there(one, other)
-    return failing(values, bad if there is None else bad & there, ARITHMETIC_OVERFLOW)
+            wrapped = by_numpy(np.asarray(a, np.int64), np.asarray(b, np.int64))
+            bad = _long_overflows(call.function, np.asarray(a, np.int64), np.asarray(b, np.int64), wrapped)
+    values = from_numbers(wrapped, call.type, left, right)
+    have_values = both_there(left, right)
+    return failing(values, bad if have_values is None else bad & have_values, ARITHMETIC_OVERFLOW)
 
 
-def _long_overflows(function: str, a: Any, b: Any, found: NDArray[np.int64]) -> Bools:
+def _long_overflows(function: str, a: Any, b: Any, wrapped: NDArray[np.int64]) -> Bools:
     if function == "Add":
-        return np.asarray(((a ^ found) & (b ^ found)) < 0)
+        return np.asarray(((a ^ wrapped) & (b ^ wrapped)) < 0)
     if function == "Subtract":
-        return np.asarray(((a ^ b) & (a ^ found)) < 0)
+        return np.asarray(((a ^ b) & (a ^ wrapped)) < 0)
     divisor = np.where(b == 0, 1, b)
     is_edge = (b == -1) & (a == _LONG_MIN)
     with np.errstate(over="ignore"):
-        return np.asarray(((b != 0) & (found // np.where(is_edge, 1, divisor) != a)) | is_edge)
+        return np.asarray(((b != 0) & (wrapped // np.where(is_edge, 1, divisor) != a)) | is_edge)
 
 
-def _bad_zero(one: Value, other: Value) -> Bools:
+def _bad_zero(left: Value, right: Value) -> Bools:
     """Returns where a number other than null is divided by zero."""
-    rows = rows_of(one, other)
-    there = both_there(one, other)
-    is_zero = np.broadcast_to(numbers(other) == 0, (rows,))
-    return np.array(is_zero if there is None else is_zero & there)
+    rows = rows_of(left, right)
+    have_values = both_there(left, right)
+    is_zero = np.broadcast_to(numbers(right) == 0, (rows,))
+    return np.array(is_zero if have_values is None else is_zero & have_values)
 
 
-def _divide(call: Call, one: Value, other: Value) -> Result:
-    bad = _bad_zero(one, other)
+def _divide(call: Call, left: Value, right: Value) -> Result:
+    bad = _bad_zero(left, right)
     if pa.types.is_decimal(call.type):
-        return _divide_decimals(call, one, other)
+        return _divide_decimals(call, left, right)
     with np.errstate(all="ignore"):
-        found = np.asarray(numbers(one)) / np.where(numbers(other) == 0, 1.0, numbers(other))
-    return failing(from_numbers(found, call.type, one, other), bad, DIVIDE_BY_ZERO)
+        quotients = np.asarray(numbers(left)) / np.where(numbers(right) == 0, 1.0, numbers(right))
+    return failing(from_numbers(quotients, call.type, left, right), bad, DIVIDE_BY_ZERO)
 
 
 _EXACT = Context(prec=200)
 _PLACES = Decimal((0, (1,), -38))
 
 
-def _divide_decimals(call: Call, one: Value, other: Value) -> Result:
+def _divide_decimals(call: Call, left: Value, right: Value) -> Result:
     """Spark rounds the quotient to 38 digits after the point, and then to the scale of the result."""
-    rows = rows_of(one, other)
+    rows = rows_of(left, right)
     unit, limit = Decimal((0, (1,), -call.type.scale)), Decimal(10) ** (call.type.precision - call.type.scale)
-    found: list[Decimal | None] = []
+    quotients: list[Decimal | None] = []
     errors = np.zeros(rows, np.uint8)
-    pairs = zip(as_array(one, rows).to_pylist(), as_array(other, rows).to_pylist(), strict=True)
+    pairs = zip(as_array(left, rows).to_pylist(), as_array(right, rows).to_pylist(), strict=True)
     for row, (a, b) in enumerate(pairs):
         value, errors[row] = (None, NO_ERROR) if a is None or b is None else _quotient(a, b, unit, limit)
-        found.append(value)
-    return Result(pa.array(found, call.type), errors if errors.any() else None)
+        quotients.append(value)
+    return Result(pa.array(quotients, call.type), errors if errors.any() else None)
 
 
 def _quotient(a: Decimal, b: Decimal, unit: Decimal, limit: Decimal) -> tuple[Decimal | None, int]:
@@ -130,36 +130,36 @@ def _quotient(a: Decimal, b: Decimal, unit: Decimal, limit: Decimal) -> tuple[De
     return (None, NUMERIC_VALUE_OUT_OF_RANGE) if abs(rounded) >= limit else (rounded, NO_ERROR)
 
 
-def _remainder(call: Call, one: Value, other: Value) -> Result:
+def _remainder(call: Call, left: Value, right: Value) -> Result:
     """The remainder with the sign of the dividend; for PMOD one that is not negative."""
-    bad = _bad_zero(one, other)
+    bad = _bad_zero(left, right)
     with np.errstate(all="ignore"):
         width = call.type.to_pandas_dtype()
-        a, b = np.asarray(numbers(one), width), np.asarray(numbers(other), width)
+        a, b = np.asarray(numbers(left), width), np.asarray(numbers(right), width)
         divisor = np.where(b == 0, np.ones(1, width), b)
-        found = np.fmod(a, divisor)
+        remainders = np.fmod(a, divisor)
         if call.function == "Pmod":
-            found = np.where(found < 0, np.fmod(found + divisor, divisor), found).astype(width)
-    return failing(from_numbers(found, call.type, one, other), bad, REMAINDER_BY_ZERO)
+            remainders = np.where(remainders < 0, np.fmod(remainders + divisor, divisor), remainders).astype(width)
+    return failing(from_numbers(remainders, call.type, left, right), bad, REMAINDER_BY_ZERO)
 
 
-def _integral_divide(call: Call, one: Value, other: Value) -> Result:
-    a, b = np.asarray(numbers(one), np.int64), np.asarray(numbers(other), np.int64)
-    by_zero = _bad_zero(one, other)
+def _integral_divide(call: Call, left: Value, right: Value) -> Result:
+    a, b = np.asarray(numbers(left), np.int64), np.asarray(numbers(right), np.int64)
+    by_zero = _bad_zero(left, right)
     is_edge = np.broadcast_to((a == _LONG_MIN) & (b == -1), by_zero.shape)
     divisor = np.where((b == 0) | is_edge, 1, b)
     floored = a // divisor
-    found = floored + ((floored < 0) & (floored * divisor != a))
+    quotients = floored + ((floored < 0) & (floored * divisor != a))
     errors = np.where(by_zero, DIVIDE_BY_ZERO, np.where(is_edge, ARITHMETIC_OVERFLOW, NO_ERROR)).astype(np.uint8)
-    values = failing(from_numbers(found, call.type, one, other), errors != 0, DIVIDE_BY_ZERO).values
+    values = failing(from_numbers(quotients, call.type, left, right), errors != 0, DIVIDE_BY_ZERO).values
     return Result(values, errors if errors.any() else None)
 
 
 def _negate(call: Call, value: pa.Array) -> Result:
     if pa.types.is_integer(value.type):
         bad = numbers(value) == np.iinfo(value.type.to_pandas_dtype()).min
-        found = pc.negate(value) if call.function == "UnaryMinus" else pc.abs(value)
-        return failing(found, bad & np.asarray(value.is_valid()), ARITHMETIC_OVERFLOW)
+        negated = pc.negate(value) if call.function == "UnaryMinus" else pc.abs(value)
+        return failing(negated, bad & np.asarray(value.is_valid()), ARITHMETIC_OVERFLOW)
     return Result(pc.negate(value) if call.function == "UnaryMinus" else pc.abs(value))
 
 
@@ -171,9 +171,9 @@ def _whole(mode: str) -> Callable[[Call, pa.Array], Result]:
             return Result(value)
         if pa.types.is_decimal(value.type):
             return narrow(value, call.type, mode)
-        found = numbers(value)
+        values = numbers(value)
         with np.errstate(invalid="ignore"):
-            rounded = np.ceil(found) if mode == CEILING else np.floor(found)
+            rounded = np.ceil(values) if mode == CEILING else np.floor(values)
             edge = 2.0**63
             inside = np.where(np.isnan(rounded) | (np.abs(rounded) >= edge), 0, rounded).astype(np.int64)
             limits = np.iinfo(np.int64)
@@ -189,12 +189,12 @@ def _round(call: Call, value: pa.Array, _: pa.Scalar) -> Result:
 
 
 def _sign(_: Call, value: pa.Array) -> pa.Array:
-    found = numbers(value)
-    return from_numbers(np.where((found == 0) | np.isnan(found), found, np.sign(found)), pa.float64(), value)
+    values = numbers(value)
+    return from_numbers(np.where((values == 0) | np.isnan(values), values, np.sign(values)), pa.float64(), value)
 
 
 def _bits(function: Any) -> Kernel:
-    return Kernel(("int, int", "long, long"), lambda _, one, other: function(one, other))
+    return Kernel(("int, int", "long, long"), lambda _, left, right: function(left, right))
 
 
 def constants_last(call: Call) -> Call:
@@ -206,13 +206,13 @@ def constants_last(call: Call) -> Call:
         if call.function in ("Add", "Multiply") and pa.types.is_integer(call.type)
         else []
     )
-    constants = [one for one in operands if is_constant(one)]
-    others = [one for one in operands if not is_constant(one)]
+    constants = [operand for operand in operands if is_constant(operand)]
+    others = [operand for operand in operands if not is_constant(operand)]
     if len(operands) < 3 or not constants or not others:
         return call
 
-    def join(one: Expression, other: Expression) -> Expression:
-        return replace(call, arguments=(one, other))
+    def join(left: Expression, right: Expression) -> Expression:
+        return replace(call, arguments=(left, right))
 
     return replace(call, arguments=(reduce(join, others), reduce(join, constants)))
 
@@ -223,17 +223,17 @@ def _operands(expression: Expression, function: str) -> list[Expression]:
     """
     if not isinstance(expression, Call) or expression.function != function:
         return [expression]
-    return [found for argument in expression.arguments for found in _operands(argument, function)]
+    return [operand for argument in expression.arguments for operand in _operands(argument, function)]
 
 
 def _fits(call: Call) -> str:
     """Exact decimals have at most the 76 digits of Arrow's widest."""
     if not pa.types.is_decimal(call.type):
         return ""
-    one, other = (argument.type for argument in call.arguments)
-    scale = max(one.scale, other.scale)
-    whole = max(one.precision - one.scale, other.precision - other.scale)
-    digits = one.precision + other.precision if call.function == "Multiply" else whole + scale
+    left, right = (argument.type for argument in call.arguments)
+    scale = max(left.scale, right.scale)
+    whole = max(left.precision - left.scale, right.precision - right.scale)
+    digits = left.precision + right.precision if call.function == "Multiply" else whole + scale
     return "" if digits < WIDEST - 1 else f"its exact result may have more than {WIDEST - 2} digits"
 
 

@@ -11,15 +11,15 @@ from frazil.process.program import BY_SPARK, Call
 from frazil.schema.arrow import as_written
 
 
-def _value(call: Call, found: pa.Array, *_: pa.Array) -> Result:
-    bad = np.asarray(found.is_null())
-    values = as_written(pc.struct_field(found, 0), call.type)
+def _value(call: Call, structs: pa.Array, *_: pa.Array) -> Result:
+    bad = np.asarray(structs.is_null())
+    values = as_written(pc.struct_field(structs, 0), call.type)
     bad |= _has_invalid_text(values)
     return Result(null_where(values, bad), bad.astype(np.uint8) * np.uint8(EXPRESSION_FAILED))
 
 
 def _has_invalid_text(values: pa.Array) -> Bools:
-    """Returns which rows have text that is no UTF-8, which Spark's text may be: bool of shape (rows,)."""
+    """Returns which rows have text that is not UTF-8, which Spark's text may be: bool of shape (rows,)."""
     if _is_valid(values):
         return np.zeros(len(values), np.bool_)
     return np.array([not _is_valid(values.slice(row, 1)) for row in range(len(values))], np.bool_)

@@ -100,21 +100,21 @@ def read_days(texts: pa.StringArray, target: pa.DataType) -> Result:
             return Result(texts.cast(target))
         except pa.ArrowInvalid:
             pass
-    found = by_value(texts, pa.int32(), _day)
-    return _failing(texts, found, target)
+    days = by_value(texts, pa.int32(), _day)
+    return _failing(texts, days, target)
 
 
-def _failing(texts: pa.Array, found: pa.Array, target: pa.DataType) -> Result:
-    bad = np.asarray(found.is_null()) & np.asarray(texts.is_valid())
-    return failing(found.view(target), bad, CAST_INVALID_INPUT)
+def _failing(texts: pa.Array, parsed: pa.Array, target: pa.DataType) -> Result:
+    bad = np.asarray(parsed.is_null()) & np.asarray(texts.is_valid())
+    return failing(parsed.view(target), bad, CAST_INVALID_INPUT)
 
 
 def _day(text: str) -> int | None:
     match = _DAY_TEXT.fullmatch(text.strip(SPACES))
     if match is None:
         return None
-    found = days_from_civil(int(match["year"]), int(match["month"] or 1), int(match["day"] or 1))
-    return found if found is not None and -(2**31) <= found < 2**31 else None
+    days = days_from_civil(int(match["year"]), int(match["month"] or 1), int(match["day"] or 1))
+    return days if days is not None and -(2**31) <= days < 2**31 else None
 
 
 def read_moments(texts: pa.StringArray, target: pa.DataType) -> Result:
@@ -165,8 +165,8 @@ def _shift(local: int, zone: str) -> int | None:
 
 
 def _number(match: re.Match[str], name: str) -> int:
-    found = match.groupdict()
-    return int(next((found[one] for one in (name, f"{name}_2", f"{name}_3") if found.get(one)), 0))
+    groups = match.groupdict()
+    return int(next((groups[group] for group in (name, f"{name}_2", f"{name}_3") if groups.get(group)), 0))
 
 
 def texts_of_days(array: pa.Array, target: pa.DataType) -> pa.Array:
@@ -203,19 +203,19 @@ def _by_arrow(array: pa.Array, target: pa.DataType) -> pa.Array:
 
 
 def _narrow(array: pa.Array, target: pa.DataType) -> Result:
-    found = numbers(array)
-    bad = (found < -(2**31)) | (found >= 2**31)
+    values = numbers(array)
+    bad = (values < -(2**31)) | (values >= 2**31)
     return failing(array.cast(target, safe=False), bad, CAST_OVERFLOW)
 
 
 def _truncate(array: pa.Array, target: pa.DataType) -> Result:
     """Doubles to integers. Spark compares with the greatest integer as a double, and 2**63 is equal to that."""
-    found = numbers(array).astype(np.float64)
+    doubles = numbers(array).astype(np.float64)
     edge = 2.0 ** (target.bit_width - 1)
     most = edge if target == pa.int64() else edge - 1
     with np.errstate(invalid="ignore"):
-        bad = ~((np.floor(found) <= most) & (np.ceil(found) >= -edge))
-        inside = np.where(bad, 0.0, np.trunc(found))
+        bad = ~((np.floor(doubles) <= most) & (np.ceil(doubles) >= -edge))
+        inside = np.where(bad, 0.0, np.trunc(doubles))
         whole = np.where(inside >= edge, np.iinfo(np.int64).max, inside.astype(np.int64))
     values = from_numbers(whole.astype(target.to_pandas_dtype()), target, array)
     return failing(values, bad & np.asarray(array.is_valid()), CAST_OVERFLOW)
@@ -244,10 +244,10 @@ def _seconds_of_moments(array: pa.Array, target: pa.DataType) -> Result:
 
 def _moments_of_seconds(array: pa.Array, target: pa.DataType) -> pa.Array:
     """Beyond 64 bits of microseconds, the first or the last of them (java.util.concurrent.TimeUnit)."""
-    found = numbers(array).astype(np.int64)
+    seconds = numbers(array).astype(np.int64)
     limits = np.iinfo(np.int64)
     most = limits.max // _SECOND_US
-    micros = np.where(found > most, limits.max, np.where(found < -most, limits.min, found * _SECOND_US))
+    micros = np.where(seconds > most, limits.max, np.where(seconds < -most, limits.min, seconds * _SECOND_US))
     return from_numbers(micros, target, array)
 
 
@@ -256,7 +256,7 @@ def _as_bits(array: pa.Array, target: pa.DataType) -> pa.Array:
 
 
 def _text_of_bytes(array: pa.Array, target: pa.DataType) -> Result:
-    """Spark keeps bytes that are no UTF-8; no file and no column here can."""
+    """Spark keeps bytes that are not UTF-8; no file and no column here can."""
     try:
         return Result(array.cast(target))
     except pa.ArrowInvalid:
@@ -330,7 +330,7 @@ def _objection(call: Call) -> str:
     if (kind_of(kind), kind_of(call.type)) not in _CASTS:
         return f"casts from {kind_of(kind)} to {kind_of(call.type)} are not proven"
     if kind == pa.binary() and dict(call.options).get("evalMode") == "TRY":
-        return "bytes that are no UTF-8 are no null in Spark"
+        return "bytes that are not UTF-8 are not null in Spark"
     # Spark casts some decimals to int by way of a double, depending on how it has them.
     is_by_double = pa.types.is_decimal(kind) and call.type == pa.int32() and kind.precision > _DIGITS_OF_DOUBLE
     return f"Spark may round numbers of more than {_DIGITS_OF_DOUBLE} digits" if is_by_double else ""
@@ -338,9 +338,9 @@ def _objection(call: Call) -> str:
 
 def _parse(call: Call, value: pa.Array) -> Result | pa.Array:
     """TO_DATE and TO_TIMESTAMP without a pattern; what they cannot read is null for TRY_TO_DATE and TRY_TO_TIMESTAMP."""
-    made, options = _cast(call, value), dict(call.options)
+    result, options = _cast(call, value), dict(call.options)
     is_tried = False in (options.get("failOnError"), options.get("ansiEnabled"))
-    return made.values if is_tried and isinstance(made, Result) else made
+    return result.values if is_tried and isinstance(result, Result) else result
 
 
 KERNELS = {

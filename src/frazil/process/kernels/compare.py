@@ -15,37 +15,37 @@ from frazil.process.program import Call
 def _has_nan(value: Value) -> bool:
     if not pa.types.is_floating(value.type):
         return False
-    found = pc.is_nan(value)
-    return bool(found.as_py() if isinstance(found, pa.Scalar) else pc.any(found).as_py())
+    is_nan = pc.is_nan(value)
+    return bool(is_nan.as_py() if isinstance(is_nan, pa.Scalar) else pc.any(is_nan).as_py())
 
 
 def _nan(value: Value) -> Any:
     return pc.is_nan(value)
 
 
-def equal(one: Value, other: Value) -> pa.Array:
+def equal(left: Value, right: Value) -> pa.Array:
     """Returns where the values are equal; null where one is."""
-    found = pc.equal(one, other)
-    return pc.or_(found, pc.and_(_nan(one), _nan(other))) if _has_nan(one) and _has_nan(other) else found
+    is_equal = pc.equal(left, right)
+    return pc.or_(is_equal, pc.and_(_nan(left), _nan(right))) if _has_nan(left) and _has_nan(right) else is_equal
 
 
-def less(one: Value, other: Value) -> pa.Array:
+def less(left: Value, right: Value) -> pa.Array:
     """Returns where the first value is less than the other; null where one is."""
-    found = pc.less(one, other)
-    return pc.or_(found, pc.and_(pc.invert(_nan(one)), _nan(other))) if _has_nan(other) else found
+    is_less = pc.less(left, right)
+    return pc.or_(is_less, pc.and_(pc.invert(_nan(left)), _nan(right))) if _has_nan(right) else is_less
 
 
-def _less_or_equal(one: Value, other: Value) -> pa.Array:
-    if _has_nan(one) or _has_nan(other):
-        return pc.invert(less(other, one))
-    return pc.less_equal(one, other)
+def _less_or_equal(left: Value, right: Value) -> pa.Array:
+    if _has_nan(left) or _has_nan(right):
+        return pc.invert(less(right, left))
+    return pc.less_equal(left, right)
 
 
-def _equal_null_safe(_: Call, one: Value, other: Value) -> pa.Array:
-    rows = rows_of(one, other)
-    there, others = is_there(one, rows), is_there(other, rows)
-    found = as_array(equal(one, other), rows).fill_null(False)
-    return pa.array(np.where(there & others, np.asarray(found), ~there & ~others))
+def _equal_null_safe(_: Call, left: Value, right: Value) -> pa.Array:
+    rows = rows_of(left, right)
+    has_left, has_right = is_there(left, rows), is_there(right, rows)
+    is_equal = as_array(equal(left, right), rows).fill_null(False)
+    return pa.array(np.where(has_left & has_right, np.asarray(is_equal), ~has_left & ~has_right))
 
 
 def _is_nan(_: Call, value: pa.Array) -> pa.Array:
@@ -80,7 +80,7 @@ def same_type(call: Call) -> str:
 
 
 def _compares(function: Any) -> Kernel:
-    return Kernel((*_ORDERED, "decimal, decimal"), lambda _, one, other: function(one, other), objection=same_type)
+    return Kernel((*_ORDERED, "decimal, decimal"), lambda _, left, right: function(left, right), objection=same_type)
 
 
 _EXTREME = ("int, ...", "long, ...", "double, ...", "text, ...", "date, ...", "timestamp, ...", "decimal, ...")
@@ -88,8 +88,8 @@ KERNELS = {
     "EqualTo": _compares(equal),
     "LessThan": _compares(less),
     "LessThanOrEqual": _compares(_less_or_equal),
-    "GreaterThan": _compares(lambda one, other: less(other, one)),
-    "GreaterThanOrEqual": _compares(lambda one, other: _less_or_equal(other, one)),
+    "GreaterThan": _compares(lambda left, right: less(right, left)),
+    "GreaterThanOrEqual": _compares(lambda left, right: _less_or_equal(right, left)),
     "EqualNullSafe": Kernel((*_ORDERED, "decimal, decimal"), _equal_null_safe, is_eager=True, objection=same_type),
     "Not": Kernel(("bool",), lambda _, value: pc.invert(value)),
     "IsNull": Kernel(("any",), lambda _, value: value.is_null(), is_eager=True),

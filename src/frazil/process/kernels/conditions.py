@@ -94,11 +94,11 @@ def _coalesce(call: Call, arguments: Sequence[Column], rows: int) -> Column:
     values = pa.nulls(rows, call.type)
     for argument in arguments:
         failed = merge_failed(failed, argument.failed, waiting)
-        there = is_there(argument.values, rows) & waiting
+        has_value = is_there(argument.values, rows) & waiting
         if argument.failed is not None:
             waiting = waiting & (argument.failed == 0)
-        values = _where(there, argument.values, values)
-        waiting = waiting & ~there
+        values = _where(has_value, argument.values, values)
+        waiting = waiting & ~has_value
     return as_column(values, failed, rows)
 
 
@@ -107,7 +107,7 @@ def _in(_: Call, arguments: Sequence[Column], rows: int) -> Column:
     value, *items = arguments
     failed = value.failed
     waiting = is_there(value.values, rows)
-    found = np.zeros(rows, np.bool_)
+    is_found = np.zeros(rows, np.bool_)
     has_null = ~waiting
     for item in items:
         failed = merge_failed(failed, item.failed, waiting)
@@ -117,10 +117,10 @@ def _in(_: Call, arguments: Sequence[Column], rows: int) -> Column:
             is_equal: Value = pa.repeat(equal(value.values, as_array(item.values, 1))[0], rows)
         else:
             is_equal = equal(value.values, item.values)
-        found |= _flags(is_equal, rows) & waiting
+        is_found |= _flags(is_equal, rows) & waiting
         has_null |= waiting & ~is_there(item.values, rows)
-        waiting = waiting & ~found
-    return as_column(pa.array(found, pa.bool_(), mask=has_null & ~found), failed, rows)
+        waiting = waiting & ~is_found
+    return as_column(pa.array(is_found, pa.bool_(), mask=has_null & ~is_found), failed, rows)
 
 
 _COMPARED = "bool|int|long|float|double|decimal|text|binary|date|timestamp|ntz"

@@ -118,6 +118,6 @@ def decimal_texts(array: pa.Array, _: pa.DataType) -> pa.Array:
     has_exponent = pc.match_substring(texts, "E")
     if not pc.any(has_exponent).as_py():
         return texts
-    there = has_exponent.fill_null(False)
-    plain = pa.array([format(one, "f") for one in array.filter(there).to_pylist()], pa.string())
-    return pc.replace_with_mask(texts, there, plain)
+    with_exponent = has_exponent.fill_null(False)
+    plain = pa.array([format(decimal, "f") for decimal in array.filter(with_exponent).to_pylist()], pa.string())
+    return pc.replace_with_mask(texts, with_exponent, plain)

@@ -24,7 +24,7 @@ def _run(call: Call, *arguments: Any) -> Result:
     options = dict(call.options)
     function = import_function(str(options["function"]), str(options["folder"]))
     reasons: dict[int, str] = {}
-    arrays = [as_array(one, rows) for one in arguments]
+    arrays = [as_array(argument, rows) for argument in arguments]
     pieces = list(_pieces(call, function, arrays, 0, reasons)) if rows else []
     errors = np.zeros(rows, np.uint8)
     errors[list(reasons)] = EXPRESSION_FAILED
@@ -38,7 +38,7 @@ def _pieces(
     """Yields the values of the rows from `first` on, null for those of which `reasons` gets what the function raised."""
     rows = len(arguments[0])
     try:
-        made = function(*arguments)
+        result = function(*arguments)
     except Exception as error:  # noqa: BLE001  (whatever the user's code raises)
         if rows == 1:
             name, words = type(error).__name__, str(error)
@@ -46,34 +46,34 @@ def _pieces(
             yield pa.nulls(1, call.type)
             return
     else:
-        yield _checked(call, made, rows)
+        yield _checked(call, result, rows)
         return
     half = rows // 2
-    yield from _pieces(call, function, [one.slice(0, half) for one in arguments], first, reasons)
-    yield from _pieces(call, function, [one.slice(half) for one in arguments], first + half, reasons)
+    yield from _pieces(call, function, [argument.slice(0, half) for argument in arguments], first, reasons)
+    yield from _pieces(call, function, [argument.slice(half) for argument in arguments], first + half, reasons)
 
 
-def _checked(call: Call, made: Any, rows: int) -> pa.Array:
+def _checked(call: Call, result: Any, rows: int) -> pa.Array:
     """Returns what a function has made of so many rows.
 
-    Raises: SpecError where that is no array of the declared type with a value for each row.
+    Raises: SpecError where that is not an array of the declared type with a value for each row.
     """
-    if isinstance(made, pa.ChunkedArray):
-        made = made.combine_chunks()
-    if not isinstance(made, pa.Array):
-        raise SpecError(f"`{call.sql}` returns no Arrow array, but {type(made).__name__}", remedy=WRONG_RESULT)
-    if not made.type.equals(call.type):
-        message = f"`{call.sql}` returns an array of {made.type}, and declares {call.type}"
+    if isinstance(result, pa.ChunkedArray):
+        result = result.combine_chunks()
+    if not isinstance(result, pa.Array):
+        raise SpecError(f"`{call.sql}` returns no Arrow array, but {type(result).__name__}", remedy=WRONG_RESULT)
+    if not result.type.equals(call.type):
+        message = f"`{call.sql}` returns an array of {result.type}, and declares {call.type}"
         raise SpecError(message, remedy=WRONG_RESULT)
-    if len(made) != rows:
+    if len(result) != rows:
         raise SpecError(
-            f"`{call.sql}` returns {plural(len(made), 'value')} for {plural(rows, 'row')}", remedy=WRONG_RESULT
+            f"`{call.sql}` returns {plural(len(result), 'value')} for {plural(rows, 'row')}", remedy=WRONG_RESULT
         )
     try:
-        made.validate(full=True)
+        result.validate(full=True)
     except pa.ArrowInvalid as error:
         raise SpecError(f"`{call.sql}` returns an invalid array: {error}", remedy=WRONG_RESULT) from None
-    return as_written(made, call.type)
+    return as_written(result, call.type)
 
 
 KERNELS = {PYTHON: Kernel(("any, ...",), _run, is_eager=True)}

@@ -57,15 +57,15 @@ def sha256(values: pa.Array) -> pa.Array:
     """Returns the digest of each value, as text of 64 digits; null for null. values: binary or string."""
     offsets, raw = offsets_of(values), values.buffers()[2]
     if len(values) == 0 or raw is None or (offsets[-1] - offsets[0]) > _LONG * len(values):
-        found = [
+        digests = [
             None if value is None else hashlib.sha256(value).hexdigest() for value in values.cast("binary").to_pylist()
         ]
-        return pa.array(found, pa.string())
+        return pa.array(digests, pa.string())
     digits = np.empty(_DIGITS * len(values), np.uint8)
     _digest_all(raw.address, offsets, _INITIAL, _ROUNDS, digits)
     ends = np.arange(len(values) + 1, dtype=np.int32) * np.int32(_DIGITS)
-    made = pa.Array.from_buffers(pa.string(), len(values), [None, pa.py_buffer(ends), pa.py_buffer(digits)])
-    return pc.if_else(values.is_valid(), made, None) if values.null_count else made
+    texts = pa.Array.from_buffers(pa.string(), len(values), [None, pa.py_buffer(ends), pa.py_buffer(digits)])
+    return pc.if_else(values.is_valid(), texts, None) if values.null_count else texts
 
 
 @njit(inline="always")  # type: ignore[untyped-decorator]
@@ -138,9 +138,9 @@ def _each(array: pa.Array, kind: pa.DataType, function: Callable[[Any], Any]) ->
     pairs = itertools.pairwise(offsets)
     if not array.null_count:
         return pa.array([function(view[start:end]) for start, end in pairs], kind)
-    there = np.asarray(array.is_valid()).tolist()
-    found = [function(view[a:b]) if is_there else None for (a, b), is_there in zip(pairs, there, strict=True)]
-    return pa.array(found, kind)
+    has_value = np.asarray(array.is_valid()).tolist()
+    results = [function(view[a:b]) if is_there else None for (a, b), is_there in zip(pairs, has_value, strict=True)]
+    return pa.array(results, kind)
 
 
 def _digest(algorithm: Callable[..., Any]) -> Callable[..., pa.Array]:
@@ -159,8 +159,8 @@ def _sha2(call: Call, values: pa.Array, bits: pa.Scalar) -> pa.Array:
 
 def _hex(_: Call, values: pa.Array) -> pa.Array:
     if pa.types.is_integer(values.type):
-        found = [None if value is None else f"{value & (2**64 - 1):X}" for value in values.to_pylist()]
-        return pa.array(found, pa.string())
+        texts = [None if value is None else f"{value & (2**64 - 1):X}" for value in values.to_pylist()]
+        return pa.array(texts, pa.string())
     return _each(values, pa.string(), lambda value: value.hex().upper())
 
 

@@ -26,12 +26,12 @@ class RowKeys:
         self._levels: list[tuple[_Distinct, _Distinct | None]] = []
         codes = np.zeros(0, np.int64)
         for n, column in enumerate(columns):
-            own = column.dictionary_encode(null_encoding="encode")
-            place, pairs = np.asarray(own.indices).astype(np.int64), None
+            encoded = column.dictionary_encode(null_encoding="encode")
+            place, pairs = np.asarray(encoded.indices).astype(np.int64), None
             if n:
-                both = pa.array(codes * len(own.dictionary) + place).dictionary_encode()
+                both = pa.array(codes * len(encoded.dictionary) + place).dictionary_encode()
                 place, pairs = np.asarray(both.indices).astype(np.int64), _Distinct(both.dictionary)
-            self._levels.append((_Distinct(own.dictionary), pairs))
+            self._levels.append((_Distinct(encoded.dictionary), pairs))
             codes = place
         #: The last row of each key.
         self._rows = np.full(int(codes.max(initial=-1)) + 1, -1, np.int64)
@@ -44,14 +44,14 @@ class RowKeys:
 
     def find(self, columns: Sequence[pa.Array]) -> Ints:
         """Returns the row of each key: int64 of shape (n_keys,), -1 for a key that no row has, or with a null."""
-        found = np.zeros(0, np.int64)
+        codes = np.zeros(0, np.int64)
         for (distinct, pairs), column in zip(self._levels, columns, strict=True):
-            own = distinct.find(column)
+            own_codes = distinct.find(column)
             if pairs is not None:
-                is_there = (found >= 0) & (own >= 0)
-                own = pairs.find(pa.array(found * len(distinct) + own, mask=~is_there))
-            found = own
-        return np.where(found >= 0, self._rows[found], -1) if self._rows.size else found
+                is_there = (codes >= 0) & (own_codes >= 0)
+                own_codes = pairs.find(pa.array(codes * len(distinct) + own_codes, mask=~is_there))
+            codes = own_codes
+        return np.where(codes >= 0, self._rows[codes], -1) if self._rows.size else codes
 
 
 class _Distinct:
@@ -69,19 +69,19 @@ class _Distinct:
 
     def find(self, values: pa.Array) -> Ints:
         """Returns the index of each value: int64 of shape (n_values,), -1 for null and for values that are not here."""
-        found = np.full(len(values), -1, np.int64)
+        indexes = np.full(len(values), -1, np.int64)
         if len(values):
-            self._run(*_bytes_of(values), values, found)
-        return found
+            self._run(*_bytes_of(values), values, indexes)
+        return indexes
 
-    def _run(self, starts: I32, raw: U8, values: pa.Array, found: Ints) -> None:
-        there = np.asarray(values.is_valid()).astype(np.uint8)
-        _find_all(raw.ctypes.data, starts, there, self._bytes.ctypes.data, self._starts, self._places, found)
+    def _run(self, starts: I32, raw: U8, values: pa.Array, indexes: Ints) -> None:
+        has_value = np.asarray(values.is_valid()).astype(np.uint8)
+        _find_all(raw.ctypes.data, starts, has_value, self._bytes.ctypes.data, self._starts, self._places, indexes)
 
 
 def comparable(kind: pa.DataType) -> pa.DataType | None:
     """Returns the type in which keys of a type are compared, the same for int and long, and for decimals of one scale;
-    None for types that are no keys: floating-point numbers and nested types.
+    None for types that are not keys: floating-point numbers and nested types.
     """
     if pa.types.is_integer(kind):
         return pa.int64()
@@ -100,12 +100,12 @@ def _bytes_of(values: pa.Array) -> tuple[I32, U8]:
         width = kind.byte_width
         raw = values.buffers()[1]
         start, end = width * values.offset, width * (values.offset + len(values))
-        found = np.frombuffer(raw, np.uint8)[start:end] if len(values) else np.zeros(0, np.uint8)
+        raw_bytes = np.frombuffer(raw, np.uint8)[start:end] if len(values) else np.zeros(0, np.uint8)
     else:
         width = 8
         number = values.cast(pa.int32()) if pa.types.is_date32(kind) else values
-        found = np.asarray(pc.fill_null(number.cast(pa.int64()), 0)).view(np.uint8)
-    return np.arange(len(values) + 1, dtype=np.int32) * np.int32(width), found
+        raw_bytes = np.asarray(pc.fill_null(number.cast(pa.int64()), 0)).view(np.uint8)
+    return np.arange(len(values) + 1, dtype=np.int32) * np.int32(width), raw_bytes
 
 
 @njit(**COMPILED)  # type: ignore[untyped-decorator]
@@ -132,23 +132,23 @@ def _are_equal(i: int, end: int, j: int) -> bool:
 
 
 @njit(**COMPILED)  # type: ignore[untyped-decorator]
-def _find_all(raw: int, offsets: I32, there: U8, known: int, starts: I32, places: I32, found: Ints) -> None:
-    """Writes the index of each value, of those that are in `places`; with `found` empty it adds the values to `places`."""
+def _find_all(raw: int, offsets: I32, has_value: U8, known_bytes: int, starts: I32, places: I32, indexes: Ints) -> None:
+    """Writes the index of each value, of those that are in `places`; with `indexes` empty it adds the values to `places`."""
     last = np.uint64(places.size - 1)
     for row in range(offsets.size - 1):
-        if there[row] == 0:
+        if has_value[row] == 0:
             continue
         i, end = raw + offsets[row], raw + offsets[row + 1]
         place = _hash(i, end) & last
         while places[place] >= 0:
             first = starts[places[place]]
-            if starts[places[place] + 1] - first == end - i and _are_equal(i, end, known + first):
+            if starts[places[place] + 1] - first == end - i and _are_equal(i, end, known_bytes + first):
                 break
             place = (place + np.uint64(1)) & last
-        if found.size == 0:
+        if indexes.size == 0:
             places[place] = row
         else:
-            found[row] = places[place]
+            indexes[row] = places[place]
 
 
 def warm_up(compiles_all: bool) -> None:

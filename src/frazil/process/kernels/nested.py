@@ -35,8 +35,8 @@ def _member(call: Call, structs: pa.Array) -> pa.Array:
 
 def _lengths(array: pa.Array) -> Any:
     """Returns the number of elements of each list or map, 0 for null: int64 of shape (rows,)."""
-    found = np.diff(offsets_of(array)).astype(np.int64)
-    return np.where(np.asarray(array.is_valid()), found, 0)
+    lengths = np.diff(offsets_of(array)).astype(np.int64)
+    return np.where(np.asarray(array.is_valid()), lengths, 0)
 
 
 def _size(_: Call, array: pa.Array) -> pa.Array:
@@ -45,9 +45,9 @@ def _size(_: Call, array: pa.Array) -> pa.Array:
 
 def _pick(lists: Value, index: Value, place: Any, bad: Bools, error: Any) -> Result:
     """Returns the elements at these places of lists, counted from 0."""
-    there = both_there(lists, index)
-    bad = bad if there is None else bad & there
-    missing = bad if there is None else bad | ~there
+    have_values = both_there(lists, index)
+    bad = bad if have_values is None else bad & have_values
+    missing = bad if have_values is None else bad | ~have_values
     rows = rows_of(lists, index)
     lists = as_array(lists, rows)
     starts = offsets_of(lists)[:-1].astype(np.int64)
@@ -94,23 +94,23 @@ def _value_of_key(_: Call, maps: Value, key: Value) -> pa.Array:
     owner, place = _owners(maps)
     is_same = equal(maps.keys.take(pa.array(place)), keys.take(pa.array(owner)))
     hits = np.flatnonzero(np.asarray(is_same.fill_null(False)))
-    found = np.full(rows, -1, np.int64)
-    found[owner[hits][::-1]] = place[hits][::-1]
-    return maps.items.take(pa.array(found, mask=found < 0))
+    entries = np.full(rows, -1, np.int64)
+    entries[owner[hits][::-1]] = place[hits][::-1]
+    return maps.items.take(pa.array(entries, mask=entries < 0))
 
 
 def _contains(_: Call, lists: Value, wanted: Value) -> pa.Array:
     """Whether a list has a value; NULL where it has not, but a NULL."""
     rows = rows_of(lists, wanted)
-    there = both_there(lists, wanted)
+    have_values = both_there(lists, wanted)
     lists, items = as_array(lists, rows), as_array(wanted, rows)
     owner, place = _owners(lists)
     is_same = equal(lists.values.take(pa.array(place)), items.take(pa.array(owner)))
-    found, has_null = np.zeros(rows, np.bool_), np.zeros(rows, np.bool_)
-    found[owner[np.asarray(is_same.fill_null(False))]] = True
+    is_found, has_null = np.zeros(rows, np.bool_), np.zeros(rows, np.bool_)
+    is_found[owner[np.asarray(is_same.fill_null(False))]] = True
     has_null[owner[np.asarray(is_same.is_null())]] = True
-    missing = has_null & ~found
-    return pa.array(found, pa.bool_(), mask=missing if there is None else missing | ~there)
+    missing = has_null & ~is_found
+    return pa.array(is_found, pa.bool_(), mask=missing if have_values is None else missing | ~have_values)
 
 
 def _struct(call: Call, *values: Value) -> pa.Array:

@@ -86,7 +86,7 @@ def _replaced(array: pa.Array, rules: Mapping[Path, Rule], key: ProtectKey, path
     """Returns the values at `path` protected; their type is `protected_type`."""
     if path in rules:
         return protected_values(array, rules[path], key)
-    if not any(known[: len(path)] == path for known in rules):
+    if not any(rule_path[: len(path)] == path for rule_path in rules):
         return array
     array, kind = unsliced(array), protected_type(array.type, rules, path)
     assert kind is not None
@@ -131,17 +131,17 @@ def canonical(values: pa.Array) -> list[str | bytes]:
     """
     kind = values.type
     if pa.types.is_fixed_size_binary(kind):
-        found = values.to_pylist()
-        return [str(uuid.UUID(bytes=one)) for one in found] if kind.byte_width == _UUID_BYTES else found
+        raw_values = values.to_pylist()
+        return [str(uuid.UUID(bytes=raw)) for raw in raw_values] if kind.byte_width == _UUID_BYTES else raw_values
     if pa.types.is_binary(kind) or pa.types.is_string(kind):
         words: list[str | bytes] = values.to_pylist()
         return words
     if pa.types.is_decimal(kind):
-        return [_plain(format(one, "f")) for one in values.to_pylist()]
+        return [_plain(format(decimal, "f")) for decimal in values.to_pylist()]
     if pa.types.is_floating(kind):
-        return [repr(one + 0.0) for one in values.to_pylist()]
+        return [repr(number + 0.0) for number in values.to_pylist()]
     if pa.types.is_timestamp(kind) and kind.tz is not None:
-        return [f"{one}Z" for one in values.cast(pa.timestamp(kind.unit)).cast(pa.string()).to_pylist()]
+        return [f"{moment}Z" for moment in values.cast(pa.timestamp(kind.unit)).cast(pa.string()).to_pylist()]
     texts: list[str | bytes] = values.cast(pa.string()).to_pylist()
     return texts
 
@@ -171,8 +171,8 @@ def _tokens(digests: list[bytes], texts: list[str]) -> pa.Array:
     """Returns another text of the shape of each: a digit for each digit, a small or a large one of the alphabet for each of
     these, and for each other character outside of ASCII; ASCII's punctuation and spaces stay.
 
-    digests: what characters are drawn from, a byte for each. 256 is no multiple of 10 or 26, so some are drawn a little more
-    often.
+    digests: what characters are drawn from, a byte for each. 256 is not a multiple of 10 or 26, so some are drawn a little
+    more often.
     """
     shapes = pa.array([text if text.isascii() else "".join(map(_shape, text)) for text in texts], pa.string())
     offsets, raw = offsets_of(shapes), bytes_of(shapes)[: offsets_of(shapes)[-1]]

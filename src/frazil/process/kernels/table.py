@@ -51,10 +51,10 @@ def reason(program: Program) -> str | None:
     """Returns why tasks cannot evaluate a program by themselves: its first expression that is outside the table; None
     where they can.
     """
-    judged = (one.condition for one in program.expectations)
+    judged = (expectation.condition for expectation in program.expectations)
     for expression in itertools.chain(*map(expressions_of, program.stages), judged):
         for call in calls_in(expression):
-            found = objection(call)
-            if found:
-                return f"`{call.sql or call.function}`: {found}"
+            why_not = objection(call)
+            if why_not:
+                return f"`{call.sql or call.function}`: {why_not}"
     return None

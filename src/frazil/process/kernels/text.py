@@ -47,11 +47,11 @@ def lower(text: str) -> str:
     if "Σ" not in text or not _NEW.search(text):
         return text.lower()
     # Known characters of the same kind give the sigmas their forms; a piece is as long as its characters, one by one.
-    known = _NEW.sub(lambda new: "\u0301" if new[1] else "a" if new[2] else "-", text).lower()
+    lowered = _NEW.sub(lambda new: "\u0301" if new[1] else "a" if new[2] else "-", text).lower()
     pieces, start = [], 0
     for number, piece in enumerate(re.split(f"([{_IGNORABLE}{_CASED}{_OTHER}])", text)):
-        end = start + sum(len(one.lower()) for one in piece)
-        pieces.append(piece if number % 2 else known[start:end])
+        end = start + sum(len(character.lower()) for character in piece)
+        pieces.append(piece if number % 2 else lowered[start:end])
         start = end
     return "".join(pieces)
 

@@ -49,12 +49,12 @@ def _address(texts: pa.StringArray) -> tuple[int, I32]:
 
 def read_integers(texts: pa.StringArray, target: pa.DataType) -> Result:
     """Returns the integers in texts: an optional sign and digits."""
-    there = np.asarray(texts.is_valid()).astype(np.uint8)
+    has_value = np.asarray(texts.is_valid()).astype(np.uint8)
     out, bad = np.zeros(len(texts), np.int64), np.zeros(len(texts), np.uint8)
     base, offsets = _address(texts)
     bits = np.int64(target.bit_width - 1)
-    _read_integers(base, offsets, bits, there, out, bad)
-    values = pa.array(out.astype(np.int32 if bits == 31 else np.int64), target, mask=(there == 0) | (bad != 0))
+    _read_integers(base, offsets, bits, has_value, out, bad)
+    values = pa.array(out.astype(np.int32 if bits == 31 else np.int64), target, mask=(has_value == 0) | (bad != 0))
     return Result(values, bad * np.uint8(CAST_INVALID_INPUT)) if bad.any() else Result(values)
 
 
@@ -73,10 +73,10 @@ def _trimmed(i: int, end: int) -> tuple[int, int]:
 
 
 @njit(**COMPILED)  # type: ignore[untyped-decorator]
-def _read_integers(base: int, offsets: I32, bits: int, there: U8, out: NDArray[np.int64], bad: U8) -> None:
+def _read_integers(base: int, offsets: I32, bits: int, has_value: U8, out: NDArray[np.int64], bad: U8) -> None:
     most = np.uint64(1) << np.uint64(bits)  # The magnitude of the least integer.
     for row in range(offsets.size - 1):
-        if there[row] == 0:
+        if has_value[row] == 0:
             continue
         i, end = _trimmed(base + offsets[row], base + offsets[row + 1])
         is_negative = i < end and load8(i) == 0x2D
@@ -98,10 +98,10 @@ def _read_integers(base: int, offsets: I32, bits: int, there: U8, out: NDArray[n
 
 
 @njit(**COMPILED)  # type: ignore[untyped-decorator]
-def _find_odd(base: int, offsets: I32, there: U8, odd: U8) -> None:
-    """Marks the texts that are no sign, digits and point with at most 300 characters, beginning and ending with a digit."""
+def _find_odd(base: int, offsets: I32, has_value: U8, odd: U8) -> None:
+    """Marks the texts that are not a sign, digits and a point with at most 300 characters that begin and end with one."""
     for row in range(offsets.size - 1):
-        if there[row] == 0:
+        if has_value[row] == 0:
             continue
         i, end = base + offsets[row], base + offsets[row + 1]
         if i < end and load8(i) == 0x2D:
@@ -140,10 +140,10 @@ def _with_odd(texts: pa.Array, fast: pa.Array, odd: Bools, function: Any) -> Res
     if not odd.any():
         return Result(fast)
     rows = pa.array(odd)
-    found = by_value(texts.filter(rows), fast.type, function)
+    results = by_value(texts.filter(rows), fast.type, function)
     bad = np.zeros(len(texts), np.bool_)
-    bad[np.flatnonzero(odd)[np.asarray(found.is_null())]] = True
-    return failing(pc.replace_with_mask(fast, rows, found), bad, CAST_INVALID_INPUT)
+    bad[np.flatnonzero(odd)[np.asarray(results.is_null())]] = True
+    return failing(pc.replace_with_mask(fast, rows, results), bad, CAST_INVALID_INPUT)
 
 
 def _double(text: str) -> float | None:
@@ -164,8 +164,8 @@ def _double(text: str) -> float | None:
 
 def read_booleans(texts: pa.StringArray) -> Result:
     """Returns the booleans in texts: t, true, y, yes, 1, or f, false, n, no, 0, in any case."""
-    found = by_value(texts, pa.bool_(), lambda text: _BOOLEANS.get(text.strip(SPACES).lower()))
-    return failing(found, np.asarray(found.is_null()) & np.asarray(texts.is_valid()), CAST_INVALID_INPUT)
+    results = by_value(texts, pa.bool_(), lambda text: _BOOLEANS.get(text.strip(SPACES).lower()))
+    return failing(results, np.asarray(results.is_null()) & np.asarray(texts.is_valid()), CAST_INVALID_INPUT)
 
 
 def read_rounded_decimals(texts: pa.StringArray, target: pa.Decimal128Type) -> Result:
@@ -179,9 +179,11 @@ def read_rounded_decimals(texts: pa.StringArray, target: pa.Decimal128Type) -> R
     for text in texts.filter(pa.array(odd)).unique().to_pylist():
         results[text] = _decimal(text, target)
     listed = texts.filter(pa.array(odd)).to_pylist()
-    values = pa.array([None if isinstance(results[one], int) else results[one] for one in listed], target)
+    values = pa.array(
+        [None if isinstance(results[listed_text], int) else results[listed_text] for listed_text in listed], target
+    )
     errors = np.zeros(len(texts), np.uint8)
-    errors[odd] = [one if isinstance(one := results[text], int) else 0 for text in listed]
+    errors[odd] = [result if isinstance(result := results[text], int) else 0 for text in listed]
     return Result(pc.replace_with_mask(fast.array, pa.array(odd), values), errors if errors.any() else None)
 
 
@@ -189,8 +191,8 @@ def _has_exponent(texts: pa.StringArray) -> bool:
     base = texts.buffers()[2]
     if base is None:
         return False
-    found = np.frombuffer(base, np.uint8)
-    return bool(((found | 0x20) == 0x65).any())
+    characters = np.frombuffer(base, np.uint8)
+    return bool(((characters | 0x20) == 0x65).any())
 
 
 def _decimal(text: str, target: pa.Decimal128Type) -> Decimal | int:
@@ -218,8 +220,8 @@ def _decimal(text: str, target: pa.Decimal128Type) -> Decimal | int:
 def _ascii_digit(sign: str) -> str:
     if sign < "\x80":
         return sign
-    found = unicodedata.decimal(sign, None)
-    return sign if found is None or ord(sign) > 0xFFFF else str(found)
+    digit = unicodedata.decimal(sign, None)
+    return sign if digit is None or ord(sign) > 0xFFFF else str(digit)
 
 
 def warm_up(compiles_all: bool) -> None:

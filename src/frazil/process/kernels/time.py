@@ -83,15 +83,15 @@ def _truncate_moment(call: Call, unit: pa.Scalar, value: pa.Array) -> pa.Array:
     word, micros = unit.as_py().lower(), numbers(value)
     if word in _MICROS:
         return from_numbers(micros // _MICROS[word] * _MICROS[word], call.type, value)
-    found = _truncated_days(word, micros // _DAY_US)
-    return pa.nulls(len(value), call.type) if found is None else from_numbers(found * _DAY_US, call.type, value)
+    days = _truncated_days(word, micros // _DAY_US)
+    return pa.nulls(len(value), call.type) if days is None else from_numbers(days * _DAY_US, call.type, value)
 
 
 def _truncate_day(call: Call, value: pa.Array, unit: pa.Scalar) -> pa.Array:
-    found = _truncated_days(unit.as_py().lower(), _days(value))
-    if found is None:
+    days = _truncated_days(unit.as_py().lower(), _days(value))
+    if days is None:
         return pa.nulls(len(value), call.type)
-    return from_numbers(found.astype(np.int32), call.type, value)
+    return from_numbers(days.astype(np.int32), call.type, value)
 
 
 def _truncated_days(word: str, days: Days) -> Days | None:
@@ -106,15 +106,15 @@ def _plus_days(sign: int) -> Callable[[Call, Value, Value], pa.Array]:
     """Days beyond 32 bits begin again at the other end, as Java's integers do."""
 
     def run(call: Call, start: Value, count: Value) -> pa.Array:
-        found = np.asarray(numbers(start)).astype(np.int64) + sign * np.asarray(numbers(count)).astype(np.int64)
-        return from_numbers(found.astype(np.int32), call.type, start, count)
+        days = np.asarray(numbers(start)).astype(np.int64) + sign * np.asarray(numbers(count)).astype(np.int64)
+        return from_numbers(days.astype(np.int32), call.type, start, count)
 
     return run
 
 
 def _days_between(_: Call, end: Value, start: Value) -> pa.Array:
-    found = np.asarray(numbers(end)).astype(np.int64) - np.asarray(numbers(start)).astype(np.int64)
-    return from_numbers(found.astype(np.int32), pa.int32(), end, start)
+    days = np.asarray(numbers(end)).astype(np.int64) - np.asarray(numbers(start)).astype(np.int64)
+    return from_numbers(days.astype(np.int32), pa.int32(), end, start)
 
 
 def _last_day(call: Call, value: pa.Array) -> pa.Array:
@@ -136,9 +136,9 @@ def _unix_timestamp(_: Call, value: pa.Array, __: pa.Scalar) -> pa.Array:
 
 def _moment_of(factor: int) -> Callable[[Call, pa.Array], Result]:
     def run(call: Call, value: pa.Array) -> Result:
-        found = numbers(value).astype(np.int64)
-        bad = (found > (2**63 - 1) // factor) | (found < -(2**63 // factor))
-        return failing(from_numbers(np.where(bad, 0, found) * factor, call.type, value), bad, ARITHMETIC_OVERFLOW)
+        values = numbers(value).astype(np.int64)
+        bad = (values > (2**63 - 1) // factor) | (values < -(2**63 // factor))
+        return failing(from_numbers(np.where(bad, 0, values) * factor, call.type, value), bad, ARITHMETIC_OVERFLOW)
 
     return run
 
@@ -146,10 +146,10 @@ def _moment_of(factor: int) -> Callable[[Call, pa.Array], Result]:
 def _plus_interval(call: Call, value: Value, interval: Value) -> Result:
     a, b = np.asarray(numbers(value)), np.asarray(numbers(interval))
     with np.errstate(over="ignore"):
-        found = a + b
-    bad = ((a ^ found) & (b ^ found)) < 0
-    there = both_there(value, interval)
-    return failing(from_numbers(found, call.type, value, interval), bad if there is None else bad & there,
+        sums = a + b
+    bad = ((a ^ sums) & (b ^ sums)) < 0
+    have_values = both_there(value, interval)
+    return failing(from_numbers(sums, call.type, value, interval), bad if have_values is None else bad & have_values,
                    ARITHMETIC_OVERFLOW)  # fmt: skip
 
 

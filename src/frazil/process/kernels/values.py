@@ -120,8 +120,8 @@ _NESTED = ((pa.types.is_decimal128, "decimal"), (pa.types.is_list, "list"), (pa.
 
 def kind_of(kind: pa.DataType) -> str:
     """Returns the word for a type in the table of proven functions."""
-    found = _KINDS.get(kind)
-    return found or next((word for is_kind, word in _NESTED if is_kind(kind)), str(kind))
+    word_of_kind = _KINDS.get(kind)
+    return word_of_kind or next((word for is_kind, word in _NESTED if is_kind(kind)), str(kind))
 
 
 def matches(pattern: str, call: Call) -> bool:
@@ -191,12 +191,12 @@ def _is_time(kind: pa.DataType) -> bool:
     return bool(pa.types.is_temporal(kind))
 
 
-def from_numbers(found: NDArray[Any], kind: pa.DataType, *arguments: Value) -> pa.Array:
+def from_numbers(bits: NDArray[Any], kind: pa.DataType, *arguments: Value) -> pa.Array:
     """Returns numbers, days or times from their bits; null where an argument is."""
-    there = both_there(*arguments)
+    have_values = both_there(*arguments)
     width = {"date": pa.int32(), "timestamp": pa.int64(), "ntz": pa.int64()}.get(kind_of(kind), kind)
-    made = pa.array(found, width, mask=None if there is None else ~there)
-    return made if width == kind else made.view(kind)
+    values = pa.array(bits, width, mask=None if have_values is None else ~have_values)
+    return values if width == kind else values.view(kind)
 
 
 def both_there(*values: Value) -> Bools | None:
@@ -204,10 +204,10 @@ def both_there(*values: Value) -> Bools | None:
     if all(value.is_valid if isinstance(value, pa.Scalar) else not value.null_count for value in values):
         return None
     rows = rows_of(*values)
-    there = is_there(values[0], rows)
+    have_values = is_there(values[0], rows)
     for value in values[1:]:
-        there = there & is_there(value, rows)
-    return there
+        have_values = have_values & is_there(value, rows)
+    return have_values
 
 
 def null_where(values: pa.Array, bad: Bools) -> pa.Array:
@@ -227,8 +227,8 @@ def failing(values: pa.Array, bad: Bools, error: int) -> Result:
 def by_value(array: pa.Array, kind: pa.DataType, function: Callable[[Any], Any]) -> pa.Array:
     """Returns a function of Python of each distinct value; null for null."""
     encoded = array.dictionary_encode()
-    found = pa.array([function(value) for value in encoded.dictionary.to_pylist()], kind)
-    return found.take(encoded.indices)
+    results = pa.array([function(value) for value in encoded.dictionary.to_pylist()], kind)
+    return results.take(encoded.indices)
 
 
 def by_row(array: pa.Array, fast: pa.Array, odd: Bools, function: Callable[[Any], Any]) -> pa.Array:

@@ -8,10 +8,10 @@ process on deep nesting.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Container, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import yaml
 
@@ -35,6 +35,8 @@ _KINDS: dict[str, Kind] = {
     "tag:yaml.org,2002:timestamp": "time",
     "tag:yaml.org,2002:null": "nothing",
 }
+HIDDEN = "\0"
+"""Begins keys of a section that a reader puts there, such as the name of a table: no file has such a key."""
 _SEQUENCE_TAG = "tag:yaml.org,2002:seq"
 _MAPPING_TAG = "tag:yaml.org,2002:map"
 _MERGE_TAG = "tag:yaml.org,2002:merge"
@@ -49,29 +51,31 @@ class Scalar:
     line: int
 
 
-@dataclass(frozen=True)
-class Items:
+class Items(list["Node"]):
     """A list."""
 
-    items: tuple[Node, ...]
-    line: int
+    def __init__(self, items: Iterable[Node], line: int) -> None:
+        super().__init__(items)
+        self.line = line
 
 
-@dataclass(frozen=True)
-class Entry:
-    """A key and its value; `line` is the key's."""
-
-    key: str
-    line: int
-    value: Node
-
-
-@dataclass(frozen=True)
-class Section:
+class Section(dict[str, "Node"]):
     """A mapping, in the file's order."""
 
-    entries: tuple[Entry, ...]
-    line: int
+    def __init__(self, values: Mapping[str, Node], line: int, lines: dict[str, int]) -> None:
+        """line: of the mapping. lines: those of the keys."""
+        super().__init__(values)
+        self.line = line
+        self.lines = lines
+
+    def hide(self, name: str, value: Any) -> None:
+        """Adds what a reader knows of the section: the file has no such key."""
+        dict.__setitem__(self, f"{HIDDEN}{name}", value)
+
+    def over(self, other: Section, keys: Container[str] | None = None) -> Section:
+        """Returns these entries and those of another section that this section lacks; keys: all that may be taken."""
+        taken = {key: value for key, value in other.items() if key not in self and (keys is None or key in keys)}
+        return Section({**self, **taken}, self.line, {**other.lines, **self.lines})
 
 
 Node = Scalar | Items | Section
@@ -80,27 +84,6 @@ Node = Scalar | Items | Section
 def lines_of(node: Node | None) -> frozenset[int]:
     """Every line on which something of it begins."""
     return frozenset() if node is None else frozenset(line for _, line in texts_of(node))
-
-
-def corrected(section: Section, meant: Mapping[int, str]) -> Section:
-    """Returns the section with other keys and values. meant: by the id() of an entry or a scalar in it. A section that has
-    the key that was meant keeps both.
-    """
-    keys = {entry.key for entry in section.entries}
-    entries = []
-    for entry in section.entries:
-        key = meant.get(id(entry), entry.key)
-        entries.append(Entry(entry.key if key in keys else key, entry.line, _corrected(entry.value, meant)))
-        keys.add(key)
-    return replace(section, entries=tuple(entries))
-
-
-def _corrected(node: Node, meant: Mapping[int, str]) -> Node:
-    if isinstance(node, Scalar):
-        return replace(node, text=meant.get(id(node), node.text))
-    if isinstance(node, Items):
-        return replace(node, items=tuple(_corrected(item, meant) for item in node.items))
-    return corrected(node, meant)
 
 
 def read_document(path: Path) -> Section:
@@ -141,15 +124,19 @@ def line_of(path: Path, text: str) -> int:
 
 def texts_of(node: Node) -> Iterator[tuple[str, int]]:
     """Every key and value with its line, in the file's order."""
-    if isinstance(node, Scalar):
-        yield node.text, node.line
-    elif isinstance(node, Items):
-        for item in node.items:
-            yield from texts_of(item)
-    else:
-        for entry in node.entries:
-            yield entry.key, entry.line
-            yield from texts_of(entry.value)
+    left: list[Node | tuple[str, int]] = [node]
+    while left:
+        part = left.pop()
+        if isinstance(part, tuple):
+            yield part
+        elif isinstance(part, Scalar):
+            yield part.text, part.line
+        elif isinstance(part, Items):
+            left += reversed(part)
+        else:
+            for key, value in reversed(part.items()):
+                if not key.startswith(HIDDEN):
+                    left += (value, (key, part.lines.get(key, part.line)))
 
 
 def _read_text(path: Path) -> str:
@@ -228,9 +215,9 @@ class _Conversion:
     def convert(self, node: yaml.Node, depth: int) -> Node:
         line = self._enter(node, depth)
         if isinstance(node, yaml.MappingNode) and node.tag == _MAPPING_TAG:
-            return Section(tuple(self._entries(node, depth).values()), line)
+            return self._section(node, depth, line)
         if isinstance(node, yaml.SequenceNode) and node.tag == _SEQUENCE_TAG:
-            return Items(tuple(self.convert(item, depth + 1) for item in node.value), line)
+            return Items([self.convert(item, depth + 1) for item in node.value], line)
         if isinstance(node, yaml.ScalarNode) and node.tag in _KINDS:
             return Scalar(self._text(node), _KINDS[node.tag], line)
         raise self._error(line, "a YAML tag (`!…`) that Frazil does not know", "remove the tag, or quote the text")
@@ -244,22 +231,22 @@ class _Conversion:
             raise _too_deep(place(self._path, line))
         return line
 
-    def _entries(self, node: yaml.MappingNode, depth: int) -> dict[str, Entry]:
-        own: dict[str, Entry] = {}
-        merged: dict[str, Entry] = {}
+    def _section(self, node: yaml.MappingNode, depth: int, line: int) -> Section:
+        own, merged = Section({}, line, {}), None
         for key_node, value_node in node.value:
             if key_node.tag == _MERGE_TAG:
                 for source in self._merge_sources(value_node):
                     self._enter(source, depth + 1)
-                    merged = self._entries(source, depth + 1) | merged
+                    section = self._section(source, depth + 1, line)
+                    merged = section if merged is None else merged.over(section)
                 continue
             key = self._key(key_node, value_node)
-            line = _line(key_node)
             if key in own:
-                remedy = f"keep one of them; the first is in line {own[key].line}"
-                raise self._error(line, f"`{key}` is there twice", remedy)
-            own[key] = Entry(key, line, self.convert(value_node, depth + 1))
-        return merged | own
+                remedy = f"keep one of them; the first is in line {own.lines[key]}"
+                raise self._error(_line(key_node), f"`{key}` is there twice", remedy)
+            own.lines[key] = _line(key_node)
+            own[key] = self.convert(value_node, depth + 1)
+        return own if merged is None else Section({**merged, **own}, line, {**merged.lines, **own.lines})
 
     def _merge_sources(self, node: yaml.Node) -> list[yaml.MappingNode]:
         sources = node.value if isinstance(node, yaml.SequenceNode) else [node]

@@ -8,17 +8,19 @@ from __future__ import annotations
 import ipaddress
 import os
 import re
-from collections.abc import Callable, Iterable
-from typing import Annotated, Any, NamedTuple, TypeVar
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar
 from urllib.parse import urlsplit
 
 from annotated_types import MinLen
 from pydantic import TypeAdapter, ValidationError
 
 from frazil.errors import SpecError, UnavailableError
-from frazil.spec.syntax.document import Items, Node, Scalar
-from frazil.spec.syntax.keys import Fields, Form, JsonSchema, Path, Word, read_items, read_text, whole_number
-from frazil.spec.syntax.problems import Problems, advice, nearest
+from frazil.plugins.registration import Registered
+from frazil.spec.syntax.document import Items, Node, Scalar, Section
+from frazil.spec.syntax.keys import Form, JsonSchema, Path, Word, describe, is_true, whole_number
+from frazil.spec.syntax.problems import LABEL, Mistake, Mistakes, advice, nearest, read_each
 from frazil.spec.syntax.units import (
     DURATION_PATTERN,
     SIZE_PATTERN,
@@ -30,6 +32,9 @@ from frazil.spec.syntax.units import (
     size_text,
 )
 from frazil.zones import regions
+
+if TYPE_CHECKING:
+    from frazil.spec.syntax.reading import Reading
 
 _Item = TypeVar("_Item")
 _NAMES: TypeAdapter[Path] = TypeAdapter(Annotated[Path, MinLen(1)])
@@ -44,36 +49,158 @@ def _as_written(value: Any) -> Word:
 
 
 _SHARE_PATTERN = r"^[0-9]+(\.[0-9]+)?\s*%$"
-TEXT = Form({"type": "string", "minLength": 1}, _as_written, lambda fields, key: fields.text(key))
 
 
-def read_texts(fields: Fields, key: str) -> tuple[str, ...]:
-    """The texts of the list under `key`."""
-    label = fields.path(key)
-    texts = (read_text(item, label, fields.problems) for item in read_items(fields.node(key), label, fields.problems))
-    return tuple(text for text in texts if text)
+def read_text(node: Node) -> str:
+    """Returns the text of `node`.
+
+    Raises: SpecError for what YAML takes for a number, a boolean or nothing, with the way to write it as text.
+    """
+    if isinstance(node, Scalar) and node.kind == "text" and node.text:
+        return node.text
+    remedy = f"write text after `{LABEL}:`"
+    if isinstance(node, Scalar) and node.kind not in ("text", "nothing"):
+        remedy = "put it in quotes"
+        if node.kind == "boolean":
+            remedy += ": YAML reads a bare yes, no, on, off, true or false as a boolean"
+    what = "empty" if isinstance(node, Scalar) and not node.text else describe(node)
+    raise SpecError(f"`{LABEL}` is {what} where text is expected", remedy=remedy)
 
 
-TEXTS = Form({"type": "array", "items": TEXT.schema}, read=read_texts)
-STRINGS = Form({"type": "object", "additionalProperties": {"type": ["string", "number", "boolean"]}})
+def read_string(node: Node, is_joined: bool = True) -> str:
+    """Returns a property's value as a string: numbers as written, booleans as `true` and `false`. is_joined: whether a
+    property may have several values, joined by commas.
+
+    Raises: SpecError for what is no string.
+    """
+    if not isinstance(node, Scalar) or node.kind == "nothing":
+        is_list = is_joined and isinstance(node, Items) and bool(node)
+        remedy = (
+            "write one value: join several by commas, such as `a,b`" if is_list else "write one value, or remove it"
+        )
+        raise SpecError(f"`{LABEL}` is {describe(node)} where one value is expected", remedy=remedy)
+    if node.kind != "boolean":
+        return node.text
+    if node.text.lower() in ("true", "false"):
+        return node.text.lower()
+    remedy = "write true or false, or put the word in quotes"
+    raise SpecError(f"YAML reads the bare yes, no, on or off of `{LABEL}` as a boolean", remedy=remedy)
+
+
+def entries_of(node: Node, example: str) -> Section:
+    """Returns the mapping.
+
+    Raises: SpecError for another value. example: how the mapping is written.
+    """
+    if isinstance(node, Section):
+        return node
+    raise SpecError(f"`{LABEL}` is {describe(node)} where a mapping is expected", remedy=f"write {example}")
+
+
+TEXT = Form({"type": "string", "minLength": 1}, _as_written, lambda node, _: read_text(node))
+
+
+def read_list(node: Node, read: Callable[[Node], _Item]) -> tuple[_Item, ...]:
+    """Returns what `read` makes of each item of a list."""
+    if not isinstance(node, Items):
+        message = f"`{LABEL}` is {describe(node)} where a list is expected"
+        raise SpecError(message, remedy="write a list, such as `[a, b]`, or remove it")
+    return tuple(read_each(enumerate(node), read))
+
+
+def one_or_several(node: Node, read: Callable[[Node], _Item], if_empty: SpecError) -> tuple[_Item, ...]:
+    """Returns what `read` makes of a value, or of each item of a list that is not empty."""
+    if not isinstance(node, Items):
+        return (read(node),)
+    if not node:
+        raise if_empty
+    return read_list(node, read)
+
+
+def refuse_twice(items: Sequence[_Item], spell: Callable[[_Item], str]) -> None:
+    """Raises Mistakes for items that mean the same as one before them."""
+    twice = [n for n, item in enumerate(items) if item in items[:n]]
+    if twice:
+        message = f"`{{}}` is there twice in `{LABEL}`"
+        raise Mistakes(Mistake((n,), message.replace("{}", spell(items[n])), "keep one of them") for n in twice)
+
+
+TEXTS = Form({"type": "array", "items": TEXT.schema}, read=lambda node, _: read_list(node, read_text))
+STRINGS: JsonSchema = {"type": "object", "additionalProperties": {"type": ["string", "number", "boolean"]}}
+
+
+def strings(
+    check: Callable[[str, str], None], schema: JsonSchema = STRINGS, example: str = "", has_secrets: bool = True
+) -> Form:
+    """A mapping of properties, which are strings; `check(value, key)` raises a SpecError for one that is not allowed."""
+
+    def read(node: Node, reading: Reading) -> dict[str, str]:
+        def read_one(key: str) -> str:
+            text = read_string(values[key])
+            check(text, key)
+            return reading.secrets.resolve(text, key) if has_secrets else text
+
+        values = entries_of(node, example or "`key: value` pairs, or remove it")
+        return dict(zip(values, read_each(((key, key) for key in values), read_one), strict=True))
+
+    return Form(schema, read=read)
+
+
+def by_name(
+    schema: JsonSchema,
+    example: str,
+    short: str = "",
+    as_text: bool = False,
+    also: Callable[[Section], None] | None = None,
+) -> Form:
+    """A mapping of names to sections, each of which gets its name. short: the key of a section that is written as one
+    value. as_text: whether that is text, whatever YAML takes it for. also: adds what else is hidden in a section.
+    """
+
+    def read(node: Node, _: Reading) -> list[Node]:
+        return [named(key, value) for key, value in entries_of(node, example).items()]
+
+    def named(name: str, value: Node) -> Node:
+        if short and not isinstance(value, Section):
+            text = replace(value, kind="text") if as_text and isinstance(value, Scalar) else value
+            value = Section({short: text}, value.line, {short: value.line})
+        if isinstance(value, Section):
+            value.hide("name", name)
+            if also is not None:
+                also(value)
+        return value
+
+    return Form({"type": "object", "additionalProperties": schema}, read=read)
+
+
+def words_by_name(schema: JsonSchema, example: str, read_one: Callable[[str, str], Any]) -> Form:
+    """A mapping of names to words; `read_one(name, word)` raises a SpecError."""
+
+    def read(node: Node, _: Reading) -> tuple[Any, ...]:
+        words = entries_of(node, example)
+        return tuple(
+            read_each(
+                ((key, key) for key in words),
+                lambda key: read_one(key, read_string(words[key], is_joined=False)),
+            )
+        )
+
+    return Form(schema, read=read)
 
 
 def quantity(schema: JsonSchema, write: Callable[[Any], Word], parse: Callable[[str], float]) -> Form:
-    """A number with its unit."""
+    """A number with its unit. A bare number passes, for the unit's own message."""
 
-    def read(fields: Fields, key: str) -> Any:
-        """A bare number passes, for the unit's own message."""
-        node = fields.node(key)
-        if isinstance(node, Scalar) and node.kind in ("text", "integer", "number"):
-            return fields.problems.attempt(node.line, None, parse, node.text)
-        return read_text(node, fields.path(key), fields.problems)
+    def read(node: Node, _: Reading) -> float:
+        is_number = isinstance(node, Scalar) and node.kind in ("integer", "number")
+        return parse(node.text if is_number else read_text(node))  # type: ignore[union-attr]
 
     return Form(schema, write, read)
 
 
 def parsed_text(schema: JsonSchema, parse: Callable[[str], Any]) -> Form:
     """Text that `parse` turns into the value, or raises a SpecError."""
-    return Form(schema, _as_written, lambda fields, key: fields.parsed(key, parse))
+    return Form(schema, _as_written, lambda node, _: parse(read_text(node)))
 
 
 DURATION = quantity(
@@ -87,25 +214,6 @@ INTERVAL = quantity(DURATION.schema, duration_text, lambda text: parse_duration(
 SIZE = quantity(
     {"type": "string", "pattern": SIZE_PATTERN, "examples": ["64MiB", "128MiB", "1GiB"]}, size_text, parse_size
 )
-
-
-def read_different(
-    items: Iterable[Node],
-    label: str,
-    problems: Problems,
-    parse: Callable[[str], _Item],
-    spell: Callable[[_Item], str],
-) -> tuple[_Item, ...]:
-    """What `parse` makes of the texts of a list; two that mean the same are refused as `spell` writes them."""
-    found: list[_Item] = []
-    for item in items:
-        text = read_text(item, label, problems)
-        parsed = problems.attempt(item.line, None, parse, text) if text else None
-        if parsed in found:
-            problems.add(item.line, f"`{spell(parsed)}` is there twice in `{label}`", "keep one of them")
-        elif parsed:
-            found.append(parsed)
-    return tuple(found)
 
 
 def parse_path(text: str) -> Path:
@@ -131,16 +239,13 @@ def _parse_names(text: str) -> Path:
         raise SpecError(f"`{text}` is not the path of a field", remedy=remedy) from None
 
 
-def read_paths(fields: Fields, key: str) -> tuple[Path, ...]:
-    """The paths of fields under `key`; none if it is absent."""
-    entry = fields.get(key)
-    if entry is None:
-        return ()
-    items = read_items(entry.value, key, fields.problems)
-    if isinstance(entry.value, Items) and not items:
+def _read_paths(node: Node, _: Reading) -> tuple[Path, ...]:
+    paths = read_list(node, lambda item: parse_path(read_text(item)))
+    if not paths:
         remedy = "write paths of fields, such as `[id, user.name]`, or remove it"
-        fields.refuse_key(key, f"`{key}` is empty", remedy)
-    return read_different(items, key, fields.problems, parse_path, ".".join)
+        raise SpecError(f"`{LABEL}` is empty", remedy=remedy)
+    refuse_twice(paths, ".".join)
+    return paths
 
 
 PATHS = Form(
@@ -150,8 +255,10 @@ PATHS = Form(
         "minItems": 1,
         "uniqueItems": True,
     },
-    read=read_paths,
+    read=_read_paths,
 )
+NAMES = replace(PATHS, read=lambda node, reading: tuple(map(".".join, _read_paths(node, reading))))
+"""Paths as they are written."""
 TYPE_WORD: JsonSchema = {
     "type": "string",
     "minLength": 1,
@@ -173,34 +280,67 @@ def share(*examples: str) -> Form:
 def count(example: int) -> Form:
     """A whole number from 1 on."""
 
-    def read(fields: Fields, key: str) -> int | None:
-        node = fields.node(key)
-        number = whole_number(node)
-        if not number:
-            is_quoted = isinstance(node, Scalar) and re.fullmatch(r"[1-9][0-9]*", node.text, re.ASCII)
-            remedy = "write it without quotes" if is_quoted else f"write a whole number, such as {example}"
-            fields.refuse_value(key, f"`{fields.path(key)}` is no count", remedy)
-        return number or None
+    def read(node: Node, _: Reading) -> int:
+        if number := whole_number(node):
+            return number
+        is_quoted = isinstance(node, Scalar) and re.fullmatch(r"[1-9][0-9]*", node.text, re.ASCII)
+        remedy = "write it without quotes" if is_quoted else f"write a whole number, such as {example}"
+        raise SpecError(f"`{LABEL}` is no count", remedy=remedy)
 
     return Form({"type": "integer", "minimum": 1}, _as_written, read)
 
 
-def with_switch(form: Form) -> Form:
+def with_switch(form: Form, of_switch: Callable[[bool], Any]) -> Form:
     """true or false, or the form."""
-    return Form({"anyOf": [{"type": "boolean"}, form.schema]})
+
+    def read(node: Node, _: Reading) -> Any:
+        if isinstance(node, Scalar) and node.kind == "boolean":
+            return of_switch(is_true(node))
+        if not isinstance(node, Section):
+            message = f"`{LABEL}` is {describe(node)} where a mapping is expected"
+            raise SpecError(message, remedy="write true, false, or its settings")
+        return node
+
+    return Form({"anyOf": [{"type": "boolean"}, form.schema]}, read=read)
 
 
-def read_words(fields: Fields, key: str) -> tuple[str, ...]:
+def words_or(form: Form, words: tuple[Word, ...], of_word: Callable[[Any], Any]) -> Form:
+    """One of some words, or the form."""
+    return Form({"anyOf": [{"enum": list(words)}, form.schema]}, of_word=of_word)
+
+
+def names_of(registered: Registered[Any], schema: JsonSchema) -> Form:
+    """A list of names, each of an object of the table, those of installed packages included."""
+
+    def read_name(node: Node) -> str:
+        name = read_text(node)
+        if registered.added() and name not in registered:
+            raise SpecError(f"`{LABEL}` cannot have `{name}`", remedy=advice(name, registered.added()))
+        registered.get(name)
+        return name
+
+    return Form(schema, read=lambda node, _: read_list(node, read_name))
+
+
+def some_of(words: tuple[str, ...]) -> Form:
+    """A list of some of these words."""
+
+    def read_word(node: Node) -> str:
+        if (word := read_text(node)) not in words:
+            raise SpecError(f"`{LABEL}` cannot have `{word}`", remedy=advice(word, words))
+        return word
+
+    schema = {"type": "array", "items": {"enum": list(words)}, "uniqueItems": True}
+    return Form(schema, read=lambda node, _: read_list(node, read_word))
+
+
+def _read_words(node: Node, _: Reading) -> tuple[str, ...]:
     """One word or a list of them; numbers as they are written."""
-    node, label = fields.node(key), fields.path(key)
-    nodes = node.items if isinstance(node, Items) else (node,)
-    if not nodes:
-        fields.refuse_key(key, f"`{label}` is empty", "write the values of the field, or remove it")
-    words = (
-        one.text if isinstance(one, Scalar) and one.kind == "integer" else read_text(one, label, fields.problems)
-        for one in nodes
+    return one_or_several(
+        node,
+        lambda one: one.text if isinstance(one, Scalar) and one.kind == "integer" else read_text(one),
+        SpecError(f"`{LABEL}` is empty", remedy="write the values of the field, or remove it"),
     )
-    return tuple(word for word in words if word is not None)
 
 
 def _parse_on(text: str) -> tuple[tuple[Path, str], ...]:
@@ -224,15 +364,18 @@ _CONTEXT = "[A-Za-z0-9_][A-Za-z0-9_.-]*"
 _CREDENTIALS_IN_VARIABLES = (
     "take them out, and set the variable OTEL_EXPORTER_OTLP_HEADERS or OPENLINEAGE_API_KEY in their place"
 )
-ADDRESS = Form(
-    _ADDRESS,
-    _as_written,
-    lambda fields, key: fields.parsed(key, lambda url: parse_url(url, fields.path(key), _CREDENTIALS_IN_VARIABLES)),
-)
-ADDRESSES = Form({"anyOf": [_ADDRESS, {"type": "array", "items": _ADDRESS, "minItems": 1}]})
-TEXT_OR_TEXTS = Form({"anyOf": [TEXT.schema, {"type": "array", "items": TEXT.schema, "minItems": 1}]})
+ADDRESS = parsed_text(_ADDRESS, lambda url: parse_url(url, LABEL, _CREDENTIALS_IN_VARIABLES))
+
+
+def several(item: JsonSchema) -> JsonSchema:
+    """One item, or a list of some."""
+    return {"anyOf": [item, {"type": "array", "items": item, "minItems": 1}]}
+
+
+ADDRESSES = several(_ADDRESS)
+TEXT_OR_TEXTS = several(TEXT.schema)
 _WORD: JsonSchema = {"anyOf": [TEXT.schema, {"type": "integer"}]}
-WORDS = Form({"anyOf": [*_WORD["anyOf"], {"type": "array", "items": _WORD, "minItems": 1}]}, read=read_words)
+WORDS = Form({"anyOf": [*_WORD["anyOf"], {"type": "array", "items": _WORD, "minItems": 1}]}, read=_read_words)
 YOUNGEST_ORPHAN_VARIABLE = "FRAZIL_MIN_ORPHAN_AGE"
 """For tests that cannot wait: another limit of `maintenance.orphans.age` than Iceberg's own."""
 
@@ -251,13 +394,12 @@ def _parse_orphan_age(text: str) -> float:
 ORPHAN_AGE = quantity(DURATION.schema, duration_text, _parse_orphan_age)
 
 
-def _read_depth(fields: Fields, key: str) -> int | None:
-    depth = whole_number(fields.node(key)) or 0
+def _read_depth(node: Node, _: Reading) -> int:
+    depth = whole_number(node) or 0
     if 1 <= depth <= _MAX_DEPTH:
         return depth
-    message = f"`{fields.path(key)}` is not a number from 1 to {_MAX_DEPTH}"
-    fields.refuse_value(key, message, "write how many levels become columns; without it all do")
-    return None
+    message = f"`{LABEL}` is not a number from 1 to {_MAX_DEPTH}"
+    raise SpecError(message, remedy="write how many levels become columns; without it all do")
 
 
 def _parse_separator(text: str) -> str:
@@ -267,17 +409,14 @@ def _parse_separator(text: str) -> str:
     return text
 
 
-def _read_zone(fields: Fields, key: str) -> str | None:
-    text = fields.text(key)
+def _parse_zone(text: str) -> str:
     try:
-        if text is None or text in regions():
+        if text in regions():
             return text
         remedy = _zone_remedy(text)
     except UnavailableError as error:
-        fields.refuse_value(key, f"`{fields.path(key)}: {text}`: {error.message}", error.remedy)
-        return None
-    fields.refuse_value(key, f"`{fields.path(key)}: {text}` is no zone of the IANA database", remedy)
-    return None
+        raise SpecError(f"`{LABEL}: {text}`: {error.message}", remedy=error.remedy) from None
+    raise SpecError(f"`{LABEL}: {text}` is no zone of the IANA database", remedy=remedy)
 
 
 def _zone_remedy(text: str) -> str:
@@ -316,12 +455,9 @@ def _check_spark_property(_: str, key: str) -> None:
 ON = parsed_text(text_like("country_code = code", "shop = shop_id and item.sku = sku"), _parse_on)
 SEPARATOR = parsed_text(TEXT.schema, _parse_separator)
 CONTEXT = parsed_text({"type": "string", "pattern": f"^{_CONTEXT}$"}, _parse_context)
-SPARK_CONF = Form(
-    {**STRINGS.schema, "propertyNames": {"pattern": r"^spark\."}},
-    read=lambda fields, key: fields.strings(key, _check_spark_property),
-)
+SPARK_CONF = strings(_check_spark_property, {**STRINGS, "propertyNames": {"pattern": r"^spark\."}})
 DEPTH = Form({"type": "integer", "minimum": 1, "maximum": _MAX_DEPTH}, read=_read_depth)
-ZONE = Form(text_like("UTC", "Europe/Berlin"), read=_read_zone)
+ZONE = Form(text_like("UTC", "Europe/Berlin"), read=lambda node, _: _parse_zone(read_text(node)))
 
 
 class Address(NamedTuple):
@@ -355,13 +491,9 @@ def parse_address(text: str) -> Address:
     return Address(match["v6"] or match["host"], int(match["port"]))
 
 
-def _read_address(fields: Fields, key: str) -> Address | None:
+def _read_address(node: Node, _: Reading) -> Address:
     """A bare port passes, for the address's own message."""
-    node = fields.node(key)
-    if isinstance(node, Scalar) and node.kind == "integer":
-        return fields.problems.attempt(node.line, None, parse_address, node.text)
-    address: Address | None = fields.parsed(key, parse_address)
-    return address
+    return parse_address(node.text if isinstance(node, Scalar) and node.kind == "integer" else read_text(node))
 
 
 LISTEN = Form(text_like("127.0.0.1:8787", "0.0.0.0:8787", "[::1]:8787"), _as_written, _read_address)

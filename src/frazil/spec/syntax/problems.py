@@ -1,25 +1,25 @@
 """What is wrong with a pipeline file, collected so that one run names more than the first mistake.
 
-Messages are made here and in the readers, never by the validation library: its messages would show input values, and
-some of those are secrets.
+A validator raises `Mistakes`, or any SpecError; `reading` finds their places. The validation library's own messages are
+never shown: they would quote input values, and some of those are secrets.
 """
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Container, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, ParamSpec, TypeVar
+from typing import NamedTuple, ParamSpec, TypeVar
 
 from frazil.errors import SpecError
 
-if TYPE_CHECKING:
-    from frazil.spec.syntax.document import Entry, Node
-
 _Given = ParamSpec("_Given")
+_Item = TypeVar("_Item")
 _Read = TypeVar("_Read")
-_Fallback = TypeVar("_Fallback")
+LABEL = "{label}"
+"""Stands for the path of the wrong key in the texts of a mistake: a validator does not know it."""
+NAME = "{name}"
+"""Stands for the last part of the path."""
 
 
 def place(path: Path, line: int) -> str:
@@ -44,63 +44,67 @@ def advice(name: str, known: Iterable[str], built: Iterable[str] | None = None) 
     return f"did you mean `{close}`?" if close else f"write one of: {', '.join(built or names)}"
 
 
+class Mistake(NamedTuple):
+    """One thing that is wrong with a part of the file."""
+
+    #: The key, or the path of keys and of indices in lists, from that part on; empty for the part itself.
+    where: str | tuple[str | int, ...]
+    message: str
+    remedy: str
+    #: The 1-based line, where it is not that of the key.
+    line: int = 0
+
+
+class Mistakes(ValueError):
+    """Raised by a validator."""
+
+    def __init__(self, mistakes: Iterable[Mistake], *, is_cause: bool = False, are_rules: bool = False) -> None:
+        """is_cause: others, such as a missing key, may come of it. are_rules: they are between keys, and at their lines."""
+        super().__init__()
+        self.mistakes = tuple(mistakes)
+        self.is_cause = is_cause
+        self.are_rules = are_rules
+
+
+def try_check(
+    where: str | tuple[str | int, ...], check: Callable[_Given, object], *args: _Given.args, **kwargs: _Given.kwargs
+) -> Iterator[Mistake]:
+    """Yields the SpecError of a check, if there is one, as a mistake."""
+    try:
+        check(*args, **kwargs)
+    except SpecError as error:
+        yield Mistake(where, error.message, error.remedy)
+
+
+def read_each(items: Iterable[tuple[str | int, _Item]], read: Callable[[_Item], _Read]) -> list[_Read]:
+    """Returns what `read` makes of each item. items: with their key or index.
+
+    Raises: Mistakes, all of them.
+    """
+    results, mistakes = [], []
+    for where, item in items:
+        try:
+            results.append(read(item))
+        except SpecError as error:
+            mistakes.append(Mistake((where,), error.message, error.remedy))
+    if mistakes:
+        raise Mistakes(mistakes)
+    return results
+
+
 class Problems:
     """The problems of the file `path`."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        #: The folder of the file, whole.
-        self.folder = str(path.resolve().parent)
-        #: The known word that an unknown one is nearest to, by the id() of its entry or scalar in the document.
-        self.meant: dict[int, str] = {}
         self._found: dict[tuple[bool, int, str, str], None] = {}
 
-    def add(self, line: int, message: str, remedy: str, *, is_cause: bool = False) -> None:
-        """Notes a problem at the 1-based `line`, once: the keys of `defaults` are read for every table. is_cause: others,
-        such as a missing key, may come of it.
+    def add(self, line: int, message: str, remedy: str, *, is_cause: bool = False, note: str = "") -> None:
+        """Notes a problem at the 1-based `line`, once: the keys of `defaults` are read for every table. is_cause: others
+        may come of it. note: which part of the file it is for, where it is not noted for the whole file.
         """
-        self._found[not is_cause, line, message, remedy] = None
-
-    def add_unknown(self, found: Entry | Node, message: str, name: str, known: Iterable[str]) -> None:
-        """Notes that a name is not a known one; others may come of it. found: what has the name as its key or text."""
-        names = list(known)
-        if close := nearest(name, names):
-            self.meant[id(found)] = close
-        self.add(found.line, message, advice(name, names), is_cause=True)
-
-    def attempt(
-        self,
-        line: int,
-        fallback: _Fallback,
-        read: Callable[_Given, _Read],
-        *args: _Given.args,
-        **kwargs: _Given.kwargs,
-    ) -> _Read | _Fallback:
-        """Returns the result of `read`; if it raises a SpecError, notes that at `line` and returns `fallback`."""
-        try:
-            return read(*args, **kwargs)
-        except SpecError as error:
-            self.add(line, error.message, error.remedy)
-            return fallback
-
-    def keep_effects(self, as_meant: Problems) -> None:
-        """Drops problems that others explain: those that are no cause, and that the file read as it was meant has not."""
-        self._found = {found: None for found in self._found if not found[0] or found in as_meant._found}
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether no problem is noted."""
-        return not self._found
-
-    @contextmanager
-    def in_part(self, lines: Container[int], note: str) -> Iterator[None]:
-        """Until the block is left, new problems at these lines concern one part of the file alone: `note` names the part."""
-        before = frozenset(self._found)
-        yield
-        for found in [one for one in self._found if one not in before and one[1] in lines]:
-            del self._found[found]
-            is_effect, line, message, remedy = found
-            self._found[is_effect, line, f"{message}: {note}", remedy] = None
+        if (not is_cause, line, message, remedy) not in self._found:
+            self._found[not is_cause, line, f"{message}: {note}" if note else message, remedy] = None
 
     def raise_any(self) -> None:
         """Raises the problem that is first in the file, causes before all others, with all others in full."""

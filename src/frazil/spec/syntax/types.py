@@ -9,48 +9,28 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Callable
+from functools import lru_cache
 
-from pyiceberg.types import (
-    BinaryType,
-    BooleanType,
-    DateType,
-    DecimalType,
-    DoubleType,
-    FixedType,
-    FloatType,
-    IcebergType,
-    IntegerType,
-    ListType,
-    LongType,
-    MapType,
-    NestedField,
-    PrimitiveType,
-    StringType,
-    StructType,
-    TimestampType,
-    TimestamptzType,
-    TimeType,
-    UUIDType,
-)
+from pyiceberg import types
 
 from frazil.errors import SpecError
 from frazil.spec.syntax.problems import nearest
 from frazil.types import FIRST_PLACEHOLDER_ID
 
 LIMIT_DEPTH = 30
-_WORDS: dict[str, Callable[[], IcebergType]] = {
-    "boolean": BooleanType,
-    "int": IntegerType,
-    "long": LongType,
-    "float": FloatType,
-    "double": DoubleType,
-    "date": DateType,
-    "time": TimeType,
-    "timestamp": TimestampType,
-    "timestamptz": TimestamptzType,
-    "string": StringType,
-    "uuid": UUIDType,
-    "binary": BinaryType,
+_WORDS: dict[str, Callable[[], types.IcebergType]] = {
+    "boolean": types.BooleanType,
+    "int": types.IntegerType,
+    "long": types.LongType,
+    "float": types.FloatType,
+    "double": types.DoubleType,
+    "date": types.DateType,
+    "time": types.TimeType,
+    "timestamp": types.TimestampType,
+    "timestamptz": types.TimestamptzType,
+    "string": types.StringType,
+    "uuid": types.UUIDType,
+    "binary": types.BinaryType,
 }
 _FORMS = {
     "decimal": "decimal(p,s)",
@@ -106,20 +86,28 @@ _UNITS = ("s", "ms", "us", "ns")
 _PART = re.compile(r"\s*([^\s<>,:()\[\]]+|[<>,:()\[\]])")
 
 
-def parse_column_type(text: str) -> tuple[IcebergType, str | None]:
-    """The type of a column, and the unit of numbers in it where it names one, as `timestamptz(ms)` and `time(ms)` do."""
+def unit_of(text: str) -> str | None:
+    """The unit of numbers in a column, where its type names one, as `timestamptz(ms)` and `time(ms)` do."""
+    found = _TIME.fullmatch(text.strip())
+    unit = found.group(2).strip() if found is not None else None
+    return unit if unit in _UNITS else None
+
+
+@lru_cache(maxsize=1024)
+def parse_column_type(text: str) -> types.IcebergType:
+    """The type of a column, which may name a unit. A file of many tables spells few types."""
     found = _TIME.fullmatch(text.strip())
     if found is None:
-        return parse_type(text), None
+        return parse_type(text)
     word, unit = found.group(1), found.group(2).strip()
     if unit not in _UNITS:
         remedy = f"write one of: {', '.join(f'{word}({known})' for known in _UNITS)}"
         since = "midnight" if word == "time" else "the epoch"
         raise SpecError(f"`{unit}` is no unit of the time since {since}", remedy=remedy)
-    return _WORDS[word](), unit
+    return _WORDS[word]()
 
 
-def parse_type(text: str) -> IcebergType:
+def parse_type(text: str) -> types.IcebergType:
     """The type that `text` spells, for example `list<struct<a: long, b: decimal(9,2)>>`."""
     if _TIME.search(text):
         remedy = "give the field a column of its own: `columns: {NAME: {type: timestamptz(ms), field: PATH}}`"
@@ -135,13 +123,13 @@ def parse_type(text: str) -> IcebergType:
     return result
 
 
-def parse_numbers(text: str) -> IcebergType | None:
+def parse_numbers(text: str) -> types.IcebergType | None:
     """The type of all numbers that `text` names; None for `as_seen`, where each field gets the one that it needs."""
     if text.strip() == "as_seen":
         return None
     word = text.split("(")[0].strip()
     kind = parse_type(text) if word in ("double", "decimal") else None
-    if not isinstance(kind, DoubleType | DecimalType):
+    if not isinstance(kind, types.DoubleType | types.DecimalType):
         remedy = "write as_seen, double, or a decimal such as decimal(18,4)"
         raise SpecError(f"`numbers` cannot be `{text}`", remedy=remedy)
     return kind
@@ -156,7 +144,7 @@ class _Parser:
         self._next = 0
         self._ids = itertools.count(FIRST_PLACEHOLDER_ID)
 
-    def read_type(self, depth: int) -> IcebergType:
+    def read_type(self, depth: int) -> types.IcebergType:
         if depth > LIMIT_DEPTH:
             raise SpecError("the type is nested too deeply", remedy=f"use at most {LIMIT_DEPTH} levels")
         word = self._take()
@@ -173,7 +161,7 @@ class _Parser:
         if self._next < len(self._words):
             raise self._malformed()
 
-    def _read_decimal(self) -> IcebergType:
+    def _read_decimal(self) -> types.IcebergType:
         self._expect("(")
         precision = self._number()
         self._expect(",")
@@ -182,9 +170,9 @@ class _Parser:
         if not (1 <= precision <= 38 and scale <= precision):
             message = f"`decimal({precision},{scale})` is not a decimal of Iceberg"
             raise SpecError(message, remedy="use a precision of 1 to 38 and a scale no larger than the precision")
-        return DecimalType(precision, scale)
+        return types.DecimalType(precision, scale)
 
-    def _read_fixed(self) -> IcebergType:
+    def _read_fixed(self) -> types.IcebergType:
         closing = {"[": "]", "(": ")"}.get(self._take())
         if closing is None:
             raise self._malformed()
@@ -192,30 +180,30 @@ class _Parser:
         self._expect(closing)
         if length < 1:
             raise SpecError("`fixed` has no length", remedy="write the number of bytes, such as `fixed[16]`")
-        return FixedType(length)
+        return types.FixedType(length)
 
-    def _read_list(self, depth: int) -> IcebergType:
+    def _read_list(self, depth: int) -> types.IcebergType:
         self._expect("<")
         element_id = next(self._ids)
         element = self.read_type(depth)
         self._expect(">")
-        return ListType(element_id=element_id, element_type=element, element_required=False)
+        return types.ListType(element_id=element_id, element_type=element, element_required=False)
 
-    def _read_map(self, depth: int) -> IcebergType:
+    def _read_map(self, depth: int) -> types.IcebergType:
         self._expect("<")
         key_id, value_id = next(self._ids), next(self._ids)
         key = self.read_type(depth)
-        if not isinstance(key, PrimitiveType):
+        if not isinstance(key, types.PrimitiveType):
             message = f"a map's keys cannot be `{key}`: engines take only plain values as keys"
             raise SpecError(message, remedy="write a plain type, such as `map<string,V>`, or a list of structs")
         self._expect(",")
         value = self.read_type(depth)
         self._expect(">")
-        return MapType(key_id=key_id, key_type=key, value_id=value_id, value_type=value, value_required=False)
+        return types.MapType(key_id=key_id, key_type=key, value_id=value_id, value_type=value, value_required=False)
 
-    def _read_struct(self, depth: int) -> IcebergType:
+    def _read_struct(self, depth: int) -> types.IcebergType:
         self._expect("<")
-        fields: dict[str, NestedField] = {}
+        fields: dict[str, types.NestedField] = {}
         while True:
             name = self._name()
             if name in fields:
@@ -223,10 +211,10 @@ class _Parser:
             self._expect(":")
             field_id = next(self._ids)
             field_type = self.read_type(depth)
-            fields[name] = NestedField(field_id=field_id, name=name, field_type=field_type, required=False)
+            fields[name] = types.NestedField(field_id=field_id, name=name, field_type=field_type, required=False)
             word = self._take()
             if word == ">":
-                return StructType(*fields.values())
+                return types.StructType(*fields.values())
             if word != ",":
                 raise self._malformed()
 

@@ -20,14 +20,13 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 from pyiceberg.types import IcebergType, NestedField, StructType
 
-from frazil.cdc.json.members import either, masked
-from frazil.cdc.json.payloads import find_payloads, may_have_payloads
 from frazil.cdc.mongodb.document_ids import ID
 from frazil.decode.columns import Mismatch
 from frazil.decode.json import scan
+from frazil.decode.json.as_sent import unescape_keys
 from frazil.decode.json.grammar import ABSENT, ARRAY, NULL, OBJECT
 from frazil.decode.json.names import all_members
-from frazil.decode.json.records import JsonOptions, text_slices, texts_of, unescape_keys, unreadable
+from frazil.decode.json.records import open_any
 from frazil.decode.json.slices import Slices, Texts, elements_of
 from frazil.decode.protobuf.wire import split_message_indexes
 from frazil.decode.settings import Reading, WriterSchema
@@ -36,6 +35,7 @@ from frazil.error_classes import ErrorClass
 from frazil.name_case import change_case, fold_case
 from frazil.registry.port import UnusableSchema
 from frazil.rows.changes import TRUNCATE, Changes
+from frazil.rows.connect_messages import payloads_of
 from frazil.rows.record_keys import KEY_SCHEMA, is_record
 from frazil.rows.writer_schemas import LATEST, struct_of
 from frazil.schema.arrow import Bools, Ints, Records
@@ -246,7 +246,7 @@ def find_key_fields(target: TableTarget, records: Records) -> KeyFields:
     changes = target.changes
     assert changes is not None
     if changes.key.format == "json":
-        return _of_texts(records["key"], target.envelope is not None and target.envelope.kind == "maxwell")
+        return _of_texts(payloads_of(records["key"]), target.envelope is not None and target.envelope.kind == "maxwell")
     if changes.key.format in ("avro", "json_schema", "protobuf"):
         return _of_schemas(changes.key, records)
     return KeyFields(np.full(len(records["key"]), -1), np.asarray(records["key"].is_null()))
@@ -307,12 +307,10 @@ def _fields_of(reading: Reading, schema: WriterSchema, message: str | tuple[int,
 
 
 def _of_texts(keys: pa.BinaryArray, is_maxwell: bool, has_canonical_keys: bool = False) -> KeyFields:
-    texts, roots, error = texts_of(keys, JsonOptions("drop"), has_canonical_keys), text_slices(keys), unreadable(keys)
-    scan.scan_any(texts.base, roots.start, roots.end, roots.kind, error, texts.stack)
-    roots = masked(roots, error == scan.OK)
+    texts, roots, error = open_any(keys, has_canonical_keys=has_canonical_keys)
+    roots = roots.masked(error == scan.OK)
     marks: dict[str, list[Ints]] = {}
-    inner = _unwrapped(texts, keys, roots, error)
-    objects, lacks = inner.only(OBJECT), np.asarray(keys.is_null()) | (inner.kind == NULL)
+    objects, lacks = roots.only(OBJECT), np.asarray(keys.is_null()) | (roots.kind == NULL)
     has_fields = objects.kind == OBJECT
     _mark(texts, objects, error, PRIMARY if is_maxwell else "", marks)
     if is_maxwell and (roots.kind == ARRAY).any():
@@ -341,14 +339,6 @@ def _sets_of(marks: Mapping[str, Sequence[Ints]], count: int) -> tuple[Ints, lis
     every = list(marks)
     names = [tuple(every[n] for n in np.frombuffer(one, np.int32)) for one in encoded.dictionary.to_pylist()]
     return np.asarray(encoded.indices).astype(np.int64), names
-
-
-def _unwrapped(texts: Texts, keys: pa.BinaryArray, roots: Slices, error: NDArray[np.uint8]) -> Slices:
-    """Returns the keys; for keys with their schema embedded, the payloads."""
-    if not may_have_payloads(keys):
-        return roots
-    is_message, payload = find_payloads(texts, roots.only(OBJECT), error)
-    return either(is_message, payload, roots)
 
 
 def _listed(texts: Texts, roots: Slices) -> Slices:

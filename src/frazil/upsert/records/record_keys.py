@@ -18,7 +18,6 @@ from pyiceberg.types import (
     StructType,
 )
 
-from frazil.cdc.json.payloads import payloads_of
 from frazil.cdc.mongodb.document_ids import ID, read_ids
 from frazil.decode.columns import Decoded, Mismatch, shortened
 from frazil.decode.connect.values import VARIABLE_SCALE, read_logical_type
@@ -27,6 +26,7 @@ from frazil.decode.settings import NO_ENVELOPE, Reading
 from frazil.decode.values_as_json import json_text
 from frazil.error_classes import ErrorClass
 from frazil.name_case import fold_case
+from frazil.rows.connect_messages import payloads_of
 from frazil.rows.metadata_columns import own_column
 from frazil.rows.record_keys import decode_keys, has_record
 from frazil.schema.arrow import Bools, Ints, Records, pick, spread_places

@@ -289,7 +289,7 @@ def test_a_file_in_another_store_than_the_table_is_reached_by_the_catalogs_prope
     for location, expected in (("s3://lake/t", [str(file)]), (str(tmp_path), []), (None, [str(file)])):
         asked.clear()
         table.state = replace(state, location=location) if location else None
-        [lookup] = table.spec.lookup
+        [lookup] = table.spec.query.lookup
         assert len(references.References(catalog).find(table, lookup, {}).values) == 1
         assert asked == expected
 
@@ -312,7 +312,7 @@ def test_what_reaches_a_file_in_another_store_is_asked_for_again_before_it_ends_
     made.catch_up()
     table = only(made.start().tables)
     table.state = None
-    [lookup] = table.spec.lookup
+    [lookup] = table.spec.query.lookup
     found = references.References(MemoryCatalog(tmp_path, "p", reach), clock)
 
     def asked_after(minutes: int) -> int:

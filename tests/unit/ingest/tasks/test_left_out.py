@@ -60,7 +60,7 @@ def dead(report: TaskReport) -> list[tuple[Any, ...]]:
     return [tuple(row[name] for name in names) for row in rows_of(report.written.dead_letters)]
 
 
-def test_it_is_a_dead_letter_without_its_value_and_its_neighbours_are_rows(tmp_path: Path) -> None:
+def test_an_oversized_record_is_a_dead_letter_without_its_value(tmp_path: Path) -> None:
     job = Job({"t": target(tmp_path, "lake.t")})
     report = run(job, records(0), records(0, HUGE, 0), records(0))["lake.t"]
     assert [row["id"] for row in rows_of(report.written.data)] == [0, 0, 2, 0]

@@ -42,7 +42,7 @@ class Topic:
         return found
 
 
-def test_it_is_read_no_further_than_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_topic_is_read_no_further_than_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(markers, "_ENOUGH_BYTES", 1)
     topic = Topic(1)
     topic.write("a", "b", "c", "d")
@@ -70,7 +70,7 @@ def test_what_has_begun_twice_is_not_counted_whichever_partition_tells_it_first(
     assert topic.ends.counts == {}
 
 
-def test_it_begins_a_little_before_the_first_change() -> None:
+def test_the_read_begins_a_little_before_the_first_change() -> None:
     topic = Topic()
     topic.write("old", at_ms=NOW_MS - HOUR_MS)
     topic.write("before", at_ms=NOW_MS - 30_000)

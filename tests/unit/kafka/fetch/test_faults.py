@@ -368,7 +368,7 @@ def test_a_replica_that_cannot_be_read_from_sends_readers_back(how: str) -> None
         assert len(named) == 2
 
 
-def test_leaders_are_asked_for_again_of_brokers_that_are_known_when_no_server_is_left() -> None:
+def test_known_brokers_are_asked_for_leaders_when_no_bootstrap_server_answers() -> None:
     with MadeCluster(brokers=2) as cluster:
         log = cluster.add("t", 0, LOG)
         with client_of(cluster.servers) as client:

@@ -172,5 +172,5 @@ def test_damaged_batches_are_read_within_their_bytes_as_other_code_reads_them() 
 
 @pytest.mark.soak
 @pytest.mark.timeout(7200)
-def test_so_they_are_in_a_quarter_of_a_million() -> None:
+def test_damaged_batches_read_no_foreign_memory_in_a_quarter_of_a_million() -> None:
     assert strike(1_000_000, _RECORDS) < _RECORDS

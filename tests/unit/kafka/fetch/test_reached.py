@@ -106,7 +106,7 @@ def test_a_lenient_read_asks_the_leader_where_a_follower_has_no_more() -> None:
         assert offsets(cluster, 0, 9, is_lenient=True) == [0, 1, 2, 3, 4]
 
 
-def test_what_a_new_leader_does_not_have_yet_is_waited_for_unless_the_read_is_lenient() -> None:
+def test_records_that_a_new_leader_lacks_are_waited_for_unless_the_read_is_lenient() -> None:
     with made_log(log(range(3), range(3, 5))) as cluster:
 
         def answer(_broker: int, number: int, _request: Any, made: Any) -> Any:

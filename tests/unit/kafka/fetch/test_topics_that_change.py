@@ -123,7 +123,7 @@ def test_without_ids_a_log_of_an_older_epoch_is_another_log(monkeypatch: pytest.
             read_of(cluster.servers, 0, 400)
 
 
-def test_another_partition_of_a_topic_that_was_created_again_is_not_read_behind_the_first() -> None:
+def test_a_second_partition_of_a_recreated_topic_is_not_read_behind_the_first() -> None:
     with MadeCluster(brokers=2) as cluster:
         cluster.add("t", 0, log(OLD, 10))
         cluster.add("t", 1, log(OLD, 10), leader=2)

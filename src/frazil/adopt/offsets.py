@@ -15,7 +15,7 @@ _FILE_REMEDY = 'write the next offset of every partition as JSON: {"TOPIC": {"0"
 
 
 @dataclass(frozen=True)
-class Found:
+class SourceOffsets:
     """How far another tool has read for a table."""
 
     #: The next offset by partition; a partition that is missing was never read.
@@ -35,7 +35,7 @@ class Services:
     group: Callable[[str], Group]
 
 
-def read_offsets(file: Path, partitions: Iterable[Partition]) -> Found:
+def read_offsets(file: Path, partitions: Iterable[Partition]) -> SourceOffsets:
     """Returns the offsets that a file has as JSON, topic → partition → next offset.
 
     Raises: TableStopped where it has none for one of `partitions`.
@@ -48,23 +48,23 @@ def read_offsets(file: Path, partitions: Iterable[Partition]) -> Found:
     if missing:
         topic, partition = missing[0]
         raise TableStopped("a partition has no offset", _FILE_REMEDY, f"topic {topic}, partition {partition}")
-    return Found(offsets, f"file {file}")
+    return SourceOffsets(offsets, f"file {file}")
 
 
-def read_group(services: Services, name: str, partitions: Iterable[Partition]) -> Found:
+def read_group(services: Services, name: str, partitions: Iterable[Partition]) -> SourceOffsets:
     """Returns the offsets of these partitions that a consumer group has committed.
 
     Raises: TableStopped where the group has members or no such offset; UnavailableError where Kafka does not answer.
     """
     refuse_members(services.group(name))
-    offsets = {place: one.offset for place, one in services.group(name).offsets(partitions).items()}
+    offsets = {place: group_offset.offset for place, group_offset in services.group(name).offsets(partitions).items()}
     if not offsets:
         raise TableStopped(
             "the group has no offset of the table's topics: it is another one, or Kafka has forgotten them",
             "name the tool's group with --group, or give --offsets",
             f"group {name}",
         )
-    return Found(offsets, f"group {name}")
+    return SourceOffsets(offsets, f"group {name}")
 
 
 def refuse_members(group: Group) -> None:

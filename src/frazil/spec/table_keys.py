@@ -1,0 +1,213 @@
+"""The keys of a table, those of one feature together: the file has them all side by side."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, SerializeAsAny
+from pyiceberg.types import IcebergType
+
+from frazil.plugins.envelopes import ENVELOPES
+from frazil.plugins.functions import Function
+from frazil.spec import settings, table_forms
+from frazil.spec.partitioning import PARTITION_BY, SORT_BY, PartitionTerm, SortTerm
+from frazil.spec.syntax import forms
+from frazil.spec.syntax.keys import Declared, Key, SecretWord, section
+from frazil.spec.syntax.types import parse_numbers
+from frazil.spec.topics import SELECTORS, START, TOPIC, Start, TopicSelector
+
+_ENVELOPES = ("none", *(name for name in ENVELOPES.built_in if name != "operation"))
+
+
+class SourceSpec(Declared):
+    """What feeds a table: topics, and what their records are."""
+
+    #: None where the table is read: `topics` has it.
+    topic: Annotated[TopicSelector | None, TOPIC] = None
+    """The topic that feeds the table."""
+    topics: Annotated[tuple[TopicSelector, ...], SELECTORS] = ()
+    """The topics, or a /regular expression/, that feed the table."""
+    start: Annotated[Start, START, Key(default="earliest")] = Start()
+    """Where to begin without progress: earliest, latest, a timestamp, or offsets."""
+    on_data_loss: Literal["stop", "skip"] = "stop"
+    """What to do when Kafka has deleted the record at the next offset."""
+    value: Annotated[settings.ValueSpec, settings.VALUE] = settings.ValueSpec()
+    """The records' values."""
+    key: Annotated[settings.ValueSpec, settings.KEY] = settings.ValueSpec(format="raw")
+    """The records' keys."""
+    #: None: the type that a sample of the numbers needs.
+    numbers: Annotated[
+        SerializeAsAny[IcebergType] | None,
+        forms.parsed_text(
+            {
+                "type": "string",
+                "pattern": r"^(as_seen|double|decimal\s*\(.*\))$",
+                "examples": ["double", "decimal(18,4)"],
+            },
+            parse_numbers,
+        ),
+        Key(default="as_seen"),
+    ] = None
+    """What numbers of JSON without a schema become where no column is declared: `as_seen` long, or double where a
+    sample of the topic has a fraction; `double`; or `decimal(p,s)`."""
+    infer: Annotated[settings.InferSpec, section("infer")] = settings.InferSpec()
+    """What fields of JSON without a schema may become where no column is declared."""
+
+
+class ShapeSpec(Declared):
+    """How fields of records become columns."""
+
+    columns: Annotated[tuple[settings.ColumnSpec, ...], table_forms.COLUMNS] = ()
+    """Declared columns and overrides of inferred ones: name to type."""
+    unknown_fields: Literal["add", "drop", "rescue"] = "add"
+    """What happens to fields that `columns` does not name."""
+    schema_evolution: Literal["evolve", "add_only", "freeze"] = "evolve"
+    """What to do when records have other fields or types than the table."""
+    rescue: bool = False
+    """Whether values that do not fit their column go to the column _rescued."""
+    flatten: Annotated[
+        settings.FlattenSpec | None,
+        forms.words_or(section("flatten"), (True, False), lambda word: settings.FlattenSpec() if word else None),
+        Key(choices=(True, False), default=False),
+    ] = None
+    """Whether nested records become columns of their own: `user: {id: 1}` the column user_id. Lists and maps stay."""
+    column_case: Literal["keep", "lower", "snake", "camel"] = "keep"
+    """How columns, and members of structs in them, are named after fields: as they are, in lower case, as user_id,
+    or as userId."""
+    #: Empty: all fields.
+    include: Annotated[tuple[tuple[str, ...], ...], forms.PATHS] = ()
+    """Paths of the fields to take, each with everything in it; all unless written."""
+    exclude: Annotated[tuple[tuple[str, ...], ...], forms.PATHS] = ()
+    """Paths of the fields to leave out, each with everything in it."""
+
+
+class ProtectSpec(Declared):
+    """What happens to personal data."""
+
+    protect: Annotated[tuple[settings.ProtectRule, ...], table_forms.PROTECT] = ()
+    """What happens to fields with personal data before anything is written: path, or /regular expression/, to an action.
+    The first rule that finds a field decides."""
+    protect_key: Annotated[SecretWord, table_forms.PROTECT_KEY] = None
+    """The key of `protect`, at least 32 bytes, as ${file:PATH} or ${env:NAME}."""
+
+
+class QuerySpec(Declared):
+    """What a table does to its records before its rows are written."""
+
+    where: Annotated[str, forms.TEXT] = ""
+    """The condition for records that the table takes, in Spark SQL: `type = 'order'`. Others make no row and are counted."""
+    lookup: Annotated[tuple[settings.LookupSpec, ...], table_forms.LOOKUP] = ()
+    """Reference tables that records are joined with, each by the name of the column that it fills."""
+    rename: Annotated[tuple[tuple[tuple[str, ...], str], ...], table_forms.RENAME] = ()
+    """New names of fields: `{old: new}`, nested ones by their path."""
+    drop_fields: Annotated[tuple[tuple[str, ...], ...], forms.PATHS] = ()
+    """Paths of fields that rows do not have, each with everything in it. Conditions may use them; `exclude` leaves fields
+    unread."""
+    keep_fields: Annotated[tuple[tuple[str, ...], ...], forms.PATHS] = ()
+    """Paths of the fields that rows have, each with everything in it; all unless written."""
+    cast: Annotated[
+        tuple[tuple[tuple[str, ...], SerializeAsAny[IcebergType]], ...],
+        table_forms.CAST,
+    ] = ()
+    """New types of fields, as Spark's `cast` makes them: `{amount: "decimal(12,2)"}`."""
+    add_fields: Annotated[tuple[tuple[str, settings.Constant], ...], table_forms.ADD_FIELDS] = ()
+    """Columns to add: a constant, or metadata of the record or of its change by name: `{origin: shop, topic: _topic, sent:
+    source.ts_ms}`."""
+    filter: Annotated[str, forms.TEXT] = ""
+    """The condition for rows that the table takes, in Spark SQL, over what the other steps leave. Others are counted."""
+    select: Annotated[str, forms.TEXT] = ""
+    """The query that makes the table's rows, in Spark SQL, from one relation, `records`: `select id, lower(email) as
+    email from records`."""
+    udf: Annotated[tuple[Function, ...], table_forms.UDF] = ()
+    """Python functions that the table's query and conditions may call, each as `module.function`."""
+    on_error: Literal["dead_letter", "null"] = "dead_letter"
+    """What a record becomes for which an expression of the query fails: a dead letter, or a row with null in the column."""
+    expect: Annotated[tuple[settings.ExpectationSpec, ...], table_forms.EXPECT] = ()
+    """Conditions that rows are expected to meet, by name, with what happens otherwise: `{positive: {that: "amount >= 0",
+    else: dead_letter}}`. A condition alone only warns."""
+
+    @property
+    def judges_rows(self) -> bool:
+        """Whether rows are expected to meet a condition."""
+        return any(one.is_of_rows for one in self.expect)
+
+    @property
+    def has_steps(self) -> bool:
+        """Whether fields are renamed, dropped, cast or added, or rows filtered, before the query."""
+        steps = (self.rename, self.drop_fields, self.keep_fields, self.cast, self.add_fields, self.filter)
+        return any(steps)
+
+
+class BadRecordsSpec(Declared):
+    """What happens to records that cannot become rows."""
+
+    on_bad_record: Literal["dead_letter", "stop", "skip"] = "dead_letter"
+    """What to do with a record that cannot become a row."""
+    dead_letters: Annotated[settings.DeadLettersSpec, section("dead_letters")] = settings.DeadLettersSpec()
+    """Where bad records go, and how many are too many."""
+    limits: Annotated[settings.LimitsSpec, section("limits")] = settings.LimitsSpec()
+    """Limits of columns, partitions and record sizes."""
+
+
+class ChangesSpec(Declared):
+    """How a table takes changes."""
+
+    #: None: records are rows.
+    envelope: Annotated[
+        settings.EnvelopeSpec | None,
+        forms.words_or(
+            section("envelope"), _ENVELOPES, lambda word: None if word == "none" else settings.EnvelopeSpec(kind=word)
+        ),
+        Key(choices=_ENVELOPES, default="none", registered=ENVELOPES),
+    ] = None
+    """The envelope of records: none; debezium, maxwell, canal, dms or a field that names the operation, of changes;
+    cloudevents or outbox, of events."""
+    mode: Literal["append", "upsert"] = "append"
+    """Whether records are appended (append) or replace rows by key (upsert)."""
+    #: Empty: those of the record's key.
+    key_columns: Annotated[tuple[str, ...], forms.NAMES] = ()
+    """The columns that identify a row; by default the record key's, or those that Canal's messages name."""
+    #: None: partition and offset.
+    order_by: Annotated[str | None, forms.TEXT] = None
+    """The column that orders the changes of a key; by default partition and offset."""
+    changelog: bool = False
+    """Whether every change becomes a row, with the rows before and after it."""
+    deletes: Literal["hard", "soft"] = "hard"
+    """Whether a deleted row is removed (hard), or kept with `_deleted` and `_deleted_at` (soft)."""
+    #: Empty: the file has none.
+    tombstones: Literal["", "delete", "ignore", "dead_letter", "row"] = ""
+    """What happens to a record without a value (a tombstone): `delete` deletes the row of its key, `ignore` counts it
+    only, `dead_letter` makes a dead letter, `row` a row with null in the columns of the value. Unless written
+    `delete` for upsert; for append `dead_letter`, or `ignore` with an `envelope`."""
+    #: None: a snapshot may show a part of a transaction.
+    atomic: Annotated[
+        settings.AtomicSpec | None,
+        forms.words_or(
+            section("atomic"),
+            ("batch", "transaction"),
+            lambda word: settings.AtomicSpec() if word == "transaction" else None,
+        ),
+        Key(choices=("batch", "transaction"), default="batch"),
+    ] = None
+    """Whether a snapshot may show a part of a transaction of the source: `transaction` of a table of one topic, with
+    Debezium's envelope."""
+
+
+class LayoutSpec(Declared):
+    """How a table is stored."""
+
+    #: None: the file has none; then what the table has stays.
+    partition_by: Annotated[tuple[PartitionTerm, ...] | None, PARTITION_BY] = None
+    """How the table is partitioned: columns, or year, month, day, hour, bucket, truncate or void of one. An
+    existing table keeps its partition spec unless this is written; `[]` is for none."""
+    #: None: the file has none; then what the table has stays.
+    sort_by: Annotated[tuple[SortTerm, ...] | None, SORT_BY] = None
+    """How rows are sorted inside a file: terms as in `partition_by`, each with asc or desc, nulls first or last."""
+    format_version: Literal[2, 3] = 2
+    """Iceberg's format version of a new table; unless written 2 for append, 3 for upsert."""
+    #: None: the catalog chooses it.
+    location: Annotated[str | None, forms.TEXT] = None
+    """The folder of a new table in the store; the catalog chooses it unless written, and some catalogs demand it. Its
+    dead-letter table is beside it, in the folder `<location>__dead_letters`."""
+    properties: Annotated[dict[str, str], table_forms.PROPERTIES] = Field({})
+    """Iceberg's table properties, with Iceberg's names, of a new table; an existing table keeps its own."""
