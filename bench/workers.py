@@ -19,9 +19,10 @@ import pyarrow as pa
 from bench.records import make_pool
 from bench.wide import make_wide_pool
 from frazil.decode.json.records import infer_json
+from frazil.rows.changes import appended
 from frazil.rows.project import decode_rows, shape_rows
 from frazil.schema.evolve import new_schema
-from frazil.write.target import TableTarget
+from frazil.write.target import TableFiles, TableTarget
 from frazil.write.write import FileWriter
 
 STAGES = ("decode", "shape", "write")
@@ -34,14 +35,14 @@ def measure(values: pa.BinaryArray, folder: str) -> dict[str, float]:
     found, _ = infer_json(values.slice(0, _SAMPLE))
     assert found is not None
     schema = new_schema((field.name, field.field_type) for field in found.fields)
-    target = TableTarget("t", schema.model_dump_json(), folder, (), (), 0, (), 2**30)
+    target = TableTarget("t", schema.model_dump_json(), TableFiles(folder, target_file_size_bytes=2**30))
     batches = [pa.concat_arrays([values.slice(start, _BATCH)]) for start in range(0, len(values), _BATCH)]
     writer, spent = FileWriter(target), dict.fromkeys(STAGES, 0.0)
     for batch in batches:
         start = time.process_time()
         decoded = decode_rows(target, {"value": batch})
         spent["decode"] += (middle := time.process_time()) - start
-        rows = shape_rows(target, decoded, {})
+        rows = shape_rows(target, appended(decoded), {})
         spent["shape"] += (end := time.process_time()) - middle
         writer.write(rows)
         spent["write"] += time.process_time() - end

@@ -154,6 +154,10 @@ class ErrorClass(StrEnum):
             quotes_values=False,  # The values are protected already.
         ),
     )
+    REFUSED_BY_STAGE = (
+        "refused_by_stage",
+        Entry("a stage of an installed package refuses a row of the record; the message has its name and why"),
+    )
     LOOKUP_MISS = (
         "lookup_miss",
         Entry(

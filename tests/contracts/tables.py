@@ -10,6 +10,7 @@ from frazil.catalog.port import Catalog, TableState
 from frazil.clock import new_id
 from frazil.ingest.tables.table import Table
 from frazil.ingest.tables.target import target_of
+from frazil.rows.changes import appended
 from frazil.rows.project import shape_rows
 from frazil.schema.evolve import new_schema
 from frazil.spec.models import TableSpec, TopicSelector
@@ -29,7 +30,8 @@ def files_of(state: TableState, *ids: int) -> tuple[DataFile, ...]:
     table = Table(TableSpec(name=TABLE, topics=(TopicSelector(literal="a"),)), state)
     kinds = {field.name: field.field_type for field in state.schema.fields}
     writer = FileWriter(target_of(table))
-    writer.write(shape_rows(target_of(table), decode([f'{{"id": {n}}}' for n in ids], "add", **kinds), {}))
+    decoded = decode([f'{{"id": {n}}}' for n in ids], "add", **kinds)
+    writer.write(shape_rows(target_of(table), appended(decoded), {}))
     return tuple(writer.finish())
 
 

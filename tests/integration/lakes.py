@@ -30,7 +30,7 @@ from frazil.maintenance.run import MaintainedTable, MaintenanceRunner, Outcome
 from frazil.runtime.jvm import Jvm
 from frazil.spec.settings import MaintenanceSpec, OrphansSpec, SnapshotsSpec
 from frazil.types import Commit, DataFile, PendingDeadLetters, Progress
-from frazil.write.target import TableTarget
+from frazil.write.target import TableFiles, TableTarget
 from frazil.write.write import FileWriter
 
 Rows = list[tuple[int, str]]
@@ -69,9 +69,8 @@ class Lake:
         state = self.catalog.load(table)
         assert state is not None
         properties = tuple(sorted(state.properties.items()))
-        target = TableTarget(
-            table, state.schema.model_dump_json(), state.location, properties, (), state.spec_id, (), TARGET
-        )
+        files = TableFiles(state.location, properties, (), TARGET, state.spec_id)
+        target = TableTarget(table, state.schema.model_dump_json(), files)
         writer = FileWriter(target)
         columns = [pa.array([i for i, _ in rows], pa.int64()), pa.array([text for _, text in rows], pa.string())]
         writer.write(pa.Table.from_arrays(columns, schema=target.arrow_schema))

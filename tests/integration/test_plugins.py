@@ -1,5 +1,5 @@
-"""A pipeline with a format, an envelope, a catalog, a maintenance action and a command of packages: the complete examples
-of docs/contributing, installed and used as their users do.
+"""A pipeline with a format, an envelope, a stage, a catalog, a maintenance action and a command of packages: the complete
+examples of docs/contributing, installed and used as their users do.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ kafka: {{bootstrap.servers: "{servers}"}}
 catalog: {{type: dynamodb, warehouse: "s3://lake/plugged", properties: {store}}}
 maintenance: {{actions: [largest_file]}}
 tables:
-  shop.logs: {{topic: {logs}, value: {{format: logfmt}}}}
+  shop.logs: {{topic: {logs}, value: {{format: logfmt}}, forbidden_words: {{column: user, words: ["7"]}}}}
   shop.items: {{topic: {items}, envelope: goldengate, mode: upsert, key_columns: [id], metadata: [position]}}
 """
 
@@ -69,7 +69,7 @@ def test_a_pipeline_runs_with_everything_that_a_package_can_add(
     broker: EmbeddedBroker, store: ObjectStore, tmp_path: Path
 ) -> None:
     (tmp_path / "site").mkdir()
-    for page in ("format.md", "envelope.md", "catalog.md", "maintenance-action.md", "command.md"):
+    for page in ("format.md", "envelope.md", "stage.md", "catalog.md", "maintenance-action.md", "command.md"):
         install_example(tmp_path / "site", page)
     topics = {name: f"{name}-{new_id()}" for name in ("logs", "items")}
     producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "enable.idempotence": True})
@@ -88,7 +88,7 @@ def test_a_pipeline_runs_with_everything_that_a_package_can_add(
         checks = {one["name"]: one["found"] for one in frazil(tmp_path, store, "check", "--output", "json")["checks"]}
     logs, items = (table_of(store, name) for name in ("logs", "items"))
     assert sorted(logs.scan().to_arrow().to_pylist(), key=lambda row: row["level"]) == [
-        {"level": "info", "user": "7", "msg": None},
+        {"level": "info", "user": "***", "msg": None},
         {"level": "warn", "user": None, "msg": "all well"},
     ]
     assert items.scan().to_arrow().to_pylist() == [{"_position": "00000003", "id": 1, "name": "screw"}]

@@ -104,7 +104,7 @@ class SharedTable:
         snapshot.
         """
         target = self._target()
-        path = Path(target.location) / f"{new_id()}.parquet"
+        path = Path(target.files.location) / f"{new_id()}.parquet"
         path.parent.mkdir(parents=True, exist_ok=True)
         schema = pa.schema([target.arrow_schema.field(name) for name in row])
         pq.write_table(pa.Table.from_pylist([dict(row)], schema=schema), path)

@@ -62,6 +62,7 @@ from frazil.decode.columns import Decoded, Fault
 from frazil.decode.conversion import Conversion, Place, require
 from frazil.decode.json.slices import MAX_MISMATCHES
 from frazil.decode.settings import Envelope, Reading
+from frazil.rows.changes import DELETE, TRUNCATE, UPSERT, Changes
 from frazil.rows.decoder import decode_messages, decode_values, has_value
 from frazil.rows.project import bindings_of, shape_columns
 from frazil.schema.arrow import Bools, Ints, Records, arrow_type
@@ -70,7 +71,6 @@ from frazil.schema.names import tops_of, under
 from frazil.schema.parts import unfold
 from frazil.schema.projection import Shaping
 from frazil.schema.selection import Path, Selection
-from frazil.upsert.changes import DELETE, TRUNCATE, UPSERT, Changes
 from frazil.upsert.records.tombstones import FOLLOWS_DELETE, ends_of_runs
 from frazil.write.target import TableTarget
 
@@ -169,7 +169,7 @@ def _open(
     else:
         decoded = decode_values(reading, fields, records, limit)
         if envelope.needs_keys:
-            decoded = fill_from_keys(reading, target.before_key or Reading(), records, decoded, fields)
+            decoded = fill_from_keys(reading, target.record.before_key or Reading(), records, decoded, fields)
     decoded = _without_tombstones(decoded, nothing)
     columns = dict(zip(names, decoded.columns, strict=True))
     record_kind = np.array(columns["record_kind"].fill_null(0))

@@ -87,6 +87,8 @@ def _before_rows(table: PlannedTable) -> Iterator[str]:
         yield f"  protects {describe_protected(table.protected)}"
     if table.in_spark:
         yield f"  Spark computes a part of the query before the tasks: {table.in_spark}"
+    for stage in table.stages:
+        yield f"  stage {stage}"
 
 
 def _columns(table: PlannedTable) -> Iterator[str]:

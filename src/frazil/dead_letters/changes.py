@@ -23,17 +23,18 @@ from frazil.decode.json.slices import MAX_MISMATCHES
 from frazil.decode.limits import read_bounded
 from frazil.error_classes import ErrorClass
 from frazil.ingest.tables.queries import QueryTables
+from frazil.ingest.tasks.task import read_records
 from frazil.kafka.port import Partition, ReadRecord, RecordReader, Source
 from frazil.report import ChangeReport, TaskReport, Touched, WrittenFiles
+from frazil.rows.changes import TRUNCATE, Changes
 from frazil.rows.decoder import has_value
+from frazil.rows.project import shape_rows
 from frazil.schema.arrow import arrow_type, pick
 from frazil.types import OffsetRange, Progress
 from frazil.upsert.change_rows import ChangeRows, rank
-from frazil.upsert.changes import TRUNCATE, Changes
 from frazil.upsert.deduplicate import KeySet, LatestChanges, Ranked, concat_ranked, deduplicate, load_ranked
 from frazil.upsert.lookup.live_rows import has_column
-from frazil.upsert.query_changes import read_upserts
-from frazil.upsert.records.read_changes import refuse, rows_of
+from frazil.upsert.records.read_changes import refuse
 from frazil.upsert.truncates import have_place
 from frazil.write.target import METADATA_TYPES, TableTarget
 from frazil.write.write import FileWriter
@@ -211,7 +212,7 @@ class ChangeReader:
     def read(self, target: TableTarget, topic: str, records: dict[str, pa.Array]) -> tuple[Changes, TableTarget]:
         """Returns the changes of records, and the target with the schemas that they name."""
         for _ in range(_ROUNDS):
-            of_target = partial(read_upserts, target, topic, limit=MAX_MISMATCHES)
+            of_target = partial(read_records, target, topic, limit=MAX_MISMATCHES)
             changes = self.queries.asking_spark(target, topic, of_target)(records)
             if not changes.decoded.missing:
                 break
@@ -222,7 +223,7 @@ class ChangeReader:
 def ranked_changes(target: TableTarget, topic: int, changes: Changes, records: Mapping[str, pa.Array]) -> Ranked:
     """Returns the changes with their places in the order. topic: its number. records: those that the changes are of."""
     of_change = pick(records, changes.records)
-    return rank(target, topic, rows_of(target, changes, of_change), changes, of_change)
+    return rank(target, topic, shape_rows(target, changes, of_change), changes, of_change)
 
 
 def numbers_of_keys(keys: KeySet, changes: Ranked) -> NDArray[np.int64]:
@@ -311,7 +312,7 @@ class Draft:
         return True
 
     def _take(self, topic: str, dead_letters: pa.RecordBatch) -> None:
-        read = self._queries.asking_spark(self.target, topic, partial(read_upserts, self.target, topic, limit=_ALL))
+        read = self._queries.asking_spark(self.target, topic, partial(read_records, self.target, topic, limit=_ALL))
         columns_left, columns_of = self.target.reading.columns_left, partial(records_of, self.target)
         for some, records, changes in read_bounded(dead_letters, read, columns_left, columns_of):
             self._take_read(topic, some, records, changes)
@@ -335,7 +336,7 @@ class Draft:
         kept = changes.without_refused()
         if kept.ops.size:
             of_change = pick(records, kept.records)
-            rows = rows_of(self.target, kept, of_change)
+            rows = shape_rows(self.target, kept, of_change)
             self._rows.take(topic, rows, kept, of_change)
             self._ranked.append(rank(self.target, self.topics.index(topic), rows, kept, of_change))
 

@@ -56,7 +56,10 @@ from frazil.ingest.tables.schema_changes import declared_adder
 from frazil.ingest.tables.schemas import Schemas
 from frazil.ingest.tables.table import Table
 from frazil.ingest.tables.target import target_of
-from frazil.ingest.tasks.task import ReadRecords, read_records
+from frazil.ingest.tasks.task import read_records
+from frazil.rows.changes import Changes
+from frazil.rows.project import shape_rows
+from frazil.schema.arrow import pick
 from frazil.types import DataFile
 from frazil.write.plain_target import plain_target
 from frazil.write.target import TableTarget
@@ -253,7 +256,7 @@ class _Attempt:
         readable, crashing, reasons = split_crashing(self.target, rows.filter(chosen))
         self._selected += crashing.num_rows
         write_some(self.dead_letter_writer, with_new_reason(crashing, reasons))
-        read = self._queries.asking_spark(self.target, "", partial(read_records, self.target, limit=_ALL))
+        read = self._queries.asking_spark(self.target, "", partial(read_records, self.target, "", limit=_ALL))
         columns_of = partial(records_of, self.target)
         for batch in readable.to_batches():
             for dead_letters, records, read_result in read_bounded(batch, read, columns_left, columns_of):
@@ -269,13 +272,14 @@ class _Attempt:
         self.writer.abandon()
         self.dead_letter_writer.abandon()
 
-    def _take_read(self, batch: pa.RecordBatch, records: Mapping[str, pa.Array], read: ReadRecords) -> None:
-        decoded = read.decoded
+    def _take_read(self, batch: pa.RecordBatch, records: Mapping[str, pa.Array], changes: Changes) -> None:
+        decoded = changes.decoded
         self.needs.note(decoded, pc.unique(records["topic"]).to_pylist(), (self.target.source or self.target).fixed)
         if not self.needs.is_met:
             return
         refused = pa.array(decoded.refused)
-        fitting = read.rows(self.target, records)
+        kept = changes.without_refused()
+        fitting = shape_rows(self.target, kept, pick(records, kept.records))
         self._selected += batch.num_rows
         self._replayed += batch.num_rows - decoded.mismatch_count
         write_some(self.writer, fitting)

@@ -58,9 +58,9 @@ from frazil.ingest.tables.queries import QueryTables
 from frazil.ingest.tables.schemas import Schemas
 from frazil.ingest.tables.table import Table
 from frazil.ingest.tables.target import target_of
+from frazil.rows.changes import UPSERT
 from frazil.schema.arrow import Bools
 from frazil.types import DataFile, Progress, RowDelta
-from frazil.upsert.changes import UPSERT
 from frazil.upsert.commit import OldRowsMissing, Prepared, prepare_changes
 from frazil.upsert.deduplicate import LatestChanges, Ranked
 from frazil.upsert.lookup.live_rows import check_columns

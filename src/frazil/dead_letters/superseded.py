@@ -25,9 +25,9 @@ from frazil.dead_letters.changes import (
 from frazil.dead_letters.files import Place, by_topic, records_of
 from frazil.decode.columns import Mismatch
 from frazil.error_classes import ErrorClass
+from frazil.rows.changes import DELETE, TRUNCATE, UPSERT, Changes
 from frazil.schema.arrow import Bools, Ints
 from frazil.types import Offsets
-from frazil.upsert.changes import DELETE, TRUNCATE, UPSERT, Changes
 from frazil.upsert.deduplicate import KeySet, LatestChanges, Ranked, concat_ranked, deduplicate, key_codes
 from frazil.upsert.lookup.live_rows import read_columns
 from frazil.upsert.lookup.search import Found, newest_order

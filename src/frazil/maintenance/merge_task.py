@@ -53,7 +53,7 @@ def merge_files(target: TableTarget, keeps_ids: bool, merging: Merging) -> list[
     """Returns the files that the files of `merging` become; see Merge. keeps_ids: whether the files have the columns of
     row lineage, as in format version 3.
     """
-    target = replace(target, target_file_size_bytes=merging.most_bytes)
+    target = replace(target, files=replace(target.files, target_file_size_bytes=merging.most_bytes))
     schema = lineage_schema(target) if keeps_ids else target.arrow_schema
     writer = FileWriter(target, schema, _partition(target, merging))
     try:

@@ -45,6 +45,7 @@ from frazil.ops.sampled_changes import (
 from frazil.ops.sampling import decode_sample, propose_times, routed_sample, sampled_keys
 from frazil.ops.status import MissingTopics, problem_of
 from frazil.ops.unused_fields import absent_columns, unselected_fields, unused_fields
+from frazil.plugins.stages import STAGES
 from frazil.process.protect import ProtectedField
 from frazil.rows.record_keys import KEY_SCHEMA
 from frazil.schema.conflicts import accept
@@ -131,6 +132,8 @@ class PlannedTable:
     #: The first expression of the query that Spark computes before the tasks, and why; empty where tasks compute the whole
     #: query.
     in_spark: str = ""
+    #: What each stage of an installed package does with the rows, in their order.
+    stages: tuple[str, ...] = ()
     #: Whether a run would only continue to read, or wait for a first record.
     is_idle: bool = False
     #: Whether so many records of the sample are bad that a run would stop whatever `on_bad_record` is.
@@ -206,7 +209,7 @@ def plan_tables(
     left = sorted(tables) if only is None else [only]
     while left:
         for name in left:
-            plan = PlannedTable(name)
+            plan = PlannedTable(name, stages=tuple(describe_stages(tables[name].spec)))
             if name in missing:
                 plan.problem = advice.problem(missing[name])
             _plan_table(discovery, tables[name], plan, ends, cluster_id, sample_reader)
@@ -247,6 +250,12 @@ def _plan_table(
     except Exception as error:  # noqa: BLE001  (whatever is wrong with one table, the others are planned)
         plan.action, plan.problem = "stop", problem_of(unforeseen(error, table.name))
     _add_offsets(table, plan, ends, committed)
+
+
+def describe_stages(spec: TableSpec) -> Iterator[str]:
+    """Yields what each stage of an installed package does with the rows of a table."""
+    for name, settings in spec.stages:
+        yield f"{name}: {STAGES.get(name).plan(settings)}"
 
 
 def action_of(table: Table, plan: PlannedTable, ends: Mapping[Partition, int], committed: set[Partition]) -> str:

@@ -19,22 +19,18 @@ from pyiceberg.types import (
 )
 
 from frazil.decode.columns import Decoded
-from frazil.decode.json.slices import MAX_MISMATCHES
 from frazil.decode.limits import plain_columns, read_bounded
 from frazil.ingest.tables.schemas import Schemas
 from frazil.ingest.tables.table import Table
 from frazil.ingest.tables.target import target_of
 from frazil.ingest.tasks.shares import shares_of
-from frazil.ingest.tasks.task import ReadRecords, read_records
+from frazil.ingest.tasks.task import read_records, requests_of_rows
 from frazil.kafka.port import ReadRecord
-from frazil.rows.decoder import fields_requested_by_rows
 from frazil.schema.arrow import arrow_type
 from frazil.schema.evolve import Path, RequestedFields, merge_requested_fields
 from frazil.schema.parts import parts_of, types_in
 from frazil.spec.settings import InferSpec
 from frazil.types import add_counts
-from frazil.upsert.changes import Changes
-from frazil.upsert.query_changes import read_upserts
 from frazil.write.target import METADATA_TYPES, TableTarget
 
 _ROUNDS = 3
@@ -71,7 +67,7 @@ def sampled_keys(table: Table, records: Sequence[ReadRecord], schema: Schema) ->
         return ()
     topic = min(table.offsets.topics, default="")
     some = plain_columns(batch_of(records[:_KEYS]))
-    return read_upserts(target, topic, some, MAX_MISMATCHES).key_columns if records else ()
+    return read_records(target, topic, some).key_columns if records else ()
 
 
 def routed_sample(table: Table, records: Sequence[ReadRecord], schemas: Schemas | None) -> list[ReadRecord]:
@@ -115,18 +111,8 @@ def batch_of(records: Sequence[ReadRecord]) -> pa.RecordBatch:
 
 def _read(target: TableTarget, topic: str, columns: Mapping[str, pa.Array]) -> tuple[Decoded, Mapping[str, int]]:
     """Returns the decoded records, and how many of them change no row, by kind."""
-    found = _decode(topic, target, columns)
-
-    def decode(other: TableTarget, some: Mapping[str, pa.Array]) -> Decoded:
-        return _decode(topic, other, some).decoded
-
-    return fields_requested_by_rows(target, columns, found.decoded, decode), found.ignored_records
-
-
-def _decode(topic: str, target: TableTarget, columns: Mapping[str, pa.Array]) -> Changes | ReadRecords:
-    if target.changes is not None:
-        return read_upserts(target, topic, columns, MAX_MISMATCHES)
-    return read_records(target, columns)
+    changes = read_records(target, topic, columns)
+    return requests_of_rows(target, topic, columns, changes.decoded), changes.ignored_records
 
 
 def _together(many: Sequence[Decoded]) -> Decoded:

@@ -297,7 +297,7 @@ def _with_key_column(
     table: Table, before: Schema, written: WriterSchema, subject: str, message: str
 ) -> tuple[Schema | None, list[str]]:
     target, name = target_of(table, before), key_column_of(table.spec)
-    if not name or target.key is None:
+    if not name or target.record.key is None:
         return before, []
     kind = next((one.field_type for one in before.fields if one.name == name), None)
     is_struct = is_record(written)
@@ -310,7 +310,7 @@ def _with_key_column(
         return before, [f"schema {subject}: column {name}: the keys {words[0]}, and the column {words[1]}"]
     fields = kind.fields if isinstance(kind, StructType) else (NestedField(0, "value", kind, required=False),)
     struct = row_struct(written, None, fields, message)
-    decoded = _fitted(target.key, subject, written, struct, fields)
+    decoded = _fitted(target.record.key, subject, written, struct, fields)
     requested_fields = {
         (KEY_ROOT, *path) if is_struct else (): of if is_struct else {KEY_ROOT: of["value"]}
         for path, of in decoded.requested_fields.items()

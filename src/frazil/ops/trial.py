@@ -16,7 +16,6 @@ from pyiceberg.schema import Schema
 from frazil.catalog.memory import MemoryCatalog
 from frazil.catalog.port import Catalog
 from frazil.dead_letters.requirements import Needs, meet
-from frazil.decode.columns import Decoded
 from frazil.decode.limits import read_bounded
 from frazil.decode.lossless import format_type
 from frazil.errors import InvariantError, SpecError, UnavailableError
@@ -29,13 +28,12 @@ from frazil.ingest.tables.schemas import Schemas
 from frazil.ingest.tables.table import Table, set_key_columns
 from frazil.ingest.tables.target import target_of
 from frazil.ingest.tasks.shares import shares_of
+from frazil.ingest.tasks.task import read_records, requests_of_rows
 from frazil.ingest.tasks.task_job import Job, quoting_no_record
 from frazil.kafka.port import ReadRecord, Source
 from frazil.ops.sampling import batch_of, routed_sample
 from frazil.ops.status import MissingTopics
-from frazil.ops.tried_record import Read, TriedRecord, read_columns, try_record
-from frazil.rows.decoder import fields_requested_by_rows
-from frazil.schema.arrow import Records
+from frazil.ops.tried_record import Read, TriedRecord, try_record
 from frazil.schema.evolve import NameConflict, merge_requested_fields
 from frazil.spec import PipelineSpec
 from frazil.spec.syntax.problems import nearest
@@ -118,7 +116,7 @@ class Trial:
 
     def _reading(self, target: TableTarget, topic: str) -> Read:
         """Returns a function that reads records as a task reads them, with the values that Spark makes."""
-        return self._queries.asking_spark(target, topic, partial(read_columns, target, topic))
+        return self._queries.asking_spark(target, topic, partial(read_records, target, topic))
 
     # ---- which records
 
@@ -207,8 +205,9 @@ class Trial:
             read = self._reading(target, topic)
             with quoting_no_record(Job({topic: target})):
                 for _, columns, found in read_bounded(batch, read, target.reading.columns_left):
-                    needs.note(_decoded(target, topic, columns, found.decoded), [topic], fixed)
-                    needs.key_columns = needs.key_columns or (found.changes.key_columns if found.changes else ())
+                    decoded = requests_of_rows(target.source or target, topic, columns, found.decoded)
+                    needs.note(decoded, [topic], fixed)
+                    needs.key_columns = needs.key_columns or found.key_columns
         return needs
 
     def _create(self, table: Table, needs: Needs) -> None:
@@ -223,15 +222,6 @@ class Trial:
         table.schema.rejected |= rejected
         created = NewTables(self._copies, self._queries).create(table, schema, needs.key_columns)
         table.state = set_key_columns(self._copies, created, needs.key_columns)
-
-
-def _decoded(target: TableTarget, topic: str, columns: Records, found: Decoded) -> Decoded:
-    """Returns the result with the schema requests of records that become rows alone."""
-
-    def read(target: TableTarget, records: Records) -> Decoded:
-        return read_columns(target, topic, records).decoded
-
-    return fields_requested_by_rows(target.source or target, columns, found, read)
 
 
 def _is_rest(table: Table) -> bool:

@@ -13,29 +13,27 @@ import pyarrow as pa
 from pyiceberg.schema import Schema
 from pyiceberg.types import IcebergType, ListType, MapType, StructType, UUIDType
 
-from frazil.decode.json.slices import MAX_MISMATCHES
 from frazil.decode.limits import read_bounded
 from frazil.decode.values_as_json import json_text
 from frazil.error_classes import ErrorClass
-from frazil.ingest.tasks.task import ReadRecords, read_records
+from frazil.ingest.tasks.task import read_records
 from frazil.ingest.tasks.task_job import Job, quoting_no_record
 from frazil.kafka.port import ReadRecord
 from frazil.ops.sampling import batch_of
 from frazil.process.evaluate import evaluate
 from frazil.process.program import Field, Program, Project
 from frazil.process.protect import protecting
+from frazil.rows.changes import DELETE, TRUNCATE, UPSERT, Changes
+from frazil.rows.project import shape_rows
 from frazil.rows.protected import origins_of
-from frazil.rows.query_rows import input_columns
+from frazil.rows.query import query_input
 from frazil.schema.arrow import Records, arrow_type, pick
-from frazil.upsert.changes import DELETE, TRUNCATE, UPSERT
-from frazil.upsert.query_changes import read_upserts
-from frazil.upsert.records.read_changes import rows_of
 from frazil.write.target import TableTarget
 
 _APPEND = "append"
 _CHANGES = {UPSERT: "upsert", DELETE: "delete", TRUNCATE: "truncate"}
 Row = dict[str, Any]
-Read = Callable[[dict[str, pa.Array]], ReadRecords]
+Read = Callable[[dict[str, pa.Array]], Changes]
 
 
 @dataclass(frozen=True)
@@ -82,28 +80,20 @@ class TriedRecord:
         return "written" if self.output else "dropped"
 
 
-def read_columns(target: TableTarget, topic: str, records: Records) -> ReadRecords:
-    """Returns some records of a topic as a task reads them."""
-    if target.changes is None:
-        return read_records(target, records)
-    changes = read_upserts(target, topic, records, MAX_MISMATCHES)
-    return ReadRecords(changes.decoded, changes)
-
-
 def try_record(target: TableTarget, record: ReadRecord, read_one: Read) -> TriedRecord:
-    """Returns what becomes of a record in a table that has all columns which the record needs. read_one: `read_columns` of
+    """Returns what becomes of a record in a table that has all columns which the record needs. read_one: `read_records` of
     the table and the record's topic, with the values that Spark makes.
 
     Raises: RuntimeError, which quotes no record, in place of another exception where the table protects fields.
     """
     with quoting_no_record(Job({record.topic: target})):
-        ((_, columns, read),) = read_bounded(batch_of([record]), read_one, target.reading.columns_left)
+        ((_, columns, changes),) = read_bounded(batch_of([record]), read_one, target.reading.columns_left)
         seen = _input(target, record.topic, columns)
-        dropped = tuple(sorted(name for name, count in read.ignored_records.items() if count))
-        if not read.decoded.refused.any():
-            output = tuple(_output(target, columns, read))
+        dropped = tuple(sorted(name for name, count in changes.ignored_records.items() if count))
+        if not changes.decoded.refused.any():
+            output = tuple(_output(target, columns, changes))
             return TriedRecord(record, target.name, seen, output, dropped)
-        first = read.decoded.mismatches[0]
+        first = changes.decoded.mismatches[0]
         error = TriedError(first.kind, first.path, first.reason)
         value = record.value if not seen and target.protection is None else None
         return TriedRecord(record, target.name, seen, error=error, value=value)
@@ -112,14 +102,10 @@ def try_record(target: TableTarget, record: ReadRecord, read_one: Read) -> Tried
 def _input(target: TableTarget, topic: str, records: Records) -> tuple[Row, ...]:
     """Returns the fields of the rows in a record, as the table's query sees them."""
     source = target.source or target
-    read = read_columns(source, topic, records)
-    if read.decoded.refused.any() or (read.ignored is not None and read.ignored.any()):
+    changes = read_records(source, topic, records)
+    if changes.decoded.refused.any():
         return ()
-    if read.changes is None:
-        found = input_columns(source, read.decoded.columns, records, {})
-    else:
-        changes = read.changes
-        found = input_columns(source, changes.columns, pick(records, changes.records), changes.own)
+    found = query_input(source, records, changes)
     if target.protection is not None:
         found = _protected(target, source, found)
     return tuple(_documents(found, source.schema))
@@ -139,14 +125,12 @@ def _protected(target: TableTarget, source: TableTarget, columns: dict[str, pa.A
     return {name: column for (name, _), column in zip(kept, made, strict=True)}
 
 
-def _output(target: TableTarget, records: Records, read: ReadRecords) -> Iterator[TriedChange]:
+def _output(target: TableTarget, records: Records, changes: Changes) -> Iterator[TriedChange]:
     """Yields what a good record changes in the table."""
-    if target.changes is None or read.changes is None:
-        rows = read.rows(target, records)
+    rows = shape_rows(target, changes, pick(records, changes.records))
+    if target.changes is None:
         yield from (TriedChange(_APPEND, row) for row in _documents(_by_name(rows), target.schema))
         return
-    changes = read.changes
-    rows = rows_of(target, changes, pick(records, changes.records))
     keys = {path[0] for path in target.changes.paths}
     unavailable = {target.fields[n].name: mask for n, mask in changes.unavailable.items()}
     for number, row in enumerate(_documents(_by_name(rows), target.schema)):

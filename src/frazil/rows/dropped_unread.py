@@ -11,13 +11,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 from pyiceberg.schema import Schema
 
-from frazil.decode.columns import Decoded, Mismatch, first_mismatches
+from frazil.decode.columns import Mismatch, first_mismatches
 from frazil.process.evaluate import evaluate
 from frazil.process.program import BY_SPARK, Filter, Program, Project, Stage, calls_in, fields_of
+from frazil.rows.changes import Changes, ReadRecords, appended
 from frazil.rows.decoder import has_value
 from frazil.rows.project import decode_rows
-from frazil.rows.query_rows import QueryRows, input_columns, query_rows
-from frazil.schema.arrow import Records, Rows, pick, spread_mask
+from frazil.rows.query import input_columns, run_query
+from frazil.schema.arrow import Rows, pick, spread_mask
 from frazil.write.target import TableTarget
 
 
@@ -55,43 +56,45 @@ def _first_condition(program: Program | None) -> _Condition | None:
     return _Condition(last.name, Program(tuple(stages), ()), frozenset(names))
 
 
-def drop_unread(
-    target: TableTarget, decoded: Decoded, made: QueryRows | None, records: Records, limit: int
-) -> tuple[Decoded, QueryRows | None]:
-    """Returns the results of `query_rows` with the refused records dropped that the query's first condition drops; those
-    too for which only another expression fails. limit: the number of mismatches that are kept.
+def drop_unread(target: TableTarget, read: ReadRecords, changes: Changes) -> Changes:
+    """Returns the rows of a query with the refused records dropped that the query's first condition drops; those too for
+    which only another expression fails. Changes, in an envelope or of a key, are not dropped unread.
     """
-    source, condition = target.source, _first_condition(target.program)
+    source, decoded, records = target.source, changes.decoded, read.columns
     rows = np.flatnonzero(decoded.refused)
-    if source is None or condition is None or made is None or not rows.size:
-        return decoded, made
+    if source is None or source.envelope is not None or target.changes is not None or not rows.size:
+        return changes
+    condition = _first_condition(target.program)
+    if condition is None or changes.must_read_again:
+        return changes
     rows = rows[has_value(source.reading, pick(records, rows)["value"])]
     if not rows.size:
-        return decoded, made
+        return changes
     some, narrow = pick(records, rows), _only(source, condition.fields)
-    read = decode_rows(narrow, some, 0)
-    columns = input_columns(narrow, read.columns, some, {})
+    decided = decode_rows(narrow, some, 0)
+    columns = input_columns(narrow, decided.columns, some, {})
     found = evaluate(condition.program, columns, rows.size).dropped.get(condition.name, np.zeros(rows.size, np.bool_))
-    dropped = spread_mask(found & ~read.refused, rows, decoded.refused.size)
+    dropped = spread_mask(found & ~decided.refused, rows, decoded.refused.size)
     if not dropped.any():
-        return decoded, made
+        return changes
     left = decoded.refused & ~dropped
     known = [one for one in decoded.mismatches if not dropped[one.row]]
     # Those of dropped records may have left no place for theirs.
-    unexplained = np.setdiff1d(np.flatnonzero(left)[:limit], [one.row for one in known])
-    more = _mismatches(target, source, records, unexplained.astype(np.int32)) if unexplained.size else []
-    dropped_before = made.dropped.get(condition.name, np.False_)
-    return (
-        replace(decoded, refused=left, mismatches=first_mismatches([*known, *more], limit)),
-        replace(made, dropped={**made.dropped, condition.name: dropped_before | dropped}),
+    unexplained = np.setdiff1d(np.flatnonzero(left)[: read.limit], [one.row for one in known])
+    more = _mismatches(target, source, read, unexplained.astype(np.int32)) if unexplained.size else []
+    dropped_before = changes.ignored.get(condition.name, np.False_)
+    return replace(
+        changes,
+        decoded=replace(decoded, refused=left, mismatches=first_mismatches([*known, *more], read.limit)),
+        ignored={**changes.ignored, condition.name: dropped_before | dropped},
     )
 
 
-def _mismatches(target: TableTarget, source: TableTarget, records: Records, rows: Rows) -> list[Mismatch]:
+def _mismatches(target: TableTarget, source: TableTarget, read: ReadRecords, rows: Rows) -> list[Mismatch]:
     """Returns why these records cannot become rows."""
-    some = pick(records, rows)
-    again, _ = query_rows(target, decode_rows(source, some, rows.size), some, None, rows.size)
-    return [replace(one, row=int(rows[one.row])) for one in again.mismatches]
+    some = ReadRecords(read.topic, pick(read.columns, rows), rows.size)
+    again = run_query(target, some, appended(decode_rows(source, some.columns, some.limit)))
+    return [replace(one, row=int(rows[one.row])) for one in again.decoded.mismatches]
 
 
 def _only(source: TableTarget, names: frozenset[str]) -> TableTarget:

@@ -20,10 +20,10 @@ from frazil.decode.limits import refusal
 from frazil.decode.regroup import member_at, regroup
 from frazil.decode.rescue import add_members
 from frazil.decode.settings import Reading
+from frazil.rows.changes import Changes
 from frazil.rows.connect_messages import may_be_messages
 from frazil.rows.decoder import decode_values
 from frazil.rows.metadata_columns import decoded_header, own_column
-from frazil.rows.protected import protected_metadata, protected_rescued
 from frazil.rows.record_keys import decode_keys
 from frazil.schema.arrow import Bools, Records, arrow_type, as_written, pick
 from frazil.schema.evolve import merge_requested_fields
@@ -95,10 +95,10 @@ def shape_columns(target: TableTarget, shaping: Shaping, decoded: Decoded, recor
     columns = []
     key = _keys(target, shaping.key, records, limit)
     conversion.refused |= key.refused
-    readings, named, missing = dict(target.headers), dict(shaping.headers), decoded.missing | key.missing
+    readings, named, missing = dict(target.record.headers), dict(shaping.headers), decoded.missing | key.missing
     for field in target.fields:
         path = layout.paths.get(field.name)
-        if field.name == shaping.key and target.key is not None:
+        if field.name == shaping.key and target.record.key is not None:
             columns.append(key.columns[0])
         elif field.name in readings:
             name = named[field.name]
@@ -128,10 +128,10 @@ def shape_columns(target: TableTarget, shaping: Shaping, decoded: Decoded, recor
 
 def _keys(target: TableTarget, name: str, records: Records, limit: int) -> Decoded:
     """Returns the column of decoded keys; no column where the table has none."""
-    if target.key is None:
+    if target.record.key is None:
         return Decoded([], np.zeros(len(records["value"]), np.bool_))
     kind = next((field.field_type for field in target.fields if field.name == name), None)
-    found = decode_keys(target.key, name, kind, records, limit)
+    found = decode_keys(target.record.key, name, kind, records, limit)
     return replace(found, refusals={in_column(refusal, name, kind) for refusal in found.refusals})
 
 
@@ -180,18 +180,14 @@ def bindings_of(
     return found
 
 
-def shape_rows(target: TableTarget, decoded: Decoded, records: Records) -> pa.Table:
-    """Returns rows in the schema of the table's files.
-
-    decoded: with one array per field of `target.fields`. records: the columns topic, partition, offset, timestamp,
-    headers and key, as far as the table needs them.
+def shape_rows(target: TableTarget, changes: Changes, records: Records) -> pa.Table:
+    """Returns one row per change in the schema of the table's files. records: the columns topic, partition, offset,
+    timestamp, headers and key, as far as the table needs them, one value per change.
     """
-    by_name = {field.name: array for field, array in zip(target.fields, decoded.columns, strict=True)}
-    by_name |= {
-        column: protected_metadata(target.protection, field, records[field]) for field, column in target.metadata
-    }
+    by_name = {field.name: array for field, array in zip(target.fields, changes.columns, strict=True)}
+    by_name |= {column: changes.own.get(field, records.get(field)) for field, column in target.metadata}
     if target.reading.has_rescued_column:
-        rescued = protected_rescued(target, decoded.rescued)
-        by_name[RESCUED_COLUMN] = rescued if rescued is not None else pa.nulls(len(decoded.refused), pa.string())
+        rescued = changes.rescued
+        by_name[RESCUED_COLUMN] = rescued if rescued is not None else pa.nulls(changes.ops.size, pa.string())
     columns = [as_written(by_name[field.name], field.type) for field in target.arrow_schema]
     return pa.Table.from_arrays(columns, schema=target.arrow_schema)

@@ -11,12 +11,14 @@ from typing import Any
 
 import pyarrow as pa
 
-from frazil.decode.columns import Decoded, as_text
+from frazil.decode.columns import as_text
 from frazil.decode.rescue import UNKNOWN_FIELD
 from frazil.error_classes import ErrorClass
 from frazil.name_case import fold_case
 from frazil.process.kernels.protect import protect_headers, protected_values
 from frazil.process.protect import HEADERS, KEY, Protection, Rule, protected_paths, rule_around, spelled
+from frazil.rows.changes import Changes, ReadRecords
+from frazil.schema.arrow import pick
 from frazil.schema.parts import Path
 from frazil.types import RESCUED_COLUMN
 from frazil.write.target import TableTarget
@@ -29,10 +31,13 @@ _AGAIN = re.compile(r"#[0-9]+$")
 _DROPPED = object()
 
 
-def without_values(target: TableTarget, decoded: Decoded) -> Decoded:
-    """Returns the result without any part of a record in its reasons; unchanged where nothing is protected."""
-    if target.protection is None:
-        return decoded
+def protect_metadata(target: TableTarget, read: ReadRecords, changes: Changes) -> Changes:
+    """Returns the changes with rescued values, keys and headers protected, and without any part of a record in reasons;
+    unchanged where nothing is protected.
+    """
+    protection = target.protection
+    if protection is None:
+        return changes
     names = _known_names(target) | (_known_names(target.source) if target.source is not None else frozenset())
     mismatches = [
         replace(
@@ -40,16 +45,24 @@ def without_values(target: TableTarget, decoded: Decoded) -> Decoded:
             path=".".join(_known_part(one.path, names)),
             reason=one.reason if one.kind in _QUOTES_NOTHING else HIDDEN,
         )
-        for one in decoded.mismatches
+        for one in changes.decoded.mismatches
     ]
-    return replace(decoded, mismatches=mismatches)
+    fields = {field for field, _ in target.metadata} & {"key", "headers"}
+    metadata = pick({field: read.columns[field] for field in fields}, changes.records)
+    own = {field: _protected_metadata(protection, field, values) for field, values in metadata.items()}
+    return replace(
+        changes,
+        decoded=replace(changes.decoded, mismatches=mismatches, rescued=None),
+        rescued=_protected_rescued(target, protection, changes.rescued),
+        own={**changes.own, **own},
+    )
 
 
-def protected_rescued(target: TableTarget, rescued: pa.Array | None) -> pa.Array | None:
-    """Returns the column of rescued values protected; unchanged where nothing is protected."""
-    protection, source = target.protection, target.source or target
-    if protection is None or rescued is None:
-        return rescued
+def _protected_rescued(target: TableTarget, protection: Protection, rescued: pa.Array | None) -> pa.Array | None:
+    """Returns the rescued values protected, one per change."""
+    if rescued is None:
+        return None
+    source = target.source or target
     known = protected_paths(source.schema, protection, origins_of(source))
     texts = (None if text is None else _rescued(protection, known, text) for text in rescued.to_pylist())
     return pa.array(texts, pa.string())
@@ -68,12 +81,8 @@ def origins_of(target: TableTarget) -> dict[str, Path | None]:
     return {**found, RESCUED_COLUMN: None, **{column: own.get(field) for field, column in target.metadata}}
 
 
-def protected_metadata(protection: Protection | None, field: str, values: pa.Array) -> pa.Array:
-    """Returns a column of record metadata with keys and headers protected, in the type that it has: `null` for a key that is
-    dropped.
-    """
-    if protection is None or field not in ("key", "headers"):
-        return values
+def _protected_metadata(protection: Protection, field: str, values: pa.Array) -> pa.Array:
+    """Returns the records' keys or headers protected, in the type that they have: `null` for a key that is dropped."""
     if field == "headers":
         return protect_headers(values, protection)
     rule = protection.rule_for((KEY,)) or protection.rule_inside((KEY,))

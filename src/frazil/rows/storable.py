@@ -2,38 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from functools import lru_cache
-from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 from pyiceberg.types import DecimalType
 
 from frazil.decode.columns import Decoded, Mismatch
 from frazil.error_classes import ErrorClass
+from frazil.rows.changes import Changes, ReadRecords
 from frazil.rows.metadata_columns import refuse_far_times
-from frazil.schema.arrow import Records, arrow_type
+from frazil.schema.arrow import Rows, arrow_type
 from frazil.write.cluster import arrangement_of
 from frazil.write.target import TableTarget
-
-Places = NDArray[np.signedinteger[Any]]
-
-
-class RowsOfRecords(Protocol):
-    """Rows that are not one for each record."""
-
-    @property
-    def columns(self) -> Sequence[pa.Array]:
-        """One array per field of the table's `fields`, with a value per row."""
-
-    @property
-    def records(self) -> Places:
-        """The index of each row's record."""
 
 
 @dataclass(frozen=True)
@@ -82,33 +66,30 @@ def partition_floors(target: TableTarget) -> tuple[Floor, ...]:
     return tuple(found)
 
 
-def refuse_unstorable(
-    target: TableTarget, records: Records, decoded: Decoded, rows: RowsOfRecords | None, limit: int
-) -> Decoded:
-    """Returns the result with the records refused that have a timestamp outside the years 1 to 9999, where the table has a
-    column for it, or that make a row for which a partition field has no value. rows: None: one for each record, in
-    `decoded`. limit: the number of mismatches that are kept.
+def refuse_unstorable(target: TableTarget, read: ReadRecords, changes: Changes) -> Changes:
+    """Returns the changes with the records refused that have a timestamp outside the years 1 to 9999, where the table has a
+    column for it, or that make a row for which a partition field has no value.
     """
-    found = refuse_far_times(target, records, decoded, limit)
-    columns = found.columns if rows is None else rows.columns
+    decoded = refuse_far_times(target, read.columns, changes.decoded, read.limit)
     fields = {one.name: n for n, one in enumerate(target.fields)}
     for floor in partition_floors(target):
-        n = fields.get(floor.top, len(columns))
+        n = fields.get(floor.top, len(changes.columns))
         # Other types: the columns of the records, while the table's query has yet to be known.
-        if n < len(columns) and columns[n].type == arrow_type(target.fields[n].field_type):
-            values = pc.struct_field(columns[n], list(floor.inside)) if floor.inside else columns[n]
-            found = _refuse(found, floor, values, None if rows is None else rows.records, limit)
-    return found
+        if n < len(changes.columns) and changes.columns[n].type == arrow_type(target.fields[n].field_type):
+            column = changes.columns[n]
+            values = pc.struct_field(column, list(floor.inside)) if floor.inside else column
+            decoded = _refuse(decoded, floor, values, changes.records, read.limit)
+    return changes if decoded is changes.decoded else replace(changes, decoded=decoded)
 
 
-def _refuse(decoded: Decoded, floor: Floor, values: pa.Array, records: Places | None, limit: int) -> Decoded:
+def _refuse(decoded: Decoded, floor: Floor, values: pa.Array, records: Rows, limit: int) -> Decoded:
     is_low = np.asarray(pc.fill_null(pc.less(values, pa.scalar(floor.value, values.type)), False))
     if not is_low.any():
         return decoded
     refused = np.zeros(decoded.refused.size, np.bool_)
     mismatches: list[Mismatch] = []
     for row in np.flatnonzero(is_low).tolist():
-        record = row if records is None else int(records[row])
+        record = int(records[row])
         if not (refused[record] or decoded.refused[record]) and len(mismatches) < limit:
             reason = f"truncate({floor.name}, {floor.width}) of {values[row].as_py():f} does not fit {floor.kind}"
             mismatches.append(Mismatch(record, floor.name, ErrorClass.OUT_OF_RANGE, reason))

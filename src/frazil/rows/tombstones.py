@@ -14,53 +14,44 @@ import numpy as np
 from frazil.decode.columns import Decoded, Mismatch
 from frazil.decode.conversion import Conversion, Place, require
 from frazil.error_classes import ErrorClass
+from frazil.rows.changes import Changes, appended
 from frazil.rows.decoder import has_value
 from frazil.rows.project import decode_rows
 from frazil.schema.arrow import Bools, Records, pick, spread_mask
-from frazil.upsert.changes import Changes
 from frazil.write.target import TableTarget
 
 _REASON = "the record has no value (a tombstone), and `tombstones` of the table is dead_letter"
 
 
-def find_tombstones(target: TableTarget, records: Records) -> Bools | None:
-    """Returns which records are tombstones that the setting applies to, bool of shape (n_records,); None where there
-    are none.
+def read_appended(target: TableTarget, records: Records, limit: int) -> Changes:
+    """Returns the rows of records without an envelope. Tombstones are null in every column of the value: refused where the
+    setting is `dead_letter`, rows where it is `row`, and counted as ignored where it is `ignore`.
     """
-    if not target.tombstones:
-        return None
-    found: Bools = ~has_value(target.reading, records["value"])
-    return found if found.any() else None
-
-
-def decode_others(target: TableTarget, records: Records, tombstones: Bools, limit: int) -> Decoded:
-    """Returns the columns of the records of an append table. Tombstones are null in every column of the value: refused
-    where the setting is `dead_letter`, rows where it is `row`.
-    """
-    found = decode_rows(target, records, limit, ~tombstones)
-    if target.tombstones == "dead_letter":
-        return _refuse(found, tombstones, limit)
-    if target.tombstones == "row":
-        return _require(target, found, tombstones, limit)
-    return found
+    tombstones = _find(target, records)
+    if tombstones is None:
+        return appended(decode_rows(target, records, limit))
+    decoded = decode_rows(target, records, limit, ~tombstones)
+    if target.record.tombstones == "dead_letter":
+        return appended(_refuse(decoded, tombstones, limit))
+    if target.record.tombstones == "row":
+        return appended(_require(target, decoded, tombstones, limit))
+    return replace(appended(decoded).only(~tombstones), ignored={"tombstone": tombstones})
 
 
 def read_others(
-    read: Callable[[TableTarget, Records, int], Changes],
-    target: TableTarget,
-    records: Records,
-    tombstones: Bools,
-    limit: int,
+    read: Callable[[TableTarget, Records, int], Changes], target: TableTarget, records: Records, limit: int
 ) -> Changes:
-    """Returns the changes of the records that have a value. Tombstones are refused where the setting is `dead_letter`,
-    and counted as ignored where it is `ignore`.
+    """Returns the changes that `read` makes of the records which have a value. Tombstones are refused where the setting is
+    `dead_letter`, and counted as ignored where it is `ignore`.
     """
+    tombstones = _find(target, records)
+    if tombstones is None:
+        return read(target, records, limit)
     rows = np.flatnonzero(~tombstones)
     changes = read(target, pick(records, rows), limit)
-    # Changes have columns and rescued values of their own, a row for each change.
-    decoded = replace(changes.decoded, columns=[], rescued=None).spread(rows, tombstones.size)
+    decoded = replace(changes.decoded, rescued=None).spread(rows, tombstones.size)
     ignored = {kind: spread_mask(mask, rows, tombstones.size) for kind, mask in changes.ignored.items()}
-    if target.tombstones == "dead_letter":
+    if target.record.tombstones == "dead_letter":
         decoded = _refuse(decoded, tombstones, limit)
     else:
         ignored["tombstone"] = ignored.get("tombstone", np.False_) | tombstones
@@ -68,12 +59,21 @@ def read_others(
         changes,
         decoded=decoded,
         records=rows[changes.records].astype(np.int32),
-        rescued=changes.rescued_rows,
         ignored=ignored,
         tombstones=None,
         key_update_parts=[(int(rows[row]), key, is_delete) for row, key, is_delete in changes.key_update_parts],
         last_deletes=[int(rows[row]) for row in changes.last_deletes],
     )
+
+
+def _find(target: TableTarget, records: Records) -> Bools | None:
+    """Returns which records are tombstones that the setting applies to, bool of shape (n_records,); None where there
+    are none.
+    """
+    if not target.record.tombstones:
+        return None
+    found: Bools = ~has_value(target.reading, records["value"])
+    return found if found.any() else None
 
 
 def _refuse(decoded: Decoded, tombstones: Bools, limit: int) -> Decoded:

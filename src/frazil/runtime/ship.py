@@ -29,6 +29,7 @@ from frazil.clock import SystemClock
 from frazil.errors import UnavailableError
 from frazil.plugins.envelopes import ENVELOPES
 from frazil.plugins.formats import FORMATS
+from frazil.plugins.stages import STAGES
 from frazil.runtime.jars import cache_directory
 from frazil.runtime.tether import tethered
 from frazil.temporary import temporary_folder
@@ -129,11 +130,11 @@ def executor_python(conf: Mapping[str, str]) -> str:
 
 def packages_archive(deadline: Deadline | None = None) -> Path:
     """Returns the archive of the packages that tasks import, with everything these need. Among them are the packages
-    whose formats and envelopes this process has used.
+    whose formats, envelopes and stages this process has used.
 
     Raises: UnavailableError for a package whose files are not recorded, as of an editable installation.
     """
-    added = sorted(FORMATS.packages | ENVELOPES.packages)
+    added = sorted(FORMATS.packages | ENVELOPES.packages | STAGES.packages)
     distributions = closure((*_ROOTS, *added), _NOT_SHIPPED)
     check_recorded(distribution for distribution in distributions if distribution.name in added)
     key = hashlib.sha256(f"{PYTHON_VERSION} {platform.platform()} {_LEFT_OUT_FILES.pattern}".encode())

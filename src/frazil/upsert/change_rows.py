@@ -14,9 +14,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from frazil.cdc.positions import split_snapshot_marks
+from frazil.rows.changes import UPSERT, Changes
 from frazil.schema.arrow import Bools, Ints, Records, pick
 from frazil.types import RESCUED_COLUMN
-from frazil.upsert.changes import UPSERT, Changes
 from frazil.upsert.deduplicate import (
     LatestChanges,
     Ranked,
@@ -92,7 +92,7 @@ class ChangeRows:
         self._topics = topics
         self._parts: list[_Part] = []
         self._pending = 0
-        self._is_kept = target.is_single_task
+        self._is_kept = target.known.is_single_task
         self._departed: set[Place] = set()
         #: Topic, partition and offset of primary-key updates without all of their values, where the row of the old key
         #: is unknown.

@@ -16,9 +16,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from frazil.rows.changes import DELETE, TRUNCATE
 from frazil.schema.arrow import Bools, Ints, is_every, one_array
 from frazil.upsert.arrival_order import ArrivalOrder
-from frazil.upsert.changes import DELETE, TRUNCATE
 
 _WIDE = 64
 _NUMBERS = ("ops", "source", "partition", "offset", "step", "blind")

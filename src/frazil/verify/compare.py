@@ -34,7 +34,7 @@ from frazil.schema.arrow import Ints
 from frazil.temporary import temporary_folder
 from frazil.types import DataFile, OffsetRange
 from frazil.upsert.deduplicate import load_ranked
-from frazil.write.target import TableTarget
+from frazil.write.target import TableFiles, TableTarget
 
 MOST_ROWS = 2_000_000
 """The most rows of files that are read of a window: another writer may have rewritten a whole table."""
@@ -200,23 +200,13 @@ def _add_upserts(rows: _Rows, target: TableTarget, files: Iterable[FileRows], re
 
 def _in_folder(target: TableTarget, folder: Path) -> TableTarget:
     """Returns the table as one in a folder, whose bad records are left out."""
-    return replace(
-        target,
+    files = TableFiles(
         location=folder.as_uri(),
-        properties=tuple(
-            table_property
-            for table_property in target.properties
-            if table_property[0].startswith("schema.name-mapping")
-        ),
-        io_properties=(),
-        spec_id=0,
-        partition_spec=target.partition_spec if partition_floors(target) else "",
-        max_partitions=0,
-        older_specs=(),
-        sort_order="",
-        dead_letters=None,
-        reading=replace(target.reading, on_bad="skip"),
+        properties=tuple(one for one in target.files.properties if one[0].startswith("schema.name-mapping")),
+        target_file_size_bytes=target.files.target_file_size_bytes,
+        partition_spec=target.files.partition_spec if partition_floors(target) else "",
     )
+    return replace(target, files=files, dead_letters=None, reading=replace(target.reading, on_bad="skip"))
 
 
 def _check(report: TaskReport) -> None:

@@ -94,7 +94,7 @@ class _Columns:
     """The columns of a table's files; their positions are taken from the first file."""
 
     def __init__(self, target: TableTarget) -> None:
-        self._plan = compute_statistics_plan(target.schema, dict(target.properties))
+        self._plan = compute_statistics_plan(target.schema, dict(target.files.properties))
         self._ids = parquet_path_to_id_mapping(target.schema)
         self._leaves: list[_Leaf] = []
 

@@ -117,34 +117,19 @@ class ChangeReading:
 
 
 @dataclass(frozen=True)
-class TableTarget:
-    """One table, as a task sees it."""
+class TableFiles:
+    """Where the files of a table are, and how they are written."""
 
-    name: str
-    #: The schema as Iceberg's JSON; empty while the table does not exist.
-    schema_json: str
     #: The table's location, as in TableState.
-    location: str
+    location: str = ""
     #: The table's properties, as sorted pairs.
-    properties: tuple[tuple[str, str], ...]
+    properties: tuple[tuple[str, str], ...] = ()
     #: The properties for access to the table's store, as sorted pairs.
-    io_properties: tuple[tuple[str, str], ...]
-    #: The id of the partition spec.
-    spec_id: int
-    #: Fields of record metadata, each with its column.
-    metadata: tuple[tuple[str, str], ...]
+    io_properties: tuple[tuple[str, str], ...] = ()
     #: The size of data files to aim at.
-    target_file_size_bytes: int
-    #: How record values become rows.
-    reading: Reading = field(default_factory=Reading)
-    #: The table's dead-letter table, while bad records are expected.
-    dead_letters: TableTarget | None = None
-    #: How columns are made from records; None where the columns are the fields of the record.
-    shaping: Shaping | None = None
-    #: How record keys are read, where a column has them decoded.
-    key: Reading | None = None
-    #: How header values are read, by column, where they are more than text, digits or bytes.
-    headers: tuple[tuple[str, Reading], ...] = ()
+    target_file_size_bytes: int = 0
+    #: The id of the partition spec.
+    spec_id: int = 0
     #: The partition spec as Iceberg's JSON, as in TableState.
     partition_spec: str = ""
     #: The sort order as Iceberg's JSON, as in TableState.
@@ -153,39 +138,39 @@ class TableTarget:
     older_specs: tuple[str, ...] = ()
     #: The largest number of partitions that a task may write; 0: no limit.
     max_partitions: int = 0
-    #: How records become changes; None where rows are appended.
-    changes: ChangeReading | None = None
-    #: The CDC envelope of the records; None where records are rows.
-    envelope: Envelope | None = None
-    #: Whether one task reads the batch and keeps every change until it has seen the last, to find the old rows of
-    #: primary-key updates.
-    is_single_task: bool = False
-    #: The route that feeds the table; None where it takes all records of its topics.
-    route: Route | None = None
-    #: The values of the table's records, of a table that the route made; empty for the table of the rest.
-    route_values: tuple[str, ...] = ()
-    #: The tables that the route has made, of the table of the rest.
-    routed: tuple[RoutedTable, ...] = ()
-    #: Topic, partition and offset of records whose row had another key, where the row of the old key was not found.
-    unpaired: tuple[tuple[str, int, int], ...] = ()
-    #: Topic, partition and offset of records that lack a value for a required column, which no old row had either.
-    missing_required: tuple[tuple[str, int, int], ...] = ()
-    #: Records that end the process that reads them; they are refused unread.
-    crashing: tuple[BadRecord, ...] = ()
-    #: Topic, partition and offset of parts of primary-key updates whose other part is no longer waited for.
-    abandoned: tuple[tuple[str, int, int], ...] = ()
-    #: Topic and source position of primary-key updates whose insert is in the table already.
-    applied_early: tuple[tuple[str, str], ...] = ()
-    #: The last records of partitions that are deletes, as in Progress.
-    last_deletes: tuple[LastDelete, ...] = ()
+
+
+@dataclass(frozen=True)
+class RecordReading:
+    """How a record is read beside its value."""
+
+    #: How record keys are read, where a column has them decoded.
+    key: Reading | None = None
     #: How record keys are read, where deletes in an envelope may identify their row by the record's key alone.
     before_key: Reading | None = None
+    #: How header values are read, by column, where they are more than text, digits or bytes.
+    headers: tuple[tuple[str, Reading], ...] = ()
     #: The handling of records without a value: `ignore`, `dead_letter` or `row`; empty: as the table's mode does.
     tombstones: str = ""
-    #: What protects fields of the records; None where nothing does. Of a dead-letter table: that of its table.
-    protection: Protection | None = None
-    #: The records of a table with a query, as the table they would make without it; None where there is no query.
-    source: TableTarget | None = None
+
+
+@dataclass(frozen=True)
+class RoutedRecords:
+    """Which records of a route a table takes."""
+
+    route: Route
+    #: The values of the table's records, of a table that the route made; empty for the table of the rest.
+    values: tuple[str, ...] = ()
+    #: The tables that the route has made, of the table of the rest.
+    others: tuple[RoutedTable, ...] = ()
+
+
+@dataclass(frozen=True)
+class TableQuery:
+    """What makes the rows of a table from those that its records alone would make."""
+
+    #: The records, as the table that they would make without the query.
+    source: TableTarget
     #: What makes the rows from the columns of `source`; None while the fields of the records are not known.
     program: Program | None = None
     #: The lookups of `program`, each with the key of the rows that the batch joins (`process/references.py`).
@@ -193,8 +178,76 @@ class TableTarget:
     #: What an expression that fails makes: a dead letter (False), or null in its column (True).
     fails_to_null: bool = False
 
+
+@dataclass(frozen=True)
+class KnownRecords:
+    """What earlier attempts and batches have found out about single records of a table."""
+
+    #: Records that end the process that reads them; they are refused unread.
+    crashing: tuple[BadRecord, ...] = ()
+    #: Topic, partition and offset of records that lack a value for a required column, which no old row had either.
+    missing_required: tuple[tuple[str, int, int], ...] = ()
+    #: Topic, partition and offset of records whose row had another key, where the row of the old key was not found.
+    unpaired: tuple[tuple[str, int, int], ...] = ()
+    #: Topic, partition and offset of parts of primary-key updates whose other part is no longer waited for.
+    abandoned: tuple[tuple[str, int, int], ...] = ()
+    #: Topic and source position of primary-key updates whose insert is in the table already.
+    applied_early: tuple[tuple[str, str], ...] = ()
+    #: Whether one task reads the batch and keeps every change until it has seen the last, to find the old rows of
+    #: primary-key updates.
+    is_single_task: bool = False
+    #: The last records of partitions that are deletes, as in Progress.
+    last_deletes: tuple[LastDelete, ...] = ()
+
+
+@dataclass(frozen=True)
+class TableTarget:
+    """One table, as a task sees it: a record of settings for each part of the way of its records."""
+
+    name: str
+    #: The schema as Iceberg's JSON; empty while the table does not exist.
+    schema_json: str = ""
+    files: TableFiles = field(default_factory=TableFiles)
+    #: How record values become columns.
+    reading: Reading = field(default_factory=Reading)
+    record: RecordReading = field(default_factory=RecordReading)
+    #: How columns are made from records; None where the columns are the fields of the record.
+    shaping: Shaping | None = None
+    #: Fields of record metadata, each with its column.
+    metadata: tuple[tuple[str, str], ...] = ()
+    #: The CDC envelope of the records; None where records are rows.
+    envelope: Envelope | None = None
+    #: How records become changes; None where rows are appended.
+    changes: ChangeReading | None = None
+    #: None where the rows are what the records alone make.
+    query: TableQuery | None = None
+    #: What protects fields of the records; None where nothing does. Of a dead-letter table: that of its table.
+    protection: Protection | None = None
+    #: The stages of installed packages, each with its settings as JSON.
+    stages: tuple[tuple[str, str], ...] = ()
+    #: None where the table takes all records of its topics.
+    routed: RoutedRecords | None = None
+    known: KnownRecords = field(default_factory=KnownRecords)
+    #: The table's dead-letter table, while bad records are expected.
+    dead_letters: TableTarget | None = None
+
     def __repr__(self) -> str:
         return f"TableTarget({self.name})"
+
+    @property
+    def source(self) -> TableTarget | None:
+        """The records of a table with a query, as the table that they would make without it."""
+        return self.query.source if self.query is not None else None
+
+    @property
+    def program(self) -> Program | None:
+        """What makes the rows from the columns of `source`; None while the fields of the records are not known."""
+        return self.query.program if self.query is not None else None
+
+    @property
+    def route(self) -> Route | None:
+        """The route that feeds the table."""
+        return self.routed.route if self.routed is not None else None
 
     @cached_property
     def schema(self) -> Schema:
@@ -212,12 +265,14 @@ class TableTarget:
     @cached_property
     def partitioning(self) -> PartitionSpec:
         """The partition spec."""
-        return PartitionSpec.model_validate_json(self.partition_spec) if self.partition_spec else PartitionSpec()
+        text = self.files.partition_spec
+        return PartitionSpec.model_validate_json(text) if text else PartitionSpec()
 
     @cached_property
     def sorting(self) -> SortOrder:
         """The sort order."""
-        return SortOrder.model_validate_json(self.sort_order) if self.sort_order else UNSORTED_SORT_ORDER
+        text = self.files.sort_order
+        return SortOrder.model_validate_json(text) if text else UNSORTED_SORT_ORDER
 
     @cached_property
     def fields(self) -> tuple[NestedField, ...]:
@@ -259,10 +314,8 @@ class TableTarget:
         """Whether all headers of a record are needed, for its schema or for a column."""
         if self.source is not None:
             return self.source.needs_headers
-        readings = [
-            self.reading,
-            *(key_reading for key_reading in (self.key, self.before_key) if key_reading is not None),
-        ]
+        keys = (self.record.key, self.record.before_key)
+        readings = [self.reading, *(one for one in keys if one is not None)]
         readings += [self.changes.key] if self.changes is not None else []
         has_events = self.envelope is not None and self.envelope.has_events
         return (
@@ -281,7 +334,7 @@ class TableTarget:
     @cached_property
     def metadata_fields(self) -> frozenset[str]:
         """The fields of record metadata that the table needs."""
-        needed = {"key", "offset"} if self.changes is not None else {"key"} if self.key is not None else set()
+        needed = {"key", "offset"} if self.changes is not None else {"key"} if self.record.key is not None else set()
         if self.envelope is not None and (self.envelope.needs_keys or self.envelope.has_events):
             needed.add("key")
         fields = frozenset(field for field, _ in self.metadata) | needed

@@ -61,12 +61,12 @@ class FileWriter:
         """
         self._target = target
         self._schema = schema or target.arrow_schema
-        self._properties = dict(target.properties)
+        self._properties = dict(target.files.properties)
         self._io = file_io(target)
-        self._locations = load_location_provider(target.location, self._properties)
+        self._locations = load_location_provider(target.files.location, self._properties)
         declared = int(self._properties.get("write.parquet.row-group-size-bytes", _ROW_GROUP_BYTES))
         # A row group is written at once, so one larger than the target file size would overshoot it.
-        self._row_group_bytes = min(_ROW_GROUP_BYTES, declared, target.target_file_size_bytes)
+        self._row_group_bytes = min(_ROW_GROUP_BYTES, declared, target.files.target_file_size_bytes)
         self._arrangement = arrangement_of(target)
         self._only = partition or Partition()
         is_arranged = partition is None and bool(self._arrangement.fields or self._arrangement.sort_keys)
@@ -139,7 +139,7 @@ class FileWriter:
 
     def _count(self, partition: Partition) -> None:
         self._seen.add(partition)
-        most = self._target.max_partitions
+        most = self._target.files.max_partitions
         if most and len(self._seen) > most:
             paths = sorted(seen.path for seen in self._seen)
             raise TooManyPartitions(self._target.name, most, (paths[0], paths[-1]))
@@ -150,7 +150,7 @@ class FileWriter:
         began = file.size_bytes
         file.append(rows, self._row_group_bytes if self._is_arranged else rows.nbytes)
         # The file ends where its size is nearest to the target: another piece of the same size would overshoot by more.
-        if file.size_bytes + (file.size_bytes - began) / 2 >= self._target.target_file_size_bytes:
+        if file.size_bytes + (file.size_bytes - began) / 2 >= self._target.files.target_file_size_bytes:
             self._close(file)
 
     def _begin(self, partition: Partition, rows: pa.Table, options: ParquetOptions) -> OpenFile:
@@ -172,14 +172,14 @@ class FileWriter:
 
 def file_io(target: TableTarget) -> FileIO:
     """Returns the file access for the table's store, with the table's own credentials."""
-    return store_of(target.io_properties)
+    return store_of(target.files.io_properties)
 
 
 def describe_file(target: TableTarget, file: OpenFile, size: int, metadata: pq.FileMetaData) -> str:
     """Returns the file as JSON of Iceberg's `ContentFileParser`, with bounds and counts from the Parquet footer."""
     statistics = statistics_of(target, metadata)
     description: dict[str, Any] = {
-        "spec-id": target.spec_id,
+        "spec-id": target.files.spec_id,
         "content": "data",
         "file-path": file.path,
         "file-format": PARQUET,
@@ -242,9 +242,11 @@ def _bloom_filters(target: TableTarget, rows: int) -> dict[str, Any]:
     nothing.
     """
     prefix, fpp = "write.parquet.bloom-filter-enabled.column.", "write.parquet.bloom-filter-fpp.column."
-    properties = dict(target.properties)
+    properties = dict(target.files.properties)
     asked = [
-        name.removeprefix(prefix) for name, on in target.properties if name.startswith(prefix) and on.lower() == "true"
+        name.removeprefix(prefix)
+        for name, on in target.files.properties
+        if name.startswith(prefix) and on.lower() == "true"
     ]
     booleans = (
         {

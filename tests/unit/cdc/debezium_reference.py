@@ -19,8 +19,8 @@ from pyiceberg.types import IcebergType
 
 from frazil.cdc.changes import read_envelope
 from frazil.decode.settings import Envelope, Reading, WriterSchema
+from frazil.rows.changes import Changes
 from frazil.schema.evolve import new_schema
-from frazil.upsert.changes import Changes
 from frazil.write.target import TableTarget
 from tests.unit.decode.avro_bodies import spell
 
@@ -241,7 +241,7 @@ def avro_schema(rows: list[tuple[str, Row]]) -> dict[str, Any]:
 def target_of(columns: Mapping[str, IcebergType], envelope: Envelope, reading: Reading) -> TableTarget:
     """A table with these columns and no place."""
     schema = new_schema(columns.items()).model_dump_json() if columns else ""
-    return TableTarget("t", schema, "", (), (), 0, (), 0, reading=reading, envelope=envelope)
+    return TableTarget("t", schema, reading=reading, envelope=envelope)
 
 
 def read_both(row: Row, column: IcebergType | None = None) -> Iterator[tuple[IcebergType, Changes]]:

@@ -11,10 +11,10 @@ import pyarrow as pa
 from pyiceberg.types import IcebergType
 
 from frazil.decode.settings import PLACEHOLDER, Envelope, Reading
+from frazil.rows.changes import DELETE, TRUNCATE, UPSERT, Changes
 from frazil.schema.evolve import new_schema
 from frazil.spec.settings import METADATA_COLUMNS, MetadataField
 from frazil.spec.syntax.types import parse_type
-from frazil.upsert.changes import DELETE, TRUNCATE, UPSERT, Changes
 from frazil.write.target import TableTarget, metadata_columns
 
 Row = Mapping[str, Any]
@@ -148,12 +148,7 @@ def target_for(
     return TableTarget(
         name="lake.t",
         schema_json=new_schema(fields.items()).model_dump_json() if fields else "",
-        location="",
-        properties=(),
-        io_properties=(),
-        spec_id=0,
         metadata=tuple((one, METADATA_COLUMNS[one]) for one in metadata),
-        target_file_size_bytes=1,
         reading=other.pop("reading", Reading(on_bad="dead_letter")),
         envelope=envelope,
         **other,

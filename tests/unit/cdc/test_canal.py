@@ -18,8 +18,8 @@ from pyiceberg.types import LongType, StringType
 from frazil.cdc.changes import read_envelope
 from frazil.decode.json.text import read_latin1
 from frazil.decode.settings import Envelope, Reading
+from frazil.rows.changes import DELETE, TRUNCATE, UPSERT, Changes
 from frazil.schema.projection import Shaping
-from frazil.upsert.changes import DELETE, TRUNCATE, UPSERT, Changes
 from frazil.write.target import ChangeReading
 from tests.unit.cdc.canal_reference import Message, Row
 from tests.unit.cdc.envelope_reference import records_of, target_for
@@ -298,8 +298,8 @@ def test_values_that_do_not_fit_are_stored_row_by_row() -> None:
     reading = Reading(is_rescuing=True, on_bad="dead_letter")
     changes = _read(LOG, _insert({"id": "x", "name": "a"}, {"id": "2", "name": 7}, {"id": "3"}), reading=reading)
     assert changes.columns[0].to_pylist() == [None, 2, 3]
-    assert changes.rescued_rows is not None
-    rescued = [one and json.loads(one) for one in changes.rescued_rows.to_pylist()]
+    assert changes.rescued is not None
+    rescued = [one and json.loads(one) for one in changes.rescued.to_pylist()]
     assert [one and {name: reported["value"] for name, reported in one.items()} for one in rescued] == [
         {"after.id": "x"}, {"after.name": 7}, None,
     ]  # fmt: skip

@@ -12,9 +12,9 @@ from pyiceberg.types import LongType, StringType
 
 from frazil.cdc.changes import read_envelope
 from frazil.decode.settings import PLACEHOLDER, Envelope, Reading
+from frazil.rows.changes import DELETE, TRUNCATE, UPSERT
 from frazil.schema.projection import Shaping
 from frazil.spec.settings import MetadataField
-from frazil.upsert.changes import DELETE, TRUNCATE, UPSERT
 from tests.unit.cdc.envelope_messages import LOG, UPSERT_ENVELOPE, avro, bad_records, debezium, read_changes
 from tests.unit.cdc.envelope_reference import records_of, target_for
 
@@ -240,8 +240,8 @@ def test_headers_that_do_not_fit_are_stored_too(envelope: Envelope, values: list
     [number] = [n for n, field in enumerate(target.fields) if field.name == "number"]
     first = [None] * (len(changes.records) - 1)
     assert changes.columns[number].to_pylist() == [*first, 7]
-    assert changes.rescued_rows is not None
-    rescued = [one and json.loads(one) for one in changes.rescued_rows.to_pylist()]
+    assert changes.rescued is not None
+    rescued = [one and json.loads(one) for one in changes.rescued.to_pylist()]
     assert [one and {path: reported["value"] for path, reported in one.items()} for one in rescued] == [
         *({"_headers.n": "many"} for _ in first), None,
     ]  # fmt: skip

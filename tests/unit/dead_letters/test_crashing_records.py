@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ from frazil.ingest.tasks import task
 from frazil.types import BadRecord
 from tests.unit.dead_letters.scene import Scene
 from tests.unit.dead_letters.upsert_scene import Upserted
+from tests.unit.ingest.targets import changed
 
 ALL = Selection()
 HARM = "harm"
@@ -36,20 +36,16 @@ def _plant(monkeypatch: pytest.MonkeyPatch) -> None:
 
         return reading
 
-    for module, name in (
-        (task, "read_records"),
-        (task, "read_upserts"),
-        (replay, "read_records"),
-        (changes, "read_upserts"),
-    ):
-        monkeypatch.setattr(module, name, harmed(getattr(module, name)))
+    reading = harmed(task.__dict__["read_records"])
+    for module in (task, replay, changes):
+        monkeypatch.setattr(module, "read_records", reading)
 
 
 def _make_dead_letters(scene: Scene, *offsets: int) -> None:
     """Lets the pipeline catch up as if a search had found these records of partition 0."""
     found = tuple(BadRecord("a", 0, offset, ErrorClass.CRASHES_DECODER, "", "ended") for offset in offsets)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(job, "target_of", lambda *args: replace(target_of(*args), crashing=found))
+        patch.setattr(job, "target_of", lambda *args: changed(target_of(*args), crashing=found))
         scene.catch_up()
     assert [dead_letter["error_class"] for dead_letter in scene.dead_letters()].count("crashes_decoder") == len(offsets)
 
@@ -135,7 +131,7 @@ def test_a_dead_letter_with_a_value_too_large_to_read_stays_and_is_not_a_tombsto
         scene.source.produce("a", 0, value, 1000)
     unread = BadRecord("a", 0, 1, ErrorClass.TOO_LARGE, "", "the value has 419430400 bytes")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(job, "target_of", lambda *args: replace(target_of(*args), crashing=(unread,)))
+        patch.setattr(job, "target_of", lambda *args: changed(target_of(*args), crashing=(unread,)))
         scene.catch_up()
     scene.table.spec = scene.table.spec.model_copy(update={"tombstones": tombstones})
     assert scene.replayer.replay(scene.table, ALL) == ReplayResult(0, 1)

@@ -365,10 +365,9 @@ def _read_debezium(values: Sequence[bytes]) -> list[str]:
     nothing = pa.nulls(len(values))
     records = {"value": array, "key": nothing.cast(pa.binary()), "partition": pa.array([0] * len(values), pa.int32()),
                "timestamp": pa.array([0] * len(values), pa.timestamp("us", tz="UTC"))}  # fmt: skip
-    read = read_records(target, records)
-    assert read.changes is not None
+    changes = read_records(target, "a", records)
     memory.free()
-    return _texts(read.changes.columns, read.changes.records.tolist(), len(values))
+    return _texts(changes.columns, changes.records.tolist(), len(values))
 
 
 def _texts(columns: Sequence[pa.Array], rows: Sequence[int], count: int) -> list[str]:

@@ -24,6 +24,8 @@ from frazil.ingest.tables.schemas import UNKNOWN
 from frazil.ingest.tasks.task import read_records
 from frazil.ingest.tasks.task_job import Job
 from frazil.registry.protobuf import compile_proto
+from frazil.rows.project import shape_rows
+from frazil.schema.arrow import pick
 from frazil.schema.evolve import new_schema
 from frazil.schema.projection import Shaping
 from frazil.spec.syntax.types import parse_type
@@ -143,7 +145,7 @@ class World:
         if self.columns is not None:
             return {name: parse_type(word) for name, word in self.columns.items()}
         reading = replace(self.reading, on_bad="dead_letter")
-        found = read_records(self._target(Path(), {}, reading), _columns(self.records(self.values)))
+        found = read_records(self._target(Path(), {}, reading), "a", _columns(self.records(self.values)))
         return dict(found.decoded.requested_fields[()])
 
     def records(self, damaged: Sequence[bytes | None]) -> pa.RecordBatch:
@@ -159,21 +161,18 @@ class World:
         """Reads records as a task does, ids that no registry knows told as such."""
         columns = _columns(batch)
         for _ in range(2):
-            read = read_records(target, columns, 2**31)
+            read = read_records(target, "a", columns, 2**31)
             if not read.decoded.missing:
                 break
             target = _with_unknown(target, read.decoded.missing)
         assert not read.decoded.missing
-        table = read.rows(target, columns)
+        kept = read.without_refused()
+        table = shape_rows(target, kept, pick(columns, kept.records))
         table.validate(full=True)
         refused = frozenset(np.flatnonzero(read.decoded.refused).tolist())
         assert {mismatch.row for mismatch in read.decoded.mismatches} == refused
-        owner = [n for n in range(batch.num_rows) if n not in refused]
-        ops: list[int] = [0] * len(owner)
-        if read.changes is not None:
-            owner, ops = read.changes.records.tolist(), read.changes.ops.tolist()
         rows: dict[int, tuple[str, ...]] = {}
-        for n, op, row in zip(owner, ops, _plain_rows(table), strict=True):
+        for n, op, row in zip(kept.records.tolist(), kept.ops.tolist(), _plain_rows(table), strict=True):
             rows[n] = (*rows.get(n, ()), f"{op} {row}")
         return TableActivity(rows, refused, sum(read.ignored_records.values()))
 
@@ -216,10 +215,10 @@ def _with_unknown(target: TableTarget, missing: frozenset[str] | set[str]) -> Ta
         known = {**dict(reading.schemas), **dict.fromkeys(mine, UNKNOWN)}
         return replace(reading, schemas=tuple(sorted(known.items(), key=lambda pair: pair[0])))
 
-    headers = tuple((name, told(reading, f"header:{name}:")) for name, reading in target.headers)
+    headers = tuple((name, told(reading, f"header:{name}:")) for name, reading in target.record.headers)
     values = {name for name in missing if ":" not in name}
     reading = told(target.reading, "") if values else target.reading
-    return replace(target, reading=reading, headers=headers)
+    return replace(target, reading=reading, record=replace(target.record, headers=headers))
 
 
 # ---- damage

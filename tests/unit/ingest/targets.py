@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from frazil.report import TaskReport, load_report
 from frazil.schema.evolve import new_schema
 from frazil.spec.settings import METADATA_COLUMNS, MetadataField
 from frazil.spec.syntax.types import parse_type
-from frazil.write.target import TableTarget, metadata_columns
+from frazil.write.target import TableFiles, TableTarget, metadata_columns
 
 _RECORD_TYPES: dict[str, pa.DataType] = {
     "topic": pa.string(),
@@ -48,20 +49,22 @@ def target_of(
     fields = {column: parse_type(word) for column, word in columns.items()}
     fields |= metadata_columns({field: METADATA_COLUMNS[field] for field in metadata})
     schema_json = new_schema(fields.items()).model_dump_json() if fields else ""
-    given: dict[str, Any] = {
-        "schema_json": schema_json,
-        "spec_id": 0,
-        "target_file_size_bytes": 128 * 2**20,
-        **other,
-    }
-    return TableTarget(
+    target = TableTarget(
         name=name,
-        location=str(folder / name),
-        properties=tuple(sorted((properties or {}).items())),
-        io_properties=(),
+        schema_json=schema_json,
+        files=TableFiles(str(folder / name), tuple(sorted((properties or {}).items())), (), 128 * 2**20),
         metadata=tuple((field, METADATA_COLUMNS[field]) for field in metadata),
-        **given,
     )
+    return changed(target, **other)
+
+
+def changed(target: TableTarget, **fields: Any) -> TableTarget:
+    """The table with other values of these fields, or of those of its records of settings."""
+    for group in ("files", "record", "known"):
+        settings = getattr(target, group)
+        own = {name: fields.pop(name) for name in settings.__dataclass_fields__ if name in fields}
+        fields |= {group: replace(settings, **own)} if own else {}
+    return replace(target, **fields)
 
 
 def records_of(rows: Iterable[Mapping[str, Any]]) -> pa.RecordBatch:

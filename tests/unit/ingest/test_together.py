@@ -22,8 +22,8 @@ from frazil.report import TaskReport
 from frazil.routing import Route, parse_template
 from frazil.schema.projection import Shaping
 from frazil.types import BadRecord, RoutedTable
-from frazil.write.target import TableTarget
-from tests.unit.ingest.targets import records_of, run, target_of
+from frazil.write.target import RoutedRecords, TableTarget
+from tests.unit.ingest.targets import changed, records_of, run, target_of
 
 COLUMNS = {"id": "long", "kind": "string", "place": "struct<city: string>", "tags": "list<string>"}
 KINDS = ("a", "b", "c", "d")
@@ -35,17 +35,17 @@ def job_of(folder: Path, *, by: str = "kind", unlike: int = 0, **settings: Any) 
     route = Route("lake.rest", parse_template(f"lake.${{{by}}}"), 200)
     settings = {"metadata": ("topic", "offset"), "reading": Reading(on_bad="dead_letter"), **settings}
 
-    def table(name: str, columns: Mapping[str, str], **own: Any) -> TableTarget:
+    def table(name: str, columns: Mapping[str, str], *own: Any) -> TableTarget:
         dead_letters = target_of(folder, COLUMNS, name=f"{name}__dead_letters")
-        return target_of(folder, columns, name=name, route=route, dead_letters=dead_letters, **settings, **own)
+        routed = RoutedRecords(route, *own)
+        return target_of(folder, columns, name=name, routed=routed, dead_letters=dead_letters, **settings)
 
     routed = tuple(RoutedTable(f"lake.{kind}", (kind,)) for kind in KINDS)
     more = {**COLUMNS, "more": "int"}
     tables = tuple(
-        table(one.name, more if n >= len(KINDS) - unlike else COLUMNS, route_values=one.values)
-        for n, one in enumerate(routed)
+        table(one.name, more if n >= len(KINDS) - unlike else COLUMNS, one.values) for n, one in enumerate(routed)
     )
-    return Job({"t": table("lake.rest", COLUMNS, routed=routed)}, beside={"t": tables})
+    return Job({"t": table("lake.rest", COLUMNS, (), routed)}, beside={"t": tables})
 
 
 def records(seed: int, count: int, *others: Record) -> pa.RecordBatch:
@@ -164,6 +164,6 @@ def test_values_are_those_of_the_records_whatever_columns_they_become(
 def test_a_record_that_ends_tasks_is_read_by_no_table(tmp_path: Path, both: Any) -> None:
     job = job_of(tmp_path)
     crashing = (BadRecord("t", 0, 5, ErrorClass.CRASHES_DECODER, "", "too much memory"),)
-    tables = tuple(replace(one, crashing=crashing) if one.name == "lake.a" else one for one in job.beside["t"])
+    tables = tuple(changed(one, crashing=crashing) if one.name == "lake.a" else one for one in job.beside["t"])
     found = both(replace(job, beside={"t": tables}), records(1, 50), at_once=False)
     assert found["lake.a"]["bad_records"]["count"] == 1

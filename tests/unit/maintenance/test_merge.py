@@ -33,7 +33,7 @@ from frazil.types import DataFile, DeleteFile, Progress
 from frazil.upsert.lookup.delete_files import write_deletes
 from frazil.write.target import TableTarget
 from frazil.write.write import FileWriter
-from tests.unit.ingest.targets import EVERY_KIND, target_of
+from tests.unit.ingest.targets import EVERY_KIND, changed, target_of
 
 Row = dict[str, Any]
 LARGE = 1 << 30
@@ -177,12 +177,14 @@ def test_a_file_ends_at_the_size_that_is_asked_for(tmp_path: Path) -> None:
 
 
 def _other_type(target: TableTarget) -> TableTarget:
-    return target_of(Path(target.location).parent.parent, {"id": "double", "s": "string", "in": "struct<a: long>"})
+    return target_of(
+        Path(target.files.location).parent.parent, {"id": "double", "s": "string", "in": "struct<a: long>"}
+    )
 
 
 def _inside(target: TableTarget) -> TableTarget:
     return target_of(
-        Path(target.location).parent.parent, {"id": "long", "s": "string", "in": "struct<a: long, b: long>"}
+        Path(target.files.location).parent.parent, {"id": "long", "s": "string", "in": "struct<a: long, b: long>"}
     )
 
 
@@ -207,7 +209,7 @@ def _required_now(target: TableTarget) -> TableTarget:
 
 def _of_a_partition(target: TableTarget) -> TableTarget:
     spec = {"spec-id": 0, "fields": [{"name": "p", "transform": "identity", "source-id": 30, "field-id": 1000}]}
-    return replace(_with(target, NestedField(30, "p", LongType(), required=False)), partition_spec=json.dumps(spec))
+    return changed(_with(target, NestedField(30, "p", LongType(), required=False)), partition_spec=json.dumps(spec))
 
 
 @pytest.mark.parametrize(

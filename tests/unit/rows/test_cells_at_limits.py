@@ -55,7 +55,9 @@ def test_a_chunk_with_one_cell_too_many_is_read_in_two_and_all_of_it_becomes_row
 
     def pieces(cells: int) -> list[int]:
         monkeypatch.setattr(limits, "MAX_BATCH_CELLS", cells)
-        return [one.num_rows for one, *_ in limits.read_bounded(chunk, lambda columns: read_records(table, columns, 1))]
+        return [
+            one.num_rows for one, *_ in limits.read_bounded(chunk, lambda columns: read_records(table, "a", columns, 1))
+        ]
 
     most = least(lambda cells: pieces(cells) == [4]) - more
     assert pieces(most) == ([2, 2] if more > 0 else [4])

@@ -148,7 +148,7 @@ def test_a_running_pipeline_asks_for_the_schemas_of_headers_keys_and_values(tmp_
     scenario.settle()
     assert scenario.rows() == [{"a:b": {"id": 1}, "n": 7, "t": 12, "k": {"id": 1}, "id": 1}]
     table = Table(scenario.table)
-    assert [column for column, _ in table_target(table).headers] == ["a:b", "n"]
+    assert [column for column, _ in table_target(table).record.headers] == ["a:b", "n"]
     state = scenario.catalog.load("n.t")
     assert state is not None
     assert state.progress.schemas == (str(schema_id),), "progress names schemas of values alone"
@@ -156,4 +156,4 @@ def test_a_running_pipeline_asks_for_the_schemas_of_headers_keys_and_values(tmp_
 
 def test_a_table_without_such_columns_reads_no_headers() -> None:
     column = ColumnSpec(name="t", type=parse_type("string"), header="trace")
-    assert table_target(Table(TableSpec(name="n.t", topics=(), columns=(column,)))).headers == ()
+    assert table_target(Table(TableSpec(name="n.t", topics=(), columns=(column,)))).record.headers == ()

@@ -13,14 +13,13 @@ import pytest
 
 from frazil.catalog.layout import spec_of
 from frazil.dead_letters.record import DEAD_LETTER_TYPES
-from frazil.decode.columns import Decoded
 from frazil.decode.settings import Envelope, Reading
 from frazil.ingest.tasks.shares import Together
 from frazil.ingest.tasks.task import read_records
 from frazil.ingest.tasks.task_job import Job
+from frazil.rows.changes import Changes
 from frazil.rows.storable import partition_floors
 from frazil.spec.partitioning import parse_term
-from frazil.upsert.query_changes import read_upserts
 from frazil.write.target import ChangeReading, TableTarget
 from tests.unit.ingest.targets import records_of, run, target_of
 
@@ -68,7 +67,7 @@ def test_a_decimal_inside_of_a_struct_is_a_bad_record_too(tmp_path: Path) -> Non
     nines = "9" * 28 + "." + "9" * 10
     texts = [f'{{"s": {{"w": {sign}{nines}}}}}' for sign in ("", "-")] + ['{"s": null}']
     batch = records_of([{"value": text.encode()} for text in texts])
-    found = read_records(target, dict(zip(batch.schema.names, batch.columns, strict=True)))
+    found = read_records(target, "a", dict(zip(batch.schema.names, batch.columns, strict=True)))
     assert found.decoded.refused.tolist() == [False, True, False]
     assert [(one.path, one.kind) for one in found.decoded.mismatches] == [("s.w", "out_of_range")]
 
@@ -78,16 +77,16 @@ def test_a_change_with_such_a_decimal_is_a_bad_record(tmp_path: Path) -> None:
     target = replace(target, changes=ChangeReading(Reading(), ("id",)))
     rows = [{"id": 1, "v": 1}, {"id": 2, "v": -99.99}]
     batch = records_of([{"offset": n, "key": b"k", "value": json.dumps(row).encode()} for n, row in enumerate(rows)])
-    found = read_upserts(target, "a", dict(zip(batch.schema.names, batch.columns, strict=True)), 10)
+    found = read_records(target, "a", dict(zip(batch.schema.names, batch.columns, strict=True)))
     assert found.decoded.refused.tolist() == [False, True]
     enveloped = replace(_target(tmp_path, "truncate(v, 10)"), envelope=Envelope("debezium"))
     messages = [json.dumps({"op": "c", "before": None, "after": row, "source": {}}).encode() for row in rows]
     batch = records_of([{"offset": n, "key": b"{}", "value": value} for n, value in enumerate(messages)])
-    read = read_records(enveloped, dict(zip(batch.schema.names, batch.columns, strict=True)))
+    read = read_records(enveloped, "a", dict(zip(batch.schema.names, batch.columns, strict=True)))
     assert read.decoded.refused.tolist() == [False, True]
 
 
-def _never(*_: object) -> Decoded:
+def _never(*_: object) -> Changes:
     raise AssertionError
 
 

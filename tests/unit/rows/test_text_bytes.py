@@ -196,8 +196,8 @@ def test_in_the_images_of_a_change_too(envelope: Envelope, is_rescuing: bool, is
         assert (table, bad_records(found)) == ({1: "a", 3: "c"}, [(1, "invalid_text", "after.v")])
         return
     assert (table, bad_records(found)) == ({1: "a", 2: None, 3: "c"}, [])
-    assert found.rescued_rows is not None
-    (text,) = found.rescued_rows.drop_null().to_pylist()
+    assert found.rescued is not None
+    (text,) = found.rescued.drop_null().to_pylist()
     assert json.loads(text)["after.v"]["value"] == _SHOWN
 
 

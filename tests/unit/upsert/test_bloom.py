@@ -17,7 +17,7 @@ from frazil.upsert.lookup.pruning import hashes
 from frazil.upsert.lookup.search import find_rows
 from frazil.write.target import ChangeReading, TableTarget
 from frazil.write.write import FileWriter
-from tests.unit.ingest.targets import target_of
+from tests.unit.ingest.targets import changed, target_of
 
 _KINDS: dict[str, pa.DataType] = {
     "int": pa.int32(),
@@ -43,7 +43,7 @@ def _keys(kind: str, numbers: list[int]) -> pa.Array:
 
 def _target(folder: Path, filtered: str = "k", **columns: str) -> TableTarget:
     target = replace(target_of(folder, columns), changes=ChangeReading(Reading(), tuple(columns)))
-    return replace(target, properties=((f"write.parquet.bloom-filter-enabled.column.{filtered}", "true"),))
+    return changed(target, properties=((f"write.parquet.bloom-filter-enabled.column.{filtered}", "true"),))
 
 
 def _write(target: TableTarget, *columns: pa.Array) -> LiveFile:

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from frazil.upsert.changes import DELETE, TRUNCATE, UPSERT
+from frazil.rows.changes import DELETE, TRUNCATE, UPSERT
 from frazil.upsert.deduplicate import (
     KeySet,
     Ranked,

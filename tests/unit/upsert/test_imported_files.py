@@ -26,7 +26,7 @@ from frazil.spec.syntax.types import parse_type
 from frazil.upsert.lookup.live_rows import column_pieces, read_columns
 from frazil.upsert.lookup.search import find_rows
 from frazil.write.target import ChangeReading, TableTarget
-from tests.unit.ingest.targets import target_of
+from tests.unit.ingest.targets import changed, target_of
 
 _UUID = UUID("00000000-0000-0000-0000-00000000002a")
 VALUES: dict[str, tuple[Any, Any]] = {
@@ -66,9 +66,9 @@ def test_the_value_of_its_partition_is_that_of_all_rows_of_a_file(
     text, ids = spec.model_dump_json(), [field.field_id for field in spec.fields]
     reported = [0, word] if is_listed else {str(ids[0]): 0, str(ids[1]): word}
     if is_newest:
-        target = replace(target, partition_spec=text)
+        target = changed(target, partition_spec=text)
     else:
-        target = replace(target, spec_id=spec.spec_id + 1, older_specs=(text,))
+        target = changed(target, spec_id=spec.spec_id + 1, older_specs=(text,))
     file = _plain_file(tmp_path, {"k": pa.array([1, 2, 3])}, **{"spec-id": spec.spec_id, "partition": reported})
     (column,) = read_columns(target, file, [("p",)])
     assert repr(column.to_pylist()) == repr([value] * 3)
@@ -99,7 +99,7 @@ def test_what_files_without_ids_call_a_column_the_name_mapping_reports(tmp_path:
         {"field-id": ids["new"], "names": ["old", "new"]},
         {"field-id": ids["o"], "names": ["o"], "fields": [{"field-id": ids["o.inner"], "names": ["was"]}]},
     ]
-    mapped = replace(target, properties=(("schema.name-mapping.default", json.dumps(mapping)),))
+    mapped = changed(target, properties=(("schema.name-mapping.default", json.dumps(mapping)),))
     found = read_columns(mapped, file, [("new",), ("o", "inner"), ("later",)])
     assert [column.to_pylist() for column in found] == [[5, 6], [8, 9], [None, None]]
     assert read_columns(target, file, [("later",)])[0].to_pylist() == [5, 6]

@@ -196,7 +196,7 @@ def test_the_order_of_a_keys_fields_and_how_they_are_spelt_say_nothing(tmp_path:
 
 def _target(kind: str) -> TableTarget:
     changes = ChangeReading(Reading(format="json"), ("id",), is_key_of_record=True)
-    return TableTarget("n.t", "", "", (), (), 0, (), 1, changes=changes, envelope=Envelope(kind))
+    return TableTarget("n.t", changes=changes, envelope=Envelope(kind))
 
 
 def test_the_fields_of_keys_are_told_once_for_each_set_of_them() -> None:

@@ -41,7 +41,7 @@ from frazil.upsert.lookup.delete_files import (
 from frazil.upsert.lookup.search import Found, find_rows
 from frazil.write.target import ChangeReading, TableTarget
 from frazil.write.write import FileWriter
-from tests.unit.ingest.targets import target_of
+from tests.unit.ingest.targets import changed, target_of
 from tests.unit.write.other_formats import convert
 
 _PATHS = [("k",)]
@@ -168,7 +168,7 @@ def test_texts_are_compared_with_bounds_that_are_cut(tmp_path: Path) -> None:
 @pytest.mark.parametrize("key", ["zebra", "z" + "x" * 5000, "a"])
 def test_a_row_is_found_beside_one_that_is_too_long_for_bounds(tmp_path: Path, key: str) -> None:
     target = _target(tmp_path, k="string")
-    target = replace(target, properties=(("write.parquet.row-group-size-bytes", "1"),))
+    target = changed(target, properties=(("write.parquet.row-group-size-bytes", "1"),))
     writer = FileWriter(target)
     for keys in (["a"], ["zebra", "z" + "x" * 5000]):
         writer.write(pa.table([pa.array(keys)], schema=target.arrow_schema))
@@ -422,7 +422,7 @@ def test_a_file_of_another_partition_is_not_looked_at_and_none_with_the_key_is_s
     arrays = [_keys(kind, [n * 90_000_000_000 if "time" in kind else n * 7 for n in numbers]) for numbers in _SPREAD]
     files = [file for array in arrays for file in _write_many(target, array, pa.array(range(len(array))))]
     bare = [replace(file, content=_without_bounds(file)) for file in files]
-    whole = replace(target, partition_spec="")
+    whole = changed(target, partition_spec="")
     for key in arrays[0][:3]:
         asked = [pa.array([key.as_py()], arrays[0].type)]
         found, expected = (find_rows(one, bare, asked, _PATHS) for one in (target, whole))
@@ -461,7 +461,7 @@ _SPREAD = (range(40), range(20, 60), range(-30, 10))
 
 def _partitioned(target: TableTarget, *words: str) -> TableTarget:
     spec = spec_of(tuple(map(parse_term, words)), target.schema)
-    return replace(target, partition_spec=spec.model_dump_json())
+    return changed(target, partition_spec=spec.model_dump_json())
 
 
 def _write_many(target: TableTarget, *columns: pa.Array) -> list[LiveFile]:

@@ -22,7 +22,7 @@ from frazil.kafka.port import Partition, ReadRecord
 from frazil.replay.snapshots import ChangeType, FileRows
 from frazil.types import OffsetRange
 from frazil.verify.compare import Change, Compared, Piece, compare
-from frazil.write.target import ChangeReading, TableTarget
+from frazil.write.target import ChangeReading, TableFiles, TableTarget
 from frazil.write.write import FileWriter
 
 SCHEMA = Schema(
@@ -51,8 +51,8 @@ def record(number: int, name: str) -> bytes:
 
 def target(folder: Path, **more: Any) -> TableTarget:
     reading = Reading(format="json", on_bad="dead_letter", unknown_fields="drop")
-    location = (folder / "table").as_uri()
-    return TableTarget("a.b", SCHEMA.model_dump_json(), location, (), (), 0, (), 2**20, reading, **more)
+    files = TableFiles((folder / "table").as_uri(), target_file_size_bytes=2**20)
+    return TableTarget("a.b", SCHEMA.model_dump_json(), files, reading, **more)
 
 
 def file(of: TableTarget, rows: Sequence[Row], change: ChangeType = "INSERT") -> FileRows:
@@ -82,7 +82,8 @@ def test_a_commit_with_the_rows_of_its_records_is_equal_and_bad_records_make_non
 def test_records_without_a_partition_make_no_row(tmp_path: Path) -> None:
     schema = Schema(NestedField(1, "v", DecimalType(4, 2)))
     spec = PartitionSpec(PartitionField(1, 1000, TruncateTransform(10), "v_trunc_10"))
-    table = replace(target(tmp_path), schema_json=schema.model_dump_json(), partition_spec=spec.model_dump_json())
+    table = replace(target(tmp_path), schema_json=schema.model_dump_json())
+    table = replace(table, files=replace(table.files, partition_spec=spec.model_dump_json()))
     writer = FileWriter(table)
     writer.write(pa.Table.from_pydict({"v": [Decimal("1.50")]}, schema=table.arrow_schema))
     (made,) = writer.finish()
@@ -131,7 +132,7 @@ def test_records_that_need_other_columns_are_not_compared(tmp_path: Path) -> Non
     table = target(tmp_path)
     reading = Reading(format="json", unknown_fields="add")
     found = compared(
-        TableTarget("a.b", table.schema_json, table.location, (), (), 0, (), 2**20, reading),
+        TableTarget("a.b", table.schema_json, table.files, reading),
         [json.dumps({"id": 1, "more": 2}).encode()],
         [],
     )

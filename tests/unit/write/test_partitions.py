@@ -257,7 +257,7 @@ def test_small_files_are_described_as_pyiceberg_describes_them(tmp_path: Path, m
 
 def _by_pyiceberg(target: TableTarget, metadata: pq.FileMetaData) -> dict[str, Any]:
     plan, ids = (
-        compute_statistics_plan(target.schema, dict(target.properties)),
+        compute_statistics_plan(target.schema, dict(target.files.properties)),
         parquet_path_to_id_mapping(target.schema),
     )
     words = data_file_statistics_from_parquet_metadata(metadata, plan, ids).to_serialized_dict()

@@ -15,6 +15,7 @@ import pytest
 from pyiceberg.conversions import from_bytes
 
 from frazil import failpoints
+from frazil.rows.changes import appended
 from frazil.rows.project import shape_rows
 from frazil.schema.arrow import as_written
 from frazil.types import DataFile
@@ -43,7 +44,7 @@ def _write(target: TableTarget, *batches: list[dict[str, Any]]) -> list[DataFile
         kinds = {field.name: field.field_type for field in target.fields}
         decoded = decode([json.dumps(record) for record in records], "add", **kinds)
         assert decoded.mismatches == []
-        writer.write(shape_rows(target, decoded, {}))
+        writer.write(shape_rows(target, appended(decoded), {}))
     return writer.finish()
 
 
@@ -245,7 +246,7 @@ def test_the_target_size_splits_files(tmp_path: Path) -> None:
 def test_abandoned_files_are_removed_open_ones_too(tmp_path: Path) -> None:
     target = target_of(tmp_path, {"id": "long"}, target_file_size_bytes=1)
     writer = FileWriter(target)
-    rows = shape_rows(target, decode(['{"id": 1}'], id="long"), {})
+    rows = shape_rows(target, appended(decode(['{"id": 1}'], id="long")), {})
     writer.write(rows)
     writer.write(rows)
     writer.abandon()
@@ -256,7 +257,7 @@ def test_abandoned_files_are_removed_open_ones_too(tmp_path: Path) -> None:
 def test_a_full_disk_leaves_no_file_behind(tmp_path: Path, point: str) -> None:
     target = target_of(tmp_path, {"id": "long"})
     writer = FileWriter(target)
-    writer.write(shape_rows(target, decode(['{"id": 1}'], id="long"), {}))
+    writer.write(shape_rows(target, appended(decode(['{"id": 1}'], id="long")), {}))
     failpoints.arm({failpoints.VARIABLE: f"{point}=enospc"})
     try:
         with pytest.raises(OSError, match="No space left"):

@@ -43,8 +43,8 @@ from frazil.decode.json.slices import Slices, Texts, elements_of, group_equal, m
 from frazil.decode.rescue import join_members, members_of
 from frazil.decode.settings import Reading
 from frazil.error_classes import ErrorClass
+from frazil.rows.changes import Changes
 from frazil.schema.arrow import Bools, Ints, Records, spread_mask, spread_places
-from frazil.upsert.changes import Changes
 
 Owner = NDArray[np.int32]
 _NAMES = ("type", "isDdl", "data", "old", "mysqlType", "pkNames", "es", "ts", *IN_MESSAGES.values())
@@ -90,7 +90,6 @@ def gather(changes: Changes, owner: Owner, count: int) -> Changes:
         changes,
         records=owner[changes.records],
         decoded=decoded,
-        rescued=changes.rescued_rows,
         ignored={kind: spread_mask(mask, owner, count) for kind, mask in changes.ignored.items()},
     )
     return found.without_refused()

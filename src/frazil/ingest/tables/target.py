@@ -28,8 +28,16 @@ from frazil.rows.record_keys import HEADER_SCHEMA, KEY_SCHEMA
 from frazil.schema.names import PROPERTY, Aliases, aliases_of
 from frazil.schema.projection import KEY_ROOT
 from frazil.spec.settings import ValueSpec
-from frazil.write.plain_target import plain_target
-from frazil.write.target import ChangeReading, TableTarget
+from frazil.write.plain_target import files_of, plain_target
+from frazil.write.target import (
+    ChangeReading,
+    KnownRecords,
+    RecordReading,
+    RoutedRecords,
+    TableFiles,
+    TableQuery,
+    TableTarget,
+)
 
 
 def target_of(table: Table, schema: Schema | None = None) -> TableTarget:
@@ -39,55 +47,58 @@ def target_of(table: Table, schema: Schema | None = None) -> TableTarget:
     if not table.spec.has_query:
         return _target_of(table, schema)
     query = table.schema.query
+    target = _target_of(table, None)
     return replace(
-        _target_of(table, None),
+        target,
         shaping=None,
-        key=None,
-        headers=(),
-        source=replace(_target_of(table.records, schema), protection=None),
-        program=program_of(query) if query is not None and schema is None else None,
-        lookups=tuple((name, reference.key) for name, reference in table.schema.references.items()),
-        fails_to_null=table.spec.query.on_error == "null",
+        record=replace(target.record, key=None, headers=()),
+        query=TableQuery(
+            source=replace(_target_of(table.records, schema), protection=None, stages=()),
+            program=program_of(query) if query is not None and schema is None else None,
+            lookups=tuple((name, reference.key) for name, reference in table.schema.references.items()),
+            fails_to_null=table.spec.query.on_error == "null",
+        ),
     )
 
 
 def _target_of(table: Table, schema: Schema | None) -> TableTarget:
-    state, key_column = table.state, key_column_of(table.spec)
+    state, spec, size_bytes = table.state, table.spec, target_file_size(table)
+    key_column, most = key_column_of(spec), spec.bad_records.limits.partitions
     known = schema or (state.schema if state else None)
-    changes = _change_reading(table).spelled(known) if table.spec.changes.mode == "upsert" else None
+    changes = _change_reading(table).spelled(known) if spec.changes.mode == "upsert" else None
     return TableTarget(
         name=table.name,
         schema_json=known.model_dump_json() if known else "",
-        location=state.location if state else "",
-        properties=tuple(sorted(state.properties.items())) if state else (),
-        io_properties=tuple(sorted(state.io_properties.items())) if state else (),
-        spec_id=state.spec_id if state else 0,
-        metadata=tuple((name, column) for name, column in table.spec.metadata.items() if column != key_column),
-        target_file_size_bytes=target_file_size(table),
+        files=files_of(state, size_bytes, most) if state else TableFiles("", (), (), size_bytes, max_partitions=most),
         reading=replace(_reading(table), aliases=_aliases(table, known)),
-        dead_letters=_dead_letters_target(table),
-        shaping=shaping_of(table.spec),
-        key=_key_reading(table) if key_column else None,
-        headers=_header_readings(table),
-        partition_spec=state.partition_spec if state else "",
-        sort_order=state.sort_order if state else "",
-        older_specs=state.older_specs if state else (),
-        max_partitions=table.spec.bad_records.limits.partitions,
+        record=RecordReading(
+            key=_key_reading(table) if key_column else None,
+            before_key=_envelope_key_reading(table) if spec.changes.envelope is not None else None,
+            headers=_header_readings(table),
+            tombstones=spec.changes.tombstones if spec.changes.tombstones != "delete" else "",
+        ),
+        shaping=shaping_of(spec),
+        metadata=tuple((name, column) for name, column in spec.metadata.items() if column != key_column),
+        envelope=envelope_of(spec, changes.paths if changes else ()),
         changes=changes,
-        route=table.spec.route,
-        route_values=table.spec.route_values,
-        routed=table.routed,
-        envelope=envelope_of(table.spec, changes.paths if changes else ()),
-        is_single_task=table.key_updates.is_single_task,
-        unpaired=tuple(sorted(table.key_updates.unpaired)),
-        missing_required=tuple(sorted(table.key_updates.missing_required)),
+        protection=protection_of(spec),
+        stages=tuple((name, settings.model_dump_json()) for name, settings in spec.stages),
+        routed=RoutedRecords(spec.route, spec.route_values, table.routed) if spec.route is not None else None,
+        known=_known_records(table),
+        dead_letters=_dead_letters_target(table),
+    )
+
+
+def _known_records(table: Table) -> KnownRecords:
+    updates = table.key_updates
+    return KnownRecords(
         crashing=tuple(sorted(table.bad_records.crashing, key=lambda one: (one.topic, one.partition, one.offset))),
-        abandoned=tuple(sorted(table.key_updates.abandoned)),
-        applied_early=tuple(sorted(table.key_updates.applied_early)),
+        missing_required=tuple(sorted(updates.missing_required)),
+        unpaired=tuple(sorted(updates.unpaired)),
+        abandoned=tuple(sorted(updates.abandoned)),
+        applied_early=tuple(sorted(updates.applied_early)),
+        is_single_task=updates.is_single_task,
         last_deletes=table.progress.last_deletes,
-        before_key=_envelope_key_reading(table) if table.spec.changes.envelope is not None else None,
-        tombstones=table.spec.changes.tombstones if table.spec.changes.tombstones != "delete" else "",
-        protection=protection_of(table.spec),
     )
 
 

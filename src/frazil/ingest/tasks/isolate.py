@@ -141,13 +141,9 @@ def _read(job: Job, records: pa.RecordBatch, folder: Path) -> None:
     """Reads and writes records as a task would, in a folder that is removed: no store can fail a trial."""
 
     def here(target: TableTarget) -> TableTarget:
-        return replace(
-            target,
-            location=(folder / target.name).as_uri(),
-            properties=(),
-            io_properties=(),
-            dead_letters=here(target.dead_letters) if target.dead_letters is not None else None,
-        )
+        files = replace(target.files, location=(folder / target.name).as_uri(), properties=(), io_properties=())
+        dead_letters = here(target.dead_letters) if target.dead_letters is not None else None
+        return replace(target, files=files, dead_letters=dead_letters)
 
     targets = {topic: here(target) for topic, target in job.targets.items()}
     beside = {topic: tuple(map(here, others)) for topic, others in job.beside.items()}

@@ -36,7 +36,7 @@ def refusals_of(
     for target in targets if left_out.num_rows else ():
         own = left_out.filter(pa.array(due_records(target, topic, left_out, starts)))
         sizes, records = own[LEFT_OUT].to_pylist(), own.drop_columns([LEFT_OUT])
-        is_taken = target.route is None or not target.route_values
+        is_taken = target.routed is None or not target.routed.values
         yield target, records, _bad_records(target, topic, records, sizes) if is_taken else []
 
 

@@ -18,21 +18,22 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from pyiceberg.types import StringType
 
-from frazil.decode.columns import Decoded, offsets_of
+from frazil.decode.columns import offsets_of
 from frazil.decode.limits import read_bounded
 from frazil.decode.regroup import member_at
 from frazil.report import RouteReport
 from frazil.routing import ValueSource
+from frazil.rows.changes import Changes
 from frazil.rows.project import shape_rows
 from frazil.rows.routes import RouteValues, encode_values, read_route_values
 from frazil.rows.storable import partition_floors
-from frazil.schema.arrow import Bools, Ints, Records
+from frazil.schema.arrow import Bools, Ints, Records, pick, spread_mask
 from frazil.schema.routes import Router
 from frazil.types import Offsets
 from frazil.write.target import TableTarget
 
-ReadRows = Callable[[TableTarget, Records], Decoded]
-"""Reads records as rows of a table; all are refused that become none, for whatever reason."""
+ReadRows = Callable[[TableTarget, str, Records], Changes]
+"""Reads the records of a topic as rows of a table."""
 _MANY_BYTES = 32 * 1024 * 1024
 _NEVER = 2**63 - 1
 _UNREAD = -1
@@ -65,7 +66,7 @@ class Together:
         #: The names of the tables that are alike.
         self.tables = frozenset(target.name for target in alike)
         # Records that end tasks are read for no table.
-        self._is_worth_it = len(alike) > 1 and not any(target.crashing for target in targets)
+        self._is_worth_it = len(alike) > 1 and not any(target.known.crashing for target in targets)
         if alike:
             schemas = tuple(sorted({one for target in alike for one in target.reading.schemas}))
             self._target = replace(alike[0], reading=replace(alike[0].reading, schemas=schemas))
@@ -76,22 +77,19 @@ class Together:
         """
         if not self._is_worth_it or not records.num_rows:
             return None
-        pieces = list(read_bounded(records, partial(self._read, self._target), self._target.reading.columns_left))
-        (_, columns, decoded), *others = pieces
-        self._is_worth_it = not (others or _requests_any(decoded))
+        read = partial(self._read, self._target, topic)
+        (_, columns, changes), *others = read_bounded(records, read, self._target.reading.columns_left)
+        self._is_worth_it = not (others or _requests_any(changes))
         if not self._is_worth_it:
             return None
-        is_made, fates = ~decoded.refused, decoded.fates
+        made, fates = changes.without_refused(), changes.decoded.fates
+        is_made = spread_mask(np.ones(made.records.size, np.bool_), made.records, records.num_rows)
         if not is_made.all():
             fates = None if fates is None else fates[:, is_made]
-            places = pa.array(np.flatnonzero(is_made))
-            columns = {name: column.take(places) for name, column in columns.items()}
-            kept = [column.take(places) for column in decoded.columns]
-            decoded = Decoded(kept, np.zeros(len(places), np.bool_))
         if "topic" in self._target.metadata_fields and "topic" not in columns:
-            columns["topic"] = pa.repeat(pa.scalar(topic), len(decoded.refused))
-        values = self._values(topic, records, is_made, decoded)
-        return MadeRows(is_made, shape_rows(self._target, decoded, columns), values, fates)
+            columns["topic"] = pa.repeat(pa.scalar(topic), records.num_rows)
+        rows = shape_rows(self._target, made, pick(columns, made.records))
+        return MadeRows(is_made, rows, self._values(topic, records, is_made, made.columns), fates)
 
     def hold(self, rows: pa.Table, of_tables: Sequence[Ints]) -> None:
         """Keeps rows until there are more. of_tables: the places of each table's own rows."""
@@ -112,13 +110,13 @@ class Together:
             if any(some.num_rows for some in own):
                 yield target.name, pa.concat_tables(own).combine_chunks()
 
-    def _values(self, topic: str, records: pa.RecordBatch, is_made: Bools, decoded: Decoded) -> RouteValues:
+    def _values(self, topic: str, records: pa.RecordBatch, is_made: Bools, columns: Sequence[pa.Array]) -> RouteValues:
         """Returns the values of the records with rows: from columns that are the fields, as text; else read once more, as
         where a column has fields of other names, such as aliases of Avro: each job must find the same owner of a record.
         """
         route, target = self._target.route, self._target
         assert route is not None
-        found = [self._column(source, decoded) for source in route.to.sources]
+        found = [self._column(source, columns) for source in route.to.sources]
         arrays = [column for column in found if column is not None]
         has_own_names = target.reading.format == "json" and not target.reading.aliases
         if target.shaping is None and has_own_names and len(arrays) == len(found):
@@ -126,8 +124,8 @@ class Together:
         some = records if is_made.all() else records.filter(pa.array(is_made))
         return read_route_values(route, self._targets, topic, some)
 
-    def _column(self, source: ValueSource, decoded: Decoded) -> pa.Array | None:
-        found = member_at(self._target.fields, decoded.columns, source.path) if source.kind == "field" else None
+    def _column(self, source: ValueSource, columns: Sequence[pa.Array]) -> pa.Array | None:
+        found = member_at(self._target.fields, columns, source.path) if source.kind == "field" else None
         return found[0] if found is not None and isinstance(found[1], StringType) else None
 
 
@@ -147,7 +145,7 @@ def _alike(targets: Sequence[TableTarget]) -> list[TableTarget]:
 
 
 def _is_plain(target: TableTarget) -> bool:
-    others = (target.changes, target.envelope, target.source, target.protection, target.crashing or None)
+    others = (target.changes, target.envelope, target.source, target.protection, target.known.crashing or None)
     is_known = bool(target.schema_json) and (target.shaping is None or not target.layout.unbound)
     return is_known and all(one is None for one in others)
 
@@ -156,14 +154,14 @@ def _rows_depend_on(target: TableTarget) -> object:
     """Returns all that the rows of some records depend on. What is known of schemas is equal where it is known."""
     reading = replace(target.reading, schemas=())
     fields = target.schema.fields
-    own = (target.shaping, target.key, target.headers, target.metadata, target.tombstones)
-    return reading, *own, fields, partition_floors(target)
+    return reading, target.record, target.shaping, target.metadata, target.stages, fields, partition_floors(target)
 
 
-def _requests_any(decoded: Decoded) -> bool:
+def _requests_any(changes: Changes) -> bool:
     """Whether the records need or report anything that one table alone must get."""
+    decoded = changes.decoded
     found = (decoded.requested_fields, decoded.made_optional, decoded.missing, decoded.refusals, decoded.dropped)
-    return any(found) or decoded.rescued is not None
+    return any(found) or changes.rescued is not None
 
 
 @dataclass(frozen=True)
@@ -286,10 +284,9 @@ def _own_records(
 
     codes: which of the different values each record has, _UNREAD for a record whose values are not read.
     """
-    route = targets[0].route
-    assert route is not None
-    router = Router(route, next((target.routed for target in targets if not target.route_values), ()))
-    owner = _owners(values, targets, router)[codes]
+    taken = [target.routed for target in targets if target.routed is not None]
+    router = Router(taken[0].route, next((one.others for one in taken if not one.values), ()))
+    owner = _owners(values, [one.values for one in taken], router)[codes]
     order = np.argsort(owner, kind="stable")  # Once for all tables: there may be hundreds.
     ends = np.searchsorted(owner[order], np.arange(len(targets) + 1))
     for number, target in enumerate(targets):
@@ -299,17 +296,20 @@ def _own_records(
             own, due_count = own[due[own]], int(np.count_nonzero(due))
         others = due_count - len(own)
         routed = RouteReport(others=others)
-        if not target.route_values:
+        if not taken[number].values:
             own, routed = _without_new(own, codes, values, router, others)
         yield target, own, routed
 
 
-def _owners(values: RouteValues, targets: Sequence[TableTarget], router: Router) -> NDArray[np.uint16 | np.uint32]:
+def _owners(
+    values: RouteValues, of_tables: Sequence[tuple[str, ...]], router: Router
+) -> NDArray[np.uint16 | np.uint32]:
     """Returns the table of the records with each of the different values, and last that of records whose values are not
-    read, of shape (n_distinct + 1,): its number among `targets`, or their number where no table of the job takes them.
+    read, of shape (n_distinct + 1,): its number among the tables, or their number where no table of the job takes them.
+    of_tables: the values of each table's records.
     """
-    numbers: dict[tuple[str | None, ...], int] = {one.route_values: number for number, one in enumerate(targets)}
-    nobody, rest = len(targets), numbers.get((), len(targets))
+    numbers: dict[tuple[str | None, ...], int] = {own: number for number, own in enumerate(of_tables)}
+    nobody, rest = len(of_tables), numbers.get((), len(of_tables))
     owners = [numbers.get(one, nobody if router.has_table(one) else rest) for one in values.distinct]
     return np.array([*owners, nobody], np.uint16 if nobody < 2**16 else np.uint32)  # Small numbers are sorted faster.
 
@@ -331,7 +331,7 @@ def _without_new(own: Ints, code: Ints, values: RouteValues, router: Router, oth
 
 def crashing_records(target: TableTarget, topic: str, records: pa.RecordBatch) -> Bools:
     """Returns which records the table refuses unread, bool of shape (n_records,)."""
-    known = {(one.partition, one.offset) for one in target.crashing if one.topic == topic}
+    known = {(one.partition, one.offset) for one in target.known.crashing if one.topic == topic}
     if not known:
         return np.zeros(records.num_rows, np.bool_)
     places = zip(records.column("partition").to_pylist(), records.column("offset").to_pylist(), strict=True)

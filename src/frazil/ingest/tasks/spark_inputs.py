@@ -17,22 +17,19 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from frazil.decode.json.slices import MAX_MISMATCHES
 from frazil.decode.limits import read_bounded
 from frazil.failpoints import hit
 from frazil.ingest.tasks.shares import Share, crashing_records
-from frazil.ingest.tasks.task import ReadRecords, TableRun, read_records, run_guarded, take_batch
+from frazil.ingest.tasks.task import TableRun, read_records, requests_of_rows, run_guarded, take_batch, with_topic
 from frazil.ingest.tasks.task_job import Job, quoting_no_record
 from frazil.ingest.tasks.task_limits import each_in_time, limited_memory
 from frazil.process.evaluate import evaluate
 from frazil.process.program import INPUT
-from frazil.rows.query_rows import input_columns
-from frazil.schema.arrow import Ints, Records, pick, spread_places
+from frazil.rows.changes import UPSERT, Changes
+from frazil.rows.query import query_input
+from frazil.schema.arrow import Records, pick, spread_places
 from frazil.temporary import handed_on_folder, taken_folder
 from frazil.types import BadRecord
-from frazil.upsert.changes import UPSERT
-from frazil.upsert.query_changes import read_upserts
-from frazil.upsert.records.read_changes import with_topic
 from frazil.write.target import TableTarget
 
 STEP = "step"
@@ -143,7 +140,7 @@ class _FirstRun(TableRun):
             self._keep(partial(TableRun.take_share, topic=topic, share=others, latest=latest))
         self.take(topic, share.records)
 
-    def take(self, topic: str, records: pa.RecordBatch, of_source: ReadRecords | None = None) -> None:  # noqa: ARG002
+    def take(self, topic: str, records: pa.RecordBatch, of_source: Changes | None = None) -> None:  # noqa: ARG002
         """Decodes the records, and keeps them for the second stage; those that end tasks it takes unread."""
         is_crashing = crashing_records(self.target, topic, records)
         if is_crashing.any():
@@ -158,54 +155,33 @@ class _FirstRun(TableRun):
         assert self.target.spark_part is not None
         self.steps.append((_Step(take), [pa.nulls(1, one.type) for one in self.target.spark_part.inputs.output]))
 
-    def _read_inputs(self, topic: str, columns: Records) -> tuple[ReadRecords, list[pa.Array]]:
-        columns = with_topic(self.target, topic, columns)
-        if self.target.changes is not None:
-            columns = self.last_deletes.mark_following_deletes(topic, columns)
-        found = _read_source(self.target, topic, columns, MAX_MISMATCHES)
-        if self.target.changes is not None and found.changes is not None:
-            self.last_deletes.take(topic, found.changes.last_deletes, columns)
-        if self.is_trial and found.decoded.requested_fields:
-            self._note_hints(self._by_rows(topic, columns, found.decoded))
-        return found, _inputs(self.target, columns, found)
+    def _read_inputs(self, topic: str, columns: Records) -> tuple[Changes, list[pa.Array]]:
+        columns = self.last_deletes.mark_following_deletes(topic, with_topic(self.target, topic, columns))
+        changes = _read_source(self.target, topic, columns)
+        self.last_deletes.take(topic, changes.last_deletes, columns)
+        if self.is_trial and changes.decoded.requested_fields:
+            self._note_hints(requests_of_rows(self.source, topic, columns, changes.decoded))
+        return changes, _inputs(self.target, columns, changes)
 
 
 def inputs_of(target: TableTarget, topic: str, records: Records) -> list[pa.Array]:
     """Returns the columns that Spark's expressions use, with a value for each record; null for one that makes no row."""
     records = with_topic(target, topic, records)
-    return _inputs(target, records, _read_source(target, topic, records, limit=0))
+    return _inputs(target, records, _read_source(target, topic, records))
 
 
-def _read_source(target: TableTarget, topic: str, records: Records, limit: int) -> ReadRecords:
-    """Returns the records as the table's `source` has them. limit: the number of mismatches that are kept."""
+def _read_source(target: TableTarget, topic: str, records: Records) -> Changes:
     assert target.source is not None
-    if target.changes is None:
-        return read_records(target.source, records, limit)
-    changes = read_upserts(target.source, topic, records, limit)
-    return ReadRecords(changes.decoded, changes)
+    return read_records(target.source, topic, records)
 
 
-def _inputs(target: TableTarget, records: Records, found: ReadRecords) -> list[pa.Array]:
-    """Returns the inputs of records that were read, as `inputs_of`."""
-    part = target.spark_part
-    assert part is not None
-    columns, owner = _columns(target, records, found)
-    made = evaluate(part.inputs, columns, owner.size, "null").columns
-    places = spread_places(owner, len(records["value"]))
-    return [one.take(places) for one in made]
-
-
-def _columns(target: TableTarget, records: Records, found: ReadRecords) -> tuple[dict[str, pa.Array], Ints]:
-    """Returns the columns of `records` for those that make a row, and which these are."""
-    source, decoded, changes = target.source, found.decoded, found.changes
+def _inputs(target: TableTarget, records: Records, changes: Changes) -> list[pa.Array]:
+    """Returns the inputs of records whose changes are known, as `inputs_of`."""
+    source, part = target.source, target.spark_part
     assert source is not None
-    if decoded.requested_fields or decoded.made_optional or decoded.missing:
-        nobody: Ints = np.empty(0, np.int64)
-        return pick(input_columns(source, decoded.columns, records, {}), nobody), nobody
-    if changes is None:
-        good: Ints = np.flatnonzero(~decoded.refused)
-        return pick(input_columns(source, decoded.columns, records, {}), good), good
-    rows: Ints = np.flatnonzero((changes.ops == UPSERT) & ~decoded.refused[changes.records])
-    columns = input_columns(source, changes.columns, pick(records, changes.records), changes.own)
-    owner: Ints = changes.records[rows].astype(np.int64)
-    return pick(columns, rows), owner
+    assert part is not None
+    is_row = (changes.ops == UPSERT) & ~changes.decoded.refused[changes.records] & (not changes.must_read_again)
+    rows = np.flatnonzero(is_row)
+    made = evaluate(part.inputs, pick(query_input(source, records, changes), rows), rows.size, "null").columns
+    places = spread_places(changes.records[rows], len(records["value"]))
+    return [one.take(places) for one in made]

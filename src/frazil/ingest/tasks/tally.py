@@ -16,7 +16,7 @@ from frazil.error_classes import ErrorClass
 from frazil.ingest.tasks.shares import value_sizes
 from frazil.process.evaluate import Unmet
 from frazil.report import MOST_BAD, BadRecords, Counts, ExpectationReport, RouteReport, SchemaRequests
-from frazil.rows.query_rows import reason_of
+from frazil.rows.expectations import reason_of
 from frazil.schema.arrow import Bools, Ints, Records
 from frazil.schema.evolve import dump_requested_fields
 from frazil.schema.parts import Path

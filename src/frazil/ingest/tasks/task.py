@@ -6,7 +6,7 @@ broker): a record that cannot become a row is reported, and the task then writes
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -14,7 +14,6 @@ from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from frazil.cdc.changes import read_envelope
 from frazil.clock import SystemClock
@@ -22,32 +21,30 @@ from frazil.dead_letters.record import DeadLetterFiles
 from frazil.decode.columns import Decoded
 from frazil.decode.json.slices import MAX_MISMATCHES
 from frazil.decode.limits import plain_columns, read_bounded
-from frazil.decode.settings import OWN_TYPES
 from frazil.failpoints import hit
 from frazil.ingest.tasks.left_out import refusals_of, split_left_out
 from frazil.ingest.tasks.shares import Share, Together, hold_many, routes_of, shares_of
 from frazil.ingest.tasks.tally import Tally, latest_of
 from frazil.ingest.tasks.task_job import Job, by_topic, quoting_no_record
 from frazil.ingest.tasks.task_limits import each_in_time, limited_memory
-from frazil.process.evaluate import Unmet
 from frazil.process.references import receive
 from frazil.report import ChangeReport, RouteReport, TaskReport, TaskTime, Touched, WrittenFiles, dump_report
+from frazil.rows.changes import Changes, ReadRecords
 from frazil.rows.decoder import fields_requested_by_rows
 from frazil.rows.dropped_unread import drop_unread
-from frazil.rows.project import decode_rows, shape_rows
-from frazil.rows.protected import without_values
-from frazil.rows.query_rows import QueryRows, are_any, query_rows
+from frazil.rows.package_stages import run_package_stages
+from frazil.rows.project import shape_rows
+from frazil.rows.protected import protect_metadata
+from frazil.rows.query import run_query
 from frazil.rows.storable import refuse_unstorable
-from frazil.rows.tombstones import decode_others, find_tombstones, read_others
+from frazil.rows.tombstones import read_appended, read_others
 from frazil.runtime.private import release_memory
 from frazil.schema.arrow import Records, pick
 from frazil.schema.inference import hints_of
 from frazil.types import BadRecord, DataFile
 from frazil.upsert.change_rows import ChangeRows
-from frazil.upsert.changes import Changes, count_good
-from frazil.upsert.query_changes import query_changes, read_upserts
 from frazil.upsert.records.first_tombstones import FirstTombstones
-from frazil.upsert.records.read_changes import IncompleteUpdates, rows_of, with_topic
+from frazil.upsert.records.read_changes import IncompleteUpdates, check_keys, read_upserts
 from frazil.upsert.records.tombstones import LastDeletes, secret_of
 from frazil.write.target import TableTarget
 from frazil.write.transforms import TooManyPartitions
@@ -93,7 +90,7 @@ def read_all(job: Job, batches: Iterable[Portion]) -> list[TaskReport]:
     receive(job.references)
     runs: dict[str, TableRun] = {}
     together = {
-        topic: {rest: Together(members, _read_rows) for rest, members in routes_of(job.targets_of(topic)).items()}
+        topic: {rest: Together(members, read_records) for rest, members in routes_of(job.targets_of(topic)).items()}
         for topic in job.targets
     }
     try:
@@ -147,131 +144,71 @@ def _take_rows(runs: Mapping[str, TableRun], together: Mapping[str, Mapping[str,
             runs[name].take_rows(rows)
 
 
-@dataclass(frozen=True)
-class ReadRecords:
-    """The results of reading some records."""
+Stage = Callable[[TableTarget, ReadRecords, Changes], Changes]
+"""Makes other changes of those of some records; refuses records, and counts those that it drops by a name."""
 
-    #: The result per record; its columns are the rows where there are no `changes`.
-    decoded: Decoded
-    #: The changes of a table with an envelope.
-    changes: Changes | None = None
-    #: Which records are tombstones that make no row because the table's `tombstones` is `ignore`.
-    ignored: NDArray[np.bool_] | None = None
-    #: The rows that the table's query makes of records that are no changes.
-    made: QueryRows | None = None
 
-    @property
-    def ignored_records(self) -> Mapping[str, int]:
-        """The number of records that make no row and are no bad records, by kind of record or by what dropped them."""
-        if self.changes is not None:
-            return self.changes.ignored_records
-        dropped = self.made.dropped if self.made is not None else {}
-        masks = dropped if self.ignored is None else {**dropped, "tombstone": self.ignored}
-        return count_good(masks, self.decoded.refused)
+def stages_of(target: TableTarget) -> tuple[Stage, ...]:
+    """Returns the stages that the changes of a table pass, in order.
 
-    @property
-    def unmet(self) -> Sequence[Unmet]:
-        """The expectations that records do not meet."""
-        if self.changes is not None:
-            return self.changes.unmet
-        return self.made.unmet if self.made is not None else ()
-
-    @property
-    def written_count(self) -> int:
-        """The number of records that make a row or a change, once all columns of the table are known."""
-        refused = self.decoded.refused
-        written, ignored = np.zeros(refused.size, np.bool_), refused
-        if self.changes is not None:
-            written[self.changes.records] = True
-            ignored = are_any([refused, *self.changes.ignored.values()], refused.size)
-        elif self.made is not None:
-            written[self.made.records] = True
-        else:
-            written = ~refused if self.ignored is None else ~self.ignored
-        return int(np.count_nonzero(written & ~ignored))
-
-    def rows(self, target: TableTarget, records: Records) -> pa.Table:
-        """Returns the rows of the good records in the schema of the table's files. records: the records that were read."""
-        if self.changes is not None:
-            return _change_rows(target, self.changes, records)
-        if self.made is not None:
-            return _query_rows(target, self.made, self.decoded, records)
-        rows = shape_rows(target, self.decoded, records)
-        out = self.decoded.refused if self.ignored is None else self.decoded.refused | self.ignored
-        if out.any() and rows.num_columns:
-            rows = rows.filter(pa.array(~out))
-        return rows
+    Before them, whole records are taken out: those that were not read (`left_out`), those before the table's start and those
+    of other tables of a route (`shares_of`), those that crash their reader (`TableRun.take`). `_read_values` makes changes
+    of the rest. A query's stages follow those of its `source`, the table that the records alone would make. After all of
+    them come the tally, the dead letters, and the rows (`shape_rows`), which are written as they are, or the latest of each
+    key (`ChangeRows`), by partition and order (`FileWriter`).
+    """
+    if target.source is None:
+        return check_keys, run_package_stages, refuse_unstorable, protect_metadata
+    return run_query, drop_unread, run_package_stages, refuse_unstorable, protect_metadata
 
 
 def read_records(
-    target: TableTarget, records: Records, limit: int = MAX_MISMATCHES, of_source: ReadRecords | None = None
-) -> ReadRecords:
-    """Decodes records, makes the rows of the table's query, and refuses records that no table could store.
-    limit: mismatches to keep. of_source: the records as the table's `source` has them, where they are decoded already.
+    target: TableTarget, topic: str, records: Records, limit: int = MAX_MISMATCHES, of_source: Changes | None = None
+) -> Changes:
+    """Returns the changes that records of a topic make in a table. topic: empty where records are read once more. limit: the
+    number of mismatches that are kept. of_source: the changes of the table's `source`, where they are known.
     """
+    read = ReadRecords(topic, with_topic(target, topic, records), limit)
     if target.source is None:
-        found = _read_values(target, records, limit)
+        changes = _read_values(target, read)
     else:
-        found = _process(target, of_source or read_records(target.source, records, limit), records, limit)
-    near = refuse_unstorable(target, records, found.decoded, found.changes or found.made, limit)
-    if near is not found.decoded:
-        changes = replace(found.changes, decoded=near).without_refused() if found.changes is not None else None
-        made = found.made.without(near.refused) if found.made is not None else None
-        found = replace(found, decoded=near, changes=changes, made=made)
-    return replace(found, decoded=without_values(target, found.decoded)) if target.protection is not None else found
+        changes = of_source or read_records(target.source, topic, read.columns, limit)
+    for stage in stages_of(target):
+        changes = stage(target, read, changes)
+    return changes
 
 
-def _read_rows(target: TableTarget, records: Records) -> Decoded:
-    """Returns the records of a table without changes and without a query; those that make no row count as refused."""
-    read = read_records(target, records, limit=0)
-    return read.decoded if read.ignored is None else read.decoded.refusing(read.ignored, (), 0)
+def _read_values(target: TableTarget, read: ReadRecords) -> Changes:
+    """Returns the changes that the records' values and keys are, in the columns of the table."""
+    if target.changes is not None:
+        return read_upserts(target, read.columns, read.limit)
+    if target.envelope is not None:
+        return read_others(read_envelope, target, read.columns, read.limit)
+    return read_appended(target, read.columns, read.limit)
 
 
-def _process(target: TableTarget, found: ReadRecords, records: Records, limit: int) -> ReadRecords:
-    """Returns the records of the table's `source` as rows or changes of the table."""
-    if found.changes is not None:
-        changes = query_changes(target, found.changes, records, limit)
-        return replace(found, decoded=changes.decoded, changes=changes)
-    rows = query_rows(target, found.decoded, records, found.ignored, limit)
-    decoded, made = drop_unread(target, *rows, records, limit)
-    return replace(found, decoded=decoded, made=made)
+def requests_of_rows(target: TableTarget, topic: str, records: Records, decoded: Decoded) -> Decoded:
+    """Returns what becomes of records with the requests for the schema of those alone that become rows."""
+
+    def read(other: TableTarget, some: Records) -> Decoded:
+        return read_records(other, topic, some, limit=0).decoded
+
+    return fields_requested_by_rows(target, records, decoded, read)
 
 
-def _read_values(target: TableTarget, records: Records, limit: int) -> ReadRecords:
-    tombstones = find_tombstones(target, records)
-    if target.envelope is None:
-        if tombstones is None:
-            return ReadRecords(decode_rows(target, records, limit))
-        decoded = decode_others(target, records, tombstones, limit)
-        return ReadRecords(decoded, ignored=tombstones if target.tombstones == "ignore" else None)
-    if tombstones is None:
-        changes = read_envelope(target, records, limit)
-    else:
-        changes = read_others(read_envelope, target, records, tombstones, limit)
-    return ReadRecords(changes.decoded, changes)
+def with_topic(target: TableTarget, topic: str, records: Records) -> Records:
+    """Returns the records' columns with the name of the topic, where rows need it and the source did not send it."""
+    if "topic" in records or "topic" not in target.metadata_fields:
+        return records
+    return {**records, "topic": pa.repeat(pa.scalar(topic), len(records["value"]))}
 
 
-def _decode_only(topic: str, target: TableTarget, records: Records) -> Decoded:
-    """Returns the decoded records, without adding to the results of the task."""
-    if target.changes is None:
-        return read_records(target, records, limit=0).decoded
-    return read_upserts(target, topic, records, limit=0).decoded
-
-
-def _query_rows(target: TableTarget, made: QueryRows, decoded: Decoded, records: Records) -> pa.Table:
-    """Returns the rows that a query has made."""
-    places = pa.array(made.records)
-    own = {name: records[name].take(places) for name, _ in target.metadata}
-    rescued = None if decoded.rescued is None else decoded.rescued.take(places)
-    return shape_rows(target, Decoded(made.columns, np.zeros(len(places), np.bool_), rescued=rescued), own)
-
-
-def _change_rows(target: TableTarget, changes: Changes, records: Records) -> pa.Table:
-    """Returns a row for each change."""
-    places = pa.array(changes.records)
-    own = {name: records[name].take(places) for name, _ in target.metadata if name not in OWN_TYPES}
-    decoded = Decoded(changes.columns, np.zeros(changes.records.size, np.bool_), rescued=changes.rescued_rows)
-    return shape_rows(target, decoded, {**own, **changes.own})
+def _columns(target: TableTarget, topic: str, records: pa.RecordBatch) -> dict[str, pa.Array]:
+    """Returns the records' columns, with the name of the topic also where dead letters need it."""
+    columns = plain_columns(records)
+    if target.dead_letters is not None and "topic" not in columns:
+        columns["topic"] = pa.repeat(pa.scalar(topic), records.num_rows)
+    return dict(with_topic(target, topic, columns))
 
 
 @dataclass
@@ -301,8 +238,10 @@ class TableRun:
 
     def __post_init__(self) -> None:
         self.source = self.target.source or self.target
-        self.key_update_parts = IncompleteUpdates(self.target.abandoned, self.target.applied_early)
-        self.last_deletes = LastDeletes(self.target.last_deletes, secret_of(self.target))
+        #: The columns of records that their rows need.
+        self.row_fields = self.target.metadata_fields | {"partition", "offset"}
+        self.key_update_parts = IncompleteUpdates(self.target.known.abandoned, self.target.known.applied_early)
+        self.last_deletes = LastDeletes(self.target.known.last_deletes, secret_of(self.target))
         self.first_tombstones = FirstTombstones(self.target, self.topics)
         self.dead_letters = DeadLetterFiles(self.target.dead_letters)
 
@@ -360,34 +299,33 @@ class TableRun:
             self.writer = FileWriter(self.target)
         return self.writer
 
-    def take(self, topic: str, records: pa.RecordBatch, of_source: ReadRecords | None = None) -> None:
+    def take(self, topic: str, records: pa.RecordBatch, of_source: Changes | None = None) -> None:
         """Decodes, shapes and writes the records of one topic. of_source: see `read_records`."""
-        if self.target.crashing:
+        if self.target.known.crashing:
             records = self._take_crashing(topic, records)
             if not records.num_rows:
                 return
         decoded = [of_source]
 
-        def read_one(columns: dict[str, pa.Array]) -> ReadRecords:
+        def read(columns: dict[str, pa.Array]) -> Changes:
             # Where a read for more columns than the decoded ones exceeds a limit, parts of the records are decoded again.
-            return self._read(topic, columns, of_source=decoded.pop() if decoded else None)
+            return self._read(topic, columns, decoded.pop() if decoded else None)
 
-        for piece, columns, read in read_bounded(records, read_one, self.target.reading.columns_left):
-            self._take_read(topic, piece, columns, read)
+        columns_of = partial(_columns, self.target, topic)
+        for _, columns, changes in read_bounded(records, read, self.target.reading.columns_left, columns_of):
+            self._take_read(topic, columns, changes)
 
-    def _take_read(self, topic: str, records: pa.RecordBatch, columns: dict[str, pa.Array], read: ReadRecords) -> None:
-        decoded = read.decoded
-        self.tally.count(topic, columns, read.ignored_records)
+    def _take_read(self, topic: str, columns: dict[str, pa.Array], changes: Changes) -> None:
+        decoded = changes.decoded
+        self.tally.count(topic, columns, changes.ignored_records)
         self.tally.note_decoded(topic, columns, decoded)
-        self.tally.note_unmet(topic, columns, read.unmet)
+        self.tally.note_unmet(topic, columns, changes.unmet)
         self.tally.note_requests(decoded, self.source.fixed)
         if decoded.requested_fields:
             self._note_hints(decoded)
-        if self.is_writing and records.num_rows:
-            if "topic" not in columns and ("topic" in self.target.metadata_fields or self.target.dead_letters):
-                columns["topic"] = pa.repeat(pa.scalar(topic), records.num_rows)
+        if self.is_writing and decoded.refused.size:
             with self._noting_partitions():
-                self._write(topic, columns, read)
+                self._write(topic, columns, changes)
 
     def take_left_out(self, topic: str, records: pa.RecordBatch, reasons: list[BadRecord]) -> None:
         """Takes records without their values: bad ones, or of a route those that another table takes."""
@@ -398,7 +336,7 @@ class TableRun:
 
     def _take_crashing(self, topic: str, records: pa.RecordBatch) -> pa.RecordBatch:
         """Returns the records without those that crash the task which reads them; these become dead letters unread."""
-        known = {(one.partition, one.offset): one for one in self.target.crashing if one.topic == topic}
+        known = {(one.partition, one.offset): one for one in self.target.known.crashing if one.topic == topic}
         places = zip(records.column("partition").to_pylist(), records.column("offset").to_pylist(), strict=True)
         found = [known.get(place) for place in places]
         is_bad = np.array([one is not None for one in found], np.bool_)
@@ -420,7 +358,8 @@ class TableRun:
             known = dict(hints_of(decoded.requested_fields)) | dict(self.source.reading.hints)
             reading = replace(self.source.reading, hints=tuple(known.items()))
             self.source = replace(self.source, reading=reading)
-            self.target = self.source if self.target.source is None else replace(self.target, source=self.source)
+            query = self.target.query
+            self.target = replace(self.target, query=replace(query, source=self.source)) if query else self.source
 
     @contextmanager
     def _noting_partitions(self) -> Iterator[None]:
@@ -429,56 +368,38 @@ class TableRun:
         except TooManyPartitions as error:
             self.scattered = error.some
 
-    def _read(
-        self, topic: str, columns: Records, limit: int = MAX_MISMATCHES, of_source: ReadRecords | None = None
-    ) -> ReadRecords:
-        if self.target.source is not None and topic:  # A query may name the topic, which one source does not send.
-            columns = with_topic(self.target, topic, columns)
-        if self.target.changes is None:
-            found = read_records(self.target, columns, limit, of_source)
-            return replace(found, decoded=self._by_rows(topic, columns, found.decoded))
+    def _read(self, topic: str, columns: Records, of_source: Changes | None) -> Changes:
         marked = self.last_deletes.mark_following_deletes(topic, columns)
-        changes = read_upserts(self.target, topic, marked, limit, of_source.changes if of_source is not None else None)
-        decoded = self._by_rows(topic, columns, changes.decoded)
+        changes = read_records(self.target, topic, marked, of_source=of_source)
+        changes = replace(changes, decoded=requests_of_rows(self.source, topic, columns, changes.decoded))
         self.tally.note_key_columns(changes.key_columns)
-        self.has_key_updates |= changes.old_keys is not None and not self.target.is_single_task
-        if topic:  # A second read of bad records finds no further changes.
-            self.key_update_parts.take(topic, changes.key_update_parts, columns)
-            self.last_deletes.take(topic, changes.last_deletes, columns)
-        return ReadRecords(decoded, replace(changes, decoded=decoded))
+        self.has_key_updates |= changes.old_keys is not None and not self.target.known.is_single_task
+        self.key_update_parts.take(topic, changes.key_update_parts, columns)
+        self.last_deletes.take(topic, changes.last_deletes, columns)
+        return changes
 
-    def _by_rows(self, topic: str, columns: Mapping[str, pa.Array], decoded: Decoded) -> Decoded:
-        """Returns the records with the columns that only rows show; a second read of bad records requests none."""
-        return (
-            fields_requested_by_rows(self.source, columns, decoded, partial(_decode_only, topic)) if topic else decoded
-        )
-
-    def _write(self, topic: str, columns: dict[str, pa.Array], read: ReadRecords) -> None:
+    def _write(self, topic: str, columns: dict[str, pa.Array], changes: Changes) -> None:
         self.dead_letters.write_refused(
-            columns, read.decoded, self.target.reading, lambda bad: self._read("", bad, _EVERY_MISMATCH).decoded
+            columns,
+            changes.decoded,
+            self.target.reading,
+            lambda bad: read_records(self.target, "", bad, _EVERY_MISMATCH).decoded,
         )
-        writer = self._own_writer()
-        if self.target.changes is not None and read.changes is not None:
-            changes = read.changes.without_refused()
-            self._take_changes(topic, columns, changes)
-            self.tally.count_written(read.written_count, changes.ops.size)
-            return
-        rows = read.rows(self.target, columns)
-        self.tally.count_written(read.written_count, rows.num_rows)
-        if rows.num_rows:
+        writer, kept = self._own_writer(), changes.without_refused()
+        records = pick({name: columns[name] for name in columns.keys() & self.row_fields}, kept.records)
+        rows = shape_rows(self.target, kept, records)
+        self.tally.count_written(changes.written_count, kept.ops.size if self.target.changes else rows.num_rows)
+        if self.target.changes is not None:
+            if self.changes is None:
+                self.changes = ChangeRows(self.target, self.topics)
+            self.changes.take(topic, *self.first_tombstones.take_out(topic, columns, rows, kept, records))
+        elif rows.num_rows:
             writer.write(rows)
-
-    def _take_changes(self, topic: str, columns: dict[str, pa.Array], kept: Changes) -> None:
-        if self.changes is None:
-            self.changes = ChangeRows(self.target, self.topics)
-        records = pick(columns, kept.records)
-        rows = rows_of(self.target, kept, records)
-        self.changes.take(topic, *self.first_tombstones.take_out(topic, columns, rows, kept, records))
 
     def report(self) -> TaskReport:
         """Ends the files, or deletes them when they cannot be committed; returns the report."""
         ends: dict[str, dict[int, int]] = {}  # The offsets at which the batch must end to divide no primary-key update.
-        if self.target.is_single_task:
+        if self.target.known.is_single_task:
             ends = self.key_update_parts.ends()
         else:
             self.has_key_updates |= self.key_update_parts.has_lone_deletes

@@ -111,7 +111,7 @@ def write_deletes(target: TableTarget, deleted: Mapping[LiveFile, BitMap64], for
 
 
 def _new_path(target: TableTarget, suffix: str) -> str:
-    locations = load_location_provider(target.location, dict(target.properties))
+    locations = load_location_provider(target.files.location, dict(target.files.properties))
     return str(locations.new_data_location(f"{new_id()}-deletes.{suffix}"))
 
 

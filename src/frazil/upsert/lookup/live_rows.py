@@ -331,7 +331,9 @@ def _of_partition(target: TableTarget, file: LiveFile, field: NestedField) -> An
     partition = file.description.get("partition")
     if not partition or not isinstance(field.field_type, PrimitiveType):
         return None
-    spec = _specs(target.partition_spec, *target.older_specs).get(file.description["spec-id"], PartitionSpec())
+    spec = _specs(target.files.partition_spec, *target.files.older_specs).get(
+        file.description["spec-id"], PartitionSpec()
+    )
     for place, part in enumerate(spec.fields):
         if part.source_id == field.field_id and isinstance(part.transform, IdentityTransform):
             word = partition.get(str(part.field_id)) if isinstance(partition, dict) else partition[place]
@@ -388,7 +390,7 @@ def _member(target: TableTarget, array: pa.Array, field: NestedField) -> pa.Arra
 
 def _names_without_ids(target: TableTarget, field_id: int, name: str) -> Sequence[str]:
     """Returns the names of the column in files without field ids: by the table's name mapping, else its current name."""
-    mapping = dict(target.properties).get(_MAPPING)
+    mapping = dict(target.files.properties).get(_MAPPING)
     return (name,) if mapping is None else _mapped(mapping).get(field_id, ())
 
 

@@ -145,7 +145,7 @@ class KeyFilters:
     """Checks keys against the Bloom filters of files. The keys are distinct and in top-level columns of the table."""
 
     def __init__(self, target: TableTarget, keys: Sequence[pa.Array], paths: Sequence[Path]) -> None:
-        properties = dict(target.properties)
+        properties = dict(target.files.properties)
         self._target = target
         self._columns: list[tuple[int, pa.Array]] = []
         self._hashes: dict[tuple[int, str], tuple[Words, Bools]] = {}
@@ -272,7 +272,7 @@ class KeyPartitions:
     def __init__(self, target: TableTarget, keys: Sequence[pa.Array], paths: Sequence[Path]) -> None:
         columns = [target.schema.find_field(".".join(path)) for path in paths]
         by_id = {column.field_id: (column.field_type, key) for column, key in zip(columns, keys, strict=True)}
-        self._spec_id = target.spec_id
+        self._spec_id = target.files.spec_id
         self._count = len(target.partitioning.fields)
         self._places: list[tuple[int, str]] = []
         found: dict[str, tuple[str, IcebergType, pa.Array]] = {}

@@ -14,9 +14,9 @@ import pyarrow.compute as pc
 
 from frazil.catalog.scans import LiveFile
 from frazil.cdc.positions import split_snapshot_marks
+from frazil.rows.changes import UPSERT
 from frazil.schema.arrow import Bools, Ints, one_array
 from frazil.upsert.change_rows import WAITING
-from frazil.upsert.changes import UPSERT
 from frazil.upsert.deduplicate import Ranked, key_codes
 from frazil.upsert.lookup.live_rows import as_numbers, read_columns
 from frazil.upsert.lookup.search import Found, find_rows, newest_order

@@ -13,10 +13,10 @@ import numpy as np
 import pyarrow as pa
 
 from frazil.report import FirstTombstone, TaskReport, Touched
+from frazil.rows.changes import Changes
 from frazil.schema.arrow import Bools, Records, pick
 from frazil.types import add_counts
 from frazil.upsert.change_rows import rank
-from frazil.upsert.changes import Changes
 from frazil.upsert.deduplicate import dump_ranked
 from frazil.upsert.records.tombstones import begins_of_runs, digest_of, is_right_behind, secret_of
 from frazil.write.target import TableTarget
@@ -31,7 +31,7 @@ class FirstTombstones:
         self._secret = secret_of(target)
         changes = target.changes
         # By arrival a tombstone repeats its delete; and a single task knows everything before it in the batch.
-        self._is_needed = changes is not None and bool(changes.order_by) and not target.is_single_task
+        self._is_needed = changes is not None and bool(changes.order_by) and not target.known.is_single_task
         self._begun: set[tuple[str, int]] = set()
         self._kept: list[Touched] = []
 

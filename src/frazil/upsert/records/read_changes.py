@@ -19,17 +19,16 @@ from pyiceberg.types import IcebergType, NestedField, StringType, StructType, UU
 
 from frazil.cdc.changes import read_envelope
 from frazil.decode.columns import Decoded, Mismatch
-from frazil.decode.json.slices import MAX_MISMATCHES
 from frazil.error_classes import ErrorClass
 from frazil.kafka.port import Partition
 from frazil.report import KeyUpdatePart
+from frazil.rows.changes import DELETE, TRUNCATE, UPSERT, Changes, ReadRecords
 from frazil.rows.decoder import has_value
 from frazil.rows.project import decode_rows, shape_rows
-from frazil.rows.tombstones import find_tombstones, read_others
+from frazil.rows.tombstones import read_others
 from frazil.schema.arrow import Bools, Records, arrow_type, as_written, one_array, pick, spread_mask
 from frazil.schema.evolve import RequestedFields, TypesDiffer, merge_requested_fields, type_at
 from frazil.schema.selection import Path
-from frazil.upsert.changes import DELETE, TRUNCATE, UPSERT, Changes
 from frazil.upsert.lookup.live_rows import has_column, member
 from frazil.upsert.records.key_fields import check_key_fields, first_alike, name_columns
 from frazil.upsert.records.record_keys import Keys, put_keys, read_keys
@@ -46,8 +45,13 @@ SOURCE_TABLE = "_source_table"
 _NO_FIELDS = "the record's key has no field, and the table has no key columns yet"
 
 
-def read_changes(target: TableTarget, records: Records, limit: int = MAX_MISMATCHES) -> Changes:
-    """Returns the changes of records without an envelope. limit: the maximum number of mismatches that are described."""
+def read_upserts(target: TableTarget, records: Records, limit: int) -> Changes:
+    """Returns the changes of records of an upsert table. limit: the number of mismatches that are kept."""
+    return read_others(_read_plain if target.envelope is None else _read_enveloped, target, records, limit)
+
+
+def _read_plain(target: TableTarget, records: Records, limit: int) -> Changes:
+    """Returns the changes of records without an envelope."""
     reading = target.changes
     assert reading is not None
     there = has_value(target.reading, records["value"])
@@ -66,7 +70,15 @@ def read_changes(target: TableTarget, records: Records, limit: int = MAX_MISMATC
         ]
     rows = np.arange(there.size, dtype=np.int32)
     ops = np.where(there, UPSERT, DELETE).astype(np.int8)
-    changes = Changes(columns, ops, rows, {}, decoded, key_columns=name_columns(target, keys.fields))
+    changes = Changes(
+        columns=columns,
+        ops=ops,
+        records=rows,
+        unavailable={},
+        decoded=replace(decoded, columns=[], rescued=None),
+        key_columns=name_columns(target, keys.fields),
+        rescued=decoded.rescued,
+    )
     if reading.marks_deletes:
         _mark(target, changes, ~there, records["timestamp"])
     if reading.order_by:
@@ -198,28 +210,23 @@ def _united(of_rows: RequestedFields, of_keys: RequestedFields, key_format: str)
     return both
 
 
-def read_checked(target: TableTarget, topic: str, records: Records, limit: int) -> Changes:
-    """Returns the changes of records of one topic; a record without a key or an ordering value is a bad record."""
-    records = with_topic(target, topic, records)
-    read = read_changes if target.envelope is None else _read_enveloped
-    unkept = find_tombstones(target, records)
-    changes = read(target, records, limit) if unkept is None else read_others(read, target, records, unkept, limit)
-    reading = target.changes
-    assert reading is not None
-    if not changes.ops.size:
-        return changes
-    if not reading.is_key_known:
+def check_keys(target: TableTarget, read: ReadRecords, changes: Changes) -> Changes:
+    """Returns the changes of an upsert table with their ordering values; a record without a key or an ordering value is a
+    bad record.
+    """
+    reading, records, limit = target.changes, read.columns, read.limit
+    if reading is None or not changes.ops.size or not reading.is_key_known:
         return changes
     if not reading.paths or not all(has_column(target, path) for path in reading.paths):
         return _without_key_columns(target, changes, limit)
     of_change = pick(records, changes.records)
-    mismatches = _without_key(target, rows_of(target, changes, of_change), changes, limit)
+    mismatches = _without_key(target, shape_rows(target, changes, of_change), changes, limit)
     if reading.order_by:
         of_change = {**of_change, **changes.own}
         order = changes.order if changes.order is not None else ordering_values(target, changes.columns, of_change)
         changes = replace(changes, order=order, unavailable=without_ordered(target, changes, order))
         mismatches += _without_order(target, changes, limit)
-    mismatches += refuse_unpaired(target, topic, records, changes, limit)
+    mismatches += refuse_unpaired(target, read.topic, records, changes, limit)
     if not mismatches:
         return changes
     return replace(changes, decoded=changes.decoded.refusing(changes.decoded.refused, mismatches, limit))
@@ -272,24 +279,6 @@ def _made_of(target: TableTarget, name: str) -> str:
     return made if made != name and has_column(target, tuple(made.split("."))) else ""
 
 
-def with_topic(target: TableTarget, topic: str, records: Records) -> Records:
-    """Returns the records' columns with the name of the topic, where the table needs it and the source did not send it."""
-    if "topic" in records or "topic" not in target.metadata_fields:
-        return records
-    return {**records, "topic": pa.repeat(pa.scalar(topic), len(records["value"]))}
-
-
-def rows_of(target: TableTarget, changes: Changes, records: Records) -> pa.Table:
-    """Returns one row per change in the schema of the files. records: one value per change."""
-    rows = replace(
-        changes.decoded,
-        columns=changes.columns,
-        refused=changes.decoded.refused[changes.records],
-        rescued=changes.rescued_rows,
-    )
-    return shape_rows(target, rows, {**records, **changes.own})
-
-
 def _without_key(target: TableTarget, rows: pa.Table, changes: Changes, limit: int) -> list[Mismatch]:
     """Refuses the records of changes that lack a value in a key column: their rows could not be found again."""
     assert target.changes is not None
@@ -334,7 +323,7 @@ def _refuse_empty(changes: Changes, lacks: Bools, name: str, kind: ErrorClass, w
 
 def _are_rescued(changes: Changes, name: str) -> Bools:
     """Returns whether the change's value of this name was rescued, bool `(n_changes,)`."""
-    rescued = changes.rescued_rows
+    rescued = changes.rescued
     if rescued is None:
         return np.zeros(changes.ops.size, np.bool_)
     found = pc.match_substring(rescued, f'{json.dumps(name, ensure_ascii=False)}:{{"value":')
@@ -346,7 +335,8 @@ def refuse_unpaired(target: TableTarget, topic: str, records: Records, changes: 
     a required column that no row has either.
     """
     updated, missing_required = (
-        _are_among(lost, topic, records)[changes.records] for lost in (target.unpaired, target.missing_required)
+        _are_among(lost, topic, records)[changes.records]
+        for lost in (target.known.unpaired, target.known.missing_required)
     )
     found = refuse(changes, updated, "", ErrorClass.INCOMPLETE_PRIMARY_KEY_UPDATE, _INCOMPLETE_KEY_UPDATE, limit)
     return found + refuse(changes, missing_required, "", ErrorClass.MISSING_VALUE, _NO_VALUE, limit)

@@ -397,7 +397,11 @@ def own_key_columns(fitting: Conversion, target: TableTarget, records: Records) 
     changes, shaping = target.changes, target.shaping
     assert changes is not None
     known = {column: source for source, column in target.metadata if source in ("topic", "partition")}
-    plain = {*dict(shaping.constants), *dict(shaping.headers)} - {*dict(target.headers)} if shaping is not None else {}
+    plain = (
+        {*dict(shaping.constants), *dict(shaping.headers)} - {*dict(target.record.headers)}
+        if shaping is not None
+        else {}
+    )
     found: dict[Path, pa.Array] = {}
     for path in changes.paths:
         if path[0] in known and known[path[0]] in records:

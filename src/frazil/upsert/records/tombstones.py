@@ -17,9 +17,9 @@ from pyiceberg.types import BooleanType, IntegerType, LongType, StringType
 
 from frazil.decode.json.slices import MAX_MISMATCHES
 from frazil.report import TaskReport
+from frazil.rows.changes import DELETE, Changes
 from frazil.schema.arrow import Bools, Ints, Records, arrow_type, as_written
 from frazil.types import LastDelete, Offsets, Progress
-from frazil.upsert.changes import DELETE, Changes
 from frazil.upsert.lookup.live_rows import has_column
 from frazil.upsert.records.record_keys import Keys, put_keys, read_keys, read_row_keys
 from frazil.write.target import TableTarget

@@ -62,10 +62,10 @@ def _plant(monkeypatch: pytest.MonkeyPatch, harm: Callable[[], None]) -> None:
     """Makes the decoder harm its process when it meets the record."""
     read = task.__dict__["read_records"]
 
-    def harmed(target: Any, columns: Any, *args: Any) -> Any:
+    def harmed(target: Any, topic: Any, columns: Any, *args: Any, **more: Any) -> Any:
         if POISON in columns["value"].to_pylist():
             harm()
-        return read(target, columns, *args)
+        return read(target, topic, columns, *args, **more)
 
     monkeypatch.setattr(task, "read_records", harmed)
 
@@ -146,10 +146,10 @@ def test_several_records_are_found_at_once(tmp_path: Path, monkeypatch: pytest.M
 def test_records_that_fail_only_together_are_named_as_such(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     read = task.__dict__["read_records"]
 
-    def harmed(target: Any, columns: Any, *args: Any) -> Any:
+    def harmed(target: Any, topic: Any, columns: Any, *args: Any, **more: Any) -> Any:
         if len(columns["value"]) > 3:
             os.abort()
-        return read(target, columns, *args)
+        return read(target, topic, columns, *args, **more)
 
     monkeypatch.setattr(task, "read_records", harmed)
     found = _search(tmp_path, _batch(*(b'{"id": %d}' % n for n in range(7))))
@@ -263,9 +263,9 @@ def test_a_record_that_ends_the_task_which_samples_is_found_once_it_is_read(
 def _refuse_more_than(monkeypatch: pytest.MonkeyPatch, most: int) -> None:
     read = task.__dict__["read_records"]
 
-    def harmed(target: Any, columns: Any, *args: Any) -> Any:
+    def harmed(target: Any, topic: Any, columns: Any, *args: Any, **more: Any) -> Any:
         if len(columns["value"]) > most:
             raise RuntimeError("too many")
-        return read(target, columns, *args)
+        return read(target, topic, columns, *args, **more)
 
     monkeypatch.setattr(task, "read_records", harmed)

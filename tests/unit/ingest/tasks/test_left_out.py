@@ -20,7 +20,7 @@ from frazil.report import TaskReport
 from frazil.routing import Route, parse_template
 from frazil.schema.evolve import new_schema
 from frazil.types import BadRecord, DataFile
-from frazil.write.target import TableTarget
+from frazil.write.target import RoutedRecords, TableQuery, TableTarget
 from tests.unit.ingest.targets import records_of, run, target_of
 
 MIB = 1024 * 1024
@@ -91,8 +91,8 @@ def test_a_batch_of_nothing_else_is_read(tmp_path: Path) -> None:
 
 def test_of_a_route_the_table_of_the_rest_has_it(tmp_path: Path) -> None:
     route = Route("lake.rest", parse_template("lake.${kind}"), 10)
-    rest = target(tmp_path, "lake.rest", route=route)
-    own = [target(tmp_path, f"lake.{kind}", route=route, route_values=(kind,)) for kind in "ab"]
+    rest = target(tmp_path, "lake.rest", routed=RoutedRecords(route))
+    own = [target(tmp_path, f"lake.{kind}", routed=RoutedRecords(route, (kind,))) for kind in "ab"]
     batches = [records(0, 0, kind="a"), records(0, HUGE, 0, kind="b"), records(HUGE)]
     for first, *others in ([rest, *own], [*own, rest]):
         reports = run(Job({"t": first}, beside={"t": tuple(others)}), *batches)
@@ -135,5 +135,6 @@ def test_a_job_reads_what_one_of_its_tables_allows(tmp_path: Path, limits: list[
 
 
 def test_the_limit_of_a_query_is_that_of_its_source(tmp_path: Path) -> None:
-    made = replace(target(tmp_path, "lake.t", MIB), source=target(tmp_path, "lake.t", 64 * MIB))
+    query = TableQuery(target(tmp_path, "lake.t", 64 * MIB))
+    made = replace(target(tmp_path, "lake.t", MIB), query=query)
     assert most_value_bytes(Job({"t": made})) == 64 * MIB

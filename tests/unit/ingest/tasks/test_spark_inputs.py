@@ -35,8 +35,8 @@ from frazil.routing import Route, parse_template
 from frazil.rows import decoder
 from frazil.schema.evolve import new_schema
 from frazil.types import BadRecord
-from frazil.write.target import TableTarget
-from tests.unit.ingest.targets import records_of, run, target_of
+from frazil.write.target import RoutedRecords, TableQuery, TableTarget
+from tests.unit.ingest.targets import changed, records_of, run, target_of
 from tests.unit.ingest.tasks.test_left_out import dead, rows_of
 
 _A = Field("a", pa.string())
@@ -59,7 +59,7 @@ def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def target(tmp_path: Path) -> TableTarget:
     source = target_of(tmp_path, {"a": "string"})
-    return replace(target_of(tmp_path, {"b": "string"}), source=source, program=_PROGRAM)
+    return target_of(tmp_path, {"b": "string"}, query=TableQuery(source, _PROGRAM))
 
 
 @pytest.fixture
@@ -68,7 +68,7 @@ def with_dead_letters(target: TableTarget, tmp_path: Path) -> TableTarget:
     schema_json, reading = new_schema(DEAD_LETTER_TYPES.items()).model_dump_json(), Reading(on_bad="dead_letter")
     bad_records = target_of(tmp_path, {}, name="lake.bad", schema_json=schema_json)
     source = replace(target.source, reading=reading)
-    return replace(target, source=source, reading=reading, dead_letters=bad_records)
+    return replace(target, query=TableQuery(source, _PROGRAM), reading=reading, dead_letters=bad_records)
 
 
 def _records(*values: Any, first: int = 0, **columns: Any) -> pa.RecordBatch:
@@ -133,7 +133,7 @@ def test_no_records_leave_no_file(target: TableTarget, temporary: Path) -> None:
 def test_rows_are_those_of_the_values_whatever_batches_spark_makes(
     with_dead_letters: TableTarget, temporary: Path, most_rows: int
 ) -> None:
-    known = replace(with_dead_letters, crashing=(BadRecord("t", 0, 5, ErrorClass.CRASHES_DECODER, "", "ends a task"),))
+    known = changed(with_dead_letters, crashing=(BadRecord("t", 0, 5, ErrorClass.CRASHES_DECODER, "", "ends a task"),))
     sizes = pa.array([0, _LEFT_OUT_BYTES, 0], pa.int64())
     batches = [
         _records({"a": "a"}, b"{", {"a": "fails"}, {"a": None}),
@@ -156,7 +156,7 @@ def test_rows_are_those_of_the_values_whatever_batches_spark_makes(
 
 
 def test_records_that_end_tasks_and_those_that_were_left_out_are_not_decoded(target: TableTarget) -> None:
-    known = replace(target, crashing=(BadRecord("t", 0, 1, ErrorClass.CRASHES_DECODER, "", ""),))
+    known = changed(target, crashing=(BadRecord("t", 0, 1, ErrorClass.CRASHES_DECODER, "", ""),))
     assert _inputs(known, _records({"a": "x"}, {"a": "y"}, {"a": "z"})) == [None, "x", "z"]
     sizes = pa.array([0, _LEFT_OUT_BYTES], pa.int64())
     records = _records({"a": "x"}, {"a": "y"}).append_column(LEFT_OUT, sizes)
@@ -179,7 +179,7 @@ def test_each_record_is_decoded_once(target: TableTarget, monkeypatch: pytest.Mo
 
 def test_a_table_of_a_route_decodes_its_own_records_and_reports_the_others(target: TableTarget) -> None:
     route = Route("lake.rest", parse_template("lake.${a}"), 10)
-    own = replace(target, route=route, route_values=("x",))
+    own = replace(target, routed=RoutedRecords(route, ("x",)))
     report = _run(Job({"t": own}), _records({"a": "x"}, {"a": "y"}, {"a": "x"}))
     assert [row["b"] for row in rows_of(report.written.data)] == ["X", "X"]
     assert report.routed.others == 1
@@ -262,7 +262,8 @@ def test_values_become_rows_and_a_null_struct_a_dead_letter(target: TableTarget)
         "b",
         'EXPRESSION_FAILED: f(a) of "y"',
     )
-    lenient = replace(target, fails_to_null=True)
+    assert target.query is not None
+    lenient = replace(target, query=replace(target.query, fails_to_null=True))
     assert run(Job({"t": lenient}), records)["lake.t"].bad_records.count == 0
 
 

@@ -22,7 +22,7 @@ from frazil.report import TaskReport
 from frazil.schema.evolve import load_requested_fields, new_schema
 from frazil.spec.settings import METADATA_COLUMNS, LimitsSpec
 from frazil.types import BadRecord
-from frazil.write.target import METADATA_TYPES, TableTarget
+from frazil.write.target import METADATA_TYPES, TableFiles, TableTarget
 from tests.unit.ingest.targets import records_of, run, target_of
 
 REMEDY = ": a new table with `numbers: double`, or with double where the column is declared, takes it"
@@ -153,12 +153,7 @@ def _owner_of_dead_letter_table(folder: Path) -> TableTarget:
     return TableTarget(
         name="lake.t__dead_letters",
         schema_json=new_schema(DEAD_LETTER_TYPES.items()).model_dump_json(),
-        location=str(folder / "dead_letters"),
-        properties=(),
-        io_properties=(),
-        spec_id=0,
-        metadata=(),
-        target_file_size_bytes=2**27,
+        files=TableFiles(str(folder / "dead_letters"), target_file_size_bytes=2**27),
     )
 
 

@@ -10,10 +10,11 @@ import pytest
 
 from frazil.cdc.changes import read_envelope
 from frazil.decode.settings import PLACEHOLDER, Envelope, Reading
+from frazil.ingest.tasks.task import read_records
 from frazil.process.program import Call, Field, Filter, Literal, Program, Project
-from frazil.upsert.changes import DELETE, UPSERT
-from frazil.upsert.query_changes import query_changes, read_upserts
-from frazil.write.target import ChangeReading, TableTarget
+from frazil.rows.changes import DELETE, UPSERT, ReadRecords
+from frazil.rows.query import run_query
+from frazil.write.target import ChangeReading, TableQuery, TableTarget
 from tests.unit.cdc.envelope_reference import target_for
 
 _LONG, _TEXT = pa.int64(), pa.string()
@@ -56,9 +57,9 @@ def test_changes_have_the_order_that_the_query_makes_also_where_it_drops_or_dele
         return target_for(envelope, columns, marks, changes=reading, **other)
 
     source = target("seq", {"id": "long", "seq": "string", "kind": "string"})
-    table = target("at", {"id": "long", "at": "long", "origin": "string"}, source=source, program=_ORDERED)
+    table = target("at", {"id": "long", "at": "long", "origin": "string"}, query=TableQuery(source, _ORDERED))
     told = [_change("c", 1, "10"), _change("u", 1, "9"), _change("u", 2, "11", "b"), _change("d", 3, "12")]
-    changes = read_upserts(table, "a", _records(*told), 10)
+    changes = read_records(table, "a", _records(*told))
     assert changes.order is not None
     assert changes.order.to_pylist() == [10, 9, 11, 12]
     assert changes.ops.tolist() == ([UPSERT] * 4 if is_soft else [UPSERT, UPSERT, DELETE, DELETE])
@@ -71,7 +72,7 @@ def test_values_that_were_not_sent_are_named_by_the_columns_that_lack_them() -> 
     program = Program((Project((("id", _ID), ("large", _BIG))),), (_ID, Field("large", _TEXT)))
     envelope = Envelope("debezium", is_log=True)
     source = target_for(envelope, {"id": "long", "big": "string"}, ("unavailable",))
-    table = target_for(envelope, {"id": "long", "large": "string"}, ("unavailable",), source=source, program=program)
+    table = target_for(envelope, {"id": "long", "large": "string"}, ("unavailable",), query=TableQuery(source, program))
     records = _records(*({"op": "c", "after": {"id": 1, "big": big}} for big in ("x", PLACEHOLDER)))
-    changes = query_changes(table, read_envelope(source, records), records, 10)
+    changes = run_query(table, ReadRecords("a", records, 10), read_envelope(source, records))
     assert changes.own["unavailable"].to_pylist() == [None, ["large"]]

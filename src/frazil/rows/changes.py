@@ -1,4 +1,7 @@
-"""Changes of rows read from one stretch of records: the columns that envelopes are decoded to and upserts are made of."""
+"""What records become on their way to the files of a table, from the reader of their format to the writer of rows.
+
+A change writes the row of a key, deletes it, or empties the table. A row that is appended is an UPSERT without a key.
+"""
 
 from __future__ import annotations
 
@@ -11,16 +14,22 @@ from numpy.typing import NDArray
 
 from frazil.decode.columns import Decoded
 from frazil.process.evaluate import Unmet
-from frazil.schema.arrow import Bools, Ints
+from frazil.schema.arrow import Bools, Ints, Records
 
 UPSERT, DELETE, TRUNCATE = 1, 2, 3
 """Operations: write the row of the key, delete the row of the key, delete all rows."""
 
 
-def count_good(masks: Mapping[str, Bools], refused: Bools) -> dict[str, int]:
-    """Returns how many records each mask has that are not refused, by its name; without zeros."""
-    counts = ((name, int(np.count_nonzero(mask & ~refused))) for name, mask in masks.items())
-    return {name: count for name, count in counts if count}
+@dataclass(frozen=True)
+class ReadRecords:
+    """Records of one topic that are read at once: what every stage can ask for beside the changes."""
+
+    #: The topic; empty where records are read once more, to explain why they are refused.
+    topic: str
+    #: The columns of Kafka as far as the table needs them, one value per record.
+    columns: Records
+    #: The number of mismatches that are kept.
+    limit: int
 
 
 @dataclass
@@ -33,13 +42,14 @@ class Changes:
     columns: list[pa.Array]
     #: UPSERT, DELETE or TRUNCATE per change.
     ops: NDArray[np.int8]
-    #: The index of each change's record in the stretch. An update of the primary key is two changes of one record:
-    #: DELETE of the old key, UPSERT of the new key.
+    #: The index of each change's record, ascending. An update of the primary key is two changes of one record: DELETE of
+    #: the old key, UPSERT of the new key.
     records: NDArray[np.int32]
     #: By index of the column, a mask of the changes whose envelope does not carry the value: the value of the replaced
     #: row is kept.
     unavailable: dict[int, Bools]
-    #: Refused records, mismatches and schema requests per record, as for appended rows.
+    #: Refused records with their mismatches, the requests for the schema, and the numbers of fields: all per record. It
+    #: has no columns.
     decoded: Decoded
     #: The ordering value per change where `order_by` is declared; None where partition and offset decide.
     order: pa.Array | None = None
@@ -60,7 +70,7 @@ class Changes:
     tombstones: Bools | None = None
     #: The position of each change in the source's log, where headers announce primary-key updates.
     positions: pa.Array | None = None
-    #: The rescued values per change, headers included; None where `decoded` has them per record.
+    #: The rescued values per change, headers included; None where no value was rescued.
     rescued: pa.Array | None = None
     #: The time of each change in the source, where deleted rows are marked with it (soft deletes).
     times: pa.Array | None = None
@@ -72,16 +82,25 @@ class Changes:
 
     @property
     def ignored_records(self) -> dict[str, int]:
-        """The number of records that make no change and are no bad records, by the same names as `ignored`."""
-        return count_good(self.ignored, self.decoded.refused)
+        """The number of records that make no change and are not bad records, by the same names as `ignored`."""
+        good = ~self.decoded.refused
+        counts = ((name, int(np.count_nonzero(mask & good))) for name, mask in self.ignored.items())
+        return {name: count for name, count in counts if count}
 
     @property
-    def rescued_rows(self) -> pa.Array | None:
-        """The rescued values, one per change; None where no value was rescued."""
-        of_records = self.decoded.rescued
-        if self.rescued is not None or of_records is None:
-            return self.rescued
-        return of_records.take(pa.array(self.records))
+    def written_count(self) -> int:
+        """The number of records that make a change, once all columns of the table are known."""
+        is_written = np.zeros(self.decoded.refused.size, np.bool_)
+        is_written[self.records] = True
+        for mask in (self.decoded.refused, *self.ignored.values()):
+            is_written &= ~mask
+        return int(np.count_nonzero(is_written))
+
+    @property
+    def must_read_again(self) -> bool:
+        """Whether the records must be read once more before they become rows: the schema has to change first."""
+        needs = self.decoded
+        return bool(needs.requested_fields or needs.made_optional or needs.missing or self.key_columns)
 
     def without_refused(self) -> Changes:
         """Returns the changes whose records could be read."""
@@ -111,3 +130,16 @@ class Changes:
             times=taken(self.times),
             own={name: values.take(at) for name, values in self.own.items()},
         )
+
+
+def appended(decoded: Decoded) -> Changes:
+    """Returns the changes that append each record as a row. decoded: with a column for each field of the table."""
+    count = decoded.refused.size
+    return Changes(
+        columns=decoded.columns,
+        ops=np.full(count, UPSERT, np.int8),
+        records=np.arange(count, dtype=np.int32),
+        unavailable={},
+        decoded=replace(decoded, columns=[], rescued=None),
+        rescued=decoded.rescued,
+    )

@@ -1,0 +1,409 @@
+"""A table's query as a stage: the changes of its `source`, the table that the records alone would make, become its own.
+
+Changes of an upsert table need keys and order also where the query makes no row of them, and rows that it drops are deletes.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from types import MappingProxyType
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyiceberg.schema import Schema
+from pyiceberg.types import NestedField, StructType
+
+from frazil.cdc.envelope import unsent_names
+from frazil.decode.cast import convert_struct
+from frazil.decode.columns import Mismatch
+from frazil.decode.conversion import Conversion, Place
+from frazil.decode.settings import OWN_TYPES, Reading
+from frazil.error_classes import ErrorClass
+from frazil.process.evaluate import LOOKUP_MISS, Failure, OnError, Processed, evaluate
+from frazil.process.program import Filter, Lookup, Origins, Program, fields_of, origins_of
+from frazil.process.references import references_of
+from frazil.rows.changes import DELETE, TRUNCATE, UPSERT, Changes, ReadRecords
+from frazil.rows.expectations import are_any, dropped_by, refuse_unmet
+from frazil.schema.arrow import Bools, Ints, Records, Rows, arrow_type, as_written, iceberg_type, pick, spread_mask
+from frazil.types import FIRST_PLACEHOLDER_ID
+from frazil.upsert.records.read_changes import without_ordered
+from frazil.write.target import METADATA_TYPES, TableTarget
+
+_BY_NAME = Reading(unknown_fields="drop", may_widen=False)
+_NOT_SENT = "the change does not have the value of {}, which {} is made from"
+_NO_KEY = "the query makes no value of the key column"
+_NO_ORDER = "the query makes no value of the column {}, which orders the changes"
+
+
+def run_query(target: TableTarget, read: ReadRecords, changes: Changes) -> Changes:
+    """Returns the changes of the table; the given ones while the records need a change of their own schema first.
+
+    changes: of the table's `source`.
+    """
+    source, program, limit = target.source, target.program, read.limit
+    if source is None or program is None or changes.must_read_again:
+        return changes
+    columns = query_input(source, read.columns, changes) | pick(_spark_values(target, read.columns), changes.records)
+    refused = changes.decoded.refused.copy()
+    has_row = ~refused[changes.records] & (changes.ops == UPSERT) & ~are_marked(changes)
+    unsent = {source.fields[n].name: mask for n, mask in changes.unavailable.items() if mask.any()}
+    mismatches = _refuse_unsent(program, unsent, changes, has_row)
+    refused[[one.row for one in mismatches]] = True
+    rows = np.flatnonzero(has_row & ~refused[changes.records])
+    made = _run(target, program, pick(columns, rows), rows.size, _unjudged(program, unsent, rows))
+    places, owner = rows[made.parents], changes.records[rows]
+    converted, conversion = _table_columns(target, program, made.columns, places.size, limit)
+    mismatches += _mismatches(made.failures, owner, limit)
+    mismatches += [replace(one, row=int(changes.records[places[one.row]])) for one in conversion.mismatches]
+    refused[owner[made.failed]] = True
+    refused[changes.records[places[conversion.refused]]] = True
+    unmet = [one.of_records(owner, refused.size) for one in made.unmet]
+    mismatches += refuse_unmet(unmet, refused, limit)
+    dropped = dropped_by(unmet)
+    ignored = {**changes.ignored, **_without_rows(made, owner, refused.size), **dropped}
+    shaped = replace(changes, unavailable=_unavailable(target, program, unsent), ignored=ignored, unmet=unmet)
+    if target.changes is None:
+        shaped = replace(shaped, columns=[]).take(places, shaped.ops[places], shaped.records[places])
+        shaped = replace(shaped, columns=converted)
+        if "unavailable" in shaped.own:
+            shaped = replace(shaped, own={**shaped.own, "unavailable": unsent_names(target, shaped)})
+    else:
+        shaped = _identify(target, _Made(program, columns, converted, places, has_row, refused), read.columns, shaped)
+    # A record that an expectation drops changes nothing: the row of its key stays.
+    shaped = shaped.only(~are_any(dropped.values(), refused.size)[shaped.records])
+    if target.changes is not None:
+        mismatches += _refuse_unidentified(target, shaped, refused)
+    return replace(shaped, decoded=changes.decoded.refusing(refused, mismatches, limit)).without_refused()
+
+
+def query_input(source: TableTarget, records: Records, changes: Changes) -> dict[str, pa.Array]:
+    """Returns the columns that a query can name, one value per change: fields of the records, and metadata."""
+    metadata = {name: records[name] for name, _ in source.metadata if name in records} or {"value": records["value"]}
+    return input_columns(source, changes.columns, pick(metadata, changes.records), changes.own)
+
+
+@cache
+def _origins(program: Program) -> Origins:
+    return origins_of(program)
+
+
+def _refuse_unsent(program: Program, unsent: Mapping[str, Bools], changes: Changes, has_row: Bools) -> list[Mismatch]:
+    """Refuses changes without a value that a condition needs, or a column beside values that were sent: what the column
+    would be can then be neither computed nor taken from the row that is replaced. unsent: by field of the records, which
+    changes do not have its value.
+    """
+    if not unsent:
+        return []
+    found: list[Mismatch] = []
+    origins = _origins(program)
+    for column, names in {"": origins.rows, **origins.columns}.items():
+        masks = [unsent[name] for name in names if name in unsent]
+        if not masks:
+            continue
+        lacks = np.logical_or.reduce(masks) & has_row
+        if column and len(masks) == len(names):
+            lacks &= ~np.logical_and.reduce(masks)
+        first = min(name for name in names if name in unsent)
+        reason = _NOT_SENT.format(first, f"the column {column}" if column else "the query's condition")
+        found += [
+            Mismatch(row, column, ErrorClass.UNAVAILABLE_VALUE, reason) for row in changes.records[lacks].tolist()
+        ]
+    return found
+
+
+def _unjudged(program: Program, unsent: Mapping[str, Bools], rows: Rows) -> dict[str, Bools]:
+    """Returns by expectation which of the rows lack a value that it names: the row has the value of the one it replaces,
+    which was judged when it came.
+    """
+    found = {}
+    for expectation in program.expectations if unsent else ():
+        names = frozenset().union(*(_origins(program).columns[one] for one in fields_of(expectation.condition)))
+        masks = [unsent[name][rows] for name in names if name in unsent]
+        if masks:
+            found[expectation.name] = np.logical_or.reduce(masks)
+    return found
+
+
+def _without_rows(made: Processed, owner: Rows, count: int) -> dict[str, Bools]:
+    """Returns which records have no row left, by the name of what dropped the first of their rows."""
+    is_done = spread_mask(np.ones(made.parents.size, np.bool_), owner[made.parents], count)
+    found = {}
+    for name, mask in made.dropped.items():
+        found[name] = spread_mask(mask, owner, count) & ~is_done
+        is_done = is_done | found[name]
+    return found
+
+
+def _unavailable(target: TableTarget, program: Program, unsent: Mapping[str, Bools]) -> dict[int, Bools]:
+    """Returns by index of the table's column the changes that keep the value of the row that they replace."""
+    found = {}
+    for n, field in enumerate(target.fields if unsent else ()):
+        names = _origins(program).columns.get(field.name, frozenset())
+        if names and names <= unsent.keys():
+            found[n] = np.logical_and.reduce([unsent[name] for name in names])
+    return found
+
+
+def _mismatches(failures: Iterable[Failure], records: Rows, limit: int) -> list[Mismatch]:
+    """Returns the failures as mismatches of their records. records: the index of each row's record."""
+    first = sorted(failures, key=lambda failure: failure.row)[:limit]
+    return [_mismatch(failure, int(records[failure.row])) for failure in first]
+
+
+def _mismatch(failure: Failure, record: int) -> Mismatch:
+    values = ", ".join(failure.values)
+    if failure.error_class == LOOKUP_MISS:
+        reason = f"the reference table has no row for {failure.expression} of {values}"
+        return Mismatch(record, failure.column, ErrorClass.LOOKUP_MISS, reason)
+    reason = f"{failure.error_class}: {failure.expression}{' of ' if values else ''}{values}"
+    return Mismatch(record, failure.column, ErrorClass.FAILED_EXPRESSION, reason)
+
+
+def input_columns(
+    source: TableTarget, columns: Iterable[pa.Array], records: Records, own: Mapping[str, pa.Array]
+) -> dict[str, pa.Array]:
+    """Returns the columns that a query can name: fields of the records, and metadata. records: one value per row. own:
+    by field of metadata, what the envelope provides.
+    """
+    # A record's own names of members are not those of the table with `column_case`, and `protect` finds them by name.
+    kinds = {one.name: one.type for one in source.arrow_schema}
+    found = {
+        field.name: column if column.type.equals(kinds[field.name]) else as_written(column, kinds[field.name])
+        for field, column in zip(source.fields, columns, strict=True)
+    }
+    for field, column in source.metadata:
+        values = own.get(field, records.get(field))
+        kind = arrow_type({**METADATA_TYPES, **OWN_TYPES}[field])
+        count = len(next(iter(records.values())))
+        found[column] = pa.nulls(count, kind) if values is None else as_written(values, kind)
+    return found
+
+
+def _spark_values(target: TableTarget, records: Records) -> dict[str, pa.Array]:
+    """Returns the columns of values that Spark has made of some records, for the program; failures of all where Spark was
+    not asked. records: one value per row.
+    """
+    count = len(next(iter(records.values())))
+    part = target.spark_part
+    return {
+        one.name: as_written(records[one.name], one.type) if one.name in records else pa.nulls(count, one.type)
+        for one in (part.values if part is not None else ())
+    }
+
+
+def _run(
+    target: TableTarget,
+    program: Program,
+    columns: Records,
+    count: int,
+    unjudged: Mapping[str, Bools] = MappingProxyType({}),
+) -> Processed:
+    """Evaluates a program as the table's settings say. unjudged: as for `evaluate`."""
+    assert target.query is not None
+    on_error: OnError = "null" if target.query.fails_to_null else "dead_letter"
+    return evaluate(program, columns, count, on_error, unjudged, references_of(target.query.lookups))
+
+
+def _table_columns(
+    target: TableTarget, program: Program, made: Sequence[pa.Array], count: int, limit: int
+) -> tuple[list[pa.Array], Conversion]:
+    """Returns the columns of the table, null where the query has no such column, and the values that do not fit.
+
+    made: one array per column of the program's result, with `count` values.
+    """
+    conversion = Conversion(_BY_NAME, "", count, limit)
+    place = Place((), np.arange(count, dtype=np.int32), np.ones(count, np.bool_))
+    written = _result_type(program, target.schema_json)
+    return convert_struct(conversion, written, made, target.fields, place), conversion
+
+
+@cache
+def _result_type(program: Program, schema_json: str) -> StructType:
+    """Returns the columns of a query's result as Iceberg's fields, with placeholders for ids. schema_json: of the table; a
+    column that has the same Arrow type there has its Iceberg type: Arrow has no type of its own for a UUID.
+    """
+    table = {field.name: field.field_type for field in Schema.model_validate_json(schema_json).fields}
+    ids = itertools.count(FIRST_PLACEHOLDER_ID)
+    fields = []
+    for column in program.output:
+        known = table.get(column.name)
+        is_same = known is not None and arrow_type(known) == column.type
+        kind = known if known is not None and is_same else iceberg_type(column.type, ids)
+        fields.append(NestedField(next(ids), column.name, kind, required=False))
+    return StructType(*fields)
+
+
+@dataclass(frozen=True)
+class _Made:
+    """What a query has made of changes. Arrays have the shape `(n_changes,)` unless they say otherwise."""
+
+    program: Program
+    #: The input of the query, one value per change.
+    columns: Records
+    #: The columns of the table, one value for each row that the query makes.
+    rows: list[pa.Array]
+    #: The change of each row, `(n_rows,)`.
+    places: Ints
+    #: Which changes have a row after them.
+    has_row: Bools
+    #: Which records are refused, `(n_records,)`.
+    refused: Bools
+
+
+def _identify(target: TableTarget, made: _Made, records: Records, changes: Changes) -> Changes:
+    """Returns the changes with the rows that the query makes, and with keys and order for those that have none; deletes in
+    place of the rows that it drops.
+    """
+    spread = np.full(changes.ops.size, -1, np.int64)
+    spread[made.places] = np.arange(made.places.size)
+    others = np.flatnonzero((spread < 0) & (changes.ops != TRUNCATE))
+    shaped = replace(changes, columns=[column.take(pa.array(spread, mask=spread < 0)) for column in made.rows])
+    shaped = _with_keys(target, made.program, shaped, pick(made.columns, others), others)
+    shaped = replace(shaped, old_keys=_old_keys(target, made.program, made.columns, changes))
+    shaped = replace(shaped, order=_order(target, shaped, made.has_row))
+    is_dropped = made.has_row & (spread < 0) & ~made.refused[changes.records]
+    return _keeping_marked(target, _deleting(target, shaped, is_dropped, records["timestamp"]))
+
+
+def _refuse_unidentified(target: TableTarget, changes: Changes, refused: Bools) -> list[Mismatch]:
+    """Marks the records in `refused` whose changes lack a key or an ordering value; returns their mismatches."""
+    return _without_key(target, changes, refused) + _without_order(target, changes, refused)
+
+
+def are_marked(changes: Changes) -> Bools:
+    """Returns which changes mark their row as deleted, bool of shape (n_changes,)."""
+    marks = changes.own.get("deleted")
+    found: Bools = np.zeros(changes.ops.size, np.bool_) if marks is None else np.asarray(marks.fill_null(False))
+    return found
+
+
+def _keys_alone(program: Program) -> Program:
+    """Returns the program without conditions: a row that it would drop has a key all the same."""
+    stages = (
+        replace(stage, on_miss="null") if isinstance(stage, Lookup) else stage
+        for stage in program.stages
+        if not isinstance(stage, Filter)
+    )
+    return Program(tuple(stages), program.output)
+
+
+def _key_columns(target: TableTarget, program: Program, columns: Records, count: int) -> list[pa.Array]:
+    """Returns the table's columns as the query makes them of changes without a row: null where an expression fails."""
+    assert target.query is not None
+    made = evaluate(_keys_alone(program), columns, count, "null", references=references_of(target.query.lookups))
+    return _table_columns(target, program, made.columns, count, 0)[0]
+
+
+def _with_keys(target: TableTarget, program: Program, changes: Changes, columns: Records, rows: Rows) -> Changes:
+    """Returns the changes with the columns of `rows`, which have no row, that identify and order rows. columns: the
+    records' columns of these.
+    """
+    if not rows.size:
+        return changes
+    converted = _key_columns(target, program, columns, rows.size)
+    places = np.arange(changes.ops.size)
+    places[rows] = np.arange(rows.size) + changes.ops.size
+    assert target.changes is not None
+    needed = (*_key_names(target), target.changes.order_by)
+    return replace(
+        changes,
+        columns=[
+            pa.concat_arrays([column, other]).take(pa.array(places)) if field.name in needed else column
+            for field, column, other in zip(target.fields, changes.columns, converted, strict=True)
+        ],
+    )
+
+
+def _order(target: TableTarget, changes: Changes, has_row: Bools) -> pa.Array | None:
+    """Returns the ordering value of each change, as the query makes it; of metadata as the record has it. has_row: the
+    changes with a row after them. Any other change has no ordering value where its record has none, whatever the query
+    makes of nulls.
+    """
+    assert target.changes is not None
+    made = next((n for n, field in enumerate(target.fields) if field.name == target.changes.order_by), None)
+    if made is None:
+        return changes.order
+    is_known = pa.array(has_row)
+    if changes.order is not None:
+        is_known = pc.or_(is_known, changes.order.is_valid())
+    return pc.if_else(is_known, changes.columns[made], None)
+
+
+def _key_names(target: TableTarget) -> list[str]:
+    assert target.changes is not None
+    return [path[0] for path in target.changes.paths]
+
+
+def _old_keys(target: TableTarget, program: Program, columns: Records, changes: Changes) -> list[pa.Array] | None:
+    """Returns the old keys as the query makes them; null where the key is unchanged."""
+    source = target.source
+    if changes.old_keys is None or source is None or source.changes is None:
+        return None
+    names = [path[0] for path in source.changes.paths]
+    old = dict(zip(names, changes.old_keys, strict=True))
+    before = {name: pc.coalesce(old[name], column) if name in old else column for name, column in columns.items()}
+    is_changed = np.logical_or.reduce([np.asarray(key.is_valid()) for key in changes.old_keys])
+    made = _key_columns(target, program, before, changes.ops.size)
+    by_name = {field.name: column for field, column in zip(target.fields, made, strict=True)}
+    mask = pa.array(is_changed)
+    return [pc.if_else(mask, by_name[name], pa.scalar(None, by_name[name].type)) for name in _key_names(target)]
+
+
+def _deleting(target: TableTarget, changes: Changes, is_dropped: Bools, times_of_records: pa.Array) -> Changes:
+    """Returns the changes with deletes in place of the rows that the query drops."""
+    if not is_dropped.any():
+        return changes
+    assert target.changes is not None
+    if not target.changes.marks_deletes:
+        return replace(changes, ops=np.where(is_dropped, DELETE, changes.ops).astype(np.int8))
+    mask, times = pa.array(is_dropped), changes.own["deleted_at"]
+    of_records = times_of_records.take(pa.array(changes.records)).cast(times.type)
+    now = of_records if changes.times is None else pc.coalesce(changes.times, of_records)
+    own = {"deleted": pc.if_else(mask, True, changes.own["deleted"]), "deleted_at": pc.if_else(mask, now, times)}
+    return replace(changes, own={**changes.own, **own})
+
+
+def _keeping_marked(target: TableTarget, changes: Changes) -> Changes:
+    """Returns the changes, of which those that mark a row as deleted keep its values, whatever these are made of."""
+    marked, keys = are_marked(changes), _key_names(target)
+    if not marked.any():
+        return changes
+    unavailable = {
+        n: changes.unavailable.get(n, np.zeros(marked.size, np.bool_)) | marked
+        for n, field in enumerate(target.fields)
+        if field.name not in keys
+    }
+    changes = replace(changes, unavailable=unavailable)
+    return replace(changes, unavailable=without_ordered(target, changes, changes.order))
+
+
+def _without_key(target: TableTarget, changes: Changes, refused: Bools) -> list[Mismatch]:
+    """Refuses the records of changes whose key column has no value."""
+    keys, found = _key_names(target), list[Mismatch]()
+    for field, column in zip(target.fields, changes.columns, strict=True):
+        if field.name in keys:
+            lacks = np.asarray(column.is_null()) & (changes.ops != TRUNCATE) & ~refused[changes.records]
+            found += [
+                Mismatch(row, field.name, ErrorClass.NO_KEY, f"{_NO_KEY} {field.name}")
+                for row in changes.records[lacks].tolist()
+            ]
+            refused[changes.records[lacks]] = True
+    return found
+
+
+def _without_order(target: TableTarget, changes: Changes, refused: Bools) -> list[Mismatch]:
+    """Refuses the records of rows without an ordering value."""
+    assert target.changes is not None
+    name = target.changes.order_by
+    if not name or changes.order is None:
+        return []
+    lacks = np.asarray(changes.order.is_null()) & (changes.ops == UPSERT) & ~refused[changes.records]
+    refused[changes.records[lacks]] = True
+    return [
+        Mismatch(row, name, ErrorClass.NO_ORDER_VALUE, _NO_ORDER.format(name))
+        for row in changes.records[lacks].tolist()
+    ]
