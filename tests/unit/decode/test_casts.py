@@ -17,9 +17,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from pyiceberg.types import IntegerType, LongType, NestedField, StringType, StructType
 
+from frazil.decode.cast import convert_columns
+from frazil.decode.columns import Columns
+from frazil.decode.conversion import Conversion
 from frazil.decode.epochs import DIGITS, FIRST_US, LAST_US, from_numbers
 from frazil.decode.lossless import cast_losslessly
+from frazil.decode.settings import Reading
 from frazil.write.transforms import transformed
 from tests.unit.decode.columns import decode
 from tests.unit.decode.decimal_ways import Chance, Pair, draw_pairs
@@ -303,3 +308,15 @@ def test_partition_values_of_all_times_that_rows_have_fit_32_bits(transform: str
     for zone in (None, "UTC"):
         found = transformed(transform, pa.array(micros, pa.int64()).cast(pa.timestamp("us", zone))).to_pylist()
         assert found == [_PARTS[transform](_EPOCH + timedelta(microseconds=one)) for one in micros]
+
+
+def test_the_class_of_a_bad_record_does_not_depend_on_how_many_are_bad() -> None:
+    written = StructType(
+        NestedField(0, "n", LongType(), required=False), NestedField(0, "s", StringType(), required=False)
+    )
+    fields = [NestedField(1, "n", IntegerType(), required=False), NestedField(2, "s", LongType(), required=False)]
+    for count in (1, 30):
+        columns = Columns([pa.array([2**40] * count), pa.array(["text"] * count)], np.zeros(count, np.uint8), ())
+        decoded = convert_columns(Conversion(Reading(may_widen=False), "", count, count), written, columns, fields)
+        classes = {one.row: one.kind for one in reversed(decoded.mismatches)}
+        assert set(classes.values()) == {"type_mismatch"}
