@@ -156,8 +156,8 @@ def row_differences(case: str, before: Sequence[str], now: Sequence[str]) -> Ite
     for place, (old, new) in places.items():
         gone, come = sorted(set(old) - set(new)), sorted(set(new) - set(old))
         if gone or come:
-            letters = enumerate(zip(*gone, *come, strict=False))
-            same = next((number for number, several in letters if len(set(several)) > 1), 0) if gone and come else 0
+            pairs = enumerate(zip(*gone, *come, strict=False))
+            same = next((number for number, several in pairs if len(set(several)) > 1), 0) if gone and come else 0
             start = max(0, same - _BEFORE_DIFFERENCE)
             yield from (f"- {place} {line[start : start + _MOST_CHARACTERS]}" for line in gone)
             yield from (f"+ {place} {line[start : start + _MOST_CHARACTERS]}" for line in come)
