@@ -137,7 +137,9 @@ def test_a_constant_that_an_older_column_cannot_hold_refuses_the_records(tmp_pat
         tmp_path, {"id": "long", "region": "int"}, shaping=Shaping(constants=CONSTANTS[:1]), reading=SKIP
     )
     report = run(Job({"a": target}), records_of([{"value": b'{"id": 1}'}]))["lake.t"]
-    assert [(bad.path, bad.reason) for bad in report.bad_records.first] == [("region", "`eu` is not a value of the type int")]
+    assert [(bad.path, bad.reason) for bad in report.bad_records.first] == [
+        ("region", "`eu` is not a value of the type int")
+    ]
 
 
 HEADERS = {"trace": "string", "raw": "binary", "n": "int", "m": "long"}

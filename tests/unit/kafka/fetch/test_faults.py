@@ -315,7 +315,9 @@ def test_the_first_of_the_servers_may_be_dead_or_silent() -> None:
 
 @pytest.mark.usefixtures("impatient")
 def test_no_server_at_all_is_named() -> None:
-    with pytest.raises(UnavailableError, match="records have not arrived for 0.9 s: the broker cannot be connected to"):
+    with pytest.raises(
+        UnavailableError, match=r"records have not arrived for 0\.9 s: the broker cannot be connected to"
+    ):
         read_of(f"{HOST}:{dead_port()}", 0, 50)
 
 
