@@ -151,7 +151,7 @@ Stage = Callable[[TableTarget, ReadRecords, Changes], Changes]
 def stages_of(target: TableTarget) -> tuple[Stage, ...]:
     """Returns the stages that the changes of a table pass, in order.
 
-    Before them, whole records are taken out: those that were not read (`left_out`), those before the table's start and those
+    Before them, whole records are removed: those that were not read (`left_out`), those before the table's start and those
     of other tables of a route (`shares_of`), those that crash their reader (`TableRun.take`). `_read_values` makes changes
     of the rest. A query's stages follow those of its `source`, the table that the records alone would make. After all of
     them come the tally, the dead letters, and the rows (`shape_rows`), which are written as they are, or the latest of each
