@@ -34,7 +34,7 @@ _MEMBER = re.compile(r"`([A-Z][A-Za-z]+)\.(_?[a-z]\w*)`")
 VAGUE = ("found", "one")
 """Names that leave open what a variable holds."""
 CLEAN = (
-    "adopt", "catalog", "cli", "dead_letters", "demo", "ha", "http", "imports", "kafka", "maintenance", "plugins",
+    "adopt", "catalog", "cdc", "cli", "dead_letters", "demo", "ha", "http", "imports", "kafka", "maintenance", "plugins",
     "process", "registry", "replay", "rows", "runtime", "schema", "store", "telemetry", "verify", "write", "*.py",
 )  # fmt: skip
 """Rooms of the source, and files beside them, in which no variable, parameter, field or function has a vague name."""
