@@ -16,7 +16,7 @@ _OF_DELETES: tuple[MetadataField, ...] = ("deleted", "deleted_at")
 _OF_LOGS: tuple[MetadataField, ...] = ("source_ts", "connector_ts", "unavailable")
 """The metadata columns that a changelog table always has, besides those of changes, where its envelope has them."""
 _OF_ANY = frozenset(
-    (*_OF_CHANGES, *_OF_DELETES, *(name for one in ENVELOPES.built_in.values() for name in one.all_metadata))
+    (*_OF_CHANGES, *_OF_DELETES, *(name for envelope in ENVELOPES.built_in.values() for name in envelope.all_metadata))
 )
 _UPSERT_VERSION = 3
 _OF_TOMBSTONES: tuple[MetadataField, ...] = ("timestamp", "offset", "partition")

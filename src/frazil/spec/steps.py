@@ -63,15 +63,17 @@ def metadata_names(table: TableSpec) -> dict[str, str]:
 def check_new_names(table: TableSpec) -> Iterator[Mistake]:
     """Yields names of columns from `rename` and `add_fields` that no table can have."""
     named = metadata_names(table)
-    found = [("rename", name) for path, name in table.query.rename if len(path) == 1]
-    found += [("add_fields", name) for name, value in table.query.add_fields if not (name == value and name in named)]
-    for key, name in found:
+    new_names = [("rename", name) for path, name in table.query.rename if len(path) == 1]
+    new_names += [
+        ("add_fields", name) for name, value in table.query.add_fields if not (name == value and name in named)
+    ]
+    for key, name in new_names:
         if not name:
             yield Mistake(key, f"`{key}` makes a column without a name", "give it a name")
         if name.lower() in RESERVED_COLUMNS:
             message = f"`{key}` makes a column `{name}`, which is the name of one of Iceberg's metadata columns"
             yield Mistake(key, message, "choose another name")
-    for key, name in [*found, *(("rename", name) for path, name in table.query.rename if len(path) > 1)]:
+    for key, name in [*new_names, *(("rename", name) for path, name in table.query.rename if len(path) > 1)]:
         if is_long(name):
             yield Mistake(key, f"`{key}`: {long_name_reason(name)}", "give it a shorter name")
 
@@ -189,10 +191,9 @@ def check_expectation(expectation: ExpectationSpec) -> Iterator[Mistake]:
 
 def check_expect(table: TableSpec) -> Iterator[Mistake]:
     """Yields expectations that make dead letters of a table without them."""
-    for one in table.query.expect:
-        if one.action == "dead_letter" and table.bad_records.on_bad_record != "dead_letter":
-            message = (
-                f"`expect.{one.name}` makes dead letters, and `on_bad_record` is {table.bad_records.on_bad_record}"
-            )
+    for expectation in table.query.expect:
+        if expectation.action == "dead_letter" and table.bad_records.on_bad_record != "dead_letter":
+            reaction = table.bad_records.on_bad_record
+            message = f"`expect.{expectation.name}` makes dead letters, and `on_bad_record` is {reaction}"
             remedy = "write `on_bad_record: dead_letter`, or `else: warn`, `drop` or `stop`"
             yield Mistake("expect", message, remedy)

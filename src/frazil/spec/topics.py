@@ -178,7 +178,7 @@ def _read_selectors(node: Node, _: Reading) -> tuple[TopicSelector, ...]:
     if isinstance(node, Section):
         read_list(node, read_text)
     empty = SpecError(f"`{LABEL}` is an empty list", remedy="write at least one topic, such as `[a]`")
-    selectors = one_or_several(node, lambda one: parse_selector(read_text(one)), empty)
+    selectors = one_or_several(node, lambda item: parse_selector(read_text(item)), empty)
     refuse_twice(selectors, lambda selector: selector.text)
     return selectors
 

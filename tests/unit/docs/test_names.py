@@ -35,10 +35,10 @@ VAGUE = ("found", "one")
 """Names that leave open what a variable holds."""
 CLEAN = (
     "adopt", "catalog", "cli", "dead_letters", "demo", "ha", "http", "imports", "kafka", "maintenance", "plugins", "process",
-    "registry", "replay", "runtime", "schema", "store", "telemetry", "verify", "write", "*.py",
+    "registry", "replay", "runtime", "schema", "spec", "store", "telemetry", "verify", "write", "*.py",
 )  # fmt: skip
 """Rooms of the source, and files beside them, in which no variable, parameter, field or function has a vague name."""
-NOT_YET: tuple[str, ...] = ()
+NOT_YET = ("spec/syntax/problems.py", "spec/syntax/secrets.py")
 """Files of these rooms that still have vague names."""
 
 
