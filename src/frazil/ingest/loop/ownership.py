@@ -265,9 +265,9 @@ class Ownership:
             return None
         usable = (t for t in tables if not t.spec.has_query and t.status.run_state is not RunState.STOPPED)
         count = _WARM_RECORDS if self._warm_jobs < _MOST_WARM_JOBS else _KEEP_WARM_RECORDS
-        found = [p for t in usable if t.catalog.is_loaded and (p := _newest(t, ends, count, now_s))]
+        candidates = [p for t in usable if t.catalog.is_loaded and (p := _newest(t, ends, count, now_s))]
         # After a job that has failed another table is read: the records of the first may be the cause.
-        planned = found[self._failed_warm_jobs % len(found)] if found else None
+        planned = candidates[self._failed_warm_jobs % len(candidates)] if candidates else None
         self._is_warming = planned is not None
         if planned is None:  # Without records no more can be done now.
             self._warm_jobs, self._warm_due_s = max(WARM_JOBS, self._warm_jobs), now_s + _WARM_AGAIN_S

@@ -149,14 +149,14 @@ def shaping_of(spec: TableSpec) -> Shaping | None:
         fields=fields,
         units=tuple((column.name, column.unit) for column in spec.shape.columns if column.unit),
         counted=tuple(
-            (one.name, *inner)
-            for one in spec.shape.columns
-            if not one.is_own
-            for inner in counted_in(one.type, one.unit)
+            (column.name, *inner)
+            for column in spec.shape.columns
+            if not column.is_own
+            for inner in counted_in(column.type, column.unit)
         ),
         coerced=tuple(column.name for column in spec.shape.columns if column.coerce),
         zones=tuple((column.name, column.zone) for column in spec.shape.columns if column.zone),
-        constants=tuple((one.name, one.constant) for one in spec.shape.columns if one.constant is not None),
+        constants=tuple((column.name, column.constant) for column in spec.shape.columns if column.constant is not None),
         headers=tuple((column.name, column.header) for column in spec.shape.columns if column.header is not None),
         key=key_column_of(spec),
     )

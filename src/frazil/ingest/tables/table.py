@@ -105,17 +105,17 @@ class Table:
         route = self.spec.route
         if route is None or self.spec.route_values:
             return ()
-        return tuple(one for one in (*self.progress.routed, *self.found_tables) if one.name not in route.taken)
+        return tuple(table for table in (*self.progress.routed, *self.found_tables) if table.name not in route.taken)
 
     def found_in(self, values: Iterable[tuple[str, ...]], start: Offsets) -> tuple[RoutedTable, ...]:
         """Returns the tables that some values get, as far as they get one. start: where the records of the tables begin."""
         assert self.spec.route is not None
         router = Router(self.spec.route, self.routed)
-        known = len(router.tables)
-        for one in values:
-            if router.refuse(one) is None:
-                router.add(one, start)
-        return router.tables[known:]
+        known_count = len(router.tables)
+        for value in values:
+            if router.refuse(value) is None:
+                router.add(value, start)
+        return router.tables[known_count:]
 
     @property
     def is_first(self) -> bool:
@@ -298,10 +298,10 @@ def loaded(catalog: Catalog, name: str) -> TableState:
 
     Raises: UnavailableError when the table no longer exists.
     """
-    found = catalog.load(name)
-    if found is None:
+    state = catalog.load(name)
+    if state is None:
         raise UnavailableError("the table no longer exists", remedy="find out who dropped the table", where=name)
-    return found
+    return state
 
 
 def _records_state(spec: TableSpec, state: TableState) -> TableState:

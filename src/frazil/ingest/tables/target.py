@@ -92,7 +92,9 @@ def _target_of(table: Table, schema: Schema | None) -> TableTarget:
 def _known_records(table: Table) -> KnownRecords:
     updates = table.key_updates
     return KnownRecords(
-        crashing=tuple(sorted(table.bad_records.crashing, key=lambda one: (one.topic, one.partition, one.offset))),
+        crashing=tuple(
+            sorted(table.bad_records.crashing, key=lambda record: (record.topic, record.partition, record.offset))
+        ),
         missing_required=tuple(sorted(updates.missing_required)),
         unpaired=tuple(sorted(updates.unpaired)),
         abandoned=tuple(sorted(updates.abandoned)),
@@ -221,7 +223,7 @@ def _key_reading(table: Table, written: ValueSpec | None = None) -> Reading:
 
 def _header_readings(table: Table) -> tuple[tuple[str, Reading], ...]:
     """Returns how the header of each column is read: with its declared type only. Text and bytes need no decoding."""
-    decoded = ((one.name, one.value) for one in table.spec.shape.columns if one.value is not None)
+    decoded = ((column.name, column.value) for column in table.spec.shape.columns if column.value is not None)
     return tuple(
         (column, _header_reading(table, column, value))
         for column, value in decoded
