@@ -272,8 +272,8 @@ def _remarks(report: PipelineReport) -> Iterator[Text]:
 
 def _about_layout(table: TableStatus) -> Iterator[Text]:
     """Yields the partition spec and sort order of new files, where there are some."""
-    known = {"partitioned": table.derived.partition_spec, "sorted": table.derived.sort_order}
-    words = [f"{how} by {', '.join(terms)}" for how, terms in known.items() if terms]
+    layout = {"partitioned": table.derived.partition_spec, "sorted": table.derived.sort_order}
+    words = [f"{how} by {', '.join(terms)}" for how, terms in layout.items() if terms]
     if words:
         yield Text(f"\n{table.name} is {' and '.join(words)}", style="dim")
 

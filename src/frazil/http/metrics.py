@@ -324,14 +324,14 @@ def render(pipeline: RunningPipeline) -> bytes:
         for more, number in single.get(process_metric.name, ()):
             words = "".join(f',{name}="{_escaped(value)}"' for name, value in more.items())
             lines.append(f"{process_metric.name}{{{label}{words}}} {number}")
-    known = [
+    labelled_tables = [
         (f'{label},table="{_escaped(table_status.name)}"', table_status, table)
         for table_status, table in known_tables(report, tables)
     ]
     for metric in TABLE:
         lines += _head(metric)
         name, further = metric.name, metric.label
-        for labels, status, table in known:
+        for labels, status, table in labelled_tables:
             value = value_of(metric, status, table)
             if isinstance(value, int | float):
                 lines.append(f"{name}{{{labels}}} {value}")
