@@ -139,9 +139,9 @@ def _check_envelope(table: TableSpec, kind: str) -> Iterator[Mistake]:
 
 
 def _check_metadata(table: TableSpec, kind: str) -> Iterator[Mistake]:
-    known = {*_OF_CHANGES, *_metadata_of(kind)} if kind != "none" else set()
+    usable = {*_OF_CHANGES, *_metadata_of(kind)} if kind != "none" else set()
     for name in table.metadata:
-        if name not in _OF_ANY or name in known or (name in _OF_DELETES and table.changes.deletes == "soft"):
+        if name not in _OF_ANY or name in usable or (name in _OF_DELETES and table.changes.deletes == "soft"):
             continue
         if name in _OF_DELETES:
             message, remedy = f"`{name}` in `metadata` is for deleted rows that are kept", "`deletes: soft`"

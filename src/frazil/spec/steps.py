@@ -83,14 +83,14 @@ def check_different(table: TableSpec) -> Iterator[Mistake]:
     `columns` and `metadata` are compared with the table's when it is made.
     """
     spelt = ".".join
-    made = [spelt((*path[:-1], name)) for path, name in table.query.rename]
+    renamed = [spelt((*path[:-1], name)) for path, name in table.query.rename]
     named = {
         "key_columns": list(table.changes.key_columns),
         "rename": [spelt(path) for path, _ in table.query.rename],
         "cast": [spelt(path) for path, _ in table.query.cast],
         "add_fields": [name for name, _ in table.query.add_fields],
     }
-    for key, names in [*named.items(), ("rename", made)]:
+    for key, names in [*named.items(), ("rename", renamed)]:
         first: dict[str, str] = {}
         for name in names:
             if name.lower() in first:
@@ -101,16 +101,16 @@ def check_different(table: TableSpec) -> Iterator[Mistake]:
 
 def check_added(table: TableSpec) -> Iterator[Mistake]:
     """Yields metadata in `add_fields` that the table does not have: it would be a constant."""
-    known, has_envelope = metadata_names(table), table.changes.envelope is not None
+    names, has_envelope = metadata_names(table), table.changes.envelope is not None
     for _, value in table.query.add_fields:
         text = str(value)
         is_path = text in OF_CHANGES and (has_envelope or "." in text)
         is_path |= has_envelope and text.startswith(("source.", "transaction."))
-        if text in known or not (is_path or text in METADATA_COLUMNS.values()):
+        if text in names or not (is_path or text in METADATA_COLUMNS.values()):
             continue
         if has_envelope:
             message = f"`add_fields` has `{text}`, which the table's envelope does not have"
-            yield Mistake("add_fields", message, advice(text, known))
+            yield Mistake("add_fields", message, advice(text, names))
         else:
             message = f"`add_fields` has `{text}`, which needs an envelope that the table does not have"
             yield Mistake("add_fields", message, "write `envelope`, or take it out of `add_fields`")

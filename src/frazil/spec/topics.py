@@ -78,9 +78,9 @@ class TopicSelector(BaseModel):
 
 def topic_filter(selectors: Iterable[TopicSelector]) -> Callable[[str], bool]:
     """Returns whether one of the selectors selects a topic, as a function of its name."""
-    known = list(selectors)
-    names = frozenset(selector.literal for selector in known)
-    patterns = [selector for selector in known if selector.pattern is not None]
+    candidates = list(selectors)
+    names = frozenset(selector.literal for selector in candidates)
+    patterns = [selector for selector in candidates if selector.pattern is not None]
     return lambda name: name in names or any(selector.matches(name) for selector in patterns)
 
 

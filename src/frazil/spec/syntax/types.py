@@ -258,7 +258,7 @@ class _Parser:
                 f"the type `{word}` is not available in this version",
                 remedy="use another type" + (f", such as `{word.removesuffix('_ns')}`" if word.endswith("_ns") else ""),
             )
-        known = [*_WORDS, *_FORMS]
-        close = _OTHER_NAMES.get(word.lower()) or nearest(word, known)
-        remedy = f"did you mean `{_FORMS.get(close, close)}`?" if close else f"Iceberg's types: {', '.join(known)}"
+        type_names = [*_WORDS, *_FORMS]
+        close = _OTHER_NAMES.get(word.lower()) or nearest(word, type_names)
+        remedy = f"did you mean `{_FORMS.get(close, close)}`?" if close else f"Iceberg's types: {', '.join(type_names)}"
         return SpecError(f"the type `{word}` is unknown", remedy=remedy)
