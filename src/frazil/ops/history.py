@@ -266,9 +266,9 @@ class History:
 
 def _summary(samples: Samples) -> tuple[float, float, float]:
     """Returns one sample for several: the largest lag, the worst freshness and the average rate."""
-    known = [row[~np.isnan(row)] for row in samples]
-    lag, fresh = (float(row.max()) if row.size else np.nan for row in known[:2])
-    return lag, fresh, float(known[2].mean()) if known[2].size else np.nan
+    present = [row[~np.isnan(row)] for row in samples]
+    lag, fresh = (float(row.max()) if row.size else np.nan for row in present[:2])
+    return lag, fresh, float(present[2].mean()) if present[2].size else np.nan
 
 
 def _packed(samples: Samples) -> bytes:

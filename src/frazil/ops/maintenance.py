@@ -31,9 +31,9 @@ _OFF = "`maintenance` is false in this pipeline file"
 
 def maintained_tables(tables: Iterable[Table]) -> list[MaintainedTable]:
     """Returns every table and every dead-letter table, which may not exist."""
-    known = list(tables)
-    own = [maintained_table(table) for table in known]
-    return own + [_dead_letter_table(owners) for owners in _owners_of_dead_letters(known).values()]
+    all_tables = list(tables)
+    own = [maintained_table(table) for table in all_tables]
+    return own + [_dead_letter_table(owners) for owners in _owners_of_dead_letters(all_tables).values()]
 
 
 def maintained_table(table: Table, is_limited: bool = False) -> MaintainedTable:
@@ -78,9 +78,9 @@ class Activities:
         """Returns the last commit to each table that this process works on; tables without a commit are left out. A
         dead-letter table of several tables is the first one's.
         """
-        known = list(tables)
-        in_hand, owners, activities = _batches(known), _owners_of_dead_letters(known), list[TableActivity]()
-        for table in known:
+        all_tables = list(tables)
+        in_hand, owners, activities = _batches(all_tables), _owners_of_dead_letters(all_tables), list[TableActivity]()
+        for table in all_tables:
             if table.catalog.size is None:
                 continue
             version, size = table.progress.commit_id, table.catalog.size
@@ -90,7 +90,7 @@ class Activities:
             if count := table.catalog.dead_letter_count:
                 dead_letters = self._dead_letters(owners[table.dead_letter_table_name])
                 activities.append(TableActivity(dead_letters, str(count), 0, 0, in_hand.get(dead_letters.name)))
-        owned = {table.name for table in known if table.schedule.is_owned}
+        owned = {table.name for table in all_tables if table.schedule.is_owned}
         return [
             activity
             for activity in activities
@@ -98,12 +98,12 @@ class Activities:
         ]
 
     def _own(self, table: Table) -> MaintainedTable:
-        known = self._append_tables.get(table.name)
-        if known is None:
-            known = maintained_table(table, is_limited=True)
-            if not known.is_upsert:
-                self._append_tables[table.name] = known
-        return known
+        maintained = self._append_tables.get(table.name)
+        if maintained is None:
+            maintained = maintained_table(table, is_limited=True)
+            if not maintained.is_upsert:
+                self._append_tables[table.name] = maintained
+        return maintained
 
     def _dead_letters(self, owners: list[Table]) -> MaintainedTable:
         names = tuple(table.name for table in owners)

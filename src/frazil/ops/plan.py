@@ -296,8 +296,8 @@ def _add_columns(table: Table, plan: PlannedTable, records: list[ReadRecord], sa
     # A run adds these before it reads.
     own = {name: kind for name, kind in own_columns(spec).items() if name not in existing and name not in declared}
     new = {name: column for name, column in declared.items() if name not in existing}
-    known = {name: column.type for name, column in declared.items()} | own
-    before = extend_schema(state.schema if state is not None else Schema(), {(): known})
+    wanted = {name: column.type for name, column in declared.items()} | own
+    before = extend_schema(state.schema if state is not None else Schema(), {(): wanted})
     checking = sample_reader.queries.checking(table)
     schema, decoded = _read(table, before, records, sample_reader.schemas, checking)
     first = decode_sample(table, records, before, sample_reader.schemas)
@@ -310,7 +310,7 @@ def _add_columns(table: Table, plan: PlannedTable, records: list[ReadRecord], sa
         plan.problem = _mismatch(decoded, records, spec, plan.is_too_bad)
     columns = [PlannedColumn(name, format_type(column.type), _source_of(column)) for name, column in new.items()]
     for change in compare_schemas(state.schema, before) if state is not None else ():
-        if change.path not in known or change.path in existing:
+        if change.path not in wanted or change.path in existing:
             word = "declared" if change.is_new else "widened"
             columns.append(PlannedColumn(change.path, format_type(change.kind), word))
     source, key_column = "registry" if spec.source.value.needs_registry else "inferred", key_column_of(spec)
@@ -358,10 +358,10 @@ def _add_query_columns(
         plan.query_problem = _problem_of_any(table, sample_reader.queries)
         return
     try:
-        made = sample_reader.queries.first_schema(table, schema, sampled_keys(view, records, schema))
+        first_schema = sample_reader.queries.first_schema(table, schema, sampled_keys(view, records, schema))
         query = table.schema.query
         plan.protected = query.protected if query is not None else ()
-        after = query_adder(table.spec, query)(table.state.schema) if table.state and query else made
+        after = query_adder(table.spec, query)(table.state.schema) if table.state and query else first_schema
     except UnavailableError as error:
         plan.problem = plan.query_problem = problem_of(error)
         return

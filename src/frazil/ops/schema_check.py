@@ -164,8 +164,8 @@ def _compare(gate: _Gate, names: tuple[str, str], subject: str, schema: WriterSc
 def _newest(gate: _Gate, topic: str, value: ValueSpec, is_key: bool) -> Iterator[tuple[str, WriterSchema | None]]:
     """Yields the subjects of a topic with their newest schemas; an empty subject where no record type is known yet."""
     ids = gate.table.progress.schemas if gate.table.state is not None and not is_key else ()
-    known = gate.schemas.fetch(ids, topic, value).values() if gate.schemas.needs_types(value) else ()
-    subjects = gate.schemas.subjects(topic, value, known, is_key)
+    writer_schemas = gate.schemas.fetch(ids, topic, value).values() if gate.schemas.needs_types(value) else ()
+    subjects = gate.schemas.subjects(topic, value, writer_schemas, is_key)
     for subject in subjects:
         yield subject, gate.schemas.newest(subject)
     if not subjects:

@@ -189,8 +189,8 @@ def _collect(
         advice = MissingTopics(source)
         for table, topic in missing_topics(discovery.tables.values()):
             facts_by_name[table.name].problem = advice.problem(topic)
-        known = {topic for table in discovery.tables.values() for topic in table.offsets.topics}
-        literals = (selector.literal for selector in spec.selected.topics if selector.literal not in known)
+        known_topics = {topic for table in discovery.tables.values() for topic in table.offsets.topics}
+        literals = (selector.literal for selector in spec.selected.topics if selector.literal not in known_topics)
         problems += [advice.problem(topic) for topic in literals if topic]
         with suppress(UnavailableError):  # It has just answered; if it no longer does, that is already reported.
             problems += map(problem_of, empty_patterns(spec, source))
@@ -330,19 +330,19 @@ def _report(facts: _Found, process: Process, state: ProcessState, now_ms: int) -
     note = last.condition.problem if run_state == last.condition.state or is_unfed else None
     problem = note or facts.problem or _loss(facts, last)
     lag = _lag(facts, last, is_remembered=process.is_running and (facts.lag_records is None or is_unfed))
-    known = replace(last, lag=lag, progress=progress_of(table) if facts.is_reached else last.progress)
+    status = replace(last, lag=lag, progress=progress_of(table) if facts.is_reached else last.progress)
     if problem is None and run_state == NOT_RUNNING and lag.lag_records != 0:
-        problem = _unread(facts, known, state.updated_ms or 0)
+        problem = _unread(facts, status, state.updated_ms or 0)
     verification = last.recorded.verification
     differs = verification is not None and verification.is_equal is False
     size = table.catalog.size if facts.is_reached else last.recorded.size
     reason = problem or Problem("")
     return replace(
-        known,
+        status,
         condition=TableCondition(run_state, reason.message, reason.remedy, reason.where),
         derived=Derived(
             is_well=run_state not in _BAD_STATES and problem in (None, note) and not differs,
-            lag_s=known.lag_s(now_ms),
+            lag_s=status.lag_s(now_ms),
             rows=size.live_row_count if size else None,
             files=size.file_count if size else None,
             size_bytes=size.size_bytes if size else None,
@@ -384,14 +384,14 @@ def _has_moved_on(facts: _Found, recorded_at_ms: int) -> bool:
     return (facts.table.progress.committed_at_ms or 0) > recorded_at_ms
 
 
-def _unread(facts: _Found, known: TableStatus, recorded_at_ms: int) -> Problem | None:
+def _unread(facts: _Found, status: TableStatus, recorded_at_ms: int) -> Problem | None:
     """Returns why records of a pipeline that is not running wait, where its last run could not read them or none has
     read any; None where they only wait for the next run.
     """
-    reason = known.condition.problem
-    if known.condition.state == RunState.BACKING_OFF and reason and not _has_moved_on(facts, recorded_at_ms):
+    reason = status.condition.problem
+    if status.condition.state == RunState.BACKING_OFF and reason and not _has_moved_on(facts, recorded_at_ms):
         return replace(reason, message=f"the last run ended while the table was backing off: {reason.message}")
-    if known.progress.committed is False:
+    if status.progress.committed is False:
         return Problem("no run has committed to the table yet", _NEVER_REMEDY, facts.table.name)
     return None
 

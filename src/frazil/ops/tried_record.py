@@ -147,10 +147,11 @@ def _by_name(rows: pa.Table) -> dict[str, pa.Array]:
 def _documents(columns: dict[str, pa.Array], schema: Schema) -> Iterator[Row]:
     """Yields the rows as JSON. schema: of the table; columns that are protected have another type."""
     kinds = {field.name: field.field_type for field in schema.fields if field.name in columns}
-    known = {name: kind for name, kind in kinds.items() if arrow_type(kind).equals(columns[name].type)}
+    readable = {name: kind for name, kind in kinds.items() if arrow_type(kind).equals(columns[name].type)}
     for row in range(len(next(iter(columns.values()), ()))):
         yield {
-            name: _with_uuids(json.loads(json_text(column[row])), known.get(name)) for name, column in columns.items()
+            name: _with_uuids(json.loads(json_text(column[row])), readable.get(name))
+            for name, column in columns.items()
         }
 
 

@@ -38,9 +38,9 @@ def unused_fields(table: Table, fields: Schema, records: Sequence[ReadRecord], c
     """
     if not count:
         return
-    known = Schema(*(field for field in fields.fields if field.name != RESCUED_COLUMN))
+    own_fields = Schema(*(field for field in fields.fields if field.name != RESCUED_COLUMN))
     headers = frozenset(f"{HEADERS}.{name}" for record in records for name, _ in record.headers)
-    for setting, path, close in (*_of_protect(table, known, headers), *_of_steps(table, known)):
+    for setting, path, close in (*_of_protect(table, own_fields, headers), *_of_steps(table, own_fields)):
         yield _warning(setting, path, close, count)
 
 
@@ -66,12 +66,12 @@ def unselected_fields(
     takes_all = spec.model_copy(update=all_fields | {"unknown_fields": "add", "schema_evolution": "evolve"})
     requested = decode_sample(replace(table, spec=takes_all, state=None), records, Schema(), schemas).requested_fields
     paths = set(_paths_in(requested))
-    known = {".".join(path) for path in paths}
-    plain = set(map(fold_case, known))
+    names = {".".join(path) for path in paths}
+    plain = set(map(fold_case, names))
     for setting, settings in listed.items():
         for name in map(".".join, settings):
             if fold_case(name) not in plain:
-                yield _warning(setting, name, _inside(name, known) or nearest(name, known), count)
+                yield _warning(setting, name, _inside(name, names) or nearest(name, names), count)
     # Records of which no other can be a row are bad for this very reason.
     for name, meant in _renamed_members(spec, paths) if renames_members else ():
         yield _warning("columns", name, meant, len(records))
@@ -82,11 +82,11 @@ def _declared_fields(spec: TableSpec) -> list[Path]:
     return [] if field_in_image(spec) else [column.field for column in spec.shape.columns if column.field]
 
 
-def _inside(name: str, known: Collection[str]) -> str | None:
+def _inside(name: str, paths: Collection[str]) -> str | None:
     """Returns the known path that is left of a path without its first names, as without those of an envelope."""
     names = name.split(".")
     ends = (".".join(names[cut:]) for cut in range(1, len(names)))
-    return next((path for end in ends for path in known if fold_case(path) == fold_case(end)), None)
+    return next((path for end in ends for path in paths if fold_case(path) == fold_case(end)), None)
 
 
 def _renamed_members(spec: TableSpec, paths: Collection[Path]) -> Iterator[tuple[str, str]]:
@@ -101,9 +101,9 @@ def _renamed_members(spec: TableSpec, paths: Collection[Path]) -> Iterator[tuple
     have = set(map(fold_path, paths))
     for column in spec.shape.columns:
         for path, _ in types_in(column.type, column.field or (column.name,)):
-            known = fields.get(in_case(path))
-            if known is not None and fold_path((*known[:-1], path[-1])) not in have:
-                yield ".".join((column.name, *path[len(column.field or (column.name,)) :])), ".".join(known)
+            field = fields.get(in_case(path))
+            if field is not None and fold_path((*field[:-1], path[-1])) not in have:
+                yield ".".join((column.name, *path[len(column.field or (column.name,)) :])), ".".join(field)
 
 
 def _warning(setting: str, path: str, close: str | None, count: int) -> str:

@@ -76,7 +76,7 @@ def has_lost_records(table: Table, source: Source) -> bool:
     )  # Otherwise compaction deletes what has no row any more.
     if keeps_rows and source.compacted(ends.keys()):
         return True
-    begins = source.beginnings([(topic, partition) for topic, known in ends.items() for partition in known])
+    begins = source.beginnings([(topic, partition) for topic, partitions in ends.items() for partition in partitions])
     return any(begin > 0 and ends[topic][partition] > 0 for (topic, partition), begin in begins.items())
 
 
