@@ -280,8 +280,8 @@ def read_once(batches: Iterable[Batch]) -> list[OffsetRange]:
     """Returns the ranges that cover all batches, one for each partition."""
     covered: dict[Partition, OffsetRange] = {}
     for r in (r for batch in batches for r in batch.ranges):
-        known = covered.setdefault((r.topic, r.partition), r)
-        covered[r.topic, r.partition] = replace(r, start=min(r.start, known.start), end=max(r.end, known.end))
+        offsets = covered.setdefault((r.topic, r.partition), r)
+        covered[r.topic, r.partition] = replace(r, start=min(r.start, offsets.start), end=max(r.end, offsets.end))
     return list(covered.values())
 
 

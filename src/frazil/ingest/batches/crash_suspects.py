@@ -114,15 +114,15 @@ class Suspects:
 
     def check(self, planned: Planned) -> None:
         """Raises TableStopped for a batch that has crashed the JVM whenever it was read."""
-        known = self._known.get(planned.table.name)
-        if known is None or known.deaths < MOST_DEATHS or _starts(known.ranges) != _starts(planned.batch.ranges):
+        suspect = self._known.get(planned.table.name)
+        if suspect is None or suspect.deaths < MOST_DEATHS or _starts(suspect.ranges) != _starts(planned.batch.ranges):
             return
         raise TableStopped(
-            f"the JVM has ended {known.deaths} times while it read these records, and nothing else",
+            f"the JVM has ended {suspect.deaths} times while it read these records, and nothing else",
             f"look in its log at why it has ended, then run `frazil resume {planned.table.name}`; or inspect the records of"
             " this range: to continue behind them write `start` with the offset of each partition and give the table a new"
             " name",
-            Batch(planned.table.name, known.ranges).place,
+            Batch(planned.table.name, suspect.ranges).place,
         )
 
     def _write(self) -> None:

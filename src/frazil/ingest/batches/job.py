@@ -179,9 +179,9 @@ class SparkJobs:
     def _for_query(self, spark: SparkSession) -> SparkSession:
         """Returns a session on the same context with the settings of queries."""
         if self._for_queries is None or self._for_queries[0] is not spark:
-            made = spark.newSession()
-            prepare_session(made._jsparkSession)
-            self._for_queries = spark, made
+            session = spark.newSession()
+            prepare_session(session._jsparkSession)
+            self._for_queries = spark, session
         return self._for_queries[1]
 
 

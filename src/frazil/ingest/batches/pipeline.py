@@ -362,8 +362,8 @@ def _stop_with(error: FrazilError) -> Outcome:
 
 def _read_with(table: Table) -> tuple[str, ...]:
     """Returns the ids of the schemas that the next run needs first; the format for a table without schemas."""
-    known = [name for name, schema in table.schema.of_values if schema != UNKNOWN]
-    return tuple(known[-_MOST_SCHEMAS:]) or (table.spec.source.value.format,)
+    schema_ids = [name for name, schema in table.schema.of_values if schema != UNKNOWN]
+    return tuple(schema_ids[-_MOST_SCHEMAS:]) or (table.spec.source.value.format,)
 
 
 def _pending_dead_letters(planned: Planned, report: TaskReport) -> PendingDeadLetters | None:

@@ -362,10 +362,10 @@ class Discovery:
                 "remove it from the pipeline file, or take it over again with `frazil adopt`",
                 table.name,
             )
-        known = state.progress.cluster_id
-        if known and known != cluster_id:
+        recorded_id = state.progress.cluster_id
+        if recorded_id and recorded_id != cluster_id:
             raise TableStopped(
-                f"the table's progress belongs to Kafka cluster {known}, and this is {cluster_id}",
+                f"the table's progress belongs to Kafka cluster {recorded_id}, and this is {cluster_id}",
                 "point `bootstrap.servers` at that cluster, or use another `pipeline` name for this one",
                 table.name,
             )

@@ -283,9 +283,9 @@ class Loader:
 
     def _is_first(self, warning: str, table: Table) -> bool:
         """Whether the table has not had this warning before."""
-        known = len(self._warned)
+        count_before = len(self._warned)
         self._warned.add((warning, table.name))
-        return len(self._warned) > known
+        return len(self._warned) > count_before
 
     def load_schemas(self, table: Table) -> None:
         """Requests the schemas of the last batch, so that they are not missing in the first batch of this process.

@@ -343,11 +343,11 @@ def _newest(table: Table, ends: Mapping[Partition, int], count: int, now_s: floa
     """Returns a batch of about `count` newest records of a table, from all its partitions, as each has a Kafka client of its
     own; None where they have no records.
     """
-    known = {place: end for place in table.partitions() if (end := ends.get(place, 0)) > 0}
-    if not known:
+    known_ends = {place: end for place in table.partitions() if (end := ends.get(place, 0)) > 0}
+    if not known_ends:
         return None
-    each = max(1, count // len(known))
-    starts = {place: max(0, end - each) for place, end in known.items()}
-    ranges = tuple(OffsetRange(*place, starts[place], end) for place, end in known.items())
+    each = max(1, count // len(known_ends))
+    starts = {place: max(0, end - each) for place, end in known_ends.items()}
+    ranges = tuple(OffsetRange(*place, starts[place], end) for place, end in known_ends.items())
     batch = Batch(table.name, ranges, is_apart=True)
     return Planned(table, batch, by_topic(starts), dict(ends), dict(ends), now_s)

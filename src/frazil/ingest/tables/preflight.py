@@ -381,13 +381,13 @@ def _member_pair(declared: IcebergType, table: IcebergType | None, path: FieldPa
     """Returns the path of a declared member, and the name of another one beside it that differs in case alone; None where
     there is none, or the table has both. table: the type of the column in the table. path: of the declared type.
     """
-    spellings, known = Spellings(), {part.name: part.field_type for part in parts_of(table)} if table else {}
+    spellings, members = Spellings(), {part.name: part.field_type for part in parts_of(table)} if table else {}
     for part in parts_of(declared):
         others = spellings.others(part.name)
-        if others and not known.keys() >= {part.name, others[0]}:
+        if others and not members.keys() >= {part.name, others[0]}:
             return (*path, part.name), others[0]
         spellings.add(part.name)
-    inner = (_member_pair(part.field_type, known.get(part.name), (*path, part.name)) for part in parts_of(declared))
+    inner = (_member_pair(part.field_type, members.get(part.name), (*path, part.name)) for part in parts_of(declared))
     return next(filter(None, inner), None)
 
 

@@ -99,8 +99,8 @@ class References:
             for name in (*on, *take):
                 _check_column(source, lookup, name, where)
             name = as_json([source.identity, on, take])
-            known = find_reference(key_of(name, source.version))
-            return known or note(_read(source, lookup, name, where))
+            reference = find_reference(key_of(name, source.version))
+            return reference or note(_read(source, lookup, name, where))
 
     def _open(self, table: Table, lookup: LookupSpec, states: dict[str, TableState | None], where: str) -> _Source:
         if lookup.file:
@@ -123,11 +123,11 @@ class References:
             if (own.kind, own.host) == (other.kind, other.host):
                 return state.io_properties
         place = replace(other, key="")
-        known = self._reached.get(place)
-        ends_ms = credentials_end_ms(known or {})
-        if known is None or (ends_ms is not None and ends_ms <= self._clock.now_ms() + _MARGIN_MS):
-            known = self._reached[place] = self._catalog.store_properties(file)
-        return known
+        properties = self._reached.get(place)
+        ends_ms = credentials_end_ms(properties or {})
+        if properties is None or (ends_ms is not None and ends_ms <= self._clock.now_ms() + _MARGIN_MS):
+            properties = self._reached[place] = self._catalog.store_properties(file)
+        return properties
 
 
 @contextmanager

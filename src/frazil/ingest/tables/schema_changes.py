@@ -359,9 +359,9 @@ def refuse_taken_names(table: Table, query: Query, records: Schema) -> None:
     columns are made of in place of its own earlier one. records: the fields, with new ones.
     """
     assert table.state is not None
-    known = table.records.state.schema.column_names if table.records.state is not None else ()
+    known_names = table.records.state.schema.column_names if table.records.state is not None else ()
     for field in records.fields:
-        if field.name not in known and fold_case(field.name) in query.aliases:
+        if field.name not in known_names and fold_case(field.name) in query.aliases:
             raise NameTaken(f"other columns are made of its column `{field.name}`")
     query_adder(table.spec, query)(table.state.schema)
 

@@ -179,9 +179,9 @@ class Schemas:
         as each attempt may wait long. Other requests are made: a registry that fails for one schema may have all
         others.
         """
-        known = self._outages.get(name)
-        if known is not None and self._clock.monotonic_s() - known[0] < _OUTAGE_S:
-            raise known[1]
+        outage = self._outages.get(name)
+        if outage is not None and self._clock.monotonic_s() - outage[0] < _OUTAGE_S:
+            raise outage[1]
         try:
             answer = ask()
         except UnavailableError as error:

@@ -143,8 +143,8 @@ class Table:
         """
         if self.state is None or not self.spec.has_query:
             return self.state.schema if self.state is not None else None
-        known = self.state.marks.get(RECORDS_SCHEMA)
-        return Schema.model_validate_json(known) if known else None
+        text = self.state.marks.get(RECORDS_SCHEMA)
+        return Schema.model_validate_json(text) if text else None
 
     def position(self) -> Offsets:
         """Returns the committed offsets, with the first offsets of partitions without progress."""
@@ -286,8 +286,8 @@ def set_key_columns(catalog: Catalog, state: TableState, names: Sequence[str]) -
     """
     if not names:
         return state
-    known = state.marks.get(RECORDS_SCHEMA)
-    schema = Schema.model_validate_json(known) if known else state.schema
+    text = state.marks.get(RECORDS_SCHEMA)
+    schema = Schema.model_validate_json(text) if text else state.schema
     columns = [spelled(name, schema) for name in names]  # Names in keys may differ in case.
     catalog.mark(state.name, KEY_COLUMNS, json.dumps(columns))
     return loaded(catalog, state.name)
@@ -306,8 +306,8 @@ def loaded(catalog: Catalog, name: str) -> TableState:
 
 def _records_state(spec: TableSpec, state: TableState) -> TableState:
     """Returns the state of a table with a query as that of the table which the records would make. spec: of the latter."""
-    known = state.marks.get(RECORDS_SCHEMA)
-    schema = Schema.model_validate_json(known) if known else Schema()
+    text = state.marks.get(RECORDS_SCHEMA)
+    schema = Schema.model_validate_json(text) if text else Schema()
     schema = extend_schema(schema, {(): declared_columns(spec)})
     return replace(state, schema=schema, partition_spec="", sort_order="", older_specs=())
 

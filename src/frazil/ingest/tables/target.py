@@ -64,13 +64,13 @@ def target_of(table: Table, schema: Schema | None = None) -> TableTarget:
 def _target_of(table: Table, schema: Schema | None) -> TableTarget:
     state, spec, size_bytes = table.state, table.spec, target_file_size(table)
     key_column, most = key_column_of(spec), spec.bad_records.limits.partitions
-    known = schema or (state.schema if state else None)
-    changes = _change_reading(table).spelled(known) if spec.changes.mode == "upsert" else None
+    columns = schema or (state.schema if state else None)
+    changes = _change_reading(table).spelled(columns) if spec.changes.mode == "upsert" else None
     return TableTarget(
         name=table.name,
-        schema_json=known.model_dump_json() if known else "",
+        schema_json=columns.model_dump_json() if columns else "",
         files=files_of(state, size_bytes, most) if state else TableFiles("", (), (), size_bytes, max_partitions=most),
-        reading=replace(_reading(table), aliases=_aliases(table, known)),
+        reading=replace(_reading(table), aliases=_aliases(table, columns)),
         record=RecordReading(
             key=_key_reading(table) if key_column else None,
             before_key=_envelope_key_reading(table) if spec.changes.envelope is not None else None,
@@ -156,16 +156,16 @@ def columns_of_keys(query: Query, fields: Iterable[str]) -> tuple[str, ...]:
 
     Raises: SpecError where it leaves out one of them.
     """
-    made: dict[str, str] = {}
+    columns: dict[str, str] = {}
     by_spark, origins = spark_columns(program_of(query)), origins_of(program_of(query))
     for column, names in origins.columns.items():
         if len(names) == 1 and column not in origins.looked_up and column not in by_spark:
-            made.setdefault(next(iter(names)), column)
+            columns.setdefault(next(iter(names)), column)
     for name in fields:
-        if name not in made:
+        if name not in columns:
             message, remedy = f"the query leaves out {name}, which identifies rows", f"add `{name}` to `select`"
             raise SpecError(message, remedy=f"{remedy}, or keep it in the steps")
-    return tuple(made[name] for name in fields)
+    return tuple(columns[name] for name in fields)
 
 
 def _envelope_key_reading(table: Table) -> Reading:

@@ -348,6 +348,6 @@ def due_records(target: TableTarget, topic: str, records: pa.RecordBatch, starts
     if target.name not in starts:
         return np.ones(records.num_rows, np.bool_)
     partitions, codes = np.unique(np.asarray(records.column("partition")), return_inverse=True)
-    known = starts[target.name][topic]
-    first = np.array([known.get(partition, _NEVER) for partition in partitions.tolist()], np.int64)
+    offsets = starts[target.name][topic]
+    first = np.array([offsets.get(partition, _NEVER) for partition in partitions.tolist()], np.int64)
     return np.asarray(np.asarray(records.column("offset")) >= first[codes])

@@ -357,8 +357,8 @@ class TableRun:
     def _note_hints(self, decoded: Decoded) -> None:
         """Uses the types in these records as hints for later ones, while the columns of a table are being found."""
         if self.is_trial:
-            known = dict(hints_of(decoded.requested_fields)) | dict(self.source.reading.hints)
-            reading = replace(self.source.reading, hints=tuple(known.items()))
+            hints = dict(hints_of(decoded.requested_fields)) | dict(self.source.reading.hints)
+            reading = replace(self.source.reading, hints=tuple(hints.items()))
             self.source = replace(self.source, reading=reading)
             query = self.target.query
             self.target = replace(self.target, query=replace(query, source=self.source)) if query else self.source
