@@ -4,6 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+FORMS: Mapping[str, str] = {
+    "start": "`earliest`, `latest`, a timestamp such as `2026-01-31T00:00:00Z` or in milliseconds, or offsets by partition",
+}
+"""Shapes of values, by key, whose JSON Schema reads badly."""
+
 PIPELINE_FILE = """\
 The pipeline file is YAML in UTF-8. An unknown key is an error with its line and the nearest valid name. Durations and
 sizes have a unit (`500ms`, `2s`, `5m`, `1h`; `64MiB`, `1GiB`). Values under `kafka`, `registry`, `catalog`, `spark`,
@@ -11,6 +16,7 @@ sizes have a unit (`500ms`, `2s`, `5m`, `1h`; `64MiB`, `1GiB`). Values under `ka
 ([secrets](../how-to/secrets.md)).
 
 `frazil schema` prints the JSON Schema from which this page is generated. Use it in your editor to validate the file."""
+
 CLI = """\
 Results are written to standard output, logs, notes and errors to standard error. With `--output json` standard output
 contains only JSON documents, one per line, also when the command fails.

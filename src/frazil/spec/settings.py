@@ -380,4 +380,4 @@ class LimitsSpec(Declared):
     partitions: Annotated[int, forms.count(1000)] = 10_000
     """The partitions that one batch may write; the table stops rather than write more."""
     record_bytes: Annotated[int, forms.SIZE, named("record_size")] = 16 * 1024 * 1024
-    """The size of a value above which its record is a bad one, unread."""
+    """The largest size of a value. Records with larger values become bad records without being decoded."""
