@@ -148,9 +148,10 @@ DEAD_LETTERS_QUOTES = """\
 The messages of these classes quote no value that a table with `protect` protects, so they are stored as they are. The
 messages of all other classes are replaced:"""
 METRICS = """\
-`/metrics` of the [HTTP service](../how-to/http.md) has these metrics. Each metric has the label `pipeline`, metrics of tables also
-`table`. Counters count the process's events and begin at 0. A metric of a table is absent while it is unknown. If another process
-works on a table, a [standby](../how-to/standby.md) has only `frazil_table_state` of it, so sums over processes are right.
+`/metrics` of the [HTTP service](../how-to/http.md) has these metrics. Each metric has the label `pipeline`, metrics of
+tables also `table`. Counters count the process's events and begin at 0. A metric of a table is absent while it is unknown.
+If another process works on a table, a [standby](../how-to/standby.md) has only `frazil_table_state` of it, so sums over
+processes are right.
 The metrics of `prometheus-client` about the process, such as `process_resident_memory_bytes`, are included.
 
 A table has about 45 series: 1,000 tables have 45,000. Histograms are over all tables. Values of `code` and `kind` are few:
