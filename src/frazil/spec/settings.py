@@ -376,7 +376,7 @@ class LimitsSpec(Declared):
     """Limits of columns, partitions and record sizes."""
 
     columns: Annotated[int, forms.count(1000)] = 1000
-    """The largest number of columns, nested fields included, that records may add up to. The table stops at it."""
+    """The largest number of columns, nested fields included. A table stops if records would bring it more."""
     partitions: Annotated[int, forms.count(1000)] = 10_000
     """The largest number of partitions that one batch may write. The table stops rather than write more."""
     record_bytes: Annotated[int, forms.SIZE, named("record_size")] = 16 * 1024 * 1024
