@@ -73,22 +73,22 @@ def check_primary_keys(check: BadRecords, opened: Opened, target: TableTarget) -
     is_row &= ~check.refused
     texts = pc.unique(primary_key.filter(pa.array(is_row))).to_pylist()
     named = {text: tuple(_column(target, name) for name in json.loads(text)) for text in texts}
-    known = target.changes.key_columns
-    expected = known or next(iter(named.values()), ())
+    key_columns = target.changes.key_columns
+    expected = key_columns or next(iter(named.values()), ())
     for text, columns in named.items():
         if set(map(fold_case, columns)) != set(map(fold_case, expected)):
             same = np.asarray(pc.fill_null(pc.equal(primary_key, text), False))
             reason = _OTHER.format(", ".join(columns), ", ".join(expected))
             check.refuse(is_row & same, Fault(ErrorClass.KEY_MISMATCH, reason))
-    return () if known else expected
+    return () if key_columns else expected
 
 
 def _column(target: TableTarget, name: str) -> str:
     """Returns the column that a field of the row feeds."""
     if target.shaping is None:
         return name
-    found = next((column for column, path in target.layout.paths.items() if path == (name,)), None)
-    return found or target.shaping.column_name((name,), target.layout.names)
+    column = next((column for column, path in target.layout.paths.items() if path == (name,)), None)
+    return column or target.shaping.column_name((name,), target.layout.names)
 
 
 def may_get_document_key(target: TableTarget) -> bool:
@@ -120,8 +120,8 @@ def find_document_key(check: BadRecords, opened: Opened, target: TableTarget) ->
 def key_arrays(target: TableTarget, columns: Sequence[pa.Array]) -> list[pa.Array]:
     """Returns the columns of the key, as far as the table has them."""
     assert target.envelope is not None
-    found = (member_at(target.fields, columns, path) for path in target.envelope.keys)
-    return [one[0] for one in found if one is not None]
+    members = (member_at(target.fields, columns, path) for path in target.envelope.keys)
+    return [member[0] for member in members if member is not None]
 
 
 def check_keys(context: ChangeContext, plan: Plan, keys: Sequence[pa.Array]) -> None:
@@ -224,18 +224,18 @@ def old_keys_of(
         return None
     rows = pa.array(places, mask=places < 0)
     return [
-        pa.concat_arrays([key, pa.array([one[k] for one in old_keys], key.type)]).take(rows)
+        pa.concat_arrays([key, pa.array([old_key[k] for old_key in old_keys], key.type)]).take(rows)
         for k, key in enumerate(keys)
     ]
 
 
 def _follows_delete(plan: Plan, keys: Sequence[pa.Array]) -> Bools:
     """Returns which changes are rows that replace a row with another key."""
-    found = np.zeros(plan.ops.size, np.bool_)
-    found[1:] = (
+    follows = np.zeros(plan.ops.size, np.bool_)
+    follows[1:] = (
         (plan.records[1:] == plan.records[:-1]) & (plan.ops[:-1] == DELETE) & ~find_redundant_deletes(plan, keys)[:-1]
     )
-    return found
+    return follows
 
 
 def _has_old_key_header(context: ChangeContext, record: int) -> bool:
@@ -246,7 +246,7 @@ def _has_old_key_header(context: ChangeContext, record: int) -> bool:
 
 def _headers(context: ChangeContext, record: int, name: str) -> list[bytes]:
     headers = context.records["headers"][record].as_py() if "headers" in context.records else None
-    return [one["value"] for one in headers or [] if one["key"] == name]
+    return [header["value"] for header in headers or [] if header["key"] == name]
 
 
 def _old_key_in_header(context: ChangeContext, record: int, kinds: Sequence[pa.DataType]) -> list[pa.Scalar] | None:
@@ -286,7 +286,7 @@ def key_update_parts_of(records: Records, opened: Opened) -> list[tuple[int, str
 
 def _has(records: Records, name: str) -> Bools:
     headers = records["headers"]
-    found = np.zeros(len(headers), np.bool_)
+    has_header = np.zeros(len(headers), np.bool_)
     is_named = np.asarray(pc.fill_null(pc.equal(headers.flatten().field("key"), name), False))
-    found[np.asarray(pc.list_parent_indices(headers))[is_named]] = True
-    return found
+    has_header[np.asarray(pc.list_parent_indices(headers))[is_named]] = True
+    return has_header

@@ -113,9 +113,9 @@ def _changes(target: TableTarget, row: Sequence[NestedField], opened: Opened, re
     assert envelope is not None
     if target.shaping is not None and target.layout.unbound:
         seen = unfold(opened.decoded.requested_fields, target.shaping.depth)
-        found = bindings_of(target.shaping, target.layout, seen)
-        if found:  # The batch is planned again with the fields that feed these columns.
-            return _nothing(target, replace(opened.decoded, requested_fields=found))
+        requested_fields = bindings_of(target.shaping, target.layout, seen)
+        if requested_fields:  # The batch is planned again with the fields that feed these columns.
+            return _nothing(target, replace(opened.decoded, requested_fields=requested_fields))
     check = BadRecords(opened, limit)
     _refuse_inconsistent(check, opened, envelope)
     keys = check_primary_keys(check, opened, target) or find_document_key(check, opened, target)
@@ -139,17 +139,17 @@ def _tombstones(opened: Opened, records: Records, refused: Bools) -> tuple[Bools
     """Returns which records have no value, except those right after the delete of their key, which repeat it; and the
     deletes that are the last records of their partition here.
     """
-    found: Bools = np.asarray((opened.record_kind == TOMBSTONE) & ~refused, np.bool_)
+    are_tombstones: Bools = np.asarray((opened.record_kind == TOMBSTONE) & ~refused, np.bool_)
     keys, partitions = records["key"], np.asarray(records["partition"])
     is_gone = (opened.record_kind <= ROW) & (opened.op == REMOVE) & ~refused
     ends = ends_of_runs(partitions)
     last_deletes: list[int] = ends[is_gone[ends] & np.asarray(keys.is_valid())[ends]].tolist()
-    if found.any():
+    if are_tombstones.any():
         is_same = np.asarray(pc.fill_null(pc.equal(keys[1:], keys[:-1]), False)) & (partitions[1:] == partitions[:-1])
-        found[1:] &= ~(is_gone[:-1] & is_same)
+        are_tombstones[1:] &= ~(is_gone[:-1] & is_same)
         if FOLLOWS_DELETE in records:
-            found &= ~np.asarray(records[FOLLOWS_DELETE])
-    return found, last_deletes
+            are_tombstones &= ~np.asarray(records[FOLLOWS_DELETE])
+    return are_tombstones, last_deletes
 
 
 def _open(
@@ -157,8 +157,8 @@ def _open(
 ) -> Opened:
     envelope = target.envelope
     assert envelope is not None
-    known = replace(envelope, keys=tuple((name,) for name in _before_fields(target)))
-    fields = opened_fields(known, row, facts)
+    keyed = replace(envelope, keys=tuple((name,) for name in _before_fields(target)))
+    fields = opened_fields(keyed, row, facts)
     names = [field.name for field in fields]
     reading, owner = _reading(target, envelope, names), None
     nothing: Bools = ~has_value(target.reading, records["value"])
@@ -198,12 +198,12 @@ def _open(
 
 def _unsent_marks(marks: pa.Array) -> dict[int, Bools]:
     """Returns which records did not send the value, by position of the row's field."""
-    found = {}
+    unsent = {}
     for n in range(marks.type.num_fields):
         flags: Bools = np.asarray(marks.field(n).fill_null(False))
         if flags.any():
-            found[n] = flags
-    return found
+            unsent[n] = flags
+    return unsent
 
 
 def _without_tombstones(decoded: Decoded, is_tombstone: Bools) -> Decoded:
@@ -341,9 +341,9 @@ def _plan(envelope: Envelope, opened: Opened, refused: Bools) -> Plan:
 def _leading(first: Bools, count: Ints, records: Ints) -> Bools:
     """Returns which changes are the first of the two changes of their record."""
     starts = np.cumsum(count) - count
-    found = np.zeros(records.size, np.bool_)
-    found[starts[first]] = True
-    return found
+    is_first = np.zeros(records.size, np.bool_)
+    is_first[starts[first]] = True
+    return is_first
 
 
 def _shape(context: ChangeContext, plan: Plan) -> Changes:
@@ -443,21 +443,21 @@ def _unsent(context: ChangeContext, plan: Plan) -> dict[int, Bools]:
     """Returns which changes were sent without the value, by column of the table."""
     target, opened = context.target, context.opened
     names = {context.row[n].name: flags for n, flags in opened.unsent.items()}
-    found = {}
+    unsent = {}
     for n, field in enumerate(target.fields):
         name = field.name
         if target.shaping is not None:
             name = target.layout.paths.get(name, ("",))[0]
         if name in names:
-            found[n] = names[name][plan.records] & plan.is_after
+            unsent[n] = names[name][plan.records] & plan.is_after
     if context.envelope.is_upsert and context.envelope.marks_deletes:
         # A struct that contains a key column has other fields, which must stay too.
         keys = {path[0] for path in context.envelope.keys if len(path) == 1}
         removals = opened.op[plan.records] == REMOVE
         for n, field in enumerate(target.fields):
             if field.name not in keys:
-                found[n] = found.get(n, np.zeros(removals.size, np.bool_)) | removals
-    return found
+                unsent[n] = unsent.get(n, np.zeros(removals.size, np.bool_)) | removals
+    return unsent
 
 
 def _require(context: ChangeContext, plan: Plan, shaped: Decoded, unsent: Mapping[int, Bools]) -> None:
@@ -465,8 +465,8 @@ def _require(context: ChangeContext, plan: Plan, shaped: Decoded, unsent: Mappin
     conversion = Conversion(context.target.reading, "", plan.records.size, MAX_MISMATCHES)
     for n, field in enumerate(context.target.fields):
         if field.required:
-            there = (plan.ops == UPSERT) & ~unsent.get(n, np.zeros(plan.ops.size, np.bool_))
-            place = Place((), np.arange(plan.ops.size, dtype=np.int32), there)
+            is_sent = (plan.ops == UPSERT) & ~unsent.get(n, np.zeros(plan.ops.size, np.bool_))
+            place = Place((), np.arange(plan.ops.size, dtype=np.int32), is_sent)
             require(conversion, shaped.columns[n], place, (field.name,))
     shaped.made_optional.update(conversion.made_optional)
     context.check.take(Decoded([], conversion.refused, conversion.mismatches), plan.records)
@@ -475,9 +475,9 @@ def _require(context: ChangeContext, plan: Plan, shaped: Decoded, unsent: Mappin
 def _find_ignored(context: ChangeContext) -> dict[str, Bools]:
     """Returns which records make no change, by kind of record."""
     opened, envelope = context.opened, context.envelope
-    found: dict[str, Bools] = {text: opened.record_kind == number for number, text in IGNORED.items()}
+    ignored: dict[str, Bools] = {text: opened.record_kind == number for number, text in IGNORED.items()}
     if not (envelope.is_log or envelope.is_upsert):
         is_change = opened.record_kind <= ROW
-        found["delete"] |= is_change & (opened.op == REMOVE)
-        found["truncate"] = is_change & (opened.op == EMPTY)
-    return {text: mask for text, mask in found.items() if mask.any()}
+        ignored["delete"] |= is_change & (opened.op == REMOVE)
+        ignored["truncate"] = is_change & (opened.op == EMPTY)
+    return {text: mask for text, mask in ignored.items() if mask.any()}

@@ -143,23 +143,23 @@ def own_values(context: ChangeContext, changes: Changes) -> dict[str, pa.Array]:
     """Returns the columns of `metadata` that come from the envelope, a row per change."""
     target, opened, rows = context.target, context.opened, changes.records
     own, places = frozenset(name for name, _ in target.metadata), pa.array(rows)
-    found = {name: array.take(places) for name, array in opened.facts.items() if name in own}
+    values = {name: array.take(places) for name, array in opened.facts.items() if name in own}
     is_removal = opened.op[rows] == REMOVE
-    if "source_order" in found and "partition" in context.records:
+    if "source_order" in values and "partition" in context.records:
         is_read, partitions = pa.array(opened.op[rows] == SNAPSHOT), context.records["partition"].take(places)
-        found["source_order"] = mark_snapshot_rows(found["source_order"], is_read, partitions)
+        values["source_order"] = mark_snapshot_rows(values["source_order"], is_read, partitions)
     if "op" in own:
-        found["op"] = pa.array(OPERATIONS).take(pa.array(opened.op[rows]))
+        values["op"] = pa.array(OPERATIONS).take(pa.array(opened.op[rows]))
     if "image" in own:
-        found["image"] = _image_names(context, changes)
+        values["image"] = _image_names(context, changes)
     if "unavailable" in own:
-        found["unavailable"] = unsent_names(target, changes)
+        values["unavailable"] = unsent_names(target, changes)
     if "deleted" in own:
-        found["deleted"] = pa.array(is_removal)
+        values["deleted"] = pa.array(is_removal)
     if "deleted_at" in own:
         times = change_times(opened, context.records).take(places)
-        found["deleted_at"] = pc.if_else(pa.array(is_removal), times, None)
-    return found
+        values["deleted_at"] = pc.if_else(pa.array(is_removal), times, None)
+    return values
 
 
 def change_times(opened: Opened, records: Records) -> pa.Array:
@@ -286,11 +286,11 @@ class BadRecords:
         bad = np.zeros(self.refused.size, np.bool_)
         bad[records[decoded.refused]] = True
         new = bad & ~self.refused
-        known = set()
+        reported = set()
         for mismatch in decoded.mismatches:
             row = int(records[mismatch.row])
-            if new[row] and (row, mismatch.path) not in known:
-                known.add((row, mismatch.path))
+            if new[row] and (row, mismatch.path) not in reported:
+                reported.add((row, mismatch.path))
                 self.mismatches.append(replace(mismatch, row=row))
         self.refused |= bad
 

@@ -184,16 +184,16 @@ def row_of(envelope: Envelope, struct: StructType) -> StructType:
 
 def read_part(envelope: Envelope, struct: StructType, requested: Collection[str]) -> StructType:
     """Returns the fields of a schema that are read of its records: of an envelope those that make the requested columns."""
-    if not is_wrapped(envelope, [one.name for one in struct.fields]):
+    if not is_wrapped(envelope, [column.name for column in struct.fields]):
         return struct
     of_source = source_fields(requested)
     fields = []
-    for one in struct.fields:
-        if one.name == "source" and isinstance(one.field_type, StructType):
-            inner = [member for member in one.field_type.fields if member.name in of_source]
-            fields.append(one.model_copy(update={"field_type": StructType(*inner)}))
-        elif one.name in NAMES and (one.name != "before" or "before" in requested):
-            fields.append(one)
+    for column in struct.fields:
+        if column.name == "source" and isinstance(column.field_type, StructType):
+            inner = [member for member in column.field_type.fields if member.name in of_source]
+            fields.append(column.model_copy(update={"field_type": StructType(*inner)}))
+        elif column.name in NAMES and (column.name != "before" or "before" in requested):
+            fields.append(column)
     return StructType(*fields)
 
 
@@ -219,11 +219,11 @@ def _as_image(struct: StructType, columns: Columns, operation_fields: Sequence[s
     inside = [n for n, field in enumerate(struct.fields) if field.name not in operation_fields]
     members = [columns.arrays[n] for n in inside]
     fields = [struct.fields[n] for n in inside]
-    there = columns.fault == 0
-    image = structs_where([one.name for one in fields], members, there.size, there)
+    has_row = columns.fault == 0
+    image = structs_where([column.name for column in fields], members, has_row.size, has_row)
     outside = [n for n, field in enumerate(struct.fields) if field.name in operation_fields]
-    made = [NestedField(0, "after", StructType(*fields), required=False), *(struct.fields[n] for n in outside)]
-    return StructType(*made), replace(columns, arrays=[image, *(columns.arrays[n] for n in outside)])
+    image_fields = [NestedField(0, "after", StructType(*fields), required=False), *(struct.fields[n] for n in outside)]
+    return StructType(*image_fields), replace(columns, arrays=[image, *(columns.arrays[n] for n in outside)])
 
 
 def _under_image(logical_types: Mapping[Path, LogicalType], is_envelope: bool) -> Mapping[Path, LogicalType]:
@@ -286,8 +286,8 @@ def _without_placeholders(placeholder: str, kind: StructType, array: pa.Array) -
             children[n] = child.take(pa.array(np.arange(len(child)), mask=unsent))
     if not marks:
         return array, {}
-    made = pa.Array.from_buffers(array.type, len(array), array.buffers()[:1], array.null_count, children=children)
-    return made, marks
+    rows = pa.Array.from_buffers(array.type, len(array), array.buffers()[:1], array.null_count, children=children)
+    return rows, marks
 
 
 def _marks(
@@ -297,9 +297,9 @@ def _marks(
     assert isinstance(row, StructType)
     assert isinstance(requested, StructType)
     fed = fed_members(row, requested.fields, renames, ("after",))
-    known = {fed[name].name: pa.array(mask) for name, mask in marks.items() if name in fed}
-    kind = StructType(*(NestedField(0, name, BooleanType(), required=False) for name in known))
-    return kind, structs_where(list(known), list(known.values()), len(next(iter(marks.values()))))
+    unsent = {fed[name].name: pa.array(mask) for name, mask in marks.items() if name in fed}
+    kind = StructType(*(NestedField(0, name, BooleanType(), required=False) for name in unsent))
+    return kind, structs_where(list(unsent), list(unsent.values()), len(next(iter(marks.values()))))
 
 
 _NamedColumns = Mapping[str, tuple[IcebergType, pa.Array]]
@@ -345,10 +345,10 @@ class _ColumnValues:
         self._named, self._is_flat, self._far = named, is_flat, far
 
     def member(self, path: Path) -> pa.Array | None:
-        found = self._named.get(path[0])
-        if found is None:
+        named_column = self._named.get(path[0])
+        if named_column is None:
             return None
-        kind, array = found
+        kind, array = named_column
         for name in path[1:]:
             names = [field.name for field in kind.fields] if isinstance(kind, StructType) else []
             if name not in names:

@@ -48,10 +48,12 @@ def as_objects(kind: str, records: Records) -> tuple[pa.BinaryArray, NDArray[np.
     is_json = _are_json(values)
     headers = _headers(records["headers"])
     if kind == "cloudevents":
-        events = [_cloud_event(*one) for one in zip(values.to_pylist(), is_json.tolist(), headers, strict=True)]
+        events = [_cloud_event(*parts) for parts in zip(values.to_pylist(), is_json.tolist(), headers, strict=True)]
     else:
         keys = payloads_of(records["key"]).to_pylist()
-        events = [_outbox_event(*one) for one in zip(values.to_pylist(), is_json.tolist(), headers, keys, strict=True)]
+        events = [
+            _outbox_event(*parts) for parts in zip(values.to_pylist(), is_json.tolist(), headers, keys, strict=True)
+        ]
     kinds = np.array([number for _, number in events], np.int32)
     return pa.array([value for value, _ in events], pa.binary()), kinds
 
@@ -110,13 +112,13 @@ def _read(value: bytes | None) -> dict[str, Any]:
 
 def _object(members: Mapping[str, Any], name: str, value: bytes) -> bytes:
     """Returns a JSON object of these members, without those that are None, and one whose value is a JSON text."""
-    own = json.dumps({one: text for one, text in members.items() if text is not None})[1:-1]
+    own = json.dumps({member: text for member, text in members.items() if text is not None})[1:-1]
     return f'{{{own}{"," if own else ""}"{name}":'.encode() + value + b"}"
 
 
 def extensions_of(objects: pa.BinaryArray) -> pa.Array:
     """Returns the extension attributes of CloudEvents, maps of texts: values other than texts as JSON."""
-    events = [list(_texts(_read(one))) for one in objects.to_pylist()]
+    events = [list(_texts(_read(value))) for value in objects.to_pylist()]
     return pa.array(events, arrow_type(OWN_TYPES["ce_extensions"]))
 
 
@@ -143,7 +145,7 @@ def _text(raw: bytes | None) -> str | None:
         return None
     text = raw.decode()
     try:
-        found = json.loads(text) if text.startswith('"') else text
+        decoded = json.loads(text) if text.startswith('"') else text
     except ValueError:
         return text
-    return str(found)
+    return str(decoded)

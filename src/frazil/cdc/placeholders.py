@@ -65,7 +65,7 @@ class _NoNamespace:
 def remove_unsent(buffer: NDArray[np.uint8], column: Slices, forms: tuple[bytes, ...]) -> Bools | None:
     """Returns which of the column's values were not sent and sets them to null; None where all were sent."""
     lengths = column.end - column.start
-    found: Bools | None = None
+    unsent: Bools | None = None
     for form in forms:
         rows = np.flatnonzero((lengths == len(form)) & (column.kind > NULL))
         if not rows.size:
@@ -75,19 +75,19 @@ def remove_unsent(buffer: NDArray[np.uint8], column: Slices, forms: tuple[bytes,
         rows = rows[buffer[column.start[rows] + len(form) // 2] == wanted[len(form) // 2]]
         same = (buffer[column.start[rows, None] + np.arange(len(form))] == wanted).all(axis=1)
         if same.any():
-            found = np.zeros(len(column), np.bool_) if found is None else found
-            found[rows[same]] = True
-    if found is not None:
-        column.kind[found] = NULL
-    return found
+            unsent = np.zeros(len(column), np.bool_) if unsent is None else unsent
+            unsent[rows[same]] = True
+    if unsent is not None:
+        column.kind[unsent] = NULL
+    return unsent
 
 
 def find_unsent(array: pa.Array, placeholder: str) -> Bools | None:
     """Returns which values of a column were not sent; None where all were sent."""
     for is_kind, find in _FINDERS:
         if is_kind(array.type):
-            found = find(array, placeholder)
-            return found if found is not None and found.any() else None
+            unsent = find(array, placeholder)
+            return unsent if unsent is not None and unsent.any() else None
     return None
 
 
@@ -118,22 +118,22 @@ def _of_list(array: pa.Array, placeholder: str) -> Bools | None:
     kind = array.type.value_type
     lengths = np.asarray(pc.fill_null(pc.list_value_length(array), 0))
     starts = np.asarray(array.offsets)[:-1]
-    found = np.zeros(len(array), np.bool_)
+    are_unsent = np.zeros(len(array), np.bool_)
     if pa.types.is_integer(kind):
         raw = _numbers(placeholder)
         rows = np.flatnonzero(lengths == raw.size)
         numbers = np.asarray(pc.fill_null(array.values, -1)).astype(np.int64) if rows.size else raw
-        found[rows] = (numbers[starts[rows, None] + np.arange(raw.size)] == raw).all(axis=1)
-        return found
+        are_unsent[rows] = (numbers[starts[rows, None] + np.arange(raw.size)] == raw).all(axis=1)
+        return are_unsent
     if not (pa.types.is_string(kind) or pa.types.is_binary(kind)):
         return None
     rows = np.flatnonzero(lengths == 1)
     only = array.values.take(pa.array(starts[rows]))
     if pa.types.is_binary(kind):
-        found[rows] = _of_bytes(only, placeholder)
+        are_unsent[rows] = _of_bytes(only, placeholder)
     else:
-        found[rows] = _flags(pc.is_in(only, pa.array([placeholder, _list_uuid(placeholder)])))
-    return found
+        are_unsent[rows] = _flags(pc.is_in(only, pa.array([placeholder, _list_uuid(placeholder)])))
+    return are_unsent
 
 
 def _of_map(array: pa.Array, placeholder: str) -> Bools | None:
@@ -141,9 +141,9 @@ def _of_map(array: pa.Array, placeholder: str) -> Bools | None:
         return None
     offsets = np.asarray(array.offsets)
     rows = np.flatnonzero((np.diff(offsets) == 1) & np.asarray(array.is_valid()))
-    found = np.zeros(len(array), np.bool_)
-    found[rows] = _flags(pc.equal(array.keys.take(pa.array(offsets[:-1][rows])), placeholder))
-    return found
+    are_unsent = np.zeros(len(array), np.bool_)
+    are_unsent[rows] = _flags(pc.equal(array.keys.take(pa.array(offsets[:-1][rows])), placeholder))
+    return are_unsent
 
 
 _FINDERS: tuple[tuple[Callable[[pa.DataType], bool], Callable[[pa.Array, str], Bools | None]], ...] = (

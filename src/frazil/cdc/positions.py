@@ -94,14 +94,14 @@ def _present(fields: Mapping[str, pa.Array | None]) -> dict[str, pa.Array]:
 
 def _joined(present: Mapping[str, pa.Array], many: Iterable[tuple[str, ...]], missing: str) -> pa.Array | None:
     """Returns the first position that is present, of several lists of its parts. missing: the text of a missing part."""
-    found = []
+    positions = []
     for first, *others in many:
         if first in present:
             parts = [
                 pc.fill_null(pad_number(present[name]), missing) if name in present else missing for name in others
             ]
-            found.append(pc.binary_join_element_wise(pad_number(present[first]), *parts, "/"))
-    return pc.coalesce(*found) if found else None
+            positions.append(pc.binary_join_element_wise(pad_number(present[first]), *parts, "/"))
+    return pc.coalesce(*positions) if positions else None
 
 
 def _pad_count(numbers: pa.Array | None, rows: int) -> pa.Array:
@@ -150,25 +150,25 @@ def format_commit_position(fields: Fields) -> pa.Array | None:
     PostgreSQL interleaves the changes of concurrent transactions, so there the last commit before the transaction (in
     Debezium's `sequence`) comes first. The logs of other databases are in commit order; Oracle's is not.
     """
-    found = []
+    positions = []
     others = format_position({name: array for name, array in fields.items() if name not in ("lsn", "scn", "sequence")})
     if others is not None:
-        found.append(others)
+        positions.append(others)
     sequence, own = fields.get("sequence"), fields.get("lsn")
     if sequence is not None and own is not None:
         commit = pc.struct_field(pc.extract_regex(sequence, _COMMIT_OF_SEQUENCE), "commit")
-        found.append(pc.binary_join_element_wise(pad_number(commit), pad_number(own), "/"))
-    return pc.coalesce(*found) if found else None
+        positions.append(pc.binary_join_element_wise(pad_number(commit), pad_number(own), "/"))
+    return pc.coalesce(*positions) if positions else None
 
 
 def format_transaction(fields: Fields) -> pa.Array | None:
     """Returns the transaction id of the source itself: PostgreSQL's number, MySQL's GTID, SQL Server's LSN of the
     commit; None where the source has none.
     """
-    found = [
+    ids = [
         array.cast(pa.string()) for name in ("txId", "gtid", "commit_lsn") if (array := fields.get(name)) is not None
     ]
-    return pc.coalesce(*found) if found else None
+    return pc.coalesce(*ids) if ids else None
 
 
 def normalize_ids(ids: pa.Array) -> pa.Array:
@@ -248,32 +248,32 @@ class EnvelopeValues(Protocol):
 
 def facts_of(values: EnvelopeValues, requested: Collection[str]) -> dict[str, pa.Array]:
     """Returns the requested values of changes other than the images, as far as the records have them."""
-    found = {fact: _moments(values, fact) for fact in _TIMES if fact in requested}
-    found |= {fact: values.member(path) for fact, path in _MEMBERS.items() if fact in requested}
+    facts = {fact: _moments(values, fact) for fact in _TIMES if fact in requested}
+    facts |= {fact: values.member(path) for fact, path in _MEMBERS.items() if fact in requested}
     if "position" in requested or "source_order" in requested:
         position_fields = {name: values.member(("source", name)) for name in POSITION_FIELDS}
-        found["position"] = format_position(position_fields)
+        facts["position"] = format_position(position_fields)
         if "source_order" in requested:
-            found["source_order"] = format_source_order(position_fields, values.member(_MEMBERS["total_order"]))
+            facts["source_order"] = format_source_order(position_fields, values.member(_MEMBERS["total_order"]))
     if "commit_place" in requested:
         order = {name: values.member(("source", name)) for name in ORDER_FIELDS}
-        found |= {"commit_place": format_commit_position(order), "source_transaction": format_transaction(order)}
+        facts |= {"commit_place": format_commit_position(order), "source_transaction": format_transaction(order)}
     for fact, names in ORIGINS.items():
         if fact in requested:
             texts = [values.member(("source", name)) for name in names]
-            found[fact] = _first_text([*texts, *(values.flat_member(name) for name in _FLAT_ORIGINS[fact])])
-    return {name: array for name, array in found.items() if array is not None and name in requested}
+            facts[fact] = _first_text([*texts, *(values.flat_member(name) for name in _FLAT_ORIGINS[fact])])
+    return {name: array for name, array in facts.items() if array is not None and name in requested}
 
 
 def _moments(values: EnvelopeValues, fact: str) -> pa.Array | None:
     """Returns times, in microseconds where the records have them; None where there are no numbers."""
     times = [values.time((*_TIMES[fact], f"ts_{unit}"), unit) for unit in _UNITS]
     times += [values.flat_time(f"{_FLAT_TIMES[fact]}ts_{unit}", unit) for unit in _UNITS]
-    present = [one for one in times if one is not None]
+    present = [time for time in times if time is not None]
     return pc.coalesce(*present).cast(pa.timestamp("us", tz="UTC")) if present else None
 
 
 def _first_text(candidates: Iterable[pa.Array | None]) -> pa.Array | None:
     """Returns the first text that is present. Protobuf has the empty text for an absent one."""
-    texts = [one for one in candidates if one is not None and pa.types.is_string(one.type)]
-    return pc.coalesce(*(pc.if_else(pc.equal(one, ""), None, one) for one in texts)) if texts else None
+    texts = [array for array in candidates if array is not None and pa.types.is_string(array.type)]
+    return pc.coalesce(*(pc.if_else(pc.equal(text, ""), None, text) for text in texts)) if texts else None

@@ -272,8 +272,8 @@ def _remarks(report: PipelineReport) -> Iterator[Text]:
 
 def _about_layout(table: TableStatus) -> Iterator[Text]:
     """Yields the partition spec and sort order of new files, where there are some."""
-    known = {"partitioned": table.derived.partition_spec, "sorted": table.derived.sort_order}
-    words = [f"{how} by {', '.join(terms)}" for how, terms in known.items() if terms]
+    layout = {"partitioned": table.derived.partition_spec, "sorted": table.derived.sort_order}
+    words = [f"{how} by {', '.join(terms)}" for how, terms in layout.items() if terms]
     if words:
         yield Text(f"\n{table.name} is {' and '.join(words)}", style="dim")
 
@@ -331,17 +331,17 @@ def _maintenance_lines(name: str, maintenance: MaintenanceReport) -> Iterator[Te
         yield Text.assemble((f"\nnote: {name}", "yellow"), f": maintenance failed: {maintenance.failure}")
 
 
-def _verification_lines(name: str, found: VerificationReport, now_ms: int) -> Iterator[Text]:
+def _verification_lines(name: str, report: VerificationReport, now_ms: int) -> Iterator[Text]:
     """Yields what comparing commits with the topics has found."""
-    if found.last_ms is not None:
-        what = f"{plural(found.commits, 'commit')} with {plural(found.records, 'record')} compared with the topics"
-        yield Text(f"\n{name}: {what}, last {ago(found.last_ms, now_ms)}", style="dim")
-    if found.missing or found.surplus:
-        style, mark = ("red", "problem") if found.is_equal is False else ("yellow", "note")
-        rows = f"{plural(found.missing, 'row')} missing, {plural(found.surplus, 'row')} surplus in these commits"
+    if report.last_ms is not None:
+        what = f"{plural(report.commits, 'commit')} with {plural(report.records, 'record')} compared with the topics"
+        yield Text(f"\n{name}: {what}, last {ago(report.last_ms, now_ms)}", style="dim")
+    if report.missing or report.surplus:
+        style, mark = ("red", "problem") if report.is_equal is False else ("yellow", "note")
+        rows = f"{plural(report.missing, 'row')} missing, {plural(report.surplus, 'row')} surplus in these commits"
         yield Text.assemble((f"\n{mark}: {name}", style), f": {rows}; run `frazil verify {name}`")
-    if found.reason:
-        yield Text(f"\n{name}: not all commits were compared: {found.reason}", style="dim")
+    if report.reason:
+        yield Text(f"\n{name}: not all commits were compared: {report.reason}", style="dim")
 
 
 def _explain(problem: Problem, mark: str, colour: str) -> Iterator[Text]:

@@ -35,27 +35,27 @@ class _Joining:
         self, wide: Sequence[pa.Array], fields: Sequence[NestedField], path: Path, owner: NDArray[np.int32]
     ) -> list[pa.Array]:
         """Returns the arrays of `fields` from those of the same fields and their other names."""
-        found, at = [], 0
+        joined, at = [], 0
         for member in fields:
             inner = (*path, member.name)
             count = 1 + len(self.aliases.get(inner, ()))
             arrays = [self._inside(array, member.field_type, inner, owner) for array in wide[at : at + count]]
-            found.append(self._one(arrays, inner, owner))
+            joined.append(self._one(arrays, inner, owner))
             at += count
-        return found
+        return joined
 
     def _one(self, arrays: list[pa.Array], path: Path, owner: NDArray[np.int32]) -> pa.Array:
         """Returns the first value that is present; a record with two values is refused."""
-        found = arrays[0]
+        present = arrays[0]
         for array in arrays[1:]:
-            both = np.asarray(found.is_valid()) & np.asarray(array.is_valid())
+            both = np.asarray(present.is_valid()) & np.asarray(array.is_valid())
             if path[0] == "unavailable":
-                found = pc.or_(found.fill_null(False), array.fill_null(False))
+                present = pc.or_(present.fill_null(False), array.fill_null(False))
             elif array.null_count < len(array):
                 if both.any():
                     self.conversion.refuse(array, both, owner, path, ErrorClass.NAME_CONFLICT, _BOTH)
-                found = first_present(found, array)
-        return found
+                present = first_present(present, array)
+        return present
 
     def _inside(self, array: pa.Array, kind: IcebergType, path: Path, owner: NDArray[np.int32]) -> pa.Array:
         if not any(other[: len(path)] == path and len(other) > len(path) for other in self.aliases):

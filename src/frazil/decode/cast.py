@@ -73,15 +73,18 @@ def convert_struct(
 ) -> list[pa.Array]:
     """Returns the table's `fields` from the writer's `struct`, of which `arrays` are the columns."""
     written = {member.name: n for n, member in enumerate(struct.fields)}
-    known, spellings = {member.name for member in fields}, Spellings(member.name for member in fields)
+    column_names, spellings = {member.name for member in fields}, Spellings(member.name for member in fields)
     renamed = {
-        column: written[name] for column, name in conversion.renames.of_columns(struct, known, place.path).items()
+        column: written[name]
+        for column, name in conversion.renames.of_columns(struct, column_names, place.path).items()
     }
-    others = [n for n, member in enumerate(struct.fields) if member.name not in known and n not in renamed.values()]
+    others = [
+        n for n, member in enumerate(struct.fields) if member.name not in column_names and n not in renamed.values()
+    ]
     respelt: dict[str | None, list[int]] = {}
     for n in others:
         respelt.setdefault(spellings.find(struct.fields[n].name), []).append(n)
-    found = []
+    columns = []
     for member in fields:
         at = written.get(member.name, renamed.get(member.name))
         column = _convert_member(conversion, struct, arrays, member, place, [at] if at is not None else [])
@@ -90,16 +93,16 @@ def convert_struct(
             column = _with_other_case(conversion, (struct, arrays, more), member, place, None if is_first else column)
         if member.required:
             require(conversion, column, place, (*place.path, member.name))
-        found.append(column)
+        columns.append(column)
     new = Spellings()
     for n in respelt.get(None, ()):
-        member = conversion.renames.under_first(struct.fields[n], place.path, written.keys() | known)
+        member = conversion.renames.under_first(struct.fields[n], place.path, written.keys() | column_names)
         if new.others(member.name) and conversion.reading.unknown_fields == "add":
             path = (*place.path, member.name)
             conversion.refuse_change(path, _conflict(conversion, path, new.others(member.name)[:1]))
         new.add(member.name)
         _handle_unknown(conversion, member, arrays[n], place, spellings)
-    return found
+    return columns
 
 
 def _convert_member(
@@ -225,13 +228,13 @@ def _convert_branches(
     """Returns values of a union in a column of one type: each is converted as a value of its branch's type."""
     written, wanted = kinds
     conversion.spend(leaf_count(wanted) * len(array))
-    found = pa.nulls(len(array), arrow_type(wanted))
+    values = pa.nulls(len(array), arrow_type(wanted))
     for n, branch in enumerate(written.fields):
         alone = (top[0], _with_branch(top[1], branch.field_type))
         fitted = convert_value(conversion, array.field(n), (branch.field_type, wanted), place, alone)
         if fitted.null_count < len(fitted):
-            found = pc.coalesce(found, fitted) if found.null_count < len(found) else fitted
-    return found
+            values = pc.coalesce(values, fitted) if values.null_count < len(values) else fitted
+    return values
 
 
 def _with_branch(kind: IcebergType, branch: IcebergType) -> IcebergType:
@@ -355,9 +358,9 @@ def _handle_unknown(
     if conversion.reading.unknown_fields == "add":
         _add_unknown(conversion, member, array, place, spellings)
         return
-    there = np.asarray(array.is_valid()) & place.there
+    is_present = np.asarray(array.is_valid()) & place.there
     shown = array if conversion.reading.unknown_fields == "drop" else readable(array, member.field_type)
-    values = ArrayValues(shown, place.owner, there)
+    values = ArrayValues(shown, place.owner, is_present)
     conversion.put_aside(values, (*place.path, member.name), str(member.field_type))
 
 
@@ -374,8 +377,8 @@ def _add_unknown(
         fault = long_name_fault(long, conversion.reading.is_key_column)
         _request_rest(conversion, member, path)
     if fault is not None:
-        there = np.asarray(array.is_valid()) & place.there
-        conversion.refuse_field(ArrayValues(array, place.owner, there), path, fault)
+        is_present = np.asarray(array.is_valid()) & place.there
+        conversion.refuse_field(ArrayValues(array, place.owner, is_present), path, fault)
     else:
         if any(other[: len(path)] == path for other in rejected):
             _refuse_rejected(conversion, array, member.field_type, place.inside(member.name))
@@ -397,9 +400,9 @@ def _refuse_rejected(conversion: Conversion, array: pa.Array, kind: IcebergType,
     """Refuses the records with values in rejected fields, inside a field that the table lacks."""
     rejected = conversion.reading.rejected_at
     if place.path in rejected:
-        there = np.asarray(array.is_valid()) & place.there
+        is_present = np.asarray(array.is_valid()) & place.there
         fault = rejected_fault(place.path[-1], rejected[place.path])
-        conversion.refuse(array, there, place.owner, place.path, fault.kind, fault.message)
+        conversion.refuse(array, is_present, place.owner, place.path, fault.kind, fault.message)
     elif any(other[: len(place.path)] == place.path for other in rejected):
         for values, part, inner in inside_of(array, kind, place):
             _refuse_rejected(conversion, values, part.field_type, inner)

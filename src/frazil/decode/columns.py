@@ -39,11 +39,11 @@ class EmptyStruct(StructType):
 
 def without_empty(kind: IcebergType) -> IcebergType | None:
     """Returns the type without structs that have no fields, which no file can have; None where nothing is left."""
-    found = [(part, without_empty(part.field_type)) for part in parts_of(kind)]
-    left = [retyped(part, of) for part, of in found if of is not None]
-    if not left and (found or isinstance(kind, StructType)):
+    parts = [(part, without_empty(part.field_type)) for part in parts_of(kind)]
+    left = [retyped(part, of) for part, of in parts if of is not None]
+    if not left and (parts or isinstance(kind, StructType)):
         return None
-    return kind if all(of is part.field_type for part, of in found) else with_parts(kind, left)
+    return kind if all(of is part.field_type for part, of in parts) else with_parts(kind, left)
 
 
 def read_utf8(array: pa.BinaryArray) -> pa.StringArray:
@@ -265,9 +265,9 @@ def repeats_keys(offsets: NDArray[Any], keys: pa.Array) -> NDArray[np.bool_]:
     _, first = np.unique(pairs, return_index=True)
     again = np.ones(pairs.size, np.bool_)
     again[first] = False
-    found = np.zeros(offsets.size - 1, np.bool_)
-    found[rows[again]] = True
-    return found
+    has_repeats = np.zeros(offsets.size - 1, np.bool_)
+    has_repeats[rows[again]] = True
+    return has_repeats
 
 
 def offsets_from(lengths: NDArray[Any]) -> I32:
@@ -323,8 +323,8 @@ def in_order(groups: Sequence[Group], fields: Sequence[NestedField], count: int,
     place[np.concatenate([group.rows for group in groups])] = np.arange(count)
     places = pa.array(place)
     columns = [
-        pa.concat_arrays([as_written(group.decoded.columns[n], arrow_type(one.field_type)) for group in groups])
-        for n, one in enumerate(fields)
+        pa.concat_arrays([as_written(group.decoded.columns[n], arrow_type(column.field_type)) for group in groups])
+        for n, column in enumerate(fields)
     ]
     refused = np.zeros(count, np.bool_)
     mismatches = []
@@ -336,12 +336,12 @@ def in_order(groups: Sequence[Group], fields: Sequence[NestedField], count: int,
         columns=[column.take(places) for column in columns],
         refused=refused,
         mismatches=first_mismatches(mismatches, limit),
-        requested_fields=merge_requested_fields([one.requested_fields for one in decoded], keeps_first=True),
-        made_optional=set().union(*(one.made_optional for one in decoded)),
-        dropped=set().union(*(one.dropped for one in decoded)),
+        requested_fields=merge_requested_fields([result.requested_fields for result in decoded], keeps_first=True),
+        made_optional=set().union(*(result.made_optional for result in decoded)),
+        dropped=set().union(*(result.dropped for result in decoded)),
         rescued=_rescued(groups, places),
-        missing=set().union(*(one.missing for one in decoded)),
-        refusals=set().union(*(one.refusals for one in decoded)),
+        missing=set().union(*(result.missing for result in decoded)),
+        refusals=set().union(*(result.refusals for result in decoded)),
     )
 
 
@@ -361,8 +361,8 @@ def filled(keys: pa.Array) -> pa.Array:
     """
     if not keys.null_count:
         return keys
-    there = keys.drop_null()
-    return keys.fill_null(there[0] if len(there) else _any_of(keys.type))
+    present_keys = keys.drop_null()
+    return keys.fill_null(present_keys[0] if len(present_keys) else _any_of(keys.type))
 
 
 def _any_of(kind: pa.DataType) -> pa.Scalar:

@@ -156,9 +156,9 @@ def _parse(base: int, offsets: I32, precision: int, scale: int, out: NDArray[np.
     for row in range(offsets.size - 1):
         if valid[row] == 0:
             continue
-        found = _parse_one(base + offsets[row], base + offsets[row + 1], precision, scale, out, row)
-        if found != FITS:
-            state[row] = found
+        outcome = _parse_one(base + offsets[row], base + offsets[row + 1], precision, scale, out, row)
+        if outcome != FITS:
+            state[row] = outcome
             valid[row] = 0
 
 

@@ -77,22 +77,22 @@ def from_numbers(array: pa.Array, unit: str) -> Moments:
     if not pa.types.is_signed_integer(array.type):
         return _one_by_one(array.to_pylist(), unit)
     numbers = np.asarray(array.fill_null(0)).astype(np.int64)
-    there = np.asarray(array.is_valid())
+    is_present = np.asarray(array.is_valid())
     if unit == "ns":
         micros = np.floor_divide(numbers, 1000)
         is_outside = np.zeros(numbers.size, np.bool_)  # 64 bits of nanoseconds end in the year 2262.
     else:
         factor = 10 ** DIGITS[unit]
-        is_outside = ((numbers < FIRST_US // factor) | (numbers >= LAST_US // factor)) & there
+        is_outside = ((numbers < FIRST_US // factor) | (numbers >= LAST_US // factor)) & is_present
         micros = np.where(is_outside, 0, numbers) * factor
-    return Moments(pa.array(micros, pa.int64(), mask=~there | is_outside), is_outside)
+    return Moments(pa.array(micros, pa.int64(), mask=~is_present | is_outside), is_outside)
 
 
 def _one_by_one(numbers: list[Any], unit: str) -> Moments:
-    found = [None if number is None else _micros(number, unit) for number in numbers]
-    is_outside = np.array([micros is not None and not FIRST_US <= micros < LAST_US for micros in found], np.bool_)
+    times = [None if number is None else _micros(number, unit) for number in numbers]
+    is_outside = np.array([micros is not None and not FIRST_US <= micros < LAST_US for micros in times], np.bool_)
     return Moments(
-        pa.array([None if bad else micros for micros, bad in zip(found, is_outside, strict=True)], pa.int64()),
+        pa.array([None if bad else micros for micros, bad in zip(times, is_outside, strict=True)], pa.int64()),
         is_outside,
     )
 
@@ -111,8 +111,8 @@ def from_texts(texts: pa.StringArray, target: pa.TimestampType) -> pa.Array | No
     is_finer = len(texts) > 0 and _FINER.search(texts[int(np.asarray(texts.is_valid()).argmax())].as_py() or "")
     for unit in ("ns", "us") if is_finer else ("us", "ns"):
         with suppress(pa.ArrowInvalid):  # The exception is as slow as everything else where many batches are refused.
-            found = texts.cast(pa.timestamp(unit, target.tz))
-            return found if unit == "us" else from_numbers(found.cast(pa.int64()), unit).micros.cast(target)
+            times = texts.cast(pa.timestamp(unit, target.tz))
+            return times if unit == "us" else from_numbers(times.cast(pa.int64()), unit).micros.cast(target)
     return None
 
 
@@ -120,18 +120,18 @@ def read_texts(texts: pa.StringArray, target: pa.TimestampType) -> pa.Array:
     """Returns the times from ISO 8601 texts, to the microsecond; null where a text is no time, or has a zone that the
     target lacks, or lacks one.
     """
-    found = from_texts(texts, target)
-    if found is not None:
-        return found
+    times = from_texts(texts, target)
+    if times is not None:
+        return times
     for written, plain in _PLAIN_FORMS:
         texts = pc.replace_substring_regex(texts, written, plain)
     seconds = _seconds_of_offsets(texts) if target.tz is not None else None
     if seconds is not None:
         texts = pc.replace_substring_regex(texts, _OFFSET_SECONDS, r"\1\2")
-    found = strict_cast(texts, target)
+    times = strict_cast(texts, target)
     if seconds is None:
-        return found
-    return pc.subtract(found.cast(pa.int64()), seconds).cast(target)
+        return times
+    return pc.subtract(times.cast(pa.int64()), seconds).cast(target)
 
 
 _PLAIN_FORMS = (

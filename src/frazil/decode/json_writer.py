@@ -30,8 +30,8 @@ def _power(exponent: int) -> int:
 
 
 def _powers() -> NDArray[np.uint64]:
-    found = [_power(exponent) for exponent in range(_LEAST_POWER, _MAX_POWER + 1)]
-    return np.array([[power >> 64, power & (2**64 - 1)] for power in found], np.uint64)
+    powers = [_power(exponent) for exponent in range(_LEAST_POWER, _MAX_POWER + 1)]
+    return np.array([[power >> 64, power & (2**64 - 1)] for power in powers], np.uint64)
 
 
 _POWERS = _powers()

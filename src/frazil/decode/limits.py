@@ -161,12 +161,12 @@ def read_bounded(
         bounds = bounds_of(some.num_rows, some.nbytes, 0 if columns_left >= _NO_LIMIT else columns_left)
         try:
             with bounded(bounds):
-                found = read(columns)
+                result = read(columns)
         except TooMuch as error:
             half = some.num_rows // 2
             if half:
                 waiting += [some.slice(half), some.slice(0, half)]
                 continue
             with bounded(Bounds(refusal=error.fault)):
-                found = read(columns)
-        yield some, columns, found
+                result = read(columns)
+        yield some, columns, result

@@ -29,9 +29,9 @@ def local_of(instants: pa.Array, zone: str) -> pa.Array:
     micros, is_far = _far(instants)
     if not is_far.any():
         return local
-    made = np.asarray(local.cast(pa.int64()).fill_null(0)).copy()
-    made[is_far] = micros[is_far] + _offsets_us(micros[is_far], zone, is_local=False)
-    return pa.array(made, mask=np.asarray(local.is_null())).cast(_LOCAL)
+    local_us = np.asarray(local.cast(pa.int64()).fill_null(0)).copy()
+    local_us[is_far] = micros[is_far] + _offsets_us(micros[is_far], zone, is_local=False)
+    return pa.array(local_us, mask=np.asarray(local.is_null())).cast(_LOCAL)
 
 
 def instants_of(local: pa.Array, zone: str) -> pa.Array:
@@ -40,12 +40,12 @@ def instants_of(local: pa.Array, zone: str) -> pa.Array:
     """
     zoned = pc.assume_timezone(local, zone, ambiguous="earliest", nonexistent="earliest")
     micros, is_far = _far(local)
-    made = zoned.cast(pa.int64())
+    instants_us = zoned.cast(pa.int64())
     if is_far.any():
-        far = np.asarray(made.fill_null(0)).copy()
+        far = np.asarray(instants_us.fill_null(0)).copy()
         far[is_far] = micros[is_far] - _offsets_us(micros[is_far], zone, is_local=True)
-        made = pa.array(far, mask=np.asarray(zoned.is_null()))
-    return made.cast(pa.timestamp("us", tz="UTC"))
+        instants_us = pa.array(far, mask=np.asarray(zoned.is_null()))
+    return instants_us.cast(pa.timestamp("us", tz="UTC"))
 
 
 def _far(times: pa.Array) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
@@ -56,16 +56,16 @@ def _far(times: pa.Array) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
 
 def _offsets_us(micros: NDArray[np.int64], zone: str, is_local: bool) -> NDArray[np.int64]:
     """Returns how far the zone is ahead of UTC at some times."""
-    there = _zone(zone)
+    time_zone = _zone(zone)
     different, places = np.unique(micros, return_inverse=True)
-    found = np.empty(different.size, np.int64)
-    for place, one in enumerate(different.tolist()):
-        time = _EPOCH + timedelta(microseconds=one)
-        zoned = time.replace(tzinfo=there) if is_local else time.replace(tzinfo=UTC).astimezone(there)
+    offsets = np.empty(different.size, np.int64)
+    for place, instant in enumerate(different.tolist()):
+        time = _EPOCH + timedelta(microseconds=instant)
+        zoned = time.replace(tzinfo=time_zone) if is_local else time.replace(tzinfo=UTC).astimezone(time_zone)
         offset = zoned.utcoffset()
         assert offset is not None
-        found[place] = offset // _US
-    return found[places]
+        offsets[place] = offset // _US
+    return offsets[places]
 
 
 @cache

@@ -105,7 +105,7 @@ def _nearest_floats(array: pa.Array, target: pa.DataType) -> pa.Array:
     """Returns the nearest float or double of each decimal that can be recovered from it; null for the others. Arrow's
     own cast misses the nearest one for many: 99.99 becomes 99.99000000000001.
     """
-    found = array.cast(pa.string()).cast(target)
+    floats = array.cast(pa.string()).cast(target)
     unit, digits = Decimal((0, (1,), -array.type.scale)), _RECOVERABLE_DIGITS[target]
     same = np.ones(len(array), np.bool_)
     if array.type.precision > digits:
@@ -113,8 +113,8 @@ def _nearest_floats(array: pa.Array, target: pa.DataType) -> pa.Array:
         same = np.array(pc.fill_null(pc.less_equal(pc.abs(array), most), False))
     with localcontext(Context(prec=_WIDEST, traps=[])):
         for row in np.flatnonzero(~same & np.asarray(array.is_valid())).tolist():
-            same[row] = Decimal(found[row].as_py()).quantize(unit) == array[row].as_py()
-    return pc.if_else(pa.array(same), found, pa.scalar(None, target))
+            same[row] = Decimal(floats[row].as_py()).quantize(unit) == array[row].as_py()
+    return pc.if_else(pa.array(same), floats, pa.scalar(None, target))
 
 
 def _cast_by_value(array: pa.Array, target: pa.DataType) -> pa.Array:
@@ -170,8 +170,8 @@ def _cast_one_by_one(array: pa.Array, target: pa.DataType) -> pa.Array:
     back = _way_back(array.type, target)
     for value in array:
         try:
-            one = value.cast(target)
-            out.append(one.as_py() if one.cast(back).equals(value.cast(back)) else None)
+            converted = value.cast(target)
+            out.append(converted.as_py() if converted.cast(back).equals(value.cast(back)) else None)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
             out.append(None)
     return pa.array(out, target)
@@ -187,22 +187,26 @@ def read_uuids(texts: pa.StringArray) -> tuple[pa.FixedSizeBinaryArray, NDArray[
     bool of shape (n_texts,).
     """
     good = pc.fill_null(pc.match_substring_regex(texts, _UUID), False)
-    found = np.asarray(good)
+    is_uuid = np.asarray(good)
     digits = pa.concat_arrays([pc.replace_substring(texts.filter(good), "-", "")])  # From the beginning of its buffer.
     raw = bytes.fromhex(digits.buffers()[2].to_pybytes().decode("ascii")) if len(digits) else b""
     every = pa.Array.from_buffers(pa.binary(16), len(digits), [None, pa.py_buffer(raw)])
-    return every.take(pa.array(np.cumsum(found) - 1, mask=~found)), np.asarray(texts.is_valid()) & ~found
+    return every.take(pa.array(np.cumsum(is_uuid) - 1, mask=~is_uuid)), np.asarray(texts.is_valid()) & ~is_uuid
 
 
 def format_uuids(array: pa.FixedSizeBinaryArray) -> pa.StringArray:
     """Returns the texts of UUIDs, in lower case and the form 8-4-4-4-12; null where there is no UUID."""
     rows = len(array)
-    there = np.asarray(array.is_valid())
+    is_present = np.asarray(array.is_valid())
     raw = pa.concat_arrays([array.drop_null()]).buffers()[1]  # From the beginning of its buffer.
     digits = np.frombuffer(raw.to_pybytes().hex().encode() if raw is not None else b"", np.uint8)
     out = np.full((digits.size // 32, 36), ord("-"), np.uint8)
     out[:, _DIGITS] = digits.reshape(-1, 32)
-    buffers = [None if there.all() else bitmap(there), pa.py_buffer(offsets_from(there * 36)), pa.py_buffer(out)]
+    buffers = [
+        None if is_present.all() else bitmap(is_present),
+        pa.py_buffer(offsets_from(is_present * 36)),
+        pa.py_buffer(out),
+    ]
     return pa.Array.from_buffers(pa.string(), rows, buffers)
 
 
@@ -253,19 +257,19 @@ def _converted(array: pa.Array) -> Converted:
 
 def days_of(numbers: pa.Array) -> Converted:
     """Returns the days from integers that count days since 1970-01-01, of the years 1 to 9999."""
-    found = np.asarray(numbers.fill_null(0)).astype(np.int64)
-    is_outside = (found < FIRST_US // _DAY_US) | (found >= LAST_US // _DAY_US)
+    day_numbers = np.asarray(numbers.fill_null(0)).astype(np.int64)
+    is_outside = (day_numbers < FIRST_US // _DAY_US) | (day_numbers >= LAST_US // _DAY_US)
     mask = is_outside | np.asarray(numbers.is_null())
-    days = np.where(is_outside, 0, found).astype(np.int32)
+    days = np.where(is_outside, 0, day_numbers).astype(np.int32)
     return Converted(pa.array(days, pa.int32(), mask=mask).cast(pa.date32()), is_outside)
 
 
 def times_of(numbers: pa.Array, unit: str) -> Converted:
     """Returns the times of day from integers that count `unit` since midnight; parts of a microsecond are truncated."""
-    found = np.asarray(numbers.fill_null(0)).astype(np.int64)
+    counts = np.asarray(numbers.fill_null(0)).astype(np.int64)
     of_day = _DAY_US * 1000 if unit == "ns" else _DAY_US // _PARTS[unit]
-    is_outside = (found < 0) | (found >= of_day)
-    inside = np.where(is_outside, 0, found)
+    is_outside = (counts < 0) | (counts >= of_day)
+    inside = np.where(is_outside, 0, counts)
     micros = inside // 1000 if unit == "ns" else inside * _PARTS[unit]
     mask = is_outside | np.asarray(numbers.is_null())
     return Converted(pa.array(micros, pa.int64(), mask=mask).cast(pa.time64("us")), is_outside)
@@ -273,22 +277,22 @@ def times_of(numbers: pa.Array, unit: str) -> Converted:
 
 def texts_of(array: pa.Array, kind: IcebergType) -> pa.Array:
     """Returns each value as text: a scalar as it is, everything nested as JSON; null for null."""
-    there = readable(array, kind).drop_null()
+    values = readable(array, kind).drop_null()
     if isinstance(kind, (StructType, ListType, MapType)):
-        texts = _of_nested(there)
-    elif pa.types.is_floating(there.type):
-        texts = _of_floats(there)
-    elif pa.types.is_decimal(there.type):
-        texts = _of_decimals(there)
+        texts = _of_nested(values)
+    elif pa.types.is_floating(values.type):
+        texts = _of_floats(values)
+    elif pa.types.is_decimal(values.type):
+        texts = _of_decimals(values)
     else:
-        texts = pc.replace_substring_regex(json_texts(there), '^"(.*)"$', r"\1")
+        texts = pc.replace_substring_regex(json_texts(values), '^"(.*)"$', r"\1")
     places = np.cumsum(np.asarray(array.is_valid())) - 1
     return texts.take(pa.array(places, mask=np.asarray(array.is_null())))
 
 
 def _of_nested(array: pa.Array) -> pa.Array:
     try:
-        return pa.array([as_text(as_json(one)) for one in array.to_pylist(maps_as_pydicts="lossy")], pa.string())
+        return pa.array([as_text(as_json(value)) for value in array.to_pylist(maps_as_pydicts="lossy")], pa.string())
     except (OverflowError, ValueError):  # Python has no times before the year 1 or after 9999.
         return json_texts(array)
 
@@ -305,7 +309,7 @@ def _of_decimals(array: pa.Array) -> pa.Array:
     has_exponent = pc.match_substring(texts, "E")
     if not pc.any(has_exponent).as_py():
         return texts
-    plain = pa.array([format(one, "f") for one in array.filter(has_exponent).to_pylist()], pa.string())
+    plain = pa.array([format(value, "f") for value in array.filter(has_exponent).to_pylist()], pa.string())
     return pc.replace_with_mask(texts, has_exponent, plain)
 
 
@@ -317,7 +321,7 @@ def readable(array: pa.Array, kind: IcebergType) -> pa.Array:
     if not parts or not has_uuid(kind):
         return array
     array = unsliced(array)
-    children = [readable(one, part.field_type) for one, part in zip(children_of(array), parts, strict=True)]
+    children = [readable(child, part.field_type) for child, part in zip(children_of(array), parts, strict=True)]
     return replace_children(array, [part.name for part in parts], children)
 
 
@@ -360,15 +364,15 @@ def _member(member: NestedField) -> str:
 def convert_times(conversion: Conversion, array: pa.Array, wanted: IcebergType, place: Place) -> pa.Array | None:
     """Returns times of a column with a zone, or numbers of one with a unit, in the column's type; None for others."""
     zone, unit = _zone_at(conversion, place), conversion.unit_at(place.path)
-    found = _in_zone(conversion, array, wanted, place, zone) if zone is not None else None
+    times = _in_zone(conversion, array, wanted, place, zone) if zone is not None else None
     if (
-        found is None
+        times is None
         and unit is not None
         and _is_number(array.type)
         and isinstance(wanted, TimestampType | TimestamptzType)
     ):
         return _from_epoch(conversion, array, wanted, place, unit)
-    return found
+    return times
 
 
 def _zone_at(conversion: Conversion, place: Place) -> str | None:
@@ -377,10 +381,10 @@ def _zone_at(conversion: Conversion, place: Place) -> str | None:
 
 def _in_zone(conversion: Conversion, array: pa.Array, wanted: IcebergType, place: Place, zone: str) -> pa.Array | None:
     """Returns what `convert_zone` does, and refuses the times that it cannot convert."""
-    found = convert_zone(array, wanted, zone)
-    if found is None:
+    times = convert_zone(array, wanted, zone)
+    if times is None:
         return None
-    lost = np.asarray(array.is_valid()) & np.asarray(found.is_null())
+    lost = np.asarray(array.is_valid()) & np.asarray(times.is_null())
     if lost.any() and isinstance(wanted, TimestamptzType):
         skipped = lost & are_skipped(array, zone)
         conversion.refuse(
@@ -388,7 +392,7 @@ def _in_zone(conversion: Conversion, array: pa.Array, wanted: IcebergType, place
         )
         lost &= ~skipped
     _refuse_far_times(conversion, array, lost, place, f"{wanted} in {zone}")
-    return found
+    return times
 
 
 def _from_epoch(conversion: Conversion, array: pa.Array, wanted: IcebergType, place: Place, unit: str) -> pa.Array:

@@ -40,10 +40,10 @@ def regroup(
     if not is_struct and common_part(had, wanted) is None:
         return array if had == wanted else pa.nulls(len(array), arrow_type(wanted))
     array, children = unsliced(array), []
-    there = {part.name: n for n, part in enumerate(parts_of(had))}
+    index_by_name = {part.name: n for n, part in enumerate(parts_of(had))}
     inside = children_of(array)
     for part in parts_of(wanted):
-        inner, n = (*path, part.name), there.get(part.name)
+        inner, n = (*path, part.name), index_by_name.get(part.name)
         if n is None or (is_struct and inner in moved):
             children.append(pa.nulls(len(array), arrow_type(part.field_type)))
         else:
@@ -57,13 +57,13 @@ def member_at(
     """Returns the values of the field at `path`, null where a struct around it is, and their type; None where there is
     no such field.
     """
-    found: tuple[pa.Array, IcebergType] | None = None
+    column: tuple[pa.Array, IcebergType] | None = None
     for name in path:
         places = {member.name: n for n, member in enumerate(fields)}
         if name not in places:
             return None
         n = places[name]
         kind = fields[n].field_type
-        found = (pc.struct_field(found[0], [n]) if found else arrays[n]), kind
+        column = (pc.struct_field(column[0], [n]) if column else arrays[n]), kind
         fields = kind.fields if isinstance(kind, StructType) else ()
-    return found
+    return column

@@ -40,10 +40,10 @@ class Renames:
 
     def oldest_path(self, path: Path) -> Path:
         """Returns a path with the oldest name of each field on it, the last one included, without case."""
-        found: Path = ()
+        oldest: Path = ()
         for name in map(fold_case, path):
-            found = (*found, self.oldest.get((*found, name), name))
-        return found
+            oldest = (*oldest, self.oldest.get((*oldest, name), name))
+        return oldest
 
     def selecting(self, selection: Selection) -> tuple[Renames, Selection]:
         """Returns the renames, of which a field that no column has gets a name that is taken; and the selection with all
@@ -55,13 +55,13 @@ class Renames:
 
     def _under_all(self, path: Path) -> list[Path]:
         """Returns a path with every name of each field on it."""
-        found: list[Path] = [()]
+        paths: list[Path] = [()]
         for name in path:
-            around, plain = self.oldest_path(found[0]), fold_case(name)
+            around, plain = self.oldest_path(paths[0]), fold_case(name)
             mine = [(key[-1], *others) for key, others in self.names.items() if key[:-1] == around]
-            others = [other for one in mine if fold_case(one[0]) == plain for other in one]
-            found = [(*before, other) for before in found for other in dict.fromkeys((name, *others))]
-        return found
+            others = [other for group in mine if fold_case(group[0]) == plain for other in group]
+            paths = [(*before, other) for before in paths for other in dict.fromkeys((name, *others))]
+        return paths
 
     def of_columns(self, struct: StructType, columns: Iterable[str], path: Path) -> dict[str, str]:
         """Returns columns that are former names of a field in a writer's struct, with that field. path: of the columns'
@@ -71,14 +71,17 @@ class Renames:
             return {}
         path, spellings = self.oldest_path(path), Spellings(columns)
         own = {member.name: spellings.find(member.name) for member in struct.fields}
-        fed, found = set(own.values()), {}
+        fed, names_by_column = set(own.values()), {}
         for name in (name for name, column in own.items() if column is None):
             former = map(spellings.find, self.names.get((*path, name), ()))
-            column = next((one for one in former if one is not None and one not in fed), None)
+            column = next(
+                (former_column for former_column in former if former_column is not None and former_column not in fed),
+                None,
+            )
             if column is not None:
                 fed.add(column)
-                found[column] = name
-        return found
+                names_by_column[column] = name
+        return names_by_column
 
     def under_first(self, member: NestedField, path: Path, siblings: Collection[str]) -> NestedField:
         """Returns a field that no column has, with the names by which it and its members get columns. path: of the
@@ -97,7 +100,7 @@ class Renames:
         if selection is None:
             return first
         names = (first, name, *self.names.get(key, ()))
-        return next((one for one in names if selection.takes((*path, one)) != "none"), first)
+        return next((candidate for candidate in names if selection.takes((*path, candidate)) != "none"), first)
 
     def _named(self, kind: IcebergType, path: Path) -> IcebergType:
         if not isinstance(kind, StructType):
@@ -121,32 +124,32 @@ def find_renames(
 
     others: what other records write into the same table: a name that only these have there is their field's.
     """
-    found = NO_RENAMES
+    renames = NO_RENAMES
     written = [set(_paths_of(struct, ())) for struct, _ in schemas]
     elsewhere = {path for struct in others for path in _paths_of(struct, ())}.difference(*written)
     # From the outside in, as paths are of the oldest names around a field.
     for level in sorted({len(path) for _, aliases in schemas for path in aliases}):
-        mine = [_at_level(found, paths, level) for paths in written]
-        theirs = _at_level(found, elsewhere, level)
+        mine = [_at_level(renames, paths, level) for paths in written]
+        theirs = _at_level(renames, elsewhere, level)
         older: dict[Path, set[Path]] = {}
         for paths, (_, aliases) in zip(mine, schemas, strict=True):
             for path, former in aliases.items():
                 if len(path) == level:
-                    around = found.oldest_path(path[:-1])
+                    around = renames.oldest_path(path[:-1])
                     # A name that another field of the schema has is that field's.
                     olds = {(*around, name) for name in former} - theirs - paths
                     older.setdefault((*around, path[-1]), set()).update(olds)
         _close(older)
-        found = _with_level(found, older, set().union(*mine))
-    return found
+        renames = _with_level(renames, older, set().union(*mine))
+    return renames
 
 
-def _at_level(found: Renames, paths: Iterable[Path], level: int) -> set[Path]:
+def _at_level(renames: Renames, paths: Iterable[Path], level: int) -> set[Path]:
     """Returns the paths of this length, with the oldest names of the structs around the field."""
-    return {(*found.oldest_path(path[:-1]), path[-1]) for path in paths if len(path) == level}
+    return {(*renames.oldest_path(path[:-1]), path[-1]) for path in paths if len(path) == level}
 
 
-def _with_level(found: Renames, older: Mapping[Path, set[Path]], written: Collection[Path]) -> Renames:
+def _with_level(renames: Renames, older: Mapping[Path, set[Path]], written: Collection[Path]) -> Renames:
     """Returns the renames with those of one more level. older: the older names of each field; written: the names that
     schemas have.
     """
@@ -163,7 +166,7 @@ def _with_level(found: Renames, older: Mapping[Path, set[Path]], written: Collec
             first[path] = seen[-1]
         if in_order[0] != path:
             oldest[*path[:-1], fold_case(path[-1])] = fold_case(in_order[0][-1])
-    return Renames({**found.names, **names}, {**found.first, **first}, {**found.oldest, **oldest})
+    return Renames({**renames.names, **names}, {**renames.first, **first}, {**renames.oldest, **oldest})
 
 
 def _close(older: Mapping[Path, set[Path]]) -> None:
@@ -193,12 +196,12 @@ def fed_members(
     """
     by_name = {column.name: column for column in columns}
     spellings = Spellings(by_name)
-    found = {field: by_name[column] for column, field in renames.of_columns(struct, by_name, at).items()}
+    fed = {field: by_name[column] for column, field in renames.of_columns(struct, by_name, at).items()}
     for member in struct.fields:
         name = spellings.find(member.name)
         if name is not None:
-            found.setdefault(member.name, by_name[name])
-    return found
+            fed.setdefault(member.name, by_name[name])
+    return fed
 
 
 class FedColumns:
@@ -213,13 +216,13 @@ class FedColumns:
         """Returns the type of the column of the field at `path`; None where it has none. `key` leads to the keys of a
         map.
         """
-        found = self._found.get(path)
-        return None if found is None else found[1]
+        column = self._found.get(path)
+        return None if column is None else column[1]
 
     def path_of(self, path: Path) -> Path:
         """Returns the path of the column of the field at `path`, which is kept where it has none."""
-        found = self._found.get(path)
-        return path if found is None else found[0]
+        column = self._found.get(path)
+        return path if column is None else column[0]
 
     def _add_members(self, struct: StructType, columns: Sequence[NestedField], path: Path, at: Path) -> None:
         fed = fed_members(struct, columns, self._renames, at)

@@ -31,7 +31,7 @@ def rescued_column(
     """
     members, singles = [], list(rescued)
     # The field `a.b` and the member `b` of a field `a` have one path; a number may make it that of another field.
-    sources = Counter([*(path for path, _ in unknown), *{one.path for one in rescued}])
+    sources = Counter([*(path for path, _ in unknown), *{mismatch.path for mismatch in rescued}])
     for path, values in unknown:
         is_single = sources[path] > 1 or _NUMBER in path
         if not is_single and values.owner.size == row_count and (values.owner == np.arange(row_count)).all():
@@ -56,17 +56,17 @@ def _members(path: str, values: FieldValues) -> pa.Array:
     """Returns each record's member for a field that the table does not have; null without one."""
     before = f'{json.dumps(path, ensure_ascii=False)}:{{"value":'
     members = pc.binary_join_element_wise(before, values.texts(), f',"reason":"{UNKNOWN_FIELD}"}}', "")
-    there = np.asarray(values.there)
-    return members.take(pa.array(np.cumsum(there) - 1, mask=~there))
+    is_present = np.asarray(values.there)
+    return members.take(pa.array(np.cumsum(is_present) - 1, mask=~is_present))
 
 
 def add_members(rescued: pa.Array | None, mismatches: Iterable[Mismatch], row_count: int) -> pa.Array | None:
     """Returns the column with further members; None where there still are none."""
-    found = list(mismatches)
-    if not found:
+    new = list(mismatches)
+    if not new:
         return rescued
     before = [] if rescued is None else [pc.utf8_slice_codeunits(rescued, 1, -1)]
-    return join_members([*before, members_of(found, row_count)], row_count)
+    return join_members([*before, members_of(new, row_count)], row_count)
 
 
 def join_members(members: list[pa.Array], row_count: int) -> pa.Array:

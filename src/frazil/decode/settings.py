@@ -209,7 +209,7 @@ class Reading:
 
     def coerces(self, path: Path) -> bool:
         """Whether the string column at a path accepts values of other types."""
-        return any(path[: len(one)] == one for one in self.coerced)
+        return any(path[: len(prefix)] == prefix for prefix in self.coerced)
 
     @cached_property
     def zone_at(self) -> Mapping[Path, str]:

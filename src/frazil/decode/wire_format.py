@@ -143,8 +143,8 @@ def _hits(headers: pa.ListArray, name: str) -> tuple[NDArray[np.int64], NDArray[
     hits = hits[(hits >= offsets[0]) & (hits < offsets[-1])]
     rows = np.searchsorted(offsets, hits, side="right") - 1
     if headers.null_count:
-        there = np.asarray(headers.is_valid())[rows]
-        hits, rows = hits[there], rows[there]
+        has_headers = np.asarray(headers.is_valid())[rows]
+        hits, rows = hits[has_headers], rows[has_headers]
     return hits, rows
 
 

@@ -92,10 +92,10 @@ def _seconds(milliseconds: int | None) -> float | None:
     return None if milliseconds is None else milliseconds / 1000
 
 
-def _by(found: Mapping[str, int], known: Sequence[str] = ()) -> Labelled:
+def _by(counts: Mapping[str, int], known: Sequence[str] = ()) -> Labelled:
     """Returns numbers by label; known values are there from the start, so that a first event is an increase."""
-    found = dict(found)  # The loop may add a name meanwhile.
-    return [(name, found.get(name, 0)) for name in (*known, *sorted({*found} - {*known}))]
+    counts = dict(counts)  # The loop may add a name meanwhile.
+    return [(name, counts.get(name, 0)) for name in (*known, *sorted({*counts} - {*known}))]
 
 
 _STATES = tuple(state.value.replace(" ", "_") for state in RunState)
@@ -114,8 +114,8 @@ def _states(report: TableStatus) -> Labelled:
 
 
 def _batches(table: Table) -> Labelled:
-    found = {_OUTCOMES[name]: number for name, number in dict(table.counts.batches).items()}
-    return _by(found, tuple(_OUTCOMES.values()))
+    counts = {_OUTCOMES[name]: number for name, number in dict(table.counts.batches).items()}
+    return _by(counts, tuple(_OUTCOMES.values()))
 
 
 _STATE = _gauge(
@@ -135,7 +135,7 @@ TABLE = (
     _gauge(
         "frazil_table_open_transaction_records",
         "Offsets among them that wait for an open transaction.",
-        lambda r: sum(one.span for one in r.lag.open_transactions),
+        lambda r: sum(waiting.span for waiting in r.lag.open_transactions),
     ),
     _gauge("frazil_table_lag_seconds", "For how long the table has been incomplete.", lambda r: r.derived.lag_s),
     _gauge(
@@ -268,7 +268,7 @@ ProcessCollector(registry=OWN)
 def known_tables(report: PipelineReport, tables: Iterable[Table]) -> list[tuple[TableStatus, Table]]:
     """Returns the tables that have metrics, each with what is shown of it."""
     by_name = {table.name: table for table in tables}
-    return [(one, by_name[one.name]) for one in report.tables if one.name in by_name]
+    return [(status, by_name[status.name]) for status in report.tables if status.name in by_name]
 
 
 def value_of(metric: OfTable, report: TableStatus, table: Table) -> Number | Labelled:
@@ -297,7 +297,7 @@ def process_values(pipeline: RunningPipeline, report: PipelineReport) -> dict[st
     return {
         "frazil_build_info": [(versions, 1)],
         **{name: [({}, value)] for name, value in single.items() if value is not None},
-        **{name: [(labels, value) for labels, value in found] for name, found in pipeline.telemetry_counts.items()},
+        **{name: [(labels, value) for labels, value in values] for name, values in pipeline.telemetry_counts.items()},
     }
 
 
@@ -324,12 +324,15 @@ def render(pipeline: RunningPipeline) -> bytes:
         for more, number in single.get(process_metric.name, ()):
             words = "".join(f',{name}="{_escaped(value)}"' for name, value in more.items())
             lines.append(f"{process_metric.name}{{{label}{words}}} {number}")
-    known = [(f'{label},table="{_escaped(one.name)}"', one, table) for one, table in known_tables(report, tables)]
+    labelled_tables = [
+        (f'{label},table="{_escaped(table_status.name)}"', table_status, table)
+        for table_status, table in known_tables(report, tables)
+    ]
     for metric in TABLE:
         lines += _head(metric)
         name, further = metric.name, metric.label
-        for labels, one, table in known:
-            value = value_of(metric, one, table)
+        for labels, status, table in labelled_tables:
+            value = value_of(metric, status, table)
             if isinstance(value, int | float):
                 lines.append(f"{name}{{{labels}}} {value}")
             elif value is not None:
@@ -337,12 +340,12 @@ def render(pipeline: RunningPipeline) -> bytes:
     return "\n".join([*lines, ""]).encode() + generate_latest(OWN)
 
 
-def _histogram(name: str, found: Histogram, label: str) -> Iterator[str]:
-    sums = list(accumulate(found.counts))
-    for bound, number in zip((*map(str, found.bounds), "+Inf"), sums, strict=True):
+def _histogram(name: str, histogram: Histogram, label: str) -> Iterator[str]:
+    sums = list(accumulate(histogram.counts))
+    for bound, number in zip((*map(str, histogram.bounds), "+Inf"), sums, strict=True):
         yield f'{name}_bucket{{{label},le="{bound}"}} {number}'
     yield f"{name}_count{{{label}}} {sums[-1]}"
-    yield f"{name}_sum{{{label}}} {found.total}"
+    yield f"{name}_sum{{{label}}} {histogram.total}"
 
 
 def _head(metric: Metric) -> tuple[str, str]:

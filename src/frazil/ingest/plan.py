@@ -181,11 +181,11 @@ def learn_row_bytes(known: float | None, report: TaskReport, stored: float | Non
     written = sum(file.size_bytes for file in report.written.data)
     if not report.written.data or not report.counts.record_count:
         return known
-    found = written / report.read_count
+    measured = written / report.read_count
     if written < LEAST_TYPICAL_BYTES * len(report.written.data):
         most = known or stored
-        return found if most is not None and found < most else known
-    return found if known is None else (known + found) / 2
+        return measured if most is not None and measured < most else known
+    return measured if known is None else (known + measured) / 2
 
 
 def stored_row_bytes(size: TableSize | None) -> float | None:
@@ -242,9 +242,9 @@ def group_batches(batches: Iterable[Batch], alone: Container[str] = ()) -> tuple
 def _may_join(group: list[Batch], batch: Batch, alone: Container[str]) -> bool:
     if batch.table in alone or group[0].table in alone:
         return False
-    if batch.route and batch.route in {one.route for one in group}:
+    if batch.route and batch.route in {other.route for other in group}:
         return True  # However many they are, they share the records of one.
-    count = len({one.route or one.table for one in group})
+    count = len({other.route or other.table for other in group})
     if count >= _most_tables(group, batch):
         return False
     is_small = batch.span <= CATCH_UP_RECORDS
@@ -255,8 +255,8 @@ def _most_tables(group: list[Batch], batch: Batch) -> int:
     """Returns how many tables may share the job of `group` and `batch`: more where all of them are new and small."""
     if len(group) < MAX_TABLES_PER_JOB or not batch.is_new or len(group) >= MAX_NEW_TABLES_PER_JOB:
         return MAX_TABLES_PER_JOB
-    is_small = batch.span + sum(one.span for one in group) <= CATCH_UP_RECORDS
-    return MAX_NEW_TABLES_PER_JOB if is_small and all(one.is_new for one in group) else MAX_TABLES_PER_JOB
+    is_small = batch.span + sum(other.span for other in group) <= CATCH_UP_RECORDS
+    return MAX_NEW_TABLES_PER_JOB if is_small and all(other.is_new for other in group) else MAX_TABLES_PER_JOB
 
 
 def join_read(group: Sequence[Batch], batch: Batch) -> list[Batch] | None:
@@ -264,24 +264,24 @@ def join_read(group: Sequence[Batch], batch: Batch) -> list[Batch] | None:
     batch must be read alone: its end must not be moved, it shares no topic, or too few records of a batch would be
     left.
     """
-    others = [one for one in group if not one.topics.isdisjoint(batch.topics)]
+    others = [other for other in group if not other.topics.isdisjoint(batch.topics)]
     if not others:
         return [*group, batch]
-    if any(one.is_apart for one in (batch, *others)):
+    if any(candidate.is_apart for candidate in (batch, *others)):
         return None
     ends = _first_ends((batch, *others))
-    joined = [_up_to(one, ends) for one in (*group, batch)]
+    joined = [_up_to(member, ends) for member in (*group, batch)]
     pairs = zip(joined, (*group, batch), strict=True)
-    are_enough = all(2 * cut.span >= one.span or cut.span >= _MUCH_RECORDS for cut, one in pairs)
-    return joined if are_enough and all(r.span > 0 for one in joined for r in one.ranges) else None
+    are_enough = all(2 * cut.span >= whole.span or cut.span >= _MUCH_RECORDS for cut, whole in pairs)
+    return joined if are_enough and all(r.span > 0 for cut in joined for r in cut.ranges) else None
 
 
 def read_once(batches: Iterable[Batch]) -> list[OffsetRange]:
     """Returns the ranges that cover all batches, one for each partition."""
     covered: dict[Partition, OffsetRange] = {}
     for r in (r for batch in batches for r in batch.ranges):
-        known = covered.setdefault((r.topic, r.partition), r)
-        covered[r.topic, r.partition] = replace(r, start=min(r.start, known.start), end=max(r.end, known.end))
+        offsets = covered.setdefault((r.topic, r.partition), r)
+        covered[r.topic, r.partition] = replace(r, start=min(r.start, offsets.start), end=max(r.end, offsets.end))
     return list(covered.values())
 
 
@@ -300,7 +300,9 @@ def own_starts(batches: Sequence[Batch]) -> dict[str, Offsets]:
 
 def tables_read_with(batch: Batch, batches: Iterable[Batch]) -> frozenset[str]:
     """Returns the other tables that the batch's topics are read for."""
-    return frozenset(one.table for one in batches if one is not batch and not one.topics.isdisjoint(batch.topics))
+    return frozenset(
+        other.table for other in batches if other is not batch and not other.topics.isdisjoint(batch.topics)
+    )
 
 
 def _first_ends(batches: Iterable[Batch]) -> dict[Partition, int]:

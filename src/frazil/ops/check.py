@@ -134,8 +134,8 @@ def check_election(elector: Elector, lacks_right: Callable[[], SpecError | None]
     """
     name, tried = "election", f"asked {elector.kind} for the claims to lead, and what this client may do with them"
     try:
-        found, lacking = elector.check(), lacks_right()
-        return Finding(name, True, tried, found) if lacking is None else failed(name, tried, lacking)
+        verdict, lacking = elector.check(), lacks_right()
+        return Finding(name, True, tried, verdict) if lacking is None else failed(name, tried, lacking)
     except FrazilError as error:
         return failed(name, tried, error)
     finally:
@@ -153,30 +153,30 @@ def _check_missing(spec: PipelineSpec, tables: Sequence[Table], source: Source) 
     ]
     dead_letters = _dead_letter_topics(tables)
     uses += [(topic, f"dead letters of {', '.join(names)} go there") for topic, names in dead_letters.items()]
-    there = source.topics({topic for topic, _ in uses}.__contains__) if uses else {}
+    existing = source.topics({topic for topic, _ in uses}.__contains__) if uses else {}
     absent = [(topic, f"table {table.name} waits for it") for table, topic in missing_topics(tables)]
-    absent += [(topic, use) for topic, use in uses if topic not in there]
+    absent += [(topic, use) for topic, use in uses if topic not in existing]
     missing = MissingTopics(source)
     for topic, use in absent:
-        found, remedy = f"the topic does not exist; {use}", missing.remedy(topic)
-        yield Finding(f"topic {topic}", False, "asked Kafka to describe it", found, remedy, f"topic {topic}")
+        absence, remedy = f"the topic does not exist; {use}", missing.remedy(topic)
+        yield Finding(f"topic {topic}", False, "asked Kafka to describe it", absence, remedy, f"topic {topic}")
 
 
 def _dead_letter_topics(tables: Iterable[Table]) -> dict[str, list[str]]:
     """Returns the names of the tables whose dead letters go to each topic."""
-    found: dict[str, list[str]] = {}
+    names_by_topic: dict[str, list[str]] = {}
     for table in tables:
         if (
             table.spec.bad_records.dead_letters.topic is not None
             and table.spec.bad_records.on_bad_record == "dead_letter"
         ):
-            found.setdefault(table.spec.bad_records.dead_letters.topic, []).append(table.name)
-    return found
+            names_by_topic.setdefault(table.spec.bad_records.dead_letters.topic, []).append(table.name)
+    return names_by_topic
 
 
-def _denied(topic: str, found: str, right: str) -> Finding:
+def _denied(topic: str, denial: str, right: str) -> Finding:
     remedy = f"allow it: `kafka-acls --add --allow-principal User:NAME --operation {right} --topic {topic}`"
-    return Finding(f"topic {topic}", False, _ASKED_FOR_RIGHTS, found, remedy, f"topic {topic}")
+    return Finding(f"topic {topic}", False, _ASKED_FOR_RIGHTS, denial, remedy, f"topic {topic}")
 
 
 def _check_topics(table: Table, denied: set[str]) -> Iterator[Finding]:
@@ -246,8 +246,8 @@ def check_lookups(tables: Iterable[Table], catalog: Catalog) -> Iterator[Finding
         for lookup in table.spec.query.lookup:
             name, tried = f"lookup {lookup.name} of {table.name}", f"read {lookup.table or lookup.file}"
             try:
-                found = references.find(table, lookup, states)
-                yield Finding(name, True, tried, plural(len(found.values), "row"))
+                reference = references.find(table, lookup, states)
+                yield Finding(name, True, tried, plural(len(reference.values), "row"))
             except FrazilError as error:
                 yield failed(name, tried, error)
 
@@ -291,21 +291,21 @@ def _describe(name: str, tried: str, table: Table) -> Finding:
     rows = f", {plural(table.catalog.size.live_row_count, 'row')}" if table.catalog.size else ""
     parts = ", ".join(partition_terms(table.state.partitioning, table.state.schema))
     layout = f", partitioned by {parts}" if parts else ""
-    there = f"there, {plural(len(table.state.schema.fields), 'column')}{rows}{layout}"
+    words = f"there, {plural(len(table.state.schema.fields), 'column')}{rows}{layout}"
     widened = compare_schemas(table.state.schema, declared_adder(table.spec)(table.state.schema))
     if widened:
-        columns = ", ".join(f"{one.path}: {one.kind}" for one in widened)
-        there += f"; `frazil run` adds or widens {columns}, as `columns` declares"
+        columns = ", ".join(f"{change.path}: {change.kind}" for change in widened)
+        words += f"; `frazil run` adds or widens {columns}, as `columns` declares"
     kept = [key for key, text in table.spec.layout.properties.items() if table.state.properties.get(key) != text]
     if table.spec.layout.location not in (None, table.state.location):
-        there += f"; keeps its location {table.state.location}: `location` is for new tables"
+        words += f"; keeps its location {table.state.location}: `location` is for new tables"
     if table.state.format_version < table.spec.layout.format_version:
-        there += f"; has format version {table.state.format_version}, which `format_version` does not change"
+        words += f"; has format version {table.state.format_version}, which `format_version` does not change"
     if table.state.properties.get("gc.enabled", "").lower() == "false":
-        there += "; keeps snapshots and orphan files, as its gc.enabled is false"
+        words += "; keeps snapshots and orphan files, as its gc.enabled is false"
     if kept:
-        there += f"; keeps its own {', '.join(sorted(kept))}: `properties` are for new tables"
-    return Finding(name, True, tried, there + _warnings(table, table.state.schema))
+        words += f"; keeps its own {', '.join(sorted(kept))}: `properties` are for new tables"
+    return Finding(name, True, tried, words + _warnings(table, table.state.schema))
 
 
 def declared_schema(table: Table) -> Schema:
@@ -319,17 +319,17 @@ def _warnings(table: Table, schema: Schema) -> str:
 
 def check_local_folder(name: str, folder: Path) -> Finding:
     """Checks whether files can be created in a folder that exists or can be created. Nothing is written."""
-    there = next(path for path in (folder, *folder.parents) if path.exists())
-    tried = f"checked the permissions of {there}"
-    if not there.is_dir():
+    existing = next(path for path in (folder, *folder.parents) if path.exists())
+    tried = f"checked the permissions of {existing}"
+    if not existing.is_dir():
         remedy = "move it, or name another place"
-        return Finding(name, False, tried, f"{there} is a file, not a folder", remedy, str(there))
-    if there.resolve().parts[1:2] in (("proc",), ("sys",)):
-        return Finding(name, False, tried, f"{there} takes no folders", "name another place", str(there))
-    if not os.access(there, os.W_OK | os.X_OK):
+        return Finding(name, False, tried, f"{existing} is a file, not a folder", remedy, str(existing))
+    if existing.resolve().parts[1:2] in (("proc",), ("sys",)):
+        return Finding(name, False, tried, f"{existing} takes no folders", "name another place", str(existing))
+    if not os.access(existing, os.W_OK | os.X_OK):
         remedy = "make the folder writable for this user, or name another place"
-        return Finding(name, False, tried, "this user may not write there", remedy, str(there))
-    state = "writable" if there == folder else "not created yet; `frazil run` creates it"
+        return Finding(name, False, tried, "this user may not write there", remedy, str(existing))
+    state = "writable" if existing == folder else "not created yet; `frazil run` creates it"
     return Finding(name, True, tried, f"{folder}, {state}")
 
 
@@ -343,9 +343,9 @@ def check_service(spec: PipelineSpec, tables: Iterable[Table]) -> Iterator[Findi
         return
     name, tried = f"service {service.name}", "looked for the address among those of managed services"
     left = [
-        one
-        for one in service.maintains
-        if any(t.spec.maintenance.is_on and one not in t.spec.maintenance.skip for t in tables)
+        action
+        for action in service.maintains
+        if any(t.spec.maintenance.is_on and action not in t.spec.maintenance.skip for t in tables)
     ]
     if left:
         remedy = f"write `maintenance: {{skip: [{', '.join(left)}]}}`"
@@ -359,18 +359,18 @@ def check_service(spec: PipelineSpec, tables: Iterable[Table]) -> Iterator[Findi
 
 
 def _check_letter_case(tables: Iterable[Table], must_differ: bool) -> Iterator[Finding]:
-    known: dict[str, str] = {}
+    names: dict[str, str] = {}
     for table in tables:
-        other = known.setdefault(fold_case(table.name), table.name)
+        other = names.setdefault(fold_case(table.name), table.name)
         if other != table.name:
-            found = f"{other} and {table.name} differ in case alone"
+            clash = f"{other} and {table.name} differ in case alone"
             remedy = "leave its topic out of `topics`, or give one of the two a table of its own under `tables`"
             tried = "compared the names of tables without regard to case"
             if must_differ:
-                yield Finding("table names", False, tried, f"{found}: the catalog has one table for both", remedy)
+                yield Finding("table names", False, tried, f"{clash}: the catalog has one table for both", remedy)
             else:
                 yield Finding(
-                    "table names", True, tried, f"mind: {found}, which many catalogs take for one name; {remedy}"
+                    "table names", True, tried, f"mind: {clash}, which many catalogs take for one name; {remedy}"
                 )
 
 
@@ -378,9 +378,11 @@ def check_secrets(spec: PipelineSpec) -> Iterator[Finding]:
     """Yields a finding where secrets are too short to be masked in every text."""
     short = sum(len(secret) < SHORTEST_CHARACTERS for secret in spec.file.secrets)
     if short:
-        found = f"{plural(short, 'secret')} of less than {SHORTEST_CHARACTERS} characters, masked only as a whole value"
+        weakness = (
+            f"{plural(short, 'secret')} of less than {SHORTEST_CHARACTERS} characters, masked only as a whole value"
+        )
         remedy = "use longer secrets, and write values that are none into the file itself"
-        yield Finding("secrets", True, "measured the secrets of the file", f"mind: {found}; {remedy}")
+        yield Finding("secrets", True, "measured the secrets of the file", f"mind: {weakness}; {remedy}")
 
 
 def check_transport(spec: PipelineSpec) -> Iterator[Finding]:
@@ -410,8 +412,8 @@ def _check_kafka(kafka: Mapping[str, str]) -> Iterator[Finding]:
     for prefix, part in (("sasl.", "SASL"), ("ssl.", "SSL")):
         unused = [name for name in kafka if name.startswith(prefix) and part not in protocol]
         if unused:
-            found = f"Kafka's clients do not use {', '.join(unused)} with `security.protocol: {protocol}`"
-            yield _mind("kafka", found, "write `security.protocol: SASL_SSL`")
+            weakness = f"Kafka's clients do not use {', '.join(unused)} with `security.protocol: {protocol}`"
+            yield _mind("kafka", weakness, "write `security.protocol: SASL_SSL`")
     mechanism = (kafka.get("sasl.mechanism") or kafka.get("sasl.mechanisms") or "").upper()
     hosts = (f"kafka://{server.strip()}" for server in kafka.get("bootstrap.servers", "").split(","))
     if protocol == "SASL_PLAINTEXT" and mechanism in ("PLAIN", "OAUTHBEARER") and not all(map(_is_loopback, hosts)):
@@ -436,8 +438,8 @@ def _check_spark(spec: PipelineSpec) -> Iterator[Finding]:
         )
 
 
-def _mind(what: str, found: str, remedy: str) -> Finding:
-    return Finding(f"transport of {what}", True, "looked for encryption in the file", f"mind: {found}; {remedy}")
+def _mind(what: str, weakness: str, remedy: str) -> Finding:
+    return Finding(f"transport of {what}", True, "looked for encryption in the file", f"mind: {weakness}; {remedy}")
 
 
 def _is_loopback(url: str) -> bool:

@@ -65,20 +65,20 @@ def find_tables(spec: PipelineSpec, source: Source, state: ProcessState, name: s
         if mine:
             return [Table(mine[0])]
     try:
-        known = known_tables(spec, source, state)
+        tables = known_tables(spec, source, state)
     except UnavailableError:  # Only Kafka could name the tables of `topics`.
-        known = [Table(table) for table in spec.tables]
-    found = [table for table in known if name in (None, table.name)]
-    if found or name is None:
-        return found
-    near = nearest(name, [table.name for table in known])
+        tables = [Table(table) for table in spec.tables]
+    named = [table for table in tables if name in (None, table.name)]
+    if named or name is None:
+        return named
+    near = nearest(name, [table.name for table in tables])
     hint = f"did you mean `{near}`?" if near else "see the tables in the pipeline file"
     raise SpecError(f"the pipeline has no table `{name}`", remedy=hint)
 
 
 def classes_of(catalog: Catalog, dead_letters: TableState) -> list[DeadLetterClass]:
     """Returns the dead letters of a table that was just loaded, by error class, the most frequent class first."""
-    found: dict[str, DeadLetterClass] = {}
+    classes: dict[str, DeadLetterClass] = {}
     target = plain_target(dead_letters)
     for file in catalog.scan(dead_letters.name).files:
         for rows in pieces(target, file, ("error_class", "timestamp", "message", "path")):
@@ -87,11 +87,11 @@ def classes_of(catalog: Catalog, dead_letters: TableState) -> list[DeadLetterCla
                 [("timestamp", "min"), ("timestamp", "max"), ("message", "first"), ("path", "first"), ([], "count_all")]
             )
             for row in grouped.to_pylist():
-                mine = found.setdefault(row["error_class"], DeadLetterClass(row["error_class"]))
+                mine = classes.setdefault(row["error_class"], DeadLetterClass(row["error_class"]))
                 mine.add(row["count_all"], row["timestamp_min"], row["timestamp_max"])
                 if not mine.example:
                     mine.example, mine.path = row["message_first"] or "", row["path_first"]
-    return sorted(found.values(), key=lambda one: (-one.count, one.error_class))
+    return sorted(classes.values(), key=lambda group: (-group.count, group.error_class))
 
 
 def count_dead_letters(catalog: Catalog, dead_letters: TableState, selection: Selection) -> int:
@@ -115,8 +115,8 @@ def newest_dead_letters(
         for rows in pieces(target, file):
             newest = pa.concat_tables([newest, rows.filter(selection.of(rows))])
             newest = newest.take(pc.sort_indices(newest, _ORDER)[:limit])
-    found: list[dict[str, Any]] = _with_micros(newest).to_pylist()
-    return found
+    documents: list[dict[str, Any]] = _with_micros(newest).to_pylist()
+    return documents
 
 
 def _with_micros(rows: pa.Table) -> pa.Table:
@@ -134,8 +134,8 @@ def classes_document(dead_letter_table: str | None, classes: Sequence[DeadLetter
     """Returns the JSON of a table's dead letters by error class. dead_letter_table: None where it does not exist."""
     return {
         "dead_letter_table": dead_letter_table,
-        "dead_letters": sum(one.count for one in classes),
-        "classes": [class_document(one) for one in classes],
+        "dead_letters": sum(group.count for group in classes),
+        "classes": [class_document(group) for group in classes],
     }
 
 
@@ -146,7 +146,9 @@ def class_document(found: DeadLetterClass) -> dict[str, Any]:
 
 def dead_letter_document(dead_letter: dict[str, Any]) -> dict[str, Any]:
     """Returns the JSON of one dead letter, with all of its columns."""
-    headers = [{"key": one["key"], "value": bytes_document(one["value"])} for one in dead_letter["headers"] or ()]
+    headers = [
+        {"key": header["key"], "value": bytes_document(header["value"])} for header in dead_letter["headers"] or ()
+    ]
     return {
         **dead_letter,
         "timestamp": time_text(dead_letter["timestamp"]),

@@ -118,7 +118,7 @@ class _Recent:
 
 def _line(resolution: Resolution, count: int, now_s: int, chunk: Callable[[int], Samples | None]) -> Samples:
     """Returns the last `count` samples from the chunks by begin."""
-    found = np.full((3, count), np.nan, np.float32)
+    line = np.full((3, count), np.nan, np.float32)
     first_s = now_s - now_s % resolution.step_s - (count - 1) * resolution.step_s
     place = 0
     while place < count:
@@ -127,9 +127,9 @@ def _line(resolution: Resolution, count: int, now_s: int, chunk: Callable[[int],
         number = min(resolution.size - start, count - place)
         samples = chunk(resolution.begin_of(at_s))
         if samples is not None:
-            found[:, place : place + number] = samples[:, start : start + number]
+            line[:, place : place + number] = samples[:, start : start + number]
         place += number
-    return found
+    return line
 
 
 class History:
@@ -234,16 +234,16 @@ class History:
                 np.copyto(own, _unpacked(packed, resolution), where=np.isnan(own))
 
     def _stored(self, resolution: Resolution, name: str, since_s: int) -> dict[int, Samples]:
-        found: dict[int, Samples] = {}
+        chunks: dict[int, Samples] = {}
         query = "select begin_s, samples from chunks where step_s = ? and name = ? and begin_s >= ?"
         values = (resolution.step_s, name, resolution.begin_of(since_s))
 
         def load(database: sqlite3.Connection) -> None:
             for begin_s, packed in database.execute(query, values):
-                found[begin_s] = _unpacked(packed, resolution)
+                chunks[begin_s] = _unpacked(packed, resolution)
 
         self._with_file(load)
-        return found
+        return chunks
 
     def _with_file(self, work: Callable[[sqlite3.Connection], None]) -> None:
         """Opens the file for `work`, which is left undone, with one warning, where that fails."""
@@ -266,9 +266,9 @@ class History:
 
 def _summary(samples: Samples) -> tuple[float, float, float]:
     """Returns one sample for several: the largest lag, the worst freshness and the average rate."""
-    known = [row[~np.isnan(row)] for row in samples]
-    lag, fresh = (float(row.max()) if row.size else np.nan for row in known[:2])
-    return lag, fresh, float(known[2].mean()) if known[2].size else np.nan
+    present = [row[~np.isnan(row)] for row in samples]
+    lag, fresh = (float(row.max()) if row.size else np.nan for row in present[:2])
+    return lag, fresh, float(present[2].mean()) if present[2].size else np.nan
 
 
 def _packed(samples: Samples) -> bytes:

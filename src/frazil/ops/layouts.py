@@ -52,8 +52,8 @@ def order_mismatch(spec: TableSpec, state: TableState, file: Path) -> SpecError 
     None where it can.
     """
     declared = {column.name: column.type for column in spec.shape.columns} | own_columns(spec)
-    there = {field.name: field.field_type for field in state.schema.fields}
-    for line, error in check_order(spec.maintenance, {**declared, **there}, is_complete=True):
+    columns = {field.name: field.field_type for field in state.schema.fields}
+    for line, error in check_order(spec.maintenance, {**declared, **columns}, is_complete=True):
         error.where = f"{file}:{line}"
         return error
     return None

@@ -43,7 +43,7 @@ class TableLineage:
 
 def describe_protected(protected: Iterable[ProtectedField]) -> str:
     """Returns the protected fields in one line, each with what happens to it."""
-    return ", ".join(f"{one.field} ({one.action})" for one in protected)
+    return ", ".join(f"{protected_field.field} ({protected_field.action})" for protected_field in protected)
 
 
 def lineage_of(table: Table, query: Query | None) -> TableLineage:
@@ -65,8 +65,8 @@ def _of_query(table: Table, query: Query | None) -> TableLineage:
     def fields(paths: Iterable[Path]) -> tuple[str, ...]:
         return tuple(sorted(format_path((*(origins.get(path[0]) or path[:1]), *path[1:])) for path in paths))
 
-    columns = [ColumnLineage(one.name, fields(one.sources)) for one in query.columns]
-    own = own_columns(table.spec).keys() - {one.name for one in columns}
+    columns = [ColumnLineage(column.name, fields(column.sources)) for column in query.columns]
+    own = own_columns(table.spec).keys() - {column.name for column in columns}
     metadata = _metadata_of(table)
     columns += [ColumnLineage(name, (metadata.get(name, name),)) for name in sorted(own)]
     return TableLineage(table.name, tuple(columns), fields(query.conditions), query.protected)

@@ -31,9 +31,9 @@ _OFF = "`maintenance` is false in this pipeline file"
 
 def maintained_tables(tables: Iterable[Table]) -> list[MaintainedTable]:
     """Returns every table and every dead-letter table, which may not exist."""
-    known = list(tables)
-    own = [maintained_table(table) for table in known]
-    return own + [_dead_letter_table(owners) for owners in _owners_of_dead_letters(known).values()]
+    all_tables = list(tables)
+    own = [maintained_table(table) for table in all_tables]
+    return own + [_dead_letter_table(owners) for owners in _owners_of_dead_letters(all_tables).values()]
 
 
 def maintained_table(table: Table, is_limited: bool = False) -> MaintainedTable:
@@ -78,28 +78,32 @@ class Activities:
         """Returns the last commit to each table that this process works on; tables without a commit are left out. A
         dead-letter table of several tables is the first one's.
         """
-        known = list(tables)
-        in_hand, owners, found = _batches(known), _owners_of_dead_letters(known), list[TableActivity]()
-        for table in known:
+        all_tables = list(tables)
+        in_hand, owners, activities = _batches(all_tables), _owners_of_dead_letters(all_tables), list[TableActivity]()
+        for table in all_tables:
             if table.catalog.size is None:
                 continue
             version, size = table.progress.commit_id, table.catalog.size
-            found.append(
+            activities.append(
                 TableActivity(self._own(table), version, size.file_count, size.snapshot_count, in_hand.get(table.name))
             )
             if count := table.catalog.dead_letter_count:
                 dead_letters = self._dead_letters(owners[table.dead_letter_table_name])
-                found.append(TableActivity(dead_letters, str(count), 0, 0, in_hand.get(dead_letters.name)))
-        owned = {table.name for table in known if table.schedule.is_owned}
-        return [one for one in found if (one.maintained.owners or (one.maintained.name,))[0] in owned]
+                activities.append(TableActivity(dead_letters, str(count), 0, 0, in_hand.get(dead_letters.name)))
+        owned = {table.name for table in all_tables if table.schedule.is_owned}
+        return [
+            activity
+            for activity in activities
+            if (activity.maintained.owners or (activity.maintained.name,))[0] in owned
+        ]
 
     def _own(self, table: Table) -> MaintainedTable:
-        known = self._append_tables.get(table.name)
-        if known is None:
-            known = maintained_table(table, is_limited=True)
-            if not known.is_upsert:
-                self._append_tables[table.name] = known
-        return known
+        maintained = self._append_tables.get(table.name)
+        if maintained is None:
+            maintained = maintained_table(table, is_limited=True)
+            if not maintained.is_upsert:
+                self._append_tables[table.name] = maintained
+        return maintained
 
     def _dead_letters(self, owners: list[Table]) -> MaintainedTable:
         names = tuple(table.name for table in owners)
@@ -110,11 +114,11 @@ class Activities:
 
 def _batches(tables: Iterable[Table]) -> dict[str, float]:
     """Returns when the oldest batch in progress of each table was planned; a batch may have dead letters too."""
-    found: dict[str, float] = {}
+    begins_s: dict[str, float] = {}
     for table in tables:
         for name in (table.name, table.dead_letter_table_name) if table.schedule.in_flight else ():
-            found[name] = min(found.get(name, table.schedule.last_batch_at_s), table.schedule.last_batch_at_s)
-    return found
+            begins_s[name] = min(begins_s.get(name, table.schedule.last_batch_at_s), table.schedule.last_batch_at_s)
+    return begins_s
 
 
 def report_maintenance(
@@ -195,12 +199,12 @@ def chosen_tables(known: Sequence[Table], table: str | None) -> list[MaintainedT
 
     Raises: SpecError for a name that no table has.
     """
-    found = maintained_tables(known)
+    candidates = maintained_tables(known)
     if table is None:
-        return found
-    mine = [maintained for maintained in found if table == maintained.name or table in maintained.owners]
+        return candidates
+    mine = [maintained for maintained in candidates if table == maintained.name or table in maintained.owners]
     if not mine:
-        near = nearest(table, [one.name for one in known])
+        near = nearest(table, [other.name for other in known])
         remedy = f"did you mean `{near}`?" if near else "name a table that `frazil status` shows"
         raise SpecError(f"the pipeline has no table `{table}`", remedy=remedy)
     return mine
@@ -232,15 +236,15 @@ def run_rounds(runner: MaintenanceRunner, chosen: Sequence[MaintainedTable]) -> 
 
 def document_of_rounds(rounds: Sequence[TableRound], dry_run: bool) -> dict[str, Any]:
     """Returns the JSON of the plans and their outcomes."""
-    return {"dry_run": dry_run, "tables": {found.name: _of_table(found) for found in rounds}}
+    return {"dry_run": dry_run, "tables": {table_round.name: _of_table(table_round) for table_round in rounds}}
 
 
-def _of_table(found: TableRound) -> dict[str, Any]:
-    plan = found.plan
-    document: dict[str, Any] = {"failure": found.failure, "actions": [], "waiting": [], "health": None}
+def _of_table(table_round: TableRound) -> dict[str, Any]:
+    plan = table_round.plan
+    document: dict[str, Any] = {"failure": table_round.failure, "actions": [], "waiting": [], "health": None}
     if plan is None:
         return document
-    for action, outcome in ends_of(found):
+    for action, outcome in ends_of(table_round):
         described: dict[str, Any] = {"action": action.kind, "reason": action.reason, "gain": action.gain}
         if outcome is not None:
             described |= {"took_s": round(outcome.took_s, 3), "failure": outcome.failure, "conflict": outcome.is_lost}

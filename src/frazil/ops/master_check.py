@@ -48,7 +48,8 @@ def check_master(url: str, conf: Mapping[str, str], environment: Mapping[str, st
 
 
 def _words(master: Master) -> str:
-    cores, memory_mb = sum(one.cores for one in master.workers), sum(one.memory_mb for one in master.workers)
+    cores = sum(worker.cores for worker in master.workers)
+    memory_mb = sum(worker.memory_mb for worker in master.workers)
     return f"knows {plural(len(master.workers), 'worker')} with {plural(cores, 'core')} and {memory_mb} MB"
 
 
@@ -81,20 +82,20 @@ def _resource_managers(conf: Mapping[str, str], environment: Mapping[str, str]) 
     for folder in folders:
         settings |= _site(folder / "yarn-site.xml")
     settings |= {name.removeprefix("spark.hadoop."): value for name, value in conf.items()}
-    ids = [f".{one.strip()}" for one in settings.get(f"{_MANAGER}.ha.rm-ids", "").split(",") if one.strip()] or [""]
-    found: list[tuple[str, int]] = []
+    ids = [f".{name.strip()}" for name in settings.get(f"{_MANAGER}.ha.rm-ids", "").split(",") if name.strip()] or [""]
+    addresses: list[tuple[str, int]] = []
     for own in ids:
         address = settings.get(f"{_MANAGER}.address{own}") or settings.get(f"{_MANAGER}.hostname{own}", "")
         host, _, port = address.partition(":")
         if host and "${" not in address:
-            found.append((host, int(port) if port.isdigit() else _MANAGER_PORT))
-    if not found:
+            addresses.append((host, int(port) if port.isdigit() else _MANAGER_PORT))
+    if not addresses:
         raise UnavailableError(
             "the configuration of the YARN cluster names no resource manager",
             remedy="copy the cluster's yarn-site.xml into the folder that HADOOP_CONF_DIR names",
             where=", ".join(map(str, folders)),
         )
-    return found
+    return addresses
 
 
 def _site(file: Path) -> dict[str, str]:
@@ -103,7 +104,7 @@ def _site(file: Path) -> dict[str, str]:
         root = ElementTree.parse(file).getroot()
     except (OSError, ElementTree.ParseError):
         return {}
-    return {(one.findtext("name") or "").strip(): (one.findtext("value") or "").strip() for one in root}
+    return {(element.findtext("name") or "").strip(): (element.findtext("value") or "").strip() for element in root}
 
 
 def _connect(addresses: list[tuple[str, int]]) -> None:

@@ -292,12 +292,12 @@ def _add_columns(table: Table, plan: PlannedTable, records: list[ReadRecord], sa
     """Adds the columns that the records and the pipeline file ask for and the table lacks."""
     spec, state = table.spec, table.state
     declared = {column.name: column for column in spec.shape.columns}
-    there = {field.name for field in state.schema.fields} if state is not None else set()
+    existing = {field.name for field in state.schema.fields} if state is not None else set()
     # A run adds these before it reads.
-    own = {name: kind for name, kind in own_columns(spec).items() if name not in there and name not in declared}
-    new = {name: column for name, column in declared.items() if name not in there}
-    known = {name: column.type for name, column in declared.items()} | own
-    before = extend_schema(state.schema if state is not None else Schema(), {(): known})
+    own = {name: kind for name, kind in own_columns(spec).items() if name not in existing and name not in declared}
+    new = {name: column for name, column in declared.items() if name not in existing}
+    wanted = {name: column.type for name, column in declared.items()} | own
+    before = extend_schema(state.schema if state is not None else Schema(), {(): wanted})
     checking = sample_reader.queries.checking(table)
     schema, decoded = _read(table, before, records, sample_reader.schemas, checking)
     first = decode_sample(table, records, before, sample_reader.schemas)
@@ -308,9 +308,9 @@ def _add_columns(table: Table, plan: PlannedTable, records: list[ReadRecord], sa
     plan.refused = tuple(sorted(decoded.refusals))
     if decoded.mismatches:
         plan.problem = _mismatch(decoded, records, spec, plan.is_too_bad)
-    columns = [PlannedColumn(name, format_type(one.type), _source_of(one)) for name, one in new.items()]
+    columns = [PlannedColumn(name, format_type(column.type), _source_of(column)) for name, column in new.items()]
     for change in compare_schemas(state.schema, before) if state is not None else ():
-        if change.path not in known or change.path in there:
+        if change.path not in wanted or change.path in existing:
             word = "declared" if change.is_new else "widened"
             columns.append(PlannedColumn(change.path, format_type(change.kind), word))
     source, key_column = "registry" if spec.source.value.needs_registry else "inferred", key_column_of(spec)
@@ -358,10 +358,10 @@ def _add_query_columns(
         plan.query_problem = _problem_of_any(table, sample_reader.queries)
         return
     try:
-        made = sample_reader.queries.first_schema(table, schema, sampled_keys(view, records, schema))
+        first_schema = sample_reader.queries.first_schema(table, schema, sampled_keys(view, records, schema))
         query = table.schema.query
         plan.protected = query.protected if query is not None else ()
-        after = query_adder(table.spec, query)(table.state.schema) if table.state and query else made
+        after = query_adder(table.spec, query)(table.state.schema) if table.state and query else first_schema
     except UnavailableError as error:
         plan.problem = plan.query_problem = problem_of(error)
         return
@@ -405,8 +405,10 @@ def _problem_of_any(table: Table, queries: QueryTables) -> Problem | None:
 def _ignored(table: Table) -> Iterator[str]:
     """Yields warnings for schema settings of the records that have no effect."""
     for key, value in (("value", table.spec.source.value), ("key", table.spec.source.key)):
-        mine = (one for name, one in table.schema.schemas.items() if name.startswith(KEY_SCHEMA) == (key == "key"))
-        yield from filter(None, dict.fromkeys(ignored_phrases(ignored_in(one, value), key) for one in mine))
+        mine = (
+            schema for name, schema in table.schema.schemas.items() if name.startswith(KEY_SCHEMA) == (key == "key")
+        )
+        yield from filter(None, dict.fromkeys(ignored_phrases(ignored_in(schema, value), key) for schema in mine))
 
 
 def _read(
@@ -499,4 +501,4 @@ def _add_open_transactions(
     waiting = plan.open_transactions = open_transactions(table.position(), ends, log_ends)
     if plan.action == "wait" and waiting and not plan.unread:
         plan.problem, plan.is_idle = held_back(waiting), False
-    plan.unread += sum(one.span for one in waiting)
+    plan.unread += sum(offsets.span for offsets in waiting)

@@ -43,7 +43,7 @@ def held_back(open_transactions: Sequence[OffsetRange]) -> Problem | None:
     if not open_transactions:
         return None
     first, *others = open_transactions
-    records = sum(one.span for one in open_transactions)
+    records = sum(offsets.span for offsets in open_transactions)
     verb = "waits" if records == 1 else "wait"
     reason = f"{plural(records, 'record')} {verb} behind an open transaction since offset {first.start}"
     if others:

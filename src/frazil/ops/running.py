@@ -182,7 +182,8 @@ class RunningPipeline:
         if dead_letters is None:
             return []
         return [
-            dead_letter_document(one) for one in newest_dead_letters(self._own.catalog, dead_letters, selection, limit)
+            dead_letter_document(dead_letter)
+            for dead_letter in newest_dead_letters(self._own.catalog, dead_letters, selection, limit)
         ]
 
     def metadata(self, name: str) -> TableMetadata | None:
@@ -240,8 +241,8 @@ class RunningPipeline:
         rounds = list(run_rounds(runner, chosen))
         self.reload(name)
         with suppress(UnavailableError):  # The round is done; how the table is now is shown after the next check.
-            for one in chosen:
-                self._known.note_round(one.name, runner.plan(one, is_scheduled=True))
+            for maintained in chosen:
+                self._known.note_round(maintained.name, runner.plan(maintained, is_scheduled=True))
         return document_of_rounds(rounds, dry_run)
 
     def replay(self, name: str, selection: Selection, dry_run: bool) -> dict[str, Any]:

@@ -67,13 +67,13 @@ def keys_beside(table: Table, records: Sequence[ReadRecord], schema: Schema, sch
     if not records or table.spec.changes.mode != "upsert" or envelope is None or envelope.kind != "debezium":
         return
     target = target_of(table, schema)
-    found = find_key_fields(target, plain_columns(batch_of(records)))
-    if found.missing and schemas is not None:
-        table.schema.schemas |= schemas.fetch_for(table.spec, found.missing, min(table.offsets.topics, default=""))
+    key_fields = find_key_fields(target, plain_columns(batch_of(records)))
+    if key_fields.missing and schemas is not None:
+        table.schema.schemas |= schemas.fetch_for(table.spec, key_fields.missing, min(table.offsets.topics, default=""))
         target = target_of(table, schema)
-        found = find_key_fields(target, plain_columns(batch_of(records)))
+        key_fields = find_key_fields(target, plain_columns(batch_of(records)))
     assert target.changes is not None
-    columns = {name: column_of(target, (name,)) for name in dict.fromkeys(chain(*found.names))}
+    columns = {name: column_of(target, (name,)) for name in dict.fromkeys(chain(*key_fields.names))}
     present = [name for name, column in columns.items() if has_column(target, column)]
     if ID in named or not present:  # Keys of documents name it differently.
         return
@@ -82,8 +82,8 @@ def keys_beside(table: Table, records: Sequence[ReadRecord], schema: Schema, sch
         effect = "" if named else "every change would be a bad record; "
         words = apart_by_table(named or [".".join(columns[name]) for name in present])
         yield f"the records' keys have the field {', '.join(absent)}, and their rows do not: {effect}{words}"
-    known = {fold_case(name.split(".")[0]) for name in target.changes.key_columns}
-    left = [name for name in present if named and fold_case(columns[name][0]) not in known]
+    key_columns = {fold_case(name.split(".")[0]) for name in target.changes.key_columns}
+    left = [name for name in present if named and fold_case(columns[name][0]) not in key_columns]
     if left and len(table.partitions()) > 1 and may_have_source_order(table) and not topics_without_order(table):
         yield (
             f"the records' keys have {', '.join(left)} besides `key_columns`: changes of one row may be in several"

@@ -52,7 +52,7 @@ def decode_sample(table: Table, records: Sequence[ReadRecord], schema: Schema, s
         pieces = [
             read for _, _, read in read_bounded(batch, partial(_read, target, topic), target.reading.columns_left)
         ]
-        decoded = _together([found for found, _ in pieces])
+        decoded = _together([piece for piece, _ in pieces])
         table.bad_records.ignored_records = Counter(add_counts(*(ignored for _, ignored in pieces)))
         if not decoded.missing or schemas is None:
             break
@@ -76,7 +76,7 @@ def routed_sample(table: Table, records: Sequence[ReadRecord], schemas: Schemas 
 
     Raises: UnavailableError where the registry does not answer.
     """
-    found: list[ReadRecord] = []
+    routed_records: list[ReadRecord] = []
     for topic in sorted({record.topic for record in records}):
         mine = [record for record in records if record.topic == topic]
         for _ in range(_ROUNDS):
@@ -88,8 +88,8 @@ def routed_sample(table: Table, records: Sequence[ReadRecord], schemas: Schemas 
             table.found_tables += table.found_in(share.routed.new_values, table.position())
         own = share.records
         places = set(zip(own.column("partition").to_pylist(), own.column("offset").to_pylist(), strict=True))
-        found += [record for record in mine if (record.partition, record.offset) in places]
-    return found
+        routed_records += [record for record in mine if (record.partition, record.offset) in places]
+    return routed_records
 
 
 def batch_of(records: Sequence[ReadRecord]) -> pa.RecordBatch:
@@ -119,16 +119,16 @@ def _together(many: Sequence[Decoded]) -> Decoded:
     """Returns the results of parts of the sample as one; of several parts without columns."""
     if len(many) == 1:
         return many[0]
-    starts = np.cumsum([0, *(one.refused.size for one in many)]).tolist()
+    starts = np.cumsum([0, *(part.refused.size for part in many)]).tolist()
     return Decoded(
         [],
-        np.concatenate([one.refused for one in many]),
-        [replace(m, row=m.row + start) for one, start in zip(many, starts[:-1], strict=True) for m in one.mismatches],
-        merge_requested_fields([one.requested_fields for one in many], keeps_first=True),
-        set().union(*(one.made_optional for one in many)),
-        set().union(*(one.dropped for one in many)),
-        missing=set().union(*(one.missing for one in many)),
-        refusals=set().union(*(one.refusals for one in many)),
+        np.concatenate([part.refused for part in many]),
+        [replace(m, row=m.row + start) for part, start in zip(many, starts[:-1], strict=True) for m in part.mismatches],
+        merge_requested_fields([part.requested_fields for part in many], keeps_first=True),
+        set().union(*(part.made_optional for part in many)),
+        set().union(*(part.dropped for part in many)),
+        missing=set().union(*(part.missing for part in many)),
+        refusals=set().union(*(part.refusals for part in many)),
     )
 
 
@@ -144,8 +144,8 @@ def propose_times(
     other = replace(table, spec=spec.model_copy(update={"infer": InferSpec(timestamps=True)}))
     as_times = _leaves(decode_sample(other, records, schema, schemas).requested_fields)
     texts = {path for path, kind in _leaves(decoded.requested_fields).items() if isinstance(kind, StringType)}
-    found = [(path, kind) for path, kind in as_times.items() if path in texts and isinstance(kind, _TIMES)]
-    for path, kind in found[:_MOST]:
+    times = [(path, kind) for path, kind in as_times.items() if path in texts and isinstance(kind, _TIMES)]
+    for path, kind in times[:_MOST]:
         name = ".".join(path)
         what = f"every `{name}` of the sample is a time, and its column would be string"
         yield f"{what}: write {_setting(path, kind)}`infer: {{timestamps: true}}`"

@@ -101,10 +101,10 @@ def check_schemas(
             yield from _check_query(whole, gate.found, queries)
 
 
-def _check_query(table: Table, found: Sequence[Schema], queries: QueryTables) -> Iterator[Finding]:
+def _check_query(table: Table, schemas: Sequence[Schema], queries: QueryTables) -> Iterator[Finding]:
     """Yields a finding for a query that can be computed for the schemas of no topic."""
     error: SpecError | UnavailableError | None = None
-    for schema in found:
+    for schema in schemas:
         try:
             queries.first_schema(table, schema, ())
         except (SpecError, UnavailableError) as refusal:
@@ -115,9 +115,9 @@ def _check_query(table: Table, found: Sequence[Schema], queries: QueryTables) ->
         yield failed(f"query of {table.name}", "analysed it for the newest schemas of its topics", error)
 
 
-def _check_layout(table: Table, found: Sequence[Schema], file: Path) -> Iterator[Finding]:
+def _check_layout(table: Table, schemas: Sequence[Schema], file: Path) -> Iterator[Finding]:
     """Yields a finding for a new table that cannot have its layout with the columns of any topic's schema."""
-    errors = [term_mismatch(table.spec, schema, file) for schema in found]
+    errors = [term_mismatch(table.spec, schema, file) for schema in schemas]
     error = errors[0] if errors and None not in errors else None
     if error is not None:
         tried = "looked for the columns of `partition_by` and `sort_by` in the newest schemas"
@@ -164,8 +164,8 @@ def _compare(gate: _Gate, names: tuple[str, str], subject: str, schema: WriterSc
 def _newest(gate: _Gate, topic: str, value: ValueSpec, is_key: bool) -> Iterator[tuple[str, WriterSchema | None]]:
     """Yields the subjects of a topic with their newest schemas; an empty subject where no record type is known yet."""
     ids = gate.table.progress.schemas if gate.table.state is not None and not is_key else ()
-    known = gate.schemas.fetch(ids, topic, value).values() if gate.schemas.needs_types(value) else ()
-    subjects = gate.schemas.subjects(topic, value, known, is_key)
+    writer_schemas = gate.schemas.fetch(ids, topic, value).values() if gate.schemas.needs_types(value) else ()
+    subjects = gate.schemas.subjects(topic, value, writer_schemas, is_key)
     for subject in subjects:
         yield subject, gate.schemas.newest(subject)
     if not subjects:
@@ -299,7 +299,7 @@ def _with_key_column(
     target, name = target_of(table, before), key_column_of(table.spec)
     if not name or target.record.key is None:
         return before, []
-    kind = next((one.field_type for one in before.fields if one.name == name), None)
+    kind = next((column.field_type for column in before.fields if column.name == name), None)
     is_struct = is_record(written)
     if kind is None:
         struct = row_struct(written, None, (), message)
@@ -327,16 +327,16 @@ def _missing_key_fields(table: Table, written: WriterSchema, subject: str, messa
         return []
     struct = row_struct(written, None, (), message)
     places = places_of(target, changes)
-    there = {_folded(path) for path, _ in types_in(struct)}
+    key_fields = {_folded(path) for path, _ in types_in(struct)}
     lacking = [
         f"schema {subject}: the keys have no field for the key column {'.'.join(path)}"
         for path, mine in places.items()
-        if path[0] != ID and there.isdisjoint(map(_folded, mine))
+        if path[0] != ID and key_fields.isdisjoint(map(_folded, mine))
     ]
     if not changes.is_key_of_record:
         return lacking
-    known = {_folded(place) for mine in places.values() for place in mine}
-    more = [".".join(path) for path in leaves_of(struct) if _folded(path) not in known]
+    named_fields = {_folded(place) for mine in places.values() for place in mine}
+    more = [".".join(path) for path in leaves_of(struct) if _folded(path) not in named_fields]
     return lacking + [f"schema {subject}: the keys have the field {name}, which is no key column" for name in more]
 
 

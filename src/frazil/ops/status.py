@@ -105,8 +105,8 @@ def report_pipeline(
     process = find_process(state, now_ms)
     if process.is_silent:
         problems.append(_silence(process, now_ms))
-    found = _collect(spec, source, catalog, state, problems, maintenance_status)
-    tables = tuple(_report(found[name], process, state, now_ms) for name in sorted(found))
+    facts_by_name = _collect(spec, source, catalog, state, problems, maintenance_status)
+    tables = tuple(_report(facts_by_name[name], process, state, now_ms) for name in sorted(facts_by_name))
     shown = state if process.is_running else ProcessState()
     return PipelineReport(
         spec.pipeline, process, tuple(problems), tables, now_ms, shown.leadership, shown.published_offsets
@@ -126,8 +126,8 @@ def report_running(
     # The state may have the end of this process already, which still sends its last metrics.
     process = find_process(replace(state, ended=False), now_ms)
     problems = (_silence(process, now_ms),) if process.is_silent else ()
-    found = (_Found(table, maintenance=maintenance.get(table.name)) for table in tables)
-    reports = tuple(_report(one, process, state, now_ms) for one in found)
+    all_facts = (_Found(table, maintenance=maintenance.get(table.name)) for table in tables)
+    reports = tuple(_report(facts, process, state, now_ms) for facts in all_facts)
     return PipelineReport(pipeline, process, problems, reports, now_ms, state.leadership, state.published_offsets)
 
 
@@ -179,29 +179,29 @@ def _collect(
         if opened is not None:
             with suppress(FrazilError):  # What is wrong with a table is reported of the table.
                 discovery.load_routes()
-        found = {name: _Found(table) for name, table in discovery.tables.items()}
+        facts_by_name = {name: _Found(table) for name, table in discovery.tables.items()}
         if opened is not None:
-            _load_all(discovery, opened, found, cluster_id)
+            _load_all(discovery, opened, facts_by_name, cluster_id)
             if maintenance_status is not None:
-                _maintenance_status(maintenance_status, opened, found, state)
+                _maintenance_status(maintenance_status, opened, facts_by_name, state)
     if cluster_id:
-        _measure_lags(discovery, source, found, cluster_id, problems)
+        _measure_lags(discovery, source, facts_by_name, cluster_id, problems)
         advice = MissingTopics(source)
         for table, topic in missing_topics(discovery.tables.values()):
-            found[table.name].problem = advice.problem(topic)
-        known = {topic for table in discovery.tables.values() for topic in table.offsets.topics}
-        literals = (selector.literal for selector in spec.selected.topics if selector.literal not in known)
+            facts_by_name[table.name].problem = advice.problem(topic)
+        known_topics = {topic for table in discovery.tables.values() for topic in table.offsets.topics}
+        literals = (selector.literal for selector in spec.selected.topics if selector.literal not in known_topics)
         problems += [advice.problem(topic) for topic in literals if topic]
         with suppress(UnavailableError):  # It has just answered; if it no longer does, that is already reported.
             problems += map(problem_of, empty_patterns(spec, source))
-    return found
+    return facts_by_name
 
 
 def _maintenance_status(
-    maintenance_status: MaintenanceStatus, catalog: Catalog, found: Mapping[str, _Found], state: ProcessState
+    maintenance_status: MaintenanceStatus, catalog: Catalog, facts_by_name: Mapping[str, _Found], state: ProcessState
 ) -> None:
     is_over = is_process_alive(state) is False
-    for name, held in found.items():
+    for name, held in facts_by_name.items():
         if held.is_reached and held.table.state is not None:
             rounds = state.table(name).recorded.maintenance
             if is_over:  # The failures of an ended process are in its log; actions that it left are due.
@@ -227,7 +227,7 @@ def _add_remembered(spec: PipelineSpec, discovery: Discovery, state: ProcessStat
         topic = name.removeprefix(prefix)
         if topic != name and any(selector.matches(topic) for selector in spec.selected.topics):
             discovery.tables.setdefault(name, Table(spec.table_for(topic)))
-        route = next((one for one in spec.routes if one.division.to.may_make(name)), None)
+        route = next((candidate for candidate in spec.routes if candidate.division.to.may_make(name)), None)
         if route is not None:
             discovery.tables.setdefault(name, Table(route.as_table(name=name, line=0)))
 
@@ -251,12 +251,12 @@ def known_tables(spec: PipelineSpec, source: Source, state: ProcessState) -> lis
     return [discovery.tables[name] for name in sorted(discovery.tables)]
 
 
-def _load_all(discovery: Discovery, catalog: Catalog, found: Mapping[str, _Found], cluster_id: str) -> None:
+def _load_all(discovery: Discovery, catalog: Catalog, facts_by_name: Mapping[str, _Found], cluster_id: str) -> None:
     """Loads every table; after a second failure the remaining ones are not requested, because each would wait for its
     own time-out.
     """
     failures = 0
-    for held in found.values():
+    for held in facts_by_name.values():
         if failures >= _GIVE_UP_AFTER:
             held.problem = Problem("the catalog does not answer", "see the tables above", held.table.name)
             continue
@@ -294,13 +294,13 @@ def _count_dead_letters(catalog: Catalog, table: Table) -> None:
 
 
 def _measure_lags(
-    discovery: Discovery, source: Source, found: Mapping[str, _Found], cluster_id: str, problems: list[Problem]
+    discovery: Discovery, source: Source, facts_by_name: Mapping[str, _Found], cluster_id: str, problems: list[Problem]
 ) -> None:
     try:
-        partitions = {partition for held in found.values() for partition in held.table.partitions()}
+        partitions = {partition for held in facts_by_name.values() for partition in held.table.partitions()}
         log_ends = source.log_ends(partitions)
         ends = source.ends(partitions)
-        for held in found.values():
+        for held in facts_by_name.values():
             held.is_comparable = _is_comparable(held.table, cluster_id)
             if held.is_reached and held.is_comparable:
                 discovery.add_first_offsets(held.table)
@@ -319,30 +319,30 @@ def _is_comparable(table: Table, cluster_id: str) -> bool:
 # ---- report
 
 
-def _report(found: _Found, process: Process, state: ProcessState, now_ms: int) -> TableStatus:
+def _report(facts: _Found, process: Process, state: ProcessState, now_ms: int) -> TableStatus:
     """Returns the status of a table: from the table and Kafka; what they could not answer, as the process last reported
     it.
     """
-    table, stored = found.table, found.table.state
+    table, stored = facts.table, facts.table.state
     last = state.table(table.name)
-    run_state = _state(found, last, process, state.updated_ms or 0)
-    is_unfed = _is_without_rows(found, last)
+    run_state = _state(facts, last, process, state.updated_ms or 0)
+    is_unfed = _is_without_rows(facts, last)
     note = last.condition.problem if run_state == last.condition.state or is_unfed else None
-    problem = note or found.problem or _loss(found, last)
-    lag = _lag(found, last, is_remembered=process.is_running and (found.lag_records is None or is_unfed))
-    known = replace(last, lag=lag, progress=progress_of(table) if found.is_reached else last.progress)
+    problem = note or facts.problem or _loss(facts, last)
+    lag = _lag(facts, last, is_remembered=process.is_running and (facts.lag_records is None or is_unfed))
+    status = replace(last, lag=lag, progress=progress_of(table) if facts.is_reached else last.progress)
     if problem is None and run_state == NOT_RUNNING and lag.lag_records != 0:
-        problem = _unread(found, known, state.updated_ms or 0)
+        problem = _unread(facts, status, state.updated_ms or 0)
     verification = last.recorded.verification
     differs = verification is not None and verification.is_equal is False
-    size = table.catalog.size if found.is_reached else last.recorded.size
+    size = table.catalog.size if facts.is_reached else last.recorded.size
     reason = problem or Problem("")
     return replace(
-        known,
+        status,
         condition=TableCondition(run_state, reason.message, reason.remedy, reason.where),
         derived=Derived(
             is_well=run_state not in _BAD_STATES and problem in (None, note) and not differs,
-            lag_s=known.lag_s(now_ms),
+            lag_s=status.lag_s(now_ms),
             rows=size.live_row_count if size else None,
             files=size.file_count if size else None,
             size_bytes=size.size_bytes if size else None,
@@ -352,62 +352,62 @@ def _report(found: _Found, process: Process, state: ProcessState, now_ms: int) -
             sort_order=sort_terms(stored.sorting, stored.schema) if stored is not None else None,
             stale=_stale(table, now_ms),
             refused_changes=tuple(refused_changes(last.recorded.refused_changes)),
-            maintenance=found.maintenance,
+            maintenance=facts.maintenance,
             verification=verification,
         ),
     )
 
 
-def _lag(found: _Found, last: TableStatus, is_remembered: bool) -> Lag:
+def _lag(facts: _Found, last: TableStatus, is_remembered: bool) -> Lag:
     """Returns the lag as measured, or, where it `is_remembered`, as the process measured it, for topics that are still the
     same ones.
     """
-    lag_records, waiting = found.lag_records, found.open_transactions
-    if is_remembered and found.is_comparable and last.lag.lag_records is not None:
+    lag_records, waiting = facts.lag_records, facts.open_transactions
+    if is_remembered and facts.is_comparable and last.lag.lag_records is not None:
         lag_records = last.lag.lag_records
-    if found.lag_records is None:
+    if facts.lag_records is None:
         waiting = last.lag.open_transactions
-    topics = tuple(sorted(found.table.offsets.topics)) or last.lag.topics
+    topics = tuple(sorted(facts.table.offsets.topics)) or last.lag.topics
     return Lag(topics, lag_records, waiting if lag_records else ())
 
 
-def _state(found: _Found, last: TableStatus, process: Process, recorded_at_ms: int) -> str:
+def _state(facts: _Found, last: TableStatus, process: Process, recorded_at_ms: int) -> str:
     if process.is_running:
         return last.condition.state
     # What stopped a table stops the next run too, unless another process has committed to it since.
-    is_stopped = last.condition.state == RunState.STOPPED and not _has_moved_on(found, recorded_at_ms)
+    is_stopped = last.condition.state == RunState.STOPPED and not _has_moved_on(facts, recorded_at_ms)
     return RunState.STOPPED.value if is_stopped else NOT_RUNNING
 
 
-def _has_moved_on(found: _Found, recorded_at_ms: int) -> bool:
+def _has_moved_on(facts: _Found, recorded_at_ms: int) -> bool:
     """Whether another process has committed to the table since its state was recorded."""
-    return (found.table.progress.committed_at_ms or 0) > recorded_at_ms
+    return (facts.table.progress.committed_at_ms or 0) > recorded_at_ms
 
 
-def _unread(found: _Found, known: TableStatus, recorded_at_ms: int) -> Problem | None:
+def _unread(facts: _Found, status: TableStatus, recorded_at_ms: int) -> Problem | None:
     """Returns why records of a pipeline that is not running wait, where its last run could not read them or none has
     read any; None where they only wait for the next run.
     """
-    reason = known.condition.problem
-    if known.condition.state == RunState.BACKING_OFF and reason and not _has_moved_on(found, recorded_at_ms):
+    reason = status.condition.problem
+    if status.condition.state == RunState.BACKING_OFF and reason and not _has_moved_on(facts, recorded_at_ms):
         return replace(reason, message=f"the last run ended while the table was backing off: {reason.message}")
-    if known.progress.committed is False:
-        return Problem("no run has committed to the table yet", _NEVER_REMEDY, found.table.name)
+    if status.progress.committed is False:
+        return Problem("no run has committed to the table yet", _NEVER_REMEDY, facts.table.name)
     return None
 
 
-def _is_without_rows(found: _Found, last: TableStatus) -> bool:
+def _is_without_rows(facts: _Found, last: TableStatus) -> bool:
     """Whether the last process has read the table's records without finding a row, so that the table does not exist: what
     it has read is recorded by no table.
     """
-    return found.is_reached and found.table.state is None and last.condition.state == RunState.WAITING
+    return facts.is_reached and facts.table.state is None and last.condition.state == RunState.WAITING
 
 
-def _loss(found: _Found, last: TableStatus) -> Problem | None:
-    if not found.is_reached or found.table.state is not None or last.progress.last_commit_ms is None:
+def _loss(facts: _Found, last: TableStatus) -> Problem | None:
+    if not facts.is_reached or facts.table.state is not None or last.progress.last_commit_ms is None:
         return None
     return Problem(
-        "the table no longer exists", "find out who dropped the table; `frazil run` creates it again", found.table.name
+        "the table no longer exists", "find out who dropped the table; `frazil run` creates it again", facts.table.name
     )
 
 
@@ -415,4 +415,8 @@ def _stale(table: Table, now_ms: int) -> dict[str, float]:
     """Returns the age of the newest record in seconds, by the expectations that it is too great for."""
     times = [ms for partitions in table.progress.watermark.partitions.values() for ms in partitions.values()]
     age_s = (now_ms - max(times)) / 1000 if times else 0.0
-    return {one.name: age_s for one in table.spec.query.expect if one.max_age_s is not None and age_s > one.max_age_s}
+    return {
+        expectation.name: age_s
+        for expectation in table.spec.query.expect
+        if expectation.max_age_s is not None and age_s > expectation.max_age_s
+    }

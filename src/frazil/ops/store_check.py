@@ -37,10 +37,10 @@ def check_store(
     if location.startswith(("/", "file:")):
         return check_local_folder("store", Path(location.removeprefix("file:")))
     if "://" not in location:
-        found = (
+        outcome = (
             "not tried: the catalog chooses the place of the first table, and credentials are tried there from then on"
         )
-        return Finding("store", True, "nothing yet", found)
+        return Finding("store", True, "nothing yet", outcome)
     tried = f"listed {location}"
     if state is None and any(name.lower() == _VENDING for name in properties):
         return Finding("store", True, "nothing yet", "the catalog gives access to it with the first table")
@@ -49,10 +49,10 @@ def check_store(
         store_of(tuple(sorted(task_properties(chosen).items()))).check(location)
         if location.startswith(_WRITTEN_TO):
             tried = f"{tried}, and tried to write there"
-        found = probe(chosen, location)
+        outcome = probe(chosen, location)
     except (SpecError, UnavailableError) as error:
         return failed("store", tried, error)
-    return Finding("store", True, tried, f"{location}: {found}")
+    return Finding("store", True, tried, f"{location}: {outcome}")
 
 
 def check_store_properties(spec: PipelineSpec, states: list[TableState]) -> Iterator[Finding]:
@@ -77,10 +77,10 @@ def check_store_properties(spec: PipelineSpec, states: list[TableState]) -> Iter
     others = tuple(prefix for kind, prefix in _PREFIXES.items() if kind not in kinds | read)
     foreign = sorted(name for name in spec.catalog.properties if name.startswith(others))
     if kinds and foreign:
-        found = f"mind: no table is in the store of {', '.join(foreign)}"
+        mismatch = f"mind: no table is in the store of {', '.join(foreign)}"
         remedy = "write the properties of the store that `catalog.warehouse` names"
         tried = f"compared `catalog.properties` with {', '.join(sorted(places))}"
-        yield Finding("settings of store", True, tried, f"{found}; {remedy}")
+        yield Finding("settings of store", True, tried, f"{mismatch}; {remedy}")
 
 
 def check_catalog_settings(spec: PipelineSpec) -> Iterator[Finding]:
@@ -99,15 +99,15 @@ def check_driver_settings(spec: PipelineSpec, listed: Mapping[str, Sequence[str]
         own = name.removeprefix(_JDBC)
         if not listed or not name.startswith(_JDBC) or name in _OF_CATALOG:
             continue
-        taken = [one.strip("'") for one in listed.get(own, ())]
+        taken = [text.strip("'") for text in listed.get(own, ())]
         if own not in listed:
-            names = (*listed, *(one.removeprefix(_JDBC) for one in _OF_CATALOG))
+            names = (*listed, *(setting.removeprefix(_JDBC) for setting in _OF_CATALOG))
             near = difflib.get_close_matches(own, names, n=1, cutoff=0.7)
             advice = f"did you mean `{_JDBC}{near[0]}`?" if near else "remove it"
             yield Finding("settings of database", True, tried, f"mind: the driver lists no `{name}`; {advice}")
         elif taken and value.lower() not in map(str.lower, taken):
-            found = f"mind: `{name}` is `{value}`, and the driver lists {', '.join(dict.fromkeys(taken))}"
-            yield Finding("settings of database", True, tried, f"{found}; write one of them")
+            mismatch = f"mind: `{name}` is `{value}`, and the driver lists {', '.join(dict.fromkeys(taken))}"
+            yield Finding("settings of database", True, tried, f"{mismatch}; write one of them")
 
 
 def check_hadoop_settings(spec: PipelineSpec) -> Iterator[Finding]:
@@ -116,12 +116,12 @@ def check_hadoop_settings(spec: PipelineSpec) -> Iterator[Finding]:
     tried = "compared `spark.hadoop.` under `spark.conf` with what clients of stores read"
     foreign = sorted(name for name in written if name.startswith(OBJECT_STORES_OF_HADOOP))
     if foreign:
-        found = f"mind: {', '.join(foreign)} reach no table, which Iceberg's own clients read and write"
+        mismatch = f"mind: {', '.join(foreign)} reach no table, which Iceberg's own clients read and write"
         remedy = "write Iceberg's properties of the store under `catalog.properties`"
-        yield Finding("settings of hadoop", True, tried, f"{found}; {remedy}")
+        yield Finding("settings of hadoop", True, tried, f"{mismatch}; {remedy}")
     for name in sorted(written):
         if name.startswith("dfs.") and setting_of(name) is None:
-            near = difflib.get_close_matches(name, [one.name for one in HDFS], n=1, cutoff=0.8)
+            near = difflib.get_close_matches(name, [setting.name for setting in HDFS], n=1, cutoff=0.8)
             advice = f"did you mean `{near[0]}`?" if near else "keep it where the driver needs it, or remove it"
             yield Finding(
                 "settings of hadoop", True, tried, f"mind: the tasks that write files get no {name}; {advice}"

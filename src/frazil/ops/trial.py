@@ -102,14 +102,14 @@ class Trial:
         for owner in sorted({name, *(owner for _, owner in shown)}):
             self._settle(tables[owner], [record for record, mine in owned if mine == owner])
         tried = tuple(self._try(target_of(tables[owner]), record) for record, owner in shown)
-        for one in tried:
-            if one.outcome == "dropped" and not one.dropped:  # There is no column that it could have a value in.
+        for trial in tried:
+            if trial.outcome == "dropped" and not trial.dropped:  # There is no column that it could have a value in.
                 message = "no record has a field yet, so the table has no column"
                 remedy = "produce records with fields, or declare `columns`"
-                raise UnavailableError(message, remedy=remedy, where=one.table)
+                raise UnavailableError(message, remedy=remedy, where=trial.table)
         schema = table.state.schema if table.state is not None else Schema()
-        columns = tuple((one.name, format_type(one.field_type)) for one in schema.fields)
-        return TriedTable(name, columns, tried, Counter(one.outcome for one in tried))
+        columns = tuple((column.name, format_type(column.field_type)) for column in schema.fields)
+        return TriedTable(name, columns, tried, Counter(result.outcome for result in tried))
 
     def _try(self, target: TableTarget, record: ReadRecord) -> TriedRecord:
         return try_record(target, record, self._reading(target, record.topic))
@@ -123,7 +123,7 @@ class Trial:
     def _find(self, name: str) -> Table:
         """Returns a table, also one that a route would make of its newest records."""
         tables = self._discovery.tables
-        for rest in [one for one in tables.values() if _is_rest(one)] if name not in tables else ():
+        for rest in [candidate for candidate in tables.values() if _is_rest(candidate)] if name not in tables else ():
             self._owned(rest, self._sample(rest, LEARNED_RECORDS, is_oldest=False))
         if name in tables:
             return tables[name]
@@ -148,10 +148,12 @@ class Trial:
         span = max(count, LEARNED_RECORDS // max(1, len(whole)))
         while True:
             cut = _first if is_oldest else _last
-            ranges = [cut(one, span) for one in whole]
-            found = self._read_sample([one for one in ranges if one.span])
-            if len(found) >= count or ranges == whole:
-                return sorted(found, key=lambda one: (one.timestamp_ms or 0, one.topic, one.partition, one.offset))
+            ranges = [cut(offsets, span) for offsets in whole]
+            sample = self._read_sample([offsets for offsets in ranges if offsets.span])
+            if len(sample) >= count or ranges == whole:
+                return sorted(
+                    sample, key=lambda record: (record.timestamp_ms or 0, record.topic, record.partition, record.offset)
+                )
             span *= _WIDER
 
     def _owned(self, table: Table, records: Sequence[ReadRecord]) -> _Owned:
@@ -164,15 +166,19 @@ class Trial:
         rest = tables[table.spec.route.rest]
         routed_sample(rest, records, self._schemas)
         self._discovery.add_found(rest)
-        routes = [one for one in tables.values() if one.spec.route is not None and one.spec.route.rest == rest.name]
-        targets, owners = [target_of(one) for one in routes], dict[tuple[str, int, int], str]()
-        for topic in {one.topic for one in records}:
-            batch = batch_of([one for one in records if one.topic == topic])
+        routes = [
+            route_table
+            for route_table in tables.values()
+            if route_table.spec.route is not None and route_table.spec.route.rest == rest.name
+        ]
+        targets, owners = [target_of(route_table) for route_table in routes], dict[tuple[str, int, int], str]()
+        for topic in {record.topic for record in records}:
+            batch = batch_of([record for record in records if record.topic == topic])
             for share in shares_of(targets, topic, batch, {}):
                 own = share.records
                 places = zip(own.column("partition").to_pylist(), own.column("offset").to_pylist(), strict=True)
                 owners |= {(topic, partition, offset): share.target.name for partition, offset in places}
-        return [(one, owners[one.topic, one.partition, one.offset]) for one in records]
+        return [(record, owners[record.topic, record.partition, record.offset]) for record in records]
 
     # ---- the table
 
@@ -200,14 +206,14 @@ class Trial:
     def _needs(self, table: Table, records: Sequence[ReadRecord]) -> Needs:
         target, needs = target_of(table), Needs()
         fixed = (target.source or target).fixed
-        for topic in sorted({one.topic for one in records}):
-            batch = batch_of([one for one in records if one.topic == topic])
+        for topic in sorted({record.topic for record in records}):
+            batch = batch_of([record for record in records if record.topic == topic])
             read = self._reading(target, topic)
             with quoting_no_record(Job({topic: target})):
-                for _, columns, found in read_bounded(batch, read, target.reading.columns_left):
-                    decoded = requests_of_rows(target.source or target, topic, columns, found.decoded)
+                for _, columns, reading in read_bounded(batch, read, target.reading.columns_left):
+                    decoded = requests_of_rows(target.source or target, topic, columns, reading.decoded)
                     needs.note(decoded, [topic], fixed)
-                    needs.key_columns = needs.key_columns or found.key_columns
+                    needs.key_columns = needs.key_columns or reading.key_columns
         return needs
 
     def _create(self, table: Table, needs: Needs) -> None:

@@ -105,24 +105,24 @@ def _input(target: TableTarget, topic: str, records: Records) -> tuple[Row, ...]
     changes = read_records(source, topic, records)
     if changes.decoded.refused.any():
         return ()
-    found = query_input(source, records, changes)
+    columns = query_input(source, records, changes)
     if target.protection is not None:
-        found = _protected(target, source, found)
-    return tuple(_documents(found, source.schema))
+        columns = _protected(target, source, columns)
+    return tuple(_documents(columns, source.schema))
 
 
 def _protected(target: TableTarget, source: TableTarget, columns: dict[str, pa.Array]) -> dict[str, pa.Array]:
     """Returns the columns that the table's schema of records has, protected."""
     assert target.protection is not None
-    known = {name: column for name, column in columns.items() if name in source.arrow_schema.names}
+    present = {name: column for name, column in columns.items() if name in source.arrow_schema.names}
     stage = protecting(source.schema, target.protection, origins_of(source))
     if stage is None:
-        return known
-    kept = tuple(one for one in stage.columns if one[0] in known)
+        return present
+    kept = tuple(field for field in stage.columns if field[0] in present)
     program = Program((Project(kept),), tuple(Field(name, expression.type) for name, expression in kept))
     count = len(next(iter(columns.values())))
-    made = evaluate(program, known, count).columns
-    return {name: column for (name, _), column in zip(kept, made, strict=True)}
+    protected = evaluate(program, present, count).columns
+    return {name: column for (name, _), column in zip(kept, protected, strict=True)}
 
 
 def _output(target: TableTarget, records: Records, changes: Changes) -> Iterator[TriedChange]:
@@ -146,11 +146,12 @@ def _by_name(rows: pa.Table) -> dict[str, pa.Array]:
 
 def _documents(columns: dict[str, pa.Array], schema: Schema) -> Iterator[Row]:
     """Yields the rows as JSON. schema: of the table; columns that are protected have another type."""
-    kinds = {one.name: one.field_type for one in schema.fields if one.name in columns}
-    known = {name: kind for name, kind in kinds.items() if arrow_type(kind).equals(columns[name].type)}
+    kinds = {field.name: field.field_type for field in schema.fields if field.name in columns}
+    readable = {name: kind for name, kind in kinds.items() if arrow_type(kind).equals(columns[name].type)}
     for row in range(len(next(iter(columns.values()), ()))):
         yield {
-            name: _with_uuids(json.loads(json_text(column[row])), known.get(name)) for name, column in columns.items()
+            name: _with_uuids(json.loads(json_text(column[row])), readable.get(name))
+            for name, column in columns.items()
         }
 
 
@@ -161,9 +162,9 @@ def _with_uuids(value: Any, kind: IcebergType | None) -> Any:
     if isinstance(kind, UUIDType):
         return str(UUID(bytes=base64.b64decode(value)))
     if isinstance(kind, StructType):
-        return {one.name: _with_uuids(value[one.name], one.field_type) for one in kind.fields}
+        return {field.name: _with_uuids(value[field.name], field.field_type) for field in kind.fields}
     if isinstance(kind, ListType):
-        return [_with_uuids(one, kind.element_type) for one in value]
+        return [_with_uuids(element, kind.element_type) for element in value]
     if isinstance(kind, MapType):
-        return [[_with_uuids(key, kind.key_type), _with_uuids(one, kind.value_type)] for key, one in value]
+        return [[_with_uuids(key, kind.key_type), _with_uuids(entry, kind.value_type)] for key, entry in value]
     return value

@@ -38,9 +38,9 @@ def unused_fields(table: Table, fields: Schema, records: Sequence[ReadRecord], c
     """
     if not count:
         return
-    known = Schema(*(one for one in fields.fields if one.name != RESCUED_COLUMN))
+    own_fields = Schema(*(field for field in fields.fields if field.name != RESCUED_COLUMN))
     headers = frozenset(f"{HEADERS}.{name}" for record in records for name, _ in record.headers)
-    for setting, path, close in (*_of_protect(table, known, headers), *_of_steps(table, known)):
+    for setting, path, close in (*_of_protect(table, own_fields, headers), *_of_steps(table, own_fields)):
         yield _warning(setting, path, close, count)
 
 
@@ -52,7 +52,9 @@ def unselected_fields(
     count: how many of them can be rows.
     """
     spec = table.spec
-    renames_members = spec.shape.column_case != "keep" and any(not one.type.is_primitive for one in spec.shape.columns)
+    renames_members = spec.shape.column_case != "keep" and any(
+        not column.type.is_primitive for column in spec.shape.columns
+    )
     listed = (
         {"include": spec.shape.include, "exclude": spec.shape.exclude, "columns": _declared_fields(spec)}
         if count
@@ -62,14 +64,14 @@ def unselected_fields(
         return
     all_fields = {"include": (), "exclude": (), "flatten": None, "column_case": "keep", "columns": ()}
     takes_all = spec.model_copy(update=all_fields | {"unknown_fields": "add", "schema_evolution": "evolve"})
-    found = decode_sample(replace(table, spec=takes_all, state=None), records, Schema(), schemas).requested_fields
-    paths = set(_paths_in(found))
-    known = {".".join(path) for path in paths}
-    plain = set(map(fold_case, known))
+    requested = decode_sample(replace(table, spec=takes_all, state=None), records, Schema(), schemas).requested_fields
+    paths = set(_paths_in(requested))
+    names = {".".join(path) for path in paths}
+    plain = set(map(fold_case, names))
     for setting, settings in listed.items():
         for name in map(".".join, settings):
             if fold_case(name) not in plain:
-                yield _warning(setting, name, _inside(name, known) or nearest(name, known), count)
+                yield _warning(setting, name, _inside(name, names) or nearest(name, names), count)
     # Records of which no other can be a row are bad for this very reason.
     for name, meant in _renamed_members(spec, paths) if renames_members else ():
         yield _warning("columns", name, meant, len(records))
@@ -80,11 +82,11 @@ def _declared_fields(spec: TableSpec) -> list[Path]:
     return [] if field_in_image(spec) else [column.field for column in spec.shape.columns if column.field]
 
 
-def _inside(name: str, known: Collection[str]) -> str | None:
+def _inside(name: str, paths: Collection[str]) -> str | None:
     """Returns the known path that is left of a path without its first names, as without those of an envelope."""
     names = name.split(".")
     ends = (".".join(names[cut:]) for cut in range(1, len(names)))
-    return next((one for end in ends for one in known if fold_case(one) == fold_case(end)), None)
+    return next((path for end in ends for path in paths if fold_case(path) == fold_case(end)), None)
 
 
 def _renamed_members(spec: TableSpec, paths: Collection[Path]) -> Iterator[tuple[str, str]]:
@@ -99,9 +101,9 @@ def _renamed_members(spec: TableSpec, paths: Collection[Path]) -> Iterator[tuple
     have = set(map(fold_path, paths))
     for column in spec.shape.columns:
         for path, _ in types_in(column.type, column.field or (column.name,)):
-            known = fields.get(in_case(path))
-            if known is not None and fold_path((*known[:-1], path[-1])) not in have:
-                yield ".".join((column.name, *path[len(column.field or (column.name,)) :])), ".".join(known)
+            field = fields.get(in_case(path))
+            if field is not None and fold_path((*field[:-1], path[-1])) not in have:
+                yield ".".join((column.name, *path[len(column.field or (column.name,)) :])), ".".join(field)
 
 
 def _warning(setting: str, path: str, close: str | None, count: int) -> str:
@@ -138,10 +140,10 @@ def _of_protect(table: Table, fields: Schema, headers: frozenset[str]) -> Iterat
 def _of_steps(table: Table, fields: Schema) -> Iterator[tuple[str, str, str | None]]:
     if not table.spec.query.has_steps:
         return
-    looked_up = {one.name for one in table.spec.query.lookup}
-    for one in compile_steps(steps_of(table.spec), fields).missing:
-        if one.path[0] not in looked_up:
-            yield one.step, ".".join(one.path), ".".join(one.nearest) if one.nearest else None
+    looked_up = {lookup.name for lookup in table.spec.query.lookup}
+    for missing in compile_steps(steps_of(table.spec), fields).missing:
+        if missing.path[0] not in looked_up:
+            yield missing.step, ".".join(missing.path), ".".join(missing.nearest) if missing.nearest else None
 
 
 def absent_columns(spec: TableSpec, schema: Schema, fitting: int) -> Iterator[str]:
@@ -152,10 +154,10 @@ def absent_columns(spec: TableSpec, schema: Schema, fitting: int) -> Iterator[st
         "key_columns": spec.changes.key_columns,
         "order_by": (spec.changes.order_by,) if spec.changes.order_by else (),
     }
-    there = {field.name for field in schema.fields}
-    for setting, names in named.items() if fitting and there else ():
+    present = {field.name for field in schema.fields}
+    for setting, names in named.items() if fitting and present else ():
         for name in names:
-            if spelled(name, schema).split(".")[0] not in there:
+            if spelled(name, schema).split(".")[0] not in present:
                 yield (
                     f"`{setting}` names `{name}`, and none of {plural(fitting, 'record')} in the sample has it: all of"
                     " them would be bad records"

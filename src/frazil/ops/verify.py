@@ -39,7 +39,7 @@ def plan_copies(tables: Iterable[Table]) -> list[Copies]:
         goal = {
             (topic, partition): end for topic, ends in table.progress.offsets.items() for partition, end in ends.items()
         }
-        run = next((one for one in runs if one.takes(goal)), None)
+        run = next((candidate for candidate in runs if candidate.takes(goal)), None)
         if run is None:
             runs.append(run := Copies())
         run.tables.append(table)
@@ -59,11 +59,11 @@ def load_for_copy(table: Table, catalog: Catalog, source: Source) -> str:
         return "its rows were joined with older versions of reference tables"
     if spec.source.start.kind == "latest":
         return "`start: latest` does not say which record was its first"
-    found = source.topics(lambda topic: topic in state.progress.offsets)
-    for topic, known in sorted(state.progress.topic_ids.items()):
-        if topic not in found:
+    topics = source.topics(lambda topic: topic in state.progress.offsets)
+    for topic, topic_id in sorted(state.progress.topic_ids.items()):
+        if topic not in topics:
             return f"the topic {topic} does not exist any more"
-        if found[topic].id != known:
+        if topics[topic].id != topic_id:
             return f"the topic {topic} was deleted and created again"
     return ""
 
@@ -76,7 +76,7 @@ def has_lost_records(table: Table, source: Source) -> bool:
     )  # Otherwise compaction deletes what has no row any more.
     if keeps_rows and source.compacted(ends.keys()):
         return True
-    begins = source.beginnings([(topic, partition) for topic, known in ends.items() for partition in known])
+    begins = source.beginnings([(topic, partition) for topic, partitions in ends.items() for partition in partitions])
     return any(begin > 0 and ends[topic][partition] > 0 for (topic, partition), begin in begins.items())
 
 
@@ -90,7 +90,7 @@ def copying(spec: PipelineSpec, copies: Copies, folder: Path) -> PipelineSpec:
                 "partition_by": None,
                 "sort_by": None,
                 # A copy is read in other batches.
-                "expect": tuple(one for one in table.spec.query.expect if not one.is_of_batch),
+                "expect": tuple(expectation for expectation in table.spec.query.expect if not expectation.is_of_batch),
                 "dead_letters": table.spec.bad_records.dead_letters.model_copy(update={"table": None, "topic": None}),
             }
         )
@@ -131,9 +131,12 @@ class UpTo:
 
     def ends(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
         """See Source; the beginning for a partition that no table has read."""
-        found = self._source.ends(partitions)
-        first = self._source.beginnings(found)
-        return {one: max(first.get(one, 0), min(end, self._goal.get(one, 0))) for one, end in found.items()}
+        ends = self._source.ends(partitions)
+        first = self._source.beginnings(ends)
+        return {
+            partition: max(first.get(partition, 0), min(end, self._goal.get(partition, 0)))
+            for partition, end in ends.items()
+        }
 
     def log_ends(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
         """See Source; nothing behind the goal counts."""

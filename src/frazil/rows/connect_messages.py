@@ -68,13 +68,13 @@ def may_be_messages(values: pa.BinaryArray) -> Ints:
         return np.zeros(0, np.int64)
     # A copy: of what may be written to the loop has another form than of what may not.
     offsets = np.frombuffer(values.buffers()[1], np.int32, rows + 1, values.offset * 4).copy()
-    found = np.empty(rows, np.int64)
-    return found[: _find_messages(buffer.address, offsets, _FIRST_KEYS, found)]
+    rows_out = np.empty(rows, np.int64)
+    return rows_out[: _find_messages(buffer.address, offsets, _FIRST_KEYS, rows_out)]
 
 
 @njit(**COMPILED)  # type: ignore[untyped-decorator]
-def _find_messages(base: int, offsets: NDArray[np.int32], keys: NDArray[np.uint8], found: Ints) -> int:
-    """Writes the row numbers to `found` and returns their number. keys: one per row, padded with zeros."""
+def _find_messages(base: int, offsets: NDArray[np.int32], keys: NDArray[np.uint8], rows_out: Ints) -> int:
+    """Writes the row numbers to `rows_out` and returns their number. keys: one per row, padded with zeros."""
     count = 0
     for row in range(offsets.size - 1):
         i, end = base + offsets[row], base + offsets[row + 1]
@@ -89,7 +89,7 @@ def _find_messages(base: int, offsets: NDArray[np.int32], keys: NDArray[np.uint8
             if keys[key, n] == 0:
                 after = skip_space(i + n, end)
                 if after < end and load8(after) == _COLON:
-                    found[count] = row
+                    rows_out[count] = row
                     count += 1
     return count
 
@@ -101,8 +101,8 @@ def payloads_of(values: pa.BinaryArray) -> pa.BinaryArray:
     rows = may_be_messages(values)
     if rows.size:
         messages = _find((), None, *open_texts(_texts_at(values, rows)))
-        for one in messages.groups:
-            values = _with_payloads(values, rows[one.rows], messages, one.rows)
+        for message in messages.groups:
+            values = _with_payloads(values, rows[message.rows], messages, message.rows)
     return values
 
 
@@ -110,7 +110,7 @@ def are_null_messages(values: pa.BinaryArray) -> Bools:
     """Returns which texts, bool of shape (n_records,), are messages whose payload is null: the converter's form of a
     tombstone that has a schema. A record with more members than a message's, or another `schema`, is none.
     """
-    found = np.zeros(len(values), np.bool_)
+    are_null = np.zeros(len(values), np.bool_)
     rows = may_be_messages(values)
     if rows.size:
         texts = values.take(pa.array(rows))
@@ -118,9 +118,9 @@ def are_null_messages(values: pa.BinaryArray) -> Bools:
         rows = rows[np.asarray(pc.fill_null(may_be, False))]
     if rows.size:
         messages = _find((), None, *open_texts(_texts_at(values, rows)))
-        places = np.concatenate([rows[:0], *(one.rows for one in messages.groups)])
-        found[rows[places[messages.payload.kind[places] == NULL]]] = True
-    return found
+        places = np.concatenate([rows[:0], *(message.rows for message in messages.groups)])
+        are_null[rows[places[messages.payload.kind[places] == NULL]]] = True
+    return are_null
 
 
 @dataclass(frozen=True)
@@ -162,7 +162,7 @@ def decode_records(
     """Returns the columns `fields` of records in JSON, of which some, all or none are messages of Kafka Connect's
     converter. decode: reads the other records, and envelopes in messages without a schema.
     """
-    names = [one.name for one in fields]
+    names = [field.name for field in fields]
     groups, left, rest = _decode_messages(
         values, reading, partial(_find, names, reading.envelope), partial(_decode, fields, reading, limit)
     )
@@ -197,14 +197,14 @@ def _decode_messages(
     for has_canonical_keys in (False, True):
         texts, objects, error = open_texts(some, Conversion(reading, "", len(some), 0), has_canonical_keys, sent)
         texts.is_connect = True
-        found = find(texts, objects, error)
-        groups = [Group(rows[one.rows], decode(found, one)) for one in found.groups if one.has_type]
+        messages = find(texts, objects, error)
+        groups = [Group(rows[typed.rows], decode(messages, typed)) for typed in messages.groups if typed.has_type]
         if not texts.has_escaped_keys:
             break
         some, sent = pa.array([unescape_keys(value) for value in some.to_pylist()], pa.binary()), some
-    for one in found.groups:
-        if not one.has_type:
-            values = _with_payloads(values, rows[one.rows], found, one.rows)
+    for message in messages.groups:
+        if not message.has_type:
+            values = _with_payloads(values, rows[message.rows], messages, message.rows)
     left = np.setdiff1d(every, np.concatenate([every[:0], *(group.rows for group in groups)]))
     return groups, left, _texts_at(values, left)
 
@@ -220,11 +220,13 @@ def _find(
     schema, payload, *own = members_under(texts, objects, (SCHEMA, PAYLOAD, "op", *FLAT), error)
     texts.has_escaped_keys |= bool((error == scan.ESCAPED_KEY).any()) and not texts.has_canonical_keys
     if envelope is not None and envelope.kind != "operation":
-        has_own = np.logical_or.reduce([one.kind != ABSENT for one in own])
+        has_own = np.logical_or.reduce([member.kind != ABSENT for member in own])
         # Tombstones, and payloads without a schema, are opened with the other envelopes.
         rows = np.flatnonzero((schema.kind == OBJECT) & (payload.kind == OBJECT) & ~has_own)
         groups = [
-            one for one in _by_schema(texts, schema, rows, is_certain=True) if not _is_of_documents(envelope, one)
+            message
+            for message in _by_schema(texts, schema, rows, is_certain=True)
+            if not _is_of_documents(envelope, message)
         ]
         return _Messages(texts, payload, groups)
     counts = np.zeros(len(objects), np.int32)
@@ -258,40 +260,40 @@ def _by_schema(texts: Texts, schema: Slices, rows: Ints, is_certain: bool) -> li
         if not (is_certain or names_connect_type(text)):
             continue
         try:
-            found = parse_connect_type(text)
-            if is_certain and not isinstance(found.kind, StructType):
+            connect_type = parse_connect_type(text)
+            if is_certain and not isinstance(connect_type.kind, StructType):
                 raise UnusableSchema("the member `schema` describes no struct")
-            has_types = not isinstance(found.kind, StructType) or bool(found.kind.fields)
-            groups.append(_Message(mine, found if has_types else None))
+            has_types = not isinstance(connect_type.kind, StructType) or bool(connect_type.kind.fields)
+            groups.append(_Message(mine, connect_type if has_types else None))
         except UnusableSchema as error:
             groups.append(_Message(mine, None, Fault(ErrorClass.UNUSABLE_SCHEMA, str(error))))
     return groups
 
 
-def _with_payloads(values: pa.BinaryArray, rows: Ints, found: _Messages, places: Ints) -> pa.BinaryArray:
+def _with_payloads(values: pa.BinaryArray, rows: Ints, messages: _Messages, places: Ints) -> pa.BinaryArray:
     """Returns the texts with the payloads of the messages at `places` in place of the messages."""
-    start, end = found.payload.start[places].tolist(), found.payload.end[places].tolist()
-    payloads = [found.texts.buffer[at:to].tobytes() for at, to in zip(start, end, strict=True)]
+    start, end = messages.payload.start[places].tolist(), messages.payload.end[places].tolist()
+    payloads = [messages.texts.buffer[at:to].tobytes() for at, to in zip(start, end, strict=True)]
     mask = np.zeros(len(values), np.bool_)
     mask[rows] = True
     return pc.replace_with_mask(values, pa.array(mask), pa.array(payloads, pa.binary()))
 
 
 def _decode(
-    fields: Sequence[NestedField], reading: Reading, limit: int, found: _Messages, message: _Message
+    fields: Sequence[NestedField], reading: Reading, limit: int, messages: _Messages, message: _Message
 ) -> Decoded:
     """Returns messages of one schema as columns of the table."""
     if message.schema is None:
         return _refused(message, fields)
     kind, envelope = message.schema.kind, reading.envelope
     if envelope is not None and isinstance(kind, StructType):
-        kind = read_part(envelope, kind, [one.name for one in fields])
+        kind = read_part(envelope, kind, [field.name for field in fields])
     logical_types = _paths_of(message.schema)
     conversion = Conversion(reading, "", message.rows.size, limit)
     is_record = isinstance(kind, StructType)
     struct = kind if isinstance(kind, StructType) else StructType(NestedField(0, VALUE, kind, required=False))
-    columns = _read(found, message.rows, conversion, logical_types, struct, is_record)
-    if envelope is not None and is_wrapped(envelope, [one.name for one in struct.fields]):
+    columns = _read(messages, message.rows, conversion, logical_types, struct, is_record)
+    if envelope is not None and is_wrapped(envelope, [field.name for field in struct.fields]):
         conversion.dropped = {path for path in conversion.dropped if path.startswith(("after.", "before."))}
     is_unread = conversion.refused.all()
     decoded = convert_written(conversion, struct, columns, logical_types, fields)
@@ -323,7 +325,7 @@ def convert_written(
 
 
 def _decode_key(
-    name: str, kind: IcebergType | None, reading: Reading, limit: int, found: _Messages, message: _Message
+    name: str, kind: IcebergType | None, reading: Reading, limit: int, messages: _Messages, message: _Message
 ) -> Decoded:
     """Returns keys of one schema as the column `name`."""
     column = () if kind is None else (NestedField(0, name, kind, required=False),)
@@ -334,7 +336,7 @@ def _decode_key(
     fed = FedColumns(written, column)
     logical_types = as_declared(_below(name, schema), reading.unit_at, reading.zone_at, fed)
     logical_types = with_keys(logical_types, reading.keys, fed)
-    columns = _read(found, message.rows, conversion, logical_types, written, is_record=False)
+    columns = _read(messages, message.rows, conversion, logical_types, written, is_record=False)
     columns = replace(columns, fault=np.zeros_like(columns.fault))  # A key may be null.
     is_unread = conversion.refused.all()
     struct, columns = convert_logical_types(written, columns, logical_types, fed, row_depth=None)
@@ -360,12 +362,12 @@ def _refused(message: _Message, fields: Sequence[NestedField]) -> Decoded:
     assert fault is not None
     mismatches = [Mismatch(row, SCHEMA, fault.kind, fault.message) for row in range(count)]
     return Decoded(
-        [pa.nulls(count, arrow_type(one.field_type)) for one in fields], np.ones(count, np.bool_), mismatches
+        [pa.nulls(count, arrow_type(field.field_type)) for field in fields], np.ones(count, np.bool_), mismatches
     )
 
 
 def _read(
-    found: _Messages,
+    messages: _Messages,
     rows: Ints,
     conversion: Conversion,
     logical_types: Mapping[Path, LogicalType],
@@ -375,7 +377,7 @@ def _read(
     """Returns the payloads of these messages as the columns `struct`, whatever the table takes of them. is_record: whether
     a payload is an object with these columns, and not the value of the only one.
     """
-    texts, payload = found.texts, found.payload.take(rows)
+    texts, payload = messages.texts, messages.payload.take(rows)
     reading = replace(conversion.reading, unknown_fields="drop", selection=None, is_rescuing=False)
     texts.conversion = Conversion(reading, "", texts.conversion.row_count, conversion.limit)
     texts.scales = scales_of(logical_types)

@@ -44,10 +44,10 @@ def has_value(reading: Reading, values: pa.Array) -> Bools:
     """Returns which records have a value, bool of shape (n_records,). The JSON text `null` is no value, nor is a
     message of Kafka Connect's converter with the payload null: converters write them for a tombstone that has a schema.
     """
-    there: Bools = np.asarray(values.is_valid())
+    are_present: Bools = np.asarray(values.is_valid())
     if reading.format in ("json", "json_schema"):
-        there &= ~are_null(split_headers(values, "none" if reading.format == "json" else reading.framing).bodies)
-    return there & ~are_null_messages(values) if reading.format == "json" else there
+        are_present &= ~are_null(split_headers(values, "none" if reading.format == "json" else reading.framing).bodies)
+    return are_present & ~are_null_messages(values) if reading.format == "json" else are_present
 
 
 def decode_values(
@@ -84,8 +84,8 @@ def decode_messages(
     kept, large = _without_large(reading, records)
     if not reading.aliases:
         return open_canal(kept, fields, reading, limit, large)
-    found = open_canal(kept, with_aliases(fields, reading.aliases), reading, limit, large)
-    return replace(found, decoded=join_aliases(reading, fields, found.decoded, limit))
+    rows = open_canal(kept, with_aliases(fields, reading.aliases), reading, limit, large)
+    return replace(rows, decoded=join_aliases(reading, fields, rows.decoded, limit))
 
 
 def _without_large(reading: Reading, records: Records) -> tuple[Records, list[Mismatch]]:
@@ -196,9 +196,9 @@ def fields_requested_by_rows(target: TableTarget, records: Records, found: Decod
     )
 
 
-def _of_good_records(target: TableTarget, records: Records, found: Decoded, read_rows: ReadRows) -> Decoded | None:
+def _of_good_records(target: TableTarget, records: Records, decoded: Decoded, read_rows: ReadRows) -> Decoded | None:
     """Returns the result for the records that become rows; None where there are none and the table has no columns."""
-    refused = np.flatnonzero(found.refused)
+    refused = np.flatnonzero(decoded.refused)
     bad = [
         row
         for row in refused[:_MAX_SINGLE_READS].tolist()
@@ -207,14 +207,14 @@ def _of_good_records(target: TableTarget, records: Records, found: Decoded, read
     left = refused[_MAX_SINGLE_READS:]
     if left.size:
         bad += left[_are_bad(target, pick(records, left), read_rows)].tolist()
-    rows = np.setdiff1d(np.arange(found.refused.size), bad)
+    rows = np.setdiff1d(np.arange(decoded.refused.size), bad)
     # The remaining records may differ in the type of a field: then the type of the earlier ones counts.
     again = _are_bad(target, pick(records, rows), read_rows)
     good = rows[~again]
     wanted = read_rows(target, pick(records, good)) if good.size else None
     if wanted is None or not (wanted.requested_fields or wanted.made_optional):
         # Records that only a column of their own would refuse: without it they would be rows without its values.
-        unjudged = np.setdiff1d(np.flatnonzero(~found.refused), good)
+        unjudged = np.setdiff1d(np.flatnonzero(~decoded.refused), good)
         if unjudged.size:
             return read_rows(target, pick(records, np.union1d(good, unjudged)))
     if wanted is None and target.fields:
@@ -234,15 +234,15 @@ def _are_bad(target: TableTarget, records: Records, read_rows: ReadRows) -> Bool
     return read_rows(_with_changes(target, first), records).refused
 
 
-def _with_changes(target: TableTarget, found: Decoded) -> TableTarget:
+def _with_changes(target: TableTarget, decoded: Decoded) -> TableTarget:
     """Returns the table with the schema changes that its records request.
 
     Raises: NameConflict.
     """
-    made_optional, may_widen = found.made_optional - target.fixed, target.reading.may_widen
+    made_optional, may_widen = decoded.made_optional - target.fixed, target.reading.may_widen
     if target.shaping is None:
-        schema = extend_schema(target.schema, found.requested_fields, made_optional, may_widen)
+        schema = extend_schema(target.schema, decoded.requested_fields, made_optional, may_widen)
     else:
         own = [column for _, column in target.metadata]
-        schema = extend_shaped(target.schema, target.shaping, own, found.requested_fields, made_optional, may_widen)
+        schema = extend_shaped(target.schema, target.shaping, own, decoded.requested_fields, made_optional, may_widen)
     return target.with_schema(schema)

@@ -73,19 +73,19 @@ def drop_unread(target: TableTarget, read: ReadRecords, changes: Changes) -> Cha
     some, narrow = pick(records, rows), _only(source, condition.fields)
     decided = decode_rows(narrow, some, 0)
     columns = input_columns(narrow, decided.columns, some, {})
-    found = evaluate(condition.program, columns, rows.size).dropped.get(condition.name, np.zeros(rows.size, np.bool_))
-    dropped = spread_mask(found & ~decided.refused, rows, decoded.refused.size)
+    drops = evaluate(condition.program, columns, rows.size).dropped.get(condition.name, np.zeros(rows.size, np.bool_))
+    dropped = spread_mask(drops & ~decided.refused, rows, decoded.refused.size)
     if not dropped.any():
         return changes
     left = decoded.refused & ~dropped
-    known = [one for one in decoded.mismatches if not dropped[one.row]]
+    mismatches = [mismatch for mismatch in decoded.mismatches if not dropped[mismatch.row]]
     # Those of dropped records may have left no place for theirs.
-    unexplained = np.setdiff1d(np.flatnonzero(left)[: read.limit], [one.row for one in known])
+    unexplained = np.setdiff1d(np.flatnonzero(left)[: read.limit], [mismatch.row for mismatch in mismatches])
     more = _mismatches(target, source, read, unexplained.astype(np.int32)) if unexplained.size else []
     dropped_before = changes.ignored.get(condition.name, np.False_)
     return replace(
         changes,
-        decoded=replace(decoded, refused=left, mismatches=first_mismatches([*known, *more], read.limit)),
+        decoded=replace(decoded, refused=left, mismatches=first_mismatches([*mismatches, *more], read.limit)),
         ignored={**changes.ignored, condition.name: dropped_before | dropped},
     )
 
@@ -94,7 +94,7 @@ def _mismatches(target: TableTarget, source: TableTarget, read: ReadRecords, row
     """Returns why these records cannot become rows."""
     some = ReadRecords(read.topic, pick(read.columns, rows), rows.size)
     again = run_query(target, some, appended(decode_rows(source, some.columns, some.limit)))
-    return [replace(one, row=int(rows[one.row])) for one in again.decoded.mismatches]
+    return [replace(mismatch, row=int(rows[mismatch.row])) for mismatch in again.decoded.mismatches]
 
 
 def _only(source: TableTarget, names: frozenset[str]) -> TableTarget:

@@ -14,13 +14,13 @@ from frazil.schema.arrow import Bools
 
 def refuse_unmet(unmet: Iterable[Unmet], refused: Bools, limit: int) -> list[Mismatch]:
     """Marks the records in `refused` that do not meet an expectation which refuses them; returns their mismatches."""
-    found: dict[int, Mismatch] = {}
-    for one in unmet:
-        if one.expectation.is_refusing:
-            refused |= one.records
-            for row, values in one.rows.items():
-                found.setdefault(row, Mismatch(row, "", ErrorClass.FAILED_EXPECTATION, reason_of(one, values)))
-    return [found[row] for row in sorted(found)[:limit]]
+    mismatches: dict[int, Mismatch] = {}
+    for failure in unmet:
+        if failure.expectation.is_refusing:
+            refused |= failure.records
+            for row, values in failure.rows.items():
+                mismatches.setdefault(row, Mismatch(row, "", ErrorClass.FAILED_EXPECTATION, reason_of(failure, values)))
+    return [mismatches[row] for row in sorted(mismatches)[:limit]]
 
 
 def reason_of(unmet: Unmet, values: str) -> str:
@@ -31,14 +31,14 @@ def reason_of(unmet: Unmet, values: str) -> str:
 
 def dropped_by(unmet: Iterable[Unmet]) -> dict[str, Bools]:
     """Returns the records that expectations drop, each by the first that does."""
-    found: dict[str, Bools] = {}
-    for one in unmet:
-        if one.expectation.action == "drop":
-            found[one.expectation.name] = one.records & ~are_any(found.values(), one.records.size)
-    return found
+    dropped: dict[str, Bools] = {}
+    for failure in unmet:
+        if failure.expectation.action == "drop":
+            dropped[failure.expectation.name] = failure.records & ~are_any(dropped.values(), failure.records.size)
+    return dropped
 
 
 def are_any(masks: Iterable[Bools], count: int) -> Bools:
     """Returns which of `count` records one of the masks has."""
-    found: Bools = np.logical_or.reduce([np.zeros(count, np.bool_), *masks])
-    return found
+    are_set: Bools = np.logical_or.reduce([np.zeros(count, np.bool_), *masks])
+    return are_set

@@ -78,21 +78,23 @@ def decoded_header(
     """
     raw = last_header(headers, name)
     is_rescuing = conversion.reading.is_rescuing
-    found = decode_header(
+    decoded = decode_header(
         reading, f"{_HEADERS}.{name}", field.field_type, raw, _EVERY_MISMATCH if is_rescuing else conversion.limit
     )
-    column = found.columns[0]
+    column = decoded.columns[0]
     if is_rescuing:
         first: dict[int, Mismatch] = {}
-        for mismatch in found.mismatches:
+        for mismatch in decoded.mismatches:
             first.setdefault(mismatch.row, mismatch)
-        conversion.rescued += [replace(one, text=as_json(raw[row].as_py())) for row, one in first.items()]
+        conversion.rescued += [
+            replace(first_mismatch, text=as_json(raw[row].as_py())) for row, first_mismatch in first.items()
+        ]
         if first:
-            column = column.take(pa.array(np.arange(len(raw)), mask=found.refused))
+            column = column.take(pa.array(np.arange(len(raw)), mask=decoded.refused))
     else:
-        conversion.refused |= found.refused
-        conversion.mismatches += found.mismatches
-    return column, {f"{HEADER_SCHEMA}{field.name}:{schema_id}" for schema_id in found.missing}
+        conversion.refused |= decoded.refused
+        conversion.mismatches += decoded.mismatches
+    return column, {f"{HEADER_SCHEMA}{field.name}:{schema_id}" for schema_id in decoded.missing}
 
 
 def _numbers(text: pa.StringArray, target: pa.DataType) -> tuple[pa.Array, Bools]:
@@ -101,8 +103,10 @@ def _numbers(text: pa.StringArray, target: pa.DataType) -> tuple[pa.Array, Bools
     numbers = pc.if_else(is_digits, text, None).cast(pa.int64())
     undecided = np.asarray(pc.and_(pc.is_valid(text), pc.invert(is_digits)))
     if undecided.any():
-        found = {row: _number(text[row].as_py()) for row in np.flatnonzero(undecided).tolist()}
-        numbers = pa.array([found.get(row, number) for row, number in enumerate(numbers.to_pylist())], pa.int64())
+        numbers_by_row = {row: _number(text[row].as_py()) for row in np.flatnonzero(undecided).tolist()}
+        numbers = pa.array(
+            [numbers_by_row.get(row, number) for row, number in enumerate(numbers.to_pylist())], pa.int64()
+        )
     if pa.types.is_int32(target):
         is_int = pc.and_(pc.greater_equal(numbers, -(2**31)), pc.less(numbers, 2**31))
         numbers = pc.if_else(is_int, numbers, None).cast(target)

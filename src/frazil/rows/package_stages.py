@@ -65,9 +65,10 @@ def _apply(target: TableTarget, name: str, result: StageResult, rows: Rows, chan
     refused, mismatches = np.zeros(count, np.bool_), []
     for refusal in result.refused:
         refused[records[refusal.rows]] = True
-        found = np.unique(records[refusal.rows]).tolist()
+        refused_rows = np.unique(records[refusal.rows]).tolist()
         mismatches += [
-            Mismatch(row, refusal.column, ErrorClass.REFUSED_BY_STAGE, f"{name}: {refusal.reason}") for row in found
+            Mismatch(row, refusal.column, ErrorClass.REFUSED_BY_STAGE, f"{name}: {refusal.reason}")
+            for row in refused_rows
         ]
     kept: Bools = np.ones(changes.ops.size, np.bool_)
     ignored = dict(changes.ignored)

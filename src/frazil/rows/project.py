@@ -55,10 +55,10 @@ def decode_rows(
         keys=_key_paths(target),
     )
     if layout.unbound:
-        found = bindings_of(shaping, layout, _list_fields(reading, shaping, layout, records))
-        if found:  # The batch is planned again with the fields that feed these columns.
+        requested_fields = bindings_of(shaping, layout, _list_fields(reading, shaping, layout, records))
+        if requested_fields:  # The batch is planned again with the fields that feed these columns.
             nulls = [pa.nulls(len(records["value"]), arrow_type(field.field_type)) for field in target.fields]
-            return Decoded(nulls, np.zeros(len(records["value"]), np.bool_), requested_fields=found)
+            return Decoded(nulls, np.zeros(len(records["value"]), np.bool_), requested_fields=requested_fields)
     decoded = decode_some(reading, layout.fields, records, limit, there)
     return shape_columns(target, shaping, decoded, records, limit)
 
@@ -74,8 +74,8 @@ def decode_some(
     if there is None or there.all():
         return decode_values(reading, fields, records, limit)
     rows = np.flatnonzero(there)
-    found = decode_values(reading, fields, pick(records, rows), limit)
-    return found.spread(rows, there.size)
+    decoded = decode_values(reading, fields, pick(records, rows), limit)
+    return decoded.spread(rows, there.size)
 
 
 def _key_paths(target: TableTarget) -> tuple[Path, ...]:
@@ -131,8 +131,8 @@ def _keys(target: TableTarget, name: str, records: Records, limit: int) -> Decod
     if target.record.key is None:
         return Decoded([], np.zeros(len(records["value"]), np.bool_))
     kind = next((field.field_type for field in target.fields if field.name == name), None)
-    found = decode_keys(target.record.key, name, kind, records, limit)
-    return replace(found, refusals={in_column(refusal, name, kind) for refusal in found.refusals})
+    decoded = decode_keys(target.record.key, name, kind, records, limit)
+    return replace(decoded, refusals={in_column(refusal, name, kind) for refusal in decoded.refusals})
 
 
 def in_column(refusal: str, name: str, kind: IcebergType | None) -> str:
@@ -146,10 +146,10 @@ def in_column(refusal: str, name: str, kind: IcebergType | None) -> str:
 
 
 def _column(layout: Layout, decoded: Decoded, field: NestedField, path: Path | None) -> pa.Array:
-    found = member_at(layout.fields, decoded.columns, path) if path is not None else None
-    if found is None or path is None:
+    member = member_at(layout.fields, decoded.columns, path) if path is not None else None
+    if member is None or path is None:
         return pa.nulls(len(decoded.refused), arrow_type(in_record(field.field_type)))
-    return regroup(*found, in_record(field.field_type), path, layout.moved - {path})
+    return regroup(*member, in_record(field.field_type), path, layout.moved - {path})
 
 
 def _list_fields(reading: Reading, shaping: Shaping, layout: Layout, records: Records) -> list[tuple[Path, bool]]:
@@ -166,7 +166,7 @@ def bindings_of(
     shaping: Shaping, layout: Layout, seen: Iterable[tuple[Path, bool]]
 ) -> dict[Path, dict[str, IcebergType]]:
     """Returns the fields in `seen` that feed columns without a known field, with the types of these columns."""
-    found: dict[Path, dict[str, IcebergType]] = {}
+    requested_fields: dict[Path, dict[str, IcebergType]] = {}
     bound = set(layout.paths.values())
     for path, is_record in seen:
         kind = layout.unbound.get(shaping.column_name(path, layout.names))
@@ -176,8 +176,8 @@ def bindings_of(
         if shaping.selection.prune(kind, path) is None:
             continue  # The selection leaves out everything that the column has.
         if not is_record or len(path) > shaping.depth or is_one_column(kind):
-            found.setdefault(path[:-1], {})[path[-1]] = kind
-    return found
+            requested_fields.setdefault(path[:-1], {})[path[-1]] = kind
+    return requested_fields
 
 
 def shape_rows(target: TableTarget, changes: Changes, records: Records) -> pa.Table:

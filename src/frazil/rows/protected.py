@@ -25,7 +25,7 @@ from frazil.write.target import TableTarget
 
 HIDDEN = "the value does not fit; it is not shown, because the table protects fields"
 """The reason of every refused value of a protected table: most reasons quote the record."""
-_QUOTES_NOTHING = frozenset(one for one in ErrorClass if not one.entry.quotes_values)
+_QUOTES_NOTHING = frozenset(error_class for error_class in ErrorClass if not error_class.entry.quotes_values)
 """Classes of errors whose reasons have no part of a record, or only what is protected already."""
 _AGAIN = re.compile(r"#[0-9]+$")
 _DROPPED = object()
@@ -41,11 +41,11 @@ def protect_metadata(target: TableTarget, read: ReadRecords, changes: Changes) -
     names = _known_names(target) | (_known_names(target.source) if target.source is not None else frozenset())
     mismatches = [
         replace(
-            one,
-            path=".".join(_known_part(one.path, names)),
-            reason=one.reason if one.kind in _QUOTES_NOTHING else HIDDEN,
+            mismatch,
+            path=".".join(_known_part(mismatch.path, names)),
+            reason=mismatch.reason if mismatch.kind in _QUOTES_NOTHING else HIDDEN,
         )
-        for one in changes.decoded.mismatches
+        for mismatch in changes.decoded.mismatches
     ]
     fields = {field for field, _ in target.metadata} & {"key", "headers"}
     metadata = pick({field: read.columns[field] for field in fields}, changes.records)
@@ -63,22 +63,22 @@ def _protected_rescued(target: TableTarget, protection: Protection, rescued: pa.
     if rescued is None:
         return None
     source = target.source or target
-    known = protected_paths(source.schema, protection, origins_of(source))
-    texts = (None if text is None else _rescued(protection, known, text) for text in rescued.to_pylist())
+    rules = protected_paths(source.schema, protection, origins_of(source))
+    texts = (None if text is None else _rescued(protection, rules, text) for text in rescued.to_pylist())
     return pa.array(texts, pa.string())
 
 
 def origins_of(target: TableTarget) -> dict[str, Path | None]:
     """Returns what feeds the columns of records that are not named after their field, as `protecting` needs it."""
-    found: dict[str, Path | None] = {}
+    origins: dict[str, Path | None] = {}
     if target.shaping is not None:
-        found |= target.layout.paths
-        found |= dict.fromkeys(target.shaping.own)
-        found |= {column: (HEADERS, name) for column, name in target.shaping.headers}
+        origins |= target.layout.paths
+        origins |= dict.fromkeys(target.shaping.own)
+        origins |= {column: (HEADERS, name) for column, name in target.shaping.headers}
         if target.shaping.key:
-            found[target.shaping.key] = (KEY,)
+            origins[target.shaping.key] = (KEY,)
     own: dict[str, Path] = {"key": (KEY,), "headers": (HEADERS,)}
-    return {**found, RESCUED_COLUMN: None, **{column: own.get(field) for field, column in target.metadata}}
+    return {**origins, RESCUED_COLUMN: None, **{column: own.get(field) for field, column in target.metadata}}
 
 
 def _protected_metadata(protection: Protection, field: str, values: pa.Array) -> pa.Array:
@@ -110,45 +110,45 @@ class _Object(tuple[tuple[str, Any], ...]):
     """The members of an object of JSON, in order; a name may be there twice."""
 
 
-def _rescued(protection: Protection, known: Mapping[str, Rule], text: str) -> str | None:
-    """Returns the rescued values of one record protected. known: the rules of fields that the records are known to have."""
-    found = []
+def _rescued(protection: Protection, rules: Mapping[str, Rule], text: str) -> str | None:
+    """Returns the rescued values of one record protected. rules: the rules of fields that the records are known to have."""
+    members = []
     for name, member in json.loads(text, parse_float=_Digits, parse_int=_Digits, object_pairs_hook=_Object):
         path, parts = _AGAIN.sub("", name), dict(member)
-        value = _protected(protection, known, spelled(path), parts["value"], _around(protection, known, path))
+        value = _protected(protection, rules, spelled(path), parts["value"], _around(protection, rules, path))
         if value is not _DROPPED:
             reason = parts["reason"] if parts["reason"] == UNKNOWN_FIELD else HIDDEN
-            found.append((name, _Object((("value", value), ("reason", reason)))))
-    return as_text(_written(_Object(found))) if found else None
+            members.append((name, _Object((("value", value), ("reason", reason)))))
+    return as_text(_written(_Object(members))) if members else None
 
 
-def _around(protection: Protection, known: Mapping[str, Rule], path: str) -> Rule | None:
+def _around(protection: Protection, rules: Mapping[str, Rule], path: str) -> Rule | None:
     """Returns the rule of what a rescued value is in. Of a header the whole value is rescued, whatever is wrong in it."""
     names = path.split(".")
     above = (".".join(names[:depth]) for depth in range(2, len(names))) if names[0] == HEADERS else ()
-    inside = (_rule_inside(protection, known, {one}) for one in above)
+    inside = (_rule_inside(protection, rules, {header}) for header in above)
     return rule_around(protection, tuple(names)) or next(filter(None, inside), None)
 
 
 def _protected(
-    protection: Protection, known: Mapping[str, Rule], paths: frozenset[str], value: Any, around: Rule | None
+    protection: Protection, rules: Mapping[str, Rule], paths: frozenset[str], value: Any, around: Rule | None
 ) -> Any:
     """Returns a value of JSON protected; _DROPPED where it is dropped. around: the rule of what the value is in.
 
     A value that is no object is hashed where a rule is for a field inside it.
     """
-    rule = protection.rule_for(paths) or next((known[path] for path in map(fold_case, paths) if path in known), around)
+    rule = protection.rule_for(paths) or next((rules[path] for path in map(fold_case, paths) if path in rules), around)
     if rule is not None and rule.action == "drop":
         return _DROPPED
     if isinstance(value, _Object):
         inner = [
-            (name, _protected(protection, known, frozenset(f"{path}.{name}" for path in paths), member, rule))
+            (name, _protected(protection, rules, frozenset(f"{path}.{name}" for path in paths), member, rule))
             for name, member in value
         ]
         return _Object((name, member) for name, member in inner if member is not _DROPPED)
     if isinstance(value, list):
-        return [_protected(protection, known, paths, element, rule) for element in value]
-    rule = rule or _rule_inside(protection, known, paths)
+        return [_protected(protection, rules, paths, element, rule) for element in value]
+    rule = rule or _rule_inside(protection, rules, paths)
     if rule is None or value is None:
         return value
     text = value if isinstance(value, str) else _written(value)
@@ -156,9 +156,9 @@ def _protected(
     return protected_values(pa.array([as_text(text)], pa.string()), rule, protection.key)[0].as_py()
 
 
-def _rule_inside(protection: Protection, known: Mapping[str, Rule], paths: Collection[str]) -> Rule | None:
+def _rule_inside(protection: Protection, rules: Mapping[str, Rule], paths: Collection[str]) -> Rule | None:
     """Returns the rule of a value that is no object, where a rule is for a field inside it."""
-    is_known = any(name.startswith(f"{fold_case(path)}.") for path in paths for name in known)
+    is_known = any(name.startswith(f"{fold_case(path)}.") for path in paths for name in rules)
     return Rule("", "hash") if is_known else protection.rule_inside(paths)
 
 

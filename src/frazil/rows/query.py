@@ -52,19 +52,21 @@ def run_query(target: TableTarget, read: ReadRecords, changes: Changes) -> Chang
     has_row = ~refused[changes.records] & (changes.ops == UPSERT) & ~are_marked(changes)
     unsent = {source.fields[n].name: mask for n, mask in changes.unavailable.items() if mask.any()}
     mismatches = _refuse_unsent(program, unsent, changes, has_row)
-    refused[[one.row for one in mismatches]] = True
+    refused[[mismatch.row for mismatch in mismatches]] = True
     rows = np.flatnonzero(has_row & ~refused[changes.records])
-    made = _run(target, program, pick(columns, rows), rows.size, _unjudged(program, unsent, rows))
-    places, owner = rows[made.parents], changes.records[rows]
-    converted, conversion = _table_columns(target, program, made.columns, places.size, limit)
-    mismatches += _mismatches(made.failures, owner, limit)
-    mismatches += [replace(one, row=int(changes.records[places[one.row]])) for one in conversion.mismatches]
-    refused[owner[made.failed]] = True
+    result = _run(target, program, pick(columns, rows), rows.size, _unjudged(program, unsent, rows))
+    places, owner = rows[result.parents], changes.records[rows]
+    converted, conversion = _table_columns(target, program, result.columns, places.size, limit)
+    mismatches += _mismatches(result.failures, owner, limit)
+    mismatches += [
+        replace(mismatch, row=int(changes.records[places[mismatch.row]])) for mismatch in conversion.mismatches
+    ]
+    refused[owner[result.failed]] = True
     refused[changes.records[places[conversion.refused]]] = True
-    unmet = [one.of_records(owner, refused.size) for one in made.unmet]
+    unmet = [failure.of_records(owner, refused.size) for failure in result.unmet]
     mismatches += refuse_unmet(unmet, refused, limit)
     dropped = dropped_by(unmet)
-    ignored = {**changes.ignored, **_without_rows(made, owner, refused.size), **dropped}
+    ignored = {**changes.ignored, **_without_rows(result, owner, refused.size), **dropped}
     shaped = replace(changes, unavailable=_unavailable(target, program, unsent), ignored=ignored, unmet=unmet)
     if target.changes is None:
         shaped = replace(shaped, columns=[]).take(places, shaped.ops[places], shaped.records[places])
@@ -98,7 +100,7 @@ def _refuse_unsent(program: Program, unsent: Mapping[str, Bools], changes: Chang
     """
     if not unsent:
         return []
-    found: list[Mismatch] = []
+    mismatches: list[Mismatch] = []
     origins = _origins(program)
     for column, names in {"": origins.rows, **origins.columns}.items():
         masks = [unsent[name] for name in names if name in unsent]
@@ -109,43 +111,45 @@ def _refuse_unsent(program: Program, unsent: Mapping[str, Bools], changes: Chang
             lacks &= ~np.logical_and.reduce(masks)
         first = min(name for name in names if name in unsent)
         reason = _NOT_SENT.format(first, f"the column {column}" if column else "the query's condition")
-        found += [
+        mismatches += [
             Mismatch(row, column, ErrorClass.UNAVAILABLE_VALUE, reason) for row in changes.records[lacks].tolist()
         ]
-    return found
+    return mismatches
 
 
 def _unjudged(program: Program, unsent: Mapping[str, Bools], rows: Rows) -> dict[str, Bools]:
     """Returns by expectation which of the rows lack a value that it names: the row has the value of the one it replaces,
     which was judged when it came.
     """
-    found = {}
+    unjudged = {}
     for expectation in program.expectations if unsent else ():
-        names = frozenset().union(*(_origins(program).columns[one] for one in fields_of(expectation.condition)))
+        names = frozenset().union(
+            *(_origins(program).columns[field_name] for field_name in fields_of(expectation.condition))
+        )
         masks = [unsent[name][rows] for name in names if name in unsent]
         if masks:
-            found[expectation.name] = np.logical_or.reduce(masks)
-    return found
+            unjudged[expectation.name] = np.logical_or.reduce(masks)
+    return unjudged
 
 
-def _without_rows(made: Processed, owner: Rows, count: int) -> dict[str, Bools]:
+def _without_rows(result: Processed, owner: Rows, count: int) -> dict[str, Bools]:
     """Returns which records have no row left, by the name of what dropped the first of their rows."""
-    is_done = spread_mask(np.ones(made.parents.size, np.bool_), owner[made.parents], count)
-    found = {}
-    for name, mask in made.dropped.items():
-        found[name] = spread_mask(mask, owner, count) & ~is_done
-        is_done = is_done | found[name]
-    return found
+    is_done = spread_mask(np.ones(result.parents.size, np.bool_), owner[result.parents], count)
+    dropped = {}
+    for name, mask in result.dropped.items():
+        dropped[name] = spread_mask(mask, owner, count) & ~is_done
+        is_done = is_done | dropped[name]
+    return dropped
 
 
 def _unavailable(target: TableTarget, program: Program, unsent: Mapping[str, Bools]) -> dict[int, Bools]:
     """Returns by index of the table's column the changes that keep the value of the row that they replace."""
-    found = {}
+    unavailable = {}
     for n, field in enumerate(target.fields if unsent else ()):
         names = _origins(program).columns.get(field.name, frozenset())
         if names and names <= unsent.keys():
-            found[n] = np.logical_and.reduce([unsent[name] for name in names])
-    return found
+            unavailable[n] = np.logical_and.reduce([unsent[name] for name in names])
+    return unavailable
 
 
 def _mismatches(failures: Iterable[Failure], records: Rows, limit: int) -> list[Mismatch]:
@@ -170,8 +174,8 @@ def input_columns(
     by field of metadata, what the envelope provides.
     """
     # A record's own names of members are not those of the table with `column_case`, and `protect` finds them by name.
-    kinds = {one.name: one.type for one in source.arrow_schema}
-    found = {
+    kinds = {arrow_field.name: arrow_field.type for arrow_field in source.arrow_schema}
+    inputs = {
         field.name: column if column.type.equals(kinds[field.name]) else as_written(column, kinds[field.name])
         for field, column in zip(source.fields, columns, strict=True)
     }
@@ -179,8 +183,8 @@ def input_columns(
         values = own.get(field, records.get(field))
         kind = arrow_type({**METADATA_TYPES, **OWN_TYPES}[field])
         count = len(next(iter(records.values())))
-        found[column] = pa.nulls(count, kind) if values is None else as_written(values, kind)
-    return found
+        inputs[column] = pa.nulls(count, kind) if values is None else as_written(values, kind)
+    return inputs
 
 
 def _spark_values(target: TableTarget, records: Records) -> dict[str, pa.Array]:
@@ -190,8 +194,10 @@ def _spark_values(target: TableTarget, records: Records) -> dict[str, pa.Array]:
     count = len(next(iter(records.values())))
     part = target.spark_part
     return {
-        one.name: as_written(records[one.name], one.type) if one.name in records else pa.nulls(count, one.type)
-        for one in (part.values if part is not None else ())
+        field.name: as_written(records[field.name], field.type)
+        if field.name in records
+        else pa.nulls(count, field.type)
+        for field in (part.values if part is not None else ())
     }
 
 
@@ -209,16 +215,16 @@ def _run(
 
 
 def _table_columns(
-    target: TableTarget, program: Program, made: Sequence[pa.Array], count: int, limit: int
+    target: TableTarget, program: Program, result_columns: Sequence[pa.Array], count: int, limit: int
 ) -> tuple[list[pa.Array], Conversion]:
     """Returns the columns of the table, null where the query has no such column, and the values that do not fit.
 
-    made: one array per column of the program's result, with `count` values.
+    result_columns: one array per column of the program's result, with `count` values.
     """
     conversion = Conversion(_BY_NAME, "", count, limit)
     place = Place((), np.arange(count, dtype=np.int32), np.ones(count, np.bool_))
     written = _result_type(program, target.schema_json)
-    return convert_struct(conversion, written, made, target.fields, place), conversion
+    return convert_struct(conversion, written, result_columns, target.fields, place), conversion
 
 
 @cache
@@ -230,9 +236,9 @@ def _result_type(program: Program, schema_json: str) -> StructType:
     ids = itertools.count(FIRST_PLACEHOLDER_ID)
     fields = []
     for column in program.output:
-        known = table.get(column.name)
-        is_same = known is not None and arrow_type(known) == column.type
-        kind = known if known is not None and is_same else iceberg_type(column.type, ids)
+        table_type = table.get(column.name)
+        is_same = table_type is not None and arrow_type(table_type) == column.type
+        kind = table_type if table_type is not None and is_same else iceberg_type(column.type, ids)
         fields.append(NestedField(next(ids), column.name, kind, required=False))
     return StructType(*fields)
 
@@ -254,18 +260,18 @@ class _Made:
     refused: Bools
 
 
-def _identify(target: TableTarget, made: _Made, records: Records, changes: Changes) -> Changes:
+def _identify(target: TableTarget, result: _Made, records: Records, changes: Changes) -> Changes:
     """Returns the changes with the rows that the query makes, and with keys and order for those that have none; deletes in
     place of the rows that it drops.
     """
     spread = np.full(changes.ops.size, -1, np.int64)
-    spread[made.places] = np.arange(made.places.size)
+    spread[result.places] = np.arange(result.places.size)
     others = np.flatnonzero((spread < 0) & (changes.ops != TRUNCATE))
-    shaped = replace(changes, columns=[column.take(pa.array(spread, mask=spread < 0)) for column in made.rows])
-    shaped = _with_keys(target, made.program, shaped, pick(made.columns, others), others)
-    shaped = replace(shaped, old_keys=_old_keys(target, made.program, made.columns, changes))
-    shaped = replace(shaped, order=_order(target, shaped, made.has_row))
-    is_dropped = made.has_row & (spread < 0) & ~made.refused[changes.records]
+    shaped = replace(changes, columns=[column.take(pa.array(spread, mask=spread < 0)) for column in result.rows])
+    shaped = _with_keys(target, result.program, shaped, pick(result.columns, others), others)
+    shaped = replace(shaped, old_keys=_old_keys(target, result.program, result.columns, changes))
+    shaped = replace(shaped, order=_order(target, shaped, result.has_row))
+    is_dropped = result.has_row & (spread < 0) & ~result.refused[changes.records]
     return _keeping_marked(target, _deleting(target, shaped, is_dropped, records["timestamp"]))
 
 
@@ -277,8 +283,8 @@ def _refuse_unidentified(target: TableTarget, changes: Changes, refused: Bools) 
 def are_marked(changes: Changes) -> Bools:
     """Returns which changes mark their row as deleted, bool of shape (n_changes,)."""
     marks = changes.own.get("deleted")
-    found: Bools = np.zeros(changes.ops.size, np.bool_) if marks is None else np.asarray(marks.fill_null(False))
-    return found
+    marked: Bools = np.zeros(changes.ops.size, np.bool_) if marks is None else np.asarray(marks.fill_null(False))
+    return marked
 
 
 def _keys_alone(program: Program) -> Program:
@@ -294,8 +300,8 @@ def _keys_alone(program: Program) -> Program:
 def _key_columns(target: TableTarget, program: Program, columns: Records, count: int) -> list[pa.Array]:
     """Returns the table's columns as the query makes them of changes without a row: null where an expression fails."""
     assert target.query is not None
-    made = evaluate(_keys_alone(program), columns, count, "null", references=references_of(target.query.lookups))
-    return _table_columns(target, program, made.columns, count, 0)[0]
+    result = evaluate(_keys_alone(program), columns, count, "null", references=references_of(target.query.lookups))
+    return _table_columns(target, program, result.columns, count, 0)[0]
 
 
 def _with_keys(target: TableTarget, program: Program, changes: Changes, columns: Records, rows: Rows) -> Changes:
@@ -324,13 +330,13 @@ def _order(target: TableTarget, changes: Changes, has_row: Bools) -> pa.Array | 
     makes of nulls.
     """
     assert target.changes is not None
-    made = next((n for n, field in enumerate(target.fields) if field.name == target.changes.order_by), None)
-    if made is None:
+    order_index = next((n for n, field in enumerate(target.fields) if field.name == target.changes.order_by), None)
+    if order_index is None:
         return changes.order
     is_known = pa.array(has_row)
     if changes.order is not None:
         is_known = pc.or_(is_known, changes.order.is_valid())
-    return pc.if_else(is_known, changes.columns[made], None)
+    return pc.if_else(is_known, changes.columns[order_index], None)
 
 
 def _key_names(target: TableTarget) -> list[str]:
@@ -347,8 +353,8 @@ def _old_keys(target: TableTarget, program: Program, columns: Records, changes: 
     old = dict(zip(names, changes.old_keys, strict=True))
     before = {name: pc.coalesce(old[name], column) if name in old else column for name, column in columns.items()}
     is_changed = np.logical_or.reduce([np.asarray(key.is_valid()) for key in changes.old_keys])
-    made = _key_columns(target, program, before, changes.ops.size)
-    by_name = {field.name: column for field, column in zip(target.fields, made, strict=True)}
+    keys = _key_columns(target, program, before, changes.ops.size)
+    by_name = {field.name: column for field, column in zip(target.fields, keys, strict=True)}
     mask = pa.array(is_changed)
     return [pc.if_else(mask, by_name[name], pa.scalar(None, by_name[name].type)) for name in _key_names(target)]
 
@@ -383,16 +389,16 @@ def _keeping_marked(target: TableTarget, changes: Changes) -> Changes:
 
 def _without_key(target: TableTarget, changes: Changes, refused: Bools) -> list[Mismatch]:
     """Refuses the records of changes whose key column has no value."""
-    keys, found = _key_names(target), list[Mismatch]()
+    keys, mismatches = _key_names(target), list[Mismatch]()
     for field, column in zip(target.fields, changes.columns, strict=True):
         if field.name in keys:
             lacks = np.asarray(column.is_null()) & (changes.ops != TRUNCATE) & ~refused[changes.records]
-            found += [
+            mismatches += [
                 Mismatch(row, field.name, ErrorClass.NO_KEY, f"{_NO_KEY} {field.name}")
                 for row in changes.records[lacks].tolist()
             ]
             refused[changes.records[lacks]] = True
-    return found
+    return mismatches
 
 
 def _without_order(target: TableTarget, changes: Changes, refused: Bools) -> list[Mismatch]:

@@ -42,13 +42,13 @@ def decode_keys(reading: Reading, name: str, kind: IcebergType | None, records: 
     headers = records["headers"] if reading.is_by_header else None
     rejected = tuple(((name, *path[1:]), why) for path, why in reading.rejected)
     reading = replace(reading, is_key_column=True, rejected=rejected)
-    found = _decode_present(reading, name, kind, {"value": records["key"], "headers": headers}, limit, "key")
+    decoded = _decode_present(reading, name, kind, {"value": records["key"], "headers": headers}, limit, "key")
     return replace(
-        found,
+        decoded,
         requested_fields={
-            (KEY_ROOT, *path[1:]) if path else (): _at_root(path, of) for path, of in found.requested_fields.items()
+            (KEY_ROOT, *path[1:]) if path else (): _at_root(path, of) for path, of in decoded.requested_fields.items()
         },
-        missing={KEY_SCHEMA + schema_id for schema_id in found.missing},
+        missing={KEY_SCHEMA + schema_id for schema_id in decoded.missing},
     )
 
 
@@ -62,15 +62,15 @@ def _decode_present(
 ) -> Decoded:
     """Returns the column for all records; the values that are not null are decoded."""
     raw = records["value"]
-    there = np.flatnonzero(np.asarray(raw.is_valid()))
+    present_rows = np.flatnonzero(np.asarray(raw.is_valid()))
     unread = refusal()
     if unread is not None:
-        mismatches = [Mismatch(row, name, unread.kind, unread.message) for row in there.tolist()]
+        mismatches = [Mismatch(row, name, unread.kind, unread.message) for row in present_rows.tolist()]
         nulls = [] if kind is None else [pa.nulls(len(raw), arrow_type(kind))]
         return Decoded(nulls, np.asarray(raw.is_valid()), mismatches)
-    rows = pa.array(there)
+    rows = pa.array(present_rows)
     taken = {label: None if array is None else array.take(rows) for label, array in records.items()}
-    return _decode(reading, name, kind, taken, limit, what).spread(there, len(raw))
+    return _decode(reading, name, kind, taken, limit, what).spread(present_rows, len(raw))
 
 
 def _at_root(path: Path, members: Mapping[str, IcebergType]) -> dict[str, IcebergType]:
@@ -99,9 +99,9 @@ def _read_json(
         conversion = Conversion(reading, "", len(rest), limit)
         groups.append(Group(others, decode_any(rest, name, kind, conversion, f"the {what}")))
     column = () if kind is None else (NestedField(0, name, kind, required=False),)
-    found = in_order(groups, column, len(raw), limit)
+    decoded = in_order(groups, column, len(raw), limit)
     # Refused changes are named from the key downwards, as those of the other formats are.
-    return replace(found, refusals={_below(refusal, name) for refusal in found.refusals})
+    return replace(decoded, refusals={_below(refusal, name) for refusal in decoded.refusals})
 
 
 def _below(refusal: str, name: str) -> str:
@@ -113,17 +113,19 @@ def _read_rows(reading: Reading, kind: StructType, records: Records, limit: int)
     """Returns keys read as rows, with the logical types of their schemas."""
     assert reading.envelope is not None
     fields = opened_fields(reading.envelope, kind.fields, ())
-    found = decode_values(reading, fields, {name: array for name, array in records.items() if array is not None}, limit)
+    decoded = decode_values(
+        reading, fields, {name: array for name, array in records.items() if array is not None}, limit
+    )
     place = next(n for n, field in enumerate(fields) if field.name == "after")
-    return replace(found, columns=[found.columns[place]], requested_fields={}, made_optional=set())
+    return replace(decoded, columns=[decoded.columns[place]], requested_fields={}, made_optional=set())
 
 
 def _read_text(name: str, kind: IcebergType, keys: pa.BinaryArray, limit: int, what: str) -> Decoded:
-    found = read_text(keys)
-    rows = np.flatnonzero(found.fault)[:limit].tolist()
+    texts = read_text(keys)
+    rows = np.flatnonzero(texts.fault)[:limit].tolist()
     mismatches = [Mismatch(row, name, ErrorClass.INVALID_TEXT, f"the {what} is not UTF-8") for row in rows]
     if isinstance(kind, StringType | BinaryType):
-        return Decoded([found.arrays[0].cast(arrow_type(kind))], found.fault != 0, mismatches)
+        return Decoded([texts.arrays[0].cast(arrow_type(kind))], texts.fault != 0, mismatches)
     reason = f"the {what} is text, and its column has the type {kind}: numbers and booleans take `format: json`"
     mismatches = [Mismatch(row, name, ErrorClass.TYPE_MISMATCH, reason) for row in range(min(len(keys), limit))]
     return Decoded([pa.nulls(len(keys), arrow_type(kind))], np.ones(len(keys), np.bool_), mismatches)
@@ -148,16 +150,16 @@ def _read_with_schemas(
         zones=tuple(((*around, *path[1:]), zone) for path, zone in reading.zones),
         coerced=tuple((*around, *path[1:]) for path in reading.coerced),
     )
-    found = decode_with_schemas(inside, fields, records, limit)
-    columns = found.columns
+    decoded = decode_with_schemas(inside, fields, records, limit)
+    columns = decoded.columns
     if isinstance(kind, StructType):
         arrow = [pa.field(field.name, column.type) for field, column in zip(fields, columns, strict=True)]
         columns = [pa.StructArray.from_arrays(columns, fields=arrow)]
     return replace(
-        found,
+        decoded,
         columns=columns,
-        mismatches=[replace(one, path=_path(name, one.path, is_record)) for one in found.mismatches],
-        requested_fields=_wanted(found.requested_fields, name, kind, is_record),
+        mismatches=[replace(mismatch, path=_path(name, mismatch.path, is_record)) for mismatch in decoded.mismatches],
+        requested_fields=_wanted(decoded.requested_fields, name, kind, is_record),
     )
 
 

@@ -50,7 +50,7 @@ def _reading(sources: Sequence[ValueSource], targets: Iterable[TableTarget]) -> 
     paths = tuple(source.path for source in sources if source.kind == "field")
     return replace(
         readings[0],
-        schemas=tuple(sorted({one for reading in readings for one in reading.schemas})),
+        schemas=tuple(sorted({schema for reading in readings for schema in reading.schemas})),
         unknown_fields="drop",
         is_rescuing=False,
         may_widen=False,
@@ -73,18 +73,18 @@ def _read(
     """Returns the values of each source, and the ids of missing schemas."""
     fields = fields_of([source.path for source in sources if source.kind == "field"])
     decoded = decode_values(reading, fields, records, 0) if fields else None
-    found: list[pa.Array] = []
+    values: list[pa.Array] = []
     for source in sources:
         if decoded is not None and source.kind == "field":
             member = member_at(fields, decoded.columns, source.path)
             assert member is not None
             bad = pa.array(decoded.refused)
-            found.append(pc.if_else(bad, pa.scalar(None, pa.string()), member[0].cast(pa.string())))
+            values.append(pc.if_else(bad, pa.scalar(None, pa.string()), member[0].cast(pa.string())))
         elif source.kind == "header":
-            found.append(read_text(last_header(records["headers"], source.path[0])).arrays[0])
+            values.append(read_text(last_header(records["headers"], source.path[0])).arrays[0])
         else:
-            found.append(pa.repeat(pa.scalar(topic), len(records["value"])))
-    return found, set(decoded.missing) if decoded is not None else set()
+            values.append(pa.repeat(pa.scalar(topic), len(records["value"])))
+    return values, set(decoded.missing) if decoded is not None else set()
 
 
 def fields_of(paths: Iterable[Path]) -> tuple[NestedField, ...]:

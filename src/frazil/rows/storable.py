@@ -55,15 +55,15 @@ class Floor:
 @lru_cache(maxsize=512)
 def partition_floors(target: TableTarget) -> tuple[Floor, ...]:
     """Returns the floors of the table's partition spec, for columns that may have smaller values."""
-    found, schema = [], target.schema
+    floors, schema = [], target.schema
     for field, source in zip(target.partitioning.fields, arrangement_of(target).fields, strict=True):
         name, _, number = source.transform.rstrip("]").partition("[")
         if name == "truncate" and isinstance(source.kind, DecimalType):
             top, *inside = source.path
             path = schema.find_column_name(field.source_id) or ""
             floor = Floor(path, schema.fields[top].name, tuple(inside), source.kind, int(number))
-            found += [floor] if floor.is_needed else []
-    return tuple(found)
+            floors += [floor] if floor.is_needed else []
+    return tuple(floors)
 
 
 def refuse_unstorable(target: TableTarget, read: ReadRecords, changes: Changes) -> Changes:
@@ -71,7 +71,7 @@ def refuse_unstorable(target: TableTarget, read: ReadRecords, changes: Changes) 
     column for it, or that make a row for which a partition field has no value.
     """
     decoded = refuse_far_times(target, read.columns, changes.decoded, read.limit)
-    fields = {one.name: n for n, one in enumerate(target.fields)}
+    fields = {field.name: n for n, field in enumerate(target.fields)}
     for floor in partition_floors(target):
         n = fields.get(floor.top, len(changes.columns))
         # Other types: the columns of the records, while the table's query has yet to be known.

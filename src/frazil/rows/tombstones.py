@@ -72,8 +72,8 @@ def _find(target: TableTarget, records: Records) -> Bools | None:
     """
     if not target.record.tombstones:
         return None
-    found: Bools = ~has_value(target.reading, records["value"])
-    return found if found.any() else None
+    are_tombstones: Bools = ~has_value(target.reading, records["value"])
+    return are_tombstones if are_tombstones.any() else None
 
 
 def _refuse(decoded: Decoded, tombstones: Bools, limit: int) -> Decoded:

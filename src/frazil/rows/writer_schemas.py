@@ -103,7 +103,7 @@ def decode_with_schemas(reading: Reading, fields: tuple[NestedField, ...], recor
         for number, rows in group_rows(ids):
             _read_group(batch, str(number), rows)
     if not batch.groups:
-        return Decoded([pa.nulls(0, arrow_type(one.field_type)) for one in fields], np.zeros(0, np.bool_))
+        return Decoded([pa.nulls(0, arrow_type(column.field_type)) for column in fields], np.zeros(0, np.bool_))
     return replace(in_order(batch.groups, fields, len(values), limit), missing=batch.missing)
 
 
@@ -117,14 +117,14 @@ def _read_by_header(batch: _Batch, rows: NDArray[np.int32], records: Records) ->
     without = rows[codes < 0]
     if without.size:
         batch.refuse(without, Fault(ErrorClass.NO_SCHEMA_ID, f"the record has no header {batch.reading.header}"))
-    for code, one in enumerate(named.found):
+    for code, header in enumerate(named.found):
         mine = rows[codes == code]
         if not mine.size:
             continue
-        if one.fault is not None:
-            batch.refuse(mine, one.fault)
+        if header.fault is not None:
+            batch.refuse(mine, header.fault)
         else:
-            _read_group(batch, one.guid or str(one.id), mine, one.path)
+            _read_group(batch, header.guid or str(header.id), mine, header.path)
 
 
 def _read_group(batch: _Batch, schema_id: str, rows: NDArray[np.int32], path: bytes = b"") -> None:
@@ -231,23 +231,27 @@ def _logical_types(
     instant, and without any envelope a date or time stays a struct, unless the column is declared with a time type.
     """
     if isinstance(reader, ProtobufReader):
-        found = logical_types_of_protobuf(*reader.described)
-        if not found or (envelope is not None and envelope.kind in ("debezium", "none")):
-            return found
-        found = {path: logical_type for path, logical_type in found.items() if logical_type.name != GOOGLE_TIMESTAMP}
+        logical_types = logical_types_of_protobuf(*reader.described)
+        if not logical_types or (envelope is not None and envelope.kind in ("debezium", "none")):
+            return logical_types
+        logical_types = {
+            path: logical_type for path, logical_type in logical_types.items() if logical_type.name != GOOGLE_TIMESTAMP
+        }
         if envelope is not None:
-            return found
+            return logical_types
         fed = FedColumns(reader.struct, columns)
         return {
             path: logical_type
-            for path, logical_type in found.items()
+            for path, logical_type in logical_types.items()
             if logical_type.name not in (GOOGLE_DATE, GOOGLE_TIME) or isinstance(fed.type_at(path), DateType | TimeType)
         }
     if schema is None or not isinstance(reader, AvroReader):
         return {}
-    found = logical_types_of_avro(schema.text, tuple(text for _, text in schema.references))
+    logical_types = logical_types_of_avro(schema.text, tuple(text for _, text in schema.references))
     return (
-        found if reader.names is not None else {("value", *path): logical_type for path, logical_type in found.items()}
+        logical_types
+        if reader.names is not None
+        else {("value", *path): logical_type for path, logical_type in logical_types.items()}
     )
 
 
@@ -268,10 +272,10 @@ def _read_json(batch: _Batch, schema_id: str, schema: WriterSchema, bodies: Bodi
         pruned = reading.selection.prune(struct, image) if image else reading.selection.prune_struct(struct)
         struct = pruned if isinstance(pruned, StructType) else StructType()
     refusals = refused_changes(reading, table, struct, schema_id)
-    known = {refusal.split(": ")[1] for refusal in refusals}
+    refused_paths = {refusal.split(": ")[1] for refusal in refusals}
     # Fields that are not in the schema are refused too.
     refusals |= {
-        f"schema {schema_id}: {refusal}" for refusal in decoded.refusals if refusal.split(": ")[0] not in known
+        f"schema {schema_id}: {refusal}" for refusal in decoded.refusals if refusal.split(": ")[0] not in refused_paths
     }
     decoded = replace(decoded, refusals=refusals)
     if reading.unknown_fields != "add":
@@ -298,7 +302,7 @@ def _with_named_types(reading: Reading, schema: SchemaStruct, table: StructType)
     """Returns the reading with the columns of local times and unsigned numbers, as the schema names their types, and the
     units of numbers in times. table: the columns of the row.
     """
-    names = [one.name for one in schema.struct.fields]
+    names = [member.name for member in schema.struct.fields]
     images = IMAGES_OF if reading.envelope is not None else ()
     struct, depth = schema.struct, 0
     if reading.envelope is not None:
@@ -359,11 +363,13 @@ def _renames(schemas: tuple[WriterSchema, ...], names: frozenset[str]) -> Rename
     """Returns the renames of fields between the known schemas. names: of the record whose fields these are; a field
     with such a name in another record is another field.
     """
-    known = [schema for schema in schemas if schema.kind == "avro"]
-    if not any('"aliases"' in text for schema in known for text in (schema.text, *dict(schema.references).values())):
+    avro_schemas = [schema for schema in schemas if schema.kind == "avro"]
+    if not any(
+        '"aliases"' in text for schema in avro_schemas for text in (schema.text, *dict(schema.references).values())
+    ):
         return Renames()
     readers = []
-    for schema in known:
+    for schema in avro_schemas:
         with suppress(UnusableSchema):  # Its records are bad records.
             readers.append(_avro(schema))
     same = _same_record(readers, names)
@@ -374,10 +380,10 @@ def _renames(schemas: tuple[WriterSchema, ...], names: frozenset[str]) -> Rename
 def _same_record(readers: Sequence[AvroReader], names: frozenset[str]) -> list[AvroReader]:
     """Returns the readers of a record that has one of these names, now or by an alias."""
     while True:
-        found = [reader for reader in readers if reader.names and reader.names & names]
-        more = names.union(*(reader.names for reader in found if reader.names))
+        related = [reader for reader in readers if reader.names and reader.names & names]
+        more = names.union(*(reader.names for reader in related if reader.names))
         if more == names:
-            return found
+            return related
         names = more
 
 
@@ -385,18 +391,18 @@ def row_renames(schema: WriterSchema, envelope: Envelope | None, struct: StructT
     """Returns the names that fields of the rows had before, as far as the schema has aliases. struct: of the rows."""
     if schema.kind != "avro":
         return Renames()
-    found = _avro(schema).aliases
-    inside = {path[1:]: names for path, names in found.items() if path[0] == "after"} if envelope is not None else {}
-    return find_renames([(struct, {**found, **inside})])
+    aliases = _avro(schema).aliases
+    inside = {path[1:]: names for path, names in aliases.items() if path[0] == "after"} if envelope is not None else {}
+    return find_renames([(struct, {**aliases, **inside})])
 
 
 def row_branches(schema: WriterSchema, envelope: Envelope | None) -> Mapping[Path, str]:
     """Returns the names of a union's types, for the values in a schema's rows, by path."""
     if schema.kind != "avro":
         return {}
-    found = _avro(schema).branches
-    inside = {path[1:]: name for path, name in found.items() if path[0] == "after"} if envelope is not None else {}
-    return {**found, **inside}
+    branches = _avro(schema).branches
+    inside = {path[1:]: name for path, name in branches.items() if path[0] == "after"} if envelope is not None else {}
+    return {**branches, **inside}
 
 
 def row_struct(

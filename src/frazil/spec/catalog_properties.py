@@ -58,8 +58,8 @@ class _Need:
     written: str = ""
 
 
-def _pair(one: str, other: str) -> tuple[_Need, _Need]:
-    return _Need(one, (other,)), _Need(other, (one,))
+def _pair(name: str, other: str) -> tuple[_Need, _Need]:
+    return _Need(name, (other,)), _Need(other, (name,))
 
 
 _NEEDS = (
@@ -217,7 +217,7 @@ def lacking(properties: Mapping[str, str]) -> Iterator[SpecError]:
     """Yields an error for each property that has no effect because of the others."""
     logins = _logins(properties)
     for name, value in properties.items():
-        need = next((one for one in _NEEDS if _is_of(name, one.name)), None)
+        need = next((candidate for candidate in _NEEDS if _is_of(name, candidate.name)), None)
         if value and need is not None and not any(map(properties.get, need.others)):
             message = f"`{name}` has no effect without `{need.others[0]}`"
             yield SpecError(message, remedy=f"write `{need.written or need.others[0]}` too, or remove `{name}`")
@@ -249,23 +249,23 @@ def ignored_properties(properties: Iterable[str], type_name: str, impl: str | No
     used = f"`impl: {impl}`" if impl else f"`type: {type_name}`"
     own_names = _OF_TYPES.get(kind or "", ())
     # Iceberg reads each of Nessie's names without its prefix too.
-    known = {*_OF_ALL, *own_names, *(name.removeprefix("nessie.") for name in own_names)}
-    found = []
+    known_names = {*_OF_ALL, *own_names, *(name.removeprefix("nessie.") for name in own_names)}
+    sentences = []
     for name in sorted(properties):
-        if name in known or property_of(name) is not None or name.partition(".")[0] in _FAMILIES:
+        if name in known_names or property_of(name) is not None or name.partition(".")[0] in _FAMILIES:
             continue
         other = next((other for other, own in _OF_TYPES.items() if kind in _OF_TYPES and name in own), None)
         if other is not None:
-            found.append(f"Iceberg reads no `{name}` with {used}: it is one of `type: {other}`; remove it")
-        elif meant := _OF_PYTHON.get(name) or _nearest(name, known):
-            found.append(f"Iceberg reads no `{name}` with {used}; did you mean `{meant}`?")
-    return found
+            sentences.append(f"Iceberg reads no `{name}` with {used}: it is one of `type: {other}`; remove it")
+        elif meant := _OF_PYTHON.get(name) or _nearest(name, known_names):
+            sentences.append(f"Iceberg reads no `{name}` with {used}; did you mean `{meant}`?")
+    return sentences
 
 
-def _nearest(name: str, known: Iterable[str]) -> str:
+def _nearest(name: str, names: Iterable[str]) -> str:
     """Returns the property that a name is near to; empty for none. Of a family it is the first part."""
     written = name.strip().lower()
-    near = difflib.get_close_matches(written, [*known, *_OWN_KEYS], n=1, cutoff=_NEAR)
+    near = difflib.get_close_matches(written, [*names, *_OWN_KEYS], n=1, cutoff=_NEAR)
     if near:
         return _OWN_KEYS.get(near[0], near[0])
     family, _, rest = name.partition(".")

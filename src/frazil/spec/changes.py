@@ -16,7 +16,7 @@ _OF_DELETES: tuple[MetadataField, ...] = ("deleted", "deleted_at")
 _OF_LOGS: tuple[MetadataField, ...] = ("source_ts", "connector_ts", "unavailable")
 """The metadata columns that a changelog table always has, besides those of changes, where its envelope has them."""
 _OF_ANY = frozenset(
-    (*_OF_CHANGES, *_OF_DELETES, *(name for one in ENVELOPES.built_in.values() for name in one.all_metadata))
+    (*_OF_CHANGES, *_OF_DELETES, *(name for envelope in ENVELOPES.built_in.values() for name in envelope.all_metadata))
 )
 _UPSERT_VERSION = 3
 _OF_TOMBSTONES: tuple[MetadataField, ...] = ("timestamp", "offset", "partition")
@@ -139,9 +139,9 @@ def _check_envelope(table: TableSpec, kind: str) -> Iterator[Mistake]:
 
 
 def _check_metadata(table: TableSpec, kind: str) -> Iterator[Mistake]:
-    known = {*_OF_CHANGES, *_metadata_of(kind)} if kind != "none" else set()
+    usable = {*_OF_CHANGES, *_metadata_of(kind)} if kind != "none" else set()
     for name in table.metadata:
-        if name not in _OF_ANY or name in known or (name in _OF_DELETES and table.changes.deletes == "soft"):
+        if name not in _OF_ANY or name in usable or (name in _OF_DELETES and table.changes.deletes == "soft"):
             continue
         if name in _OF_DELETES:
             message, remedy = f"`{name}` in `metadata` is for deleted rows that are kept", "`deletes: soft`"

@@ -145,7 +145,11 @@ def check_shaping(table: TableSpec) -> Iterator[Mistake]:
     is_plain = table.shape.flatten is None and table.shape.column_case == "keep"
     asked = [(path, "include") for path in table.shape.include]
     asked += [(column.field, "columns") for column in table.shape.columns if column.field]
-    asked += [((one.name,), "columns") for one in table.shape.columns if is_plain and not (one.field or one.is_own)]
+    asked += [
+        ((column.name,), "columns")
+        for column in table.shape.columns
+        if is_plain and not (column.field or column.is_own)
+    ]
     for path, label in asked:
         if any(path[: len(left)] == left for left in table.shape.exclude):
             message = f"`exclude` leaves out `{'.'.join(path)}`, which `{label}` asks for"
@@ -155,9 +159,9 @@ def check_shaping(table: TableSpec) -> Iterator[Mistake]:
 def check_value(value: ValueSpec) -> Iterator[Mistake]:
     """Yields settings that say nothing of the format of values."""
     keys = FORMATS.get(value.format).keys
-    for name in dict.fromkeys(name for one in FORMATS.built_in.values() for name in one.keys):
+    for name in dict.fromkeys(name for value_format in FORMATS.built_in.values() for name in value_format.keys):
         if keys_of(ValueSpec)[name].field in value.model_fields_set and name not in keys:
-            owners = [label for label, one in FORMATS.built_in.items() if name in one.keys]
+            owners = [label for label, value_format in FORMATS.built_in.items() if name in value_format.keys]
             message = f"`{LABEL}` has no effect with the format {value.format}"
             yield Mistake(name, message, f"remove it, or write `format`: it is for {', '.join(owners)}")
 

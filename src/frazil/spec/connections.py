@@ -72,8 +72,8 @@ SHORTEST_TOKEN = 32
 def _read_urls(node: Node, reading: Reading) -> tuple[str, ...]:
     instead = "take them out, and write them under `registry.auth`"
 
-    def read_one(one: Node) -> list[str]:
-        text = reading.secrets.resolve(forms.read_text(one))
+    def read_one(item: Node) -> list[str]:
+        text = reading.secrets.resolve(forms.read_text(item))
         return [forms.parse_url(url.strip(), LABEL, instead) for url in text.split(",")]
 
     empty = SpecError(f"`{LABEL}` is an empty list", remedy="write at least one address")
@@ -81,8 +81,8 @@ def _read_urls(node: Node, reading: Reading) -> tuple[str, ...]:
 
 
 def _read_tokens(node: Node, reading: Reading) -> tuple[str, ...]:
-    def read_one(one: Node) -> str:
-        token = reading.secrets.resolve(forms.read_text(one), "token")
+    def read_one(item: Node) -> str:
+        token = reading.secrets.resolve(forms.read_text(item), "token")
         if len(token) < SHORTEST_TOKEN or not token.isascii() or not token.isprintable() or " " in token:
             remedy = f"use at least {SHORTEST_TOKEN} letters, digits and signs, such as those of `openssl rand -hex 32`"
             raise SpecError(f"a token of `{LABEL}` is too short, or has a space or another character", remedy=remedy)

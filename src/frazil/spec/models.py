@@ -190,10 +190,10 @@ class RouteSpec(
 
     def table_of(self, topic: str) -> str:
         """The table of a topic, of a route by topic."""
-        selector = next(one for one in self.source.topics if one.matches(topic))
-        found = re.search(selector.pattern, topic) if selector.pattern is not None else None
+        selector = next(candidate for candidate in self.source.topics if candidate.matches(topic))
+        match = re.search(selector.pattern, topic) if selector.pattern is not None else None
         values = [
-            (found.group(int(source.path[0])) or "" if found is not None else "") if source.kind == "capture" else topic
+            (match.group(int(source.path[0])) or "" if match is not None else "") if source.kind == "capture" else topic
             for source in self.division.to.sources
         ]
         return self.division.to.fill(values)
@@ -318,7 +318,7 @@ class PipelineSpec(
     def lookup_files(self) -> tuple[str, ...]:
         """The files of lookups, which may be in other stores than the tables."""
         declared = (*self.tables, *self.routes, *filter(None, (self.defaults,)))
-        return tuple(lookup.file for one in declared for lookup in one.query.lookup if lookup.file)
+        return tuple(lookup.file for section in declared for lookup in section.query.lookup if lookup.file)
 
     @property
     def control_topic(self) -> str:
@@ -335,7 +335,7 @@ class PipelineSpec(
 
     def routed_table(self, rest: TableSpec, routed: RoutedTable) -> TableSpec:
         """The table of a route that takes the records with some values. rest: the route's table of the rest."""
-        route = next(one for one in self.routes if one.division.rest == rest.name)
+        route = next(candidate for candidate in self.routes if candidate.division.rest == rest.name)
         start = Start(kind="offsets", offsets=dict(routed.start))
         return route.as_table(name=routed.name, start=start, route=rest.route, route_values=routed.values, line=0)
 

@@ -44,8 +44,8 @@ def read_stages(stages: Any) -> Any:
             mistakes.append(Mistake(name, error.message, error.remedy))
         except ValidationError as error:
             remedy = f"write it as the stage `{name}` needs it"
-            for one in error.errors(include_url=False, include_context=False, include_input=False):
-                mistakes.append(Mistake((name, *one["loc"]), f"`{LABEL}`: {one['msg']}", remedy))
+            for fault in error.errors(include_url=False, include_context=False, include_input=False):
+                mistakes.append(Mistake((name, *fault["loc"]), f"`{LABEL}`: {fault['msg']}", remedy))
     if mistakes:
         raise Mistakes(mistakes)
     return tuple(read)

@@ -62,7 +62,7 @@ def split_terms(text: str) -> list[str]:
     plain = text.strip()
     if plain.startswith("[") and plain.endswith("]"):
         plain = plain[1:-1]
-    return [_PLURALS.sub(r"\1", one.strip()) for one in _COMMAS.split(plain) if one.strip()]
+    return [_PLURALS.sub(r"\1", term.strip()) for term in _COMMAS.split(plain) if term.strip()]
 
 
 @dataclass(frozen=True)
@@ -169,10 +169,10 @@ def parse_sort(text: str) -> SortTerm:
 def _read_partition_by(node: Node, _: Reading) -> tuple[PartitionTerm, ...]:
     terms: list[PartitionTerm] = []
 
-    def read_one(one: Node) -> None:
-        term = parse_term(read_text(one))
+    def read_one(item: Node) -> None:
+        term = parse_term(read_text(item))
         _check_redundant(term, terms)
-        terms.append(replace(term, line=one.line))
+        terms.append(replace(term, line=item.line))
 
     _read_terms(node, read_one)
     return tuple(terms)
@@ -181,11 +181,11 @@ def _read_partition_by(node: Node, _: Reading) -> tuple[PartitionTerm, ...]:
 def _read_sort_by(node: Node, _: Reading) -> tuple[SortTerm, ...]:
     sorts: list[SortTerm] = []
 
-    def read_one(one: Node) -> None:
-        sort = parse_sort(read_text(one))
+    def read_one(item: Node) -> None:
+        sort = parse_sort(read_text(item))
         if any(other.term == sort.term for other in sorts):
             raise SpecError(f"`{sort.term.text}` is there twice in `sort_by`", remedy="keep one of them")
-        sorts.append(replace(sort, term=replace(sort.term, line=one.line)))
+        sorts.append(replace(sort, term=replace(sort.term, line=item.line)))
 
     _read_terms(node, read_one)
     return tuple(sorts)
@@ -266,14 +266,14 @@ def _remedy(term: PartitionTerm) -> str:
 def find_type(path: str, fields: Mapping[str, types.IcebergType]) -> types.IcebergType | None:
     """The type of the column at `path`, in any case, among these; None without one. Names may have dots themselves."""
     spellings = Spellings(fields)
-    if found := spellings.find(path):
-        return fields[found]
+    if spelling := spellings.find(path):
+        return fields[spelling]
     for cut in (n for n, character in enumerate(path) if character == "."):
         name = spellings.find(path[:cut])
         kind = fields[name] if name is not None else None
         if isinstance(kind, types.StructType):
             members: Sequence[types.NestedField] = kind.fields
-            inner = find_type(path[cut + 1 :], {one.name: one.field_type for one in members})
+            inner = find_type(path[cut + 1 :], {member.name: member.field_type for member in members})
             if inner is not None:
                 return inner
     return None

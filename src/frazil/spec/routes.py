@@ -40,8 +40,8 @@ def _check_route(route: RouteSpec) -> Iterator[Mistake]:
     if route.is_by_topic:
         yield from _check_by_topic(route)
         return
-    read = (one for one in route.division.to.sources if one.kind in ("field", "header"))
-    names = [".".join(("_headers", *one.path) if one.kind == "header" else one.path) for one in read]
+    read = (source for source in route.division.to.sources if source.kind in ("field", "header"))
+    names = [".".join(("_headers", *source.path) if source.kind == "header" else source.path) for source in read]
     if any(rule_of(route.protection.protect, name) for name in names):
         message = "tables would be named after values of a field that `protect` protects"
         yield Mistake("to", message, "route by another field, or take this one out of `protect`")
@@ -105,8 +105,8 @@ def rest_tables(routes: Iterable[RouteSpec], tables: Iterable[TableSpec], kind: 
     """
     taken = frozenset(
         name.lower()
-        for one in tables
-        for name in (one.name, one.bad_records.dead_letters.table or f"{one.name}__dead_letters")
+        for table in tables
+        for name in (table.name, table.bad_records.dead_letters.table or f"{table.name}__dead_letters")
     )
     for route in routes:
         if route.division.rest is None or route.is_by_topic:
@@ -151,18 +151,22 @@ def clashes_of(
     """Returns message and remedy by table, of tables under `tables` that routes by topic make of some of these topics
     and that do not take the topic themselves. One that does takes the place of the route's.
     """
-    named, found = {table.name: table for table in tables}, dict[str, tuple[str, str]]()
+    named, clashes = {table.name: table for table in tables}, dict[str, tuple[str, str]]()
     for route in routes:
         for topic in sorted(select_topics(route.source.topics, topics)) if named and route.is_by_topic else ():
             table = named.get(route.table_of(topic))
-            if table is None or table.name in found or any(one.matches(topic) for one in table.source.topics):
+            if (
+                table is None
+                or table.name in clashes
+                or any(selector.matches(topic) for selector in table.source.topics)
+            ):
                 continue
             message = (
                 f"`{table.name}` is under `tables`, and the route to `{route.text}` makes it of the topic `{topic}`"
             )
             remedy = "add the topic to the table's `topics`, rename the table, or begin `to` with another word"
-            found[table.name] = (message, remedy)
-    return found
+            clashes[table.name] = (message, remedy)
+    return clashes
 
 
 OF_ROUTES = OF_TABLES._replace(checks=(*OF_TABLES.checks, _check_route, _check_rest))

@@ -63,15 +63,17 @@ def metadata_names(table: TableSpec) -> dict[str, str]:
 def check_new_names(table: TableSpec) -> Iterator[Mistake]:
     """Yields names of columns from `rename` and `add_fields` that no table can have."""
     named = metadata_names(table)
-    found = [("rename", name) for path, name in table.query.rename if len(path) == 1]
-    found += [("add_fields", name) for name, value in table.query.add_fields if not (name == value and name in named)]
-    for key, name in found:
+    new_names = [("rename", name) for path, name in table.query.rename if len(path) == 1]
+    new_names += [
+        ("add_fields", name) for name, value in table.query.add_fields if not (name == value and name in named)
+    ]
+    for key, name in new_names:
         if not name:
             yield Mistake(key, f"`{key}` makes a column without a name", "give it a name")
         if name.lower() in RESERVED_COLUMNS:
             message = f"`{key}` makes a column `{name}`, which is the name of one of Iceberg's metadata columns"
             yield Mistake(key, message, "choose another name")
-    for key, name in [*found, *(("rename", name) for path, name in table.query.rename if len(path) > 1)]:
+    for key, name in [*new_names, *(("rename", name) for path, name in table.query.rename if len(path) > 1)]:
         if is_long(name):
             yield Mistake(key, f"`{key}`: {long_name_reason(name)}", "give it a shorter name")
 
@@ -81,14 +83,14 @@ def check_different(table: TableSpec) -> Iterator[Mistake]:
     `columns` and `metadata` are compared with the table's when it is made.
     """
     spelt = ".".join
-    made = [spelt((*path[:-1], name)) for path, name in table.query.rename]
+    renamed = [spelt((*path[:-1], name)) for path, name in table.query.rename]
     named = {
         "key_columns": list(table.changes.key_columns),
         "rename": [spelt(path) for path, _ in table.query.rename],
         "cast": [spelt(path) for path, _ in table.query.cast],
         "add_fields": [name for name, _ in table.query.add_fields],
     }
-    for key, names in [*named.items(), ("rename", made)]:
+    for key, names in [*named.items(), ("rename", renamed)]:
         first: dict[str, str] = {}
         for name in names:
             if name.lower() in first:
@@ -99,16 +101,16 @@ def check_different(table: TableSpec) -> Iterator[Mistake]:
 
 def check_added(table: TableSpec) -> Iterator[Mistake]:
     """Yields metadata in `add_fields` that the table does not have: it would be a constant."""
-    known, has_envelope = metadata_names(table), table.changes.envelope is not None
+    names, has_envelope = metadata_names(table), table.changes.envelope is not None
     for _, value in table.query.add_fields:
         text = str(value)
         is_path = text in OF_CHANGES and (has_envelope or "." in text)
         is_path |= has_envelope and text.startswith(("source.", "transaction."))
-        if text in known or not (is_path or text in METADATA_COLUMNS.values()):
+        if text in names or not (is_path or text in METADATA_COLUMNS.values()):
             continue
         if has_envelope:
             message = f"`add_fields` has `{text}`, which the table's envelope does not have"
-            yield Mistake("add_fields", message, advice(text, known))
+            yield Mistake("add_fields", message, advice(text, names))
         else:
             message = f"`add_fields` has `{text}`, which needs an envelope that the table does not have"
             yield Mistake("add_fields", message, "write `envelope`, or take it out of `add_fields`")
@@ -189,10 +191,9 @@ def check_expectation(expectation: ExpectationSpec) -> Iterator[Mistake]:
 
 def check_expect(table: TableSpec) -> Iterator[Mistake]:
     """Yields expectations that make dead letters of a table without them."""
-    for one in table.query.expect:
-        if one.action == "dead_letter" and table.bad_records.on_bad_record != "dead_letter":
-            message = (
-                f"`expect.{one.name}` makes dead letters, and `on_bad_record` is {table.bad_records.on_bad_record}"
-            )
+    for expectation in table.query.expect:
+        if expectation.action == "dead_letter" and table.bad_records.on_bad_record != "dead_letter":
+            reaction = table.bad_records.on_bad_record
+            message = f"`expect.{expectation.name}` makes dead letters, and `on_bad_record` is {reaction}"
             remedy = "write `on_bad_record: dead_letter`, or `else: warn`, `drop` or `stop`"
             yield Mistake("expect", message, remedy)

@@ -129,7 +129,7 @@ class QuerySpec(Declared):
     @property
     def judges_rows(self) -> bool:
         """Whether rows are expected to meet a condition."""
-        return any(one.is_of_rows for one in self.expect)
+        return any(expectation.is_of_rows for expectation in self.expect)
 
     @property
     def has_steps(self) -> bool:

@@ -123,7 +123,7 @@ def _switched(node: Node | None, inherited: Section | None) -> Node | None:
         return inherited if node is None else node
     orders = [own[key] for key in ("sort", "zorder") if key in own]
     if orders:
-        own.hide("order_lines", tuple(one.line for order in orders if isinstance(order, Items) for one in order))
+        own.hide("order_lines", tuple(item.line for order in orders if isinstance(order, Items) for item in order))
     if inherited is None:
         return own
     return own.over(inherited, inherited.keys() - {*(("sort", "zorder") if orders else ())})
@@ -189,7 +189,12 @@ def _check_named_columns(table: TableSpec) -> Iterator[Mistake]:
     for key, line, name, text in _named(table):
         first = name.split(".")[0]
         field = next(
-            (one for one, usual in settings.METADATA_COLUMNS.items() if fold_case(usual) == fold_case(first)), None
+            (
+                candidate
+                for candidate, usual in settings.METADATA_COLUMNS.items()
+                if fold_case(usual) == fold_case(first)
+            ),
+            None,
         )
         is_declared, is_metadata = columns.find(first) is not None, metadata.find(first) is not None
         if field is not None and not is_declared and not is_metadata:

@@ -115,18 +115,18 @@ def read_topic_table(
     referring = next((key for key, value in keys.items() if "${" in value), None)
     if referring is not None:  # Who may change a topic must not read secrets of the process.
         own.reject(referring.removeprefix(PREFIX), "it refers to a secret", "write the value itself")
-    for one in own.wrong:
-        raise _refusal(topic, f"`{PREFIX}{one.key}`: {one.reason}", one.remedy)
+    for rejected in own.wrong:
+        raise _refusal(topic, f"`{PREFIX}{rejected.key}`: {rejected.reason}", rejected.remedy)
     table = _read(spec, topic, name, settings)
     if spec.registry is None and (table.source.value.needs_registry or table.source.key.needs_registry):
         raise _refusal(
             topic, "its format needs a schema registry, and there is none", "write `registry.url` in the pipeline file"
         )
-    if topic in {one.bad_records.dead_letters.topic for one in (table, *spec.tables)}:
+    if topic in {other.bad_records.dead_letters.topic for other in (table, *spec.tables)}:
         raise _refusal(topic, "dead letters go to it, and would be read again", f"set {ENABLE}=false")
     ignored = (
-        Difference(one, "no setting of a table follows from it", "remove it, or set the pipeline file accordingly")
-        for one in own.left
+        Difference(key, "no setting of a table follows from it", "remove it, or set the pipeline file accordingly")
+        for key in own.left
     )
     return table, (*own.differences, *ignored)
 
@@ -158,7 +158,9 @@ def table_settings(keys: TopicKeys) -> dict[str, Any]:
         "topic": keys.topic,
         **_formats(keys),
         **_changes(keys),
-        "partition_by": [re.sub(r"^\w+(?=\()", lambda word: word[0].lower(), one) for one in split_terms(terms or "")],
+        "partition_by": [
+            re.sub(r"^\w+(?=\()", lambda word: word[0].lower(), term) for term in split_terms(terms or "")
+        ],
         "on_bad_record": ("stop" if tolerance == "none" else "dead_letter") if tolerance else None,
         "commit": _commit(keys),
         "maintenance": _maintenance(keys),
@@ -184,7 +186,7 @@ def _formats(keys: TopicKeys) -> dict[str, Any]:
     kind, transform = _OLD_TYPES.get(old, (keys.take("convert.value.type") or "raw", keys.take("transform.value.type")))
     if transform not in _TRANSFORMS:
         keys.reject("transform.value.type", f"`{transform}` is unknown", "write none, flatten or flatten_debezium")
-    found: dict[str, Any] = {"value": _format(keys, "value", kind)}
+    settings: dict[str, Any] = {"value": _format(keys, "value", kind)}
     if kind == "by_schema_id":
         keys.notes.append(f"{keys.topic}: the values are Avro here; write `format: protobuf` where they are not")
     if kind.startswith("by_") and transform in (None, "none"):
@@ -194,25 +196,25 @@ def _formats(keys: TopicKeys) -> dict[str, Any]:
             "name a struct in a `select`",
         )
     if transform == "flatten_debezium":
-        found |= {"envelope": "debezium", "changelog": True}
+        settings |= {"envelope": "debezium", "changelog": True}
         keys.differ(
             "transform.value.type", "`_cdc` is no struct", "read `_op` and `_source_ts`, or name them in `metadata`"
         )
     if key := keys.take("convert.key.type"):
-        found |= {"key": _format(keys, "key", key), "metadata": {"key": "_kafka_key"}}
-    return found
+        settings |= {"key": _format(keys, "key", key), "metadata": {"key": "_kafka_key"}}
+    return settings
 
 
 def _format(keys: TopicKeys, side: str, kind: str) -> dict[str, Any]:
     if kind not in _FORMATS:
         keys.reject(f"convert.{side}.type", f"`{kind}` is unknown", f"write one of {', '.join(_FORMATS)}")
-    found = {"format": _FORMATS.get(kind, "raw")}
+    settings = {"format": _FORMATS.get(kind, "raw")}
     if kind == "by_latest_schema":
-        found["schema"] = "latest"
+        settings["schema"] = "latest"
         for name, key in (("subject", "subject"), ("message", "message.full.name")):
             if value := keys.take(f"convert.{side}.by_latest_schema.{key}"):
-                found[name] = value
-    return found
+                settings[name] = value
+    return settings
 
 
 def _changes(keys: TopicKeys) -> dict[str, Any]:
@@ -221,22 +223,22 @@ def _changes(keys: TopicKeys) -> dict[str, Any]:
     columns = split_terms(keys.take("id.columns") or "")
     if not upserts and not operation:
         return {}
-    found: dict[str, Any] = {
+    settings: dict[str, Any] = {
         "mode": "upsert",
         "changelog": None,
-        "key_columns": [one for one in columns if one != _KEY_OF_RECORD],
+        "key_columns": [column for column in columns if column != _KEY_OF_RECORD],
     }
     if operation and not is_debezium:
-        found["envelope"] = {
+        settings["envelope"] = {
             "operation": operation,
             "insert": ["I", "i"],
             "update": ["U", "u"],
             "delete": ["D", "d"],
         }
-    return found
+    return settings
 
 
 def _maintenance(keys: TopicKeys) -> dict[str, Any]:
     hours, expires = keys.take("expire.snapshot.older.than.hours"), keys.take_flag("expire.snapshot.enabled")
-    found: dict[str, Any] = {"snapshots": {"age": f"{hours}h"}} if hours else {}
-    return found | ({"skip": ["expire"]} if expires is False else {})
+    settings: dict[str, Any] = {"snapshots": {"age": f"{hours}h"}} if hours else {}
+    return settings | ({"skip": ["expire"]} if expires is False else {})

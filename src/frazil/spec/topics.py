@@ -78,9 +78,9 @@ class TopicSelector(BaseModel):
 
 def topic_filter(selectors: Iterable[TopicSelector]) -> Callable[[str], bool]:
     """Returns whether one of the selectors selects a topic, as a function of its name."""
-    known = list(selectors)
-    names = frozenset(selector.literal for selector in known)
-    patterns = [selector for selector in known if selector.pattern is not None]
+    candidates = list(selectors)
+    names = frozenset(selector.literal for selector in candidates)
+    patterns = [selector for selector in candidates if selector.pattern is not None]
     return lambda name: name in names or any(selector.matches(name) for selector in patterns)
 
 
@@ -178,7 +178,7 @@ def _read_selectors(node: Node, _: Reading) -> tuple[TopicSelector, ...]:
     if isinstance(node, Section):
         read_list(node, read_text)
     empty = SpecError(f"`{LABEL}` is an empty list", remedy="write at least one topic, such as `[a]`")
-    selectors = one_or_several(node, lambda one: parse_selector(read_text(one)), empty)
+    selectors = one_or_several(node, lambda item: parse_selector(read_text(item)), empty)
     refuse_twice(selectors, lambda selector: selector.text)
     return selectors
 

@@ -56,11 +56,11 @@ class ArrivalOrder:
         _walk(begins, ranks, kinds, self.clears[order], heights, turns, own)
         by_rank = np.lexsort((own, turns, heights))
         steps = np.zeros(order.size, np.int64)
-        for one in (heights, turns, own):
-            steps[1:] |= one[by_rank][1:] != one[by_rank][:-1]
-        found = np.empty(order.size, np.int64)
-        found[order[by_rank]] = np.cumsum(steps)
-        return found
+        for numbers in (heights, turns, own):
+            steps[1:] |= numbers[by_rank][1:] != numbers[by_rank][:-1]
+        arrival_ranks = np.empty(order.size, np.int64)
+        arrival_ranks[order[by_rank]] = np.cumsum(steps)
+        return arrival_ranks
 
 
 @njit(**COMPILED)  # type: ignore[untyped-decorator]

@@ -118,7 +118,7 @@ class ChangeRows:
         ranked, count = rank(self._target, self._topics.index(topic), rows, changes, records), changes.ops.size
         is_departed = np.isin(changes.records, [row for row, _, is_delete in changes.key_update_parts if is_delete])
         self._departed.update(record_of(ranked, place) for place in np.flatnonzero(is_departed).tolist())
-        names = [one.name for one in self._target.fields]
+        names = [column.name for column in self._target.fields]
         waits = {names[n]: mask for n, mask in changes.unavailable.items()}
         part = _Part(ranked, rows, waits, count, tuple(changes.old_keys or ()), changes.positions, times=changes.times)
         if "deleted" in changes.own:
@@ -343,7 +343,7 @@ def _places_of(ranked: Ranked, places: Ints) -> pa.Array:
     at = pa.array(places, mask=places < 0)
     assert ranked.order is not None
     numbers = (ranked.source, ranked.partition, ranked.offset, ranked.step)
-    columns = [as_numbers(ranked.order).take(at), *(pa.array(one).take(at) for one in numbers)]
+    columns = [as_numbers(ranked.order).take(at), *(pa.array(column).take(at) for column in numbers)]
     names = ["order", "source", "partition", "offset", "step"]
     return pa.StructArray.from_arrays(columns, names, mask=pa.array(places < 0))
 
@@ -365,18 +365,18 @@ def _hidden(part: _Part, kept: Ints, asked: Mapping[int, Walk], without: Collect
         keys = [pc.coalesce(old.take(others), key) for old, key in zip(part.old_keys, keys, strict=True)]
     is_without = np.zeros(kept.size, np.bool_)
     is_without[list(without)] = True
-    found = {
+    hidden = {
         KEY_CHANGED: pa.array(is_without),
         KEY_CHANGED_AT: times,
         **{f"{OLD_KEY}{n}": key for n, key in enumerate(keys)},
     }
     if part.ranked.order is not None:
-        found[KEY_CHANGED_ORDER] = part.ranked.order.take(pa.array(key_changes, mask=key_changes < 0))
+        hidden[KEY_CHANGED_ORDER] = part.ranked.order.take(pa.array(key_changes, mask=key_changes < 0))
         here = pa.array(origins, mask=(origins == kept) | (alone >= 0))
-        found[KEY_CHANGED_IN] = pa.array(part.ranked.partition).take(here)
+        hidden[KEY_CHANGED_IN] = pa.array(part.ranked.partition).take(here)
     if part.ranked.read is not None:
-        found[LATER_KEYS] = _later_keys(part.ranked, kept.size, asked)
-    return found
+        hidden[LATER_KEYS] = _later_keys(part.ranked, kept.size, asked)
+    return hidden
 
 
 def _later_keys(ranked: Ranked, count: int, asked: Mapping[int, Walk]) -> pa.ListArray:

@@ -76,7 +76,7 @@ class OwnFiles:
     @property
     def unused(self) -> list[str]:
         """Paths of the files that are not committed."""
-        return [one.file.path for one in self.rewritten]
+        return [rewritten.file.path for rewritten in self.rewritten]
 
 
 def classify_own_files(batch: MergedChanges, late: Bools, ids: Ints | None) -> OwnFiles:
@@ -128,8 +128,8 @@ def _find_own_rows(batch: MergedChanges, is_wanted: Bools) -> Iterator[tuple[Liv
         places = np.flatnonzero(is_wanted & (batch.owner == number))
         if places.size and files:
             keys = batch.ranked.take(places).keys
-            for one in find_rows(batch.target, files, keys, batch.target.changes.paths).hits:
-                yield one.file, one.rows, places[one.keys]
+            for hits in find_rows(batch.target, files, keys, batch.target.changes.paths).hits:
+                yield hits.file, hits.rows, places[hits.keys]
 
 
 def write_rows(
@@ -180,11 +180,13 @@ def kept_ids(batch: MergedChanges, found: Found, late: Bools) -> Ints:
     """
     last = batch.latest.last
     is_row = (batch.ranked.ops[last] == UPSERT) & ~late
-    hits = [replacing for one in found.hits if (replacing := one.only(is_row[one.keys])).rows.size]
+    hits = [replacing for in_file in found.hits if (replacing := in_file.only(is_row[in_file.keys])).rows.size]
     ids = np.full(len(batch.ranked), _NONE_YET)
-    for one, values in zip(hits, in_threads(lambda hit: row_ids(batch.target, hit.file, hit.rows), hits), strict=True):
+    for replaced, values in zip(
+        hits, in_threads(lambda hit: row_ids(batch.target, hit.file, hit.rows), hits), strict=True
+    ):
         has_id = values != NO_ID
-        np.minimum.at(ids, last[one.keys[has_id]], values[has_id])
+        np.minimum.at(ids, last[replaced.keys[has_id]], values[has_id])
     return np.where(ids == _NONE_YET, NO_ID, ids)
 
 
@@ -310,8 +312,8 @@ def _by_order(target: TableTarget, emptied: str) -> Judge:
     truncate at position `emptied`.
     """
 
-    def judge(changes: Ranked, latest: LatestChanges, found: Found) -> Bools:
-        return _late(target, changes, latest, found) | is_truncated(target, changes.take(latest.last), emptied)
+    def judge(changes: Ranked, latest: LatestChanges, rows: Found) -> Bools:
+        return _late(target, changes, latest, rows) | is_truncated(target, changes.take(latest.last), emptied)
 
     return judge
 
@@ -365,13 +367,13 @@ def _resolve(
     keys, is_emptied = batch.keys, batch.latest.cut >= 0
     files = () if is_emptied else scan.files
     truncated = find_truncated(target, files, batch.emptied) if batch.emptied and files else Truncated()
-    found = truncated.without_rows(find_rows(target, truncated.left(files), keys.keys, target.changes.paths))
-    late = judge(batch.ranked, batch.latest, found)
+    live_rows = truncated.without_rows(find_rows(target, truncated.left(files), keys.keys, target.changes.paths))
+    late = judge(batch.ranked, batch.latest, live_rows)
     gone, deleted = dict(truncated.gone), truncated.row_count
-    for hits in (one.only(~late[one.keys]) for one in found.hits):
+    for hits in (in_file.only(~late[in_file.keys]) for in_file in live_rows.hits):
         if hits.rows.size:
-            _, known = gone.get(hits.file.path, (hits.file, hits.deleted))
-            gone[hits.file.path] = (hits.file, known | bits_of(hits.rows))
+            _, earlier_rows = gone.get(hits.file.path, (hits.file, hits.deleted))
+            gone[hits.file.path] = (hits.file, earlier_rows | bits_of(hits.rows))
             deleted += hits.rows.size
     emptied = [file for file, bits in gone.values() if batch.emptied and len(bits) == file.record_count]
     for file in emptied:
@@ -380,12 +382,12 @@ def _resolve(
     removed = tuple(DataFile(file.path, file.record_count, 0, file.content) for file in removed_files)
     touched = tuple(gone)
     replaced = tuple(delete for file, _ in gone.values() for delete in file.deletes if delete.is_of_one_file)
-    ids = kept_ids(batch, found, late) if has_lineage(target, state.format_version) else None
+    ids = kept_ids(batch, live_rows, late) if has_lineage(target, state.format_version) else None
     own = classify_own_files(batch, late, ids)
     for file, bits in own.superseded:
         gone[file.path] = (file, bits)
     attempt.deletes = write_deletes(target, dict(gone.values()), state.format_version)
-    attempt.rows, missing_required = write_rows(batch, found, late, scan.files, own)
+    attempt.rows, missing_required = write_rows(batch, live_rows, late, scan.files, own)
     attempt.unused = own.unused
     attempt.delta = RowDelta(scan.read_at, tuple(attempt.deletes), replaced, removed, touched)
     attempt.resolved = Resolved(
@@ -395,15 +397,15 @@ def _resolve(
         int(late.sum()),
         missing_required,
         len(scan.files),
-        found.inspected,
+        live_rows.inspected,
     )
 
 
-def _late(target: TableTarget, changes: Ranked, latest: LatestChanges, found: Found) -> Bools:
+def _late(target: TableTarget, changes: Ranked, latest: LatestChanges, live_rows: Found) -> Bools:
     """Returns which keys have a live row that is newer than their change, bool `(n_keys,)`."""
-    if changes.order is None or not found.hits:
+    if changes.order is None or not live_rows.hits:
         return np.zeros(latest.last.size, np.bool_)
-    live = newest_order(target, found, latest.last.size)
+    live = newest_order(target, live_rows, latest.last.size)
     highest = changes.order.take(pa.array(latest.highest))
     is_older = np.asarray(pc.fill_null(pc.less(highest, live.order), False), np.bool_)
     return is_older & ~live.were_read_in(changes.partition[latest.last]) & ~latest.is_sure
@@ -432,10 +434,10 @@ def transfer_deletes(
         count = len(keys[0])
         if any(key.null_count for key in keys) or np.unique(key_codes(keys)).size != count:
             return None
-        found = find_rows(target, new, keys, target.changes.paths)
-        if sum(hits.rows.size for hits in found.hits) != count:
+        moved_rows = find_rows(target, new, keys, target.changes.paths)
+        if sum(hits.rows.size for hits in moved_rows.hits) != count:
             return None
-        gone = {hits.file: bits_of(hits.rows) for hits in found.hits}
+        gone = {hits.file: bits_of(hits.rows) for hits in moved_rows.hits}
         return write_deletes(target, gone, format_version)
     except OSError as error:
         raise UnavailableError(f"the store does not read or write a file: {error}", where=target.name) from None

@@ -164,9 +164,9 @@ def _providers(state: _State, partition_codes: Ints, lacking: Bools) -> Bools:
     np.maximum.at(greatest, codes, partition_codes)
     is_asked[codes[lacking]] = True
     is_asked &= least < greatest
-    found = np.zeros(codes.size, np.bool_)
-    found[state.order] = is_asked[codes[state.order]]
-    return found
+    may_provide = np.zeros(codes.size, np.bool_)
+    may_provide[state.order] = is_asked[codes[state.order]]
+    return may_provide
 
 
 def _deduplicate_by_arrival(changes: Ranked) -> LatestChanges:
@@ -211,12 +211,12 @@ def previous_places(changes: Ranked) -> Ints:
     ranks = np.where(is_blind, np.iinfo(np.int64).max, places if by_arrival is None else by_arrival)
     order = np.lexsort((sequence, ranks, lives, epochs, codes))
     order = order[~is_cut[order]]
-    found: Ints = np.r_[-1, cuts][epochs]
-    found[cuts] = -1
+    preceding: Ints = np.r_[-1, cuts][epochs]
+    preceding[cuts] = -1
     after, before = order[1:], order[:-1]
     is_next = (codes[after] == codes[before]) & (epochs[after] == epochs[before])
-    found[after[is_next]] = before[is_next]
-    return found
+    preceding[after[is_next]] = before[is_next]
+    return preceding
 
 
 class _State:
@@ -262,8 +262,8 @@ class _State:
     def last(self, order: Ints) -> Ints:
         """Returns the last change of each key in this order."""
         codes = self.codes[order]
-        found: Ints = order[np.r_[codes[1:] != codes[:-1], True]] if order.size else order
-        return found
+        last_changes: Ints = order[np.r_[codes[1:] != codes[:-1], True]] if order.size else order
+        return last_changes
 
 
 def _ranks_by_arrival(changes: Ranked, codes: Ints, sequence: Ints, ranks: Ints) -> Ints | None:
@@ -355,20 +355,20 @@ class KeySet:
                 continue
             pairs = pa.array(codes * len(values) + own)
             is_last = len(self._levels) == len(keys) - 1
-            known = pairs if is_last else pc.unique(pairs)
-            self._levels.append((values, known))
-            codes = _places(pairs, known)
+            distinct = pairs if is_last else pc.unique(pairs)
+            self._levels.append((values, distinct))
+            codes = _places(pairs, distinct)
 
     def find(self, columns: Sequence[pa.ChunkedArray]) -> Ints:
         """Returns per row of `columns` the index of its key, int64 `(n_rows,)`; -1 where the key is not in the set."""
         codes: Ints | None = None
-        for column, (values, known) in zip(columns, self._levels, strict=True):
+        for column, (values, distinct) in zip(columns, self._levels, strict=True):
             own = _places(comparable(column), values)
             if codes is None:
                 codes = own
                 continue
             pairs = np.where((codes < 0) | (own < 0), -1, codes * len(values) + own)
-            codes = _places(pa.array(pairs), known)
+            codes = _places(pa.array(pairs), distinct)
         assert codes is not None
         return codes
 

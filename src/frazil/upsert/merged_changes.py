@@ -80,9 +80,9 @@ def _deduplicated(target: TableTarget, ranked: Ranked, emptied: str, *, is_one: 
     rows = _counting(ranked, is_truncated(target, ranked, emptied))
     if rows.size == len(ranked):
         return rebuild_latest(ranked) if is_one else deduplicate(ranked)
-    found = deduplicate(ranked.take(rows))
-    cut = int(rows[found.cut]) if found.cut >= 0 else -1
-    return LatestChanges(rows[found.last], found.is_sure, rows[found.kept], rows[found.highest], cut)
+    latest = deduplicate(ranked.take(rows))
+    cut = int(rows[latest.cut]) if latest.cut >= 0 else -1
+    return LatestChanges(rows[latest.last], latest.is_sure, rows[latest.kept], rows[latest.highest], cut)
 
 
 def _counting(ranked: Ranked, is_gone: Bools) -> Ints:
@@ -95,5 +95,5 @@ def _counting(ranked: Ranked, is_gone: Bools) -> Ints:
     codes = key_codes(ranked.keys)
     has_others = np.zeros(int(codes.max()) + 1, np.bool_)
     has_others[codes[~is_gone]] = True
-    found: Ints = np.flatnonzero(~is_gone | ~has_others[codes])
-    return found
+    counted: Ints = np.flatnonzero(~is_gone | ~has_others[codes])
+    return counted

@@ -105,9 +105,10 @@ class Truncated:
         """Returns `found` without the rows that the truncate deletes."""
         gone = {path: bits for path, (_, bits) in self.gone.items()}
         hits = [
-            one.only(~are_in(one.rows, gone[one.file.path])) if one.file.path in gone else one for one in found.hits
+            in_file.only(~are_in(in_file.rows, gone[in_file.file.path])) if in_file.file.path in gone else in_file
+            for in_file in found.hits
         ]
-        return replace(found, hits=[one for one in hits if one.rows.size])
+        return replace(found, hits=[in_file for in_file in hits if in_file.rows.size])
 
 
 def find_truncated(target: TableTarget, files: Sequence[LiveFile], emptied: str) -> Truncated:
@@ -118,13 +119,13 @@ def find_truncated(target: TableTarget, files: Sequence[LiveFile], emptied: str)
     Raises: OSError where the store fails; SpecError where rows have no position.
     """
     assert target.changes is not None
-    order, found = _Order(target, emptied), Truncated()
+    order, truncated = _Order(target, emptied), Truncated()
     for file in files:
         older, unknown = order.older_rows(file)
         if not older:
             continue
-        known = read_deletes(target, file.path, file.deletes)
-        alive = _without_equal(target, file, older - known)
+        deleted = read_deletes(target, file.path, file.deletes)
+        alive = _without_equal(target, file, older - deleted)
         if unknown & alive and not target.changes.is_one_partition:
             column = target.changes.order_by
             raise SpecError(
@@ -134,12 +135,12 @@ def find_truncated(target: TableTarget, files: Sequence[LiveFile], emptied: str)
             )
         if not alive:
             continue
-        found.row_count += len(alive)
+        truncated.row_count += len(alive)
         if len(older) == file.record_count:
-            found.complete_files.append(file)
+            truncated.complete_files.append(file)
         else:
-            found.gone[file.path] = (file, known | alive)
-    return found
+            truncated.gone[file.path] = (file, deleted | alive)
+    return truncated
 
 
 class _Order:

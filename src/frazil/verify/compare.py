@@ -202,7 +202,7 @@ def _in_folder(target: TableTarget, folder: Path) -> TableTarget:
     """Returns the table as one in a folder, whose bad records are left out."""
     files = TableFiles(
         location=folder.as_uri(),
-        properties=tuple(one for one in target.files.properties if one[0].startswith("schema.name-mapping")),
+        properties=tuple(pair for pair in target.files.properties if pair[0].startswith("schema.name-mapping")),
         target_file_size_bytes=target.files.target_file_size_bytes,
         partition_spec=target.files.partition_spec if partition_floors(target) else "",
     )

@@ -315,7 +315,7 @@ class TableTarget:
         if self.source is not None:
             return self.source.needs_headers
         keys = (self.record.key, self.record.before_key)
-        readings = [self.reading, *(one for one in keys if one is not None)]
+        readings = [self.reading, *(key for key in keys if key is not None)]
         readings += [self.changes.key] if self.changes is not None else []
         has_events = self.envelope is not None and self.envelope.has_events
         return (

@@ -71,8 +71,8 @@ class MessageRows:
 def spread(records: Records, owner: Owner) -> dict[str, pa.Array]:
     """Returns the records' columns with one row for each of their rows. Values are read already, and are left out."""
     places = pa.array(owner)
-    found = {name: array.take(places) for name, array in records.items() if name != "value"}
-    return {**found, "value": pa.nulls(owner.size, pa.binary())}
+    spread_columns = {name: array.take(places) for name, array in records.items() if name != "value"}
+    return {**spread_columns, "value": pa.nulls(owner.size, pa.binary())}
 
 
 def gather(changes: Changes, owner: Owner, count: int) -> Changes:
@@ -86,13 +86,13 @@ def gather(changes: Changes, owner: Owner, count: int) -> Changes:
         mismatches=[replace(mismatch, row=int(owner[mismatch.row])) for mismatch in decoded.mismatches],
         rescued=None,
     )
-    found = replace(
+    gathered = replace(
         changes,
         records=owner[changes.records],
         decoded=decoded,
         ignored={kind: spread_mask(mask, owner, count) for kind, mask in changes.ignored.items()},
     )
-    return found.without_refused()
+    return gathered.without_refused()
 
 
 @dataclass
@@ -226,10 +226,10 @@ def _rows(messages: _Messages) -> ImageRows:
 
 def _placed(elements: Slices, has_rows: Bools, owner: NDArray[np.int32]) -> Slices:
     """Returns the elements of these messages' lists, each at its row; absent for the other rows."""
-    kept, there = elements.take(has_rows[elements.owner]), has_rows[owner]
+    kept, has_image = elements.take(has_rows[elements.owner]), has_rows[owner]
     start, end = np.zeros((2, owner.size), np.int32)
     kind = np.zeros(owner.size, np.uint8)
-    start[there], end[there], kind[there] = kept.start, kept.end, kept.kind
+    start[has_image], end[has_image], kind[has_image] = kept.start, kept.end, kept.kind
     return Slices(start, end, kind, np.arange(owner.size, dtype=np.int32))
 
 
@@ -244,19 +244,19 @@ def _inner(messages: _Messages, rows: ImageRows) -> EnvelopeBatch:
 
 def _facts(messages: _Messages) -> dict[str, pa.Array]:
     """Returns the requested columns of messages other than their rows."""
-    requested = {one.name for one in messages.batch.fields}
+    requested = {field.name for field in messages.batch.fields}
     is_change = (messages.record_kind == IMAGES) & messages.good
-    found = {}
+    facts = {}
     for fact, name in (("source_ts", "es"), ("connector_ts", "ts")):
         if fact in requested:
-            found[fact] = _moments(messages.batch, messages.members[name].masked(is_change), name)
+            facts[fact] = _moments(messages.batch, messages.members[name].masked(is_change), name)
     for fact, name in IN_MESSAGES.items():
         if fact in requested:
             texts = messages.members[name].masked(is_change).only(STRING, ESCAPED)
-            found[fact] = read_string(messages.batch, texts, name)
+            facts[fact] = read_string(messages.batch, texts, name)
     if "primary_key" in requested:
-        found["primary_key"] = _primary_keys(messages.batch.texts, messages.members["pkNames"].masked(is_change))
-    return found
+        facts["primary_key"] = _primary_keys(messages.batch.texts, messages.members["pkNames"].masked(is_change))
+    return facts
 
 
 def _moments(batch: EnvelopeBatch, slices: Slices, name: str) -> pa.Array:

@@ -99,10 +99,10 @@ UNKNOWN = SourceType("text", StringType())
 
 def parse_type(text: str) -> SourceType:
     """Returns the type for a text such as `bigint(20) unsigned` or `decimal(10,2)`; the type string for an unknown type."""
-    found = _FORM.fullmatch(text.lower())
-    if found is None:
+    match = _FORM.fullmatch(text.lower())
+    if match is None:
         return SourceType(text, StringType())
-    name, first, second, rest = found.groups()
+    name, first, second, rest = match.groups()
     if name in _BYTES:
         return SourceType(text, BinaryType(), is_bytes=True)
     kind = _PLAIN.get(name) or _sized(name, int(first) if first else None, int(second or 0), "unsigned" in rest)
@@ -163,8 +163,8 @@ def read_texts(texts: pa.StringArray, source: SourceType, kind: IcebergType) -> 
     return Read(array, codes != 0, codes == OUT_OF_RANGE)
 
 
-def _cannot_cast(texts: pa.Array, found: pa.Array) -> Bools:
-    return np.asarray(pc.and_(texts.is_valid(), found.is_null()))
+def _cannot_cast(texts: pa.Array, values: pa.Array) -> Bools:
+    return np.asarray(pc.and_(texts.is_valid(), values.is_null()))
 
 
 def _text(texts: pa.StringArray, _: IcebergType) -> tuple[pa.Array, Bools]:
@@ -172,8 +172,8 @@ def _text(texts: pa.StringArray, _: IcebergType) -> tuple[pa.Array, Bools]:
 
 
 def _boolean(texts: pa.StringArray, _: IcebergType) -> tuple[pa.Array, Bools]:
-    found = pa.array([False, True]).take(pc.index_in(texts, pa.array(["0", "1"])))
-    return found, _cannot_cast(texts, found)
+    booleans = pa.array([False, True]).take(pc.index_in(texts, pa.array(["0", "1"])))
+    return booleans, _cannot_cast(texts, booleans)
 
 
 def _integer(texts: pa.StringArray, kind: IcebergType) -> tuple[pa.Array, Bools]:
@@ -196,8 +196,8 @@ def _read_integers(text: str | None) -> int | None:
 def _float(texts: pa.StringArray, kind: IcebergType) -> tuple[pa.Array, Bools]:
     formatted = pc.if_else(pc.fill_null(pc.match_substring_regex(texts, _NUMBER), False), texts, None)
     numbers = formatted.cast(arrow_type(kind))
-    found = pc.if_else(pc.is_finite(numbers), numbers, None)
-    return found, _cannot_cast(texts, found)
+    floats = pc.if_else(pc.is_finite(numbers), numbers, None)
+    return floats, _cannot_cast(texts, floats)
 
 
 def _bytes(texts: pa.StringArray, kind: IcebergType) -> tuple[pa.Array, Bools]:
@@ -265,17 +265,20 @@ def group_rows(texts: Texts, types: Slices, has_rows: Bools, owner: NDArray[np.i
     code[has_rows & (types.kind <= NULL)] = 0
     distinct, firsts = group_equal(texts.base, types.take(object_types))
     code[object_types] = distinct + 1
-    known: list[Types | None] = [{}, *(_parse(texts.text(types, int(np.flatnonzero(object_types)[n]))) for n in firsts)]
-    for number, found in enumerate(known):
-        if found is None:
+    types_by_code: list[Types | None] = [
+        {},
+        *(_parse(texts.text(types, int(np.flatnonzero(object_types)[n]))) for n in firsts),
+    ]
+    for number, column_types in enumerate(types_by_code):
+        if column_types is None:
             code[code == number] = -1
     is_bad = has_rows & (code < 0)
     texts.refuse(types, is_bad.astype(np.uint8), "mysqlType", _BAD_TYPES)
     row_codes = code[owner]
-    for number, found in enumerate(known):
+    for number, column_types in enumerate(types_by_code):
         places = np.flatnonzero(row_codes == number)
-        if places.size and found is not None:
-            yield places, found
+        if places.size and column_types is not None:
+            yield places, column_types
     yield np.flatnonzero(row_codes < 0), {}
 
 
@@ -291,16 +294,16 @@ def read_group(
     """Returns the columns of these rows, whose types are known. others: columns of all rows other than images."""
     texts, at = batch.texts, pa.array(places)
     conversion = Conversion(batch.reading, "", places.size, texts.conversion.limit)
-    requested = {one.name: one.field_type for one in batch.fields}
-    found = [(requested[name], name, array.take(at)) for name, array in others.items()]
+    requested = {field.name: field.field_type for field in batch.fields}
+    typed_columns = [(requested[name], name, array.take(at)) for name, array in others.items()]
     for image in _images(texts, rows, places, types):
         kind = requested.get(image.name)
         if isinstance(kind, StructType):
-            found.append(_read_image(texts, conversion, image, types, kind))
+            typed_columns.append(_read_image(texts, conversion, image, types, kind))
         if image.name == "after":
-            found.append(_marks(image, rows.is_update[places], requested["unavailable"]))
-    fields = [NestedField(0, name, kind, required=False) for kind, name, _ in found]
-    columns = Columns([array for _, _, array in found], np.zeros(places.size, np.uint8), ())
+            typed_columns.append(_marks(image, rows.is_update[places], requested["unavailable"]))
+    fields = [NestedField(0, name, kind, required=False) for kind, name, _ in typed_columns]
+    columns = Columns([array for _, _, array in typed_columns], np.zeros(places.size, np.uint8), ())
     return Group(places, convert_columns(conversion, StructType(*fields), columns, batch.fields))
 
 
@@ -317,15 +320,15 @@ def _images(texts: Texts, rows: ImageRows, places: Ints, types: Types) -> tuple[
     for name, column in changed.items():
         same = members.get(name, nothing).masked(is_delete | has_old)
         before[name] = same.replaced(column.kind != ABSENT, column)
-    there = after.kind == OBJECT
+    is_object = after.kind == OBJECT
     kept = {name: column.masked(~is_delete) for name, column in members.items()}
-    return _Image("after", there & ~is_delete, kept), _Image("before", there & (is_delete | has_old), before)
+    return _Image("after", is_object & ~is_delete, kept), _Image("before", is_object & (is_delete | has_old), before)
 
 
-def _members(texts: Texts, objects: Slices, known: list[str]) -> dict[str, Slices]:
-    """Returns the members of rows by name, the `known` ones first."""
+def _members(texts: Texts, objects: Slices, first_names: list[str]) -> dict[str, Slices]:
+    """Returns the members of rows by name, those of `first_names` first."""
     error = np.zeros(len(objects), np.uint8)
-    names, members = all_members(texts, objects, known, error)
+    names, members = all_members(texts, objects, first_names, error)
     refuse_objects(texts, objects, error, ("data",))
     return {name: column for name, column in zip(names, members.columns, strict=False) if is_text(name)}
 
@@ -334,16 +337,17 @@ def _read_image(
     texts: Texts, conversion: Conversion, image: _Image, types: Types, column_struct: StructType
 ) -> tuple[IcebergType, str, pa.Array]:
     """Returns one image in the types of its columns. column_struct: the columns of the table."""
-    known, selection = {one.name: one.field_type for one in column_struct.fields}, conversion.reading.selection
-    spellings, fields, arrays = Spellings(known), [], []
+    column_types = {field.name: field.field_type for field in column_struct.fields}
+    selection = conversion.reading.selection
+    spellings, fields, arrays = Spellings(column_types), [], []
     for name, slices in image.members.items():
         if selection is not None and selection.takes((image.name, name)) == "none":
             continue
         source = types.get(name, UNKNOWN)
-        kind = reading_type(source, known.get(spellings.find(name) or name))
+        kind = reading_type(source, column_types.get(spellings.find(name) or name))
         fields.append(NestedField(0, name, kind, required=False))
         arrays.append(_read_column(texts, conversion, slices, source, kind, (image.name, name)))
-    array = structs_where([one.name for one in fields], arrays, image.there.size, image.there)
+    array = structs_where([field.name for field in fields], arrays, image.there.size, image.there)
     return StructType(*fields), image.name, array
 
 
@@ -371,7 +375,7 @@ def _marks(image: _Image, is_update: Bools, requested: IcebergType) -> tuple[Ice
     (`binlog_row_image`).
     """
     assert isinstance(requested, StructType)
-    arrays, names = [], [one.name for one in requested.fields]
+    arrays, names = [], [field.name for field in requested.fields]
     spellings = Spellings(names)
     members = {spellings.find(name) or name: slices for name, slices in image.members.items()} | dict(image.members)
     for name in names:

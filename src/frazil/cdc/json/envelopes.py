@@ -101,7 +101,7 @@ def _open_debezium(
         faults = np.zeros(len(objects), np.uint8)
         inner = members_under(texts, inside, NAMES, faults)
         refuse_objects(texts, inside, faults, ("payload",))
-        members = {name: members[name].replaced(is_wrapped, one) for name, one in zip(NAMES, inner, strict=True)}
+        members = {name: members[name].replaced(is_wrapped, slices) for name, slices in zip(NAMES, inner, strict=True)}
         objects = objects.replaced(is_wrapped, inside)
     good = _faultless(error, batch)
     envelopes = _debezium_members(batch, objects, members, good)
@@ -118,7 +118,7 @@ def _is_flat(members: Mapping[str, Slices]) -> Bools:
 
 def _without_row(members: Mapping[str, Slices], is_flat: Bools) -> dict[str, Slices]:
     """Returns the members without those of unwrapped rows, whose fields may have the names of an envelope's."""
-    return {name: one if name in FLAT else one.masked(~is_flat) for name, one in members.items()}
+    return {name: slices if name in FLAT else slices.masked(~is_flat) for name, slices in members.items()}
 
 
 def _faultless(error: NDArray[np.uint8], batch: EnvelopeBatch) -> Bools:
@@ -157,10 +157,12 @@ def _find_record_kinds(batch: EnvelopeBatch, objects: Slices, is_other: Bools, r
     scan.count_members(texts.base, around.start, around.end, around.kind, OBJECT, counts, texts.stack)
     names = sorted({name for shape in RECORD_SHAPES.values() for name in (*shape.needed, *shape.others)})
     members = dict(zip(names, members_under(texts, around, names, np.zeros(len(around), np.uint8)), strict=True))
-    there = {name: one.kind != ABSENT for name, one in members.items()}
+    are_present = {name: slices.kind != ABSENT for name, slices in members.items()}
     for number, shape in RECORD_SHAPES.items():
-        of_kind = np.sum([there[name] for name in (*shape.needed, *shape.others)], axis=0)
-        has_needed = np.all([there[name] for name in shape.needed], axis=0) & (members[shape.needed[0]].kind > NULL)
+        of_kind = np.sum([are_present[name] for name in (*shape.needed, *shape.others)], axis=0)
+        has_needed = np.all([are_present[name] for name in shape.needed], axis=0) & (
+            members[shape.needed[0]].kind > NULL
+        )
         record_kind[is_other & has_needed & (of_kind == counts)] = number
     status = read_string(batch, members["status"].only(STRING), "status")
     has_text = np.asarray(pc.is_in(status, pa.array(["BEGIN", "END"])))
@@ -207,9 +209,9 @@ def _members_at(
     for top, inner_names in inside.items():
         if inner_names:
             fault = np.zeros(len(objects), np.uint8)
-            found = members_under(batch.texts, members[top].only(OBJECT), inner_names, fault)
+            inner_slices = members_under(batch.texts, members[top].only(OBJECT), inner_names, fault)
             refuse_objects(batch.texts, members[top], fault, (top,))
-            members |= {f"{top}.{name}": one for name, one in zip(inner_names, found, strict=True)}
+            members |= {f"{top}.{name}": slices for name, slices in zip(inner_names, inner_slices, strict=True)}
     return members
 
 
@@ -241,7 +243,7 @@ def _declared_members(batch: EnvelopeBatch, declared: Members, members: dict[str
 def _read_changes(batch: EnvelopeBatch, envelopes: EnvelopeMembers, good: Bools) -> list[pa.Array]:
     """Returns the columns of the images and of the other values."""
     is_change, count = (envelopes.record_kind <= ROW) & good, len(good)
-    found: dict[str, pa.Array] = {"op": envelopes.op}
+    columns: dict[str, pa.Array] = {"op": envelopes.op}
     marks: dict[str, Bools] = {}
     seen: dict[str, Slices] = {}
     for name in IMAGES_OF:
@@ -249,13 +251,14 @@ def _read_changes(batch: EnvelopeBatch, envelopes: EnvelopeMembers, good: Bools)
         if isinstance(kind, StructType):
             slices = kept(envelopes, (name,), is_change)[name]
             batch.texts.watched = {(name,): watcher(batch, envelopes, name, marks, seen)}
-            found[name] = read_image(batch, slices, kind, name, envelopes)
+            columns[name] = read_image(batch, slices, kind, name, envelopes)
             if batch.envelope.kind == "debezium":
                 mark_changes_without_image(batch, envelopes, name, is_change)
     batch.texts.watched = {}
-    found["unavailable"] = marks_of(batch, marks, count)
-    found |= read_facts(batch, envelopes, is_change)
-    found["record_kind"] = pa.array(envelopes.record_kind)
+    columns["unavailable"] = marks_of(batch, marks, count)
+    columns |= read_facts(batch, envelopes, is_change)
+    columns["record_kind"] = pa.array(envelopes.record_kind)
     return [
-        found[one.name] if one.name in found else pa.nulls(count, arrow_type(one.field_type)) for one in batch.fields
+        columns[field.name] if field.name in columns else pa.nulls(count, arrow_type(field.field_type))
+        for field in batch.fields
     ]

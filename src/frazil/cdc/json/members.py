@@ -43,9 +43,9 @@ class EnvelopeMembers:
 
     def slices(self, name: str) -> Slices:
         """Returns the slices of a member that not every kind of envelope has."""
-        found = self.members.get(name)
-        if found is not None:
-            return found
+        slices = self.members.get(name)
+        if slices is not None:
+            return slices
         size = self.record_kind.size
         nothing = np.zeros(size, np.int32)
         return Slices(nothing, nothing, np.zeros(size, np.uint8), np.arange(size, dtype=np.int32))
@@ -68,7 +68,7 @@ class EnvelopeBatch:
 
     def type_of(self, name: str) -> IcebergType | None:
         """Returns the type of a column to return; None for other columns."""
-        return next((one.field_type for one in self.fields if one.name == name), None)
+        return next((field.field_type for field in self.fields if field.name == name), None)
 
 
 def read_string(batch: EnvelopeBatch, slices: Slices, name: str) -> pa.Array:
@@ -95,7 +95,7 @@ _ORIGIN_NAMES = frozenset(name for names in ORIGINS.values() for name in names)
 
 def read_facts(batch: EnvelopeBatch, envelopes: EnvelopeMembers, is_change: Bools) -> dict[str, pa.Array]:
     """Returns the requested values of envelopes other than the images, by name."""
-    requested = [one.name for one in batch.fields]
+    requested = [field.name for field in batch.fields]
     if envelopes.declared is not None:
         return _declared_facts(batch, envelopes, envelopes.declared, is_change)
     if batch.envelope.kind != "debezium":
@@ -109,7 +109,7 @@ class _JsonValues:
     def __init__(self, batch: EnvelopeBatch, envelopes: EnvelopeMembers, is_change: Bools) -> None:
         self._batch, self._envelopes, self._is_change = batch, envelopes, is_change
         self._is_flat = is_change & (envelopes.record_kind == ROW)
-        requested = [one.name for one in batch.fields]
+        requested = [field.name for field in batch.fields]
         #: The members to read of each object, in one pass.
         self._names = {
             "source": source_fields(requested),
@@ -122,8 +122,8 @@ class _JsonValues:
     def member(self, path: Path) -> pa.Array | None:
         if path not in self._read:
             self._read[path] = self._member(path)
-        found = self._read[path]
-        return found if found.null_count < len(found) else None
+        array = self._read[path]
+        return array if array.null_count < len(array) else None
 
     def _member(self, path: Path) -> pa.Array:
         slices, name = self._slices(path), path[-1]
@@ -158,20 +158,20 @@ class _JsonValues:
 def _declared_facts(
     batch: EnvelopeBatch, envelopes: EnvelopeMembers, declared: Members, is_change: Bools
 ) -> dict[str, pa.Array]:
-    found = {}
+    facts = {}
     for fact, (name, how) in declared.metadata.items():
         kind = batch.type_of(fact)
         if kind is None:
             continue
         slices = kept(envelopes, (name,), is_change)[name]
         if how == "text":
-            found[fact] = _text(batch, slices, name)
+            facts[fact] = _text(batch, slices, name)
         elif how == "timestamp":
-            found[fact] = read_value(batch.texts, slices, TimestamptzType(), (name,))
+            facts[fact] = read_value(batch.texts, slices, TimestamptzType(), (name,))
         else:
             array = read_number(batch, slices, name) if how == "number" else times_of(batch, slices, name, how)
-            found[fact] = array.cast(arrow_type(kind))
-    return found
+            facts[fact] = array.cast(arrow_type(kind))
+    return facts
 
 
 def kept(envelopes: EnvelopeMembers, names: Sequence[str], is_change: Bools) -> dict[str, Slices]:
@@ -185,9 +185,9 @@ def members_of(
     """Returns members of an object in the envelopes that are changes."""
     around = kept(envelopes, (name,), is_change)[name]
     error = np.zeros(len(around), np.uint8)
-    found = members_under(batch.texts, around, names, error)
+    members = members_under(batch.texts, around, names, error)
     refuse_objects(batch.texts, around, error, (name,))
-    return dict(zip(names, found, strict=True))
+    return dict(zip(names, members, strict=True))
 
 
 def _text(batch: EnvelopeBatch, slices: Slices, name: str) -> pa.Array:

@@ -76,9 +76,9 @@ def _read_struct(texts: Texts, slices: Slices, kind: StructType, name: str) -> p
 
 
 def _read_members(texts: Texts, slices: Slices, kind: StructType, name: str, error: NDArray[np.uint8]) -> pa.Array:
-    there = slices.kind == OBJECT
+    is_object = slices.kind == OBJECT
     arrays = read_members(texts, slices, kind.fields, (name,), error)
-    return structs_where([one.name for one in kind.fields], arrays, len(slices), there)
+    return structs_where([field.name for field in kind.fields], arrays, len(slices), is_object)
 
 
 def read_documents(outer: Conversion, raw: pa.Array, owner: NDArray[np.int32], kind: StructType, name: str) -> pa.Array:
@@ -125,6 +125,6 @@ def marks_of(batch: EnvelopeBatch, marks: Mapping[str, Bools], rows: int) -> pa.
     """Returns the column of values that were not sent."""
     kind = batch.type_of("unavailable")
     assert isinstance(kind, StructType)
-    names = [one.name for one in kind.fields]
+    names = [field.name for field in kind.fields]
     flags = [pa.array(marks[name]) if name in marks else pa.nulls(rows, pa.bool_()) for name in names]
     return structs_where(names, flags, rows)

@@ -55,18 +55,20 @@ def fill_from_keys(
     keys = read_ids(before_key, pick(records, np.flatnonzero(lacks)), type_at(kind, (ID,)))
     opened = replace(opened, missing=opened.missing | keys.missing)
     lacks[lacks] = np.asarray(keys.columns[0].is_valid())
-    found = decode_json(
+    decoded = decode_json(
         keys.columns[0].drop_null(), kind.fields, Reading(unknown_fields=reading.unknown_fields, is_extended=True)
     )
     rows = np.flatnonzero(lacks)
-    image = structs_where([one.name for one in kind.fields], found.columns, rows.size)
+    image = structs_where([field.name for field in kind.fields], decoded.columns, rows.size)
     refused = opened.refused.copy()
-    refused[rows[found.refused]] = True
-    mismatches = [replace(one, row=int(rows[one.row]), path=_inside(one.path)) for one in found.mismatches]
+    refused[rows[decoded.refused]] = True
+    mismatches = [
+        replace(mismatch, row=int(rows[mismatch.row]), path=_inside(mismatch.path)) for mismatch in decoded.mismatches
+    ]
     columns = list(opened.columns)
     columns[names.index("before")] = replace_rows(before, lacks, image)
     requested_fields = dict(opened.requested_fields)
-    for path, members in found.requested_fields.items():
+    for path, members in decoded.requested_fields.items():
         requested_fields[("before", *path)] = {**members, **requested_fields.get(("before", *path), {})}
     return replace(
         opened,
@@ -90,7 +92,7 @@ def read_ids(reading: Reading, records: Records, kind: IcebergType | None) -> De
     decoded = decode_keys(replace(reading, unknown_fields="drop"), "key", _KEY, records, 0)
     ids = pc.struct_field(decoded.columns[0], [0])
     if _has_other_forms(kind):
-        ids = pa.array([None if one is None else _as_in_document(one, kind) for one in ids.to_pylist()], pa.string())
+        ids = pa.array([None if text is None else _as_in_document(text, kind) for text in ids.to_pylist()], pa.string())
     documents = pc.binary_join_element_wise(f'{{"{ID}":', ids, "}", "").cast(pa.binary())
     return replace(decoded, columns=[documents])
 
@@ -102,29 +104,29 @@ def _has_other_forms(kind: IcebergType | None) -> bool:
     if isinstance(kind, ListType):
         return _has_other_forms(kind.element_type)
     members = kind.fields if isinstance(kind, StructType) else ()
-    return any(one.name in _OTHERWISE or _has_other_forms(one.field_type) for one in members)
+    return any(field.name in _OTHERWISE or _has_other_forms(field.field_type) for field in members)
 
 
 def _as_in_document(text: str, kind: IcebergType | None) -> str:
     """Returns a JSON text in relaxed mode in the strict mode; text that is no JSON is returned unchanged."""
     try:
-        found = json.dumps(_strict(json.loads(text), kind), ensure_ascii=False)
-        found.encode()  # JSON may escape a single surrogate, which no text has.
-        return found
+        strict = json.dumps(_strict(json.loads(text), kind), ensure_ascii=False)
+        strict.encode()  # JSON may escape a single surrogate, which no text has.
+        return strict
     except (ValueError, TypeError, OverflowError, RecursionError):
         return text
 
 
 def _strict(value: Any, kind: IcebergType | None) -> Any:
-    members = {one.name: one.field_type for one in kind.fields} if isinstance(kind, StructType) else {}
+    members = {field.name: field.field_type for field in kind.fields} if isinstance(kind, StructType) else {}
     if type(value) is int and "$numberLong" in members:
         return {"$numberLong": str(value)}
     if isinstance(value, list):
-        return [_strict(one, kind.element_type if isinstance(kind, ListType) else None) for one in value]
+        return [_strict(element, kind.element_type if isinstance(kind, ListType) else None) for element in value]
     if not isinstance(value, dict):
         return value
     if isinstance(value.get("$date"), str):
         return {"$date": (datetime.fromisoformat(value["$date"]) - _EPOCH) // timedelta(milliseconds=1)}
     if isinstance(value.get("$binary"), dict) and not isinstance(members.get("$binary"), StructType):
         return {"$binary": value["$binary"].get("base64"), "$type": value["$binary"].get("subType")}
-    return {name: _strict(one, members.get(name)) for name, one in value.items()}
+    return {name: _strict(member, members.get(name)) for name, member in value.items()}

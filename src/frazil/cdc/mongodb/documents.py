@@ -31,15 +31,19 @@ def open_documents(
     }
     others = [field for field in fields if field.name not in IMAGES_OF]
     decoded = convert_columns(conversion, *open_columns(reading, struct, columns, {}, fields), others)
-    found = {field.name: array for field, array in zip(others, decoded.columns, strict=True)}
+    columns_by_name = {field.name: array for field, array in zip(others, decoded.columns, strict=True)}
     conversion.requested_fields = {}
     for field in fields:
         if field.name in IMAGES_OF:
-            found[field.name] = _read(conversion, raw.get(field.name), field)
+            columns_by_name[field.name] = _read(conversion, raw.get(field.name), field)
             op, kind = ("u", NO_DOCUMENT) if field.name == "after" else ("d", BY_KEY)
-            lacks = np.asarray(pc.fill_null(pc.equal(found["op"], op), False)) & ~_has_text(raw.get(field.name), rows)
-            found["record_kind"] = pc.if_else(pa.array(lacks), pa.scalar(kind, pa.int32()), found["record_kind"])
-    return conversion.decoded([found[field.name] for field in fields])
+            lacks = np.asarray(pc.fill_null(pc.equal(columns_by_name["op"], op), False)) & ~_has_text(
+                raw.get(field.name), rows
+            )
+            columns_by_name["record_kind"] = pc.if_else(
+                pa.array(lacks), pa.scalar(kind, pa.int32()), columns_by_name["record_kind"]
+            )
+    return conversion.decoded([columns_by_name[field.name] for field in fields])
 
 
 def _has_text(raw: pa.Array | None, rows: int) -> Bools:
@@ -52,6 +56,6 @@ def _read(conversion: Conversion, raw: pa.Array | None, field: NestedField) -> p
     assert isinstance(kind, StructType)
     if raw is None:
         return pa.nulls(rows, arrow_type(kind))
-    there = np.flatnonzero(np.asarray(raw.is_valid())).astype(np.int32)
-    image = read_documents(conversion, raw.drop_null(), there, kind, field.name)
-    return as_written(image, arrow_type(kind)).take(spread_places(there, rows))
+    present_rows = np.flatnonzero(np.asarray(raw.is_valid())).astype(np.int32)
+    image = read_documents(conversion, raw.drop_null(), present_rows, kind, field.name)
+    return as_written(image, arrow_type(kind)).take(spread_places(present_rows, rows))

@@ -104,21 +104,21 @@ def _array(kind: pa.DataType, rows: int, valid: Valid, *buffers: object) -> pa.A
 
 
 def _make_boolean(walk: WalkResult, part: Part, valid: Valid) -> pa.Array:
-    found = walk.of(part)
-    return _array(pa.bool_(), found.size, valid, np.packbits(found.astype(np.bool_), bitorder="little"))
+    words = walk.of(part)
+    return _array(pa.bool_(), words.size, valid, np.packbits(words.astype(np.bool_), bitorder="little"))
 
 
 def _make_number(walk: WalkResult, part: Part, valid: Valid) -> pa.Array:
     """Returns numbers, days or times: a word has their bits."""
-    kind, found = arrow_type(part.type), walk.of(part)
-    return _array(kind, found.size, valid, found if kind.bit_width == 64 else found.astype(np.int32))
+    kind, words = arrow_type(part.type), walk.of(part)
+    return _array(kind, words.size, valid, words if kind.bit_width == 64 else words.astype(np.int32))
 
 
 def _make_millis(walk: WalkResult, part: Part, valid: Valid) -> pa.Array:
-    found = walk.of(part)
-    if found.size and (int(found.min()) < -_MAX_MILLIS or int(found.max()) > _MAX_MILLIS):
-        walk.refuse(part, (found < -_MAX_MILLIS) | (found > _MAX_MILLIS), FAR_MOMENT, found)
-    return _array(arrow_type(part.type), found.size, valid, found * 1000)
+    millis = walk.of(part)
+    if millis.size and (int(millis.min()) < -_MAX_MILLIS or int(millis.max()) > _MAX_MILLIS):
+        walk.refuse(part, (millis < -_MAX_MILLIS) | (millis > _MAX_MILLIS), FAR_MOMENT, millis)
+    return _array(arrow_type(part.type), millis.size, valid, millis * 1000)
 
 
 def _make_binary(walk: WalkResult, part: Part, valid: Valid) -> pa.Array:
@@ -133,40 +133,40 @@ def _make_string(walk: WalkResult, part: Part, valid: Valid) -> pa.Array:
 
 
 def _bytes(walk: WalkResult, part: Part, valid: Valid, kind: pa.DataType) -> pa.Array:
-    found = walk.of(part)
-    offsets = np.empty(found.size + 1, np.int32)
-    out = np.empty(values.measure_slices(found, offsets), np.uint8)
-    values.copy_slices(walk.origin, found, out.ctypes.data)
-    return _array(kind, found.size, valid, offsets, out)
+    places = walk.of(part)
+    offsets = np.empty(places.size + 1, np.int32)
+    out = np.empty(values.measure_slices(places, offsets), np.uint8)
+    values.copy_slices(walk.origin, places, out.ctypes.data)
+    return _array(kind, places.size, valid, offsets, out)
 
 
 def _make_fixed(walk: WalkResult, part: Part, valid: Valid) -> pa.Array:
     assert part.avro is not None
-    found, size = walk.of(part), part.avro.size
-    out = np.zeros(found.size * size, np.uint8)
-    values.copy_fixed(walk.origin, found, size, out.ctypes.data)
-    return _array(pa.binary(size), found.size, valid, out)
+    places, size = walk.of(part), part.avro.size
+    out = np.zeros(places.size * size, np.uint8)
+    values.copy_fixed(walk.origin, places, size, out.ctypes.data)
+    return _array(pa.binary(size), places.size, valid, out)
 
 
 def _make_uuid_text(walk: WalkResult, part: Part, valid: Valid) -> pa.Array:
-    found = walk.of(part)
-    out, bad = np.zeros(found.size * 16, np.uint8), np.zeros(found.size, np.uint8)
-    values.read_uuids(walk.origin, found, _there(valid, found.size), out.ctypes.data, bad)
+    places = walk.of(part)
+    out, bad = np.zeros(places.size * 16, np.uint8), np.zeros(places.size, np.uint8)
+    values.read_uuids(walk.origin, places, _there(valid, places.size), out.ctypes.data, bad)
     walk.refuse(part, bad, NO_UUID)
-    return _array(pa.binary(16), found.size, valid, out)
+    return _array(pa.binary(16), places.size, valid, out)
 
 
 def _make_decimal(walk: WalkResult, part: Part, valid: Valid) -> pa.Array:
     assert isinstance(part.type, DecimalType)
-    found = walk.of(part)
-    out, bad = np.zeros(found.size * 2, np.int64), np.zeros(found.size, np.uint8)
+    places = walk.of(part)
+    out, bad = np.zeros(places.size * 2, np.int64), np.zeros(places.size, np.uint8)
     high, low = divmod(10**part.type.precision, 2**64)
     values.read_decimals(
-        walk.origin, found, _there(valid, found.size), high, low - 2**64 if low >= 2**63 else low, out, bad
+        walk.origin, places, _there(valid, places.size), high, low - 2**64 if low >= 2**63 else low, out, bad
     )
     walk.refuse(part, bad == values.WIDE, WIDE_DECIMAL)
     walk.refuse(part, bad == values.EMPTY, NO_DECIMAL)
-    return _array(pa.decimal128(part.type.precision, part.type.scale), found.size, valid, out)
+    return _array(pa.decimal128(part.type.precision, part.type.scale), places.size, valid, out)
 
 
 def _make_digits(walk: WalkResult, part: Part, valid: Valid) -> pa.Array:
@@ -183,17 +183,17 @@ def _make_digits(walk: WalkResult, part: Part, valid: Valid) -> pa.Array:
 
 def _make_enum(walk: WalkResult, part: Part, valid: Valid) -> pa.Array:
     assert part.avro is not None
-    found = walk.of(part).astype(np.int32)
-    return pa.array(part.avro.symbols, pa.string()).take(_array(pa.int32(), found.size, valid, found))
+    indices = walk.of(part).astype(np.int32)
+    return pa.array(part.avro.symbols, pa.string()).take(_array(pa.int32(), indices.size, valid, indices))
 
 
 def _make_json(walk: WalkResult, part: Part, _: Valid) -> pa.Array:
     assert part.json is not None
-    found = walk.of(part)
-    texts: list[str | None] = [None] * found.size
-    bad = np.zeros(found.size, np.uint8)
-    for row in np.flatnonzero(found).tolist():
-        start, length = int(found[row]) & 0xFFFFFFFF, int(found[row]) >> 32
+    places = walk.of(part)
+    texts: list[str | None] = [None] * places.size
+    bad = np.zeros(places.size, np.uint8)
+    for row in np.flatnonzero(places).tolist():
+        start, length = int(places[row]) & 0xFFFFFFFF, int(places[row]) >> 32
         try:
             texts[row] = part.json(walk.records.buffer[start : start + length].tobytes())
         except JsonFault as fault:

@@ -59,7 +59,7 @@ def json_writer(record: Avro, known: dict[Avro, Write]) -> Callable[[bytes], str
     return write_json
 
 
-def _value(avro: Avro, known: dict[Avro, Write]) -> Write:
+def _value(avro: Avro, writers: dict[Avro, Write]) -> Write:
     if avro.kind in ("bytes", "fixed"):
         return _bytes(avro.size)
     if avro.kind in ("float", "double"):
@@ -67,7 +67,7 @@ def _value(avro: Avro, known: dict[Avro, Write]) -> Write:
     if avro.kind == "enum":
         return _enum(avro)
     if avro.kind in _NESTED:
-        return _NESTED[avro.kind](avro, known)
+        return _NESTED[avro.kind](avro, writers)
     return _PLAIN[avro.kind]
 
 
@@ -107,8 +107,8 @@ def _string(body: bytes, at: int) -> tuple[str, int]:
 
 
 def _write_string(body: bytes, at: int, text: _Text) -> int:
-    found, at = _string(body, at)
-    text.write(_quote(found))
+    text_value, at = _string(body, at)
+    text.write(_quote(text_value))
     return at
 
 
@@ -145,9 +145,9 @@ def _enum(avro: Avro) -> Write:
     return write
 
 
-def _record(avro: Avro, known: dict[Avro, Write]) -> Write:
-    if avro in known:
-        return known[avro]
+def _record(avro: Avro, writers: dict[Avro, Write]) -> Write:
+    if avro in writers:
+        return writers[avro]
     members: list[tuple[str, Write]] = []
     length = sum(len(member.name) for member in avro.fields)
 
@@ -159,14 +159,14 @@ def _record(avro: Avro, known: dict[Avro, Write]) -> Write:
         text.write("}" if members else "{}")
         return at
 
-    known[avro] = write  # Before its members, which may have one of it.
+    writers[avro] = write  # Before its members, which may have one of it.
     for member in avro.fields:
-        members.append((f'{"," if members else "{"}"{member.name}":', _value(member.type, known)))
+        members.append((f'{"," if members else "{"}"{member.name}":', _value(member.type, writers)))
     return write
 
 
-def _array(avro: Avro, known: dict[Avro, Write]) -> Write:
-    write_item = _value(avro.items[0], known)
+def _array(avro: Avro, writers: dict[Avro, Write]) -> Write:
+    write_item = _value(avro.items[0], writers)
 
     def write(body: bytes, at: int, text: _Text) -> int:
         mark = "["
@@ -183,8 +183,8 @@ def _array(avro: Avro, known: dict[Avro, Write]) -> Write:
     return write
 
 
-def _map(avro: Avro, known: dict[Avro, Write]) -> Write:
-    write_item = _value(avro.items[0], known)
+def _map(avro: Avro, writers: dict[Avro, Write]) -> Write:
+    write_item = _value(avro.items[0], writers)
 
     def write(body: bytes, at: int, text: _Text) -> int:
         keys: set[str] = set()
@@ -212,8 +212,8 @@ def _block(body: bytes, at: int) -> tuple[int, int]:
     return abs(count), at
 
 
-def _union(avro: Avro, known: dict[Avro, Write]) -> Write:
-    branches = [_value(branch, known) for branch in avro.items]
+def _union(avro: Avro, writers: dict[Avro, Write]) -> Write:
+    branches = [_value(branch, writers) for branch in avro.items]
     names = branch_names(avro)
     if sum(branch.kind != "null" for branch in avro.items) > 1:
         branches = [

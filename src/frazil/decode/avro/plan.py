@@ -179,9 +179,9 @@ class _Planner:
         """Returns the part as `value` does; where a column is needed in any case, a boolean: true for a hollow record,
         null for null.
         """
-        found = self.value(avro, place)
-        if found is not None:
-            return found
+        part = self.value(avro, place)
+        if part is not None:
+            return part
         make = "true" if avro.kind == "record" else "null"
         return Part(make, BooleanType(), place.context, place.name)
 
@@ -277,8 +277,8 @@ class _Planner:
         choices = tuple(number for number, branch in enumerate(avro.items, 1) if branch.kind != "null")
         if is_optional:
             return Part("optional", parts[0].type, place.context, place.name, slot, tuple(parts), choices)
-        there = [name for b, name in zip(avro.items, names, strict=True) if b.kind != "null"]
-        kind = _struct(there, tuple(parts), UnionStruct)
+        present_names = [name for b, name in zip(avro.items, names, strict=True) if b.kind != "null"]
+        kind = _struct(present_names, tuple(parts), UnionStruct)
         return Part("union", kind, place.context, place.name, slot, tuple(parts), choices)
 
     def _skip(self, avro: Avro) -> None:

@@ -228,17 +228,17 @@ class _Parser:
         }  # fmt: skip
         if kind in complex_kinds:
             return complex_kinds[kind](node, place)
-        found = self._find(kind, place)
-        return _with_logical(replace(found, connect=_connect(node)), node) if kind in PRIMITIVES else found
+        avro = self._find(kind, place)
+        return _with_logical(replace(avro, connect=_connect(node)), node) if kind in PRIMITIVES else avro
 
     def _find(self, name: str, place: _Place) -> Avro:
         if name in PRIMITIVES:
             return Avro(name)
         qualified = f"{place.namespace}.{name}" if place.namespace and "." not in name else name
-        found = self.named.get(qualified) or self.named.get(name)
-        if found is None:
+        avro = self.named.get(qualified) or self.named.get(name)
+        if avro is None:
             raise unusable(f"unknown type `{qualified}`: it is defined neither before nor in a reference", place.path)
-        return found
+        return avro
 
     def _define(self, kind: str, node: dict[str, Any], place: _Place) -> tuple[Avro, str]:
         """Returns a new named type and the namespace inside it."""
@@ -337,58 +337,58 @@ class Misplaced:
 @functools.lru_cache(maxsize=256)
 def find_misplaced(schema: str, references: tuple[str, ...] = ()) -> tuple[Misplaced, ...]:
     """Returns the misplaced logical types in valid schema texts; not those that could not apply to their type."""
-    found: list[Misplaced] = []
+    misplaced: list[Misplaced] = []
     for text in (*references, schema):
-        _move_logical_types(json.loads(text), (), found)
-    return tuple(dict.fromkeys(found))
+        _move_logical_types(json.loads(text), (), misplaced)
+    return tuple(dict.fromkeys(misplaced))
 
 
 @functools.lru_cache(maxsize=256)
 def with_moved_logical_types(schema: str) -> str:
     """Returns the schema's text with misplaced logical types moved into their type."""
-    found: list[Misplaced] = []
-    moved = _move_logical_types(json.loads(schema), (), found)
-    return json.dumps(moved) if found else schema
+    misplaced: list[Misplaced] = []
+    moved = _move_logical_types(json.loads(schema), (), misplaced)
+    return json.dumps(moved) if misplaced else schema
 
 
-def _move_logical_types(node: Any, path: tuple[str, ...], found: list[Misplaced]) -> Any:
-    """Returns the type with misplaced logical types moved; adds them to `found`."""
+def _move_logical_types(node: Any, path: tuple[str, ...], misplaced: list[Misplaced]) -> Any:
+    """Returns the type with misplaced logical types moved; adds them to `misplaced`."""
     if isinstance(node, list):
-        return [_move_logical_types(branch, path, found) for branch in node]
+        return [_move_logical_types(branch, path, misplaced) for branch in node]
     if not isinstance(node, dict):
         return node
-    made = dict(node)
+    moved = dict(node)
     kind = node.get("type")
     if kind in ("record", "error"):
-        made["fields"] = [_field(member, path, found) for member in node.get("fields", ())]
+        moved["fields"] = [_field(member, path, misplaced) for member in node.get("fields", ())]
     for inner, name in (("items", "element"), ("values", "value")):
         if kind in ("array", "map") and inner in node:
-            made[inner] = _move_logical_types(node[inner], (*path, name), found)
+            moved[inner] = _move_logical_types(node[inner], (*path, name), misplaced)
     if isinstance(kind, dict | list):
-        made["type"] = _inside(node, path, found)
-    return made
+        moved["type"] = _inside(node, path, misplaced)
+    return moved
 
 
-def _field(member: Mapping[str, Any], path: tuple[str, ...], found: list[Misplaced]) -> dict[str, Any]:
-    return {**member, "type": _inside(member, (*path, str(member["name"])), found)}
+def _field(member: Mapping[str, Any], path: tuple[str, ...], misplaced: list[Misplaced]) -> dict[str, Any]:
+    return {**member, "type": _inside(member, (*path, str(member["name"])), misplaced)}
 
 
-def _inside(owner: Mapping[str, Any], path: tuple[str, ...], found: list[Misplaced]) -> Any:
+def _inside(owner: Mapping[str, Any], path: tuple[str, ...], misplaced: list[Misplaced]) -> Any:
     """Returns the type of a field, or of an object around another type, with the owner's logical type."""
     attributes = {name: owner[name] for name in _OF_LOGICAL if name in owner}
-    kind = _move_logical_types(owner["type"], path, found)
+    kind = _move_logical_types(owner["type"], path, misplaced)
     if "logicalType" not in attributes:
         return kind
     if isinstance(kind, list):
-        return [_with(branch, attributes, path, found) for branch in kind]
-    return _with(kind, attributes, path, found)
+        return [_with(branch, attributes, path, misplaced) for branch in kind]
+    return _with(kind, attributes, path, misplaced)
 
 
-def _with(kind: Any, attributes: Mapping[str, Any], path: tuple[str, ...], found: list[Misplaced]) -> Any:
+def _with(kind: Any, attributes: Mapping[str, Any], path: tuple[str, ...], misplaced: list[Misplaced]) -> Any:
     """Returns the type with a logical type, where it has none of its own and this one applies to it."""
     node = {"type": kind} if isinstance(kind, str) else kind
     is_open = isinstance(node, dict) and "logicalType" not in node and isinstance(node.get("type"), str)
     if not is_open or not logical_of({**node, **attributes}):
         return kind
-    found.append(Misplaced(".".join(path), node["type"], str(attributes["logicalType"])))
+    misplaced.append(Misplaced(".".join(path), node["type"], str(attributes["logicalType"])))
     return {**node, **attributes}

@@ -154,12 +154,12 @@ def read_decimals(origin: int, words: I64, valid: U8, most_high: int, most_low: 
 
 
 @njit(**COMPILED)  # type: ignore[untyped-decorator]
-def _compare(origin: int, one: int, other: int) -> int:
+def _compare(origin: int, key: int, other: int) -> int:
     """Returns a number below, above or equal to 0: a total order of values, by length first."""
-    length = one >> 32
+    length = key >> 32
     if length != other >> 32:
         return length - (other >> 32)
-    i = origin + (one & _LOW)
+    i = origin + (key & _LOW)
     k = origin + (other & _LOW)
     n = 0
     while n + 8 <= length:

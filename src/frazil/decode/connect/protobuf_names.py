@@ -38,12 +38,12 @@ def logical_types_of_protobuf(descriptors: bytes, message: str) -> Mapping[Path,
     """Returns the logical types of Kafka Connect by path of the value, in the records of one message; the descriptors
     are valid.
     """
-    found: dict[Path, LogicalType] = {}
-    _walk(load_message(descriptors, message), (), (), found)
-    return found
+    logical_types: dict[Path, LogicalType] = {}
+    _walk(load_message(descriptors, message), (), (), logical_types)
+    return logical_types
 
 
-def _walk(descriptor: Any, path: Path, above: tuple[str, ...], found: dict[Path, LogicalType]) -> None:
+def _walk(descriptor: Any, path: Path, above: tuple[str, ...], logical_types: dict[Path, LogicalType]) -> None:
     inside = (*above, descriptor.full_name)
     if len(inside) > MAX_LEVELS:
         return
@@ -51,13 +51,13 @@ def _walk(descriptor: Any, path: Path, above: tuple[str, ...], found: dict[Path,
         own, params = (*path, each.name), _params(each)
         if each.message_type is not None and each.message_type.GetOptions().map_entry:
             value = each.message_type.fields_by_name["value"]
-            _note(value, (*own, "value"), _params(value), inside, found)
+            _note(value, (*own, "value"), _params(value), inside, logical_types)
         else:
-            _note(each, (*own, "element") if each.is_repeated else own, params, inside, found)
+            _note(each, (*own, "element") if each.is_repeated else own, params, inside, logical_types)
 
 
 def _note(
-    each: Any, path: Path, params: Mapping[str, str], inside: tuple[str, ...], found: dict[Path, LogicalType]
+    each: Any, path: Path, params: Mapping[str, str], inside: tuple[str, ...], logical_types: dict[Path, LogicalType]
 ) -> None:
     message = each.message_type
     is_long = each.type in _LONGS
@@ -65,9 +65,9 @@ def _note(
     if logical_type is None and message is not None:
         logical_type = _meaning_of_message(message, params)
     if logical_type is not None:
-        found[path] = logical_type
+        logical_types[path] = logical_type
     elif message is not None and message.full_name not in JSON_TYPES and message.full_name not in inside:
-        _walk(message, path, inside, found)
+        _walk(message, path, inside, logical_types)
 
 
 def _meaning_of_message(message: Any, params: Mapping[str, str]) -> LogicalType | None:

@@ -118,7 +118,7 @@ def _type_of(node: dict[str, Any], path: Path, logical_types: dict[Path, Logical
         logical_types[path] = logical_type
     if kind == "struct":
         members = node.get("fields") or []
-        inner = [(one["field"], _type_of(one, (*path, one["field"]), logical_types)) for one in members]
+        inner = [(member["field"], _type_of(member, (*path, member["field"]), logical_types)) for member in members]
         if len({name for name, _ in inner}) < len(inner):
             raise UnusableSchema(f"the schema has two fields of one name in {'.'.join(path) or 'its struct'}")
         return StructType(*(NestedField(0, name, of, required=False) for name, of in inner))
@@ -173,7 +173,7 @@ def logical_type_of(name: Any, parameters: Any, is_long: bool) -> LogicalType | 
 
 def scales_of(logical_types: Mapping[Path, LogicalType]) -> dict[Path, int]:
     """Returns the scales of Connect's decimals, by path."""
-    return {path: one.scale for path, one in logical_types.items() if one.name == _DECIMAL}
+    return {path: logical_type.scale for path, logical_type in logical_types.items() if logical_type.name == _DECIMAL}
 
 
 @functools.lru_cache(maxsize=256)
@@ -181,14 +181,14 @@ def logical_types_of_avro(text: str, references: tuple[str, ...] = ()) -> Mappin
     """Returns the logical types that Connect's converter stored in an Avro schema, by path of the value; the texts are
     valid.
     """
-    found = {}
+    logical_types = {}
     for path, kind, attributes in connect_attributes(parse_avro(text, references)):
         name = attributes.get("connect.name")
         name = name if isinstance(name, str) else None
         logical_type = logical_type_of(name, attributes.get("connect.parameters"), is_long=kind == "long")
         if logical_type is not None:
-            found[path] = logical_type
-    return found
+            logical_types[path] = logical_type
+    return logical_types
 
 
 @dataclass
@@ -239,11 +239,11 @@ class _Reading:
             keys = filled(keys)  # The record of an unreadable key is refused; Arrow aborts the process over a null key.
             kind = MapType(kind.key_id, of_key, kind.value_id, kind.value_type, kind.value_required)
         read = [
-            self.read(one, part.field_type, (*path, part.name), owner)
-            for one, part in zip(children_of(array), parts, strict=True)
+            self.read(child, part.field_type, (*path, part.name), owner)
+            for child, part in zip(children_of(array), parts, strict=True)
         ]
-        made = replace_children(array, [part.name for part in parts], [one for one, _ in read], keys)
-        return made, with_parts(kind, [retyped(part, of) for part, (_, of) in zip(parts, read, strict=True)])
+        rebuilt = replace_children(array, [part.name for part in parts], [child for child, _ in read], keys)
+        return rebuilt, with_parts(kind, [retyped(part, of) for part, (_, of) in zip(parts, read, strict=True)])
 
     def _note(
         self, array: pa.Array, converted: ConnectValues, logical_type: LogicalType, path: Path, owner: NDArray[np.int64]
@@ -296,13 +296,13 @@ def as_declared(
     """
     if not units and not zones:
         return logical_types
-    found = {}
+    declared = {}
     for path, logical_type in logical_types.items():
         if logical_type.is_local and fed.path_of(path) in zones:
-            found[path] = replace(logical_type, has_zone=True, unit=units.get(fed.path_of(path), ""))
+            declared[path] = replace(logical_type, has_zone=True, unit=units.get(fed.path_of(path), ""))
         elif not _has_unit(path, units, fed):
-            found[path] = logical_type
-    return found
+            declared[path] = logical_type
+    return declared
 
 
 def _has_unit(path: Path, units: Mapping[Path, str], fed: FedColumns) -> bool:
@@ -346,10 +346,10 @@ def convert_logical_types(
     owner = np.arange(fault.size)
     fields, arrays = [], []
     for member, array in zip(struct.fields, columns.arrays, strict=True):
-        made, kind = reading.read(array, member.field_type, (member.name,), owner)
-        arrays.append(made)
+        converted, kind = reading.read(array, member.field_type, (member.name,), owner)
+        arrays.append(converted)
         fields.append(member.model_copy(update={"field_type": kind}))
-    found = replace(
+    converted_columns = replace(
         columns, arrays=arrays, fault=fault, faults=reading.faults, paths=reading.paths, values=reading.values
     )
-    return StructType(*fields), found
+    return StructType(*fields), converted_columns

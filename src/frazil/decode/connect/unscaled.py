@@ -33,11 +33,11 @@ def unscaled_numbers(array: pa.Array) -> tuple[pa.Array, Bools]:
     """
     array = pa.concat_arrays([array.cast(pa.binary())])
     rows = len(array)
-    there = np.asarray(array.is_valid())
+    is_present = np.asarray(array.is_valid())
     offsets, raw = offsets_of(array).astype(np.int64), bytes_of(array)
     starts, ends = offsets[:-1], offsets[1:]
-    bad = there & ((ends - starts < 1) | (ends - starts > _WORD))
-    good = there & ~bad
+    bad = is_present & ((ends - starts < 1) | (ends - starts > _WORD))
+    good = is_present & ~bad
     words = np.zeros((rows, _WORD), np.uint8)
     rows_left = np.flatnonzero(good)
     words[rows_left] = np.where(raw[starts[rows_left]] >= 128, 255, 0)[:, None]
@@ -49,7 +49,7 @@ def unscaled_numbers(array: pa.Array) -> tuple[pa.Array, Bools]:
     numbers = pa.Array.from_buffers(kind, rows, [None, pa.py_buffer(words)])
     large = np.asarray(pc.or_(pc.greater(numbers, most), pc.less(numbers, pc.negate(most))))
     bad |= good & large
-    mask = pa.py_buffer(np.packbits(there & ~bad, bitorder="little"))
+    mask = pa.py_buffer(np.packbits(is_present & ~bad, bitorder="little"))
     return pa.Array.from_buffers(kind, rows, [mask, pa.py_buffer(words)]), bad
 
 
@@ -88,21 +88,21 @@ def digit_texts(values: pa.Array, scales: pa.Array, by_value: bool) -> pa.Array:
     numbers, is_long = unscaled_numbers(without_padding(values))
     each = _scales(scales)
     is_long |= (each < 0) | (each > MAX_DECIMAL_DIGITS)
-    found = pa.nulls(len(values), pa.string())
+    digit_column = pa.nulls(len(values), pa.string())
     for scale in np.unique(each[~is_long]).tolist():
         texts = with_scale(numbers, scale).cast(pa.string())
-        found = pc.if_else(pa.array((each == scale) & ~is_long), texts, found)
+        digit_column = pc.if_else(pa.array((each == scale) & ~is_long), texts, digit_column)
     # Arrow writes small fractions with an exponent.
-    is_long |= np.asarray(pc.fill_null(pc.match_substring(found, "E"), False))
+    is_long |= np.asarray(pc.fill_null(pc.match_substring(digit_column, "E"), False))
     rows = np.flatnonzero(is_long & np.asarray(values.is_valid()))
     if rows.size:
         digits = _digits(values.take(pa.array(rows))).to_pylist()
         texts = pa.array(
             [_with_point(text, int(each[n])) for text, n in zip(digits, rows.tolist(), strict=True)], pa.string()
         )
-        found = pc.replace_with_mask(found, pa.array(np.isin(np.arange(len(values)), rows)), texts)
-    found = pc.if_else(pc.and_(pc.is_valid(scales), pc.is_valid(values)), found, None)
-    return _by_value(found) if by_value else found
+        digit_column = pc.replace_with_mask(digit_column, pa.array(np.isin(np.arange(len(values)), rows)), texts)
+    digit_column = pc.if_else(pc.and_(pc.is_valid(scales), pc.is_valid(values)), digit_column, None)
+    return _by_value(digit_column) if by_value else digit_column
 
 
 def _scales(scales: pa.Array) -> NDArray[np.int64]:

@@ -57,18 +57,18 @@ def member(array: pa.Array, name: str) -> pa.Array | None:
 
 def _numbers(array: pa.Array, *names: str) -> list[NDArray[np.int64]] | None:
     """Returns the fields as integers, 0 where they are absent; None for another message."""
-    found = [member(array, name) for name in names]
-    if any(one is None or not pa.types.is_integer(one.type) for one in found):
+    numbers = [member(array, name) for name in names]
+    if any(number is None or not pa.types.is_integer(number.type) for number in numbers):
         return None
-    return [np.asarray(pc.fill_null(one, 0)).astype(np.int64) for one in found]
+    return [np.asarray(pc.fill_null(number, 0)).astype(np.int64) for number in numbers]
 
 
 def read_days(array: pa.Array) -> pa.Array | None:
     """Returns the days of `google.type.Date`; null where a message is no day, as without a month."""
-    found = _numbers(array, "year", "month", "day")
-    if found is None:
+    date_parts = _numbers(array, "year", "month", "day")
+    if date_parts is None:
         return None
-    year, month, day = found
+    year, month, day = date_parts
     fits = (year >= _FIRST_YEAR) & (year <= _LAST_YEAR) & (month >= 1) & (month <= 12) & (day >= 1) & (day <= 31)
     months = np.where(fits, (year - 1970) * 12 + month - 1, 0).astype("datetime64[M]")
     days = months.astype("datetime64[D]") + np.where(fits, day - 1, 0)
@@ -79,10 +79,10 @@ def read_days(array: pa.Array) -> pa.Array | None:
 
 def read_times(array: pa.Array) -> pa.Array | None:
     """Returns the times of `google.type.TimeOfDay`, to the microsecond; null where a message is no time below 24 hours."""
-    found = _numbers(array, "hours", "minutes", "seconds", "nanos")
-    if found is None:
+    time_parts = _numbers(array, "hours", "minutes", "seconds", "nanos")
+    if time_parts is None:
         return None
-    hours, minutes, seconds, nanos = found
+    hours, minutes, seconds, nanos = time_parts
     fits = (hours >= 0) & (hours < 24)
     for part, most in ((minutes, 60), (seconds, 60), (nanos, 1_000_000_000)):
         fits &= (part >= 0) & (part < most)
@@ -193,12 +193,12 @@ def _timestamp(array: pa.Array, logical_type: LogicalType, wanted: IcebergType |
     """Returns timestamps of Connect's own type: instants in a column of instants that has no declared zone, otherwise
     local times. Connect's converter for Avro gives them the logical type of instants, whatever the source has.
     """
-    found = _moment(array, logical_type, wanted)
+    moments = _moment(array, logical_type, wanted)
     if pa.types.is_timestamp(array.type) and array.type.tz is not None:
-        found = ConnectValues(array.cast(pa.timestamp("us")), TimestampType(), np.zeros(len(array), np.bool_))
-    if found is None or logical_type.has_zone or not isinstance(wanted, TimestamptzType):
-        return found
-    return replace(found, array=found.array.cast(pa.timestamp("us", tz="UTC")), kind=wanted)
+        moments = ConnectValues(array.cast(pa.timestamp("us")), TimestampType(), np.zeros(len(array), np.bool_))
+    if moments is None or logical_type.has_zone or not isinstance(wanted, TimestamptzType):
+        return moments
+    return replace(moments, array=moments.array.cast(pa.timestamp("us", tz="UTC")), kind=wanted)
 
 
 def _unsigned(array: pa.Array, _: LogicalType, wanted: IcebergType | None) -> ConnectValues | None:
@@ -246,9 +246,9 @@ def _iso_date(array: pa.Array, _: LogicalType, __: IcebergType | None) -> Connec
 
 def _within_years(array: pa.Array, words: pa.Array, times: pa.Array, kind: IcebergType) -> ConnectValues:
     """Returns times parsed from texts, without those outside the years 1 to 9999."""
-    found, outside = inside_years(times)
-    bad = _is_unconverted(array, found)
-    return ConnectValues(found, kind, bad, outside | (bad & find_far_years(words)) if bad.any() else None)
+    inside, outside = inside_years(times)
+    bad = _is_unconverted(array, inside)
+    return ConnectValues(inside, kind, bad, outside | (bad & find_far_years(words)) if bad.any() else None)
 
 
 def _without_zone(texts: pa.Array) -> pa.Array:
@@ -258,8 +258,8 @@ def _without_zone(texts: pa.Array) -> pa.Array:
 def _uuid(array: pa.Array, _: LogicalType, __: IcebergType | None) -> ConnectValues | None:
     if not pa.types.is_string(array.type):
         return None
-    found, bad = read_uuids(array)
-    return ConnectValues(found, UUIDType(), bad)
+    uuids, bad = read_uuids(array)
+    return ConnectValues(uuids, UUIDType(), bad)
 
 
 def _decimal(array: pa.Array, logical_type: LogicalType, wanted: IcebergType | None) -> ConnectValues | None:
@@ -286,9 +286,9 @@ def _round_decimal(array: pa.Array, logical_type: LogicalType) -> ConnectValues:
     """Returns numbers with a negative scale, which no Iceberg decimal has."""
     kind = DecimalType(min(logical_type.precision - logical_type.scale, MAX_DECIMAL_DIGITS), 0)
     scales = pa.repeat(pa.scalar(logical_type.scale, pa.int32()), len(array))
-    found = scaled_decimals(array, scales, kind.precision, 0).array
-    bad = _is_unconverted(array, found)
-    return ConnectValues(found, kind, bad, bad & _has_bytes(array))
+    decimals = scaled_decimals(array, scales, kind.precision, 0).array
+    bad = _is_unconverted(array, decimals)
+    return ConnectValues(decimals, kind, bad, bad & _has_bytes(array))
 
 
 def _variable_decimal(array: pa.Array, logical_type: LogicalType, wanted: IcebergType | None) -> ConnectValues | None:
@@ -299,16 +299,16 @@ def _variable_decimal(array: pa.Array, logical_type: LogicalType, wanted: Iceber
     scales, values = (pc.struct_field(array, [n]) for n in places)
     if not isinstance(wanted, DecimalType):
         return _digits_of(values, scales, logical_type.is_key, array)
-    found = scaled_decimals(values, scales, wanted.precision, wanted.scale).array
-    bad = _is_unconverted(array, found)
-    return ConnectValues(found, wanted, bad, bad & _has_bytes(values) & np.asarray(scales.is_valid()))
+    decimals = scaled_decimals(values, scales, wanted.precision, wanted.scale).array
+    bad = _is_unconverted(array, decimals)
+    return ConnectValues(decimals, wanted, bad, bad & _has_bytes(values) & np.asarray(scales.is_valid()))
 
 
 def _digits_of(values: pa.Array, scales: pa.Array, by_value: bool, array: pa.Array | None = None) -> ConnectValues:
     """Returns numbers as their digits. array: the messages that hold them; the numbers themselves unless given."""
-    found = digit_texts(values, scales, by_value)
-    bad = _is_unconverted(values if array is None else array, found)
-    return ConnectValues(found, StringType(), bad, bad & _has_bytes(values) & np.asarray(scales.is_valid()))
+    digits = digit_texts(values, scales, by_value)
+    bad = _is_unconverted(values if array is None else array, digits)
+    return ConnectValues(digits, StringType(), bad, bad & _has_bytes(values) & np.asarray(scales.is_valid()))
 
 
 def _has_bytes(array: pa.Array) -> NDArray[np.bool_]:

@@ -45,20 +45,22 @@ def as_sent(texts: Texts, slices: Slices, written: pa.StringArray) -> pa.StringA
         return written
     rows = np.flatnonzero(np.isin(slices.kind, (OBJECT, ARRAY)))
     rows = rows[np.argsort(slices.owner[rows], kind="stable")]
-    found: dict[int, str] = {}
+    sent_by_row: dict[int, str] = {}
     for mine in np.split(rows, np.flatnonzero(np.diff(slices.owner[rows])) + 1) if rows.size else ():
         record = int(slices.owner[mine[0]])
         sent, first = texts.sent[record].as_py(), int(texts.starts[record])
         if sent is not None and b"\\" in sent:
             starts, ends = (_places(sent, at[mine] - first) for at in (slices.start, slices.end))
-            found |= {
+            sent_by_row |= {
                 row: sent[start:end].decode() for row, start, end in zip(mine.tolist(), starts, ends, strict=True)
             }
-    if not found:
+    if not sent_by_row:
         return written
     mask = np.zeros(len(written), np.bool_)
-    mask[list(found)] = True
-    return pc.replace_with_mask(written, pa.array(mask), pa.array([found[row] for row in sorted(found)], pa.string()))
+    mask[list(sent_by_row)] = True
+    return pc.replace_with_mask(
+        written, pa.array(mask), pa.array([sent_by_row[row] for row in sorted(sent_by_row)], pa.string())
+    )
 
 
 def _places(sent: bytes, canonical: I32) -> list[int]:

@@ -101,12 +101,12 @@ def _count_fields(texts: Texts, members: Members, columns: Sequence[Slices]) -> 
 
 
 def _handle_included(
-    texts: Texts, slices: Slices, known: tuple[list[str], list[str]], members: Members, path: Path, error: U8
+    texts: Texts, slices: Slices, taken: tuple[list[str], list[str]], members: Members, path: Path, error: U8
 ) -> list[Slices]:
-    """Handles included members that no column has by exactly their name. Returns the columns of `known` with the values
-    under names that differ from theirs in case alone. known: names of columns, and other included names.
+    """Handles included members that no column has by exactly their name. Returns the columns of `taken` with the values
+    under names that differ from theirs in case alone. taken: names of columns, and other included names.
     """
-    fields, others = known
+    fields, others = taken
     names, every = respelt_members(texts, slices, fields + others, members, texts.level(path), error)
     columns, more = every[: len(fields) + len(others)], list(zip(names, every, strict=True))[len(fields) :]
     _handle_others(texts, columns, fields, more, path)
@@ -114,12 +114,12 @@ def _handle_included(
 
 
 def _handle_other_keys(
-    texts: Texts, slices: Slices, known: tuple[list[str], list[str]], members: Members, path: Path, error: U8
+    texts: Texts, slices: Slices, taken: tuple[list[str], list[str]], members: Members, path: Path, error: U8
 ) -> list[Slices]:
-    """Handles keys that no column has by exactly their name. Returns the columns of `known` with the values under names
-    that differ from theirs in case alone. known: names of columns, and of excluded fields.
+    """Handles keys that no column has by exactly their name. Returns the columns of `taken` with the values under names
+    that differ from theirs in case alone. taken: names of columns, and of excluded fields.
     """
-    (fields, excluded), level, is_dropping = known, texts.level(path), texts.reading.unknown_fields == "drop"
+    (fields, excluded), level, is_dropping = taken, texts.level(path), texts.reading.unknown_fields == "drop"
     spellings, unknown = Spellings(fields), list(filter(level.takes, members.unknown))
     is_respelt = len(members.unknown) >= MAX_UNKNOWN  # Behind so many there may be others.
     if not unknown and not is_respelt:
@@ -298,9 +298,9 @@ def _read_pairs(texts: Texts, slices: Slices, kind: MapType, path: Path) -> pa.A
     pairs, bad = find_pairs(texts, slices)
     keys = read_value(texts, pairs.keys, kind.key_type, (*path, "key"))
     items = read_value(texts, pairs.values, kind.value_type, (*path, "value"))
-    there = (slices.kind == ARRAY) & (bad == 0)
-    nulls = int(there.size - np.count_nonzero(there))
-    array = map_array(pairs.offsets, filled(keys), items, bitmap(there) if nulls else None, nulls)
+    is_array = (slices.kind == ARRAY) & (bad == 0)
+    nulls = int(is_array.size - np.count_nonzero(is_array))
+    array = map_array(pairs.offsets, filled(keys), items, bitmap(is_array) if nulls else None, nulls)
     refuse_values(texts, slices, bad * np.uint8(values.WRONG_KIND), kind, path)
     _refuse_twice(texts, slices, pairs.offsets, keys, path)
     if kind.value_required:
@@ -392,7 +392,7 @@ def read_entries(texts: Texts, slices: Slices, kind: StructType, path: Path) -> 
         read_value(texts, some, member.field_type, (*path, "element", member.name))
         for some, member in zip((pairs.keys, pairs.values), kind.fields, strict=True)
     ]
-    there = (slices.kind == ARRAY) & (bad == 0)
-    nulls = int(there.size - np.count_nonzero(there))
+    is_array = (slices.kind == ARRAY) & (bad == 0)
+    nulls = int(is_array.size - np.count_nonzero(is_array))
     entries = struct_array(len(pairs.keys), names, members, None, 0)
-    return list_array(pairs.offsets, entries, bitmap(there) if nulls else None, nulls), bad
+    return list_array(pairs.offsets, entries, bitmap(is_array) if nulls else None, nulls), bad

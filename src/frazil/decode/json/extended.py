@@ -186,12 +186,12 @@ def quote_bare_words(values: pa.Array) -> pa.Array | None:
     None where no document has such a word. values: binary.
     """
     quoted = [None if value is None else _BARE_WORD.sub(_quote_word, value) for value in values.to_pylist()]
-    made = pa.array(quoted, pa.binary())
-    return None if made.equals(values) else made
+    documents = pa.array(quoted, pa.binary())
+    return None if documents.equals(values) else documents
 
 
-def _quote_word(found: re.Match[bytes]) -> bytes:
-    word = found.group()
+def _quote_word(match: re.Match[bytes]) -> bytes:
+    word = match.group()
     return word if word.startswith(b'"') else b'{"$numberDouble":"' + word + b'"}'
 
 

@@ -115,8 +115,8 @@ def infer_type(texts: Texts, slices: Slices, path: Path) -> IcebergType | None:
     A value that the type does not hold is a type mismatch: integers beyond 64 bits, and values of another kind than the
     first one. Field ids are placeholders.
     """
-    found = infer_field(texts, slices, path)
-    return None if found is None else found.type
+    inferred = infer_field(texts, slices, path)
+    return None if inferred is None else inferred.type
 
 
 def infer_field(texts: Texts, slices: Slices, path: Path) -> Inferred | None:
@@ -158,10 +158,10 @@ def _first_family(texts: Texts, slices: Slices, families: Iterable[str], path: P
     for family_name in families:
         # What it finds besides is found again once the family is known.
         alone = replace(texts, conversion=texts.conversion.apart(), contradictions=[])
-        found = infer_field(alone, slices.only(*_kinds_of(family_name)), path)
-        if found is not None and (first[0] is None or found.at < first_at):
-            is_there = (slices.kind > NULL) & (slices.start <= found.at) & (found.at < slices.end)
-            first, first_at = (family_name, int(slices.owner[int(np.argmax(is_there))])), found.at
+        inferred = infer_field(alone, slices.only(*_kinds_of(family_name)), path)
+        if inferred is not None and (first[0] is None or inferred.at < first_at):
+            is_there = (slices.kind > NULL) & (slices.start <= inferred.at) & (inferred.at < slices.end)
+            first, first_at = (family_name, int(slices.owner[int(np.argmax(is_there))])), inferred.at
     return first
 
 
@@ -189,8 +189,8 @@ def _of_family(texts: Texts, slices: Slices, family_name: str, kinds: set[int], 
     fields = infer_members(texts, members, path)
     if not fields:
         return None
-    struct = (NestedField(0, name, found.type, required=False) for name, found in fields.items())
-    return Inferred(StructType(*struct), min(found.at for found in fields.values()))
+    struct = (NestedField(0, name, inferred.type, required=False) for name, inferred in fields.items())
+    return Inferred(StructType(*struct), min(inferred.at for inferred in fields.values()))
 
 
 def infer_members(texts: Texts, members: Iterable[tuple[str, Slices]], path: Path) -> dict[str, Inferred]:
@@ -205,7 +205,7 @@ def infer_members(texts: Texts, members: Iterable[tuple[str, Slices]], path: Pat
             texts.conversion.refuse_field(TextValues(texts, selected), (*path, name), fault)
             continue
         groups.setdefault(fold_case(name), []).append((name, column))
-    found = []
+    inferred_members = []
     for group in groups.values():
         name, column = group[0]
         for other, more in group[1:]:
@@ -216,8 +216,8 @@ def infer_members(texts: Texts, members: Iterable[tuple[str, Slices]], path: Pat
                 column = column.masked(second.kind <= NULL)
         inferred = infer_field(texts, column, (*path, name))
         if inferred is not None:
-            found.append((_name_at(group, inferred.at), inferred))
-    return dict(sorted(found, key=lambda one: one[1].at))
+            inferred_members.append((_name_at(group, inferred.at), inferred))
+    return dict(sorted(inferred_members, key=lambda member: member[1].at))
 
 
 def _name_at(group: Sequence[tuple[str, Slices]], at: int) -> str:
@@ -241,8 +241,8 @@ def selected_members(texts: Texts, slices: Slices, path: Path, error: U8) -> lis
     level = texts.level(path)
     if level.only is not None:
         wanted = sorted(level.only)
-        found = respelt_members(texts, slices, wanted, find_members(texts, slices, (), wanted, error), level, error)
-        return prefer_exact(level, zip(*found, strict=True))
+        columns = respelt_members(texts, slices, wanted, find_members(texts, slices, (), wanted, error), level, error)
+        return prefer_exact(level, zip(*columns, strict=True))
     names, members = all_members(texts, slices, sorted(level.without), error, level)
     return list(zip(names, members.columns, strict=True))[len(level.without) :]
 

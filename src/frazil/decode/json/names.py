@@ -83,8 +83,8 @@ def list_keys(
             if is_wanted:
                 k = hash_key(i, length, seed) & mask
                 while index[k] >= 0:
-                    one = index[k]
-                    if found[one, 1] == length and same_bytes(i, base + found[one, 0], length, end):
+                    key_at = index[k]
+                    if found[key_at, 1] == length and same_bytes(i, base + found[key_at, 0], length, end):
                         break
                     k = (k + 1) & mask
                 if index[k] < 0:
@@ -119,13 +119,13 @@ def _find_keys(texts: Texts, slices: Slices, error: U8, alike: NDArray[np.int64]
     """Returns the first byte and the length of each key (see `list_keys`), int32 of shape (n_keys, 2)."""
     places = _FIRST_PLACES
     while True:
-        index, found = np.full(2 * places, -1, np.int32), np.empty((places, 2), np.int32)
+        index, spans = np.full(2 * places, -1, np.int32), np.empty((places, 2), np.int32)
         count = list_keys(
             texts.base, slices.start, slices.end, slices.kind, error, texts.has_canonical_keys, alike, SEED, index,
-            found, texts.stack,
+            spans, texts.stack,
         )  # fmt: skip
         if count >= 0:
-            return found[:count]
+            return spans[:count]
         places *= 8
 
 
@@ -180,10 +180,10 @@ def prefer_exact(level: Level, members: Iterable[tuple[str, Slices]]) -> list[tu
     """Returns the members, without the values of those that the level takes although their case differs, where the object
     has the name exactly.
     """
-    found = list(members)
-    exact = {fold_case(name): column for name, column in found if level.is_exact(name)}
+    columns = list(members)
+    exact = {fold_case(name): column for name, column in columns if level.is_exact(name)}
     left = []
-    for name, column in found:
+    for name, column in columns:
         first = None if level.is_exact(name) else exact.get(fold_case(name))
         if first is not None:
             column = column.masked(first.kind <= NULL)  # noqa: PLW2901

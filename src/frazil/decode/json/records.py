@@ -99,23 +99,24 @@ def _certainly_refused(contradictions: Sequence[tuple[int, I32]], among: Decoded
         if teller < 0 or not among.refused[teller]:
             certain[rows] = True
         certain[rows[rows == teller]] = True  # As a list of numbers and texts.
-    found: NDArray[np.bool_] = among.refused & (certain | ~at_odds)
-    if found.any():
-        return found
+    refused: NDArray[np.bool_] = among.refused & (certain | ~at_odds)
+    if refused.any():
+        return refused
     # Each contradicts another refused one: an empty object may be before the record whose text contradicts it.
     for teller, rows in contradictions:
         if teller >= 0 and not after_another[teller]:
-            found[rows[rows > teller]] = True
-    return found & among.refused
+            refused[rows[rows > teller]] = True
+    return refused & among.refused
 
 
 def infer_json(values: pa.BinaryArray) -> tuple[StructType | None, list[Mismatch]]:
     """Returns the struct that holds every object of `values`, and a mismatch for each record without one."""
     decoded = decode_json(values, ())
-    found = decoded.requested_fields.get(())
-    if not found:
+    fields = decoded.requested_fields.get(())
+    if not fields:
         return None, decoded.mismatches
-    return StructType(*(NestedField(0, name, kind, required=False) for name, kind in found.items())), decoded.mismatches
+    struct = StructType(*(NestedField(0, name, kind, required=False) for name, kind in fields.items()))
+    return struct, decoded.mismatches
 
 
 def list_paths(values: pa.BinaryArray, depth: int) -> list[tuple[Path, bool]]:
@@ -226,12 +227,12 @@ def _text_slices(values: pa.BinaryArray) -> Slices:
 
 def are_null(texts: Bodies) -> NDArray[np.bool_]:
     """Returns which texts are the word `null`, with white space or without: bool of shape (n_texts,)."""
-    found = np.zeros(len(texts), np.bool_)
+    are_words = np.zeros(len(texts), np.bool_)
     rows = np.flatnonzero(texts.end - texts.start >= len(_NULL))
     first, last = texts.buffer[texts.start[rows]], texts.buffer[texts.end[rows] - 1]
     for row in rows[np.isin(first, _MAY_BEGIN_NULL) & np.isin(last, _MAY_END_NULL)].tolist():
-        found[row] = texts.buffer[texts.start[row] : texts.end[row]].tobytes().strip(_SPACE) == _NULL
-    return found
+        are_words[row] = texts.buffer[texts.start[row] : texts.end[row]].tobytes().strip(_SPACE) == _NULL
+    return are_words
 
 
 def _unreadable(values: pa.BinaryArray) -> NDArray[Any]:

@@ -113,11 +113,11 @@ def refuse_values(texts: Texts, slices: Slices, bad: U8, kind: IcebergType, path
 
 def _are_numbers(texts: Texts, slices: Slices, bad: U8) -> NDArray[np.bool_]:
     """Returns which refused values are texts that are numbers: bool of shape (n_values,)."""
-    found: NDArray[np.bool_] = (bad == values.WRONG_KIND) & (slices.kind == STRING)
-    rows = np.flatnonzero(found).astype(np.int32)
+    are_texts: NDArray[np.bool_] = (bad == values.WRONG_KIND) & (slices.kind == STRING)
+    rows = np.flatnonzero(are_texts).astype(np.int32)
     if rows.size:
-        found[rows] = are_numbers(texts.raw_texts(slices, rows, quotes=1))
-    return found
+        are_texts[rows] = are_numbers(texts.raw_texts(slices, rows, quotes=1))
+    return are_texts
 
 
 def _flags(slices: Slices) -> tuple[U8, U8]:
@@ -214,9 +214,9 @@ def _read_non_finite(texts: Texts, slices: Slices, out: NDArray[Any], valid: U8,
     """Reads NaN and infinities, which JSON lacks, where they are written as texts."""
     words = text_column(texts, slices, numbers=False).array
     codes = pc.index_in(words, pa.array(_ENDLESS))
-    found = np.asarray(codes.is_valid())
-    out[found] = np.array([float(word) for word in _ENDLESS])[np.asarray(codes.drop_null())]
-    valid[found], bad[found] = 1, values.FITS
+    is_non_finite = np.asarray(codes.is_valid())
+    out[is_non_finite] = np.array([float(word) for word in _ENDLESS])[np.asarray(codes.drop_null())]
+    valid[is_non_finite], bad[is_non_finite] = 1, values.FITS
 
 
 def _read_any_double(texts: Texts, slices: Slices, valid: U8, bad: U8) -> values.F64:

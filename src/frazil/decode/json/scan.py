@@ -106,15 +106,15 @@ def scan_members(
         i = skip_space(base + starts[row] + 1, end)
         while load8(i) != close:
             if kind == OBJECT:
-                j, found = scan_scalar(i, end)
+                j, value_kind = scan_scalar(i, end)
                 out_start[0, n] = i - base
                 out_end[0, n] = j - base
-                out_kind[0, n] = found
+                out_kind[0, n] = value_kind
                 i = skip_key(i, end)
-            j, found = scan_value(i, end, stack.ctypes.data, 0)
+            j, value_kind = scan_value(i, end, stack.ctypes.data, 0)
             out_start[last, n] = i - base
             out_end[last, n] = j - base
-            out_kind[last, n] = found
+            out_kind[last, n] = value_kind
             n += 1
             i = skip_space(j, end)
             if load8(i) == 0x2C:

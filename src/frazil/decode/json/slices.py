@@ -247,13 +247,13 @@ def find_members(
         root, sweep = 0, new_sweep(tree, len(slices), texts.buffer.size)
     tree = sweep.tree
     unknown, value_counts = np.empty((MAX_UNKNOWN, 4), np.int32), np.zeros(len(slices), np.int32)
-    found = scan_tree(
+    unknown_count = scan_tree(
         texts.base, slices.start, slices.end, slices.kind, root, tree.keys.ctypes.data, tree.field_table,
         tree.node_table, tree.index, SEED, texts.has_canonical_keys, sweep.start, sweep.end, sweep.kind, sweep.done,
         sweep.integers, sweep.doubles, sweep.elements, sweep.element_kind, sweep.counts, sweep.emitted,
         sweep.needs_pass, value_counts, error, unknown, texts.stack,
     )  # fmt: skip
-    names = [unspell(texts.buffer[at : at + length].tobytes()) for _, at, length, _ in unknown[:found].tolist()]
+    names = [unspell(texts.buffer[at : at + length].tobytes()) for _, at, length, _ in unknown[:unknown_count].tolist()]
     first, under_last = tree.nodes[root][FIRST], tree.nodes[root][SUBTREE_LAST]
     columns = [
         Slices(sweep.start[f], sweep.end[f], sweep.kind[f], slices.owner, sweep, f)
@@ -292,10 +292,10 @@ def presence(slices: Slices, kind: int) -> tuple[pa.Buffer | None, int, U8]:
     """Returns for structs, lists and maps the validity bitmap, the number of nulls, and which values are of another
     kind.
     """
-    there = slices.kind == kind
-    other = (~there & (slices.kind != ABSENT) & (slices.kind != NULL)).astype(np.uint8)
-    nulls = int(there.size - np.count_nonzero(there))
-    return bitmap(there) if nulls else None, nulls, other
+    is_kind = slices.kind == kind
+    other = (~is_kind & (slices.kind != ABSENT) & (slices.kind != NULL)).astype(np.uint8)
+    nulls = int(is_kind.size - np.count_nonzero(is_kind))
+    return bitmap(is_kind) if nulls else None, nulls, other
 
 
 def _members_of(texts: Texts, slices: Slices, kind: int) -> tuple[NDArray[np.int32], list[Slices]]:
@@ -307,7 +307,7 @@ def _members_of(texts: Texts, slices: Slices, kind: int) -> tuple[NDArray[np.int
     shape = (1 if kind == ARRAY else 2, owner.size)
     start, end, kinds = np.empty(shape, np.int32), np.empty(shape, np.int32), np.empty(shape, np.uint8)
     scan_members(texts.base, slices.start, slices.end, slices.kind, kind, start, end, kinds, texts.stack)
-    return offsets_from(counts), [Slices(*found, owner) for found in zip(start, end, kinds, strict=True)]
+    return offsets_from(counts), [Slices(*parts, owner) for parts in zip(start, end, kinds, strict=True)]
 
 
 def unspell(raw: bytes) -> str:

@@ -58,18 +58,18 @@ def read_base64(texts: pa.StringArray) -> tuple[pa.BinaryArray, NDArray[np.bool_
     """
     rows = len(texts)
     texts = pa.concat_arrays([texts.cast(pa.string())])  # From the beginning of its buffer.
-    there = np.asarray(texts.is_valid())
+    is_present = np.asarray(texts.is_valid())
     offsets = offsets_of(texts)
     if not offsets[-1]:
         return texts.cast(pa.binary()), np.zeros(rows, np.bool_)
     codes = _SIX_BITS[bytes_of(texts)[: offsets[-1]]]
     starts, ends = offsets[:-1].astype(np.int64), offsets[1:].astype(np.int64)
-    bad = there & ((ends - starts) % 4 != 0)
+    bad = is_present & ((ends - starts) % 4 != 0)
     pads = _count(codes >= _PAD, starts, ends)
     last = [(ends - starts > back) & (codes[np.maximum(ends - 1 - back, 0)] == _PAD) for back in (0, 1)]
     at_end = last[0].astype(np.int64) + (last[0] & last[1])
-    bad |= there & (pads != at_end)  # A character of another alphabet, or padding in the middle.
-    good = there & ~bad
+    bad |= is_present & (pads != at_end)  # A character of another alphabet, or padding in the middle.
+    good = is_present & ~bad
     lengths = np.where(good, ends - starts, 0)
     kept = codes if good.all() else codes[np.repeat(good, ends - starts)]
     out, out_offsets = _join(kept, lengths, np.where(good, at_end, 0))
@@ -181,13 +181,13 @@ def _cast(column: TextColumn, target: pa.DataType) -> pa.Array:
     return _marked(column, strict_cast(column.array, target))
 
 
-def _marked(column: TextColumn, found: pa.Array) -> pa.Array:
+def _marked(column: TextColumn, values: pa.Array) -> pa.Array:
     """Returns the values parsed from texts, and marks the texts that have none."""
-    if found.null_count > column.array.null_count:
-        bad = np.asarray(column.array.is_valid()) & np.asarray(found.is_null())
+    if values.null_count > column.array.null_count:
+        bad = np.asarray(column.array.is_valid()) & np.asarray(values.is_null())
         column.bad[bad] = UNREADABLE
         column.bad[bad & find_far_years(column.array)] = OUT_OF_RANGE
-    return found
+    return values
 
 
 def _cast_times(column: TextColumn, target: pa.TimestampType) -> pa.Array:
@@ -196,17 +196,17 @@ def _cast_times(column: TextColumn, target: pa.TimestampType) -> pa.Array:
 
 
 def _within_years(column: TextColumn, array: pa.Array) -> pa.Array:
-    found, outside = inside_years(array)
+    inside, outside = inside_years(array)
     column.bad[outside] = OUT_OF_RANGE
-    return found
+    return inside
 
 
 def _read_decimal(column: TextColumn, kind: IcebergType, kinds: U8) -> pa.Array:
     assert isinstance(kind, DecimalType)
-    found = read_decimals(column.array, kind.precision, kind.scale)
-    column.bad[found.state == NO_NUMBER] = UNREADABLE
-    column.bad[found.state == TOO_WIDE] = OUT_OF_RANGE
-    return found.array
+    decimals = read_decimals(column.array, kind.precision, kind.scale)
+    column.bad[decimals.state == NO_NUMBER] = UNREADABLE
+    column.bad[decimals.state == TOO_WIDE] = OUT_OF_RANGE
+    return decimals.array
 
 
 def _read_date(column: TextColumn, kind: IcebergType, kinds: U8) -> pa.Array:
@@ -265,9 +265,9 @@ def read_counted(column: TextColumn, kind: IcebergType, kinds: U8, unit: str, re
     texts_only = TextColumn(pc.if_else(pa.array(is_number), None, column.array), column.valid, column.bad)
     texts = reader.read(texts_only, kind, kinds)
     numbers = _counts(column, kinds)
-    found = days_of(numbers) if isinstance(kind, DateType) else times_of(numbers, unit)
-    column.bad[found.is_outside & np.asarray(numbers.is_valid())] = OUT_OF_RANGE
-    return pc.coalesce(found.array, texts)
+    converted = days_of(numbers) if isinstance(kind, DateType) else times_of(numbers, unit)
+    column.bad[converted.is_outside & np.asarray(numbers.is_valid())] = OUT_OF_RANGE
+    return pc.coalesce(converted.array, texts)
 
 
 def _counts(column: TextColumn, kinds: U8) -> pa.Array:
@@ -310,16 +310,16 @@ def read_zoned(
     local = TextColumn(pc.if_else(pa.array(is_instant), None, column.array), column.valid, column.bad)
     instants = _read_times(zoned, TimestamptzType(), np.where(is_instant, kinds, STRING), unit)
     times = _read_times(local, TimestampType(), np.where(is_instant, STRING, kinds), unit)
-    there = np.asarray(instants.is_valid()) | np.asarray(times.is_valid())
+    is_present = np.asarray(instants.is_valid()) | np.asarray(times.is_valid())
     if isinstance(kind, TimestamptzType):
-        found = pc.coalesce(instants, to_instants(times, zone))
+        converted = pc.coalesce(instants, to_instants(times, zone))
     else:
-        found = pc.coalesce(to_local(instants, zone), times)
-    lost = there & np.asarray(found.is_null())
+        converted = pc.coalesce(to_local(instants, zone), times)
+    lost = is_present & np.asarray(converted.is_null())
     column.bad[lost] = OUT_OF_RANGE
     if lost.any() and isinstance(kind, TimestamptzType):
         column.bad[lost & are_skipped(times, zone)] = SKIPPED
-    return found
+    return converted
 
 
 def _integer_times(column: TextColumn, is_integral: NDArray[np.bool_], unit: str) -> pa.Array | None:
@@ -386,18 +386,18 @@ def read_latin1(texts: pa.StringArray) -> tuple[pa.BinaryArray, NDArray[np.bool_
     """
     rows = len(texts)
     texts = pa.concat_arrays([texts.cast(pa.string())])  # From the beginning of its buffer.
-    there, bad = np.asarray(texts.is_valid()), np.zeros(rows, np.bool_)
+    is_present, bad = np.asarray(texts.is_valid()), np.zeros(rows, np.bool_)
     offsets = offsets_of(texts)
     if not offsets[-1]:
         return texts.cast(pa.binary()), bad
     raw_texts = bytes_of(texts)[: offsets[-1]]
     sums = np.concatenate([[0], np.cumsum(raw_texts >= _BEYOND, dtype=np.int64)])
-    bad = (sums[offsets[1:]] > sums[offsets[:-1]]) & there
+    bad = (sums[offsets[1:]] > sums[offsets[:-1]]) & is_present
     is_first = (raw_texts & 0xC0) != _CONTINUES
     following = np.append(raw_texts[1:], np.uint8(0))
     joined = ((raw_texts & 0x03) << 6) | (following & 0x3F)
     raw = np.where(raw_texts < _CONTINUES, raw_texts, joined)[is_first]
     places = np.concatenate([[0], np.cumsum(is_first, dtype=np.int32)])[offsets].astype(np.int32)
-    nulls = pa.array(there & ~bad)
-    found = pa.Array.from_buffers(pa.binary(), rows, [None, pa.py_buffer(places), pa.py_buffer(raw)])
-    return (found if nulls.true_count == rows else found.take(pa.array(np.arange(rows), mask=~np.asarray(nulls)))), bad
+    nulls = pa.array(is_present & ~bad)
+    every = pa.Array.from_buffers(pa.binary(), rows, [None, pa.py_buffer(places), pa.py_buffer(raw)])
+    return (every if nulls.true_count == rows else every.take(pa.array(np.arange(rows), mask=~np.asarray(nulls)))), bad

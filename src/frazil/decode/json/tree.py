@@ -65,8 +65,8 @@ def same_bytes(i: int, k: int, length: int, end: int) -> bool:
 
 
 @njit(**COMPILED)  # type: ignore[untyped-decorator]
-def _mixed(one: np.uint64, other: np.uint64) -> np.uint64:
-    return np.uint64(high64(one, other) ^ (one * other))
+def _mixed(left: np.uint64, other: np.uint64) -> np.uint64:
+    return np.uint64(high64(left, other) ^ (left * other))
 
 
 @njit(**COMPILED)  # type: ignore[untyped-decorator]

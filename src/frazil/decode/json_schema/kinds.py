@@ -87,22 +87,22 @@ def either(kinds: Sequence[Kind]) -> Kind:
     """Returns the kind that holds every value of each (`anyOf`): all members of objects, the wider of two numbers, or
     Open.
     """
-    known = [kind for kind in kinds if not isinstance(kind, Null)]
-    if not known:
+    typed = [kind for kind in kinds if not isinstance(kind, Null)]
+    if not typed:
         return Null()
-    for kind in known:
+    for kind in typed:
         if isinstance(kind, Open):
             return kind
-    return _merge(known, either, _wider, "or")
+    return _merge(typed, either, _wider, "or")
 
 
 def both(kinds: Sequence[Kind]) -> Kind:
     """Returns the kind of values that match all of them (`allOf`): an open kind restricts nothing."""
-    known = [kind for kind in kinds if not isinstance(kind, (Open, Null))]
-    if any(isinstance(kind, Record) for kind in known):
-        known = [kind for kind in known if not isinstance(kind, Dictionary)]
-    if known:
-        return _merge(known, both, _narrower, "and")
+    typed = [kind for kind in kinds if not isinstance(kind, (Open, Null))]
+    if any(isinstance(kind, Record) for kind in typed):
+        typed = [kind for kind in typed if not isinstance(kind, Dictionary)]
+    if typed:
+        return _merge(typed, both, _narrower, "and")
     return next((kind for kind in kinds if kind != ANY), ANY)
 
 
@@ -131,22 +131,22 @@ def _merge_members(records: Iterable[Record], merge: _Merge) -> dict[str, Kind]:
     return {name: merge(kinds) if len(kinds) > 1 else kinds[0] for name, kinds in named.items()}
 
 
-def _wider(one: Plain, other: Plain) -> Plain | None:
-    ranks = _ranks(one, other)
-    if one == other or not ranks:
-        return one if one == other else None
+def _wider(first: Plain, other: Plain) -> Plain | None:
+    ranks = _ranks(first, other)
+    if first == other or not ranks:
+        return first if first == other else None
     if FloatType in ranks and DoubleType not in ranks:
         return Plain(DoubleType())  # A float does not hold every int.
-    return max(one, other, key=lambda kind: ranks[type(kind.type)])
+    return max(first, other, key=lambda kind: ranks[type(kind.type)])
 
 
-def _narrower(one: Plain, other: Plain) -> Plain | None:
-    if one == other:
-        return one
-    if _STRING in (one, other) and str(one.type) in _TEXTS and str(other.type) in _TEXTS:
-        return other if one == _STRING else one
-    ranks = _ranks(one, other)
-    return min(one, other, key=lambda kind: ranks[type(kind.type)]) if ranks else None
+def _narrower(first: Plain, other: Plain) -> Plain | None:
+    if first == other:
+        return first
+    if _STRING in (first, other) and str(first.type) in _TEXTS and str(other.type) in _TEXTS:
+        return other if first == _STRING else first
+    ranks = _ranks(first, other)
+    return min(first, other, key=lambda kind: ranks[type(kind.type)]) if ranks else None
 
 
 def _ranks(*kinds: Plain) -> dict[type[IcebergType], int]:

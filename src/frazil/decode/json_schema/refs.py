@@ -55,9 +55,9 @@ class Documents:
         ):
             raise UnusableSchema(f"it is longer than {MAX_BYTES // 2**20} MiB, its references included")
         self.root = _document(_parse(text, "it"), "")
-        found = {name: _document(_parse(referenced, f"its reference `{name}`"), name) for name, referenced in named}
-        self._by_uri.update(found)
-        for node in (self.root, *found.values()):
+        documents = {name: _document(_parse(referenced, f"its reference `{name}`"), name) for name, referenced in named}
+        self._by_uri.update(documents)
+        for node in (self.root, *documents.values()):
             self._index(node)
 
     def follow(self, node: Node, reference: str) -> Node:

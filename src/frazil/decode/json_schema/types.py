@@ -289,14 +289,14 @@ def refused_changes(reading: Reading, table: StructType, written: StructType, sc
 
 
 def _of_struct(reading: Reading, table: StructType, written: StructType, path: Path) -> Iterator[tuple[Path, str]]:
-    known, spellings = (
+    column_types, spellings = (
         {member.name: member.field_type for member in table.fields},
         Spellings(m.name for m in table.fields),
     )
     for member in written.fields:
         inner, column = (*path, member.name), spellings.find(member.name)
         if column is not None:
-            yield from _of_value(reading, known[column], member.field_type, inner)
+            yield from _of_value(reading, column_types[column], member.field_type, inner)
         elif reading.unknown_fields == "refuse":
             yield inner, f"{member.field_type} is {NOT_ADDED}"
 
@@ -317,9 +317,9 @@ def _of_value(reading: Reading, table: IcebergType, written: IcebergType, path: 
 def _declared_for(reading: Reading, table: IcebergType, path: Path) -> frozenset[str]:
     """Returns the kinds of JSON value that a column accepts by its declaration."""
     paths = [path] if reading.envelope is None else [path, ("after", *path)]
-    if isinstance(table, StringType) and any(reading.coerces(one) for one in paths):
+    if isinstance(table, StringType) and any(reading.coerces(place) for place in paths):
         return _EVERY
-    is_counted = isinstance(table, DateType | TimeType) and any(one in reading.unit_at for one in paths)
+    is_counted = isinstance(table, DateType | TimeType) and any(place in reading.unit_at for place in paths)
     return _NUMBER if is_counted else frozenset()
 
 

@@ -77,8 +77,8 @@ def _read_boolean(cells: Cells, spot: Spot, _: Refusals) -> pa.Array:
 
 
 def _read_empty(cells: Cells, spot: Spot, _: Refusals) -> pa.Array:
-    there = np.ones(int(cells.used[spot.domain]), np.bool_)
-    return pa.Array.from_buffers(pa.bool_(), there.size, [validity(spot.valid), bitmap(there)])
+    flags = np.ones(int(cells.used[spot.domain]), np.bool_)
+    return pa.Array.from_buffers(pa.bool_(), flags.size, [validity(spot.valid), bitmap(flags)])
 
 
 def _read_bytes(cells: Cells, spot: Spot, _: Refusals) -> pa.Array:

@@ -75,7 +75,7 @@ def _may_hold_bytes(descriptor: Any) -> bool:
     """Whether a string in such a message may be bytes that are not UTF-8: the parser checks those of proto3, and an Any
     holds any message.
     """
-    found, waiting = {descriptor.full_name}, [descriptor]
+    names, waiting = {descriptor.full_name}, [descriptor]
     while waiting:
         each = waiting.pop()
         file = descriptor_pb2.FileDescriptorProto()
@@ -83,8 +83,8 @@ def _may_hold_bytes(descriptor: Any) -> bool:
         if file.syntax != "proto3" or each.full_name == _ANY:
             return True
         inside = [field.message_type for field in each.fields if field.message_type is not None]
-        waiting += [message for message in inside if message.full_name not in found]
-        found.update(message.full_name for message in inside)
+        waiting += [message for message in inside if message.full_name not in names]
+        names.update(message.full_name for message in inside)
     return False
 
 

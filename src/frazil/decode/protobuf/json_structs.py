@@ -69,11 +69,11 @@ def _read_entries(base: int, i: int, end: int, entries: I64, count: int) -> int:
 
 
 @njit(**COMPILED)  # type: ignore[untyped-decorator]
-def _compare(base: int, one: int, other: int) -> int:
+def _compare(base: int, key: int, other: int) -> int:
     """Below, above or equal to 0, as the one key comes before the other, after it or is the same."""
-    i = base + (one >> 32)
+    i = base + (key >> 32)
     k = base + (other >> 32)
-    length = min(one & LENGTH_MASK, other & LENGTH_MASK)
+    length = min(key & LENGTH_MASK, other & LENGTH_MASK)
     n = 0
     while n + 8 <= length and load64(i + n) == load64(k + n):
         n += 8
@@ -81,7 +81,7 @@ def _compare(base: int, one: int, other: int) -> int:
         if load8(i + n) != load8(k + n):
             return load8(i + n) - load8(k + n)
         n += 1
-    return (one & LENGTH_MASK) - (other & LENGTH_MASK)
+    return (key & LENGTH_MASK) - (other & LENGTH_MASK)
 
 
 @njit(**COMPILED)  # type: ignore[untyped-decorator]

@@ -83,8 +83,8 @@ class Program:
         """Returns the table of fields for columns that start there."""
         table = self.fields.copy()
         for attribute, columns in zip((layout.AT, layout.ELEMENT_AT, layout.ONEOF_AT), self.first_columns, strict=True):
-            there = columns >= 0
-            table[there, attribute] = column_at[columns[there]]
+            has_column = columns >= 0
+            table[has_column, attribute] = column_at[columns[has_column]]
         return table
 
 
@@ -264,9 +264,9 @@ class Refusals:
         if domain == 0:
             return np.zeros(int(cells.used[0]), np.bool_)
         parent, column = cells.program.parents[domain]
-        found: Flags = np.repeat(self._are_replaced(cells, parent), cells.words_of(column, parent))
+        are_replaced: Flags = np.repeat(self._are_replaced(cells, parent), cells.words_of(column, parent))
         own = self._replaced.get(domain)
-        return found if own is None else found | own
+        return are_replaced if own is None else are_replaced | own
 
 
 @dataclass(frozen=True)
@@ -324,8 +324,8 @@ def may_repeat_keys(counts: I64, codes: I64) -> bool:
 @njit(**COMPILED)  # type: ignore[untyped-decorator]
 def find_no_texts(base: int, places: I64) -> Flags:
     """Returns which of the places hold bytes that are not UTF-8."""
-    found = np.zeros(places.size, np.bool_)
+    are_no_texts = np.zeros(places.size, np.bool_)
     for n in range(places.size):
         i = base + (places[n] >> 32)
-        found[n] = not is_utf8(i, i + (places[n] & LENGTH_MASK))
-    return found
+        are_no_texts[n] = not is_utf8(i, i + (places[n] & LENGTH_MASK))
+    return are_no_texts

@@ -88,22 +88,22 @@ class ProtobufReader:
     def read(self, records: Bodies) -> Columns:
         """Returns the columns; see Reader. Bad records raise nothing."""
         fault = np.zeros(len(records), np.uint8)
-        found = _Faults(self._program.paths)
-        bodies, cells, slow = records, *self._walk(records, fault, found)
+        faults = _Faults(self._program.paths)
+        bodies, cells, slow = records, *self._walk(records, fault, faults)
         if slow.any():
-            bodies = self._rewrite(records, np.flatnonzero(slow).tolist(), fault, found)
-            cells, _ = self._walk(bodies, fault, found)
+            bodies = self._rewrite(records, np.flatnonzero(slow).tolist(), fault, faults)
+            cells, _ = self._walk(bodies, fault, faults)
         while True:
             refusals = Refusals()
             arrays = read_records(cells, refusals)
             if not refusals.by_row:
-                return Columns(arrays, fault, found.faults, found.paths, found.values)
-            found.values |= refusals.values
+                return Columns(arrays, fault, faults.faults, faults.paths, faults.values)
+            faults.values |= refusals.values
             for row, (reason, path) in refusals.by_row.items():
-                found.add(fault, row, reason, path)
-            cells, _ = self._walk(bodies, fault, found)
+                faults.add(fault, row, reason, path)
+            cells, _ = self._walk(bodies, fault, faults)
 
-    def _walk(self, bodies: Bodies, fault: U8, found: _Faults) -> tuple[Cells, U8]:
+    def _walk(self, bodies: Bodies, fault: U8, faults: _Faults) -> tuple[Cells, U8]:
         """Walks over the records without a `fault`, again when there was not room enough. Returns the cells, and which
         records must be rewritten.
         """
@@ -132,10 +132,10 @@ class ProtobufReader:
             capacity = used.copy()
         if rows:
             self._elements_per_record = np.maximum(used * 1.1 / rows, 1.0)
-        found.note(where)
+        faults.note(where)
         return Cells(program, bodies, column_at, words, flags, used, fault != layout.OK), slow
 
-    def _rewrite(self, bodies: Bodies, rows: list[int], fault: U8, found: _Faults) -> Bodies:
+    def _rewrite(self, bodies: Bodies, rows: list[int], fault: U8, faults: _Faults) -> Bodies:
         """Returns the same records, those of `rows` in the form that Protobuf itself writes."""
         if self._rewriter is None:
             self._rewriter = message_factory.GetMessageClass(load_rewriter(self._descriptors, self._name))
@@ -146,11 +146,11 @@ class ProtobufReader:
             try:
                 message = self._rewriter.FromString(bodies.buffer[start[row] : end[row]].tobytes())
             except DecodeError as error:
-                found.add(fault, row, fault_of(error), "")
+                faults.add(fault, row, fault_of(error), "")
                 continue
             raw = message.SerializePartialToString(deterministic=True)
             if at + len(raw) >= 2**31:
-                found.add(fault, row, _FAULTS[layout.TOO_LARGE], "")
+                faults.add(fault, row, _FAULTS[layout.TOO_LARGE], "")
                 continue
             parts.append(raw)
             start[row], end[row] = at, at + len(raw)

@@ -159,13 +159,13 @@ def load_message(descriptors: bytes, message: tuple[int, ...] | str) -> Any:
         files = descriptor_pb2.FileDescriptorSet.FromString(descriptors)
         name = _name_at(files, message) if isinstance(message, tuple) else message
         pool = _pool(files)
-        found = pool.FindMessageTypeByName(name)
+        descriptor = pool.FindMessageTypeByName(name)
     except (DecodeError, TypeError) as error:
         raise UnusableSchema(f"these are no Protobuf descriptors: {error}") from None
     except KeyError:
         raise UnusableSchema(f"the schema has no message {name!r}") from None
     _check_well_known(pool)
-    return found
+    return descriptor
 
 
 def load_rewriter(descriptors: bytes, name: str) -> Any:

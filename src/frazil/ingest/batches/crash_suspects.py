@@ -81,8 +81,14 @@ class Suspects:
             return not self._known.keys().isdisjoint(self._reading)
         if self._reading:
             return True
-        others = (one for one in tables if one.name not in self._known and one.status.run_state is not RunState.STOPPED)
-        return now_s < self.last_until_s and any(one.unplaced() or lag_records(one.position(), ends) for one in others)
+        others = (
+            other
+            for other in tables
+            if other.name not in self._known and other.status.run_state is not RunState.STOPPED
+        )
+        return now_s < self.last_until_s and any(
+            other.unplaced() or lag_records(other.position(), ends) for other in others
+        )
 
     def select(self, planned: list[Planned]) -> list[Planned]:
         """Returns the batches that may be read together: of suspects one, that with the fewest crashes."""
@@ -108,15 +114,15 @@ class Suspects:
 
     def check(self, planned: Planned) -> None:
         """Raises TableStopped for a batch that has crashed the JVM whenever it was read."""
-        known = self._known.get(planned.table.name)
-        if known is None or known.deaths < MOST_DEATHS or _starts(known.ranges) != _starts(planned.batch.ranges):
+        suspect = self._known.get(planned.table.name)
+        if suspect is None or suspect.deaths < MOST_DEATHS or _starts(suspect.ranges) != _starts(planned.batch.ranges):
             return
         raise TableStopped(
-            f"the JVM has ended {known.deaths} times while it read these records, and nothing else",
+            f"the JVM has ended {suspect.deaths} times while it read these records, and nothing else",
             f"look in its log at why it has ended, then run `frazil resume {planned.table.name}`; or inspect the records of"
             " this range: to continue behind them write `start` with the offset of each partition and give the table a new"
             " name",
-            Batch(planned.table.name, known.ranges).place,
+            Batch(planned.table.name, suspect.ranges).place,
         )
 
     def _write(self) -> None:
@@ -128,7 +134,7 @@ class Suspects:
             draft = self._path.with_suffix(".new")
             descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
             with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-                json.dump({name: _document(one) for name, one in self._known.items()}, file)
+                json.dump({name: _document(suspect) for name, suspect in self._known.items()}, file)
                 file.flush()
                 os.fsync(file.fileno())
             draft.replace(self._path)
@@ -138,8 +144,8 @@ def _starts(ranges: Iterable[OffsetRange]) -> set[tuple[str, int, int]]:
     return {(r.topic, r.partition, r.start) for r in ranges}
 
 
-def _document(one: _Suspect) -> dict[str, Any]:
-    return {"deaths": one.deaths, "ranges": [[r.topic, r.partition, r.start, r.end] for r in one.ranges]}
+def _document(suspect: _Suspect) -> dict[str, Any]:
+    return {"deaths": suspect.deaths, "ranges": [[r.topic, r.partition, r.start, r.end] for r in suspect.ranges]}
 
 
 def _read(path: Path) -> dict[str, _Suspect]:
@@ -147,7 +153,10 @@ def _read(path: Path) -> dict[str, _Suspect]:
     with suppress(OSError, ValueError):  # Pydantic's error is one.
         text = path.read_bytes()  # Before the adapter, which takes longer than all else here: there is seldom a file.
         stored = TypeAdapter(dict[str, _Stored]).validate_json(text)
-        return {name: _Suspect(one.deaths, tuple(OffsetRange(*r) for r in one.ranges)) for name, one in stored.items()}
+        return {
+            name: _Suspect(suspect.deaths, tuple(OffsetRange(*r) for r in suspect.ranges))
+            for name, suspect in stored.items()
+        }
     return {}
 
 
@@ -158,9 +167,9 @@ def apply_found(planned: Planned, error: TaskFailedError, found: Found) -> Stop 
     table = planned.table
     if found.records:
         table.bad_records.crashing |= frozenset(found.records)
-        for one in found.records:
-            place = {"topic": one.topic, "partition": one.partition, "offset": one.offset}
-            log.warning("crashing_record_found", table=table.name, **place, reason=one.reason)
+        for record in found.records:
+            place = {"topic": record.topic, "partition": record.partition, "offset": record.offset}
+            log.warning("crashing_record_found", table=table.name, **place, reason=record.reason)
     elif found.together and table.schedule.read_less(planned.batch.span):
         most, reason = table.schedule.most_records, found.together[0].reason
         log.warning("batch_size_reduced", table=table.name, records=most, reason=reason)
@@ -172,9 +181,9 @@ def apply_found(planned: Planned, error: TaskFailedError, found: Found) -> Stop 
     return None
 
 
-def _not_isolated(batch: Batch, found: Found, error: FrazilError) -> TableStopped:
+def _not_isolated(batch: Batch, result: Found, error: FrazilError) -> TableStopped:
     """Returns the error of a table whose task fails, where no single record fails alone."""
-    first = found.together[0] if found.together else None
+    first = result.together[0] if result.together else None
     cause = first.reason if first else error.message
     reason = f"records crash the task that reads them, and no single record does: {cause}"
     remedy = (

@@ -154,9 +154,9 @@ class SparkJobs:
                 self._sent_with, self._broadcasts = spark.sparkContext, {}
             for key in [key for key in self._broadcasts if find_reference(key) is None]:
                 self._broadcasts.pop(key).destroy()  # No job has these rows any more.
-            for key, one in job.references.items():
-                if key not in self._broadcasts and isinstance(one, Reference):
-                    self._broadcasts[key] = spark.sparkContext.broadcast(one.dump())
+            for key, reference in job.references.items():
+                if key not in self._broadcasts and isinstance(reference, Reference):
+                    self._broadcasts[key] = spark.sparkContext.broadcast(reference.dump())
             return replace(job, references={key: self._broadcasts[key] for key in job.references})
 
     @contextmanager
@@ -179,9 +179,9 @@ class SparkJobs:
     def _for_query(self, spark: SparkSession) -> SparkSession:
         """Returns a session on the same context with the settings of queries."""
         if self._for_queries is None or self._for_queries[0] is not spark:
-            made = spark.newSession()
-            prepare_session(made._jsparkSession)
-            self._for_queries = spark, made
+            session = spark.newSession()
+            prepare_session(session._jsparkSession)
+            self._for_queries = spark, session
         return self._for_queries[1]
 
 
@@ -206,7 +206,7 @@ def job_of(planned: Sequence[Planned], is_trial: bool = False, schema: Schema | 
         is_scattered=bool(trials) or any(p.table.needs_one_task for p in planned),
         beside={topic: tuple(targets[1:]) for topic, targets in fed.items() if targets[1:]},
         starts=own_starts([p.batch for p in planned]),
-        references={one.key: one for p in planned for one in p.table.schema.references.values()},
+        references={reference.key: reference for p in planned for reference in p.table.schema.references.values()},
     )
 
 

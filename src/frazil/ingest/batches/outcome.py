@@ -162,7 +162,7 @@ class NewTables:
         table = planned.table
         route = table.spec.route
         assert route is not None
-        log.info("routed_tables_found", table=table.name, tables=[one.name for one in self.tables])
+        log.info("routed_tables_found", table=table.name, tables=[routed.name for routed in self.tables])
         if len(table.routed) >= route.limit:
             remedy = "raise `limit` of the route, or route by a value of which there are fewer"
             log.warning("route_limit_reached", table=table.name, limit=route.limit, remedy=remedy)

@@ -104,7 +104,7 @@ class Pipeline:
         """Reads what Kafka still has of a batch, in a job as `run_tasks` does, writes nothing, rehearses a commit, and
         frees the memory that this took.
         """
-        first = self._source.beginnings([(one.topic, one.partition) for one in planned.batch.ranges])
+        first = self._source.beginnings([(offsets.topic, offsets.partition) for offsets in planned.batch.ranges])
         ranges = (replace(r, start=max(r.start, first.get((r.topic, r.partition), 0))) for r in planned.batch.ranges)
         batch = replace(planned.batch, ranges=tuple(r for r in ranges if r.start < r.end))
         if batch.ranges:
@@ -184,16 +184,16 @@ class Pipeline:
     def _name_tables(self, planned: Planned, report: TaskReport) -> Outcome:
         """Names the tables of new values in a commit of the table of the rest, before any of them is made."""
         table = planned.table
-        found = table.found_in(report.routed.new_values, planned.position)
+        new_tables = table.found_in(report.routed.new_values, planned.position)
         self._dead_letters.deliver(table.name, table.progress)
         named = self._commit_progress(
             table,
             offsets=planned.position,
             topic_ids=table.topic_ids(),
             cluster_id=self._identity.cluster_id,
-            routed=(*table.routed, *found),
+            routed=(*table.routed, *new_tables),
         )
-        return Replan(named, report, (NewTables(found),))
+        return Replan(named, report, (NewTables(new_tables),))
 
     def _open_dead_letters(self, planned: Planned, report: TaskReport) -> Outcome:
         dead_letters = self._dead_letters.open(planned.table)
@@ -250,8 +250,8 @@ class Pipeline:
             for name, topic in p.table.offsets.topics.items()
             if name in p.batch.topics
         }
-        found = self._source.described({name for name, _ in expected})
-        changed = sorted(name for name, topic_id in expected if name not in found or found[name].id != topic_id)
+        described = self._source.described({name for name, _ in expected})
+        changed = sorted(name for name, topic_id in expected if name not in described or described[name].id != topic_id)
         if changed:
             raise ConflictError(f"topic {changed[0]} was deleted or created again while it was read", where=changed[0])
 
@@ -341,7 +341,7 @@ class Pipeline:
             routed=table.routed,
             rest_records=add_counts(before.rest_records, report.routed.rest_records),
             balance=checked_balance(table, report),
-            unmet={one.name: unmet.get(one.name, 0) for one in table.spec.query.expect},
+            unmet={expectation.name: unmet.get(expectation.name, 0) for expectation in table.spec.query.expect},
             lookups=table.schema.reference_versions,
         )
 
@@ -362,8 +362,8 @@ def _stop_with(error: FrazilError) -> Outcome:
 
 def _read_with(table: Table) -> tuple[str, ...]:
     """Returns the ids of the schemas that the next run needs first; the format for a table without schemas."""
-    known = [name for name, schema in table.schema.of_values if schema != UNKNOWN]
-    return tuple(known[-_MOST_SCHEMAS:]) or (table.spec.source.value.format,)
+    schema_ids = [name for name, schema in table.schema.of_values if schema != UNKNOWN]
+    return tuple(schema_ids[-_MOST_SCHEMAS:]) or (table.spec.source.value.format,)
 
 
 def _pending_dead_letters(planned: Planned, report: TaskReport) -> PendingDeadLetters | None:

@@ -138,7 +138,9 @@ def _limited(ranges: Iterable[OffsetRange], ends: Mapping[str, Mapping[int, int]
 def _not_committed(planned: Planned) -> dict[Place, PendingUpdate]:
     """Returns the pending updates whose records are not committed yet."""
     position, pending = planned.position, planned.table.key_updates.pending
-    return {place: one for place, one in pending.items() if place[2] >= position.get(place[0], {}).get(place[1], 0)}
+    return {
+        place: update for place, update in pending.items() if place[2] >= position.get(place[0], {}).get(place[1], 0)
+    }
 
 
 def _are_old(stuck: Iterable[Place], report: TaskReport, planned_ms: int) -> bool:

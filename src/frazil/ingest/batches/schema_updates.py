@@ -95,12 +95,12 @@ class NewTables:
         spec = table.spec
         check_measured_columns(spec, schema)
         version, layout = spec.layout.format_version, layout_of(spec)
-        made = create_table(
+        state = create_table(
             self._catalog, table.name, schema, spec.layout.properties, version, layout, spec.layout.location
         )
-        if made.format_version != version:
-            log.warning("other_format_version", table=table.name, asked=version, found=made.format_version)
-        return self.with_declared(table, made)
+        if state.format_version != version:
+            log.warning("other_format_version", table=table.name, asked=version, found=state.format_version)
+        return self.with_declared(table, state)
 
     def with_declared(self, table: Table, state: TableState) -> TableState:
         """Adds columns that the pipeline file has, as another one may have created the table; returns the table."""
@@ -182,14 +182,16 @@ class SchemaUpdates:
                 )
                 return self._changed(state, report, no_op_change)
             add = adder(records.spec, requested_fields)
-            declared = new_schema((one.name, one.type) for one in records.spec.shape.columns if not one.is_own)
+            declared = new_schema(
+                (column.name, column.type) for column in records.spec.shape.columns if not column.is_own
+            )
             schema = checked_change(records, add, report.schema.key_columns)(declared)
             if not schema.fields and not table.spec.shape.columns and not table.spec.metadata:
                 return Replan(None, report, (NoColumns(),))
             hit("create.before")
             created = self.new_tables.create(table, schema, report.schema.key_columns)
-            made = set_key_columns(self._catalog, created, report.schema.key_columns)
-            return self._changed(made, report, None)
+            keyed = set_key_columns(self._catalog, created, report.schema.key_columns)
+            return self._changed(keyed, report, None)
         except TypesDiffer as error:
             # Read with the first types, the record that contradicts them is a bad record with an offset.
             first = merge_requested_fields(map(load_requested_fields, report.schema.requested_fields), keeps_first=True)
@@ -221,14 +223,14 @@ class SchemaUpdates:
                 hints_of(merge_requested_fields(requested_fields, True)),
             )
             try:
-                found = merge_reports(table.name, self._jobs.run([batch], job, pool="small"))
+                sample_report = merge_reports(table.name, self._jobs.run([batch], job, pool="small"))
             except TaskFailedError as error:  # The crashing record is searched for when its batch is read.
                 if is_jvm_gone(error) or is_heap_full(error):
                     raise
                 log.warning("sample_failed", table=batch.table, where=batch.place, reason=error.message)
                 continue
-            requested_fields += map(load_requested_fields, found.schema.requested_fields)
-            missing |= found.schema.missing
+            requested_fields += map(load_requested_fields, sample_report.schema.requested_fields)
+            missing |= sample_report.schema.missing
         if len(requested_fields) == 1 and not missing:
             return report
         if table.spec.source.infer.timestamps:

@@ -125,8 +125,8 @@ class RunTimeouts:
         if not reason:
             reason = "the process that works on it has not committed the records that existed at the start"
             remedy = "look at that process with `frazil status`"
-        found = UnavailableError(f"table {first.name}: {reason}{others}", remedy=remedy, where=first.status.where)
-        return self._abandoned(found)
+        outage = UnavailableError(f"table {first.name}: {reason}{others}", remedy=remedy, where=first.status.where)
+        return self._abandoned(outage)
 
     def _abandoned(self, error: UnavailableError) -> UnavailableError:
         """Returns the error with the remedy for a run that ends, instead of a retry."""

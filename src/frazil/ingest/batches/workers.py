@@ -143,8 +143,8 @@ class ThreadWorkers:
 
     def is_free(self, pool: str) -> bool:
         """See the protocol."""
-        known = self._pool(pool)
-        return not known.waiting and known.has_place
+        workers = self._pool(pool)
+        return not workers.waiting and workers.has_place
 
     @property
     def is_idle(self) -> bool:
@@ -153,10 +153,10 @@ class ThreadWorkers:
 
     def submit(self, pool: str, then: Any, work: Callable[[], Any]) -> None:
         """See the protocol."""
-        known, future = self._pool(pool), Future[Any]()
-        future.add_done_callback(lambda done: self._done.put((known, Done(then, done))))
-        known.waiting.append((future, work))
-        known.begin()
+        workers, future = self._pool(pool), Future[Any]()
+        future.add_done_callback(lambda done: self._done.put((workers, Done(then, done))))
+        workers.waiting.append((future, work))
+        workers.begin()
 
     def wait(self, timeout_s: float) -> list[Done]:
         """See the protocol."""

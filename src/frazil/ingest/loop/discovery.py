@@ -76,8 +76,8 @@ class Discovery:
         return self._in_order
 
     def _add(self, table: TableSpec) -> None:
-        self.tables[table.name] = made = Table(table)
-        self._by_alike_name.setdefault(fold_accents(table.name), []).append(made)
+        self.tables[table.name] = added = Table(table)
+        self._by_alike_name.setdefault(fold_accents(table.name), []).append(added)
 
     def refresh_topics(self) -> None:
         """Requests topics and partitions, and adds the tables of new topics."""
@@ -95,8 +95,8 @@ class Discovery:
         if not self._spec.selected.follows_topic_keys:
             return self._source.topics(wanted)
         keys = self._source.topic_keys(self._spec.control_topic)
-        found = self._source.topics(lambda name: is_enabled(keys.get(name, {})) or wanted(name))
-        return {name: replace(topic, keys=keys.get(name, {})) for name, topic in found.items()}
+        topics = self._source.topics(lambda name: is_enabled(keys.get(name, {})) or wanted(name))
+        return {name: replace(topic, keys=keys.get(name, {})) for name, topic in topics.items()}
 
     def set_topics(self, found: dict[str, TopicDescription]) -> None:
         """Sets the topics of all tables to those found, and adds the table of each new topic that `topics` selects."""
@@ -104,18 +104,18 @@ class Discovery:
             if f"{self._spec.selected.namespace}.{name}" not in self.tables:
                 self._add(self._spec.table_for(name))
         declared = self._refuse_clashes(found)
-        for made in self._spec.tables_by_topic(found):
-            if made.name not in declared:
-                if made.name not in self.tables:
-                    self._add(made)
-                self.tables[made.name].spec = made
+        for route_spec in self._spec.tables_by_topic(found):
+            if route_spec.name not in declared:
+                if route_spec.name not in self.tables:
+                    self._add(route_spec)
+                self.tables[route_spec.name].spec = route_spec
         self._follow_keys(found)
         self._found, self.outage = found, None
-        for known in self.tables.values():
-            if known.schedule.in_flight:
-                self._behind.add(known.name)
+        for table in self.tables.values():
+            if table.schedule.in_flight:
+                self._behind.add(table.name)
             else:
-                self._match(known, found)
+                self._match(table, found)
         self._has_topics, self._matched = True, len(self.tables)
         writing = (table for table in self.tables.values() if table.spec.bad_records.on_bad_record == "dead_letter")
         self._owner_of_dead_letter_table = {table.dead_letter_table_name: table.name for table in writing}
@@ -124,24 +124,24 @@ class Discovery:
         """Whether all tables have been matched with just these topics, so that matching them again would change nothing."""
         return self.outage is None and self._matched == len(self.tables) and self._found == found
 
-    def _refuse_clashes(self, found: dict[str, TopicDescription]) -> set[str]:
+    def _refuse_clashes(self, topics: dict[str, TopicDescription]) -> set[str]:
         """Returns the tables under `tables`, and refuses those that routes make of topics which they do not take."""
-        clashes = clashes_of(self._spec.tables, self._spec.routes, found)
+        clashes = clashes_of(self._spec.tables, self._spec.routes, topics)
         for spec in self._spec.tables:
             clash = clashes.get(spec.name)
             self.tables[spec.name].refusal = (*clash, spec.name) if clash is not None else None
         return {spec.name for spec in self._spec.tables}
 
-    def _follow_keys(self, found: dict[str, TopicDescription]) -> None:
+    def _follow_keys(self, topics: dict[str, TopicDescription]) -> None:
         """Adds the tables that topics ask for, and notes which of them their keys no longer make."""
-        self._topic_tables.update(found.values(), self.tables)
-        for name, made in self._topic_tables.settings.items():
+        self._topic_tables.update(topics.values(), self.tables)
+        for name, spec in self._topic_tables.settings.items():
             if name not in self.tables:
-                self._add(made)
-            known, refusal = self.tables[name], self._topic_tables.refusals.get(name)
-            if None not in (known.refusal, refusal) and known.refusal != refusal and not known.schedule.in_flight:
-                known.begin_again(known.spec)  # It stops again, for the new reason.
-            known.refusal = refusal
+                self._add(spec)
+            table, refusal = self.tables[name], self._topic_tables.refusals.get(name)
+            if None not in (table.refusal, refusal) and table.refusal != refusal and not table.schedule.in_flight:
+                table.begin_again(table.spec)  # It stops again, for the new reason.
+            table.refusal = refusal
 
     def add_routed(self, rest: Table) -> None:
         """Adds the tables that a route has made, as the progress of its table of the rest names them."""
@@ -156,7 +156,7 @@ class Discovery:
 
         Raises: the errors of `Catalog.load`.
         """
-        for table in [one for one in self.tables.values() if one.spec.route is not None]:
+        for table in [candidate for candidate in self.tables.values() if candidate.spec.route is not None]:
             table.state = self._catalog.load(table.name)
             self.add_routed(table)
 
@@ -236,10 +236,10 @@ class Discovery:
 
     def _beginnings_of(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
         """Returns the first offsets that exist, of partitions with a leader."""
-        found = {partition: self._beginnings.get(partition) for partition in partitions}
-        missing = [partition for partition, offset in found.items() if offset is None]
-        known = {partition: offset for partition, offset in found.items() if offset is not None}
-        return known | (self._source.beginnings(missing) if missing else {})
+        remembered = {partition: self._beginnings.get(partition) for partition in partitions}
+        missing = [partition for partition, offset in remembered.items() if offset is None]
+        beginnings = {partition: offset for partition, offset in remembered.items() if offset is not None}
+        return beginnings | (self._source.beginnings(missing) if missing else {})
 
     def check_start(self, table: Table) -> None:
         """Raises TableStopped when `start` has an offset of a partition that the topic does not have."""
@@ -303,10 +303,10 @@ class Discovery:
         Raises: TableStopped when records are gone and may not be skipped.
         """
         vector = table.position()
-        there = [(t, p) for t, p in table.partitions() if p in vector.get(t, {})]
-        beginnings = self._beginnings_of(there)
+        partitions = [(t, p) for t, p in table.partitions() if p in vector.get(t, {})]
+        beginnings = self._beginnings_of(partitions)
         lost: list[OffsetRange] = []
-        for topic, partition in there:
+        for topic, partition in partitions:
             offset = vector[topic][partition]
             first = beginnings.get((topic, partition), offset)
             where = f"topic {topic}, partition {partition}, offset {offset}"
@@ -362,10 +362,10 @@ class Discovery:
                 "remove it from the pipeline file, or take it over again with `frazil adopt`",
                 table.name,
             )
-        known = state.progress.cluster_id
-        if known and known != cluster_id:
+        recorded_id = state.progress.cluster_id
+        if recorded_id and recorded_id != cluster_id:
             raise TableStopped(
-                f"the table's progress belongs to Kafka cluster {known}, and this is {cluster_id}",
+                f"the table's progress belongs to Kafka cluster {recorded_id}, and this is {cluster_id}",
                 "point `bootstrap.servers` at that cluster, or use another `pipeline` name for this one",
                 table.name,
             )
@@ -401,8 +401,8 @@ class Discovery:
         for other in self._by_alike_name.get(fold_accents(table.name), ()):
             if other.name == table.name or table.state is None:
                 continue
-            found = other.state or load(other.name)
-            if found is not None and found.uuid == table.state.uuid:
+            state = other.state or load(other.name)
+            if state is not None and state.uuid == table.state.uuid:
                 raise TableStopped(
                     f"the catalog has one table for `{table.name}` and `{other.name}`: it ignores case or accents",
                     "leave its topic out of `topics`, or give one of the two a table of its own under `tables`",
@@ -431,12 +431,12 @@ class Discovery:
         self._match(table, self._source.described(set(table.offsets.topics)))
         self._check_topic_ids(table)
 
-    def _match(self, table: Table, found: dict[str, TopicDescription]) -> None:
+    def _match(self, table: Table, topics: dict[str, TopicDescription]) -> None:
         self._behind.discard(table.name)
-        made = self._topic_tables.settings.get(table.name, table.spec)
-        if made is not table.spec and table.refusal is None:
-            table.begin_again(made)
-        table.offsets.topics = {name: found[name] for name in select_topics(table.spec.source.topics, found)}
+        spec = self._topic_tables.settings.get(table.name, table.spec)
+        if spec is not table.spec and table.refusal is None:
+            table.begin_again(spec)
+        table.offsets.topics = {name: topics[name] for name in select_topics(table.spec.source.topics, topics)}
         if table.offsets.at_start is None and table.offsets.topics:
             # `latest` means records produced after the start: of a topic that was created since then that is every record.
             is_late = self._has_topics and table.spec.source.start.kind == "latest"

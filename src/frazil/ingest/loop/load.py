@@ -224,20 +224,20 @@ class Loader:
         """
         if not is_dry:
             self.load(table)
-        found = Restart(table.progress.offsets, self._discovery.start_offsets(table), table.spec.changes.mode)
+        restart = Restart(table.progress.offsets, self._discovery.start_offsets(table), table.spec.changes.mode)
         if not is_dry:
-            table.state = self.pipeline.restart(table, found.start)
+            table.state = self.pipeline.restart(table, restart.start)
             table.forget_batches()
             forget_batch(table)
-            log.info("table_reset", table=table.name, offsets=found.start)
-        return found
+            log.info("table_reset", table=table.name, offsets=restart.start)
+        return restart
 
     def in_turn(self, tables: Iterable[Table]) -> list[Table]:
         """Returns the tables in the order in which they are loaded or refreshed. Those that are not loaded come first
         or last by turns: neither kind may occupy a slow catalog.
         """
         self._are_unloaded_first = first = not self._are_unloaded_first
-        return sorted(tables, key=lambda one: (one.catalog.is_loaded is first, one.catalog.asked_at_s))
+        return sorted(tables, key=lambda table: (table.catalog.is_loaded is first, table.catalog.asked_at_s))
 
     def is_due(self, table: Table) -> bool:
         """Whether the table must be loaded: it is not loaded, its credentials end soon, or another writer may have
@@ -283,9 +283,9 @@ class Loader:
 
     def _is_first(self, warning: str, table: Table) -> bool:
         """Whether the table has not had this warning before."""
-        known = len(self._warned)
+        count_before = len(self._warned)
         self._warned.add((warning, table.name))
-        return len(self._warned) > known
+        return len(self._warned) > count_before
 
     def load_schemas(self, table: Table) -> None:
         """Requests the schemas of the last batch, so that they are not missing in the first batch of this process.

@@ -265,9 +265,9 @@ class Ownership:
             return None
         usable = (t for t in tables if not t.spec.has_query and t.status.run_state is not RunState.STOPPED)
         count = _WARM_RECORDS if self._warm_jobs < _MOST_WARM_JOBS else _KEEP_WARM_RECORDS
-        found = [p for t in usable if t.catalog.is_loaded and (p := _newest(t, ends, count, now_s))]
+        candidates = [p for t in usable if t.catalog.is_loaded and (p := _newest(t, ends, count, now_s))]
         # After a job that has failed another table is read: the records of the first may be the cause.
-        planned = found[self._failed_warm_jobs % len(found)] if found else None
+        planned = candidates[self._failed_warm_jobs % len(candidates)] if candidates else None
         self._is_warming = planned is not None
         if planned is None:  # Without records no more can be done now.
             self._warm_jobs, self._warm_due_s = max(WARM_JOBS, self._warm_jobs), now_s + _WARM_AGAIN_S
@@ -343,11 +343,11 @@ def _newest(table: Table, ends: Mapping[Partition, int], count: int, now_s: floa
     """Returns a batch of about `count` newest records of a table, from all its partitions, as each has a Kafka client of its
     own; None where they have no records.
     """
-    known = {place: end for place in table.partitions() if (end := ends.get(place, 0)) > 0}
-    if not known:
+    known_ends = {place: end for place in table.partitions() if (end := ends.get(place, 0)) > 0}
+    if not known_ends:
         return None
-    each = max(1, count // len(known))
-    starts = {place: max(0, end - each) for place, end in known.items()}
-    ranges = tuple(OffsetRange(*place, starts[place], end) for place, end in known.items())
+    each = max(1, count // len(known_ends))
+    starts = {place: max(0, end - each) for place, end in known_ends.items()}
+    ranges = tuple(OffsetRange(*place, starts[place], end) for place, end in known_ends.items())
     batch = Batch(table.name, ranges, is_apart=True)
     return Planned(table, batch, by_topic(starts), dict(ends), dict(ends), now_s)

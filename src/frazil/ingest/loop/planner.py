@@ -210,13 +210,13 @@ class Planner:
         """
         earliest_s = due_s - (table.schedule.interval_s or 0.0) / 2
         others = (
-            one.schedule.next_due_s
-            for one in self._discovery.tables.values()
-            if earliest_s <= one.schedule.next_due_s < due_s
-            and one is not table
-            and one.schedule.interval_s == table.schedule.interval_s
-            and not one.schedule.failures
-            and not table.offsets.topics.keys().isdisjoint(one.offsets.topics)
+            other.schedule.next_due_s
+            for other in self._discovery.tables.values()
+            if earliest_s <= other.schedule.next_due_s < due_s
+            and other is not table
+            and other.schedule.interval_s == table.schedule.interval_s
+            and not other.schedule.failures
+            and not table.offsets.topics.keys().isdisjoint(other.offsets.topics)
         )
         return min(others, default=due_s)
 
@@ -227,7 +227,8 @@ class Planner:
         is_patient = now_s < 2 * table.schedule.batch_done_at_s - table.schedule.last_batch_at_s
         others = (self._discovery.tables[name] for name in table.schedule.read_with) if is_patient else ()
         if not any(
-            one.schedule.in_flight and one.schedule.last_batch_at_s == table.schedule.last_batch_at_s for one in others
+            other.schedule.in_flight and other.schedule.last_batch_at_s == table.schedule.last_batch_at_s
+            for other in others
         ):
             table.schedule.read_with = frozenset()
         return bool(table.schedule.read_with)
@@ -286,7 +287,7 @@ def _is_planned(table: Table) -> bool:
 
 def _new_tables(tables: Iterable[Table]) -> dict[str, list[Table]]:
     """Returns by table of the rest those tables of its route that have no commit yet, and that nothing keeps from one."""
-    found: dict[str, list[Table]] = {}
+    tables_by_rest: dict[str, list[Table]] = {}
     for table in tables:
         route, schedule = table.spec.route, table.schedule
         if (
@@ -297,8 +298,8 @@ def _new_tables(tables: Iterable[Table]) -> dict[str, list[Table]]:
             and not (schedule.is_paused or schedule.failures)
             and table.status.run_state is not RunState.STOPPED
         ):
-            found.setdefault(route.rest, []).append(table)
-    return found
+            tables_by_rest.setdefault(route.rest, []).append(table)
+    return tables_by_rest
 
 
 def _is_unready(table: Table, is_rest: bool) -> bool:

@@ -41,7 +41,7 @@ def next_offsets(tables: Iterable[Table]) -> dict[Partition, int]:
     """Returns the next offset of each partition that feeds a table of this process: the least of all tables that it feeds. A
     partition is missing while that is not known of one of them.
     """
-    found: dict[Partition, int] = {}
+    offsets: dict[Partition, int] = {}
     unknown: set[Partition] = set()
     own: set[Partition] = set()
     for table in tables:
@@ -54,9 +54,9 @@ def next_offsets(tables: Iterable[Table]) -> dict[Partition, int]:
             if offset is None or is_other or not is_loaded:
                 unknown.add(place)
             else:
-                found[place] = min(offset, found.get(place, offset))
+                offsets[place] = min(offset, offsets.get(place, offset))
     own -= unknown
-    return {place: offset for place, offset in found.items() if place in own}
+    return {place: offset for place, offset in offsets.items() if place in own}
 
 
 @dataclass(frozen=True)
@@ -145,21 +145,21 @@ class OffsetPublisher:
 
         Raises: ConflictError for a group of others; UnavailableError.
         """
-        there = self._group.offsets(wanted)
-        for (topic, partition), held in there.items():
+        published = self._group.offsets(wanted)
+        for (topic, partition), held in published.items():
             if not held.metadata.startswith(_MARK):
                 message = "another client commits offsets in the group of this pipeline"
                 raise ConflictError(message, where=f"topic {topic}, partition {partition}")
-        self._inherited = {place: there.get(place) for place in wanted} | self._inherited
+        self._inherited = {place: published.get(place) for place in wanted} | self._inherited
         due = {
             place: GroupOffset(offset, self._mark)
             for place, offset in wanted.items()
-            if self._is_due(place, offset, there.get(place), is_settled)
-            or (is_repeat and offset == there[place].offset)
+            if self._is_due(place, offset, published.get(place), is_settled)
+            or (is_repeat and offset == published[place].offset)
         }
         if due:
             self._group.commit(due)
-        return all(place in due or there[place].offset == offset for place, offset in wanted.items())
+        return all(place in due or published[place].offset == offset for place, offset in wanted.items())
 
     def _is_due(self, place: Partition, offset: int, held: GroupOffset | None, is_settled: bool) -> bool:
         """Whether the offset is to take the place of `held`: an offset of this run is replaced by any other, one of an

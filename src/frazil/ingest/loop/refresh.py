@@ -58,11 +58,11 @@ class Refresher:
         """Loads every table for the first time, except those of a service that hangs. wait: handles the work that ends
         within a time in seconds; returns whether there was some.
         """
-        answered_s, left, known = float("inf"), deque[Table](), set[str]()
+        answered_s, left, names = float("inf"), deque[Table](), set[str]()
         while not self._ending.has_begun and self._clock.monotonic_s() < answered_s + FIRST_LOADS_S:
-            if len(self._discovery.tables) > len(known):  # A table of the rest names others, once it is loaded.
-                left += [table for table in self._discovery.in_order if table.name not in known]
-                known.update(self._discovery.tables)
+            if len(self._discovery.tables) > len(names):  # A table of the rest names others, once it is loaded.
+                left += [table for table in self._discovery.in_order if table.name not in names]
+                names.update(self._discovery.tables)
                 self._ownership.update(self._discovery.in_order)
             while left and self._workers.is_free(pool_of("load", left[0])):
                 self.load(left.popleft())

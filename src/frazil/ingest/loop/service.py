@@ -376,7 +376,7 @@ class Service:
             p.table.schedule.in_flight = True
             p.table.schedule.last_batch_at_s = p.planned_at_s
             p.table.schedule.tasks_from_s, p.table.schedule.tasks_to_s = self._clock.monotonic_s(), None
-            p.table.schedule.read_with = tables_read_with(p.batch, (one.batch for one in planned))
+            p.table.schedule.read_with = tables_read_with(p.batch, (batch_read.batch for batch_read in planned))
             p.table.status.set(RunState.RUNNING)
             beside = sorted(p.table.schedule.read_with)
             log.debug("batch_planned", table=p.table.name, offsets=p.batch.span, pool=kind, shared_with=beside)

@@ -234,9 +234,9 @@ def _add_refusals(table: Table, report: TaskReport) -> None:
     noted = add_names(table.schema.refusals, report.schema.refusals)
     if noted == table.schema.refusals:
         return
-    known = {refused.change for refused in refused_changes(table.schema.refusals)}
+    known_changes = {refused.change for refused in refused_changes(table.schema.refusals)}
     for refused in refused_changes(noted):
-        if refused.change not in known:
+        if refused.change not in known_changes:
             log.warning(
                 "schema_change_refused",
                 table=table.name,

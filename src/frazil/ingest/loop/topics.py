@@ -121,7 +121,7 @@ class TopicTables:
         self, topics: Iterable[TopicDescription], taken: Container[str]
     ) -> Iterator[tuple[str, TopicDescription]]:
         owners: dict[str, str] = {}
-        for topic in sorted(filter(lambda one: is_enabled(one.keys), topics), key=self._precedence):
+        for topic in sorted(filter(lambda candidate: is_enabled(candidate.keys), topics), key=self._precedence):
             name = table_of(self._spec, topic.name, topic.keys)
             if name in owners:
                 reason = f"the table {name} is that of the topic {owners[name]}"
@@ -152,7 +152,11 @@ class TopicTables:
             self.settings.setdefault(name, TableSpec(name=name, topics=(TopicSelector(literal=topic.name),)))
             return
         self.refusals.pop(name, None)
-        for one in differences:
+        for difference in differences:
             log.warning(
-                "topic_key_ignored", topic=topic.name, key=PREFIX + one.key, reason=one.reason, remedy=one.remedy
+                "topic_key_ignored",
+                topic=topic.name,
+                key=PREFIX + difference.key,
+                reason=difference.reason,
+                remedy=difference.remedy,
             )

@@ -28,9 +28,11 @@ BATCH_REMEDY = "correct the condition, or write `else: warn`"
 def with_commits(spec: TableSpec, report: TaskReport) -> TaskReport:
     """Returns the report of a batch with the expectations of whole commits that it does not meet."""
     few = {
-        one.name: 1
-        for one in spec.query.expect
-        if one.min_rows is not None and report.counts.record_count and report.counts.row_count < one.min_rows
+        expectation.name: 1
+        for expectation in spec.query.expect
+        if expectation.min_rows is not None
+        and report.counts.record_count
+        and report.counts.row_count < expectation.min_rows
     }
     return replace(report, unmet=replace(report.unmet, counts=add_counts(report.unmet.counts, few))) if few else report
 
@@ -48,13 +50,19 @@ class ExpectationState:
 
     def unmet(self, spec: TableSpec, report: TaskReport) -> list[ExpectationSpec]:
         """Returns the expectations that a batch does not meet; one with a share where more of the recent records do not."""
-        return [one for one in spec.query.expect if one.name in report.unmet.counts and self._is_above(one, report)]
+        return [
+            expectation
+            for expectation in spec.query.expect
+            if expectation.name in report.unmet.counts and self._is_above(expectation, report)
+        ]
 
-    def _is_above(self, one: ExpectationSpec, report: TaskReport) -> bool:
-        if one.at_most is None:
+    def _is_above(self, expectation: ExpectationSpec, report: TaskReport) -> bool:
+        if expectation.at_most is None:
             return True
-        tally = self.tallies.get(one.name, Tally())
-        return tally.share_after(report.counts.written_count, report.unmet.counts[one.name]) > one.at_most
+        tally = self.tallies.get(expectation.name, Tally())
+        return (
+            tally.share_after(report.counts.written_count, report.unmet.counts[expectation.name]) > expectation.at_most
+        )
 
     def stop_at_record(self, spec: TableSpec, report: TaskReport) -> FrazilError | None:
         """Returns the error of a batch with a record that must not be there; None without one."""
@@ -65,50 +73,55 @@ class ExpectationState:
         return self._stop(spec, report, is_of_batch=True)
 
     def _stop(self, spec: TableSpec, report: TaskReport, is_of_batch: bool) -> FrazilError | None:
-        stopping = [one for one in self.unmet(spec, report) if one.action == "stop" and one.is_of_batch == is_of_batch]
+        stopping = [
+            expectation
+            for expectation in self.unmet(spec, report)
+            if expectation.action == "stop" and expectation.is_of_batch == is_of_batch
+        ]
         return _error_of(spec, stopping[0], report) if stopping else None
 
     def note_committed(self, spec: TableSpec, report: TaskReport, now_s: float) -> None:
         """Counts a committed batch, and logs each expectation that is not met, at most once a minute."""
-        for one in self.unmet(spec, report):
-            self.unlogged[one.name] += report.unmet.counts[one.name]
-            if now_s - self.logged_at_s.get(one.name, -_LOG_EVERY_S) >= _LOG_EVERY_S:
-                self.logged_at_s[one.name] = now_s
-                _log(spec, one, self.unlogged.pop(one.name), report.unmet.first.get(one.name))
-        for one in spec.query.expect:
-            if one.at_most is not None:
-                tally = self.tallies.setdefault(one.name, Tally())
-                tally.add(report.counts.written_count, report.unmet.counts.get(one.name, 0))
+        for expectation in self.unmet(spec, report):
+            self.unlogged[expectation.name] += report.unmet.counts[expectation.name]
+            if now_s - self.logged_at_s.get(expectation.name, -_LOG_EVERY_S) >= _LOG_EVERY_S:
+                self.logged_at_s[expectation.name] = now_s
+                _log(spec, expectation, self.unlogged.pop(expectation.name), report.unmet.first.get(expectation.name))
+        for expectation in spec.query.expect:
+            if expectation.at_most is not None:
+                tally = self.tallies.setdefault(expectation.name, Tally())
+                tally.add(report.counts.written_count, report.unmet.counts.get(expectation.name, 0))
 
 
-def _error_of(spec: TableSpec, one: ExpectationSpec, report: TaskReport) -> FrazilError:
-    count, first = report.unmet.counts[one.name], report.unmet.first.get(one.name)
+def _error_of(spec: TableSpec, expectation: ExpectationSpec, report: TaskReport) -> FrazilError:
+    count, first = report.unmet.counts[expectation.name], report.unmet.first.get(expectation.name)
     if first is None:
-        reason = (
-            f"the batch has {plural(report.counts.row_count, 'row')}, and {one.name} expects at least {one.min_rows}"
-        )
+        rows = plural(report.counts.row_count, "row")
+        reason = f"the batch has {rows}, and {expectation.name} expects at least {expectation.min_rows}"
         return SpecError(reason, remedy=BATCH_REMEDY, where=spec.name)
     more = f" (and {count - 1} more in this batch)" if count > 1 else ""
     reason = f"{first.reason}{more}"
-    if one.at_most is not None:
-        reason = f"more than {100 * one.at_most:g}% of recent records do not meet {one.name}: {reason}"
+    if expectation.at_most is not None:
+        reason = f"more than {100 * expectation.at_most:g}% of recent records do not meet {expectation.name}: {reason}"
     return RecordError(
         reason,
         topic=first.topic,
         partition=first.partition,
         offset=first.offset,
-        remedy=STOP_REMEDY if one.at_most is None else BATCH_REMEDY,
+        remedy=STOP_REMEDY if expectation.at_most is None else BATCH_REMEDY,
     )
 
 
-def _log(spec: TableSpec, one: ExpectationSpec, count: int, first: BadRecord | None) -> None:
+def _log(spec: TableSpec, expectation: ExpectationSpec, count: int, first: BadRecord | None) -> None:
     place = {"topic": first.topic, "partition": first.partition, "offset": first.offset} if first is not None else {}
     log.warning(
         "expectation_not_met",
         table=spec.name,
-        expectation=one.name,
-        action=one.action,
+        expectation=expectation.name,
+        action=expectation.action,
         count=count,
-        reason=first.reason if first is not None else f"a commit has fewer than {plural(one.min_rows or 0, 'row')}",
+        reason=first.reason
+        if first is not None
+        else f"a commit has fewer than {plural(expectation.min_rows or 0, 'row')}",
         **place,
     )

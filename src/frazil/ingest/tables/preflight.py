@@ -109,10 +109,10 @@ def term_mismatch(spec: TableSpec, found: Schema, file: Path) -> SpecError | Non
     schema `found`, the declared columns and the metadata columns: the first one, which names the others; None when all
     have one.
     """
-    there = {field.name: field.field_type for field in found.fields}
-    spellings = Spellings(there)
+    columns = {field.name: field.field_type for field in found.fields}
+    spellings = Spellings(columns)
     declared = {name: kind for name, kind in declared_columns(spec).items() if spellings.find(name) is None}
-    schema = new_schema((declared | there).items())
+    schema = new_schema((declared | columns).items())
     errors: list[SpecError] = []
     for term in layout_of(spec).terms:
         try:
@@ -133,9 +133,9 @@ def refuse_foreseen(table: Table, catalog: Catalog) -> None:
         check_partitions(table)
         _check_declared(table)
         if table.spec.bad_records.on_bad_record == "dead_letter":
-            found = catalog.load(table.dead_letter_table_name)
-            if found is not None:
-                refuse_other_table(found, table.name)
+            dead_letters = catalog.load(table.dead_letter_table_name)
+            if dead_letters is not None:
+                refuse_other_table(dead_letters, table.name)
     except FrazilError as error:
         if error.exit_code != 2:
             raise
@@ -229,7 +229,9 @@ def unwritten_defaults(table: Table) -> str:
 def _with_defaults(schema: Schema) -> list[str]:
     """Returns the paths of columns with a default for new rows."""
     fields = [schema.find_field(number) for number in schema.field_ids]
-    return [schema.find_column_name(one.field_id) or one.name for one in fields if one.write_default is not None]
+    return [
+        schema.find_column_name(field.field_id) or field.name for field in fields if field.write_default is not None
+    ]
 
 
 def moments_as_partitions(spec: TableSpec, schema: Schema) -> str:
@@ -271,7 +273,7 @@ _ORIGINS: tuple[MetadataField, ...] = ("topic", "source_database", "source_schem
 def has_apart_rows(table: Table) -> bool:
     """Whether the table's key has the topic or the source table of a row, so that no row moves from one to another."""
     changes = target_of(table).changes
-    return changes is not None and any(table.spec.metadata.get(one) in changes.key_columns for one in _ORIGINS)
+    return changes is not None and any(table.spec.metadata.get(origin) in changes.key_columns for origin in _ORIGINS)
 
 
 def may_have_source_order(table: Table) -> bool:
@@ -342,19 +344,19 @@ def declared_mismatch(spec: TableSpec, schema: Schema | None) -> SpecError | Non
     """Returns the reason why the table cannot have the declared columns; None when it can, also where a run adds or widens
     some. schema: of the table (None: it will be created); of a table with a query, the known fields of its records.
     """
-    there = {field.name: field.field_type for field in schema.fields} if schema is not None else {}
-    spellings = Spellings([*there])
+    existing = {field.name: field.field_type for field in schema.fields} if schema is not None else {}
+    spellings = Spellings([*existing])
     for column in spec.shape.columns:
-        pair = _member_pair(column.type, there.get(column.name), (column.name,))
+        pair = _member_pair(column.type, existing.get(column.name), (column.name,))
         if pair is not None:
             return _members_alike(spec, *pair)
-        if column.name in there:
-            if not _is_or_becomes(there[column.name], column.type):
-                return _of_another_type(spec, column.name, there[column.name], column.type)
+        if column.name in existing:
+            if not _is_or_becomes(existing[column.name], column.type):
+                return _of_another_type(spec, column.name, existing[column.name], column.type)
             continue
         others = spellings.others(column.name)
         if others:
-            return _respelt(spec, column.name, others[0], is_there=others[0] in there)
+            return _respelt(spec, column.name, others[0], is_there=others[0] in existing)
         spellings.add(column.name)
     return None
 
@@ -362,9 +364,11 @@ def declared_mismatch(spec: TableSpec, schema: Schema | None) -> SpecError | Non
 def _is_or_becomes(table: IcebergType, declared: IcebergType) -> bool:
     """Whether a column has the declared type, or a wider one that records have required since, or can be widened to it."""
     if isinstance(table, StructType) and isinstance(declared, StructType):
-        there = {member.name: member.field_type for member in table.fields}
+        members = {member.name: member.field_type for member in table.fields}
         return all(
-            _is_or_becomes(there[member.name], member.field_type) for member in declared.fields if member.name in there
+            _is_or_becomes(members[member.name], member.field_type)
+            for member in declared.fields
+            if member.name in members
         )
     if isinstance(table, ListType) and isinstance(declared, ListType):
         return _is_or_becomes(table.element_type, declared.element_type)
@@ -377,13 +381,13 @@ def _member_pair(declared: IcebergType, table: IcebergType | None, path: FieldPa
     """Returns the path of a declared member, and the name of another one beside it that differs in case alone; None where
     there is none, or the table has both. table: the type of the column in the table. path: of the declared type.
     """
-    spellings, known = Spellings(), {part.name: part.field_type for part in parts_of(table)} if table else {}
+    spellings, members = Spellings(), {part.name: part.field_type for part in parts_of(table)} if table else {}
     for part in parts_of(declared):
         others = spellings.others(part.name)
-        if others and not known.keys() >= {part.name, others[0]}:
+        if others and not members.keys() >= {part.name, others[0]}:
             return (*path, part.name), others[0]
         spellings.add(part.name)
-    inner = (_member_pair(part.field_type, known.get(part.name), (*path, part.name)) for part in parts_of(declared))
+    inner = (_member_pair(part.field_type, members.get(part.name), (*path, part.name)) for part in parts_of(declared))
     return next(filter(None, inner), None)
 
 
@@ -402,7 +406,7 @@ def _members_alike(spec: TableSpec, path: FieldPath, other: str) -> SpecError:
 def _of_another_type(spec: TableSpec, name: str, table: IcebergType, declared: IcebergType) -> SpecError:
     have, asked = (str(kind).split("<")[0] for kind in (table, declared))
     differs = have if have != asked else f"another {have}"
-    column = next(one for one in spec.shape.columns if one.name == name)
+    column = next(candidate for candidate in spec.shape.columns if candidate.name == name)
     field = ".".join(column.field or (name,))
     as_text = ", coerce: true" if column.coerce else ""
     message = (

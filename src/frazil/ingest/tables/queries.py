@@ -136,22 +136,25 @@ class SparkQueries:
         with self._lock:
             if place not in self._expectations:
                 self._expectations[place] = tuple(
-                    self._expectation(spec, one, rows) for one in spec.query.expect if one.is_of_rows
+                    self._expectation(spec, expectation, rows)
+                    for expectation in spec.query.expect
+                    if expectation.is_of_rows
                 )
             return self._expectations[place]
 
-    def _expectation(self, spec: TableSpec, one: ExpectationSpec, rows: Schema) -> Expectation:
-        where = f"{spec.name}, expect.{one.name}"
+    def _expectation(self, spec: TableSpec, expected: ExpectationSpec, rows: Schema) -> Expectation:
+        where = f"{spec.name}, expect.{expected.name}"
         try:
             with waiting_for_fields(spec, where, may_come=not spec.query.select or "*" in spec.query.select):
-                found = analyse_condition(self._catalyst(spec.query.udf), one.that, rows, one.name)
+                condition = analyse_condition(self._catalyst(spec.query.udf), expected.that, rows, expected.name)
         except SpecError as error:
             error.where = ", ".join(filter(None, (where, error.where)))
             raise
-        _refuse_outside(found.outside, where, _EXPECT_REMEDY)
-        assert found.stage is not None
-        action = one.action if one.at_most is None else "warn"  # A share is judged when all tasks have reported.
-        expectation = Expectation(one.name, found.stage.condition, one.that, action)
+        _refuse_outside(condition.outside, where, _EXPECT_REMEDY)
+        assert condition.stage is not None
+        # A share is judged when all tasks have reported.
+        action = expected.action if expected.at_most is None else "warn"
+        expectation = Expectation(expected.name, condition.stage.condition, expected.that, action)
         _refuse_unproven(Program((), (), expectations=(expectation,)), where, _EXPECT_REMEDY)
         return expectation
 
@@ -216,7 +219,7 @@ def _refuse_spark_part(spec: TableSpec, program: Program) -> None:
     part = program.spark_part
     assert part is not None
     what = f"Spark computes {part.reason}"
-    looked_up = {one.name for one in spec.query.lookup} & {one.name for one in part.inputs.output}
+    looked_up = {lookup.name for lookup in spec.query.lookup} & {field.name for field in part.inputs.output}
     if looked_up:
         raise SpecError(
             f"{what}, and `{min(looked_up)}` is looked up behind that",
@@ -229,9 +232,9 @@ def _refuse_spark_part(spec: TableSpec, program: Program) -> None:
             remedy=f"use functions that tasks compute themselves; {RULES}",
             where=spec.name,
         )
-    made = Spellings(spark_columns(program))
+    spellings = Spellings(spark_columns(program))
     for name in (*spec.changes.key_columns, *filter(None, (spec.changes.order_by,))):
-        if made.find(name):
+        if spellings.find(name):
             raise SpecError(
                 f"{what}, and `{name}`, by which rows are found, needs a value in deletes too",
                 remedy=f"make `{name}` of functions that tasks compute themselves; {RULES}",
@@ -272,11 +275,11 @@ class QueryTables:
         for table in tables:
             if not table.spec.query.lookup:
                 continue
-            known = {name: reference.types for name, reference in table.schema.references.items()}
+            types_before = {name: reference.types for name, reference in table.schema.references.items()}
             try:
                 self._references.refresh(table, states)
-                found = {name: reference.types for name, reference in table.schema.references.items()}
-                if table.schema.query is not None and found != known:
+                types = {name: reference.types for name, reference in table.schema.references.items()}
+                if table.schema.query is not None and types != types_before:
                     table.state = self.load(table)
             except SpecError as error:
                 raise UnavailableError(error.message, remedy=error.remedy, where=error.where) from None
@@ -382,21 +385,21 @@ class QueryTables:
         own = own_columns(table.records.spec)
         fields = Schema(*(field for field in records.fields if field.name not in own))
         self._catalog.mark(table.name, RECORDS_SCHEMA, fields.model_dump_json())
-        made = loaded(self._catalog, table.name)
-        self._note_key(table, made)
-        return made
+        state = loaded(self._catalog, table.name)
+        self._note_key(table, state)
+        return state
 
     def _note_key(self, table: Table, state: TableState) -> None:
         """Keeps the id of the key of `protect` in the table.
 
         Raises: SpecError for another key where rows are found by a hash.
         """
-        protection, known = protection_of(table.spec), state.marks.get(PROTECT_KEY_ID)
-        if protection is None or known == protection.key.id:
+        protection, key_id = protection_of(table.spec), state.marks.get(PROTECT_KEY_ID)
+        if protection is None or key_id == protection.key.id:
             return
-        if known is not None and table.spec.changes.mode == "upsert" and _is_key_hashed(table, protection):
+        if key_id is not None and table.spec.changes.mode == "upsert" and _is_key_hashed(table, protection):
             raise SpecError(
-                f"the table's keys are hashed with the key {known}, and `protect_key` is the key {protection.key.id}",
+                f"the table's keys are hashed with the key {key_id}, and `protect_key` is the key {protection.key.id}",
                 remedy="give it the old `protect_key`, or the table a new name",
                 where=table.name,
             )
@@ -405,7 +408,7 @@ class QueryTables:
     def _analysed(self, table: Table, records: Schema) -> Query:
         whole = extend_schema(records, {(): declared_columns(table.records.spec)})
         # Rescued values are beside the columns of the records.
-        fields = Schema(*(one for one in whole.fields if one.name != RESCUED_COLUMN))
+        fields = Schema(*(field for field in whole.fields if field.name != RESCUED_COLUMN))
         protection, stage = protection_of(table.spec), None
         if protection is not None:
             origins = field_origins(table, fields)
@@ -413,7 +416,9 @@ class QueryTables:
         seen = fields if stage is None else protected_schema(fields, stage)
         self._references.refresh(table, {})
         with waiting_for_fields(table.spec, table.name):
-            lookups = [lookup_stage(one, table.schema.references[one.name], seen) for one in table.spec.query.lookup]
+            lookups = [
+                lookup_stage(lookup, table.schema.references[lookup.name], seen) for lookup in table.spec.query.lookup
+            ]
         seen = with_lookups(seen, lookups)
         if not (table.spec.query.select or table.spec.query.where or table.spec.query.has_steps):
             query = _unchanged(table, seen)
@@ -437,8 +442,8 @@ class QueryTables:
             return query
         if self._queries is None:
             raise _no_spark(table)
-        found = self._queries.expectations(table.spec, new_schema(query_columns(query).items()))
-        return replace(query, program=replace(program_of(query), expectations=found))
+        expectations = self._queries.expectations(table.spec, new_schema(query_columns(query).items()))
+        return replace(query, program=replace(program_of(query), expectations=expectations))
 
 
 def _no_spark(table: Table) -> SpecError:
@@ -449,7 +454,7 @@ def _behind(stage: Project, program: Program) -> Program:
     """Returns the program for records that `stage` protects."""
     part = program.spark_part
     if part is not None:
-        carried = tuple((one.name, one) for one in part.values)
+        carried = tuple((value.name, value) for value in part.values)
         inputs = replace(part.inputs, stages=(stage, *part.inputs.stages))
         stage, program = (
             Project((*stage.columns, *carried)),
@@ -473,10 +478,11 @@ def field_origins(table: Table, fields: Schema) -> dict[str, Path | None]:
 
 def _unchanged(table: Table, seen: Schema) -> Query:
     """Returns the query of a table whose rows are its records, as they are behind `protect` and `lookup`."""
-    kept = [one for one in seen.fields if one.name not in own_columns(table.spec)]
-    made = tuple(Column(one.name, one.field_type, False, frozenset(((one.name,),))) for one in kept)
-    output = tuple(Field(one.name, arrow_type(one.field_type)) for one in kept)
-    return Query(made, frozenset(), Program((Project(tuple((one.name, one) for one in output)),), output), None)
+    kept = [field for field in seen.fields if field.name not in own_columns(table.spec)]
+    columns = tuple(Column(field.name, field.field_type, False, frozenset(((field.name,),))) for field in kept)
+    output = tuple(Field(field.name, arrow_type(field.field_type)) for field in kept)
+    stage = Project(tuple((field.name, field) for field in output))
+    return Query(columns, frozenset(), Program((stage,), output), None)
 
 
 def _refuse_keys_looked_up(spec: TableSpec, query: Query) -> None:

@@ -99,8 +99,8 @@ class References:
             for name in (*on, *take):
                 _check_column(source, lookup, name, where)
             name = as_json([source.identity, on, take])
-            known = find_reference(key_of(name, source.version))
-            return known or note(_read(source, lookup, name, where))
+            reference = find_reference(key_of(name, source.version))
+            return reference or note(_read(source, lookup, name, where))
 
     def _open(self, table: Table, lookup: LookupSpec, states: dict[str, TableState | None], where: str) -> _Source:
         if lookup.file:
@@ -123,11 +123,11 @@ class References:
             if (own.kind, own.host) == (other.kind, other.host):
                 return state.io_properties
         place = replace(other, key="")
-        known = self._reached.get(place)
-        ends_ms = credentials_end_ms(known or {})
-        if known is None or (ends_ms is not None and ends_ms <= self._clock.now_ms() + _MARGIN_MS):
-            known = self._reached[place] = self._catalog.store_properties(file)
-        return known
+        properties = self._reached.get(place)
+        ends_ms = credentials_end_ms(properties or {})
+        if properties is None or (ends_ms is not None and ends_ms <= self._clock.now_ms() + _MARGIN_MS):
+            properties = self._reached[place] = self._catalog.store_properties(file)
+        return properties
 
 
 @contextmanager
@@ -211,7 +211,7 @@ class _IcebergTable:
     def read(self, names: list[str]) -> list[pa.Array]:
         scan = self._catalog.scan(self._state.name)
         self.version = {**self.version, "snapshot-id": scan.read_at}
-        live = sum(file.record_count - sum(one.record_count for one in file.deletes) for file in scan.files)
+        live = sum(file.record_count - sum(deletes.record_count for deletes in file.deletes) for file in scan.files)
         if live > MOST_ROWS:
             raise _too_large(plural(live, "row"), self._state.name)
         parts = [self._rows(file, names) for file in scan.files]
@@ -242,25 +242,25 @@ class _File:
 
     def read(self, names: list[str]) -> list[pa.Array]:
         with self._store.new_input(self._location).open() as stream:
-            found = self._read_within_limits(*self._reader.open(stream, names))
+            rows = self._read_within_limits(*self._reader.open(stream, names))
         if self._store.version_of(self._location) != self.version["version"]:
             raise UnavailableError(
                 "the file was replaced while it was read", remedy="Frazil reads it again", where=self._location
             )
-        return [one_array(found[name]).cast(arrow_type(self.fields[name])) for name in names]
+        return [one_array(rows[name]).cast(arrow_type(self.fields[name])) for name in names]
 
     def _read_within_limits(self, schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> pa.Table:
         """Returns the batches as one table; of a file that is too large no more than that is in memory.
 
         Raises: UnavailableError where there are too many rows or bytes.
         """
-        found, rows, size = list[pa.RecordBatch](), 0, 0
+        parts, rows, size = list[pa.RecordBatch](), 0, 0
         for batch in batches:
-            found.append(batch)
+            parts.append(batch)
             rows, size = rows + batch.num_rows, size + batch.nbytes
             if rows > MOST_ROWS or size > MOST_BYTES:
                 raise _too_large(f"at least {plural(rows, 'row')}, {plural(size, 'byte')}", self._location)
-        return pa.Table.from_batches(found, schema)
+        return pa.Table.from_batches(parts, schema)
 
 
 # Without it, a line break between quotes ends a value where Arrow divides the file into blocks.
@@ -307,7 +307,7 @@ class _Parquet:
         """Returns these columns, and their batches."""
         file = pq.ParquetFile(stream)
         batches = file.iter_batches(columns=names, use_threads=False)
-        return pa.schema([file.schema_arrow.field(name) for name in names]), (one.select(names) for one in batches)
+        return pa.schema([file.schema_arrow.field(name) for name in names]), (batch.select(names) for batch in batches)
 
 
 def _written_type(kind: pa.DataType) -> pa.DataType | None:

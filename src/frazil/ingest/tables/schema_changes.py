@@ -143,26 +143,26 @@ def refuse_metadata_types(spec: TableSpec, schema: Schema) -> None:
             )
 
 
-def _holds(table: IcebergType, made: IcebergType) -> bool:
-    """Whether a column of the table's type has every value of metadata of the type `made`."""
-    if table == made or can_promote(made, table) or isinstance(table, StringType):
+def _holds(table: IcebergType, kind: IcebergType) -> bool:
+    """Whether a column of the table's type has every value of metadata of the type `kind`."""
+    if table == kind or can_promote(kind, table) or isinstance(table, StringType):
         return True
-    if isinstance(made, TimestamptzType):
+    if isinstance(kind, TimestamptzType):
         return isinstance(table, TimestampType | TimestampNanoType | TimestamptzNanoType)
-    return isinstance(made, StringType | BinaryType) and isinstance(table, BinaryType | StringType)
+    return isinstance(kind, StringType | BinaryType) and isinstance(table, BinaryType | StringType)
 
 
-def _metadata_remedy(spec: TableSpec, field: str, name: str, made: IcebergType, table: IcebergType) -> str:
-    if not _is_number_of_time(made, table):
+def _metadata_remedy(spec: TableSpec, field: str, name: str, kind: IcebergType, table: IcebergType) -> str:
+    if not _is_number_of_time(kind, table):
         return f"name another column, `metadata: {{{field}: NAME}}`"
     column = METADATA_COLUMNS[field]  # type: ignore[index]
     query = "in `select`" if spec.query.select else "in a query, `select: select *, … from records`"
     return f"take `{field}` out of `metadata`, and write `unix_millis({column}) as {name}` {query}"
 
 
-def _is_number_of_time(made: IcebergType, table: IcebergType) -> bool:
+def _is_number_of_time(kind: IcebergType, table: IcebergType) -> bool:
     """Whether the table has a number in place of a time, as other tools write Kafka's milliseconds."""
-    return isinstance(made, TimestamptzType) and isinstance(table, LongType)
+    return isinstance(kind, TimestamptzType) and isinstance(table, LongType)
 
 
 def query_adder(spec: TableSpec, query: Query) -> Callable[[Schema], Schema]:
@@ -183,18 +183,18 @@ def query_adder(spec: TableSpec, query: Query) -> Callable[[Schema], Schema]:
                 remedy="add the column to the table, or take it out of `select`",
                 where=spec.name,
             )
-        made = {name: kind for name, kind in columns.items() if name not in metadata}
-        _compare(spec, made, {field.name: field.field_type for field in after.fields})
+        computed = {name: kind for name, kind in columns.items() if name not in metadata}
+        _compare(spec, computed, {field.name: field.field_type for field in after.fields})
         return after
 
     return change
 
 
-def _compare(spec: TableSpec, made: Mapping[str, IcebergType], types: Mapping[str, IcebergType]) -> None:
+def _compare(spec: TableSpec, computed: Mapping[str, IcebergType], types: Mapping[str, IcebergType]) -> None:
     """Raises SpecError where a column of the query has another type, or other letter case, than the table's."""
-    for name, kind in made.items():
+    for name, kind in computed.items():
         if name not in types:
-            other = next(one for one in types if fold_case(one) == fold_case(name))
+            other = next(candidate for candidate in types if fold_case(candidate) == fold_case(name))
             raise NameTaken(
                 f"the query makes a column `{name}`, and the table has it as `{other}`",
                 remedy=_name_otherwise(spec),
@@ -208,9 +208,9 @@ def _compare(spec: TableSpec, made: Mapping[str, IcebergType], types: Mapping[st
             )
 
 
-def _type_remedy(spec: TableSpec, name: str, made: IcebergType, table: IcebergType) -> str:
+def _type_remedy(spec: TableSpec, name: str, kind: IcebergType, table: IcebergType) -> str:
     """Returns what to do about a column of the query that has another type than the table's."""
-    added, is_number = dict(spec.query.add_fields).get(name), _is_number_of_time(made, table)
+    added, is_number = dict(spec.query.add_fields).get(name), _is_number_of_time(kind, table)
     if added is not None and name not in (spec.query.select or ""):
         value = f"unix_millis({added})" if is_number else f"cast({added!r} as …)"
         return f"take `{name}` out of `add_fields`, and write `{value} as {name}` in `select`"
@@ -226,7 +226,7 @@ def columns_with_query(spec: TableSpec, query: Query) -> dict[str, IcebergType]:
 
     Raises: SpecError where two of them have one name, letter case aside.
     """
-    made, own = query_columns(query), own_columns(spec)
+    computed, own = query_columns(query), own_columns(spec)
     taken = {fold_case(name): name for name in own}
     in_records = {
         spec.metadata[field]: name
@@ -243,7 +243,7 @@ def columns_with_query(spec: TableSpec, query: Query) -> dict[str, IcebergType]:
                 remedy=_name_otherwise(spec),
                 where=spec.name,
             )
-    return made | own
+    return computed | own
 
 
 def _is_handed_on(query: Query, name: str, in_records: str) -> bool:
@@ -253,12 +253,12 @@ def _is_handed_on(query: Query, name: str, in_records: str) -> bool:
     source = name
     for stage in reversed(program_of(query).stages):
         if isinstance(stage, Project):
-            made = dict(stage.columns).get(source)
-            if isinstance(made, Call) and made.function in (PROTECT, PROTECT_HEADERS):
-                made = made.arguments[0]
-            if not isinstance(made, Field):
+            expression = dict(stage.columns).get(source)
+            if isinstance(expression, Call) and expression.function in (PROTECT, PROTECT_HEADERS):
+                expression = expression.arguments[0]
+            if not isinstance(expression, Field):
                 return False
-            source = made.name
+            source = expression.name
     return source == in_records
 
 
@@ -267,13 +267,13 @@ def refuse_lost_columns(spec: TableSpec, query: Query) -> None:
 
     Raises: UnavailableError where records may still bring the column; SpecError where none can.
     """
-    made = Spellings(columns_with_query(spec, query))
+    spellings = Spellings(columns_with_query(spec, query))
     for setting, names in (
         ("key_columns", spec.changes.key_columns),
         ("order_by", filter(None, (spec.changes.order_by,))),
     ):
         for name in names:
-            if not (made.find(name) or made.find(name.split(".")[0])):
+            if not (spellings.find(name) or spellings.find(name.split(".")[0])):
                 raise _lost(spec, setting, name, list(columns_with_query(spec, query)))
 
 
@@ -281,15 +281,15 @@ def refuse_unprotected(spec: TableSpec, query: Query, protection: Protection, kn
     """Raises SpecError for a rule of `protect` that finds a column which the query makes, and none of the fields that it is
     made of. `protect` is for fields, keys and headers of records alone. known: the protected ones.
     """
-    others = {one.name for one in spec.query.lookup} | {one for one in METADATA if one not in (KEY, HEADERS)}
+    others = {lookup.name for lookup in spec.query.lookup} | {name for name in METADATA if name not in (KEY, HEADERS)}
     for column in query.columns:
         sources = [path for path in column.sources if path[0] not in others]
-        found = find_unprotected(column.name, arrow_type(column.type), sources, protection, known)
-        if found is not None:
-            made_of = " and ".join(f"`{one}`" for one in found.sources)
-            rules = ", ".join(f"{one}: {found.rule.action}" for one in found.sources)
+        unprotected = find_unprotected(column.name, arrow_type(column.type), sources, protection, known)
+        if unprotected is not None:
+            made_of = " and ".join(f"`{source}`" for source in unprotected.sources)
+            rules = ", ".join(f"{source}: {unprotected.rule.action}" for source in unprotected.sources)
             raise SpecError(
-                f"`protect` has `{found.rule.selector}` for `{found.path}`, which the query makes of {made_of}",
+                f"`protect` has `{unprotected.rule.selector}` for `{unprotected.path}`, which the query makes of {made_of}",
                 remedy=f"write the rule for the field, `protect: {{{rules}}}`: fields are protected before the query",
                 where=spec.name,
             )
@@ -299,7 +299,7 @@ def _folded(path: Iterable[str]) -> Path:
     return tuple(map(fold_case, path))
 
 
-def _lost(spec: TableSpec, setting: str, name: str, made: Sequence[str]) -> SpecError | UnavailableError:
+def _lost(spec: TableSpec, setting: str, name: str, columns: Sequence[str]) -> SpecError | UnavailableError:
     does = "identifies rows" if setting == "key_columns" else "orders changes"
     if spec.query.select and "*" not in spec.query.select:
         return SpecError(
@@ -310,13 +310,13 @@ def _lost(spec: TableSpec, setting: str, name: str, made: Sequence[str]) -> Spec
     if new is not None:
         message = f"`{setting}` names `{name}`, which `rename` makes `{new}`"
         return SpecError(message, remedy=f"write `{new}` under `{setting}`", where=spec.name)
-    if any(_folded(one) == path[: len(one)] for one in spec.query.drop_fields):
+    if any(_folded(dropped) == path[: len(dropped)] for dropped in spec.query.drop_fields):
         message = f"`drop_fields` leaves out `{name}`, which {does}"
         return SpecError(message, remedy="take it out of `drop_fields`", where=spec.name)
-    if spec.query.keep_fields and not any(_folded(one) == path[: len(one)] for one in spec.query.keep_fields):
+    if spec.query.keep_fields and not any(_folded(field) == path[: len(field)] for field in spec.query.keep_fields):
         message = f"`keep_fields` leaves out `{name}`, which {does}"
         return SpecError(message, remedy="add it to `keep_fields`", where=spec.name)
-    message, remedy = f"`{setting}` names `{name}`, which no record has had yet", advice(name, made)
+    message, remedy = f"`{setting}` names `{name}`, which no record has had yet", advice(name, columns)
     if spec.shape.unknown_fields != "add":
         return SpecError(message, remedy=remedy, where=spec.name)
     return UnavailableError(message, remedy=f"correct it ({remedy}); Frazil looks at further records", where=spec.name)
@@ -359,9 +359,9 @@ def refuse_taken_names(table: Table, query: Query, records: Schema) -> None:
     columns are made of in place of its own earlier one. records: the fields, with new ones.
     """
     assert table.state is not None
-    known = table.records.state.schema.column_names if table.records.state is not None else ()
+    known_names = table.records.state.schema.column_names if table.records.state is not None else ()
     for field in records.fields:
-        if field.name not in known and fold_case(field.name) in query.aliases:
+        if field.name not in known_names and fold_case(field.name) in query.aliases:
             raise NameTaken(f"other columns are made of its column `{field.name}`")
     query_adder(table.spec, query)(table.state.schema)
 
@@ -390,9 +390,9 @@ def adder(
     check_metadata_names(requested_fields, own)
 
     def change(schema: Schema) -> Schema:
-        there = {column.name for column in schema.fields}
+        names = {column.name for column in schema.fields}
         for name in requested_fields.get((), {}):
-            if name not in there:
+            if name not in names:
                 check_reserved(name, (name,))
         return extend_schema(schema, requested_fields, made_optional, may_widen)
 

@@ -65,15 +65,22 @@ class Schemas:
 
         Raises: UnavailableError when the registry does not answer.
         """
-        found = {}
+        schemas = {}
         for named in sorted(ids):
             label, _, schema_id = named.rpartition(":")
             value = spec.source.key if named.startswith(KEY_SCHEMA) else spec.source.value
             if named.startswith(HEADER_SCHEMA):
                 column = label.removeprefix(HEADER_SCHEMA)
-                value = next((one.value for one in spec.shape.columns if one.name == column and one.value), value)
-            found[named] = self._fetch(schema_id, topic, value, is_key=named.startswith(KEY_SCHEMA))
-        return found
+                value = next(
+                    (
+                        candidate.value
+                        for candidate in spec.shape.columns
+                        if candidate.name == column and candidate.value
+                    ),
+                    value,
+                )
+            schemas[named] = self._fetch(schema_id, topic, value, is_key=named.startswith(KEY_SCHEMA))
+        return schemas
 
     def subject(self, topic: str, value: ValueSpec, is_key: bool = False) -> str:
         """Returns the subject of the topic's schemas.
@@ -104,28 +111,28 @@ class Schemas:
         if not self.needs_types(value):
             return (self.subject(topic, value, is_key),)
         names = filter(None, map(record_name, known))
-        found = {subject_of(topic, is_key, name, self._naming) for name in names}
+        subjects = {subject_of(topic, is_key, name, self._naming) for name in names}
         if self._naming == "topic_record":
             prefix = f"{topic}-"
             for subject in self._registry.subjects(prefix):
                 # Another topic's name may begin with this one's.
-                if subject not in found and record_name(self.newest(subject)) == subject.removeprefix(prefix):
-                    found.add(subject)
-        return tuple(sorted(found))
+                if subject not in subjects and record_name(self.newest(subject)) == subject.removeprefix(prefix):
+                    subjects.add(subject)
+        return tuple(sorted(subjects))
 
     def _fetch(self, schema_id: str, topic: str, value: ValueSpec, is_key: bool) -> WriterSchema:
         if schema_id == LATEST:
             return self.latest(topic, value, is_key)
         subject = value.subject or (subject_of(topic, is_key) if self._naming == "topic" else "")
         with self._lock:
-            known = self._known.get((subject, schema_id))
-        if known is not None:
-            return self._as_read(known, value, topic)
-        found = self._usable(f"{subject}:{schema_id}", lambda: self._ask(schema_id, subject))
-        if not may_change(found):
+            schema = self._known.get((subject, schema_id))
+        if schema is not None:
+            return self._as_read(schema, value, topic)
+        fetched = self._usable(f"{subject}:{schema_id}", lambda: self._ask(schema_id, subject))
+        if not may_change(fetched):
             with self._lock:
-                self._known[subject, schema_id] = found
-        return self._as_read(found, value, topic)
+                self._known[subject, schema_id] = fetched
+        return self._as_read(fetched, value, topic)
 
     def _as_read(self, schema: WriterSchema, value: ValueSpec, topic: str) -> WriterSchema:
         """Returns the schema with the settings of the pipeline file applied. Logs each ignored part once."""
@@ -135,8 +142,14 @@ class Schemas:
             is_new = bool(ignored) and (topic, schema) not in self._logged
             if is_new:
                 self._logged.add((topic, schema))
-        for one in ignored if is_new else ():
-            log.warning("logical_type_ignored", topic=topic, field=one.path, type=one.kind, logical_type=one.logical)
+        for misplaced in ignored if is_new else ():
+            log.warning(
+                "logical_type_ignored",
+                topic=topic,
+                field=misplaced.path,
+                type=misplaced.kind,
+                logical_type=misplaced.logical,
+            )
         return read
 
     def _ask(self, schema_id: str, subject: str) -> RegisteredSchema | None:
@@ -166,9 +179,9 @@ class Schemas:
         as each attempt may wait long. Other requests are made: a registry that fails for one schema may have all
         others.
         """
-        known = self._outages.get(name)
-        if known is not None and self._clock.monotonic_s() - known[0] < _OUTAGE_S:
-            raise known[1]
+        outage = self._outages.get(name)
+        if outage is not None and self._clock.monotonic_s() - outage[0] < _OUTAGE_S:
+            raise outage[1]
         try:
             answer = ask()
         except UnavailableError as error:
@@ -195,10 +208,10 @@ def ignored_in(schema: WriterSchema, value: ValueSpec) -> tuple[Misplaced, ...]:
 
 def ignored_phrases(ignored: Iterable[Misplaced], key: str = "value") -> str:
     """Returns a message about ignored logical types; empty where there are none. key: the setting of the format."""
-    found = list(ignored)
-    if not found:
+    misplaced = list(ignored)
+    if not misplaced:
         return ""
-    first, more = found[0], f" (and {len(found) - 1} more)" if len(found) > 1 else ""
+    first, more = misplaced[0], f" (and {len(misplaced) - 1} more)" if len(misplaced) > 1 else ""
     return (
         f"field {first.path}: the logicalType {first.logical} is beside the type {first.kind}, where Avro ignores"
         f" it{more}; write `{key}: {{format: avro, logical_types: lenient}}` to read it as meant, or correct the"

@@ -42,8 +42,8 @@ def metadata_in_query(spec: TableSpec) -> dict[MetadataField, str]:
     keys = (".".join(path) for lookup in spec.query.lookup for path, _ in lookup.on)
     added = (names.get(str(value), "") for _, value in spec.query.add_fields)
     text = " ".join((spec.query.where, spec.query.filter, spec.query.select, *added, *keys))
-    known = {field: column for field, column in METADATA_COLUMNS.items() if column in names}
-    return {field: column for field, column in known.items() if re.search(rf"\b{column}\b", text, re.IGNORECASE)}
+    metadata = {field: column for field, column in METADATA_COLUMNS.items() if column in names}
+    return {field: column for field, column in metadata.items() if re.search(rf"\b{column}\b", text, re.IGNORECASE)}
 
 
 def records_spec(spec: TableSpec, query: Query | None) -> TableSpec:
@@ -130,10 +130,10 @@ def with_key(spec: TableSpec, query: Query, records: Schema) -> Query:
     it has other metadata. records: the columns that the query reads.
     """
     name, source = key_column_of(spec), key_column_of(records_spec(spec, None))
-    known = {column.name: column.field_type for column in records.fields}
-    if not name or source not in known or fold_case(name) in map(fold_case, query_columns(query)):
+    types = {column.name: column.field_type for column in records.fields}
+    if not name or source not in types or fold_case(name) in map(fold_case, query_columns(query)):
         return query
-    return handing_on(query, Column(name, known[source], False, frozenset(((source,),))))
+    return handing_on(query, Column(name, types[source], False, frozenset(((source,),))))
 
 
 def shaping_of(spec: TableSpec) -> Shaping | None:
@@ -149,14 +149,14 @@ def shaping_of(spec: TableSpec) -> Shaping | None:
         fields=fields,
         units=tuple((column.name, column.unit) for column in spec.shape.columns if column.unit),
         counted=tuple(
-            (one.name, *inner)
-            for one in spec.shape.columns
-            if not one.is_own
-            for inner in counted_in(one.type, one.unit)
+            (column.name, *inner)
+            for column in spec.shape.columns
+            if not column.is_own
+            for inner in counted_in(column.type, column.unit)
         ),
         coerced=tuple(column.name for column in spec.shape.columns if column.coerce),
         zones=tuple((column.name, column.zone) for column in spec.shape.columns if column.zone),
-        constants=tuple((one.name, one.constant) for one in spec.shape.columns if one.constant is not None),
+        constants=tuple((column.name, column.constant) for column in spec.shape.columns if column.constant is not None),
         headers=tuple((column.name, column.header) for column in spec.shape.columns if column.header is not None),
         key=key_column_of(spec),
     )

@@ -277,10 +277,10 @@ def find_no_op_change(
     if (before.uuid, before.shape, before.marks) != (after.uuid, after.shape, after.marks):
         return None
     fields = {(*parent, name) for parent, members in requested_fields.items() for name in members}
-    found = NoOpChange(frozenset(fields.union(made_optional)), after.uuid, after.shape, after.marks)
-    if found != last:
-        return found
-    names = sorted(format_path(shown_path(path)) for path in found.fields)
+    change = NoOpChange(frozenset(fields.union(made_optional)), after.uuid, after.shape, after.marks)
+    if change != last:
+        return change
+    names = sorted(format_path(shown_path(path)) for path in change.fields)
     raise SpecError(
         f"records need a schema change that changes nothing: field {', '.join(names)}",
         remedy="leave the field out with `exclude`, or declare a column for it or for the field that contains it, and"
@@ -331,8 +331,8 @@ class SchemaState:
 
     def under(self, prefix: str) -> tuple[tuple[str, WriterSchema], ...]:
         """Returns the schemas whose ids begin with `prefix`, by id without the prefix."""
-        found = sorted(item for item in self.schemas.items() if item[0].startswith(prefix))
-        return tuple((name.removeprefix(prefix), schema) for name, schema in found)
+        items = sorted(item for item in self.schemas.items() if item[0].startswith(prefix))
+        return tuple((name.removeprefix(prefix), schema) for name, schema in items)
 
 
 FEWEST_TO_JUDGE = 100

@@ -105,17 +105,17 @@ class Table:
         route = self.spec.route
         if route is None or self.spec.route_values:
             return ()
-        return tuple(one for one in (*self.progress.routed, *self.found_tables) if one.name not in route.taken)
+        return tuple(table for table in (*self.progress.routed, *self.found_tables) if table.name not in route.taken)
 
     def found_in(self, values: Iterable[tuple[str, ...]], start: Offsets) -> tuple[RoutedTable, ...]:
         """Returns the tables that some values get, as far as they get one. start: where the records of the tables begin."""
         assert self.spec.route is not None
         router = Router(self.spec.route, self.routed)
-        known = len(router.tables)
-        for one in values:
-            if router.refuse(one) is None:
-                router.add(one, start)
-        return router.tables[known:]
+        known_count = len(router.tables)
+        for value in values:
+            if router.refuse(value) is None:
+                router.add(value, start)
+        return router.tables[known_count:]
 
     @property
     def is_first(self) -> bool:
@@ -143,8 +143,8 @@ class Table:
         """
         if self.state is None or not self.spec.has_query:
             return self.state.schema if self.state is not None else None
-        known = self.state.marks.get(RECORDS_SCHEMA)
-        return Schema.model_validate_json(known) if known else None
+        text = self.state.marks.get(RECORDS_SCHEMA)
+        return Schema.model_validate_json(text) if text else None
 
     def position(self) -> Offsets:
         """Returns the committed offsets, with the first offsets of partitions without progress."""
@@ -286,8 +286,8 @@ def set_key_columns(catalog: Catalog, state: TableState, names: Sequence[str]) -
     """
     if not names:
         return state
-    known = state.marks.get(RECORDS_SCHEMA)
-    schema = Schema.model_validate_json(known) if known else state.schema
+    text = state.marks.get(RECORDS_SCHEMA)
+    schema = Schema.model_validate_json(text) if text else state.schema
     columns = [spelled(name, schema) for name in names]  # Names in keys may differ in case.
     catalog.mark(state.name, KEY_COLUMNS, json.dumps(columns))
     return loaded(catalog, state.name)
@@ -298,16 +298,16 @@ def loaded(catalog: Catalog, name: str) -> TableState:
 
     Raises: UnavailableError when the table no longer exists.
     """
-    found = catalog.load(name)
-    if found is None:
+    state = catalog.load(name)
+    if state is None:
         raise UnavailableError("the table no longer exists", remedy="find out who dropped the table", where=name)
-    return found
+    return state
 
 
 def _records_state(spec: TableSpec, state: TableState) -> TableState:
     """Returns the state of a table with a query as that of the table which the records would make. spec: of the latter."""
-    known = state.marks.get(RECORDS_SCHEMA)
-    schema = Schema.model_validate_json(known) if known else Schema()
+    text = state.marks.get(RECORDS_SCHEMA)
+    schema = Schema.model_validate_json(text) if text else Schema()
     schema = extend_schema(schema, {(): declared_columns(spec)})
     return replace(state, schema=schema, partition_spec="", sort_order="", older_specs=())
 

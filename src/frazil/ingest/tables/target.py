@@ -64,13 +64,13 @@ def target_of(table: Table, schema: Schema | None = None) -> TableTarget:
 def _target_of(table: Table, schema: Schema | None) -> TableTarget:
     state, spec, size_bytes = table.state, table.spec, target_file_size(table)
     key_column, most = key_column_of(spec), spec.bad_records.limits.partitions
-    known = schema or (state.schema if state else None)
-    changes = _change_reading(table).spelled(known) if spec.changes.mode == "upsert" else None
+    columns = schema or (state.schema if state else None)
+    changes = _change_reading(table).spelled(columns) if spec.changes.mode == "upsert" else None
     return TableTarget(
         name=table.name,
-        schema_json=known.model_dump_json() if known else "",
+        schema_json=columns.model_dump_json() if columns else "",
         files=files_of(state, size_bytes, most) if state else TableFiles("", (), (), size_bytes, max_partitions=most),
-        reading=replace(_reading(table), aliases=_aliases(table, known)),
+        reading=replace(_reading(table), aliases=_aliases(table, columns)),
         record=RecordReading(
             key=_key_reading(table) if key_column else None,
             before_key=_envelope_key_reading(table) if spec.changes.envelope is not None else None,
@@ -92,7 +92,9 @@ def _target_of(table: Table, schema: Schema | None) -> TableTarget:
 def _known_records(table: Table) -> KnownRecords:
     updates = table.key_updates
     return KnownRecords(
-        crashing=tuple(sorted(table.bad_records.crashing, key=lambda one: (one.topic, one.partition, one.offset))),
+        crashing=tuple(
+            sorted(table.bad_records.crashing, key=lambda record: (record.topic, record.partition, record.offset))
+        ),
         missing_required=tuple(sorted(updates.missing_required)),
         unpaired=tuple(sorted(updates.unpaired)),
         abandoned=tuple(sorted(updates.abandoned)),
@@ -154,16 +156,16 @@ def columns_of_keys(query: Query, fields: Iterable[str]) -> tuple[str, ...]:
 
     Raises: SpecError where it leaves out one of them.
     """
-    made: dict[str, str] = {}
+    columns: dict[str, str] = {}
     by_spark, origins = spark_columns(program_of(query)), origins_of(program_of(query))
     for column, names in origins.columns.items():
         if len(names) == 1 and column not in origins.looked_up and column not in by_spark:
-            made.setdefault(next(iter(names)), column)
+            columns.setdefault(next(iter(names)), column)
     for name in fields:
-        if name not in made:
+        if name not in columns:
             message, remedy = f"the query leaves out {name}, which identifies rows", f"add `{name}` to `select`"
             raise SpecError(message, remedy=f"{remedy}, or keep it in the steps")
-    return tuple(made[name] for name in fields)
+    return tuple(columns[name] for name in fields)
 
 
 def _envelope_key_reading(table: Table) -> Reading:
@@ -221,7 +223,7 @@ def _key_reading(table: Table, written: ValueSpec | None = None) -> Reading:
 
 def _header_readings(table: Table) -> tuple[tuple[str, Reading], ...]:
     """Returns how the header of each column is read: with its declared type only. Text and bytes need no decoding."""
-    decoded = ((one.name, one.value) for one in table.spec.shape.columns if one.value is not None)
+    decoded = ((column.name, column.value) for column in table.spec.shape.columns if column.value is not None)
     return tuple(
         (column, _header_reading(table, column, value))
         for column, value in decoded

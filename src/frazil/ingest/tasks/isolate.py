@@ -55,14 +55,14 @@ def search(job: Job, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBat
 
     Raises: OSError where a trial fails for another reason than a record, such as a full disk.
     """
-    found: list[BadRecord] = []
+    alone: list[BadRecord] = []
     together: list[BadRecord] = []
     for batch in batches:
-        if batch.num_rows and len(found) < MOST_FOUND:
-            one, more = _Search(job, batch).run()
-            found += one
+        if batch.num_rows and len(alone) < MOST_FOUND:
+            records, more = _Search(job, batch).run()
+            alone += records
             together += more
-    texts = [dump_found(Found(tuple(found[:MOST_FOUND]), tuple(together)))]
+    texts = [dump_found(Found(tuple(alone[:MOST_FOUND]), tuple(together)))]
     yield pa.RecordBatch.from_pydict({"report": pa.array(texts, pa.string())})
 
 
@@ -75,7 +75,9 @@ def load_found(texts: Iterable[str]) -> Found:
     """Returns the results of all tasks of a search as one."""
     answers = [json.loads(text) for text in texts]
     records, together = (
-        tuple(BadRecord(**one | {"kind": ErrorClass(one["kind"])}) for answer in answers for one in answer[name])
+        tuple(
+            BadRecord(**record | {"kind": ErrorClass(record["kind"])}) for answer in answers for record in answer[name]
+        )
         for name in ("records", "together")
     )
     return Found(records, together)
@@ -92,10 +94,10 @@ class _Search:
     def run(self) -> tuple[list[BadRecord], list[BadRecord]]:
         """Returns the records that end a trial alone, and the first record of each group that does so only together."""
         receive(self._job.references)  # Once, and not in each child.
-        found: list[BadRecord] = []
+        alone: list[BadRecord] = []
         together: list[BadRecord] = []
         left = [(0, self._batch.num_rows)]
-        while left and len(found) < MOST_FOUND:
+        while left and len(alone) < MOST_FOUND:
             first, end = left.pop()
             reason = self._trial(first, end)
             if reason is None:
@@ -111,10 +113,10 @@ class _Search:
                     end, reason, failing = middle, lower, first
             last = self._trial(first, end, is_last=True)
             if last is not None:
-                found.append(self._record(first, last))
+                alone.append(self._record(first, last))
             else:
                 together.append(self._record(failing, reason))
-        return found, together
+        return alone, together
 
     def _record(self, row: int, reason: str) -> BadRecord:
         topic = self._job.only_topic or self._batch.column("topic")[row].as_py()

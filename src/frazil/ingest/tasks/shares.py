@@ -68,7 +68,7 @@ class Together:
         # Records that end tasks are read for no table.
         self._is_worth_it = len(alike) > 1 and not any(target.known.crashing for target in targets)
         if alike:
-            schemas = tuple(sorted({one for target in alike for one in target.reading.schemas}))
+            schemas = tuple(sorted({schema for target in alike for schema in target.reading.schemas}))
             self._target = replace(alike[0], reading=replace(alike[0].reading, schemas=schemas))
 
     def make_rows(self, topic: str, records: pa.RecordBatch) -> MadeRows | None:
@@ -82,14 +82,14 @@ class Together:
         self._is_worth_it = not (others or _requests_any(changes))
         if not self._is_worth_it:
             return None
-        made, fates = changes.without_refused(), changes.decoded.fates
-        is_made = spread_mask(np.ones(made.records.size, np.bool_), made.records, records.num_rows)
+        accepted, fates = changes.without_refused(), changes.decoded.fates
+        is_made = spread_mask(np.ones(accepted.records.size, np.bool_), accepted.records, records.num_rows)
         if not is_made.all():
             fates = None if fates is None else fates[:, is_made]
         if "topic" in self._target.metadata_fields and "topic" not in columns:
             columns["topic"] = pa.repeat(pa.scalar(topic), records.num_rows)
-        rows = shape_rows(self._target, made, pick(columns, made.records))
-        return MadeRows(is_made, rows, self._values(topic, records, is_made, made.columns), fates)
+        rows = shape_rows(self._target, accepted, pick(columns, accepted.records))
+        return MadeRows(is_made, rows, self._values(topic, records, is_made, accepted.columns), fates)
 
     def hold(self, rows: pa.Table, of_tables: Sequence[Ints]) -> None:
         """Keeps rows until there are more. of_tables: the places of each table's own rows."""
@@ -116,22 +116,22 @@ class Together:
         """
         route, target = self._target.route, self._target
         assert route is not None
-        found = [self._column(source, columns) for source in route.to.sources]
-        arrays = [column for column in found if column is not None]
+        route_columns = [self._column(source, columns) for source in route.to.sources]
+        arrays = [column for column in route_columns if column is not None]
         has_own_names = target.reading.format == "json" and not target.reading.aliases
-        if target.shaping is None and has_own_names and len(arrays) == len(found):
+        if target.shaping is None and has_own_names and len(arrays) == len(route_columns):
             return RouteValues(*encode_values(arrays), frozenset())
         some = records if is_made.all() else records.filter(pa.array(is_made))
         return read_route_values(route, self._targets, topic, some)
 
     def _column(self, source: ValueSource, columns: Sequence[pa.Array]) -> pa.Array | None:
-        found = member_at(self._target.fields, columns, source.path) if source.kind == "field" else None
-        return found[0] if found is not None and isinstance(found[1], StringType) else None
+        member = member_at(self._target.fields, columns, source.path) if source.kind == "field" else None
+        return member[0] if member is not None and isinstance(member[1], StringType) else None
 
 
 def hold_many(every: Iterable[Together]) -> bool:
     """Whether these hold so much together that more rows would not make their copies cheaper."""
-    return sum(one.held_bytes for one in every) >= _MANY_BYTES
+    return sum(together.held_bytes for together in every) >= _MANY_BYTES
 
 
 def _alike(targets: Sequence[TableTarget]) -> list[TableTarget]:
@@ -147,7 +147,7 @@ def _alike(targets: Sequence[TableTarget]) -> list[TableTarget]:
 def _is_plain(target: TableTarget) -> bool:
     others = (target.changes, target.envelope, target.source, target.protection, target.known.crashing or None)
     is_known = bool(target.schema_json) and (target.shaping is None or not target.layout.unbound)
-    return is_known and all(one is None for one in others)
+    return is_known and all(part is None for part in others)
 
 
 def _rows_depend_on(target: TableTarget) -> object:
@@ -160,8 +160,8 @@ def _rows_depend_on(target: TableTarget) -> object:
 def _requests_any(changes: Changes) -> bool:
     """Whether the records need or report anything that one table alone must get."""
     decoded = changes.decoded
-    found = (decoded.requested_fields, decoded.made_optional, decoded.missing, decoded.refusals, decoded.dropped)
-    return any(found) or changes.rescued is not None
+    requests = (decoded.requested_fields, decoded.made_optional, decoded.missing, decoded.refusals, decoded.dropped)
+    return any(requests) or changes.rescued is not None
 
 
 @dataclass(frozen=True)
@@ -219,14 +219,14 @@ def _divide(
 ) -> Iterator[Share]:
     """Yields the shares of the tables of one route, first those in rows that are made for several tables at once."""
     if together is not None:
-        made = together.make_rows(topic, records)
-        if made is not None:
-            are_made = made.is_made.all()
-            with_rows = records if are_made else records.filter(pa.array(made.is_made))
-            yield from _divide_rows(targets, topic, with_rows, starts, made, together)
+        made_rows = together.make_rows(topic, records)
+        if made_rows is not None:
+            are_made = made_rows.is_made.all()
+            with_rows = records if are_made else records.filter(pa.array(made_rows.is_made))
+            yield from _divide_rows(targets, topic, with_rows, starts, made_rows, together)
             if are_made:
                 return
-            records = records.filter(pa.array(~made.is_made))
+            records = records.filter(pa.array(~made_rows.is_made))
     yield from _divide_records(targets, topic, records, starts)
 
 
@@ -235,21 +235,21 @@ def _divide_rows(
     topic: str,
     records: pa.RecordBatch,
     starts: Mapping[str, Offsets],
-    made: MadeRows,
+    made_rows: MadeRows,
     together: Together,
 ) -> Iterator[Share]:
     """Yields the shares of records that have become rows: as rows where the table may have these, else as records."""
     sizes, none = value_sizes(records.column("value")), records.slice(0, 0)
     of_rows: list[Ints] = []
-    for target, own, routed in _own_records(targets, topic, records, starts, made.values, made.values.codes):
+    for target, own, routed in _own_records(targets, topic, records, starts, made_rows.values, made_rows.values.codes):
         has_rows = target.name in together.tables
         of_rows.append(own if has_rows else own[:0])
         if has_rows:
-            fates = None if made.fates is None else made.fates[:, own]
+            fates = None if made_rows.fates is None else made_rows.fates[:, own]
             yield Share(target, none, routed, row_value_bytes=sizes[own], fates=fates)
         else:
             yield Share(target, records.take(pa.array(own)), routed)
-    together.hold(made.rows, of_rows)
+    together.hold(made_rows.rows, of_rows)
 
 
 def _divide_records(
@@ -285,8 +285,8 @@ def _own_records(
     codes: which of the different values each record has, _UNREAD for a record whose values are not read.
     """
     taken = [target.routed for target in targets if target.routed is not None]
-    router = Router(taken[0].route, next((one.others for one in taken if not one.values), ()))
-    owner = _owners(values, [one.values for one in taken], router)[codes]
+    router = Router(taken[0].route, next((division.others for division in taken if not division.values), ()))
+    owner = _owners(values, [division.values for division in taken], router)[codes]
     order = np.argsort(owner, kind="stable")  # Once for all tables: there may be hundreds.
     ends = np.searchsorted(owner[order], np.arange(len(targets) + 1))
     for number, target in enumerate(targets):
@@ -310,7 +310,7 @@ def _owners(
     """
     numbers: dict[tuple[str | None, ...], int] = {own: number for number, own in enumerate(of_tables)}
     nobody, rest = len(of_tables), numbers.get((), len(of_tables))
-    owners = [numbers.get(one, nobody if router.has_table(one) else rest) for one in values.distinct]
+    owners = [numbers.get(distinct, nobody if router.has_table(distinct) else rest) for distinct in values.distinct]
     return np.array([*owners, nobody], np.uint16 if nobody < 2**16 else np.uint32)  # Small numbers are sorted faster.
 
 
@@ -331,11 +331,11 @@ def _without_new(own: Ints, code: Ints, values: RouteValues, router: Router, oth
 
 def crashing_records(target: TableTarget, topic: str, records: pa.RecordBatch) -> Bools:
     """Returns which records the table refuses unread, bool of shape (n_records,)."""
-    known = {(one.partition, one.offset) for one in target.known.crashing if one.topic == topic}
-    if not known:
+    crashing = {(record.partition, record.offset) for record in target.known.crashing if record.topic == topic}
+    if not crashing:
         return np.zeros(records.num_rows, np.bool_)
     places = zip(records.column("partition").to_pylist(), records.column("offset").to_pylist(), strict=True)
-    return np.array([place in known for place in places], np.bool_)
+    return np.array([place in crashing for place in places], np.bool_)
 
 
 def value_sizes(values: pa.Array) -> Ints:
@@ -348,6 +348,6 @@ def due_records(target: TableTarget, topic: str, records: pa.RecordBatch, starts
     if target.name not in starts:
         return np.ones(records.num_rows, np.bool_)
     partitions, codes = np.unique(np.asarray(records.column("partition")), return_inverse=True)
-    known = starts[target.name][topic]
-    first = np.array([known.get(partition, _NEVER) for partition in partitions.tolist()], np.int64)
+    offsets = starts[target.name][topic]
+    first = np.array([offsets.get(partition, _NEVER) for partition in partitions.tolist()], np.int64)
     return np.asarray(np.asarray(records.column("offset")) >= first[codes])

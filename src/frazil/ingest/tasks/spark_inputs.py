@@ -76,7 +76,7 @@ def _second_stage(job: Job, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Re
 
 def _steps(job: Job, batches: Iterable[pa.RecordBatch], folders: ExitStack) -> Iterator[Callable[[TableRun], None]]:
     """Yields the steps, each once Spark's values of all of its records are there. folders: gets the folder of the files."""
-    names = [one.name for one in job.spark_part.values] if job.spark_part is not None else []
+    names = [value.name for value in job.spark_part.values] if job.spark_part is not None else []
     waiting: list[pa.RecordBatch] = []
     for batch in batches:
         begin = 0
@@ -148,12 +148,12 @@ class _FirstRun(TableRun):
             records = records.filter(pa.array(~is_crashing))
         if records.num_rows:
             read = partial(self._read_inputs, topic)
-            for piece, _, (found, inputs) in read_bounded(records, read, self.target.reading.columns_left):
-                self.steps.append((_Step(partial(TableRun.take, topic=topic, of_source=found), piece), inputs))
+            for piece, _, (changes, inputs) in read_bounded(records, read, self.target.reading.columns_left):
+                self.steps.append((_Step(partial(TableRun.take, topic=topic, of_source=changes), piece), inputs))
 
     def _keep(self, take: Callable[..., None]) -> None:
         assert self.target.spark_part is not None
-        self.steps.append((_Step(take), [pa.nulls(1, one.type) for one in self.target.spark_part.inputs.output]))
+        self.steps.append((_Step(take), [pa.nulls(1, field.type) for field in self.target.spark_part.inputs.output]))
 
     def _read_inputs(self, topic: str, columns: Records) -> tuple[Changes, list[pa.Array]]:
         columns = self.last_deletes.mark_following_deletes(topic, with_topic(self.target, topic, columns))
@@ -182,6 +182,6 @@ def _inputs(target: TableTarget, records: Records, changes: Changes) -> list[pa.
     assert part is not None
     is_row = (changes.ops == UPSERT) & ~changes.decoded.refused[changes.records] & (not changes.must_read_again)
     rows = np.flatnonzero(is_row)
-    made = evaluate(part.inputs, pick(query_input(source, records, changes), rows), rows.size, "null").columns
+    inputs = evaluate(part.inputs, pick(query_input(source, records, changes), rows), rows.size, "null").columns
     places = spread_places(changes.records[rows], len(records["value"]))
-    return [one.take(places) for one in made]
+    return [column.take(places) for column in inputs]

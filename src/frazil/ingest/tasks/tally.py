@@ -116,28 +116,28 @@ class Tally:
 
     def note_unread(self, named: Sequence[BadRecord]) -> None:
         """Notes records that are not read because they crash the task which reads them."""
-        classes: Counter[str] = Counter(one.kind for one in named)
+        classes: Counter[str] = Counter(record.kind for record in named)
         self.bad = BadRecords.merge([self.bad, BadRecords(tuple(named), len(named), classes)])
 
     def note_unmet(self, topic: str, columns: Records, unmet: Sequence[Unmet]) -> None:
         """Notes the expectations that records do not meet, each with its first record."""
-        for one in unmet:
-            name, (row, values) = one.expectation.name, next(iter(one.rows.items()))
+        for failure in unmet:
+            name, (row, values) = failure.expectation.name, next(iter(failure.rows.items()))
             partition, offset = columns["partition"][row].as_py(), columns["offset"][row].as_py()
-            first = BadRecord(topic, partition, offset, ErrorClass.FAILED_EXPECTATION, "", reason_of(one, values))
-            found = ExpectationReport({name: int(np.count_nonzero(one.records))}, {name: first})
-            self.unmet = ExpectationReport.merge([self.unmet, found])
+            first = BadRecord(topic, partition, offset, ErrorClass.FAILED_EXPECTATION, "", reason_of(failure, values))
+            report = ExpectationReport({name: int(np.count_nonzero(failure.records))}, {name: first})
+            self.unmet = ExpectationReport.merge([self.unmet, report])
 
     def note_requests(self, decoded: Decoded, fixed: frozenset[Path]) -> None:
         """Notes what the records request of the schema. fixed: paths of columns that stay required."""
-        known = self.requests
-        found = SchemaRequests(
+        before = self.requests
+        requests = SchemaRequests(
             (dump_requested_fields(decoded.requested_fields),) if decoded.requested_fields else (),
             frozenset(json.dumps(path) for path in decoded.made_optional - fixed),
             missing=frozenset(decoded.missing),
         )
-        refusals, dropped = add_names(known.refusals, decoded.refusals), add_names(known.dropped, decoded.dropped)
-        self.requests = replace(SchemaRequests.merge([known, found]), refusals=refusals, dropped=dropped)
+        refusals, dropped = add_names(before.refusals, decoded.refusals), add_names(before.dropped, decoded.dropped)
+        self.requests = replace(SchemaRequests.merge([before, requests]), refusals=refusals, dropped=dropped)
 
 
 def latest_of(columns: Records) -> dict[int, int]:
@@ -146,8 +146,8 @@ def latest_of(columns: Records) -> dict[int, int]:
     """
     partitions, times_us = np.asarray(columns["partition"]), columns["timestamp"].cast(pa.int64())
     if times_us.null_count:
-        there = np.asarray(times_us.is_valid())
-        partitions, times_us = partitions[there], times_us.drop_null()
+        has_time = np.asarray(times_us.is_valid())
+        partitions, times_us = partitions[has_time], times_us.drop_null()
     times = np.asarray(times_us) // 1000
     starts = np.flatnonzero(np.r_[True, partitions[1:] != partitions[:-1]]) if partitions.size else np.empty(0, int)
     latest: dict[int, int] = {}

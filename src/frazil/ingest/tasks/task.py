@@ -79,7 +79,7 @@ def run_task(job: Job, batches: Iterable[Portion]) -> Iterator[pa.RecordBatch]:
     began_ms = clock.now_ms()
     reports = read_all(job, batches)
     ended_ms = clock.now_ms()
-    reports = [replace(one, times=(TaskTime(began_ms, ended_ms, one.counts.record_count),)) for one in reports]
+    reports = [replace(report, times=(TaskTime(began_ms, ended_ms, report.counts.record_count),)) for report in reports]
     if any(report.changes.touched and report.counts.value_bytes >= _MANY_BYTES for report in reports):
         release_memory()
     yield pa.RecordBatch.from_pydict({"report": pa.array([dump_report(report) for report in reports], pa.string())})
@@ -127,7 +127,7 @@ def take_batch(
     if sum(run.held_bytes for run in runs.values()) > _MOST_HELD_BYTES:
         for run in runs.values():
             run.take_held()
-    if hold_many(one for routes in together.values() for one in routes.values()):
+    if hold_many(route_rows for routes in together.values() for route_rows in routes.values()):
         _take_rows(runs, together)
 
 
@@ -139,8 +139,8 @@ def _run_of(target: TableTarget, job: Job, runs: dict[str, TableRun]) -> TableRu
 
 def _take_rows(runs: Mapping[str, TableRun], together: Mapping[str, Mapping[str, Together]]) -> None:
     """Hands each table its rows that were made together with those of other tables."""
-    for one in (one for routes in together.values() for one in routes.values()):
-        for name, rows in one.take_held():
+    for route_rows in (held for routes in together.values() for held in routes.values()):
+        for name, rows in route_rows.take_held():
             runs[name].take_rows(rows)
 
 
@@ -336,13 +336,15 @@ class TableRun:
 
     def _take_crashing(self, topic: str, records: pa.RecordBatch) -> pa.RecordBatch:
         """Returns the records without those that crash the task which reads them; these become dead letters unread."""
-        known = {(one.partition, one.offset): one for one in self.target.known.crashing if one.topic == topic}
+        by_place = {
+            (record.partition, record.offset): record for record in self.target.known.crashing if record.topic == topic
+        }
         places = zip(records.column("partition").to_pylist(), records.column("offset").to_pylist(), strict=True)
-        found = [known.get(place) for place in places]
-        is_bad = np.array([one is not None for one in found], np.bool_)
+        crashing = [by_place.get(place) for place in places]
+        is_bad = np.array([record is not None for record in crashing], np.bool_)
         if is_bad.any():
             columns = plain_columns(records.filter(pa.array(is_bad)))
-            named = [one for one in found if one is not None]
+            named = [record for record in crashing if record is not None]
             self._note_unread(topic, columns, named)
         return records.filter(pa.array(~is_bad))
 
@@ -355,8 +357,8 @@ class TableRun:
     def _note_hints(self, decoded: Decoded) -> None:
         """Uses the types in these records as hints for later ones, while the columns of a table are being found."""
         if self.is_trial:
-            known = dict(hints_of(decoded.requested_fields)) | dict(self.source.reading.hints)
-            reading = replace(self.source.reading, hints=tuple(known.items()))
+            hints = dict(hints_of(decoded.requested_fields)) | dict(self.source.reading.hints)
+            reading = replace(self.source.reading, hints=tuple(hints.items()))
             self.source = replace(self.source, reading=reading)
             query = self.target.query
             self.target = replace(self.target, query=replace(query, source=self.source)) if query else self.source

@@ -55,7 +55,9 @@ class Job:
 
     def topics_of(self, table: str) -> tuple[str, ...]:
         """Returns the topics that feed a table, by name."""
-        return tuple(sorted(topic for topic in self.targets if table in {one.name for one in self.targets_of(topic)}))
+        return tuple(
+            sorted(topic for topic in self.targets if table in {target.name for target in self.targets_of(topic)})
+        )
 
     @property
     def spark_part(self) -> SparkPart | None:
@@ -87,7 +89,9 @@ def source_columns(job: Job) -> list[str]:
 def wanted_of(job: Job) -> Wanted:
     """Returns what the job needs of records."""
     targets, columns = job.all_targets, source_columns(job)
-    needs_all = any(one.needs_headers or one.dead_letters or "headers" in one.metadata_fields for one in targets)
+    needs_all = any(
+        target.needs_headers or target.dead_letters or "headers" in target.metadata_fields for target in targets
+    )
     return Wanted(
         tuple(columns),
         () if needs_all else (OLD_KEY, NEW_KEY),  # A connector may write several other headers to every record.

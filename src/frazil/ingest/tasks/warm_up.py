@@ -33,8 +33,8 @@ def warm_up(compiles_all: bool = False) -> None:
     """
     warm_up_reader()
     values = pa.array([json.dumps(_SAMPLE).encode()], pa.binary())
-    found = decode_json(values, ()).requested_fields.get((), {})
-    decode_json(values, new_schema(found.items()).fields)
+    fields = decode_json(values, ()).requested_fields.get((), {})
+    decode_json(values, new_schema(fields.items()).fields)
     may_be_messages(values)
     decimals.warm_up(compiles_all)
     writer_schemas.warm_up(compiles_all)

@@ -177,12 +177,12 @@ class Boundaries:
 
     def _cut(self, planned: Planned, followed: _Followed, limits: Mapping[Partition, int]) -> Cut | None:
         counts = self._counts(planned.table, followed)
-        found = find_ends(followed.logs, limits, counts, followed.behind)
-        ranges = [OffsetRange(*p, followed.logs[p].start, end.offset) for p, end in sorted(found.items())]
+        ends = find_ends(followed.logs, limits, counts, followed.behind)
+        ranges = [OffsetRange(*p, followed.logs[p].start, end.offset) for p, end in sorted(ends.items())]
         ranges = [r for r in ranges if r.span]
         if not ranges:
             return None
-        places = by_topic({partition: end.newest for partition, end in found.items() if end.newest})
+        places = by_topic({partition: end.newest for partition, end in ends.items() if end.newest})
         return Cut(planned.position, tuple(ranges), places)
 
     def _counts(self, table: Table, followed: _Followed) -> Mapping[str, int]:
@@ -209,8 +209,10 @@ class Boundaries:
         assert table.spec.changes.atomic is not None
         has_events = table.spec.changes.atomic.transaction_topic is not None
         for _ in range(_ROUNDS):
-            known = replace(target.reading, schemas=_sorted({**dict(target.reading.schemas), **followed.schemas}))
-            marks, missing = read_marks(reading_of_marks(known, target.envelope), records, has_events, is_strict)
+            with_schemas = replace(
+                target.reading, schemas=_sorted({**dict(target.reading.schemas), **followed.schemas})
+            )
+            marks, missing = read_marks(reading_of_marks(with_schemas, target.envelope), records, has_events, is_strict)
             if not missing or self._schemas is None:
                 break
             followed.schemas |= self._schemas.fetch_for(table.spec, missing, min(table.offsets.topics))
@@ -221,8 +223,8 @@ class Boundaries:
         value = table.spec.source.value.model_copy(update={"subject": None, "message": None})
         events: list[Event] = []
         for _ in range(_ROUNDS):
-            known = replace(reading, schemas=_sorted(followed.of_ends))
-            events, missing = read_events(known, records, min(table.offsets.topics))
+            with_schemas = replace(reading, schemas=_sorted(followed.of_ends))
+            events, missing = read_events(with_schemas, records, min(table.offsets.topics))
             if not missing or self._schemas is None or not records:
                 break
             followed.of_ends |= self._schemas.fetch(missing, records[0].topic, value)

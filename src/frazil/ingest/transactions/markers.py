@@ -120,14 +120,14 @@ class TransactionEnds:
     def _begin(self, since_ms: int) -> dict[Partition, int]:
         """Returns the ends of the topic, and sets the offset at which each partition is read on."""
         if not self._partitions:
-            found = self._source.topics(lambda name: name == self._topic).get(self._topic)
-            if found is None:
+            topic = self._source.topics(lambda name: name == self._topic).get(self._topic)
+            if topic is None:
                 raise UnavailableError(
                     f"topic {self._topic} does not exist",
                     remedy="set `provide.transaction.metadata` to true at Debezium's connector, or correct the name",
                     where=f"topic {self._topic}",
                 )
-            self._partitions = [(self._topic, number) for number in range(found.partition_count)]
+            self._partitions = [(self._topic, number) for number in range(topic.partition_count)]
         if self._since_ms is None or since_ms < self._since_ms - _MARGIN_MS // 2:
             self._since_ms, self._next = since_ms, {}
             self._begun, self._ended, self._read_to_ms = {}, [], {}
@@ -173,22 +173,22 @@ def read_marks(
     assert reading.envelope is not None
     fields = opened_fields(reading.envelope, (), _FACTS)
     decoded = decode_values(reading, fields, _columns_of(records), MAX_MISMATCHES)
-    found = dict(zip((field.name for field in fields), decoded.columns, strict=True))
-    is_change = np.asarray(pc.is_in(found["op"], pa.array(_CHANGES))) & ~decoded.refused
-    is_change &= np.asarray(pc.fill_null(pc.less_equal(found["record_kind"], ROW), False))
-    ids = found["transaction_id"]
+    by_name = dict(zip((field.name for field in fields), decoded.columns, strict=True))
+    is_change = np.asarray(pc.is_in(by_name["op"], pa.array(_CHANGES))) & ~decoded.refused
+    is_change &= np.asarray(pc.fill_null(pc.less_equal(by_name["record_kind"], ROW), False))
+    ids = by_name["transaction_id"]
     if not has_events:
-        ids = pc.coalesce(ids, found["source_transaction"])
+        ids = pc.coalesce(ids, by_name["source_transaction"])
     rows = np.flatnonzero(is_change)
-    columns = [column.take(pa.array(rows)).to_pylist() for column in (normalize_ids(ids), *_rest(found))]
+    columns = [column.take(pa.array(rows)).to_pylist() for column in (normalize_ids(ids), *_rest(by_name))]
     changes = ((records[row], *facts) for row, *facts in zip(rows.tolist(), *columns, strict=True))
     if not is_strict:
-        changes = (one for one in changes if not _lacks(*one[1:], has_events=has_events))
-    return (_mark(*one, has_events=has_events) for one in changes), frozenset(decoded.missing)
+        changes = (change for change in changes if not _lacks(*change[1:], has_events=has_events))
+    return (_mark(*change, has_events=has_events) for change in changes), frozenset(decoded.missing)
 
 
-def _rest(found: Mapping[str, pa.Array]) -> tuple[pa.Array, pa.Array]:
-    return found["commit_place"], found["total_order"]
+def _rest(by_name: Mapping[str, pa.Array]) -> tuple[pa.Array, pa.Array]:
+    return by_name["commit_place"], by_name["total_order"]
 
 
 def _lacks(transaction: str | None, place: str | None, order: int | None, *, has_events: bool) -> bool:
@@ -248,7 +248,9 @@ def _events(events: Iterable[tuple[int, dict[str, Any]]], topic: str) -> Iterato
         name, status = event.get("id"), event.get("status")
         if not isinstance(name, str) or status not in ("BEGIN", "END"):
             continue
-        mine = [one["event_count"] for one in event.get("data_collections") or () if _is_of(topic, one)]
+        mine = [
+            collection["event_count"] for collection in event.get("data_collections") or () if _is_of(topic, collection)
+        ]
         yield Event(normalize_id(name), at_ms, status == "END", sum(mine) if mine else None)
 
 

@@ -237,10 +237,10 @@ class _Prefixes:
 
 def _highest(log: Log) -> list[str]:
     """Returns the newest place before each run, and after the last one."""
-    found = [log.newest]
+    places = [log.newest]
     for run in log.runs:
-        found.append(max(found[-1], run.place))
-    return found
+        places.append(max(places[-1], run.place))
+    return places
 
 
 def _distinct(orders: Sequence[array[int]]) -> int:
@@ -249,13 +249,13 @@ def _distinct(orders: Sequence[array[int]]) -> int:
 
 
 def _by_transaction(logs: Mapping[Partition, Log]) -> dict[str, _Known]:
-    found: dict[str, _Known] = {}
+    by_name: dict[str, _Known] = {}
     for partition, log in logs.items():
         for number, run in enumerate(log.runs):
-            known = found.setdefault(run.transaction, _Known())
-            known.runs.setdefault(partition, []).append(number)
-            known.places[partition] = max(run.place, known.places.get(partition, ""))
-    return found
+            transaction = by_name.setdefault(run.transaction, _Known())
+            transaction.runs.setdefault(partition, []).append(number)
+            transaction.places[partition] = max(run.place, transaction.places.get(partition, ""))
+    return by_name
 
 
 def unknown_of(logs: Iterable[Log], counts: Mapping[str, int]) -> set[str]:

@@ -123,7 +123,7 @@ def parse_document(text: str, path: Path) -> Section:
 def line_of(path: Path, text: str) -> int:
     """The line of the file's first key or value that is `text`; of what is found wrong only after the file was read."""
     try:
-        return next((line for found, line in texts_of(read_document(path)) if found == text), 1)
+        return next((line for candidate, line in texts_of(read_document(path)) if candidate == text), 1)
     except SpecError:  # The file has been changed since.
         return 1
 

@@ -338,14 +338,14 @@ def _read_words(node: Node, _: Reading) -> tuple[str, ...]:
     """One word or a list of them; numbers as they are written."""
     return one_or_several(
         node,
-        lambda one: one.text if isinstance(one, Scalar) and one.kind == "integer" else read_text(one),
+        lambda word: word.text if isinstance(word, Scalar) and word.kind == "integer" else read_text(word),
         SpecError(f"`{LABEL}` is empty", remedy="write the values of the field, or remove it"),
     )
 
 
 def _parse_on(text: str) -> tuple[tuple[Path, str], ...]:
     """The equalities between paths of fields and columns."""
-    found = []
+    equalities = []
     for part in re.split(r"\s+and\s+", text.strip(), flags=re.IGNORECASE):
         sides = [side.strip() for side in part.split("=")]
         if len(sides) != 2 or not all(sides):
@@ -353,8 +353,8 @@ def _parse_on(text: str) -> tuple[tuple[Path, str], ...]:
                 f"`{part}` compares no field with a column",
                 remedy="write `field = column`, and `and` between several; a constant is a condition for `where`",
             )
-        found.append((parse_path(sides[0]), sides[1]))
-    return tuple(found)
+        equalities.append((parse_path(sides[0]), sides[1]))
+    return tuple(equalities)
 
 
 _MAX_DEPTH = 100

@@ -223,8 +223,8 @@ def _declared(model: type[BaseModel]) -> Iterator[Key]:
             yield from (replace(key, field=f"{field_name}.{key.field}") for key in inner)
         if name.startswith(HIDDEN):
             continue
-        form = next((one for one in field.metadata if isinstance(one, Form)), None)
-        key = next((one for one in field.metadata if isinstance(one, Key)), Key())
+        form = next((member for member in field.metadata if isinstance(member, Form)), None)
+        key = next((member for member in field.metadata if isinstance(member, Key)), Key())
         choices, default = key.choices, key.default
         if not choices and key.registered is not None:
             choices = tuple(key.registered.built_in)

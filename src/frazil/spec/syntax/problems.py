@@ -32,7 +32,7 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
     by_lower = {candidate.lower(): candidate for candidate in known}
     # Characters that have changed places are far apart by the measure of difflib in a short name.
     close = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=0.6) or [
-        one for one in by_lower if sorted(one) == sorted(name.lower())
+        candidate for candidate in by_lower if sorted(candidate) == sorted(name.lower())
     ]
     return by_lower[close[0]] if close else None
 

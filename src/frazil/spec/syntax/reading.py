@@ -77,11 +77,11 @@ class Reading:
         except ValidationError as error:
             errors = error.errors(include_url=False, include_input=False)
         # What `defaults` has wrong is noted there first.
-        errors.sort(key=lambda one: one["loc"][:1] in (("tables",), ("routes",)))
-        meant = {(*one["loc"][:-1], key) for one in errors for key in self._meant(tree, one)}
-        for one in errors:
-            if not (one["type"] == "missing" and one["loc"] in meant):
-                self._note(tree, one)
+        errors.sort(key=lambda problem: problem["loc"][:1] in (("tables",), ("routes",)))
+        meant = {(*problem["loc"][:-1], key) for problem in errors for key in self._meant(tree, problem)}
+        for fault in errors:
+            if not (fault["type"] == "missing" and fault["loc"] in meant):
+                self._note(tree, fault)
         return None
 
     def note_model(self, value: Any, model: type[Declared]) -> None:

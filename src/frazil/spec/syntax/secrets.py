@@ -124,9 +124,9 @@ class Secrets:
         return value
 
     def _read_variable(self, name: str) -> str:
-        found = _VARIABLE.match(name)
-        if found is not None and found[0] != name:
-            raise _not_a_reference(f"`${{env:{found[0]}…}}`", found[0])
+        match = _VARIABLE.match(name)
+        if match is not None and match[0] != name:
+            raise _not_a_reference(f"`${{env:{match[0]}…}}`", match[0])
         value = self._environment.get(name)
         if not value:
             state = "is not set" if value is None else "is empty"
@@ -169,10 +169,10 @@ def is_secret_key(key: str) -> bool:
 
 def secrets_of(key: str, value: str) -> set[str]:
     """The secrets in the value of a key: all of it where `is_secret_key`, and every part that has the form of a secret."""
-    found = set(secrets_in(value))
+    secrets = set(secrets_in(value))
     if is_secret_key(key) and value.lower() not in _HARMLESS_VALUES:
-        found.add(value)
-    return found
+        secrets.add(value)
+    return secrets
 
 
 def secrets_in(value: str) -> Iterator[str]:
@@ -185,10 +185,10 @@ def secrets_in(value: str) -> Iterator[str]:
             yield password
             yield urllib.parse.unquote(password)
     for match in _ASSIGNED.finditer(value):
-        found = match[1] or match[2] or match[3]
-        if found and found.lower() not in _HARMLESS_VALUES:
-            yield found
-            yield urllib.parse.unquote(found)
+        secret = match[1] or match[2] or match[3]
+        if secret and secret.lower() not in _HARMLESS_VALUES:
+            yield secret
+            yield urllib.parse.unquote(secret)
     yield from (match[1] for match in _SCHEMES.finditer(value))
     for form in _FORMS:
         for match in form.finditer(value):

@@ -88,20 +88,20 @@ _PART = re.compile(r"\s*([^\s<>,:()\[\]]+|[<>,:()\[\]])")
 
 def unit_of(text: str) -> str | None:
     """The unit of numbers in a column, where its type names one, as `timestamptz(ms)` and `time(ms)` do."""
-    found = _TIME.fullmatch(text.strip())
-    unit = found.group(2).strip() if found is not None else None
+    match = _TIME.fullmatch(text.strip())
+    unit = match.group(2).strip() if match is not None else None
     return unit if unit in _UNITS else None
 
 
 @lru_cache(maxsize=1024)
 def parse_column_type(text: str) -> types.IcebergType:
     """The type of a column, which may name a unit. A file of many tables spells few types."""
-    found = _TIME.fullmatch(text.strip())
-    if found is None:
+    match = _TIME.fullmatch(text.strip())
+    if match is None:
         return parse_type(text)
-    word, unit = found.group(1), found.group(2).strip()
+    word, unit = match.group(1), match.group(2).strip()
     if unit not in _UNITS:
-        remedy = f"write one of: {', '.join(f'{word}({known})' for known in _UNITS)}"
+        remedy = f"write one of: {', '.join(f'{word}({name})' for name in _UNITS)}"
         since = "midnight" if word == "time" else "the epoch"
         raise SpecError(f"`{unit}` is no unit of the time since {since}", remedy=remedy)
     return _WORDS[word]()
@@ -258,7 +258,7 @@ class _Parser:
                 f"the type `{word}` is not available in this version",
                 remedy="use another type" + (f", such as `{word.removesuffix('_ns')}`" if word.endswith("_ns") else ""),
             )
-        known = [*_WORDS, *_FORMS]
-        close = _OTHER_NAMES.get(word.lower()) or nearest(word, known)
-        remedy = f"did you mean `{_FORMS.get(close, close)}`?" if close else f"Iceberg's types: {', '.join(known)}"
+        type_names = [*_WORDS, *_FORMS]
+        close = _OTHER_NAMES.get(word.lower()) or nearest(word, type_names)
+        remedy = f"did you mean `{_FORMS.get(close, close)}`?" if close else f"Iceberg's types: {', '.join(type_names)}"
         return SpecError(f"the type `{word}` is unknown", remedy=remedy)

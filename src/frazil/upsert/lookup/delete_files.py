@@ -107,7 +107,9 @@ def write_deletes(target: TableTarget, deleted: Mapping[LiveFile, BitMap64], for
     hit("upsert.deletes")
     if format_version >= 3:
         return _write_vectors(target, deleted)
-    return list(in_threads(lambda one: _write_positions(target, *one), list(deleted.items()), _WRITERS))
+    return list(
+        in_threads(lambda deleted_rows: _write_positions(target, *deleted_rows), list(deleted.items()), _WRITERS)
+    )
 
 
 def _new_path(target: TableTarget, suffix: str) -> str:
@@ -126,8 +128,8 @@ def _write_vectors(target: TableTarget, deleted: Mapping[LiveFile, BitMap64]) ->
     if small := [vector for vector in vectors if vector.cardinality < _LARGE]:
         groups.append(small)
     written = in_threads(lambda group: _write_puffin(target, group), groups, _WRITERS)
-    found = {delete.data_file: delete for deletes in written for delete in deletes}
-    return [found[vector.file.path] for vector in vectors]
+    by_file = {delete.data_file: delete for deletes in written for delete in deletes}
+    return [by_file[vector.file.path] for vector in vectors]
 
 
 def _write_puffin(target: TableTarget, vectors: Sequence[_Vector]) -> list[DeleteFile]:
@@ -216,13 +218,13 @@ def read_deletes(target: TableTarget, path: str, deletes: Iterable[DeleteFile]) 
 
     Raises: OSError where the store fails; SpecError where a file of another writer cannot be read.
     """
-    found = BitMap64()
+    positions = BitMap64()
     for delete in deletes:
         if delete.kind == "vector":
-            found |= _read_vector(target, delete)
+            positions |= _read_vector(target, delete)
         elif delete.kind == "positions":
-            found |= _read_positions(target, path, delete)
-    return found
+            positions |= _read_positions(target, path, delete)
+    return positions
 
 
 def _read_vector(target: TableTarget, delete: DeleteFile) -> BitMap64:
@@ -272,7 +274,7 @@ def _are_named(target: TableTarget, file: LiveFile, rows: Ints, delete: DeleteFi
     pairs = []
     for number in json.loads(delete.content)["equality-ids"]:
         if number in by_id:
-            named, own = (key_columns(target, one, [by_id[number]])[0] for one in (deletes, file))
+            named, own = (key_columns(target, source_file, [by_id[number]])[0] for source_file in (deletes, file))
         else:
             named, own = _dropped(target, deletes, file, number)
         pairs.append(pa.concat_arrays([named, own.take(places)]))
@@ -284,7 +286,7 @@ def _dropped(target: TableTarget, deletes: LiveFile, file: LiveFile, field_id: i
     """Returns a column of a delete file and of a data file that the table has dropped, both in the wider of their
     types.
     """
-    named, own = (reserved_column(target, one, field_id) for one in (deletes, file))
+    named, own = (reserved_column(target, source_file, field_id) for source_file in (deletes, file))
     if named is None or own is None:  # It was inside a struct, or had a name in files without field ids, or a default.
         raise _unreadable(target)
     schemas = [pa.schema([pa.field("c", column.type)]) for column in (named, own)]

@@ -114,11 +114,11 @@ def key_columns(target: TableTarget, file: LiveFile, paths: Sequence[Path]) -> t
     Raises: OSError where the store fails.
     """
     name = (file.path, tuple(_field_id(target, path) for path in paths), tuple(_kind(target, path) for path in paths))
-    found = _cache.get(name)
-    if found is None:
-        found = tuple(read_columns(target, file, paths))
-        _cache.put(name, found)
-    return found
+    key_arrays = _cache.get(name)
+    if key_arrays is None:
+        key_arrays = tuple(read_columns(target, file, paths))
+        _cache.put(name, key_arrays)
+    return key_arrays
 
 
 def read_columns(
@@ -165,7 +165,9 @@ def reserved_column(target: TableTarget, file: LiveFile, field_id: int) -> pa.Ar
     Raises: OSError where the store fails.
     """
     with opened(target, file) as parquet:
-        field = next((one for one in parquet.schema_arrow if field_id_of(one) == field_id), None)
+        field = next(
+            (arrow_field for arrow_field in parquet.schema_arrow if field_id_of(arrow_field) == field_id), None
+        )
         return None if field is None else _read_column(parquet, field.name)
 
 
@@ -191,8 +193,8 @@ def _read_rows(parquet: pq.ParquetFile, target: TableTarget, file: LiveFile, pat
         pieces.append(to_table_type(target, taken, _type(target, path)))
         at[mine] = count + np.arange(mine.size)
         count += mine.size
-    found = pa.concat_arrays(pieces)
-    return found if is_every(at, count) else found.take(pa.array(at))
+    values = pa.concat_arrays(pieces)
+    return values if is_every(at, count) else values.take(pa.array(at))
 
 
 def _names(parquet: pq.ParquetFile, target: TableTarget, path: Path) -> list[str]:
@@ -267,7 +269,7 @@ def _check_plain(target: TableTarget, path: Path, setting: str) -> None:
     kind: IcebergType = target.schema.as_struct()
     names: list[str] = []
     while isinstance(kind, StructType) and len(names) < len(path):
-        field = next((one for one in kind.fields if one.name == path[len(names)]), None)
+        field = next((column for column in kind.fields if column.name == path[len(names)]), None)
         if field is None:
             return
         names.append(field.name)
@@ -286,7 +288,9 @@ def has_column(target: TableTarget, path: Path) -> bool:
     struct: Any = target.schema.as_struct()
     for name in path:
         field = (
-            next((one for one in struct.fields if one.name == name), None) if isinstance(struct, StructType) else None
+            next((column for column in struct.fields if column.name == name), None)
+            if isinstance(struct, StructType)
+            else None
         )
         if field is None:
             return False
@@ -347,8 +351,8 @@ def _value(kind: PrimitiveType, word: Any) -> Any:
 
 @lru_cache(maxsize=64)
 def _specs(*texts: str) -> dict[int, PartitionSpec]:
-    found = (PartitionSpec.model_validate_json(text) for text in texts if text)
-    return {spec.spec_id: spec for spec in found}
+    specs = (PartitionSpec.model_validate_json(text) for text in texts if text)
+    return {spec.spec_id: spec for spec in specs}
 
 
 def field_index(target: TableTarget, fields: Sequence[pa.Field], name: str, field_id: int) -> int | None:

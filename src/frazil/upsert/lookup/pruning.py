@@ -112,8 +112,8 @@ def _plain_sorted(key: pa.Array) -> Any:
 
 def _ends(key: pa.Array) -> pa.Array:
     """Returns the smallest and the greatest key, in the order of bounds."""
-    found = pc.min_max(as_numbers(key))
-    return pa.array([found["min"].as_py(), found["max"].as_py()], as_numbers(key).type)
+    ends = pc.min_max(as_numbers(key))
+    return pa.array([ends["min"].as_py(), ends["max"].as_py()], as_numbers(key).type)
 
 
 def _overlaps(file: LiveFile, field_id: int, kind: PrimitiveType, values: Any, are_ends: bool) -> bool:
@@ -180,10 +180,10 @@ class KeyFilters:
         if (field_id, physical) not in self._hashes:
             self._hashes[field_id, physical] = hashes(key, physical)
         words, is_there = self._hashes[field_id, physical]
-        found = np.zeros(len(key), np.bool_)
+        may_contain = np.zeros(len(key), np.bool_)
         for blocks in groups:
-            found |= is_in(np.asarray(blocks), words)
-        return found & is_there
+            may_contain |= is_in(np.asarray(blocks), words)
+        return may_contain & is_there
 
 
 def _read(target: TableTarget, path: str, field_id: int) -> tuple[pa.Array, ...]:
@@ -200,7 +200,7 @@ def _read(target: TableTarget, path: str, field_id: int) -> tuple[pa.Array, ...]
         for number in range(footer.num_row_groups):
             group = footer.row_group(number)
             columns = (group.column(place) for place in range(group.num_columns))
-            column = next((one for one in columns if one.path_in_schema == ids[field_id]), None)
+            column = next((chunk for chunk in columns if chunk.path_in_schema == ids[field_id]), None)
             blocks = _blocks(stream, column) if column is not None else None
             if column is None or blocks is None:
                 return nothing
@@ -275,13 +275,13 @@ class KeyPartitions:
         self._spec_id = target.files.spec_id
         self._count = len(target.partitioning.fields)
         self._places: list[tuple[int, str]] = []
-        found: dict[str, tuple[str, IcebergType, pa.Array]] = {}
+        partition_values: dict[str, tuple[str, IcebergType, pa.Array]] = {}
         for place, field in enumerate(target.partitioning.fields):
             kind, key = by_id.get(field.source_id, (None, None))
             if kind is not None and _is_prunable(field, kind):
                 self._places.append((place, str(field.field_id)))
-                found[str(place)] = (str(field.transform), kind, transformed(str(field.transform), key))
-        self._wanted = _distinct(found)
+                partition_values[str(place)] = (str(field.transform), kind, transformed(str(field.transform), key))
+        self._wanted = _distinct(partition_values)
 
     def may_have(self, file: LiveFile) -> bool:
         """Returns whether some key belongs to the file's partition."""
@@ -302,14 +302,14 @@ def _is_prunable(field: PartitionField, kind: IcebergType) -> bool:
     return word in _OF_ANY_TYPE or (word in ("identity", "truncate") and isinstance(kind, _PLAIN))
 
 
-def _distinct(found: dict[str, tuple[str, IcebergType, pa.Array]]) -> frozenset[tuple[Any, ...]]:
+def _distinct(partition_values: dict[str, tuple[str, IcebergType, pa.Array]]) -> frozenset[tuple[Any, ...]]:
     """Returns the distinct partitions of the keys, in the representation of Iceberg's JSON."""
-    if not found:
+    if not partition_values:
         return frozenset()
-    values = pa.table({name: column for name, (_, _, column) in found.items()})
+    values = pa.table({name: column for name, (_, _, column) in partition_values.items()})
     once = values.group_by(values.column_names).aggregate([]).combine_chunks()
     words = [
         [word for word, _ in partition_texts(transform, kind, pa.concat_arrays(once[name].chunks))]
-        for name, (transform, kind, _) in found.items()
+        for name, (transform, kind, _) in partition_values.items()
     ]
     return frozenset(zip(*words, strict=True))

@@ -56,11 +56,11 @@ class KeyRange:
         them.
         """
         numbers = numbers_of(column)
-        found = [
+        positions = [
             start + self._find(numbers[start : start + _NUMBERS_AT_ONCE])
             for start in range(0, numbers.size, _NUMBERS_AT_ONCE)
         ]
-        return np.concatenate(found) if found else np.zeros(0, np.int64)
+        return np.concatenate(positions) if positions else np.zeros(0, np.int64)
 
     def _find(self, numbers: Ints) -> Ints:
         # Numbers below the smallest wrap around and exceed the greatest.
@@ -194,24 +194,24 @@ def find_rows(target: TableTarget, files: Sequence[LiveFile], keys: Sequence[pa.
 
     Raises: OSError where the store fails.
     """
-    found = Found()
+    live_rows = Found()
     if not keys or not len(keys[0]) or not files:
-        return found
+        return live_rows
     pruners = (KeyPartitions(target, keys, paths), KeyBounds(target, keys, paths), KeyFilters(target, keys, paths))
     candidates = [file for file in files if all(pruner.may_have(file) for pruner in pruners)]
-    found.inspected = len(candidates)
-    known, index, near = KeySet(keys), KeyIndex(keys), KeyRange(keys)
+    live_rows.inspected = len(candidates)
+    key_set, index, near = KeySet(keys), KeyIndex(keys), KeyRange(keys)
     large, others = ([file for file in candidates if index.is_for(file) is is_large] for is_large in (True, False))
 
     def search_group(group: list[LiveFile]) -> list[Hits]:
-        return _search_files(target, group, known, near, paths)
+        return _search_files(target, group, key_set, near, paths)
 
     def search_index(file: LiveFile) -> list[Hits]:
         return list(_live(target, file, *index.find(target, file, paths[0])))
 
     results = (*in_threads(search_index, large), *in_threads(search_group, list(_groups(others, len(keys[0])))))
-    found.hits = [hit for hits in results for hit in hits]
-    return found
+    live_rows.hits = [hit for hits in results for hit in hits]
+    return live_rows
 
 
 def _groups(files: Sequence[LiveFile], key_count: int) -> Iterator[list[LiveFile]]:
@@ -231,17 +231,17 @@ def _groups(files: Sequence[LiveFile], key_count: int) -> Iterator[list[LiveFile
 
 
 def _search_files(
-    target: TableTarget, files: list[LiveFile], known: KeySet, near: KeyRange, paths: Sequence[Path]
+    target: TableTarget, files: list[LiveFile], key_set: KeySet, near: KeyRange, paths: Sequence[Path]
 ) -> list[Hits]:
     columns = [key_columns(target, file, paths) for file in files]
     chosen: list[Ints] | None = None
     if near.is_of_use:
-        chosen = [near.rows_of(one[0]) for one in columns]
-        columns = [(one[0].take(pa.array(rows)),) for one, rows in zip(columns, chosen, strict=True)]
-    ends = np.cumsum([len(one[0]) for one in columns])
+        chosen = [near.rows_of(key_column[0]) for key_column in columns]
+        columns = [(key_column[0].take(pa.array(rows)),) for key_column, rows in zip(columns, chosen, strict=True)]
+    ends = np.cumsum([len(key_column[0]) for key_column in columns])
     if not ends[-1]:
         return []
-    places = known.find([pa.chunked_array([one[n] for one in columns]) for n in range(len(paths))])
+    places = key_set.find([pa.chunked_array([key_column[n] for key_column in columns]) for n in range(len(paths))])
     rows = np.flatnonzero(places >= 0)
     cuts = np.searchsorted(rows, ends)
     hits: list[Hits] = []
@@ -295,11 +295,11 @@ def newest_order(target: TableTarget, found: Found, key_count: int) -> Newest:
     return found.newest
 
 
-def _read_newest(target: TableTarget, found: Found, column: str, key_count: int) -> pa.Array:
+def _read_newest(target: TableTarget, live_rows: Found, column: str, key_count: int) -> pa.Array:
     kind = target.arrow_schema.field(column).type
-    values = [read_columns(target, hit.file, [(column,)], hit.rows)[0] for hit in found.hits]
+    values = [read_columns(target, hit.file, [(column,)], hit.rows)[0] for hit in live_rows.hits]
     if not values:
         return pa.nulls(key_count, kind)
-    table = pa.table({"key": found.keys(), "value": pa.concat_arrays(values)})
+    table = pa.table({"key": live_rows.keys(), "value": pa.concat_arrays(values)})
     most = table.group_by("key").aggregate([("value", "max")])
     return most["value_max"].combine_chunks().take(spread_places(np.asarray(most["key"]), key_count))

@@ -108,9 +108,9 @@ class BufferedRows:
         given = {name: self._providers(name) for name in self._columns_given()}
         pieces = [follows, newest, *(changes[0] for _, changes in given.values())]
         codes = order_ranks(pa.chunked_array(pieces), sum(map(len, pieces)))
-        self._ranks, self.newest[rows], *others = np.split(codes, np.cumsum([len(one) for one in pieces])[:-1])
+        self._ranks, self.newest[rows], *others = np.split(codes, np.cumsum([len(piece) for piece in pieces])[:-1])
         for (name, (numbers, changes)), ranks in zip(given.items(), others, strict=True):
-            columns = (ranks, *(np.asarray(one).astype(np.int64) for one in changes[1:]))
+            columns = (ranks, *(np.asarray(values).astype(np.int64) for values in changes[1:]))
             self._given[name] = ValueProviders(self._behind_barriers(numbers, columns), numbers, columns, changes[0])
 
     def providers(self, column: str) -> ValueProviders | None:
@@ -132,13 +132,13 @@ class BufferedRows:
         its partition.
         """
         at = self.follows[rows]
-        found = (at == NONE) | self._is_blind[at]
+        are_later = (at == NONE) | self._is_blind[at]
         given, followed = providers.places(by), self.places_followed(rows)
-        found |= ~are_less(given, followed)
+        are_later |= ~are_less(given, followed)
         if self._ranked.read is not None:
             is_same_partition = (given[1] == followed[1]) & (given[2] == followed[2])
-            found |= self._ranked.read[at] & is_same_partition & are_less(followed[1:], given[1:])
-        return np.asarray(found, np.bool_)
+            are_later |= self._ranked.read[at] & is_same_partition & are_less(followed[1:], given[1:])
+        return np.asarray(are_later, np.bool_)
 
     def _last_blind(self, before: Ints) -> Ints | None:
         """Returns per row the last delete without an ordering value among the changes it follows; NONE without one."""

@@ -109,15 +109,15 @@ class _OldRows:
             self._files.append(file)
         return self._numbers[file.path]
 
-    def _put_in_order(self, found: Found) -> None:
+    def _put_in_order(self, live_rows: Found) -> None:
         """Notes for the buffered rows that decide a key whether the live row may be newer, and whether it is a snapshot
         row that the change came behind.
         """
         latest, changes = self._batch.latest, self._batch.ranked
-        if changes.order is None or not found.hits:
+        if changes.order is None or not live_rows.hits:
             self._buffered.put_in_order(None, np.zeros(0, np.int64))
             return
-        newest = newest_order(self._target, found, latest.last.size)
+        newest = newest_order(self._target, live_rows, latest.last.size)
         rows = self._buffered.of(latest.last)
         self._are_behind[rows[newest.were_read_in(changes.partition[latest.last]) & (rows != NONE)]] = True
         keys = np.flatnonzero(np.asarray(newest.order.is_valid()) & ~latest.is_sure & (rows != NONE))
@@ -128,16 +128,16 @@ class _OldRows:
         follows, ranked = self._buffered.follows, self._batch.ranked
         rows = np.flatnonzero((follows != NONE) & (self._buffered.previous == NONE) & (ranked.ops[follows] == UPSERT))
         places, numbers = np.unique(follows[rows], return_inverse=True)
-        there = RowPlaces.nowhere(places.size)
+        written = RowPlaces.nowhere(places.size)
         assert self._target.changes is not None
         for task, files in enumerate(self._batch.files):
             mine = np.flatnonzero(self._batch.owner[places] == task)
             keys = ranked.take(places[mine]).keys
             for hits in find_rows(self._target, files, keys, self._target.changes.paths).hits:
-                there.put(mine[hits.keys], self._number(hits.file), hits.rows)
-        found = RowPlaces.nowhere(follows.size)
-        found.put(rows, there.sources[numbers], there.rows[numbers])
-        return found
+                written.put(mine[hits.keys], self._number(hits.file), hits.rows)
+        followed = RowPlaces.nowhere(follows.size)
+        followed.put(rows, written.sources[numbers], written.rows[numbers])
+        return followed
 
     def ask_other_keys(self, files: Sequence[LiveFile], is_wanted: Bools) -> None:
         """Looks up the rows of the keys that rows had before a primary-key update. is_wanted: the changes that decide a
@@ -156,16 +156,16 @@ class _OldRows:
             every = np.arange(begin, begin + len(buffered))
             names = [name for name in buffered.schema.names if name.startswith(OLD_KEY)]
             named = np.flatnonzero(np.asarray(buffered[names[0]].is_valid()))
-            found, asked = RowPlaces.nowhere(len(buffered)), buffered.select(names).take(pa.array(named))
-            there = self._of_other_keys([one_array(column) for column in asked.columns], files)
-            found.put(named, there.sources, there.rows)
-            self._keep_own_marks(buffered, every, found)
-            self._drop_newer(buffered, found)
-            self._use_later_keys(buffered, every, found, files)
-            others = np.flatnonzero(found.are_there)
-            self._live.put(every[others], found.sources[others], found.rows[others])
+            old_rows, asked = RowPlaces.nowhere(len(buffered)), buffered.select(names).take(pa.array(named))
+            live_rows = self._of_other_keys([one_array(column) for column in asked.columns], files)
+            old_rows.put(named, live_rows.sources, live_rows.rows)
+            self._keep_own_marks(buffered, every, old_rows)
+            self._drop_newer(buffered, old_rows)
+            self._use_later_keys(buffered, every, old_rows, files)
+            others = np.flatnonzero(old_rows.are_there)
+            self._live.put(every[others], old_rows.sources[others], old_rows.rows[others])
             if self._target.changes.has_source_order:
-                self._others.put(every[others], found.sources[others], found.rows[others])
+                self._others.put(every[others], old_rows.sources[others], old_rows.rows[others])
             updated = every[np.asarray(buffered[KEY_CHANGED])]
             self._have_other_key[updated] = True
             if LATER_KEYS in buffered.schema.names:
@@ -175,7 +175,7 @@ class _OldRows:
         if any(places.size for places in gone):
             raise OldRowsMissing(self._batch.ranked.take(np.concatenate(gone)))
 
-    def _keep_own_marks(self, buffered: pa.Table, every: Ints, found: RowPlaces) -> None:
+    def _keep_own_marks(self, buffered: pa.Table, every: Ints, old_rows: RowPlaces) -> None:
         """Drops rows that another change has marked as deleted. With soft deletes, only a row that the primary-key
         update itself marked counts, and the row of the new key only while it is not marked.
         """
@@ -183,13 +183,13 @@ class _OldRows:
         if times.null_count == len(times):
             return
         column = dict(self._target.metadata)["deleted_at"]
-        old, own = (self._gather(column, rows, times.type) for rows in (found, self._live.take(every)))
+        old, own = (self._gather(column, rows, times.type) for rows in (old_rows, self._live.take(every)))
         is_same = np.asarray(pc.fill_null(pc.equal(old, times), False))
         others = np.asarray(times.is_valid()) & ~is_same
-        found.drop(np.flatnonzero(others))
+        old_rows.drop(np.flatnonzero(others))
         self._live.drop(every[others & np.asarray(own.is_valid())])
 
-    def _drop_newer(self, buffered: pa.Table, found: RowPlaces) -> None:
+    def _drop_newer(self, buffered: pa.Table, old_rows: RowPlaces) -> None:
         """Drops rows that were written after the primary-key update, by the ordering column. A snapshot row existed
         before its delete arrived, whatever its position.
         """
@@ -197,16 +197,16 @@ class _OldRows:
             return
         assert self._target.changes is not None
         orders, partitions = (one_array(buffered[name]) for name in (KEY_CHANGED_ORDER, KEY_CHANGED_IN))
-        old = self._gather(self._target.changes.order_by, found, orders.type)
+        old = self._gather(self._target.changes.order_by, old_rows, orders.type)
         if self._target.changes.has_source_order:
             old, read_in = split_snapshot_marks(old)
             is_behind = (read_in >= 0) & np.asarray(pc.fill_null(pc.equal(partitions, pa.array(read_in)), False))
             is_behind &= self._target.changes.is_one_topic
         else:
             is_behind = np.zeros(len(old), np.bool_)
-        found.drop(np.flatnonzero(np.asarray(pc.fill_null(pc.greater(old, orders), False)) & ~is_behind))
+        old_rows.drop(np.flatnonzero(np.asarray(pc.fill_null(pc.greater(old, orders), False)) & ~is_behind))
 
-    def _use_later_keys(self, buffered: pa.Table, every: Ints, found: RowPlaces, files: Sequence[LiveFile]) -> None:
+    def _use_later_keys(self, buffered: pa.Table, every: Ints, old_rows: RowPlaces, files: Sequence[LiveFile]) -> None:
         """Uses rows that already exist under a later key, which have the values. A connector that repeats changes may
         have restored the row of the old key in its last state, without values that were not sent. A row under the own
         key from before the update no longer counts, as after a truncate reported elsewhere; a row that a key has
@@ -219,8 +219,8 @@ class _OldRows:
         *keys, orders, partitions = later_keys.flatten().flatten()
         lengths = np.asarray(pc.list_value_length(later_keys))
         of = np.repeat(np.arange(len(buffered)), lengths)
-        there = self._of_other_keys(keys, files)
-        newest, read_in = split_snapshot_marks(self._gather(reading.order_by, there, orders.type))
+        later_rows = self._of_other_keys(keys, files)
+        newest, read_in = split_snapshot_marks(self._gather(reading.order_by, later_rows, orders.type))
         # A snapshot row may be from before the key update, which came behind it.
         is_before = (read_in >= 0) & ((read_in == np.asarray(partitions)) | (not reading.is_one_topic))
         have_values = np.asarray(pc.fill_null(pc.greater_equal(newest, orders), False)) & ~is_before
@@ -234,8 +234,8 @@ class _OldRows:
         self._live.drop(every[of[owns[are_older[owns]]]])
         last_first = np.flatnonzero(have_values)
         rows, firsts = np.unique(of[last_first], return_index=True)
-        values = there.take(last_first[firsts])
-        found.put(rows, values.sources, values.rows)
+        values = later_rows.take(last_first[firsts])
+        old_rows.put(rows, values.sources, values.rows)
 
     def _of_other_keys(self, keys: Sequence[pa.Array], files: Sequence[LiveFile]) -> RowPlaces:
         """Returns where the live rows of these keys are, one per key."""
@@ -243,10 +243,10 @@ class _OldRows:
             return RowPlaces.nowhere(0)
         assert self._target.changes is not None
         _, firsts, numbers = np.unique(key_codes(keys), return_index=True, return_inverse=True)
-        distinct, there = [key.take(pa.array(firsts)) for key in keys], RowPlaces.nowhere(firsts.size)
+        distinct, live_rows = [key.take(pa.array(firsts)) for key in keys], RowPlaces.nowhere(firsts.size)
         for hits in find_rows(self._target, files, distinct, self._target.changes.paths).hits:
-            there.put(hits.keys, self._number(hits.file), hits.rows)
-        return there.take(numbers)
+            live_rows.put(hits.keys, self._number(hits.file), hits.rows)
+        return live_rows.take(numbers)
 
     def complete(self, is_wanted: Bools) -> Iterator[tuple[pa.Table, Ints, int]]:
         """As `complete_buffered`, in lots of rows that share a file: values may be large."""
@@ -331,18 +331,18 @@ class _OldRows:
     def _sources(self, column: str, rows: Ints) -> RowPlaces:
         """Returns where the missing values of these buffered rows are."""
         # The look-up was made for the changes that decide their keys.
-        found = self._live.take(rows) if self._batch.latest.cut < 0 else RowPlaces.nowhere(rows.size)
+        sources = self._live.take(rows) if self._batch.latest.cut < 0 else RowPlaces.nowhere(rows.size)
         providers = self._buffered.providers(column)
         has_other_key = self._have_other_key[rows]
         if providers is not None and has_other_key.any():
             given = np.flatnonzero(has_other_key & (providers.all_numbers[rows] != NONE))
             is_newer = self._are_others_newer(providers, rows[given])
             newer, given = given[is_newer], given[~is_newer]
-            there, here = self._others.take(rows[newer]), self._buffered.here(rows[given])
-            found.put(newer, there.sources, there.rows)
-            found.put(given, here.sources, here.rows)
-        self._look_back(column, rows, np.flatnonzero(~has_other_key), found)
-        return found
+            newer_rows, here = self._others.take(rows[newer]), self._buffered.here(rows[given])
+            sources.put(newer, newer_rows.sources, newer_rows.rows)
+            sources.put(given, here.sources, here.rows)
+        self._look_back(column, rows, np.flatnonzero(~has_other_key), sources)
+        return sources
 
     def _are_others_newer(self, providers: ValueProviders, rows: Ints) -> Bools:
         """Returns whether the live row of a former or later key is newer than the change that provided the value, which
@@ -362,8 +362,8 @@ class _OldRows:
         is_before = (read_in >= 0) & (read_in == given[1]) & reading.is_one_topic
         return np.asarray(is_newer & ~(is_before & ~(is_same_partition & are_less(mine, given))), np.bool_)
 
-    def _look_back(self, column: str, rows: Ints, left: Ints, found: RowPlaces) -> None:
-        """Follows the preceding changes of the rows `left`, one step at a time for all of them, and notes in `found`
+    def _look_back(self, column: str, rows: Ints, left: Ints, sources: RowPlaces) -> None:
+        """Follows the preceding changes of the rows `left`, one step at a time for all of them, and notes in `sources`
         which has the value.
         """
         buffered, providers, waits = self._buffered, self._buffered.providers(column), self._buffered.wait_for(column)
@@ -375,19 +375,23 @@ class _OldRows:
             if providers is not None and is_given.any():
                 is_given[is_given] = buffered.are_given_later(providers, by[left][is_given], now[is_given])
                 done = left[is_given]
-                self._settle(rows, done, buffered.here(by[done]), providers.places(by[done]), found)
+                self._settle(rows, done, buffered.here(by[done]), providers.places(by[done]), sources)
             is_end = ~is_given & ((previous == NONE) | ~waits[previous])
             for is_buffered in (True, False):
                 done = left[is_end & (buffered.follows[now] != NONE) & ((previous != NONE) == is_buffered)]
-                there = buffered.here(buffered.previous[here[done]]) if is_buffered else self._written.take(here[done])
-                self._settle(rows, done, there, buffered.places_followed(here[done]), found)
+                step_sources = (
+                    buffered.here(buffered.previous[here[done]]) if is_buffered else self._written.take(here[done])
+                )
+                self._settle(rows, done, step_sources, buffered.places_followed(here[done]), sources)
             continues = ~is_given & ~is_end
             left, previous = left[continues], previous[continues]
             here[left] = previous
             if providers is not None:
                 by[left] = _later(by[left], providers.of(previous), providers)
 
-    def _settle(self, rows: Ints, done: Ints, there: RowPlaces, places: tuple[Ints, ...], found: RowPlaces) -> None:
+    def _settle(
+        self, rows: Ints, done: Ints, sources: RowPlaces, places: tuple[Ints, ...], sources_out: RowPlaces
+    ) -> None:
         """Notes the places of values, for changes at these places of the order, except where the live row is newer. A
         snapshot row is not newer than a change that came behind it and before the deciding change; a later change is
         repeated.
@@ -398,7 +402,7 @@ class _OldRows:
             mine = self._buffered.arrivals(self._buffered.places[rows[done]])
             is_newer &= ~(self._are_behind[rows[done]] & are_less(places[1:], mine))
         counts = np.flatnonzero(~is_newer)
-        found.put(done[counts], there.sources[counts], there.rows[counts])
+        sources_out.put(done[counts], sources.sources[counts], sources.rows[counts])
 
 
 def _later(ones: Ints, others: Ints, providers: ValueProviders) -> Ints:

@@ -124,16 +124,16 @@ def find_key_updates(
             deletes.setdefault((key, position), place)
             if record_of(ranked, place) in departed:
                 at_position.setdefault(position, {}).setdefault(key, place)
-    found = {}
+    deletes_by_update = {}
     counts = Counter(at for at, _ in {(positions[place].as_py(), int(keys[place])) for place in updated})
     for place in updated:
         key, position = old_codes[place], positions[place].as_py()
         own = deletes.get((key, record_of(ranked, place)), -1)
-        found[place] = deletes.get((key, position), -1) if own < 0 and position is not None else own
+        deletes_by_update[place] = deletes.get((key, position), -1) if own < 0 and position is not None else own
         others = list(at_position.get(position, {}).values())
-        if found[place] < 0 and len(others) == counts[position] == 1:
-            found[place] = others[0]
-    return KeyUpdates(found, marks)
+        if deletes_by_update[place] < 0 and len(others) == counts[position] == 1:
+            deletes_by_update[place] = others[0]
+    return KeyUpdates(deletes_by_update, marks)
 
 
 def _codes(ranked: Ranked, old_keys: Sequence[pa.Array], updated: Ints) -> tuple[Ints, Ints]:
@@ -156,8 +156,8 @@ def updated_key_places(old_keys: Sequence[pa.Array]) -> list[int]:
     has_other_key = np.zeros(len(old_keys[0]) if old_keys else 0, np.bool_)
     for key in old_keys:
         has_other_key |= np.asarray(key.is_valid())
-    found: list[int] = np.flatnonzero(has_other_key).tolist()
-    return found
+    places: list[int] = np.flatnonzero(has_other_key).tolist()
+    return places
 
 
 def record_of(ranked: Ranked, place: int) -> Place:

@@ -74,7 +74,7 @@ def ends_of_chains(before: Ints, continues: Bools) -> Ints:
 def are_less(ones: Sequence[Ints], others: Sequence[Ints]) -> Bools:
     """Returns which rows of `ones` sort before those of `others`, by the first column that differs, bool `(n_rows,)`."""
     is_less, is_same = np.zeros(ones[0].size, np.bool_), np.ones(ones[0].size, np.bool_)
-    for one, other in zip(ones, others, strict=True):
-        is_less |= is_same & (one < other)
-        is_same &= one == other
+    for left, other in zip(ones, others, strict=True):
+        is_less |= is_same & (left < other)
+        is_same &= left == other
     return is_less

@@ -52,16 +52,16 @@ class FirstTombstones:
         return tuple(self._kept)
 
     def _find(self, topic: str, changes: Changes, records: Records) -> Bools:
-        found = np.zeros(changes.ops.size, np.bool_)
+        are_first = np.zeros(changes.ops.size, np.bool_)
         if not self._is_needed:
-            return found
+            return are_first
         partitions = np.asarray(records["partition"])
         for row in begins_of_runs(partitions).tolist():
             place = (topic, int(partitions[row]))
             if place not in self._begun and changes.tombstones is not None and changes.tombstones[row]:
-                found |= changes.records == row
+                are_first |= changes.records == row
             self._begun.add(place)
-        return found
+        return are_first
 
     def _keep(self, topic: str, rows: pa.Table, changes: Changes, records: Records) -> None:
         ranked = rank(self._target, self._topics.index(topic), rows, changes, records)
@@ -75,10 +75,12 @@ def without_redundant_tombstones(report: TaskReport) -> TaskReport:
     """Returns the merged report without tombstones directly behind a delete that another task has read last: they
     change nothing.
     """
-    redundant = [one for one in report.changes.touched if one.first is not None and _is_redundant(one.first, report)]
+    redundant = [
+        task for task in report.changes.touched if task.first is not None and _is_redundant(task.first, report)
+    ]
     if not redundant:
         return report
-    touched = tuple(one for one in report.changes.touched if one not in redundant)
+    touched = tuple(task for task in report.changes.touched if task not in redundant)
     ignored = add_counts(report.counts.ignored_records, {"tombstone": len(redundant)})
     return replace(
         report,

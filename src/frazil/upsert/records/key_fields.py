@@ -74,24 +74,24 @@ def column_of(target: TableTarget, path: Path) -> Path:
 def _in_table(target: TableTarget, column: str, inside: Path) -> Path:
     """Returns the path in the table of the field that is at `inside` of a column in the records."""
     assert target.shaping is not None
-    found: Path = (column,)
+    table_path: Path = (column,)
     for name in inside:
-        struct = type_at(target.schema.as_struct(), found)
+        struct = type_at(target.schema.as_struct(), table_path)
         members = struct.fields if isinstance(struct, StructType) else ()
-        known = (member.name for member in members if name_in_record(member) == name)
-        found = (*found, next(known, change_case(name, target.shaping.case)))
-    return found
+        names_in_table = (member.name for member in members if name_in_record(member) == name)
+        table_path = (*table_path, next(names_in_table, change_case(name, target.shaping.case)))
+    return table_path
 
 
 def _in_records(target: TableTarget, path: Path) -> Path:
     """Returns the names that the members of a struct column have in the records. path: in the table, from the column on."""
-    found: Path = ()
+    record_path: Path = ()
     for cut in range(1, len(path)):
         struct = type_at(target.schema.as_struct(), path[:cut])
         members = struct.fields if isinstance(struct, StructType) else ()
-        known = (name_in_record(member) for member in members if member.name == path[cut])
-        found = (*found, next(known, path[cut]))
-    return found
+        names_in_records = (name_in_record(member) for member in members if member.name == path[cut])
+        record_path = (*record_path, next(names_in_records, path[cut]))
+    return record_path
 
 
 def name_columns(target: TableTarget, fields: Iterable[Path]) -> tuple[str, ...]:
@@ -178,21 +178,23 @@ def check_key_fields(target: TableTarget, records: Records, changes: Changes, li
     is_change = np.zeros(changes.decoded.refused.size, np.bool_)
     is_change[changes.records[changes.ops != TRUNCATE]] = True
     is_named = is_change if changes.tombstones is None else is_change | changes.tombstones
-    found = find_key_fields(target, records)
-    reasons = [_difference(target, names) for names in found.names]
+    key_fields = find_key_fields(target, records)
+    reasons = [_difference(target, names) for names in key_fields.names]
     # The last entry is that of the code -1.
-    differs = np.array([bool(reason) for reason in reasons] + [False])[found.codes]
-    is_bad = ((differs & is_named) | (found.lacks & is_change)) & ~changes.decoded.refused
-    if not (is_bad.any() or found.missing):
+    differs = np.array([bool(reason) for reason in reasons] + [False])[key_fields.codes]
+    is_bad = ((differs & is_named) | (key_fields.lacks & is_change)) & ~changes.decoded.refused
+    if not (is_bad.any() or key_fields.missing):
         return changes
     mismatches = []
     for row in np.flatnonzero(is_bad)[:limit].tolist():
         kind, reason = (
-            (ErrorClass.NO_KEY, _NO_KEY) if found.lacks[row] else (ErrorClass.KEY_MISMATCH, reasons[found.codes[row]])
+            (ErrorClass.NO_KEY, _NO_KEY)
+            if key_fields.lacks[row]
+            else (ErrorClass.KEY_MISMATCH, reasons[key_fields.codes[row]])
         )
         mismatches.append(Mismatch(row, "", kind, reason))
     decoded = changes.decoded.refusing(is_bad, mismatches, limit)
-    decoded = replace(decoded, missing=decoded.missing | found.missing)
+    decoded = replace(decoded, missing=decoded.missing | key_fields.missing)
     return _without_tombstones(replace(changes, decoded=decoded), decoded.refused)
 
 
@@ -202,12 +204,12 @@ def first_alike(target: TableTarget, records: Records, has_key: Bools) -> Bools:
     """
     if target.envelope is not None and target.envelope.names_keys:
         return has_key
-    found = find_key_fields(target, records)
-    has_fields = np.array([bool(names) for names in found.names] + [False])[found.codes]
+    key_fields = find_key_fields(target, records)
+    has_fields = np.array([bool(names) for names in key_fields.names] + [False])[key_fields.codes]
     rows = np.flatnonzero(has_key & has_fields)
-    if found.missing or not rows.size:
+    if key_fields.missing or not rows.size:
         return has_key
-    return np.asarray(has_key & (~has_fields | (found.codes == found.codes[rows[0]])), np.bool_)
+    return np.asarray(has_key & (~has_fields | (key_fields.codes == key_fields.codes[rows[0]])), np.bool_)
 
 
 def _is_checked(target: TableTarget) -> bool:
@@ -224,9 +226,9 @@ def _difference(target: TableTarget, names: Sequence[str]) -> str:
     """Returns the reason to refuse keys with these fields; empty where they are the key columns' fields."""
     changes = target.changes
     assert changes is not None
-    known = {field[0] for field, *_ in places_of(target, changes).values()}
+    key_names = {field[0] for field, *_ in places_of(target, changes).values()}
     columns = name_columns(target, [(name,) for name in names])
-    if _fold(names) == _fold(known) or _fold(columns) == _fold(changes.key_columns):
+    if _fold(names) == _fold(key_names) or _fold(columns) == _fold(changes.key_columns):
         return ""
     return _OTHER.format(", ".join(columns) or "none", ", ".join(changes.key_columns))
 
@@ -254,7 +256,7 @@ def find_key_fields(target: TableTarget, records: Records) -> KeyFields:
 
 def _of_schemas(reading: Reading, records: Records) -> KeyFields:
     codes, missing = np.full(len(records["key"]), -1), set()
-    found: dict[tuple[str, ...], int] = {}
+    number_by_names: dict[tuple[str, ...], int] = {}
     for schema_id, rows in _groups(reading, records):
         schema = reading.schema(schema_id)
         if schema is None:
@@ -263,8 +265,8 @@ def _of_schemas(reading: Reading, records: Records) -> KeyFields:
         for message, mine in _messages(reading, schema, records["key"], rows):
             names = _fields_of(reading, schema, message)
             if names:
-                codes[mine] = found.setdefault(names, len(found))
-    return KeyFields(codes, np.asarray(records["key"].is_null()), list(found), frozenset(missing))
+                codes[mine] = number_by_names.setdefault(names, len(number_by_names))
+    return KeyFields(codes, np.asarray(records["key"].is_null()), list(number_by_names), frozenset(missing))
 
 
 def _groups(reading: Reading, records: Records) -> Iterator[tuple[str, NDArray[np.int32]]]:
@@ -275,9 +277,9 @@ def _groups(reading: Reading, records: Records) -> Iterator[tuple[str, NDArray[n
             yield str(number), rows
     elif reading.is_by_header:
         named = guids_of(records["headers"], reading.header)
-        for code, one in enumerate(named.found):
-            if one.fault is None:
-                yield one.guid or str(one.id), np.flatnonzero(named.codes == code).astype(np.int32)
+        for code, header in enumerate(named.found):
+            if header.fault is None:
+                yield header.guid or str(header.id), np.flatnonzero(named.codes == code).astype(np.int32)
     else:
         yield LATEST, np.flatnonzero(np.asarray(keys.is_valid())).astype(np.int32)
 
@@ -337,7 +339,9 @@ def _sets_of(marks: Mapping[str, Sequence[Ints]], count: int) -> tuple[Ints, lis
     bodies = pa.Array.from_buffers(pa.binary(), count, [None, pa.py_buffer(offsets * numbers.itemsize), raw])
     encoded = bodies.dictionary_encode()
     every = list(marks)
-    names = [tuple(every[n] for n in np.frombuffer(one, np.int32)) for one in encoded.dictionary.to_pylist()]
+    names = [
+        tuple(every[n] for n in np.frombuffer(encoded_set, np.int32)) for encoded_set in encoded.dictionary.to_pylist()
+    ]
     return np.asarray(encoded.indices).astype(np.int64), names
 
 
@@ -350,8 +354,8 @@ def _listed(texts: Texts, roots: Slices) -> Slices:
 
 def _mark(texts: Texts, objects: Slices, error: NDArray[np.uint8], prefix: str, marks: dict[str, list[Ints]]) -> None:
     """Adds the records with each name with this prefix that the objects of a key contain."""
-    found, members = all_members(texts, objects, [], error)
-    for name, column in zip(found, members.columns, strict=True):
+    names, members = all_members(texts, objects, [], error)
+    for name, column in zip(names, members.columns, strict=True):
         if name.startswith(prefix):
             marks.setdefault(name.removeprefix(prefix), []).append(objects.owner[column.kind != ABSENT])
 
@@ -361,8 +365,8 @@ def flat_keys(keys: pa.Array) -> pa.Array:
     is_list = pc.fill_null(pc.starts_with(keys.cast(pa.binary()), b"["), False)
     if not pc.any(is_list).as_py():
         return keys
-    found = [_flat(key) for key in keys.filter(is_list).to_pylist()]
-    return pc.replace_with_mask(keys, is_list, pa.array(found, keys.type))
+    objects = [_flat(key) for key in keys.filter(is_list).to_pylist()]
+    return pc.replace_with_mask(keys, is_list, pa.array(objects, keys.type))
 
 
 def _flat(key: bytes) -> bytes:

@@ -54,22 +54,22 @@ def _read_plain(target: TableTarget, records: Records, limit: int) -> Changes:
     """Returns the changes of records without an envelope."""
     reading = target.changes
     assert reading is not None
-    there = has_value(target.reading, records["value"])
-    decoded = _rows_there(target, records, there, limit)
-    needs_key = np.ones(there.size, np.bool_) if reading.is_key_of_record else ~there
+    has_row = has_value(target.reading, records["value"])
+    decoded = _rows_there(target, records, has_row, limit)
+    needs_key = np.ones(has_row.size, np.bool_) if reading.is_key_of_record else ~has_row
     is_known = bool(reading.key_columns)
     keys = read_keys(target, records, needs_key if is_known else first_alike(target, records, needs_key), limit)
     decoded = _with_mismatches(decoded, keys, reading.key.format, limit)
-    columns = [_in_table(*one) for one in zip(target.fields, decoded.columns, strict=False)]
+    columns = [_in_table(*pair) for pair in zip(target.fields, decoded.columns, strict=False)]
     decoded = replace(decoded, columns=columns)
     if reading.key_columns and columns:
         if reading.is_key_of_record:
-            decoded = _refuse_other_keys(target, decoded, keys, there, limit)
+            decoded = _refuse_other_keys(target, decoded, keys, has_row, limit)
         columns = [
             put_keys(field_, column, keys, needs_key) for field_, column in zip(target.fields, columns, strict=True)
         ]
-    rows = np.arange(there.size, dtype=np.int32)
-    ops = np.where(there, UPSERT, DELETE).astype(np.int8)
+    rows = np.arange(has_row.size, dtype=np.int32)
+    ops = np.where(has_row, UPSERT, DELETE).astype(np.int8)
     changes = Changes(
         columns=columns,
         ops=ops,
@@ -80,7 +80,7 @@ def _read_plain(target: TableTarget, records: Records, limit: int) -> Changes:
         rescued=decoded.rescued,
     )
     if reading.marks_deletes:
-        _mark(target, changes, ~there, records["timestamp"])
+        _mark(target, changes, ~has_row, records["timestamp"])
     if reading.order_by:
         changes.order = ordering_values(target, changes.columns, records)
     return changes
@@ -101,9 +101,9 @@ def _read_enveloped(target: TableTarget, records: Records, limit: int) -> Change
     has_key = np.zeros(len(changes.decoded.refused), np.bool_)
     has_key[changes.records[changes.ops != TRUNCATE]] = True
     keys = read_keys(target, records, first_alike(target, records, has_key), limit)
-    found = keys.decoded
-    decoded = changes.decoded.refusing(found.refused, found.mismatches, limit)
-    decoded = replace(decoded, missing=decoded.missing | found.missing)
+    decoded_keys = keys.decoded
+    decoded = changes.decoded.refusing(decoded_keys.refused, decoded_keys.mismatches, limit)
+    decoded = replace(decoded, missing=decoded.missing | decoded_keys.missing)
     fields = dict.fromkeys(_as_in_row(target, changes.decoded.requested_fields, path) for path in keys.fields)
     return replace(changes, decoded=decoded, key_columns=name_columns(target, tuple(fields)))
 
@@ -133,14 +133,14 @@ def _mark(target: TableTarget, changes: Changes, is_gone: Bools, times: pa.Array
         changes.unavailable = {n: is_gone for n, column in enumerate(target.fields) if column.name not in keys}
 
 
-def _refuse_other_keys(target: TableTarget, decoded: Decoded, keys: Keys, there: Bools, limit: int) -> Decoded:
+def _refuse_other_keys(target: TableTarget, decoded: Decoded, keys: Keys, has_row: Bools, limit: int) -> Decoded:
     """Refuses records whose value contradicts their key: one of the two is wrong."""
     refused, mismatches = decoded.refused, []
     by_name = {field_.name: column for field_, column in zip(target.fields, decoded.columns, strict=True)}
     for path, key in keys.columns.items():
         if path[0] in by_name:
             own = member(by_name[path[0]], path[1:])
-            differs = _differ(own, key.cast(own.type)) & there & ~refused
+            differs = _differ(own, key.cast(own.type)) & has_row & ~refused
             name = ".".join(path)
             reason = f"the field {name} of the value is not that of the key"
             mismatches += [
@@ -175,22 +175,22 @@ def _in_table(field: NestedField, column: pa.Array) -> pa.Array:
     return as_written(column, arrow_type(field.field_type)) if pa.types.is_struct(column.type) else column
 
 
-def _rows_there(target: TableTarget, records: Records, there: Bools, limit: int) -> Decoded:
+def _rows_there(target: TableTarget, records: Records, has_row: Bools, limit: int) -> Decoded:
     """Returns the rows of the records that have a value; null for the others."""
-    if there.all():
+    if has_row.all():
         return decode_rows(target, records, limit)
-    rows = np.flatnonzero(there)
-    return decode_rows(target, pick(records, rows), limit).spread(rows, there.size)
+    rows = np.flatnonzero(has_row)
+    return decode_rows(target, pick(records, rows), limit).spread(rows, has_row.size)
 
 
 def _with_mismatches(decoded: Decoded, keys: Keys, key_format: str, limit: int) -> Decoded:
-    found = keys.decoded
+    decoded_keys = keys.decoded
     return replace(
-        decoded.refusing(found.refused, found.mismatches, limit),
-        requested_fields=_united(decoded.requested_fields, found.requested_fields, key_format),
-        missing=decoded.missing | found.missing,
-        refusals=decoded.refusals | found.refusals,
-        dropped=decoded.dropped | found.dropped,
+        decoded.refusing(decoded_keys.refused, decoded_keys.mismatches, limit),
+        requested_fields=_united(decoded.requested_fields, decoded_keys.requested_fields, key_format),
+        missing=decoded.missing | decoded_keys.missing,
+        refusals=decoded.refusals | decoded_keys.refusals,
+        dropped=decoded.dropped | decoded_keys.dropped,
     )
 
 
@@ -236,29 +236,31 @@ def _without_key_columns(target: TableTarget, changes: Changes, limit: int) -> C
     """Returns the changes of a table that lacks a key column or does not know its key yet. Where the records bring the
     column, the batch is planned again; otherwise they are refused, because their rows could not be found again.
     """
-    found, reading = changes.decoded, target.changes
+    decoded, reading = changes.decoded, target.changes
     assert reading is not None
-    if not target.schema_json or found.requested_fields or found.missing or changes.key_columns:
+    if not target.schema_json or decoded.requested_fields or decoded.missing or changes.key_columns:
         return changes
     if not target.fields:  # No record has had a value yet, so there is nothing to delete.
-        is_delete = spread_mask(changes.ops == DELETE, changes.records, found.refused.size)
+        is_delete = spread_mask(changes.ops == DELETE, changes.records, decoded.refused.size)
         ignored = {**changes.ignored, "delete": changes.ignored.get("delete", np.False_) | is_delete}
         changes = replace(changes, ignored=ignored).only(changes.ops != DELETE)
     name = next((name for name in reading.key_columns if not has_column(target, tuple(name.split(".")))), "")
     reason = _lacking(target, name) if name else _NO_FIELDS
     mismatches = refuse(changes, changes.ops != TRUNCATE, name, ErrorClass.NO_KEY, reason, limit)
-    return replace(changes, decoded=found.refusing(found.refused, mismatches, limit))
+    return replace(changes, decoded=decoded.refusing(decoded.refused, mismatches, limit))
 
 
 def _lacking(target: TableTarget, name: str) -> str:
     """Returns why changes of a table without this key column are refused, with the column that the name may stand for."""
-    if made := _made_of(target, name):
-        return f"the table has no key column {name}: write `{made}` under `key_columns`, the column of that field"
+    if column := _made_of(target, name):
+        return f"the table has no key column {name}: write `{column}` under `key_columns`, the column of that field"
     reading = target.changes
     assert reading is not None
     if reading.is_key_of_record and target.envelope is not None and target.envelope.kind == "debezium":
-        known = [one for one in reading.key_columns if has_column(target, tuple(one.split(".")))]
-        return f"the record's key has the field {name}, and its row does not: {apart_by_table(known)}"
+        key_columns = [
+            key_column for key_column in reading.key_columns if has_column(target, tuple(key_column.split(".")))
+        ]
+        return f"the record's key has the field {name}, and its row does not: {apart_by_table(key_columns)}"
     return f"the table has no key column {name}, and the record does not have it"
 
 
@@ -275,18 +277,18 @@ def apart_by_table(key_columns: Iterable[str]) -> str:
 
 def _made_of(target: TableTarget, name: str) -> str:
     """Returns the column of the field that a name may stand for, where that is not the column itself; else nothing."""
-    (made,) = name_columns(target, (tuple(name.split(".")),))
-    return made if made != name and has_column(target, tuple(made.split("."))) else ""
+    (column,) = name_columns(target, (tuple(name.split(".")),))
+    return column if column != name and has_column(target, tuple(column.split("."))) else ""
 
 
 def _without_key(target: TableTarget, rows: pa.Table, changes: Changes, limit: int) -> list[Mismatch]:
     """Refuses the records of changes that lack a value in a key column: their rows could not be found again."""
     assert target.changes is not None
-    found: list[Mismatch] = []
+    mismatches: list[Mismatch] = []
     for path, name in zip(target.changes.paths, target.changes.key_columns, strict=True):
         lacks = np.asarray(key_of(rows, path).is_null()) & (changes.ops != TRUNCATE)
-        found += _refuse_empty(changes, lacks, name, ErrorClass.NO_KEY, f"the key column {name}", limit)
-    return found
+        mismatches += _refuse_empty(changes, lacks, name, ErrorClass.NO_KEY, f"the key column {name}", limit)
+    return mismatches
 
 
 def without_ordered(target: TableTarget, changes: Changes, order: pa.Array | None) -> dict[int, Bools]:
@@ -306,8 +308,8 @@ def _without_order(target: TableTarget, changes: Changes, limit: int) -> list[Mi
     name, lacks = target.changes.order_by, changes.ops == UPSERT
     if changes.order is not None:
         lacks &= np.asarray(changes.order.is_null())
-    elif made := _made_of(target, name):
-        reason = f"the table has no column {name}: write `{made}` under `order_by`, the column of that field"
+    elif column := _made_of(target, name):
+        reason = f"the table has no column {name}: write `{column}` under `order_by`, the column of that field"
         return refuse(changes, lacks, name, ErrorClass.NO_ORDER_VALUE, reason, limit)
     return _refuse_empty(
         changes, lacks, name, ErrorClass.NO_ORDER_VALUE, f"the column {name}, which orders the changes,", limit
@@ -317,8 +319,8 @@ def _without_order(target: TableTarget, changes: Changes, limit: int) -> list[Mi
 def _refuse_empty(changes: Changes, lacks: Bools, name: str, kind: ErrorClass, what: str, limit: int) -> list[Mismatch]:
     """Refuses changes whose column is empty: the record has no value, or the value was rescued."""
     unfit = lacks & _are_rescued(changes, name)
-    found = refuse(changes, unfit, name, kind, f"{what} has a value that does not fit its type", limit)
-    return found + refuse(changes, lacks, name, kind, f"{what} has no value", limit)
+    mismatches = refuse(changes, unfit, name, kind, f"{what} has a value that does not fit its type", limit)
+    return mismatches + refuse(changes, lacks, name, kind, f"{what} has no value", limit)
 
 
 def _are_rescued(changes: Changes, name: str) -> Bools:
@@ -326,8 +328,8 @@ def _are_rescued(changes: Changes, name: str) -> Bools:
     rescued = changes.rescued
     if rescued is None:
         return np.zeros(changes.ops.size, np.bool_)
-    found = pc.match_substring(rescued, f'{json.dumps(name, ensure_ascii=False)}:{{"value":')
-    return np.asarray(found.fill_null(False))
+    are_rescued = pc.match_substring(rescued, f'{json.dumps(name, ensure_ascii=False)}:{{"value":')
+    return np.asarray(are_rescued.fill_null(False))
 
 
 def refuse_unpaired(target: TableTarget, topic: str, records: Records, changes: Changes, limit: int) -> list[Mismatch]:
@@ -338,8 +340,8 @@ def refuse_unpaired(target: TableTarget, topic: str, records: Records, changes: 
         _are_among(lost, topic, records)[changes.records]
         for lost in (target.known.unpaired, target.known.missing_required)
     )
-    found = refuse(changes, updated, "", ErrorClass.INCOMPLETE_PRIMARY_KEY_UPDATE, _INCOMPLETE_KEY_UPDATE, limit)
-    return found + refuse(changes, missing_required, "", ErrorClass.MISSING_VALUE, _NO_VALUE, limit)
+    mismatches = refuse(changes, updated, "", ErrorClass.INCOMPLETE_PRIMARY_KEY_UPDATE, _INCOMPLETE_KEY_UPDATE, limit)
+    return mismatches + refuse(changes, missing_required, "", ErrorClass.MISSING_VALUE, _NO_VALUE, limit)
 
 
 def _are_among(lost: Sequence[tuple[str, int, int]], topic: str, records: Records) -> Bools:
@@ -445,10 +447,10 @@ class IncompleteUpdates:
             for part in divided:
                 place = part.topic, part.partition
                 ends[place] = min(part.offset, ends.get(place, part.offset))
-        found: dict[str, dict[int, int]] = {}
+        offsets: dict[str, dict[int, int]] = {}
         for (topic, partition), offset in ends.items():
-            found.setdefault(topic, {})[partition] = offset
-        return found
+            offsets.setdefault(topic, {})[partition] = offset
+        return offsets
 
 
 def _divided(pair: _Pair, ends: Mapping[Partition, int]) -> list[KeyUpdatePart]:

@@ -79,11 +79,11 @@ def read_keys(target: TableTarget, records: Records, rows: Bools, limit: int) ->
     ]
     nothing.decoded.refused[lacking] = True
     nothing.decoded.mismatches.extend(mismatches)
-    there = np.flatnonzero(rows & ~lacking)
-    if not there.size:
+    key_rows = np.flatnonzero(rows & ~lacking)
+    if not key_rows.size:
         return nothing
-    found = _decode(target, pick(records, there), limit)
-    return _with_own(target, records, _spread(found, nothing, there, limit), rows, limit)
+    decoded_keys = _decode(target, pick(records, key_rows), limit)
+    return _with_own(target, records, _spread(decoded_keys, nothing, key_rows, limit), rows, limit)
 
 
 def read_row_keys(target: TableTarget, records: Records, rows: Bools, limit: int) -> Keys:
@@ -93,16 +93,16 @@ def read_row_keys(target: TableTarget, records: Records, rows: Bools, limit: int
     changes = target.changes
     assert changes is not None
     nothing = Keys(Decoded([], np.zeros(rows.size, np.bool_)))
-    there = np.flatnonzero(rows & np.asarray(records["key"].is_valid()))
+    key_rows = np.flatnonzero(rows & np.asarray(records["key"].is_valid()))
     has_all = all(has_column(target, path) for path in changes.paths)
-    if not there.size or not has_all or changes.key.format in ("text", "raw"):
+    if not key_rows.size or not has_all or changes.key.format in ("text", "raw"):
         return nothing
-    kept = pick(records, there)
+    kept = pick(records, key_rows)
     if _are_of_documents(target, changes):
-        found = _read_documents(target, changes, kept, limit, _read_as_rows)
+        keys = _read_documents(target, changes, kept, limit, _read_as_rows)
     else:
-        found = _read_as_rows(target, changes, kept, limit)
-    return _with_own(target, records, _spread(found, nothing, there, limit), rows, limit)
+        keys = _read_as_rows(target, changes, kept, limit)
+    return _with_own(target, records, _spread(keys, nothing, key_rows, limit), rows, limit)
 
 
 def _with_own(target: TableTarget, records: Records, keys: Keys, rows: Bools, limit: int) -> Keys:
@@ -142,7 +142,9 @@ def _as_declared(target: TableTarget, key: Reading, fed: Mapping[Path, Path]) ->
         key,
         units=tuple((path, units[field]) for path, field in fed.items() if field in units),
         zones=tuple((path, zones[field]) for path, field in fed.items() if field in zones),
-        coerced=tuple(path for path, field in fed.items() if any(field[: len(one)] == one for one in read_as.coerced)),
+        coerced=tuple(
+            path for path, field in fed.items() if any(field[: len(prefix)] == prefix for prefix in read_as.coerced)
+        ),
     )
 
 
@@ -151,15 +153,15 @@ def _in_row(places: Mapping[Path, tuple[Path, ...]], root: str) -> dict[Path, Pa
     return {(root, *place): mine[0] for mine in places.values() for place in mine}
 
 
-def _spread(found: Keys, others: Keys, there: Ints, limit: int) -> Keys:
-    """Returns keys of some records, found at `there`, merged into the keys of all records; null elsewhere."""
-    left, at = others.decoded, spread_places(there, others.decoded.refused.size)
-    decoded = found.decoded.spread(there, left.refused.size).refusing(left.refused, left.mismatches, limit)
+def _spread(keys: Keys, others: Keys, key_rows: Ints, limit: int) -> Keys:
+    """Returns keys of some records, at the places `key_rows`, merged into the keys of all records; null elsewhere."""
+    left, at = others.decoded, spread_places(key_rows, others.decoded.refused.size)
+    decoded = keys.decoded.spread(key_rows, left.refused.size).refusing(left.refused, left.mismatches, limit)
     decoded = replace(decoded, refusals=decoded.refusals | left.refusals, dropped=decoded.dropped | left.dropped)
-    columns = {path: column.take(at) for path, column in found.columns.items()}
+    columns = {path: column.take(at) for path, column in keys.columns.items()}
     for path, column in others.columns.items():
         columns[path] = pc.coalesce(columns[path], column) if path in columns else column
-    return Keys(decoded, columns, found.fields)
+    return Keys(decoded, columns, keys.fields)
 
 
 def _decode(target: TableTarget, records: Records, limit: int) -> Keys:
@@ -168,9 +170,9 @@ def _decode(target: TableTarget, records: Records, limit: int) -> Keys:
     paths = changes.paths
     if not paths:
         return _discover(target, records, limit)
-    found = Keys(Decoded([], np.zeros(len(records["key"]), np.bool_)))
+    keys = Keys(Decoded([], np.zeros(len(records["key"]), np.bool_)))
     if not all(has_column(target, path) for path in paths):
-        return found  # A missing column is added by a later record; until then nothing can be deleted.
+        return keys  # A missing column is added by a later record; until then nothing can be deleted.
     if _are_of_documents(target, changes):
         return _read_documents(target, changes, records, limit, _read_records)
     is_record = _are_records(target, records["key"]) | (len(paths) > 1)
@@ -179,8 +181,8 @@ def _decode(target: TableTarget, records: Records, limit: int) -> Keys:
     if not is_record.any():
         return _read_bare(target, changes, records, limit)
     bare, rows = np.flatnonzero(~is_record), np.flatnonzero(is_record)
-    found = _spread(_read_bare(target, changes, pick(records, bare), limit), found, bare, limit)
-    return _spread(_read_records(target, changes, pick(records, rows), limit), found, rows, limit)
+    keys = _spread(_read_bare(target, changes, pick(records, bare), limit), keys, bare, limit)
+    return _spread(_read_records(target, changes, pick(records, rows), limit), keys, rows, limit)
 
 
 def _read_bare(target: TableTarget, changes: ChangeReading, records: Records, limit: int) -> Keys:
@@ -210,10 +212,10 @@ def _read_records(target: TableTarget, changes: ChangeReading, records: Records,
     if decoded.refused.any() and target.envelope is not None:
         scaled = _with_scales(changes.key, kinds, records)
         decoded = decode_keys(reading, _ROOT, struct_at(kinds | scaled), records, limit) if scaled else decoded
-    found = {place: member(decoded.columns[0], place) for place in kinds}
+    arrays = {place: member(decoded.columns[0], place) for place in kinds}
     for place in scaled:
-        decoded, found[place] = _unscaled(decoded, found[place], place, kinds[place], limit)
-    columns = {path: pc.coalesce(*(found[place] for place in mine)) for path, mine in places.items()}
+        decoded, arrays[place] = _unscaled(decoded, arrays[place], place, kinds[place], limit)
+    columns = {path: pc.coalesce(*(arrays[place] for place in mine)) for path, mine in places.items()}
     mismatches = [_as_other_key(mismatch) for mismatch in decoded.mismatches]
     return Keys(replace(_sans_wanted(decoded), mismatches=mismatches), columns)
 
@@ -249,13 +251,13 @@ def _with_scales(reading: Reading, kinds: Mapping[Path, IcebergType], records: R
     (kind,) = decode_keys(reading, _ROOT, None, records, 0).requested_fields.get((), {KEY_ROOT: None}).values()
     if not isinstance(kind, StructType):
         return {}
-    found: dict[Path, IcebergType] = {}
+    scaled: dict[Path, IcebergType] = {}
     for place, required in kinds.items():
         written = type_at(kind, place)
-        names = {one.name for one in written.fields} if isinstance(written, StructType) else set()
+        names = {part.name for part in written.fields} if isinstance(written, StructType) else set()
         if names == {"scale", "value"} and isinstance(required, StringType | DecimalType):
-            found[place] = _SCALED
-    return found
+            scaled[place] = _SCALED
+    return scaled
 
 
 def _are_of_documents(target: TableTarget, changes: ChangeReading) -> bool:
@@ -271,15 +273,15 @@ def _read_documents(
     row = StructType(*(target.fields if target.shaping is None else target.layout.fields))
     ids = read_ids(changes.key, records, type_at(row, (ID,)))
     count, has_id = len(ids.refused), np.asarray(ids.columns[0].is_valid())
-    found = Keys(Decoded([], np.zeros(count, np.bool_), missing=ids.missing))
+    keys = Keys(Decoded([], np.zeros(count, np.bool_), missing=ids.missing))
     rows, others = np.flatnonzero(has_id), np.flatnonzero(~has_id)
     if rows.size:
         documents = {**pick(records, rows), "key": ids.columns[0].drop_null()}
         as_json = replace(changes, key=Reading(format="json", is_extended=True))
-        found = _spread(_read_records(target, as_json, documents, limit), found, rows, limit)
+        keys = _spread(_read_records(target, as_json, documents, limit), keys, rows, limit)
     if others.size and not ids.missing:
-        found = _spread(read_others(target, changes, pick(records, others), limit), found, others, limit)
-    return found
+        keys = _spread(read_others(target, changes, pick(records, others), limit), keys, others, limit)
+    return keys
 
 
 def _sans_wanted(decoded: Decoded) -> Decoded:
@@ -396,17 +398,17 @@ def own_key_columns(fitting: Conversion, target: TableTarget, records: Records) 
     """
     changes, shaping = target.changes, target.shaping
     assert changes is not None
-    known = {column: source for source, column in target.metadata if source in ("topic", "partition")}
+    metadata_columns = {column: source for source, column in target.metadata if source in ("topic", "partition")}
     plain = (
         {*dict(shaping.constants), *dict(shaping.headers)} - {*dict(target.record.headers)}
         if shaping is not None
         else {}
     )
-    found: dict[Path, pa.Array] = {}
+    arrays: dict[Path, pa.Array] = {}
     for path in changes.paths:
-        if path[0] in known and known[path[0]] in records:
-            found[path] = records[known[path[0]]]
+        if path[0] in metadata_columns and metadata_columns[path[0]] in records:
+            arrays[path] = records[metadata_columns[path[0]]]
         elif shaping is not None and path[0] in plain:
-            field = next(one for one in target.fields if one.name == path[0])
-            found[path] = own_column(fitting, shaping, field, records)
-    return found
+            field = next(table_field for table_field in target.fields if table_field.name == path[0])
+            arrays[path] = own_column(fitting, shaping, field, records)
+    return arrays

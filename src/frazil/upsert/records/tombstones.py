@@ -86,9 +86,9 @@ def _merged(target: TableTarget, changes: Changes, keys: Keys, rows: NDArray[np.
 
 
 def _without(mask: Bools, rows: NDArray[np.int32]) -> Bools:
-    found = mask.copy()
-    found[rows] = False
-    return found
+    kept = mask.copy()
+    kept[rows] = False
+    return kept
 
 
 FOLLOWS_DELETE = "\x00told"
@@ -109,7 +109,7 @@ class LastDeletes:
 
     def __init__(self, known: Iterable[LastDelete], secret: bytes = b"") -> None:
         self._secret = secret
-        self._known = {(one.topic, one.partition): one for one in known}
+        self._known = {(delete.topic, delete.partition): delete for delete in known}
         self._read: dict[tuple[str, int], LastDelete] = {}
 
     def mark_following_deletes(self, topic: str, records: Records) -> Records:
@@ -132,8 +132,8 @@ class LastDeletes:
         partitions, deletes = np.asarray(records["partition"]), frozenset(rows)
         for row in ends_of_runs(partitions).tolist():
             place = (topic, int(partitions[row]))
-            for known in (self._known, self._read):
-                known.pop(place, None)
+            for deletes_by_place in (self._known, self._read):
+                deletes_by_place.pop(place, None)
             if row in deletes:
                 key = digest_of(records["key"][row].as_py(), self._secret)
                 last = LastDelete(*place, records["offset"][row].as_py(), key)
@@ -160,11 +160,17 @@ def ends_of_runs(partitions: NDArray[np.int32]) -> Ints:
 
 def still_last(before: Progress, report: TaskReport, offsets: Offsets) -> tuple[LastDelete, ...]:
     """Returns the deletes that are the last records before `offsets`, in some partitions."""
-    known = [one for one in before.last_deletes if one.partition not in report.counts.latest_ms.get(one.topic, {})]
-    known += sorted(report.changes.last_deletes, key=lambda one: one.offset)
-    found = {(one.topic, one.partition): one for one in known}
-    ends = {place: offsets.get(place[0], {}).get(place[1], 0) for place in found}
-    return tuple(one for place, one in sorted(found.items()) if 0 < ends[place] - one.offset <= _FURTHEST)
+    deletes = [
+        delete
+        for delete in before.last_deletes
+        if delete.partition not in report.counts.latest_ms.get(delete.topic, {})
+    ]
+    deletes += sorted(report.changes.last_deletes, key=lambda delete: delete.offset)
+    by_partition = {(delete.topic, delete.partition): delete for delete in deletes}
+    ends = {place: offsets.get(place[0], {}).get(place[1], 0) for place in by_partition}
+    return tuple(
+        delete for place, delete in sorted(by_partition.items()) if 0 < ends[place] - delete.offset <= _FURTHEST
+    )
 
 
 def is_right_behind(last: LastDelete, offset: int, key: str) -> bool:
