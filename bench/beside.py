@@ -1,4 +1,4 @@
-"""A mirror and its change log of one topic: what the two cost beside each other, loading and then keeping up.
+"""A current-state table and a changelog table of one topic: what the two cost together, loading and then keeping up.
 
 `python -m bench.beside [records] [changes per second] [seconds] [frazil]` prints a line for each table alone and for both;
 about six minutes. CPU is that of the whole process tree, as for the other benchmarks; `frazil` is the command to measure.
@@ -89,9 +89,11 @@ def _one(place: Place, changes: Changes, names: list[str], rate: int, seconds: i
         raise
     for table in found:
         if table.name == "mirror" and mirror_of(table) != changes.mirror:
-            raise RuntimeError(f"the mirror holds {mirror_of(table)}, the changes come to {changes.mirror}")
+            raise RuntimeError(
+                f"the current-state table holds {mirror_of(table)}, the changes come to {changes.mirror}"
+            )
         if table.name == "history" and table.committed() != sum(changes.ends):
-            raise RuntimeError(f"the change log holds {table.committed()} rows of {sum(changes.ends)} changes")
+            raise RuntimeError(f"the changelog table holds {table.committed()} rows of {sum(changes.ends)} changes")
     place.discard(folder)
     return {**load, "steady_rate_per_s": rate, "steady_cores": round(cores, 3), **around.end()}
 

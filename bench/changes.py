@@ -65,15 +65,15 @@ def forms() -> Iterator[Form]:
     encode, encode_row = _avro_encoder(_avro_envelope()), _avro_encoder(_avro_row())
     yield Form("JSON row without an envelope", lambda n: _dump(_row(n)), None)
     yield Form("Debezium, unwrapped", lambda n: _dump({**_row(n), "__deleted": "false", "__op": "u"}), _MIRROR)
-    yield Form("Debezium, mirror", lambda n: _dump(_change(n, False)), _MIRROR)
-    yield Form("Debezium, change log", lambda n: _dump(_change(n, False)), _CHANGE_LOG, metadata=_LOG)
-    yield Form("Debezium, change log with rows before", lambda n: _dump(_change(n, True)), _CHANGE_LOG, metadata=_LOG)
-    yield Form("Debezium with its schema, mirror", lambda n: _dump(_wrapped(n)), _MIRROR)
-    yield Form("Canal, mirror, a row each", lambda n: _dump(_canal(n, 1)), _OF_CANAL)
-    yield Form("Canal, mirror, five rows each (per message)", lambda n: _dump(_canal(n, 5)), _OF_CANAL)
+    yield Form("Debezium, current state", lambda n: _dump(_change(n, False)), _MIRROR)
+    yield Form("Debezium, changelog", lambda n: _dump(_change(n, False)), _CHANGE_LOG, metadata=_LOG)
+    yield Form("Debezium, changelog with rows before", lambda n: _dump(_change(n, True)), _CHANGE_LOG, metadata=_LOG)
+    yield Form("Debezium with its schema, current state", lambda n: _dump(_wrapped(n)), _MIRROR)
+    yield Form("Canal, current state, a row each", lambda n: _dump(_canal(n, 1)), _OF_CANAL)
+    yield Form("Canal, current state, five rows each (per message)", lambda n: _dump(_canal(n, 5)), _OF_CANAL)
     yield Form("Avro row without an envelope", lambda n: encode_row(_row(n)), None, plain)
-    yield Form("Debezium in Avro, mirror", lambda n: encode(_change(n, False)), _MIRROR, avro)
-    yield Form("Debezium in Avro, change log with rows before", lambda n: encode(_change(n, True)), _CHANGE_LOG, avro)
+    yield Form("Debezium in Avro, current state", lambda n: encode(_change(n, False)), _MIRROR, avro)
+    yield Form("Debezium in Avro, changelog with rows before", lambda n: encode(_change(n, True)), _CHANGE_LOG, avro)
 
 
 def _dump(value: Any) -> bytes:

@@ -1,4 +1,4 @@
-"""The benchmark's records in the formats of a schema registry, behind Confluent's frame.
+"""The benchmark's records in the formats of a schema registry, in Confluent's wire format.
 
 As in JSON, only a record's id is written for each record; what follows it comes encoded from the pool.
 """

@@ -89,7 +89,9 @@ def _settings(section: Mapping[str, Any], known: Collection[str]) -> list[str]:
     for name, setting in section["properties"].items():
         if name not in known:
             default = "required" if name in required else _default(setting)
-            rows.append((f"`{name}`", _forms(setting), default, setting.get("description", "")))
+            rows.append(
+                (f"`{name}`", texts.FORMS.get(name) or _forms(setting), default, setting.get("description", ""))
+            )
     return [_table(("key", "value", "default", "meaning"), rows)] if rows else []
 
 

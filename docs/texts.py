@@ -4,6 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+FORMS: Mapping[str, str] = {
+    "start": "`earliest`, `latest`, a timestamp such as `2026-01-31T00:00:00Z` or in milliseconds, or offsets by partition",
+}
+"""Shapes of values, by key, whose JSON Schema reads badly."""
+
 PIPELINE_FILE = """\
 The pipeline file is YAML in UTF-8. An unknown key is an error with its line and the nearest valid name. Durations and
 sizes have a unit (`500ms`, `2s`, `5m`, `1h`; `64MiB`, `1GiB`). Values under `kafka`, `registry`, `catalog`, `spark`,
@@ -11,6 +16,7 @@ sizes have a unit (`500ms`, `2s`, `5m`, `1h`; `64MiB`, `1GiB`). Values under `ka
 ([secrets](../how-to/secrets.md)).
 
 `frazil schema` prints the JSON Schema from which this page is generated. Use it in your editor to validate the file."""
+
 CLI = """\
 Results are written to standard output, logs, notes and errors to standard error. With `--output json` standard output
 contains only JSON documents, one per line, also when the command fails.
@@ -102,8 +108,8 @@ An unknown property whose name begins like those of a store (`s3.`, `client.`, `
 refused too, with the nearest known name, and so is an empty value, except of keys and tags."""
 STORES_HADOOP = """\
 Tasks reach `hdfs:` with the settings that the driver's Hadoop has: `spark.hadoop.NAME` under `spark.conf`, and the files of
-`HADOOP_CONF_DIR`. Files of an executor's own environment do not count. Of a setting that differs from Hadoop's default, the
-first row that matches decides; a refused one is an error of `frazil check`, and stops a table. Any other setting is the
+`HADOOP_CONF_DIR`. Files of an executor's own environment do not count. If a setting differs from Hadoop's default, the
+first matching row decides; a refused one is an error of `frazil check`, and stops a table. Any other setting is the
 driver's alone, and `check` names one that begins with `dfs.` where the pipeline file has it:"""
 STORES_TABLE = """\
 These properties of a table (`properties` in the pipeline file, or set by another client) concern its store:"""
@@ -133,7 +139,7 @@ with dead letters](../how-to/dead-letters.md).
 
 A dead letter contains the first error of its record; there may be more.
 
-Of a table with [`protect`](../how-to/protect.md#dead-letters) the key, the value and the values of headers are encrypted,
+If the table has [`protect`](../how-to/protect.md#dead-letters), the key, the value and the values of headers are encrypted,
 the message quotes no protected value, and the path has only names that the table knows."""
 DEAD_LETTERS_CLASSES = """\
 Frazil reports the remedy when a bad record [stops its table](../operations/bad-record.md). The remedy for classes without
@@ -142,10 +148,11 @@ DEAD_LETTERS_QUOTES = """\
 The messages of these classes quote no value that a table with `protect` protects, so they are stored as they are. The
 messages of all other classes are replaced:"""
 METRICS = """\
-`/metrics` of the [HTTP service](../how-to/http.md) has these metrics. Each has the label `pipeline`, those of tables also
-`table`. Counters are of the process and begin at 0; a metric of a table is absent while it is unknown. Of a table that
-another process works on, a [standby](../how-to/standby.md) has `frazil_table_state` alone, so sums over processes are right.
-The metrics of `prometheus-client` about the process, such as `process_resident_memory_bytes`, are there too.
+`/metrics` of the [HTTP service](../how-to/http.md) has these metrics. Each metric has the label `pipeline`, metrics of
+tables also `table`. Counters count the process's events and begin at 0. A metric of a table is absent while it is unknown.
+If another process works on a table, a [standby](../how-to/standby.md) has only `frazil_table_state` of it, so sums over
+processes are right.
+The metrics of `prometheus-client` about the process, such as `process_resident_memory_bytes`, are included.
 
 A table has about 45 series: 1,000 tables have 45,000. Histograms are over all tables. Values of `code` and `kind` are few:
 the classes of [errors](errors.md), of [dead letters](dead-letters.md#classes-of-error), and the kinds of [ignored

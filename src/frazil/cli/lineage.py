@@ -22,8 +22,8 @@ TableName = Annotated[
 def command(output: Output, file: SpecFile = DEFAULT_FILE, table: TableName = None) -> None:
     """Show which fields of the records each column comes from, and which fields decide which records make rows.
 
-    The fields of tables without a query are those that their columns were made from. Of a table that does not exist yet
-    nothing is known.
+    For a table without a query, the command shows the fields that fill its columns. A table that does not exist yet has
+    no lineage.
 
     Exit code: 0; 1 when the catalog does not answer.
     """

@@ -29,12 +29,12 @@ _ERROR = "error: "
 def command(output: Output, bundle: Bundle = None, source: Source = None) -> int:
     """Fetch the jars now, compile what is compiled at a first start, and record the classes that every start loads.
 
-    Does nothing that is done already, and continues where it was interrupted. Without it the first `frazil run` fetches
-    the jars. The offline bundle has Frazil, the packages that it requires and the jars, with checksums, for a machine
+    Skips finished steps, and continues where it was interrupted. Without this command the first `frazil run` fetches the
+    jars. The offline bundle contains Frazil, the packages that it requires and the jars, with checksums, for a machine
     with this operating system and this version of Python; it has a README.
 
-    Exit code: 0 when all is there, or the bundle is written; 1 when jars cannot be fetched or stored, or the bundle cannot
-    be read or written.
+    Exit code: 0 when everything is installed, or the bundle is written; 1 when jars cannot be fetched or stored, or the
+    bundle cannot be read or written.
     """
     if bundle is not None and source is not None:
         raise SpecError("`--bundle` writes a bundle and `--from` reads one", remedy="leave one of the two out")

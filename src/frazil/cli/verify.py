@@ -65,8 +65,8 @@ def command(output: Output, file: SpecFile = DEFAULT_FILE, table: TableName = No
     """Prove that tables have exactly the rows of their topics: read the topics again up to each table's progress, make the
     rows again in a temporary folder, and compare them.
 
-    Needs the disk space of a copy. Changes nothing; the pipeline may run meanwhile. Of a topic whose oldest records Kafka
-    has deleted, or that is compacted, the records that are left must all be rows; other rows are counted and not judged.
+    Needs the disk space of a copy. Changes nothing; the pipeline may run meanwhile. If a topic is compacted, or Kafka has
+    deleted its oldest records, all remaining records must be rows; other rows are counted and not judged.
 
     Exit code: 0 when every table is equal; 1 when one could not be compared; 4 when one differs.
     """

@@ -108,7 +108,7 @@ def joined(query: Query, lookups: Sequence[Lookup], has_where: bool) -> Query:
     for stage in first:
         if isinstance(stage, Filter) and not found_by.keys().isdisjoint(fields_of(stage.condition)):
             raise SpecError(
-                "`where` names a lookup, which only records are looked up for that `where` takes",
+                "`where` cannot use a lookup: lookups run after `where`",
                 remedy="write the condition as `filter`, or in `select`",
             )
     deciding = [found_by[lookup.name] for lookup in lookups if lookup.on_miss != "null"]

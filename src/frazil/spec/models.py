@@ -223,7 +223,7 @@ class ProcessSpec(Declared):
     ha: Annotated[connections.HaSpec | None, section("ha")] = None
     """Several processes of this pipeline, of which one works and the others wait; by default the newest run works."""
     publish_offsets: bool = True
-    """Whether the offsets of the tables are published as those of the consumer group `frazil-<pipeline>`, for tools that
+    """Whether the tables' offsets are published as offsets of the consumer group `frazil-<pipeline>`, for tools that
     measure lag."""
     #: None: never.
     verify: Annotated[settings.VerifySpec | None, section("verify")] = None

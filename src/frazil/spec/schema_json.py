@@ -34,7 +34,7 @@ _KAFKA: dict[str, Any] = {
         },
         connections.TOPICS_FROM: {
             "enum": list(connections.TOPICS_FROM_CHOICES),
-            "description": "Where topics ask for a table: in their own configuration, with the keys of AutoMQ.",
+            "description": "Where topics request a table: in their own configuration, with the keys of AutoMQ.",
         },
         "security.protocol": {**_PROPERTY, "description": "PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL."},
         "sasl.mechanism": {**_PROPERTY, "description": "How to log in, such as PLAIN or SCRAM-SHA-512."},

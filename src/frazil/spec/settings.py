@@ -96,12 +96,12 @@ class ValueSpec(Declared):
     """Where a record names its schema: an id of 4 bytes at its beginning (confluent), of 8 (apicurio), or a
     header."""
     subject: Annotated[str | None, forms.TEXT] = None
-    """The subject of `schema: latest`, where it is not the one that `registry.naming` makes."""
+    """The subject of `schema: latest`, if it differs from the subject that `registry.naming` makes."""
     message: Annotated[str | None, forms.TEXT] = None
     """The Protobuf message's full name, where records do not name it."""
     logical_types: Literal["strict", "lenient"] = "strict"
-    """Of Avro, a `logicalType` beside a field's `type`: ignored, as Avro prescribes (strict), or read as if it were
-    inside."""
+    """How a `logicalType` next to a field's `type` in Avro is read: ignored, as Avro prescribes (strict), or read as if it
+    were inside the type (lenient)."""
 
     @property
     def needs_registry(self) -> bool:
@@ -150,8 +150,8 @@ class ColumnSpec(
     coerce: bool = False
     """Whether text in the column takes numbers, booleans, objects and arrays as they are written."""
     zone: Annotated[str | None, forms.ZONE] = None
-    """Of a timestamp the zone that moments are converted to, of a timestamptz the one that times without a zone are
-    in: a name of the IANA database."""
+    """For a timestamp, the zone to which instants are converted; for a timestamptz, the zone of times without a zone. A
+    name of the IANA database."""
     #: The value as text.
     constant: Annotated[str | None, Form({"type": ["string", "number", "boolean"]}, read=_read_constant)] = None
     """The column's value in every row."""
@@ -180,7 +180,7 @@ class EnvelopeSpec(Declared, json_schema_extra={"oneOf": [{"required": ["type"]}
     """How records wrap a change of their source. The kind `operation`: a field of the row itself names the operation."""
 
     kind: Annotated[str, Key(choices=("debezium",), default="debezium"), named("type")] = "operation"
-    """`debezium`, to write its settings beside it."""
+    """`debezium`; this form allows further settings of the envelope."""
     placeholder: Annotated[str, forms.TEXT, named("unavailable_value")] = "__debezium_unavailable_value"
     """What Debezium writes for a value that it was not given: its `unavailable.value.placeholder`."""
     operation: Annotated[str, forms.TEXT] = ""
@@ -321,7 +321,7 @@ class MaintenanceSpec(Declared, json_schema_extra={"not": {"required": ["sort", 
 
     is_on: Annotated[bool, not_a_key("is_on")] = True
     cores: Annotated[int, forms.count(2)] = 1
-    """How many maintenance tasks run at a time beside ingestion."""
+    """How many maintenance tasks run at a time, concurrently with ingestion."""
     #: Minutes of the day (UTC).
     window: Annotated[
         tuple[int, int] | None,
@@ -329,7 +329,7 @@ class MaintenanceSpec(Declared, json_schema_extra={"not": {"required": ["sort", 
     ] = None
     """The hours (UTC) in which files are rewritten, such as 22:00-06:00; always unless written."""
     target_file_size_bytes: Annotated[int | None, forms.SIZE, named("target_file_size")] = None
-    """The size that compaction aims at; that of `commit` unless written."""
+    """The file size that compaction aims at. By default the target size of `commit`."""
     min_input_files: Annotated[int, forms.count(2)] = 50
     """How many small files of a partition are worth a compaction; for an upsert table a sixth of them when there is time
     to spare."""
@@ -376,8 +376,8 @@ class LimitsSpec(Declared):
     """Limits of columns, partitions and record sizes."""
 
     columns: Annotated[int, forms.count(1000)] = 1000
-    """The columns, nested fields counted, that records may bring a table to; it stops rather than get more."""
+    """The largest number of columns, nested fields included. A table stops if records would bring it more."""
     partitions: Annotated[int, forms.count(1000)] = 10_000
-    """The partitions that one batch may write; the table stops rather than write more."""
+    """The largest number of partitions that one batch may write. The table stops rather than write more."""
     record_bytes: Annotated[int, forms.SIZE, named("record_size")] = 16 * 1024 * 1024
-    """The size of a value above which its record is a bad one, unread."""
+    """The largest size of a value. Records with larger values become bad records without being decoded."""

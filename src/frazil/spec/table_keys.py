@@ -64,7 +64,7 @@ class ShapeSpec(Declared):
     schema_evolution: Literal["evolve", "add_only", "freeze"] = "evolve"
     """What to do when records have other fields or types than the table."""
     rescue: bool = False
-    """Whether values that do not fit their column go to the column _rescued."""
+    """Whether values that do not fit their column are stored in the column _rescued."""
     flatten: Annotated[
         settings.FlattenSpec | None,
         forms.words_or(section("flatten"), (True, False), lambda word: settings.FlattenSpec() if word else None),

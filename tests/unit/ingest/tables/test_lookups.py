@@ -441,7 +441,7 @@ RECORD = {"id": 1, "country_code": "de", "amount": 1.5, "nested": {"code": "de"}
         (
             {},
             {"where": "country.region = 'EU'"},
-            "`where` names a lookup, which only records are looked up for that `where` takes / write the condition as",
+            "`where` cannot use a lookup: lookups run after `where` / write the condition as",
             {},
         ),
     ],
