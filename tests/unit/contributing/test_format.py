@@ -29,8 +29,8 @@ def test_a_format_of_a_package_makes_columns(example: Install) -> None:
         ["7", None, None, None, None],
     ]
     assert [(one.row, one.kind, one.reason) for one in found.mismatches] == [
-        (3, "malformed", "the value is no logfmt"),
-        (4, "malformed", "the value is no logfmt"),
+        (3, "malformed", "the value is not logfmt"),
+        (4, "malformed", "the value is not logfmt"),
     ]
 
 
