@@ -207,6 +207,9 @@ LOG_EVENTS: dict[str, str] = {
     "maintenance_done": "A maintenance action is finished: action, reason, files removed and added, duration.",
     "maintenance_failed": "A maintenance action failed: see [table maintenance](../operations/table-maintenance.md).",
     "maintenance_skipped": "The metadata of a table could not be read for its maintenance, which is retried later.",
+    "observer_failed": "An observer of an installed package has raised an error, which is logged once: the pipeline"
+    " runs, without what the observer would have done.",
+    "observer_unavailable": "An observer of an installed package cannot be loaded, and why: the pipeline runs without it.",
     "offsets_not_published": "The offsets of the tables cannot be published in the pipeline's consumer group, and why:"
     " publishing is retried, and records are ingested all the while. See [offsets not"
     " published](../operations/offsets-not-published.md).",

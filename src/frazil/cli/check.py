@@ -60,6 +60,7 @@ from frazil.ops.check import (
 )
 from frazil.ops.json_records import to_json
 from frazil.ops.master_check import check_master
+from frazil.ops.observers import check_observers
 from frazil.ops.schema_check import check_registry, check_schemas
 from frazil.ops.status import find_process
 from frazil.ops.store_check import (
@@ -73,7 +74,6 @@ from frazil.runtime.connect import properties_for_reading, uses_aws
 from frazil.runtime.light_jvm import LightJvm
 from frazil.runtime.spark_master import is_standalone
 from frazil.spec import PipelineSpec
-from frazil.telemetry.telemetry import destinations
 
 
 def command(output: Output, file: SpecFile = DEFAULT_FILE) -> int:
@@ -110,7 +110,7 @@ def findings_of(spec: PipelineSpec) -> Iterator[Finding]:
     yield from check_hadoop_settings(spec)
     yield from check_catalog_settings(spec)
     yield from check_http(spec)
-    yield from _check_telemetry(spec)
+    yield from check_observers(spec)
     url = spec.spark.master
     with ExitStack() as opened:
         jvm = None
@@ -150,14 +150,6 @@ def _check_dates(dates: Validity, file: str) -> Finding:
         return Finding(name, False, tried, refusal, RENEW, file)
     warning = dates.warning(now_ms)
     return Finding(name, True, tried, f"warning: {warning}; {RENEW}" if warning else "clients accept its dates")
-
-
-def _check_telemetry(spec: PipelineSpec) -> Iterator[Finding]:
-    for destination in destinations(spec.process.telemetry, os.environ):
-        missing = destination.missing_extra()
-        # Without an address in the file a run continues without it.
-        if missing is not None and destination.url is not None:
-            yield failed("telemetry", "looked for the libraries that it needs", missing)
 
 
 def _check_services(spec: PipelineSpec, jvm: LightJvm | None) -> Iterator[Finding]:

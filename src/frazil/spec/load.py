@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from frazil.errors import SpecError
+from frazil.plugins.extras import is_installed, not_installed
 from frazil.spec.connections import LOCAL_DIRECTORY, TOPICS_FROM
 from frazil.spec.models import DEFAULTS_KEYS, FileSpec, PipelineSpec, RouteSpec, TableSpec
 from frazil.spec.routes import OF_ROUTES, check_routes, prepare_route, rest_tables
@@ -199,6 +200,21 @@ def _check_clashes(spec: PipelineSpec) -> Iterator[Mistake]:
             yield Mistake((), message, "rename the table, or narrow `topics`", table.line)
 
 
+_USE_EXTRAS: Mapping[str, Callable[[PipelineSpec], bool]] = {
+    "telemetry": lambda spec: bool(spec.process.telemetry.otlp or spec.process.telemetry.openlineage),
+    "verify": lambda spec: spec.process.verify is not None,
+}
+"""The sections that a package beside the core reads, by its name, and whether a file uses them."""
+
+
+def _check_extras(spec: PipelineSpec) -> Iterator[Mistake]:
+    """Yields sections of packages that are not installed."""
+    for name, is_used in _USE_EXTRAS.items():
+        if is_used(spec) and not is_installed(name):
+            error = not_installed(name, f"what `{name}` configures")
+            yield Mistake(name, error.message, error.remedy)
+
+
 RULES: Mapping[type[Declared], Rules] = {
     **RULES_OF_TABLES,
     RouteSpec: OF_ROUTES,
@@ -206,7 +222,7 @@ RULES: Mapping[type[Declared], Rules] = {
         _complete,
         (
             _check_registry, _check_names, _check_dead_letter_topics, _check_dead_letter_tables, check_routes,
-            _check_topics,
+            _check_topics, _check_extras,
         ),
     ),
 }  # fmt: skip

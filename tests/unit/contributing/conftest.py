@@ -14,6 +14,7 @@ from frazil.plugins.catalogs import CATALOGS
 from frazil.plugins.envelopes import ENVELOPES
 from frazil.plugins.formats import FORMATS
 from frazil.plugins.maintenance_actions import ACTIONS
+from frazil.plugins.observers import OBSERVERS
 from frazil.plugins.stages import STAGES
 from tests.fixtures.plugins import install_example, write_package
 from tests.unit.spec.conftest import load as load
@@ -33,7 +34,7 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A folder that Python finds packages in, while the test runs."""
     folder, modules = tmp_path / "site", set(sys.modules)
     folder.mkdir()
-    for table in (FORMATS, ENVELOPES, STAGES, CATALOGS, ACTIONS, REGISTERED):
+    for table in (FORMATS, ENVELOPES, STAGES, CATALOGS, ACTIONS, OBSERVERS, REGISTERED):
         monkeypatch.setattr(table, "_loaded", {})
         monkeypatch.setattr(table, "packages", set())
     monkeypatch.syspath_prepend(folder)

@@ -97,7 +97,7 @@ FOLLOWED: Mapping[str, str] = {
             " -json`",
             "give the state that has one",
         ),
-        "unit/imports/test_details.py::test_what_terraform_shows_whole_has_the_topics",
+        "packages/migrate/tests/unit/imports/test_details.py::test_what_terraform_shows_whole_has_the_topics",
     ),
     "write `catalog: {name: …}`, or give the table another name": (
         "integration/test_catalog_names.py::test_a_table_of_another_name_is_found_by_it_and_refused_without"
@@ -495,6 +495,9 @@ FOLLOWED: Mapping[str, str] = {
     ),
     # Packages.
     "correct or reinstall the package …": f"{_PACKAGES}an_object_of_another_class_is_refused_until_it_is_corrected",
+    "install it with `pip install 'frazil[…]'`": (
+        "integration/test_wheel.py::test_a_command_of_an_extra_that_is_not_installed_names_what_to_install"
+    ),
     "install the package that has it": (
         "unit/contributing/test_maintenance_action.py::test_a_pipeline_file_names_the_actions_of_packages"
     ),

@@ -5,21 +5,22 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 _SECURE_KAFKA = "integration/test_secure_kafka.py::test_"
-_IMPORTS = "unit/cli/test_imports.py::test_"
+_IMPORTS = "packages/migrate/tests/unit/test_import_commands.py::test_"
 _ELECTOR = "contracts/test_elector.py::test_"
-_ADOPT, _RELEASE = "unit/adopt/test_adopt.py::test_", "unit/adopt/test_release.py::test_"
-_ROWS = "unit/adopt/test_rows.py::test_"
-_REPLAY = "unit/cli/test_replay.py::test_each_refused_argument_is_accepted_once_its_remedy_is_done"
+_MIGRATE = "packages/migrate/tests/unit"
+_ADOPT, _RELEASE = f"{_MIGRATE}/adopt/test_adopt.py::test_", f"{_MIGRATE}/adopt/test_release.py::test_"
+_ROWS = f"{_MIGRATE}/adopt/test_rows.py::test_"
+_REPLAY = "packages/replay/tests/unit/test_command.py::test_each_refused_argument_is_accepted_once_its_remedy_is_done"
 _INIT = "unit/cli/test_init.py::test_each_refusal_ends_once_its_remedy_is_done"
 
 _OUTAGES = "acceptance/test_spark_outages.py::test_"
 _MASTERS = "integration/test_spark_master.py::test_"
 SERVICES: Mapping[str, str] = {
     "install them with `pip install 'frazil[…]'`, or remove the address": (
-        "unit/telemetry/test_sender.py::test_without_an_extra_a_declared_address_is_an_error_and_a_variable_a_warning"
+        "packages/telemetry/tests/unit/test_sender.py::test_without_an_extra_a_declared_address_is_an_error_and_a_variable_a_warning"
     ),
     "check that the service runs at its address; the pipeline is not affected": (
-        "unit/telemetry/test_sender.py::test_a_service_that_refuses_is_logged_once_and_its_batches_are_counted"
+        "packages/telemetry/tests/unit/test_sender.py::test_a_service_that_refuses_is_logged_once_and_its_batches_are_counted"
     ),
     # Elections.
     "delete it while no process runs, and create it with one partition: `kafka-topics --create --topic … --partitions 1"
@@ -131,7 +132,7 @@ SERVICES: Mapping[str, str] = {
     "write records a second, such as 5000/s": _REPLAY,
     "write to another topic": _REPLAY,
     "run the same command again: it continues after the last record": (
-        "acceptance/test_replay.py::test_a_replay_killed_at_any_step_writes_every_row_once"
+        "packages/replay/tests/acceptance/test_replay.py::test_a_replay_killed_at_any_step_writes_every_row_once"
     ),
     # Offsets published for tools that measure lag.
     "end that consumer, or write `publish_offsets: false`; then start the pipeline again": (
@@ -140,7 +141,7 @@ SERVICES: Mapping[str, str] = {
     "allow it: `kafka-acls --add --allow-principal User:NAME --operation READ --group …`, or write `publish_offsets:"
     " false`": f"{_SECURE_KAFKA}a_pipeline_names_a_missing_right_and_continues_when_it_is_granted",
     "run `frazil verify …`, which shows such rows, and look for another writer": (
-        "integration/test_verify_schedule.py"
+        "packages/verify/tests/integration/test_verify_schedule.py"
         "::test_lost_doubled_and_changed_rows_are_found_and_deleted_records_are_not_a_fault"
     ),
     # Imports of other tools' configurations.
