@@ -91,21 +91,21 @@ Log lines are written to standard error as `key=value`, or as one JSON document 
 `timestamp`, `level`, `event`, and the event's own keys. No line contains a secret of the pipeline file."""
 STORES = """\
 Data files are written by Spark tasks in Python, metadata by Iceberg's Java client in the driver. Java and Python clients
-have different names for keys, encryption and addresses, and ignore names that they do not know. Frazil therefore knows
-every property of Iceberg's Java file access, and applies it to both. The properties are those under `catalog.properties`,
-and those that a catalog returns with its configuration and its tables.
+have different names for keys, encryption and addresses, and ignore names that they do not know. Frazil applies these
+properties to both, or refuses them where tasks cannot obey them. They are those under `catalog.properties`, and those that a
+catalog returns with its configuration and its tables.
 
 | treatment | meaning |
 | --- | --- |
 | honoured | has the same effect on the objects that tasks write and read |
 | translated | tasks get the same effect by other means |
-| driver | the driver obeys it, and tasks get the result |
-| ignored | has no effect on objects |
+| ignored | has no effect on files |
 | refused | is an error in the pipeline file; a table whose catalog returns it stops. The last column has the remedy |
-| python-only | only Python clients know it: an error in the pipeline file, ignored in what a catalog returns |
 
-An unknown property whose name begins like those of a store (`s3.`, `client.`, `http-client.`, `gcs.`, `adls.`, `oss.`, …) is
-refused too, with the nearest known name, and so is an empty value, except of keys and tags."""
+Any other property reaches Iceberg's Java client alone: it opens connections for the driver, gets credentials, which tasks
+are given, or tunes that client. `frazil check` names those that Java's classes do not have, with the nearest name. Such a
+name that has to do with encryption (`sse`, `crypt`, `kms`, `acl`) is refused, as files would be written in clear, and so is
+an empty value, except of keys and tags."""
 STORES_HADOOP = """\
 Tasks reach `hdfs:` with the settings that the driver's Hadoop has: `spark.hadoop.NAME` under `spark.conf`, and the files of
 `HADOOP_CONF_DIR`. Files of an executor's own environment do not count. If a setting differs from Hadoop's default, the

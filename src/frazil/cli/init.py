@@ -23,8 +23,8 @@ from frazil.ops.json_records import to_json
 from frazil.ops.proposals import WAITS, Proposal, clashing_tables, file_of, is_internal, propose
 from frazil.registry.confluent import ConfluentRegistry
 from frazil.registry.port import UnusableSchema
+from frazil.secrets import has_reference, secrets_of
 from frazil.spec import PipelineSpec, load_spec
-from frazil.spec.syntax.secrets import has_reference, secrets_of
 from frazil.temporary import temporary_folder
 from frazil.types import OffsetRange
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from frazil.errors import SpecError
 from frazil.plugins.extras import is_installed, not_installed
+from frazil.secrets import Secrets, has_reference
 from frazil.spec.connections import LOCAL_DIRECTORY, TOPICS_FROM
 from frazil.spec.models import DEFAULTS_KEYS, FileSpec, PipelineSpec, RouteSpec, TableSpec
 from frazil.spec.routes import OF_ROUTES, check_routes, prepare_route, rest_tables
@@ -15,7 +16,6 @@ from frazil.spec.syntax.document import Items, Section, lines_of, read_document,
 from frazil.spec.syntax.keys import Declared, keys_of
 from frazil.spec.syntax.problems import Mistake
 from frazil.spec.syntax.reading import Reading, Rules
-from frazil.spec.syntax.secrets import Secrets, has_reference
 from frazil.spec.tables import RULES as RULES_OF_TABLES
 from frazil.spec.tables import prepare_defaults, prepare_table, shared_settings
 

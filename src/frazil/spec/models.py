@@ -16,6 +16,7 @@ from pydantic import BaseModel, BeforeValidator, Field, SerializeAsAny, SkipVali
 
 from frazil.errors import SpecError
 from frazil.routing import Route, Template, ValueSource, parse_source, parse_template
+from frazil.secrets import redact
 from frazil.spec import connections, settings, table_forms, table_keys
 from frazil.spec.package_stages import read_stages
 from frazil.spec.syntax import forms
@@ -32,7 +33,6 @@ from frazil.spec.syntax.keys import (
     section,
 )
 from frazil.spec.syntax.problems import LABEL, Mistake, Mistakes
-from frazil.spec.syntax.secrets import redact
 from frazil.spec.syntax.units import DURATION_PATTERN
 from frazil.spec.topics import (
     SELECTORS,

@@ -307,7 +307,7 @@ FOLLOWED: Mapping[str, str] = {
     ),
     "write its alias": f"{_STORES}an_access_point_that_is_named_by_its_arn_is_refused",
     "remove it: no store has it": (
-        "unit/store/test_properties.py::test_an_unknown_property_of_a_store_is_refused_with_the_nearest_name"
+        "unit/store/test_properties.py::test_an_unknown_property_of_encryption_is_refused_with_the_nearest_name"
     ),
     "correct what the catalog names: the table's name, `properties`, `format_version` or `location`": (
         f"{_CAPABILITIES}a_refused_table_stops_with_the_catalogs_words_until_the_file_is_corrected"

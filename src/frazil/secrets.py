@@ -7,13 +7,13 @@ forms serves the pipeline file, the properties that a catalog vends, and Spark, 
 
 from __future__ import annotations
 
+import difflib
 import re
 import urllib.parse
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from frazil.errors import SpecError
-from frazil.spec.syntax.problems import nearest
 
 MASK = "***"
 LIMIT_BYTES = 1024 * 1024
@@ -115,7 +115,7 @@ class Secrets:
             value = self._read_variable(name)
         elif source == "file":
             value = _read_file(name)
-        elif nearest(source, ("env", "file")):
+        elif difflib.get_close_matches(source.lower(), ("env", "file")):
             message = f"`${{{source}:…}}` is not a reference to a secret"
             raise SpecError(message, remedy="write `${env:NAME}` or `${file:PATH}`")
         else:
