@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Container, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -35,6 +35,7 @@ _KINDS: dict[str, Kind] = {
     "tag:yaml.org,2002:timestamp": "time",
     "tag:yaml.org,2002:null": "nothing",
 }
+_RESOLVER = yaml.resolver.Resolver()
 HIDDEN = "\0"
 """Begins keys of a section that a reader puts there, such as the name of a table: no file has such a key."""
 GROUP = f"{HIDDEN}group "
@@ -51,6 +52,8 @@ class Scalar:
     text: str
     kind: Kind
     line: int
+    #: The environment variable that the text comes from; empty for another text.
+    variable: str = ""
 
 
 class Items(list["Node"]):
@@ -90,6 +93,35 @@ Node = Scalar | Items | Section
 def lines_of(node: Node | None) -> frozenset[int]:
     """Every line on which something of it begins."""
     return frozenset() if node is None else frozenset(line for _, line in texts_of(node))
+
+
+def kind_of(text: str) -> Kind:
+    """What YAML takes a text without quotes for."""
+    tag: str = _RESOLVER.resolve(yaml.ScalarNode, text, (True, False))  # type: ignore[no-untyped-call]
+    return _KINDS.get(tag, "text")
+
+
+def parse_value(text: str, path: Path, line: int) -> Node:
+    """The value that a text of YAML is, all of it at one line. path: for messages.
+
+    Raises: SpecError for text that is not YAML.
+    """
+    try:
+        root = yaml.compose(text, Loader=yaml.SafeLoader)
+    except yaml.YAMLError:
+        remedy = "put the value in quotes, such as --set 'KEY=\"VALUE\"'"
+        raise SpecError("the value is not YAML", remedy=remedy, where=place(path, line)) from None
+    if root is None:
+        return Scalar("", "nothing", line)
+    return _at_line(_Conversion(path).convert(root, 0), line)
+
+
+def _at_line(node: Node, line: int) -> Node:
+    if isinstance(node, Scalar):
+        return replace(node, line=line)
+    if isinstance(node, Items):
+        return Items([_at_line(item, line) for item in node], line)
+    return Section({key: _at_line(value, line) for key, value in node.items()}, line, dict.fromkeys(node, line))
 
 
 def read_document(path: Path) -> Section:

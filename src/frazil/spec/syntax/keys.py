@@ -256,6 +256,8 @@ def _words_of(annotation: Any) -> tuple[Word, ...]:
 def _read(node: Node, key: Key, reading: Reading, reads_secrets: bool) -> Any:
     """Returns the value of a key for its field, which validates it: of a section itself."""
     form = key.form
+    if (form is None or key.choices) and isinstance(node, Scalar):
+        node = reading.secrets.filled(node)
     if key.choices and not isinstance(node, Section):
         word = _choose(node, key)
         if form is None or form.of_word is None:

@@ -10,10 +10,12 @@ from __future__ import annotations
 import re
 import urllib.parse
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from frazil.errors import SpecError
-from frazil.spec.syntax.problems import nearest
+from frazil.spec.syntax.document import Scalar, kind_of
+from frazil.spec.syntax.problems import LABEL, nearest
 
 MASK = "***"
 LIMIT_BYTES = 1024 * 1024
@@ -43,6 +45,8 @@ _HARMLESS_VALUES = frozenset(("true", "false", "none", "null", ""))
 SPARK_REDACTION = "(?i)" + "|".join((*_WORDS, r"access[.]?key"))
 """Spark's `spark.redaction.regex`: properties that it shows masked, in plans too."""
 
+_PLACEHOLDER = "placeholder-of-a-secret-32-bytes:9092"
+"""Long enough for a key and for a token, and an address as Kafka's clients take it."""
 _USER_INFO = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://([^/?#\s\"']*)@")
 _ASSIGNED = re.compile(
     r"(?:^|(?<=[?&;,\s{\"'<]))[A-Za-z0-9_.-]*?"
@@ -93,8 +97,12 @@ class Secrets:
     A relative path is relative to the current working directory.
     """
 
-    def __init__(self, environment: Mapping[str, str]) -> None:
+    def __init__(self, environment: Mapping[str, str], has_placeholders: bool = False) -> None:
+        """has_placeholders: whether a secret that does not exist here is replaced by another text, where none is used."""
         self._environment = environment
+        self._has_placeholders = has_placeholders
+        #: The variables and the files that placeholders replace.
+        self.missing: set[str] = set()
         self.found: set[str] = set()
         #: The texts whose references were replaced.
         self.resolved: set[str] = set()
@@ -109,8 +117,29 @@ class Secrets:
         self.found |= secrets_of(key, resolved)
         return resolved
 
+    def filled(self, scalar: Scalar) -> Scalar:
+        """The value of a setting that is no secret, with the variables that it refers to. A value that is one reference and
+        nothing else is what YAML takes the variable's text for.
+
+        Raises: SpecError for a variable that is not set, or whose name is that of a secret.
+        """
+        names = [match[2] for match in _REFERENCE.finditer(scalar.text) if match[1] == "env"]
+        if not names:
+            return scalar
+        hidden = next((name for name in names if is_secret_key(name)), None)
+        if hidden is not None:
+            message = f"the variable `{hidden}` holds a secret, as its name shows, and `{LABEL}` is shown to everyone"
+            raise SpecError(message, remedy="write the value itself, or give the variable another name")
+        self.resolved.add(scalar.text)
+        text = _REFERENCE.sub(lambda m: self._read_variable(m[2]) if m[1] == "env" else m[0], scalar.text)
+        kind = kind_of(text) if _REFERENCE.fullmatch(scalar.text) else scalar.kind
+        return replace(scalar, text=text, kind=kind, variable=names[0])
+
     def _replace(self, match: re.Match[str]) -> str:
         source, name = match[1], match[2]
+        if self._has_placeholders and self._is_missing(source, name):
+            self.missing.add(name)
+            return _PLACEHOLDER
         if source == "env":
             value = self._read_variable(name)
         elif source == "file":
@@ -122,6 +151,11 @@ class Secrets:
             return match[0]
         self.found.add(value)
         return value
+
+    def _is_missing(self, source: str, name: str) -> bool:
+        if source == "env":
+            return not self._environment.get(name)
+        return source == "file" and not Path(name).exists()
 
     def _read_variable(self, name: str) -> str:
         match = _VARIABLE.match(name)
