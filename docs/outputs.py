@@ -110,7 +110,9 @@ PLAN = Document(
 )
 CHECK = Document(
     "frazil check: checks[]",
-    "The document also has `ok` and `pipeline`. Checks of `frazil doctor` have `name`, `ok`, `found` and `remedy`.",
+    "The document also has `ok` and `pipeline`; with `--offline` in `not_checked` what was left out; and with `--show` in"
+    " `settings` each `key` of the file with its `value`, `where` it comes from, and its `environment` and `variable`."
+    " Checks of `frazil doctor` have `name`, `ok`, `found` and `remedy`.",
     keys_of(Finding),
 )
 LINEAGE = Document(

@@ -20,6 +20,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from frazil.cli.output import LogFormat, LogLevel, Output, OutputFormat, reserve_standard_output
+from frazil.cli.overrides import declare
 from frazil.errors import SpecError
 from frazil.plugins.extras import names_of_extras
 from frazil.plugins.registration import Registered, function_of
@@ -119,6 +120,7 @@ class Settings:
 def build_app(words: list[str], settings: Settings) -> typer.Typer:
     """Returns the command line, in which only the command that `words` call is loaded."""
     app = _group(SUMMARY, has_completion=True)
+    app.callback()(declare)
     groups = {name: _group(summary) for name, summary in GROUPS.items()}
     for name, group in groups.items():
         app.add_typer(group, name=name)

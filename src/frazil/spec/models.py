@@ -32,7 +32,7 @@ from frazil.spec.syntax.keys import (
     not_a_key,
     section,
 )
-from frazil.spec.syntax.problems import LABEL, Mistake, Mistakes
+from frazil.spec.syntax.problems import LABEL, Mistake, Mistakes, advice
 from frazil.spec.syntax.units import DURATION_PATTERN
 from frazil.spec.topics import (
     SELECTORS,
@@ -71,6 +71,24 @@ def _read_tables(node: Node, _: Reading) -> list[Node]:
         message = f"`{outdented}` is not the name of a table, but a setting"
         raise Mistakes([Mistake(outdented, message, remedy)], is_cause=True, are_rules=True)
     return list(node.values())
+
+
+def _read_environments(node: Node, _: Reading) -> tuple[str, ...]:
+    """Returns the names of the environments, whose keys are those of the file; their values are read where one is chosen."""
+    example = "`prod: {kafka: {…}}`, each environment with the settings that differ"
+    mistakes = []
+    for name, overlay in forms.entries_of(node, example).items():
+        if not isinstance(overlay, Section):
+            message = f"the environment `{name}` is {describe(overlay)} where a mapping is expected"
+            mistakes.append(Mistake((name,), message, "write the settings that differ in it"))
+            continue
+        for key in overlay:
+            if key not in keys_of(PipelineSpec):
+                message = f"unknown key `{key}` in the environment `{name}`"
+                mistakes.append(Mistake((name, key), message, advice(key, keys_of(PipelineSpec)), overlay.lines[key]))
+    if mistakes:
+        raise Mistakes(mistakes, is_cause=True)
+    return tuple(node)  # type: ignore[arg-type]
 
 
 def _read_routes(node: Node, _: Reading) -> list[Node]:
@@ -303,6 +321,12 @@ class PipelineSpec(
     #: Also those of the tables of `topics`.
     defaults: Annotated[TableSpec | None, section("defaults")] = None
     """Settings of every table that does not have them itself."""
+    #: Their names.
+    environments: Annotated[
+        tuple[str, ...],
+        Form({"type": "object", "additionalProperties": {"type": "object"}}, read=_read_environments),
+    ] = ()
+    """Settings that differ in an environment, by its name, written as in the file: `frazil --env NAME` lays them over it."""
     file: Annotated[FileSpec, group("file")]
 
     if TYPE_CHECKING:

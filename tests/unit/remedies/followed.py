@@ -33,8 +33,27 @@ _TOPICS, _LOOKUPS = "unit/ingest/test_topic_tables.py::test_", "unit/ingest/tabl
 _UNUSABLE = "integration/test_unusable_catalogs.py::test_"
 _FUNCTIONS = "integration/test_query_functions.py::test_"
 
+_ENVIRONMENTS = "unit/spec/test_environments.py::test_"
+
 FOLLOWED: Mapping[str, str] = {
     **SERVICES,
+    # Environments of the pipeline file, and values of the command line.
+    **dict.fromkeys(
+        (
+            "put the value in quotes, such as --set 'KEY=\"VALUE\"'",
+            "remove them",
+            "set the whole item",
+            "take it out: `null` removes a key",
+            'write --set KEY=VALUE, such as --set commit.interval=5s; quote a name with dots: tables."shop.a".mode',
+            "write a number from 0 to …, or set the whole list",
+            "write it under `environments`, such as `…: {…}`, or choose none",
+            "write the settings that differ in it",
+        ),
+        f"{_ENVIRONMENTS}a_mistake_is_named_with_its_place_until_the_remedy_is_done",
+    ),
+    "write the value itself, or give the variable another name": (
+        f"{_ENVIRONMENTS}a_variable_with_the_name_of_a_secret_is_in_no_setting_that_is_shown"
+    ),
     # Python functions of queries.
     "name it `module.function`, and put the module beside the pipeline file, or install its package": (
         "unit/spec/test_functions.py::test_a_function_is_found_once_its_module_is_beside_the_file"
