@@ -35,8 +35,8 @@ VAGUE = ("found", "one")
 """Names that leave open what a variable holds."""
 CLEAN = (
     "adopt", "catalog", "cdc", "cli", "dead_letters", "decode", "demo", "ha", "http", "imports", "ingest", "kafka",
-    "maintenance", "ops", "plugins", "process", "registry", "replay", "rows", "runtime", "schema", "spec", "store",
-    "telemetry", "upsert", "verify", "write", "*.py",
+    "maintenance", "ops", "plugins", "process", "registry", "replay", "rows", "runtime", "schema", "spec", "stages",
+    "store", "telemetry", "upsert", "verify", "write", "*.py",
 )  # fmt: skip
 """Rooms of the source, and files beside them, in which no variable, parameter, field or function has a vague name."""
 NOT_YET = (

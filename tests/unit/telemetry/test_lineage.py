@@ -12,7 +12,7 @@ from referencing import Registry, Resource
 
 from docs.scan import ROOT
 from frazil.spec import CatalogSpec, PipelineSpec
-from frazil.spec.settings import ProtectRule
+from frazil.stages.protect.settings import ProtectRule
 from frazil.telemetry.lineage import catalog_namespace, split_location
 from tests.fixtures.receivers import receiver
 from tests.unit.http.running_scene import wait_for
