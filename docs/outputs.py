@@ -21,6 +21,7 @@ from frazil.ops.lineage import TableLineage
 from frazil.ops.pipeline_status import PipelineReport, Process
 from frazil.ops.plan import INNER, PlannedTable
 from frazil.ops.table_status import RECORDED, SHOWN, MaintenanceReport, TableCondition, VerificationReport
+from frazil.stages.table import NOTES
 from frazil.types import Resolved
 
 Keys = Mapping[str, tuple[str, str]]
@@ -106,7 +107,7 @@ PLAN = Document(
     "frazil plan: tables.&lt;name&gt;",
     "The document also has `pipeline`, `changes`, which is true when the exit code is 4, and `warnings` of the catalog's"
     " properties.",
-    {**keys_of(PlannedTable, PlannedLayout, without=INNER), **_TELLING},
+    {**keys_of(PlannedTable, PlannedLayout, *NOTES, without=INNER), **_TELLING},
 )
 CHECK = Document(
     "frazil check: checks[]",
@@ -116,7 +117,9 @@ CHECK = Document(
     keys_of(Finding),
 )
 LINEAGE = Document(
-    "frazil lineage: tables.&lt;name&gt;", "The document also has `pipeline`.", keys_of(TableLineage, without=("name",))
+    "frazil lineage: tables.&lt;name&gt;",
+    "The document also has `pipeline`.",
+    keys_of(TableLineage, *NOTES, without=("name", "notes")),
 )
 INIT = Document(
     "frazil init",

@@ -36,7 +36,8 @@ VAGUE = ("found", "one")
 CLEAN = (
     "catalog", "cdc", "cli", "dead_letters", "decode", "frazil_demo", "frazil_migrate", "frazil_replay",
     "frazil_telemetry", "frazil_verify", "ha", "http", "ingest", "kafka", "maintenance", "ops", "plugins", "process",
-    "registry", "rows", "runtime", "schema", "spec", "store", "upsert", "write", "*.py",
+    "registry", "rows", "runtime", "schema", "spec", "stages",
+    "store", "upsert", "write", "*.py",
 )  # fmt: skip
 """Rooms of the source, and files beside them, in which no variable, parameter, field or function has a vague name."""
 NOT_YET = (

@@ -214,11 +214,11 @@ FOLLOWED: Mapping[str, str] = {
     # The key of `protect`.
     **dict.fromkeys(
         ("write that `protect_key` until they are replayed", "replay with the old `protect_key`"),
-        "unit/dead_letters/test_protected.py::test_a_replay_without_the_key_is_refused_and_changes_nothing",
+        "unit/stages/protect/test_dead_letters.py::test_a_replay_without_the_key_is_refused_and_changes_nothing",
     ),
-    "give it the old `protect_key`, or the table a new name": "unit/dead_letters/test_protected.py::"
+    "give it the old `protect_key`, or the table a new name": "unit/stages/protect/test_dead_letters.py::"
     "test_a_protected_table_has_its_keys_id_and_with_hashed_keys_takes_no_other",
-    "drop this dead letter": "unit/process/test_protect.py::test_a_sealed_value_opens_in_its_place_with_its_key_alone",
+    "drop this dead letter": "unit/stages/protect/test_rules.py::test_a_sealed_value_opens_in_its_place_with_its_key_alone",
     # Queries before the table.
     "compute it before: `explode(transform(items, item -> …))`": (
         "integration/test_queries.py::test_an_expression_of_sparks_needs_a_record_of_its_own"
@@ -270,7 +270,7 @@ FOLLOWED: Mapping[str, str] = {
         "integration/test_query_refusals.py::test_a_field_with_the_name_of_a_piece_of_metadata_is_refused"
     ),
     "write the rule for the field, `protect: {…}`: fields are protected before the query": (
-        "unit/ingest/test_protected_names.py::"
+        "unit/stages/protect/test_names.py::"
         "test_a_rule_for_a_name_that_the_query_makes_stops_the_table_until_it_names_the_field"
     ),
     "install the system's package `tzdata`, also where Spark's executors run; where PYTHONTZPATH is set, let it name the"
