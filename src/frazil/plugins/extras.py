@@ -39,6 +39,7 @@ class Extra:
 _IMPORTS = ("automq", "debezium-server", "flink-cdc", "flink-sql", "kafka-connect", "tableflow")
 EXTRAS = (
     Extra("demo", {"frazil.commands": ("demo",)}),
+    Extra("ha", {"frazil.elections": ("kafka", "kubernetes", "postgres")}),
     Extra(
         "migrate",
         {

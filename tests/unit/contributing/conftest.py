@@ -11,6 +11,7 @@ import pytest
 from frazil.cli.commands import REGISTERED
 from frazil.plugins import registration
 from frazil.plugins.catalogs import CATALOGS
+from frazil.plugins.elections import ELECTIONS
 from frazil.plugins.envelopes import ENVELOPES
 from frazil.plugins.formats import FORMATS
 from frazil.plugins.maintenance_actions import ACTIONS
@@ -34,7 +35,7 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A folder that Python finds packages in, while the test runs."""
     folder, modules = tmp_path / "site", set(sys.modules)
     folder.mkdir()
-    for table in (FORMATS, ENVELOPES, STAGES, CATALOGS, ACTIONS, OBSERVERS, REGISTERED):
+    for table in (FORMATS, ENVELOPES, STAGES, CATALOGS, ACTIONS, OBSERVERS, ELECTIONS, REGISTERED):
         monkeypatch.setattr(table, "_loaded", {})
         monkeypatch.setattr(table, "packages", set())
     monkeypatch.syspath_prepend(folder)

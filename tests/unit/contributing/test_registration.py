@@ -9,6 +9,7 @@ import pytest
 from frazil.cli.commands import REGISTERED
 from frazil.errors import SpecError
 from frazil.plugins.catalogs import CATALOGS
+from frazil.plugins.elections import ELECTIONS
 from frazil.plugins.envelopes import ENVELOPES
 from frazil.plugins.formats import FORMATS
 from frazil.plugins.maintenance_actions import ACTIONS
@@ -76,5 +77,7 @@ def test_every_target_of_a_table_exists() -> None:
 
 def test_the_pages_name_every_group() -> None:
     index = (PAGES / "README.md").read_text()
-    groups = [table.group for table in (FORMATS, ENVELOPES, STAGES, CATALOGS, ACTIONS, OBSERVERS, REGISTERED)]
+    groups = [
+        table.group for table in (FORMATS, ENVELOPES, STAGES, CATALOGS, ACTIONS, OBSERVERS, ELECTIONS, REGISTERED)
+    ]
     assert [group for group in groups if f"`{group}`" not in index] == []

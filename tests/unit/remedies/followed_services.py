@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 _SECURE_KAFKA = "integration/test_secure_kafka.py::test_"
 _IMPORTS = "packages/migrate/tests/unit/test_import_commands.py::test_"
-_ELECTOR = "contracts/test_elector.py::test_"
+_ELECTOR = "packages/ha/tests/contracts/test_elector.py::test_"
 _MIGRATE = "packages/migrate/tests/unit"
 _ADOPT, _RELEASE = f"{_MIGRATE}/adopt/test_adopt.py::test_", f"{_MIGRATE}/adopt/test_release.py::test_"
 _ROWS = f"{_MIGRATE}/adopt/test_rows.py::test_"
@@ -47,7 +47,7 @@ SERVICES: Mapping[str, str] = {
         "integration/test_secure_kafka.py::test_a_leader_is_elected_with_the_least_rights_and_a_missing_one_is_named"
     ),
     "name one of them otherwise under `pipeline`, before its first run, or write `ha: {elect: none}` there": (
-        "unit/ha/test_elected.py::test_a_process_of_another_pipeline_with_the_same_name_is_refused_with_both_named"
+        "packages/ha/tests/unit/test_elected.py::test_a_process_of_another_pipeline_with_the_same_name_is_refused_with_both_named"
     ),
     # Tables that change hands.
     **dict.fromkeys(
@@ -202,7 +202,7 @@ SERVICES: Mapping[str, str] = {
         "unit/ingest/test_standby.py::test_stand_down_needs_an_election"
     ),
     "write another address under `ha.listen`": (
-        "unit/cli/test_leadership.py::test_an_address_that_another_process_has_is_refused_until_another_is_written"
+        "packages/ha/tests/unit/test_electing.py::test_an_address_that_another_process_has_is_refused_until_another_is_written"
     ),
     "stop the pipeline, drop the table, and start the pipeline again": (
         "unit/ingest/loop/test_requests.py::test_a_table_whose_progress_is_more_than_offsets_is_refused"

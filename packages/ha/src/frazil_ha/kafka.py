@@ -26,11 +26,11 @@ from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec  # type: ign
 
 from frazil.clock import Clock, SystemClock
 from frazil.errors import FrazilError, SpecError, UnavailableError
-from frazil.ha.elector import Claim, read_claim
 from frazil.kafka.group import KafkaGroup
 from frazil.kafka.properties import native_properties
 from frazil.kafka.remedies import kafka_remedy
 from frazil.kafka.topics import SilentLog
+from frazil_ha.elector import Claim, read_claim
 
 log = structlog.get_logger("frazil")
 

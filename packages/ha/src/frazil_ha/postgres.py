@@ -15,7 +15,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 import pg8000.native
 
 from frazil.errors import SpecError, UnavailableError
-from frazil.ha.elector import Claim, read_claim
+from frazil_ha.elector import Claim, read_claim
 
 _TIMEOUT_S = 5
 _TABLE = "frazil_leader"

@@ -17,15 +17,15 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 
 from frazil.clock import new_id
 from frazil.errors import SpecError, UnavailableError
-from frazil.ha.elector import Claim, Elector
-from frazil.ha.kafka import KafkaElector, control_topic
-from frazil.ha.kubernetes import LeaseElector
-from frazil.ha.memory import MemoryElector, MemoryRegister
-from frazil.ha.postgres import PostgresElector
 from frazil.runtime.broker import EmbeddedBroker
-from tests.fixtures.lease_server import LeaseServer
+from frazil_ha.elector import Claim, Elector
+from frazil_ha.kafka import KafkaElector, control_topic
+from frazil_ha.kubernetes import LeaseElector
+from frazil_ha.memory import MemoryElector, MemoryRegister
+from frazil_ha.postgres import PostgresElector
+from packages.ha.tests.fixtures.lease_server import LeaseServer
+from packages.ha.tests.fixtures.standbys import Make
 from tests.fixtures.postgres import DATABASE, PostgresServer
-from tests.fixtures.standbys import Make
 from tests.fixtures.waiting import wait_until
 
 

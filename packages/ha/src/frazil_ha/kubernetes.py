@@ -18,7 +18,7 @@ import httpx2 as httpx
 
 from frazil.clock import Clock, SystemClock
 from frazil.errors import SpecError, UnavailableError
-from frazil.ha.elector import Claim, read_claim
+from frazil_ha.elector import Claim, read_claim
 
 LEASE_S = 15
 """How long after its last renewal a holder counts as alive."""

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from frazil.ha.elector import Claim, read_claim
+from frazil_ha.elector import Claim, read_claim
 
 _CLAIM = Claim("one", "127.0.0.1:7000", "key", 1_790_000_000_000, "start", 7, ("a.t in lake",))
 

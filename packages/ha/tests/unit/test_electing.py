@@ -9,9 +9,11 @@ import pytest
 
 from frazil.cli.wiring import declared_tables, open_leadership
 from frazil.clock import SystemClock
-from frazil.errors import UnavailableError
+from frazil.errors import SpecError, UnavailableError
 from frazil.ingest.loop.leadership import Leadership
 from frazil.spec import load_spec
+from frazil_ha.electing import finding_of
+from frazil_ha.memory import MemoryElector, MemoryRegister
 
 
 def _opened(folder: Path, ha: str) -> Leadership:
@@ -64,3 +66,14 @@ def test_an_address_that_another_process_has_is_refused_until_another_is_written
         with pytest.raises(UnavailableError, match="cannot meet at"):
             _opened(tmp_path, f"{{listen: '127.0.0.1:{port}'}}")
     _opened(tmp_path, f"{{elect: kafka, listen: '127.0.0.1:{port}'}}").close()
+
+
+def test_an_election_is_well_while_its_service_answers() -> None:
+    register = MemoryRegister()
+    well = finding_of(MemoryElector(register, "check"))
+    assert (well.name, well.is_ok, well.found) == ("election", True, "a register in memory")
+    lacking = finding_of(MemoryElector(register, "check"), lambda: SpecError("no right", remedy="allow it"))
+    assert (lacking.is_ok, lacking.found, lacking.remedy) == (False, "no right", "allow it")
+    register.is_away = True
+    away = finding_of(MemoryElector(register, "check"))
+    assert (away.is_ok, away.found, bool(away.remedy)) == (False, "the register does not answer", True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from frazil.ha.spread import Division, Holding, divide
+from frazil_ha.spread import Division, Holding, divide
 
 _NAMES = st.sampled_from(["p1", "p2", "p3", "p4", "p5"])
 _MEMBERS = st.sets(_NAMES, min_size=1)

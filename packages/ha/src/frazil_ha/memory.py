@@ -6,7 +6,7 @@ import threading
 from dataclasses import dataclass, field, replace
 
 from frazil.errors import UnavailableError
-from frazil.ha.elector import Claim
+from frazil_ha.elector import Claim
 
 
 @dataclass

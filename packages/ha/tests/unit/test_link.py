@@ -13,8 +13,8 @@ from contextlib import closing, suppress
 import pytest
 
 from frazil.clock import SystemClock
-from frazil.ha.elector import Claim
-from frazil.ha.link import Beat, Guest, Host, Line, own_host
+from frazil_ha.elector import Claim
+from frazil_ha.link import Beat, Guest, Host, Line, own_host
 from tests.fixtures.waiting import wait_until
 
 _CLOCK = SystemClock()

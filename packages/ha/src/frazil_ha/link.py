@@ -19,7 +19,7 @@ from typing import Any, Literal
 import structlog
 
 from frazil.clock import Clock, new_id
-from frazil.ha.elector import Claim
+from frazil_ha.elector import Claim
 
 log = structlog.get_logger("frazil")
 

@@ -12,12 +12,12 @@ import pytest
 
 from frazil.clock import SystemClock
 from frazil.errors import SpecError
-from frazil.ha import elected
-from frazil.ha.elected import Elected
-from frazil.ha.elector import Claim
-from frazil.ha.link import Guest, Host
-from frazil.ha.memory import MemoryElector, MemoryRegister
 from frazil.ingest.loop.leadership import Member
+from frazil_ha import elected
+from frazil_ha.elected import Elected
+from frazil_ha.elector import Claim
+from frazil_ha.link import Guest, Host
+from frazil_ha.memory import MemoryElector, MemoryRegister
 from tests.fixtures.waiting import wait_until
 
 _CLOCK = SystemClock()

@@ -16,10 +16,10 @@ import structlog
 
 from frazil.clock import Clock, SystemClock, new_id
 from frazil.errors import FrazilError, SpecError
-from frazil.ha.elector import Claim, Elector
-from frazil.ha.link import BEAT_S, SILENCE_S, Beat, Guest, Host
-from frazil.ha.spread import Division, Holding, divide
 from frazil.ingest.loop.leadership import LeadershipState, Member
+from frazil_ha.elector import Claim, Elector
+from frazil_ha.link import BEAT_S, SILENCE_S, Beat, Guest, Host
+from frazil_ha.spread import Division, Holding, divide
 
 log = structlog.get_logger("frazil")
 

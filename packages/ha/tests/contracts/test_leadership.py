@@ -13,13 +13,13 @@ from functools import partial
 import pytest
 
 from frazil.clock import new_id
-from frazil.ha.kafka import KafkaElector
-from frazil.ha.postgres import PostgresElector
 from frazil.runtime.broker import EmbeddedBroker
-from tests.contracts.test_elector import election_database, uri_of  # noqa: F401  (a fixture)
+from frazil_ha.kafka import KafkaElector
+from frazil_ha.postgres import PostgresElector
+from packages.ha.tests.contracts.test_elector import election_database, uri_of  # noqa: F401  (a fixture)
+from packages.ha.tests.fixtures.standbys import Make, Standby, leaders, standbys, wait_for_leader
 from tests.fixtures.postgres import PostgresServer
 from tests.fixtures.processes import frozen
-from tests.fixtures.standbys import Make, Standby, leaders, standbys, wait_for_leader
 from tests.fixtures.waiting import wait_until
 from tests.integration.servers import Relay, free_port
 
