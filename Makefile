@@ -108,7 +108,7 @@ prometheus: test-setup
 # The console in a real Chromium, where one is installed with its driver, and a checker of accessibility that npm installs.
 console: test-setup
 	$(BIN)/python -m tests.fixtures.browser
-	$(BIN)/python -m pytest -m slow tests/acceptance/test_console.py
+	$(BIN)/python -m pytest -m slow packages/console/tests/acceptance/test_console.py
 
 # OpenTelemetry's own collector, where there is Go to build it, takes what a real run sends.
 collector: test-setup

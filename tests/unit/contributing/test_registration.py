@@ -14,6 +14,7 @@ from frazil.plugins.envelopes import ENVELOPES
 from frazil.plugins.formats import FORMATS
 from frazil.plugins.maintenance_actions import ACTIONS
 from frazil.plugins.observers import OBSERVERS
+from frazil.plugins.pages import PAGES as SERVED
 from frazil.plugins.registration import function_of
 from frazil.plugins.stages import STAGES
 from tests.fixtures.plugins import PAGES
@@ -78,6 +79,7 @@ def test_every_target_of_a_table_exists() -> None:
 def test_the_pages_name_every_group() -> None:
     index = (PAGES / "README.md").read_text()
     groups = [
-        table.group for table in (FORMATS, ENVELOPES, STAGES, CATALOGS, ACTIONS, OBSERVERS, ELECTIONS, REGISTERED)
+        table.group
+        for table in (FORMATS, ENVELOPES, STAGES, CATALOGS, ACTIONS, OBSERVERS, ELECTIONS, SERVED, REGISTERED)
     ]
     assert [group for group in groups if f"`{group}`" not in index] == []

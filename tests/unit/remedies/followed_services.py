@@ -209,18 +209,18 @@ SERVICES: Mapping[str, str] = {
     ),
     "ask again later": "unit/http/test_api.py::test_too_much_work_is_refused_until_some_is_done",
     "free the disk, or delete the file: it holds the console's charts alone": (
-        "unit/ops/test_history.py::test_a_file_that_cannot_be_used_is_one_warning_and_the_past_continues_in_memory"
+        "packages/console/tests/unit/test_history.py::test_a_file_that_cannot_be_used_is_one_warning_and_the_past_continues_in_memory"
     ),
     **dict.fromkeys(
         ("leave it out", "see the list of tables"),
-        "unit/http/test_console.py::test_problems_are_pages_for_people_and_json_for_programs",
+        "packages/console/tests/unit/test_console.py::test_problems_are_pages_for_people_and_json_for_programs",
     ),
     "write the parameters behind the path, such as `?dry_run=true`, and send no body": (
         "unit/http/test_api.py::test_a_command_with_a_body_is_refused"
     ),
-    "send a token": "unit/http/test_console.py::test_a_browser_logs_in_with_a_token",
+    "send a token": "packages/console/tests/unit/test_console.py::test_a_browser_logs_in_with_a_token",
     "close some, or refresh the page": (
-        "unit/http/test_console_tables.py::test_an_idle_stream_sends_a_comment_and_fifty_are_enough"
+        "packages/console/tests/unit/test_console_tables.py::test_an_idle_stream_sends_a_comment_and_fifty_are_enough"
     ),
     "look at the state of the table, and ask again": "unit/http/test_api.py::test_a_loop_that_does_not_answer_is_named",
     "look at the log of the process for `http_request_failed`": (

@@ -1,7 +1,7 @@
 """The console in a real browser: what is read, checked, pressed and replayed in it. A picture of every page is left in the
 test's folder, to be looked at.
 
-In time: unit/http/test_console.py has the pages and the actions, unit/http/test_console_tables.py the list and its streams.
+In time: unit/test_console.py has the pages and the actions, unit/test_console_tables.py the list and its streams.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
+from packages.console.tests.unit.many_tables import ManyTables, served
 from tests.acceptance.ledger import events
 from tests.acceptance.pipelines import Pipeline
 from tests.acceptance.test_http_service import Service
 from tests.fixtures.browser import ENTER, TAB, Browser, browser
 from tests.fixtures.waiting import wait_until
 from tests.integration.servers import free_port
-from tests.unit.http.many_tables import ManyTables, served
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 WIDE, PHONE = 1400, 360

@@ -15,15 +15,15 @@ from markupsafe import Markup
 from starlette.testclient import TestClient
 
 from frazil.http.app import make_app
-from frazil.http.console import live
-from frazil.http.console.charts import sparkline
-from frazil.http.console.figures import last_hour_of
-from frazil.http.console.live import LiveTables, Streams
 from frazil.ingest.tables.state import RunState
-from frazil.ops.history import Samples
 from frazil.spec.connections import HttpSpec
-from tests.unit.http.many_tables import ManyTables
-from tests.unit.http.pages import BROWSER, page_of
+from frazil_console import live
+from frazil_console.charts import sparkline
+from frazil_console.figures import last_hour_of
+from frazil_console.history import Samples
+from frazil_console.live import LiveTables, Streams
+from packages.console.tests.unit.many_tables import ManyTables
+from packages.console.tests.unit.pages import BROWSER, page_of
 from tests.unit.http.running_scene import BASE
 
 KIB = 1024
@@ -46,7 +46,7 @@ def few(tmp_path: Path) -> ManyTables:
 
 
 def client_of(pipeline: ManyTables) -> TestClient:
-    return TestClient(make_app(pipeline.pipeline, HttpSpec()), BASE)
+    return TestClient(make_app(pipeline.pipeline, HttpSpec(), pipeline.open_pages), BASE)
 
 
 def test_a_thousand_tables_are_one_light_page(many: ManyTables) -> None:
@@ -113,7 +113,7 @@ def test_hostile_texts_of_the_pipeline_are_escaped(few: ManyTables) -> None:
     few.tables[0].status.reason = few.tables[0].status.remedy = '"><script>alert(1)</script>'
     few.publish()
     page = page_of(client_of(few), "/")
-    tables = LiveTables(few.state_file, few.pipeline.history, few.clock)
+    tables = LiveTables(few.state_file, few.history, few.clock)
     tables.refresh()
     for text in (page.text, page_of(client_of(few), f"/tables/{few.tables[0].name}").text, str(tables.changes(0))):
         assert "<script>alert" not in text
@@ -124,7 +124,7 @@ def test_hostile_texts_of_the_pipeline_are_escaped(few: ManyTables) -> None:
 
 
 def test_only_changed_cells_of_changed_tables_are_sent(few: ManyTables) -> None:
-    tables = LiveTables(few.state_file, few.pipeline.history, few.clock)
+    tables = LiveTables(few.state_file, few.history, few.clock)
     shown = tables.refresh()
     idle = few.tables[-1]  # Its last commit is minutes ago.
     assert few.tables[0].name in tables.changes(0)
@@ -149,12 +149,12 @@ def test_charts_are_drawn_once_a_minute_each_time_those_of_some_tables(
         drawn.append(len(values))
         return sparkline(values, lowest_top)
 
-    tables = LiveTables(few.state_file, few.pipeline.history, few.clock)
+    tables = LiveTables(few.state_file, few.history, few.clock)
     tables.refresh()
-    monkeypatch.setattr("frazil.http.console.figures.sparkline", drawn_counted)
+    monkeypatch.setattr("frazil_console.figures.sparkline", drawn_counted)
     numbers = []
     for _ in range(live.DRAWN_EVERY):
-        few.pipeline.history.sample()
+        few.history.sample()
         before = len(drawn)
         for _ in range(10):
             tables.refresh()
@@ -164,22 +164,22 @@ def test_charts_are_drawn_once_a_minute_each_time_those_of_some_tables(
 
 
 def test_the_rate_of_a_table_that_commits_is_current(few: ManyTables) -> None:
-    tables, table = LiveTables(few.state_file, few.pipeline.history, few.clock), few.tables[-1]
+    tables, table = LiveTables(few.state_file, few.history, few.clock), few.tables[-1]
     tables.refresh()
     for _ in range(2):
         few.commit([table], 1_000)
         few.publish()
-        few.pipeline.history.sample()
+        few.history.sample()
         tables.refresh()
-        expected = last_hour_of(few.pipeline.history.last_hour(table.name))
+        expected = last_hour_of(few.history.last_hour(table.name))
         shown = tables.rows[table.name].figures.hour
         assert (shown.rate, shown.worst_freshness_s) == (expected.rate, expected.worst_freshness_s)
 
 
 def test_a_page_of_an_earlier_process_gets_everything(few: ManyTables) -> None:
-    earlier = LiveTables(few.state_file, few.pipeline.history, few.clock)
+    earlier = LiveTables(few.state_file, few.history, few.clock)
     shown = earlier.refresh()
-    later = LiveTables(few.state_file, few.pipeline.history, few.clock)
+    later = LiveTables(few.state_file, few.history, few.clock)
     later.version += 1_000  # A second later.
     later.refresh()
     assert len(later.changes(shown)) == 40
@@ -204,7 +204,7 @@ def test_a_stream_sends_what_a_page_lacks_and_then_each_change(
     few: ManyTables, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(live, "EVERY_S", 0.01)
-    tables = LiveTables(few.state_file, few.pipeline.history, few.clock)
+    tables = LiveTables(few.state_file, few.history, few.clock)
     for table in few.tables:
         table.offsets.lag_records = 0
     few.publish()
@@ -229,7 +229,7 @@ def test_a_stream_sends_what_a_page_lacks_and_then_each_change(
 
 
 def test_a_page_of_an_earlier_process_gets_all_cells_even_with_the_clock_set_back(few: ManyTables) -> None:
-    tables = LiveTables(few.state_file, few.pipeline.history, few.clock)
+    tables = LiveTables(few.state_file, few.history, few.clock)
     tables.refresh()
     hour_ms = 3_600_000
 
@@ -244,7 +244,7 @@ def test_a_page_of_an_earlier_process_gets_all_cells_even_with_the_clock_set_bac
 
 def test_an_idle_stream_sends_a_comment_and_fifty_are_enough(few: ManyTables, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(live, "PING_EVERY_S", 0.01)
-    tables = LiveTables(few.state_file, few.pipeline.history, few.clock)
+    tables = LiveTables(few.state_file, few.history, few.clock)
     for table in few.tables:
         table.offsets.lag_records = 0
     few.publish()

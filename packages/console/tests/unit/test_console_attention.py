@@ -13,8 +13,8 @@ from frazil.http.app import make_app
 from frazil.ingest.tables.state import RunState
 from frazil.spec.connections import HttpSpec
 from frazil.types import OffsetRange
-from tests.unit.http.many_tables import ManyTables
-from tests.unit.http.pages import Page, page_of
+from packages.console.tests.unit.many_tables import ManyTables
+from packages.console.tests.unit.pages import Page, page_of
 from tests.unit.http.running_scene import BASE, RunningScene, wait_for
 
 BAD = SpecError(
@@ -36,7 +36,7 @@ def few(tmp_path: Path) -> ManyTables:
 
 def shown(many: ManyTables, path: str = "/") -> Page:
     many.publish()
-    return page_of(TestClient(make_app(many.pipeline, HttpSpec()), BASE), path)
+    return page_of(TestClient(make_app(many.pipeline, HttpSpec(), many.open_pages), BASE), path)
 
 
 def states_of(page: Page) -> list[str]:

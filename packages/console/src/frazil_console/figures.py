@@ -14,11 +14,11 @@ from urllib.parse import quote
 import numpy as np
 from markupsafe import Markup, escape
 
-from frazil.http.console.charts import sparkline
-from frazil.ops.history import Samples
 from frazil.ops.reports import NOTHING, Problem, count, duration, held_back
 from frazil.ops.table_status import TableStatus
 from frazil.printable import plain
+from frazil_console.charts import sparkline
+from frazil_console.history import Samples
 
 LATE_S = 60.0
 """From this lag on a table needs attention: a commit interval is seconds."""

@@ -13,12 +13,6 @@ from starlette.routing import Route
 from frazil.catalog.table_metadata import TableMetadata
 from frazil.errors import UnavailableError
 from frazil.http.api import Shown, read_parameters
-from frazil.http.console import figures, table_page
-from frazil.http.console.actions import Actions
-from frazil.http.console.charts import Chart, chart
-from frazil.http.console.live import LiveTables, Streams
-from frazil.http.console.process_page import process_figures
-from frazil.http.console.render import page, problem_page, static_file, unavailable
 from frazil.http.operations import Operations
 from frazil.http.problems import Refused
 from frazil.http.security import LOGIN, STATIC, cookie_of, require_operate, rights_of
@@ -26,6 +20,13 @@ from frazil.ops import reports
 from frazil.ops.running import RunningPipeline
 from frazil.printable import plural
 from frazil.spec.connections import HttpSpec
+from frazil_console import figures, table_page
+from frazil_console.actions import Actions
+from frazil_console.charts import Chart, chart
+from frazil_console.history import History, open_history
+from frazil_console.live import LiveTables, Streams
+from frazil_console.process_page import process_figures
+from frazil_console.render import page, problem_page, static_file, unavailable
 
 SPANS = {"hour": 3_600, "day": 86_400, "month": 30 * 86_400}
 """How far back the charts of a table reach, in seconds."""
@@ -35,12 +36,20 @@ _MOST_FORM_BYTES = 4096
 class Console:
     """The pages of one pipeline."""
 
-    def __init__(self, pipeline: RunningPipeline, operations: Operations, http: HttpSpec) -> None:
+    def __init__(
+        self, pipeline: RunningPipeline, operations: Operations, http: HttpSpec, history: History | None = None
+    ) -> None:
+        """history: that of the pipeline unless given."""
         self._pipeline = pipeline
+        self._history = history or open_history(pipeline)
         self._http = http
-        self._live = LiveTables(pipeline.state_file, pipeline.history, pipeline.clock)
+        self._live = LiveTables(pipeline.state_file, self._history, pipeline.clock)
         self._streams = Streams(self._live)
         self._actions = Actions(pipeline, operations)
+
+    def start(self) -> None:
+        """Begins to take samples of the tables."""
+        self._history.start()
 
     def routes(self) -> list[Route]:
         """Returns the routes of the pages, their forms and files."""
@@ -135,7 +144,7 @@ class Console:
             return None, self._pipeline.redact(unavailable(error))
 
     def _charts(self, name: str, seconds: int) -> list[Chart]:
-        step_s, samples = self._pipeline.history.read(name, seconds)
+        step_s, samples = self._history.read(name, seconds)
         now_s = self._pipeline.clock.now_ms() // 1000
         named = (("Throughput", 2, figures.rate_text), ("Freshness", 1, reports.duration), ("Lag", 0, _records))
         return [chart(title, samples[row], now_s, step_s, text) for title, row, text in named]
@@ -191,8 +200,9 @@ class Console:
     refuse = staticmethod(problem_page)
 
     def stop(self) -> None:
-        """Ends the streams of changes."""
+        """Ends the streams of changes, and writes the history."""
         self._streams.end()
+        self._history.stop()
 
 
 def _may_operate(request: Request) -> bool:

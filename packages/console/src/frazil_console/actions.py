@@ -13,11 +13,11 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from frazil.http.api import Parameters, Selected, read_parameters
-from frazil.http.console.figures import url_of
-from frazil.http.console.render import page
 from frazil.http.operations import Operation, Operations
 from frazil.http.security import require_operate
 from frazil.ops.running import RunningPipeline
+from frazil_console.figures import url_of
+from frazil_console.render import page
 
 log = structlog.get_logger("frazil")
 

@@ -13,7 +13,6 @@ from pydantic import BaseModel
 
 from frazil.catalog.progress import REPLAY_ID, from_summary, key
 from frazil.catalog.table_metadata import Snapshot, StoredData, TableMetadata
-from frazil.http.console.charts import bars
 from frazil.ingest.tables.table import Table
 from frazil.ops.reports import size
 from frazil.spec import PipelineSpec, TableSpec
@@ -21,6 +20,7 @@ from frazil.spec.models import TABLE_KEYS
 from frazil.spec.syntax.keys import Key, keys_of
 from frazil.spec.table_keys import SourceSpec
 from frazil.types import Offsets, Progress, by_partition
+from frazil_console.charts import bars
 
 MOST_COMMITS = 50
 _MIB = 1 << 20

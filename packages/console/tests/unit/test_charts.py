@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from frazil.http.console.charts import bars, chart, peaks, sparkline
+from frazil_console.charts import bars, chart, peaks, sparkline
 
 
 def test_no_peak_is_lost_and_gaps_stay_gaps() -> None:

@@ -21,6 +21,7 @@ import structlog
 
 from frazil.clock import Clock
 from frazil.ingest.tables.table import Table
+from frazil.ops.running import RunningPipeline
 from frazil.ops.table_status import status_of
 from frazil.runtime.private import make_private_directory, make_private_file
 
@@ -78,6 +79,18 @@ def sample_of(table: Table, now_ms: int) -> Sample:
     position = sum(sum(partitions.values()) for partitions in table.progress.offsets.values())
     freshness_s = status_of(table).freshness_s(now_ms)
     return Sample(table.offsets.lag_records, freshness_s, position, table.schedule.is_owned)
+
+
+def open_history(pipeline: RunningPipeline) -> History:
+    """Returns the past of the tables of a running pipeline, in a file beside its state file; it is not started."""
+
+    def samples() -> dict[str, Sample]:
+        now_ms = pipeline.clock.now_ms()
+        tables = () if pipeline.parts is None else pipeline.tables
+        return {table.name: sample_of(table, now_ms) for table in tables}
+
+    file = pipeline.spec.file.state_dir / f"{pipeline.spec.pipeline}.history.db"
+    return History(file, pipeline.clock, samples)
 
 
 class _Recent:

@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from frazil.errors import SpecError, UnavailableError
-from frazil.http.console.table_page import settings_of
 from frazil.http.security import cookie_of
 from frazil.ingest.tables.state import RunState
 from frazil.spec import load_spec
 from frazil.spec.connections import HttpSpec, HttpTlsSpec, HttpTokensSpec
 from frazil.spec.syntax.forms import Address
-from tests.unit.http.pages import BROWSER, crawl, page_of
+from frazil_console.table_page import settings_of
+from packages.console.tests.unit.pages import BROWSER, crawl, page_of
 from tests.unit.http.running_scene import RunningScene, wait_for
 
 READ, OPERATE = "r" * 32, "o" * 32

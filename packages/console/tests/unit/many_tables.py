@@ -19,18 +19,23 @@ from frazil.catalog.table_metadata import Snapshot, StoredData, TableMetadata
 from frazil.cli.output import Redaction
 from frazil.clock import SystemClock
 from frazil.errors import SpecError, UnavailableError
+from frazil.http.app import make_app
+from frazil.http.operations import Operations
+from frazil.http.pages import Pages
+from frazil.http.security import Guard
 from frazil.http.server import open_server
 from frazil.ingest.loop.requests import UnknownTable
 from frazil.ingest.tables.state import RunState
 from frazil.ingest.tables.table import Table
 from frazil.kafka.port import TopicDescription
-from frazil.ops.history import FINE, Sample
 from frazil.ops.running import OwnServices, Parts, RunningPipeline
 from frazil.ops.state_file import StateFile
 from frazil.spec import CatalogSpec, PipelineSpec, TableSpec, TopicSelector
 from frazil.spec.connections import HttpSpec
 from frazil.spec.syntax.forms import Address
 from frazil.types import Progress, Watermark
+from frazil_console.history import FINE, Sample, open_history
+from frazil_console.pages import Console
 
 _NAMES = (
     "shop.orders", "shop.payments", "crm.accounts", "crm.contacts", "web.clicks", "web.sessions", "erp.invoices",
@@ -58,6 +63,7 @@ class ManyTables:
         )
         self.state_file = StateFile(root, "shop", self.clock, self.redaction.text)
         self.pipeline = RunningPipeline(spec, self.state_file, self.clock, self.redaction.document)
+        self.history = open_history(self.pipeline)
         by_name = {table.name: table for table in self.tables}
         service = SimpleNamespace(tables=self.tables, requests=SimpleNamespace(find=lambda name: _find(by_name, name)))
         own = SimpleNamespace(table_maintenance=SimpleNamespace(metadata=lambda name, **_: self.metadata(name)))
@@ -79,7 +85,7 @@ class ManyTables:
 
     def remember_an_hour(self) -> None:
         """Gives every table an hour of history, with a peak in some."""
-        history, now_s = self.pipeline.history, self.clock.now_ms() // 1000
+        history, now_s = self.history, self.clock.now_ms() // 1000
         for number, table in enumerate(self.tables):
             for at_s in range(now_s - now_s % 10 - 3_600, now_s, FINE.step_s):
                 wave = 1 + (at_s // 10 * (number + 3)) % 17 / 10
@@ -150,9 +156,13 @@ class ManyTables:
             schemas=schemas_json,
         )
 
+    def open_pages(self, pipeline: RunningPipeline, operations: Operations, http: HttpSpec) -> list[Pages]:
+        """The console, with the hour of history."""
+        return [Console(pipeline, operations, http, self.history)]
+
     def samples(self) -> dict[str, Sample]:
         """What the history takes."""
-        return self.pipeline._samples()
+        return self.history._measure()
 
 
 @contextmanager
@@ -161,16 +171,18 @@ def served(many: ManyTables) -> Iterator[Address]:
     many.remember_an_hour()
     with socket.create_server(("127.0.0.1", 0)) as one:
         address = Address("127.0.0.1", one.getsockname()[1])
-    server = open_server(HttpSpec(listen=address), "frazil.http.app:make_app", many.pipeline)
+    server = open_server(HttpSpec(listen=address), f"{__name__}:_make_app", many)
     assert server is not None
     server.start()
     server.begin()
-    many.pipeline.history.start()
     try:
         yield address
     finally:
         server.stop()
-        many.pipeline.history.stop()
+
+
+def _make_app(many: ManyTables, http: HttpSpec) -> Guard:
+    return make_app(many.pipeline, http, many.open_pages)
 
 
 def _state(name: str, progress: Progress) -> TableState:
