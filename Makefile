@@ -108,7 +108,7 @@ prometheus: test-setup
 # The console in a real Chromium, where one is installed with its driver, and a checker of accessibility that npm installs.
 console: test-setup
 	$(BIN)/python -m tests.fixtures.browser
-	$(BIN)/python -m pytest -m slow tests/acceptance/test_console.py
+	$(BIN)/python -m pytest -m slow packages/console/tests/acceptance/test_console.py
 
 # OpenTelemetry's own collector, where there is Go to build it, takes what a real run sends.
 collector: test-setup
@@ -171,9 +171,9 @@ soak-processing: test-setup
 # Two processes that both lead, 200 times, by freezes, cut ways and moved clocks: half an hour. FRAZIL_DOUBLES for another number,
 # FRAZIL_FIRST_SEED for another order. And a leader that is killed at every step of a batch, and while the broker is away.
 soak-standby: test-setup
-	$(BIN)/python -m pytest -s -m soak tests/acceptance/test_standby.py
+	$(BIN)/python -m pytest -s -m soak packages/ha/tests/acceptance/test_standby.py
 	$(BIN)/python -m pytest -m soak tests/acceptance/test_kills.py -k standby
-	$(BIN)/python -m pytest -m soak tests/contracts/test_leadership.py
+	$(BIN)/python -m pytest -m soak packages/ha/tests/contracts/test_leadership.py
 
 # An hour of topics by chance in every format, judged by a model of the documentation: a million records of a format where it is
 # the only one. FRAZIL_SOAK_SECONDS for another time, FRAZIL_FORMATS for some formats, FRAZIL_SEED for other topics.

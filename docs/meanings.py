@@ -234,6 +234,7 @@ LOG_EVENTS: dict[str, str] = {
     "control_record_ignored": "A record of the control topic with the keys of topics is not a JSON object; `topic` counts as"
     " one without keys there. See [topics from their configuration](../how-to/topics-from-configuration.md).",
     "packing_archive": "On a cluster: the cache lacks an archive for executors, which is built: up to a minute or two.",
+    "pages_unavailable": "Pages of an installed package cannot be loaded, and why: the HTTP service answers without them.",
     "pattern_matches_no_topic": "At the start a regular expression of the pipeline file matches no topic: the run"
     " continues with the other topics and checks again. See [topic missing](../operations/topic-missing.md).",
     "primary_key_update_pending": "A table waits for the other part of a primary-key update: see"

@@ -157,7 +157,12 @@ def test_a_command_of_an_extra_that_is_not_installed_names_what_to_install(
 
 
 @pytest.mark.parametrize(
-    ("extra", "text"), [("verify", "verify: {every: 1h}"), ("telemetry", 'telemetry: {otlp: "http://127.0.0.1:9"}')]
+    ("extra", "text"),
+    [
+        ("ha", "ha: {elect: kafka}"),
+        ("verify", "verify: {every: 1h}"),
+        ("telemetry", 'telemetry: {otlp: "http://127.0.0.1:9"}'),
+    ],
 )
 def test_a_key_of_an_extra_that_is_not_installed_names_what_to_install(
     core: Path, tmp_path: Path, extra: str, text: str

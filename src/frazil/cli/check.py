@@ -21,7 +21,6 @@ from frazil.cli.wiring import (
     known_state,
     light_jvm,
     open_catalog_for_reading,
-    open_elector,
     open_schemas,
     queries_in,
     refuse_lost_catalog,
@@ -31,7 +30,6 @@ from frazil.cli.wiring import (
 )
 from frazil.clock import SystemClock
 from frazil.errors import FrazilError, SpecError, UnavailableError
-from frazil.ha.kafka import claims_id, control_topic, denied
 from frazil.http.certificate import RENEW, Validity, validity
 from frazil.http.server import try_address
 from frazil.ingest.loop.discovery import Discovery
@@ -43,7 +41,6 @@ from frazil.kafka.properties import task_properties
 from frazil.kafka.topics import KafkaTopics, denied_topics
 from frazil.ops.check import (
     Finding,
-    check_election,
     check_group,
     check_kafka,
     check_local_folder,
@@ -72,6 +69,7 @@ from frazil.ops.store_check import (
     check_store,
     check_store_properties,
 )
+from frazil.plugins.elections import ELECTIONS
 from frazil.runtime.connect import properties_for_reading, uses_aws
 from frazil.runtime.light_jvm import LightJvm
 from frazil.runtime.spark_master import is_standalone
@@ -204,7 +202,7 @@ def _check_services(spec: PipelineSpec, jvm: LightJvm | None) -> Iterator[Findin
         group = KafkaGroup(spec.kafka, group_of(spec.pipeline))
         yield check_group(group.name, group.may_commit)
     if spec.process.ha is not None:
-        yield check_election(open_elector(spec, spec.process.ha, f"check-{os.getpid()}"), partial(_lacks_right, spec))
+        yield ELECTIONS.get(spec.process.ha.elect).checker(spec)
     tables = list(discovery.tables.values())
     lost = _lost_catalog(spec)
     yield from lost
@@ -228,19 +226,6 @@ def check_tasks(spec: PipelineSpec) -> Iterator[Finding]:
             cluster.refresh([])
     except UnavailableError as error:
         yield failed("kafka", "connected and logged in as tasks do", error)
-
-
-def _lacks_right(spec: PipelineSpec) -> SpecError | None:
-    """Returns the error of a client that may not even describe the transactional id of claims; None otherwise, also where
-    that is not known.
-    """
-    may = None
-    if spec.process.ha is not None and spec.process.ha.elect == "kafka":
-        # Imports a client of Kafka's, which other checks do not need.
-        from frazil.kafka.transactional_ids import may_describe  # noqa: PLC0415
-
-        may = may_describe(task_properties(spec.kafka), claims_id(spec.pipeline))
-    return denied(control_topic(spec.pipeline)) if may is False else None
 
 
 def _lost_catalog(spec: PipelineSpec) -> list[Finding]:

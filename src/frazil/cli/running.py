@@ -181,12 +181,10 @@ def _served(running: RunningPipeline) -> Iterator[HttpServer | None]:
         yield None
         return
     server.start()
-    running.history.start()
     try:
         yield server
     finally:
         server.stop()
-        running.history.stop()
 
 
 @dataclass(frozen=True)

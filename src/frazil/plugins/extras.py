@@ -38,7 +38,9 @@ class Extra:
 
 _IMPORTS = ("automq", "debezium-server", "flink-cdc", "flink-sql", "kafka-connect", "tableflow")
 EXTRAS = (
+    Extra("console", {"frazil.pages": ("console",)}),
     Extra("demo", {"frazil.commands": ("demo",)}),
+    Extra("ha", {"frazil.elections": ("kafka", "kubernetes", "postgres")}),
     Extra(
         "migrate",
         {

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from frazil.errors import SpecError
-from frazil.plugins.extras import is_installed, not_installed
+from frazil.plugins.extras import is_installed, names_of_extras, not_installed
 from frazil.secrets import Secrets, has_reference
 from frazil.spec.connections import LOCAL_DIRECTORY, TOPICS_FROM
 from frazil.spec.models import DEFAULTS_KEYS, FileSpec, PipelineSpec, RouteSpec, TableSpec
@@ -239,6 +239,7 @@ def _check_clashes(spec: PipelineSpec) -> Iterator[Mistake]:
 
 
 _USE_EXTRAS: Mapping[str, Callable[[PipelineSpec], bool]] = {
+    "ha": lambda spec: spec.process.ha is not None and spec.process.ha.elect in names_of_extras("frazil.elections"),
     "telemetry": lambda spec: bool(spec.process.telemetry.otlp or spec.process.telemetry.openlineage),
     "verify": lambda spec: spec.process.verify is not None,
 }

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 _SECURE_KAFKA = "integration/test_secure_kafka.py::test_"
 _IMPORTS = "packages/migrate/tests/unit/test_import_commands.py::test_"
-_ELECTOR = "contracts/test_elector.py::test_"
+_ELECTOR = "packages/ha/tests/contracts/test_elector.py::test_"
 _MIGRATE = "packages/migrate/tests/unit"
 _ADOPT, _RELEASE = f"{_MIGRATE}/adopt/test_adopt.py::test_", f"{_MIGRATE}/adopt/test_release.py::test_"
 _ROWS = f"{_MIGRATE}/adopt/test_rows.py::test_"
@@ -47,7 +47,7 @@ SERVICES: Mapping[str, str] = {
         "integration/test_secure_kafka.py::test_a_leader_is_elected_with_the_least_rights_and_a_missing_one_is_named"
     ),
     "name one of them otherwise under `pipeline`, before its first run, or write `ha: {elect: none}` there": (
-        "unit/ha/test_elected.py::test_a_process_of_another_pipeline_with_the_same_name_is_refused_with_both_named"
+        "packages/ha/tests/unit/test_elected.py::test_a_process_of_another_pipeline_with_the_same_name_is_refused_with_both_named"
     ),
     # Tables that change hands.
     **dict.fromkeys(
@@ -202,25 +202,25 @@ SERVICES: Mapping[str, str] = {
         "unit/ingest/test_standby.py::test_stand_down_needs_an_election"
     ),
     "write another address under `ha.listen`": (
-        "unit/cli/test_leadership.py::test_an_address_that_another_process_has_is_refused_until_another_is_written"
+        "packages/ha/tests/unit/test_electing.py::test_an_address_that_another_process_has_is_refused_until_another_is_written"
     ),
     "stop the pipeline, drop the table, and start the pipeline again": (
         "unit/ingest/loop/test_requests.py::test_a_table_whose_progress_is_more_than_offsets_is_refused"
     ),
     "ask again later": "unit/http/test_api.py::test_too_much_work_is_refused_until_some_is_done",
     "free the disk, or delete the file: it holds the console's charts alone": (
-        "unit/ops/test_history.py::test_a_file_that_cannot_be_used_is_one_warning_and_the_past_continues_in_memory"
+        "packages/console/tests/unit/test_history.py::test_a_file_that_cannot_be_used_is_one_warning_and_the_past_continues_in_memory"
     ),
     **dict.fromkeys(
         ("leave it out", "see the list of tables"),
-        "unit/http/test_console.py::test_problems_are_pages_for_people_and_json_for_programs",
+        "packages/console/tests/unit/test_console.py::test_problems_are_pages_for_people_and_json_for_programs",
     ),
     "write the parameters behind the path, such as `?dry_run=true`, and send no body": (
         "unit/http/test_api.py::test_a_command_with_a_body_is_refused"
     ),
-    "send a token": "unit/http/test_console.py::test_a_browser_logs_in_with_a_token",
+    "send a token": "packages/console/tests/unit/test_console.py::test_a_browser_logs_in_with_a_token",
     "close some, or refresh the page": (
-        "unit/http/test_console_tables.py::test_an_idle_stream_sends_a_comment_and_fifty_are_enough"
+        "packages/console/tests/unit/test_console_tables.py::test_an_idle_stream_sends_a_comment_and_fifty_are_enough"
     ),
     "look at the state of the table, and ask again": "unit/http/test_api.py::test_a_loop_that_does_not_answer_is_named",
     "look at the log of the process for `http_request_failed`": (
