@@ -29,7 +29,7 @@ from frazil.cli.wiring import (
     topics_for_reading,
 )
 from frazil.clock import Clock, SystemClock, jitter, new_id
-from frazil.dead_letters.changes import TopicReaders
+from frazil.dead_letters.newer_changes import TopicReaders
 from frazil.errors import UnavailableError
 from frazil.http.server import HttpServer, open_server
 from frazil.ingest.batches.ended_batch import EndedBatch
