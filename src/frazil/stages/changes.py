@@ -13,10 +13,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from frazil.decode.columns import Decoded
-from frazil.kafka.port import ReadRecord
 from frazil.process.evaluate import Unmet
-from frazil.schema.arrow import Bools, Ints, Records, arrow_type
-from frazil.write.target import METADATA_TYPES
+from frazil.schema.arrow import Bools, Ints, Records
 
 UPSERT, DELETE, TRUNCATE = 1, 2, 3
 """Operations: write the row of the key, delete the row of the key, delete all rows."""
@@ -145,20 +143,3 @@ def appended(decoded: Decoded) -> Changes:
         decoded=replace(decoded, columns=[], rescued=None),
         rescued=decoded.rescued,
     )
-
-
-def batch_of(records: Sequence[ReadRecord]) -> pa.RecordBatch:
-    """Returns the records as a task receives them."""
-    columns: dict[str, pa.Array] = {
-        "value": pa.array([record.value for record in records], pa.binary()),
-        "key": pa.array([record.key for record in records], pa.binary()),
-        "headers": pa.array(
-            [[{"key": key, "value": value} for key, value in record.headers] for record in records],
-            arrow_type(METADATA_TYPES["headers"]),
-        ),
-        "topic": pa.array([record.topic for record in records], pa.string()),
-        "partition": pa.array([record.partition for record in records], pa.int32()),
-        "offset": pa.array([record.offset for record in records], pa.int64()),
-        "timestamp": pa.array([record.timestamp_ms for record in records], pa.timestamp("ms", tz="UTC")),
-    }
-    return pa.RecordBatch.from_pydict(columns)
