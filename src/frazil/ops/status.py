@@ -412,11 +412,7 @@ def _loss(facts: _Found, last: TableStatus) -> Problem | None:
 
 
 def _stale(table: Table, now_ms: int) -> dict[str, float]:
-    """Returns the age of the newest record in seconds, by the expectations that it is too great for."""
+    """Returns the age of the newest record in seconds, by the names that it is too great for."""
     times = [ms for partitions in table.progress.watermark.partitions.values() for ms in partitions.values()]
     age_s = (now_ms - max(times)) / 1000 if times else 0.0
-    return {
-        expectation.name: age_s
-        for expectation in table.spec.query.expect
-        if expectation.max_age_s is not None and age_s > expectation.max_age_s
-    }
+    return {name: age_s for stage in table.spec.stage_settings.values() for name in stage.outdated(age_s)}

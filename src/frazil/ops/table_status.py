@@ -283,6 +283,6 @@ def progress_of(table: Table) -> TableProgress:
         dead_letters=table.catalog.dead_letter_count,
         bad_skipped=progress.bad_skipped,
         ignored_records=dict(progress.ignored_records),
-        expectations=dict(progress.unmet),
+        expectations=dict(progress.findings),
         rest_records=dict(progress.rest_records),
     )

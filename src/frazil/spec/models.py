@@ -43,6 +43,7 @@ from frazil.spec.topics import (
 )
 from frazil.spec.topics import Start as Start
 from frazil.spec.topics import TopicSelector as TopicSelector
+from frazil.stages.expect.settings import ExpectSpec
 from frazil.stages.protect.settings import ProtectSpec
 from frazil.stages.settings import StageSettings
 from frazil.types import RoutedTable
@@ -114,6 +115,7 @@ class TableSpec(Declared, json_schema_extra={"oneOf": [{"required": ["topic"]}, 
     shape: Annotated[table_keys.ShapeSpec, group("shape")] = table_keys.ShapeSpec()
     protection: Annotated[ProtectSpec, group("protection")] = ProtectSpec()
     query: Annotated[table_keys.QuerySpec, group("query")] = table_keys.QuerySpec()
+    expectations: Annotated[ExpectSpec, group("expectations")] = ExpectSpec()
     bad_records: Annotated[table_keys.BadRecordsSpec, group("bad_records")] = table_keys.BadRecordsSpec()
     #: The column that each is written to.
     metadata: Annotated[dict[settings.MetadataField, str], table_forms.METADATA] = Field({})
@@ -146,11 +148,11 @@ class TableSpec(Declared, json_schema_extra={"oneOf": [{"required": ["topic"]}, 
 
     @property
     def has_query(self) -> bool:
-        """Whether a query, `lookup`, `expect` or a stage makes the table's rows from the records' fields; otherwise they are
+        """Whether a query, `lookup` or a stage makes the table's rows from the records' fields; otherwise they are
         the records.
         """
         query = self.query
-        steps = query.where or query.select or query.has_steps or query.lookup or query.judges_rows
+        steps = query.where or query.select or query.has_steps or query.lookup
         return bool(steps or any(stage.makes_rows for stage in self.stage_settings.values()))
 
     @property

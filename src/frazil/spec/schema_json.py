@@ -70,7 +70,6 @@ _SECTIONS: Mapping[str, type[BaseModel]] = {
     "atomic": settings.AtomicSpec,
     "envelope": settings.EnvelopeSpec,
     "column": settings.ColumnSpec,
-    "expectation": settings.ExpectationSpec,
     "lookup": settings.LookupSpec,
     **{name: model for stage in models.STAGE_SETTINGS.values() for name, model in stage.sections.items()},
 }

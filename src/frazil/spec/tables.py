@@ -254,7 +254,7 @@ OF_TABLES = Rules(
     (
         _check_sources, check_numbers, check_columns, check_shaping, changes.check_changes, changes.check_atomic,
         _check_layout, _check_named_columns, _check_stages, steps.check_added, steps.check_new_names,
-        steps.check_different, steps.check_expect,
+        steps.check_different,
     ),
     _STRANGE_IN_TABLE.get,
 )  # fmt: skip
@@ -266,6 +266,5 @@ RULES: Mapping[type[Declared], Rules] = {
     settings.EnvelopeSpec: Rules(checks=(changes.check_envelope_keys,)),
     settings.AtomicSpec: Rules(checks=(changes.check_transaction_topic,)),
     settings.LookupSpec: Rules(checks=(steps.check_lookup, steps.check_lookup_names)),
-    settings.ExpectationSpec: Rules(checks=(steps.check_expectation,)),
     **{model: rules for stage in STAGE_SETTINGS.values() for model, rules in stage.rules.items()},
 }

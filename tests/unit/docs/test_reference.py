@@ -58,7 +58,7 @@ def test_every_summary_key_has_a_meaning() -> None:
         routed=(RoutedTable("shop.order", ("order",), {"t": {0: 0}}),),
         rest_records={"limit": 1},
         balance=Balance(1, 1),
-        unmet={"positive": 1},
+        findings={"positive": 1},
         dead_letters=PendingDeadLetters("a.b", ()),
         places={"a": {0: "b"}},
         emptied="b",

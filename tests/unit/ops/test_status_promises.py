@@ -29,7 +29,7 @@ from frazil.ops.status import report_running
 from frazil.ops.table_status import MaintenanceReport, VerificationReport, run_document
 from frazil.spec import TableSpec, TopicSelector
 from frazil.spec.partitioning import parse_sort, parse_term
-from frazil.spec.settings import ExpectationSpec
+from frazil.stages.expect.settings import ExpectationSpec
 from frazil.testing import FakeClock
 from frazil.types import Commit, OffsetRange, Resolved
 from frazil_console.figures import LastHour, cells_of, figures_of
@@ -48,7 +48,7 @@ def known_table(scene: Scene) -> Table:
         commit_id="d",
         bad_skipped=1,
         ignored_records={"heartbeat": 1200, "delete": 2},
-        unmet={"positive": 1200, "fresh": 0},
+        findings={"positive": 1200, "fresh": 0},
         rest_records={"limit": 3},
         committed_at_ms=NOW_MS - 4000,
     )

@@ -29,7 +29,6 @@ from frazil.spec.settings import (
     CommitSpec,
     DeadLettersSpec,
     EnvelopeSpec,
-    ExpectationSpec,
     FlattenSpec,
     KeySpec,
     LimitsSpec,
@@ -39,6 +38,7 @@ from frazil.spec.settings import (
     VerifySpec,
 )
 from frazil.spec.syntax.keys import keys_of
+from frazil.stages.expect.settings import ExpectationSpec
 from frazil.stages.protect.settings import ProtectRule
 from tests.fixtures.slices import sliced
 from tests.unit.spec.pipeline_file import HEAD, Load
