@@ -82,6 +82,8 @@ COMMANDS = (
     ),
     Command("dead-letters drop", "frazil.cli.dead_letters:drop", "Remove dead letters permanently."),
     Command("replay", "frazil.cli.replay:command", "Write rows or changes of a table to a topic, exactly once."),
+    Command("publish", "frazil.cli.publish:publish", "Show readers what a table's branch has, if its audits hold."),
+    Command("watermark", "frazil.cli.publish:watermark", "Print up to when what readers see of a table is complete."),
     Command("verify", "frazil.cli.verify:command", "Prove that tables have exactly the rows of their topics."),
     Command("try", "frazil.cli.trial:command", "Show what a table makes of live records; write nothing."),
     Command("lineage", "frazil.cli.lineage:command", "Show which fields each column comes from."),
