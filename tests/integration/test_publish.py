@@ -113,6 +113,7 @@ def test_what_does_not_pass_is_ingested_and_not_seen(broker: EmbeddedBroker, tmp
     pipeline = shop.pipeline()
     shop.send((1, 1.0), (2, 2.0))
     assert pipeline.command("watermark", TABLE)[0].returncode == 4
+    assert pipeline.command("publish", TABLE)[0].returncode == 1
     pipeline.run()
     assert shop.seen() == [1, 2]
     done, document = pipeline.command("watermark", TABLE)
@@ -159,8 +160,11 @@ def test_a_discarded_branch_is_read_again_and_main_can_be_set_back(broker: Embed
     mended = shop.pipeline()
     mended.run()
     assert (shop.seen(), shop.ingested()) == ([1, 2, 4], [1, 2, 4])
+    assert mended.command("verify", TABLE)[0].returncode == 0
     done, _ = mended.command("publish", TABLE, "--to", str(first))
     assert (done.returncode, shop.seen()) == (0, [1, 2])
+    report = mended.status()[TABLE]["publishing"]
+    assert (report["state"], report["snapshot_id"]) == ("held", first)
     with mended.start() as running:
         shop.send((5, 5.0))
         running.wait_for("publish_held")

@@ -21,7 +21,7 @@ from frazil.cli.wiring import (
     topics_for_reading,
 )
 from frazil.clock import SystemClock
-from frazil.errors import ConflictError, SpecError
+from frazil.errors import ConflictError, SpecError, UnavailableError
 from frazil.ingest.failures import named_jvm_death
 from frazil.ops.dead_letters import find_tables
 from frazil.ops.json_records import to_json
@@ -70,6 +70,8 @@ def publish(
     if own.publishing.branch == MAIN:
         message = f"the table {table} has no branch: its commits go to main, where readers see them at once"
         raise SpecError(message, remedy="write `branch: ingest` for the table", where=str(file))
+    if not has_catalog(spec):
+        raise UnavailableError("the table does not exist", remedy="start `frazil run`, which creates it", where=table)
     target = published_table(own)
     with _opened(spec, needs_spark=bool(target.audits) and not (override or discard or to)) as publisher:
         if discard:

@@ -374,7 +374,7 @@ def _publishing(facts: _Found, last: TableStatus) -> PublishReport | None:
     if known is None or known.branch != publishing.branch:
         return seen
     # `frazil publish` may have moved main since the process looked.
-    return known if state is None or known.snapshot_id == seen.snapshot_id else replace(seen, state="published")
+    return known if state is None or known.snapshot_id == seen.snapshot_id else seen
 
 
 def _lag(facts: _Found, last: TableStatus, is_remembered: bool) -> Lag:

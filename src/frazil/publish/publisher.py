@@ -75,7 +75,7 @@ class Publisher:
         if position.is_published and HELD not in position.marks:
             return report
         if HELD in position.marks and mode == "scheduled":
-            return _held(report, position.marks[HELD], f"run `frazil publish {table.name}` to continue")
+            return held_report(report, position.marks[HELD], table.name)
         if not position.is_ahead:
             return _diverged(report, table.name)
         assert position.candidate_id is not None
@@ -215,6 +215,11 @@ def report_of(position: Position) -> PublishReport:
         published_ms=position.published_ms,
         complete_to_ms=position.published.watermark.complete_to_ms,
     )
+
+
+def held_report(report: PublishReport, reason: str, table: str) -> PublishReport:
+    """Returns the report of a table whose main an operator has set back. reason: the table's property HELD."""
+    return _held(report, reason, f"run `frazil publish {table}` to continue")
 
 
 def _is_known(last: PublishReport, now: PublishReport, candidate_id: int) -> bool:

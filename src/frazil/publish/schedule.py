@@ -15,8 +15,8 @@ from frazil.catalog.port import TableState
 from frazil.clock import Clock
 from frazil.errors import FrazilError
 from frazil.ingest.tables.table import Table
-from frazil.publish.position import COMPLETE_TO, PUBLISHED, PUBLISHED_AT, number
-from frazil.publish.publisher import Published, Publisher
+from frazil.publish.position import COMPLETE_TO, HELD, PUBLISHED, PUBLISHED_AT, number
+from frazil.publish.publisher import Published, Publisher, held_report
 from frazil.publish.report import PublishReport
 from frazil.publish.tags import last_time_ms
 from frazil.spec.models import TableSpec
@@ -195,6 +195,10 @@ def report_of_state(publishing: PublishingSpec, state: TableState | None) -> Pub
     report = PublishReport(publishing.branch, "waiting" if publishing.publish is not None else "unpublished")
     if state is None:
         return report
+    if publishing.publish is not None and state.main_id is not None and state.main_id == state.head_id:
+        report = replace(report, state="published")
+    if held := state.marks.get(HELD):
+        report = held_report(report, held, state.name)
     is_own = state.marks.get(PUBLISHED) == str(state.main_id)
     times = {name: number(state.marks.get(name)) if is_own else None for name in (PUBLISHED_AT, COMPLETE_TO)}
     return replace(

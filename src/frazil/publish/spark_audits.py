@@ -42,6 +42,8 @@ class SparkAudits:
         self._catalog = catalog
         self._session = session
         self._cores = cores
+        #: Spark's session, and the one of audits; another one after Spark was started again.
+        self._sessions: tuple[SparkSession, SparkSession] | None = None
 
     def run(
         self, table: str, candidate_id: int, published_id: int | None, audits: Sequence[Audit]
@@ -52,9 +54,12 @@ class SparkAudits:
             try:
                 for name, snapshot_id in (("candidate", candidate_id), ("published", published_id)):
                     rows_at(session, self._catalog, table, snapshot_id).createOrReplaceTempView(name)
+                failures = [self._failure(session, audit) for audit in audits]
             except NotComparable as error:
-                return [FailedAudit(name, str(error), has_failed=True) for name, _ in audits]
-            failures = (self._failure(session, audit) for audit in audits)
+                failures = [FailedAudit(name, str(error), has_failed=True) for name, _ in audits]
+            finally:
+                for name in ("candidate", "published"):  # They keep the metadata of the table.
+                    session.catalog.dropTempView(name)
             return [failure for failure in failures if failure is not None]
         except (PySparkException, Py4JError, ConnectionError) as error:
             raise UnavailableError(f"the table cannot be audited: {_first_line(error)}", where=table) from None
@@ -72,7 +77,10 @@ class SparkAudits:
 
     def _child_session(self) -> SparkSession:
         """Returns a session with views of its own, whose tasks leave cores to ingestion."""
-        session = self._session().newSession()
+        parent = self._session()
+        if self._sessions is None or self._sessions[0] is not parent:
+            self._sessions = parent, parent.newSession()
+        session = self._sessions[1]
         for name, value in {
             "spark.sql.shuffle.partitions": str(self._cores),
             "spark.sql.adaptive.enabled": "false",

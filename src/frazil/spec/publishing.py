@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Mapping
 from typing import Annotated, NamedTuple
 
 from frazil.errors import SpecError
@@ -35,6 +36,45 @@ def _read_audit(name: str, query: str) -> tuple[str, str]:
         message = f"the audit `{name}` is not a query"
         raise SpecError(message, remedy='write one, such as "select count(*) = 0 from candidate where id is null"')
     return name, query
+
+
+class Reader(NamedTuple):
+    """An engine that reads tables (docs/reference/engines.md)."""
+
+    #: Its name in sentences.
+    label: str
+    #: Whether it reads tables of format version 3.
+    reads_format_3: bool = True
+    #: Whether it reads deletion vectors, which an upsert table of format version 3 has.
+    reads_vectors: bool = True
+
+    def reads(self, format_version: int, is_upsert: bool) -> bool:
+        """Returns whether it reads tables that Frazil writes in this format version."""
+        return format_version < _NEWEST_FORMAT or (self.reads_format_3 and (self.reads_vectors or not is_upsert))
+
+
+_NEWEST_FORMAT = 3
+READERS: Mapping[str, Reader] = {
+    "athena": Reader("Amazon Athena", reads_format_3=False, reads_vectors=False),
+    "bigquery": Reader("BigQuery"),
+    "clickhouse": Reader("ClickHouse", reads_vectors=False),
+    "databricks": Reader("Databricks"),
+    "duckdb": Reader("DuckDB"),
+    "flink": Reader("Flink"),
+    "polars": Reader("Polars"),
+    "pyiceberg": Reader("PyIceberg"),
+    "redshift": Reader("Amazon Redshift"),
+    "snowflake": Reader("Snowflake"),
+    "spark": Reader("Spark"),
+    "starrocks": Reader("StarRocks", reads_vectors=False),
+    "trino": Reader("Trino"),
+}
+"""The engines of `readers`. None of them lacks position deletes, so the format version decides what all can read."""
+
+
+def refusing_reader(names: Iterable[str], format_version: int, is_upsert: bool) -> Reader | None:
+    """Returns the first of these readers that cannot read a table in this format version; None where all can."""
+    return next((READERS[name] for name in names if not READERS[name].reads(format_version, is_upsert)), None)
 
 
 class DailyTime(NamedTuple):
@@ -113,3 +153,6 @@ class PublishingSpec(Declared):
     tags: Annotated[tuple[TagSpec, ...], forms.by_name(section("tag").schema, _TAGS)] = ()
     """Tags of what readers see, by calendar: `{daily: {at: "00:00 Europe/Berlin", keep: 30d}}` makes a tag
     `daily-2026-11-29` at the first snapshot that is complete to this time. Expiry keeps its snapshot."""
+    readers: Annotated[tuple[str, ...], forms.some_of(tuple(READERS))] = ()
+    """The engines that read the table. A new upsert table gets the newest format version that all of them read, and
+    `check` refuses a table that one of them cannot read."""

@@ -248,7 +248,7 @@ OF_TABLES = Rules(
     _complete_table,
     (
         _check_sources, check_numbers, check_columns, check_shaping, changes.check_changes, changes.check_atomic,
-        _check_layout, _check_named_columns, check_protect, steps.check_added, steps.check_new_names,
+        changes.check_readers, _check_layout, _check_named_columns, check_protect, steps.check_added, steps.check_new_names,
         steps.check_different, steps.check_expect, _check_publishing,
     ),
     _STRANGE_IN_TABLE.get,

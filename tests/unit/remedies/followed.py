@@ -52,6 +52,9 @@ FOLLOWED: Mapping[str, str] = {
             "write `branch: ingest` for the table": "a_table_without_a_branch_has_nothing_to_publish",
         }.items()
     },
+    "take it out of `readers`, or let the pipeline fill another table with `format_version: 2`": (
+        "unit/ops/test_check_and_plan.py::test_a_table_that_a_reader_cannot_read_is_refused_until_it_is_taken_out"
+    ),
     "name another branch, or remove the tag": (
         "contracts/test_branches.py::test_a_tag_is_not_taken_for_a_branch_until_another_one_is_named"
     ),

@@ -20,6 +20,9 @@ def _of_partitions(broken: str, *fixed: str) -> Mended:
 
 TABLES = [
     tables("branch: in/gest", "branch: ingest"),
+    tables(
+        f"{_UPSERT}, format_version: 3, readers: [athena]", f"{_UPSERT}, format_version: 2, readers: [athena]", _UPSERT
+    ),
     tables("tags: [daily]", "tags: {daily: {at: '00:00 UTC', keep: 30d}}"),
     *(
         tables(f"tags: {{daily: {broken}}}", "tags: {daily: {at: '00:00 Europe/Berlin', keep: 30d}}")
