@@ -54,6 +54,29 @@ FOLLOWED: Mapping[str, str] = {
     "write the value itself, or give the variable another name": (
         f"{_ENVIRONMENTS}a_variable_with_the_name_of_a_secret_is_in_no_setting_that_is_shown"
     ),
+    # Publishing.
+    **{
+        remedy: f"unit/publish/test_publisher.py::test_{test}"
+        for remedy, test in {
+            "let other writers commit to the branch; `frazil publish … --to SNAPSHOT` abandons what main has": (
+                "another_writers_commit_to_main_is_not_undone_until_somebody_decides"
+            ),
+            "run `frazil publish …` to continue": "main_that_was_set_back_stays_there_until_somebody_publishes",
+            "choose one of its snapshots, such as by `SELECT * FROM ….snapshots` in Spark": (
+                "a_snapshot_of_another_branch_is_refused_and_one_of_this_branch_taken"
+            ),
+            "start `frazil run`, which creates it": (
+                "a_table_that_does_not_exist_is_reported_until_the_pipeline_has_made_it"
+            ),
+            "write `branch: ingest` for the table": "a_table_without_a_branch_has_nothing_to_publish",
+        }.items()
+    },
+    "take it out of `readers`, or let the pipeline fill another table with `format_version: 2`": (
+        "unit/ops/test_check_and_plan.py::test_a_table_that_a_reader_cannot_read_is_refused_until_it_is_taken_out"
+    ),
+    "name another branch, or remove the tag": (
+        "contracts/test_branches.py::test_a_tag_is_not_taken_for_a_branch_until_another_one_is_named"
+    ),
     # Python functions of queries.
     "name it `module.function`, and put the module beside the pipeline file, or install its package": (
         "unit/spec/test_functions.py::test_a_function_is_found_once_its_module_is_beside_the_file"
